@@ -1,0 +1,443 @@
+//! What can go wrong, each with its figures and what to change.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::Key;
+
+/// Why a message of ours cannot go out, or did not arrive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The whole message is larger than the receiver takes.
+    MessageTooLarge {
+        /// Bytes of the message.
+        size: usize,
+        /// The receiver's limit.
+        limit: usize,
+    },
+    /// It does not fit one frame, and it may not be cut.
+    FrameTooLarge {
+        /// Bytes of the frame as the cap counts them.
+        size: usize,
+        /// The cap.
+        limit: usize,
+        /// Why it may not be cut.
+        uncut: Uncut,
+    },
+    /// The cap leaves no room for a piece.
+    CapTooSmall {
+        /// The cap.
+        cap: usize,
+        /// The smallest cap that would do.
+        needed: usize,
+    },
+    /// The format cannot number that many pieces.
+    TooManyPieces {
+        /// Bytes of the message.
+        size: usize,
+        /// The most pieces that the format or the receiver allows.
+        limit: u64,
+        /// The cap.
+        cap: usize,
+    },
+    /// A raw line break cannot travel over lines.
+    RawNewline,
+    /// A text wire carries UTF-8 only.
+    NotUtf8,
+    /// The key has not the form that the wire wants.
+    BadKey {
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// Another message of ours is under way with this key.
+    KeyInUse {
+        /// The key.
+        key: Key,
+    },
+    /// The queue is full; wait for `Writable`.
+    QueueFull {
+        /// What is queued.
+        queued: usize,
+        /// The limit, in the same unit.
+        limit: usize,
+    },
+    /// The peer did not say that it accepts the transfer.
+    NotAccepted {
+        /// How long we waited.
+        waited: Duration,
+    },
+    /// The peer ended the transfer.
+    Aborted {
+        /// What it said.
+        reason: String,
+    },
+    /// The path is too slow for the time that the peer allows.
+    TooSlow {
+        /// Bytes of the message.
+        size: usize,
+        /// Bytes that went out in that time.
+        sent: usize,
+        /// The peer's time limit.
+        limit: Duration,
+    },
+    /// The transport refused a frame as too large.
+    Refused {
+        /// Bytes of the refused frame.
+        size: usize,
+    },
+    /// The transport lost a frame.
+    Lost,
+    /// The link is closed.
+    Closed,
+}
+
+/// Why a message may not be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uncut {
+    /// The peer did not say that it can put pieces together.
+    NotNegotiated,
+    /// The format names a transfer by a key of the caller's, and there is none.
+    NoKey,
+    /// The caller said that this message must stay whole.
+    NotAllowed,
+    /// A batch is not one message.
+    Batch,
+    /// The wire knows no pieces.
+    NoPieces,
+}
+
+impl std::error::Error for SendError {}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MessageTooLarge { size, limit } => write!(f, "message of {size} bytes exceeds the receiver's limit of {limit}; raise the receiver's maximum message size or send less"),
+            Self::FrameTooLarge { size, limit, uncut } => write!(f, "frame of {size} bytes exceeds the cap of {limit} and cannot be cut: {uncut}"),
+            Self::CapTooSmall { cap, needed } => write!(f, "a frame cap of {cap} bytes leaves no room for data; it must be at least {needed}"),
+            Self::TooManyPieces { size, limit, cap } => write!(f, "message of {size} bytes needs more than {limit} pieces under a frame cap of {cap} bytes; raise the cap or send less"),
+            Self::RawNewline => f.write_str("the message contains a raw line break, which a line transport cannot carry; send it without or use a wire with pieces"),
+            Self::NotUtf8 => f.write_str("the message is not UTF-8, and this wire carries text; use the loro wire for bytes"),
+            Self::BadKey { expected } => write!(f, "the key must be {expected}"),
+            Self::KeyInUse { key } => write!(f, "a transfer with the key {key} is still under way; use another key or wait for its end"),
+            Self::QueueFull { queued, limit } => write!(f, "the send queue is full ({queued} of {limit}); wait until it is writable again"),
+            Self::NotAccepted { waited } => write!(f, "the peer did not accept the transfer within {} s; it may not support oversized transfers", waited.as_secs()),
+            Self::Aborted { reason } => write!(f, "the peer aborted the transfer: {reason}"),
+            Self::TooSlow { size, sent, limit } => write!(f, "only {sent} of {size} bytes went out in the {} s that the peer allows a transfer; send less or raise the peer's timeout", limit.as_secs_f64()),
+            Self::Refused { size } => write!(f, "the transport refused a frame of {size} bytes as too large; lower the frame cap"),
+            Self::Lost => f.write_str("the transport lost a frame of this message"),
+            Self::Closed => f.write_str("the link is closed"),
+        }
+    }
+}
+
+impl fmt::Display for Uncut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotNegotiated => "the peer has not said that it can assemble pieces",
+            Self::NoKey => "it has no key (progress token or id) to name the transfer by",
+            Self::NotAllowed => "this message must arrive in one frame",
+            Self::Batch => "a batch is not one message; send its members one by one",
+            Self::NoPieces => "this wire has no pieces; choose another wire or raise the cap",
+        })
+    }
+}
+
+/// What a peer did wrong, with the transfer's key where one is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The transfer, where the frame told one.
+    pub key: Option<Key>,
+    /// What it was.
+    pub kind: FaultKind,
+}
+
+/// All faults of all wires.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// A frame over what we take.
+    FrameTooLarge {
+        /// Its size.
+        size: usize,
+        /// Our limit.
+        limit: usize,
+    },
+    /// Text where bytes belong, or the other way round.
+    WrongCarrier,
+    /// A text frame that is no UTF-8, or data with a lone surrogate.
+    NotUtf8,
+    /// A text frame that is no JSON where only JSON can be.
+    NotJson,
+    /// A field that is missing, of the wrong type or out of its range.
+    Malformed {
+        /// The field.
+        field: &'static str,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// A frame of a protocol or version that is not ours.
+    UnknownProtocol,
+    /// A kind of frame that the format does not know.
+    UnknownKind,
+    /// A frame of the other direction.
+    WrongStream,
+    /// A completion mode that we do not know.
+    UnknownMode,
+    /// Pieces although we did not say that we take them.
+    NotNegotiated,
+    /// One transfer more than we hold.
+    TooManyTransfers {
+        /// Our limit.
+        limit: usize,
+    },
+    /// More pieces than we take.
+    TooManyPieces {
+        /// The declared number.
+        pieces: u64,
+        /// Our limit.
+        limit: u64,
+    },
+    /// A message, declared or received, that is over our limit.
+    MessageTooLarge {
+        /// The size it has or declares.
+        size: u64,
+        /// Our limit.
+        limit: u64,
+    },
+    /// Our own memory is short; the peer did nothing wrong.
+    Busy,
+    /// A later piece contradicts an earlier frame.
+    Inconsistent {
+        /// The field that changed.
+        field: &'static str,
+    },
+    /// A piece that came before.
+    Duplicate {
+        /// Its index.
+        index: u64,
+    },
+    /// A piece that came before, with other content.
+    Conflict {
+        /// Its index.
+        index: u64,
+    },
+    /// A second opening of a transfer that is under way.
+    Reopened,
+    /// A piece that is not the next one where order is strict.
+    OutOfOrder {
+        /// Its index.
+        index: u64,
+        /// The index that was due.
+        expected: u64,
+    },
+    /// A piece whose index is outside the declared number.
+    BadIndex {
+        /// Its index.
+        index: u64,
+        /// The number of pieces.
+        count: u64,
+    },
+    /// A piece too far ahead of the first missing one.
+    BeyondWindow {
+        /// How far ahead.
+        gap: u64,
+        /// The window.
+        limit: u64,
+    },
+    /// Too much is waiting for the first missing piece.
+    StashFull,
+    /// More bytes than were declared.
+    Overrun {
+        /// Bytes received.
+        size: u64,
+        /// Bytes declared.
+        declared: u64,
+    },
+    /// The closing frame came with pieces missing.
+    Incomplete {
+        /// Pieces received.
+        have: u64,
+        /// Pieces declared.
+        want: u64,
+    },
+    /// Other than the declared number of bytes.
+    SizeMismatch {
+        /// Bytes received.
+        size: u64,
+        /// Bytes declared.
+        declared: u64,
+    },
+    /// The digest of the whole is another one.
+    DigestMismatch,
+    /// The whole is no JSON-RPC message.
+    NotJsonRpc,
+    /// The whole is a batch.
+    Batch,
+    /// The whole is itself a frame of this wire.
+    Nested,
+    /// The peer gave the transfer up.
+    Aborted {
+        /// What it said.
+        reason: String,
+    },
+    /// A new burst began before this one was complete.
+    Superseded,
+    /// Nothing more came in time.
+    TimedOut {
+        /// Which of the timers.
+        timer: &'static str,
+    },
+    /// It made room for a newer one.
+    Evicted,
+}
+
+impl FaultKind {
+    /// A malformed field.
+    pub const fn malformed(field: &'static str, expected: &'static str) -> Self {
+        Self::Malformed { field, expected }
+    }
+
+    /// The fault of a known transfer.
+    pub fn of(self, key: &Key) -> Fault {
+        Fault {
+            key: Some(key.clone()),
+            kind: self,
+        }
+    }
+
+    /// A short name, the same for all figures, for logs, tables and machines.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::FrameTooLarge { .. } => "frame-too-large",
+            Self::WrongCarrier => "wrong-carrier",
+            Self::NotUtf8 => "not-utf8",
+            Self::NotJson => "not-json",
+            Self::Malformed { .. } => "malformed",
+            Self::UnknownProtocol => "unknown-protocol",
+            Self::UnknownKind => "unknown-kind",
+            Self::WrongStream => "wrong-stream",
+            Self::UnknownMode => "unknown-mode",
+            Self::NotNegotiated => "not-negotiated",
+            Self::TooManyTransfers { .. } => "too-many-transfers",
+            Self::TooManyPieces { .. } => "too-many-pieces",
+            Self::MessageTooLarge { .. } => "message-too-large",
+            Self::Busy => "busy",
+            Self::Inconsistent { .. } => "inconsistent",
+            Self::Duplicate { .. } => "duplicate",
+            Self::Conflict { .. } => "conflict",
+            Self::Reopened => "reopened",
+            Self::OutOfOrder { .. } => "out-of-order",
+            Self::BadIndex { .. } => "bad-index",
+            Self::BeyondWindow { .. } => "beyond-window",
+            Self::StashFull => "stash-full",
+            Self::Overrun { .. } => "overrun",
+            Self::Incomplete { .. } => "incomplete",
+            Self::SizeMismatch { .. } => "size-mismatch",
+            Self::DigestMismatch => "digest-mismatch",
+            Self::NotJsonRpc => "not-jsonrpc",
+            Self::Batch => "batch",
+            Self::Nested => "nested",
+            Self::Aborted { .. } => "aborted",
+            Self::Superseded => "superseded",
+            Self::TimedOut { .. } => "timed-out",
+            Self::Evicted => "evicted",
+        }
+    }
+}
+
+/// A fault of no known transfer.
+impl From<FaultKind> for Fault {
+    fn from(kind: FaultKind) -> Self {
+        Self { key: None, kind }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(key) = &self.key {
+            write!(f, "transfer {key}: ")?;
+        }
+        self.kind.fmt(f)
+    }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FrameTooLarge { size, limit } => {
+                write!(f, "frame of {size} bytes is over the limit of {limit}")
+            }
+            Self::WrongCarrier => {
+                f.write_str("text where this wire has bytes, or bytes where it has text")
+            }
+            Self::NotUtf8 => f.write_str("not valid UTF-8"),
+            Self::NotJson => f.write_str("not valid JSON"),
+            Self::Malformed { field, expected } => write!(f, "{field} must be {expected}"),
+            Self::UnknownProtocol => f.write_str("unknown protocol or version"),
+            Self::UnknownKind => f.write_str("unknown kind of frame"),
+            Self::WrongStream => f.write_str("frame of the other direction"),
+            Self::UnknownMode => f.write_str("completionMode must be \"render\""),
+            Self::NotNegotiated => f.write_str("pieces were not negotiated"),
+            Self::TooManyTransfers { limit } => write!(f, "more than {limit} transfers at once"),
+            Self::TooManyPieces { pieces, limit } => {
+                write!(f, "{pieces} pieces are over the limit of {limit}")
+            }
+            Self::MessageTooLarge { size, limit } => {
+                write!(f, "message of {size} bytes is over the limit of {limit}")
+            }
+            Self::Busy => {
+                f.write_str("no memory to spare for this transfer at the moment; try again later")
+            }
+            Self::Inconsistent { field } => write!(f, "{field} changed within the transfer"),
+            Self::Duplicate { index } => write!(f, "piece {index} came twice"),
+            Self::Conflict { index } => {
+                write!(f, "piece {index} came twice with different content")
+            }
+            Self::Reopened => f.write_str("opened again while under way"),
+            Self::OutOfOrder { index, expected } => {
+                write!(f, "piece {index} came where {expected} was due")
+            }
+            Self::BadIndex { index, count } => {
+                write!(f, "piece {index} is outside the {count} declared")
+            }
+            Self::BeyondWindow { gap, limit } => write!(
+                f,
+                "piece is {gap} ahead of the first missing one; the window is {limit}"
+            ),
+            Self::StashFull => f.write_str("too much is waiting for a missing piece"),
+            Self::Overrun { size, declared } => {
+                write!(f, "{size} bytes received where {declared} were declared")
+            }
+            Self::Incomplete { have, want } => write!(f, "ended with {have} of {want} pieces"),
+            Self::SizeMismatch { size, declared } => {
+                write!(f, "{size} bytes assembled where {declared} were declared")
+            }
+            Self::DigestMismatch => f.write_str("the digest does not match"),
+            Self::NotJsonRpc => f.write_str("the assembled message is not JSON-RPC"),
+            Self::Batch => f.write_str("the assembled message is a batch"),
+            Self::Nested => f.write_str("the assembled message is itself a piece"),
+            Self::Aborted { reason } => write!(f, "aborted by the peer: {reason}"),
+            Self::Superseded => f.write_str("a new burst began before this one was complete"),
+            Self::TimedOut { timer } => write!(f, "timed out ({timer})"),
+            Self::Evicted => f.write_str("evicted to make room for a newer transfer"),
+        }
+    }
+}
+
+/// Why a link is closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// A WebSocket close code, or what stands for it on another transport.
+    pub code: u16,
+    /// At most 123 bytes, as a WebSocket close frame holds.
+    pub reason: String,
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "closed with {}: {}", self.code, self.reason)
+    }
+}

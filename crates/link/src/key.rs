@@ -1,0 +1,113 @@
+//! What names a transfer.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+/// Keys up to this long cost no allocation. It holds a 32-digit id, a UUID and most tokens.
+const INLINE: usize = 46;
+
+/// The name of a transfer, in the bytes of the wire's own kind (groupId, stream and id, token, batchId).
+///
+/// Wires bound its length; the link only compares it.
+#[derive(Clone)]
+pub struct Key(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Inline { len: u8, bytes: [u8; INLINE] },
+    Heap(Box<[u8]>),
+}
+
+impl Key {
+    /// A key of these bytes.
+    pub fn new(bytes: &[u8]) -> Self {
+        if bytes.len() > INLINE {
+            return Self(Repr::Heap(bytes.into()));
+        }
+        let mut inline = [0; INLINE];
+        inline[..bytes.len()].copy_from_slice(bytes);
+        Self(Repr::Inline {
+            len: bytes.len() as u8,
+            bytes: inline,
+        })
+    }
+
+    /// The bytes it was made of.
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Repr::Heap(bytes) => bytes,
+        }
+    }
+
+    /// What it allocated beside its own fixed size.
+    pub(crate) fn allocated(&self) -> usize {
+        match &self.0 {
+            Repr::Inline { .. } => 0,
+            Repr::Heap(bytes) => bytes.len(),
+        }
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+/// Text where it is printable text, else hex: good enough for a log line of any wire.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match std::str::from_utf8(self.as_bytes()) {
+            Ok(text) if text.chars().all(|c| !c.is_control()) => f.write_str(text),
+            _ => self
+                .as_bytes()
+                .iter()
+                .try_for_each(|byte| write!(f, "{byte:02x}")),
+        }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_and_long_keys_compare_by_their_bytes() {
+        for len in [0, 1, INLINE, INLINE + 1, 128] {
+            let bytes = vec![b'k'; len];
+            let key = Key::new(&bytes);
+            assert_eq!(key.as_bytes(), bytes);
+            assert_eq!(key, key.clone());
+            assert_eq!(key.allocated(), if len > INLINE { len } else { 0 });
+        }
+        assert_eq!(Key::new(&[1, 2]).to_string(), "0102");
+        assert_eq!(Key::new(b"g1").to_string(), "g1");
+    }
+}

@@ -1,0 +1,42 @@
+//! The state of one connection that carries large messages in capped frames.
+//!
+//! [`Link`] queues, cuts, assembles, bounds and times out. It knows no format: a [`Wire`] reads and
+//! writes frames, [`Rules`] say how the format behaves. It knows no socket and no clock: frames and
+//! the time are arguments, as in quinn-proto.
+
+#![forbid(unsafe_code)]
+
+mod assembly;
+mod budget;
+mod cap;
+mod error;
+mod event;
+mod frame;
+mod inbox;
+mod key;
+mod link;
+mod outbox;
+mod random;
+mod rules;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod timers;
+mod wire;
+
+pub use budget::{Budget, Charge, MESSAGE_CHARGE, PIECE_CHARGE, TRANSFER_CHARGE};
+pub use cap::{Cap, Count, Wrap};
+pub use error::{Closed, Fault, FaultKind, SendError, Uncut};
+pub use event::{Event, Message, ProgressOf};
+pub use frame::{Carries, Frame, FrameId, FrameKind, Lane, MessageId, TransferId, Transmit};
+pub use key::Key;
+pub use link::{Cancelled, Link, PlanJob, Planned, Received, Sent};
+pub use outbox::{Outgoing, Rejected};
+pub use random::Random;
+pub use rules::{
+    Config, Duplicate, Full, Limits, Numbering, OnCancel, Order, Rules, Scope, Scopes, Timeouts,
+    Unknown,
+};
+pub use wire::{
+    Announce, Inbound, MessageKind, Opening, Part, PeerLimits, PeerSupport, Piece, Pieces, Plan,
+    PlanOptions, Shape, Wire,
+};

@@ -1,0 +1,306 @@
+//! What comes in: frames become messages, or faults with a scope.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::{Link, Received};
+use crate::budget::MESSAGE_CHARGE;
+use crate::event::{Event, Message, ProgressOf};
+use crate::frame::{Frame, FrameKind, MessageId};
+use crate::inbox::Taken;
+use crate::outbox::Reply;
+use crate::rules::{Order, Scope};
+use crate::wire::{Inbound, Opening, Piece, Shape};
+use crate::{Fault, FaultKind, Key, SendError};
+
+/// The WebSocket code for "try again later".
+const BUSY: u16 = 1013;
+
+/// So many answers wait at most; more than that is a flood, and an abort is a courtesy.
+const REPLIES: usize = 256;
+
+impl Link {
+    /// A frame came in.
+    pub fn handle_frame(&mut self, now: Instant, frame: Frame) -> Received {
+        if self.closed.is_some() {
+            return Received::Ignored;
+        }
+        let received = self.try_frame(now, &frame);
+        self.report_evicted();
+        received.unwrap_or_else(|fault| self.fault(fault))
+    }
+
+    /// Late frames with this key are dropped from now on, until the last of them came by.
+    pub fn discard(&mut self, key: Key) {
+        self.inbox
+            .discard(key, self.config.limits.discarded, &mut self.timers);
+    }
+
+    fn try_frame(&mut self, now: Instant, frame: &Frame) -> Result<Received, Fault> {
+        let (size, limit) = (frame.bytes().len(), self.config.limits.frame);
+        if size > limit {
+            return Err(FaultKind::FrameTooLarge { size, limit }.into());
+        }
+        let wire = self.receive.clone();
+        // A fault under the canonical form is believed only if the general form says the same.
+        if let Some(piece) = wire.read_canonical(frame)
+            && let Ok(taken) = self.piece(now, &piece)
+        {
+            return self.settle(&piece.key, taken);
+        }
+        match wire.read(frame)? {
+            Inbound::Whole(bytes, shape) => self.whole(bytes, shape),
+            Inbound::Piece(piece) => {
+                let taken = self
+                    .piece(now, &piece)
+                    .map_err(|kind| kind.of(&piece.key))?;
+                self.settle(&piece.key, taken)
+            }
+            Inbound::Open(opening) => self.open(now, opening),
+            Inbound::Close { key, seq } => {
+                let taken = self
+                    .inbox
+                    .close(&key, seq, &self.config)
+                    .map_err(|kind| kind.of(&key))?;
+                self.settle(&key, taken)
+            }
+            Inbound::Accept { key } => Ok(self.accepted(&key)),
+            Inbound::Abort { key, reason } => Ok(self.aborted(key, reason)),
+            Inbound::Control(text) => {
+                self.events.push(Event::Control(text));
+                Ok(Received::Pending)
+            }
+        }
+    }
+
+    fn whole(&mut self, bytes: Bytes, shape: Shape) -> Result<Received, Fault> {
+        let (size, limit) = (bytes.len() as u64, self.config.limits.message as u64);
+        if size > limit {
+            return Err(FaultKind::MessageTooLarge { size, limit }.into());
+        }
+        let charge = self
+            .budget
+            .charge(bytes.len() + MESSAGE_CHARGE)
+            .map_err(|_| FaultKind::Busy)?;
+        if self.config.rules.contiguous {
+            self.supersede(None);
+        }
+        Ok(self.deliver(|id| Message {
+            id,
+            bytes,
+            shape,
+            key: None,
+            charge,
+        }))
+    }
+
+    fn open(&mut self, now: Instant, opening: Opening) -> Result<Received, Fault> {
+        let (key, seq) = (opening.key.clone(), opening.seq);
+        if !self.config.receives_pieces {
+            return Err(FaultKind::NotNegotiated.of(&key));
+        }
+        let opened = self
+            .inbox
+            .open(now, opening, &self.config, &self.budget, &mut self.timers);
+        if let Err(kind) = opened {
+            if self.config.rules.abort && kind != FaultKind::Reopened {
+                self.reply(
+                    FrameKind::Abort,
+                    &key,
+                    seq.saturating_add(1),
+                    kind.to_string(),
+                );
+            }
+            return Err(kind.of(&key));
+        }
+        if self.config.rules.accept {
+            self.reply(
+                FrameKind::Accept,
+                &key,
+                seq.saturating_add(1),
+                String::new(),
+            );
+        }
+        Ok(Received::Pending)
+    }
+
+    fn piece(&mut self, now: Instant, piece: &Piece<'_>) -> Result<Taken, FaultKind> {
+        if !self.config.receives_pieces {
+            return Err(FaultKind::NotNegotiated);
+        }
+        let begins =
+            self.config.rules.contiguous && piece.seq == 0 && self.inbox.find(&piece.key).is_none();
+        let wire = &*self.receive;
+        let taken = self.inbox.piece(
+            now,
+            piece,
+            wire,
+            &self.config,
+            &self.budget,
+            &mut self.timers,
+        )?;
+        if begins {
+            self.supersede(Some(&piece.key));
+        }
+        Ok(taken)
+    }
+
+    /// After a frame of a transfer was taken: moves on what became contiguous, and finishes what is whole.
+    fn settle(&mut self, key: &Key, taken: Taken) -> Result<Received, Fault> {
+        let taken = match taken {
+            Taken::Pending if self.config.rules.order != Order::Strict => self
+                .inbox
+                .drain(key, &self.config)
+                .map_err(|kind| kind.of(key))?,
+            taken => taken,
+        };
+        match taken {
+            Taken::Complete(serial) => self.complete(serial).map_err(|kind| kind.of(key)),
+            Taken::Pending => {
+                self.tell_incoming(key);
+                Ok(Received::Pending)
+            }
+            Taken::Ignored => Ok(Received::Ignored),
+        }
+    }
+
+    fn complete(&mut self, serial: u64) -> Result<Received, FaultKind> {
+        let Some(assembly) = self.inbox.get(serial) else {
+            return Ok(Received::Ignored);
+        };
+        assembly.check_size()?;
+        let shape = self
+            .receive
+            .finish(assembly.opening.as_ref(), assembly.whole())?;
+        let Some(assembly) = self.inbox.remove(serial, &mut self.timers) else {
+            return Ok(Received::Ignored);
+        };
+        let (key, buffer, mut charge) = assembly.into_message();
+        charge.shrink(
+            charge
+                .amount()
+                .saturating_sub(buffer.capacity() + MESSAGE_CHARGE),
+        );
+        Ok(self.deliver(|id| Message {
+            id,
+            bytes: buffer.into(),
+            shape,
+            key: Some(key),
+            charge,
+        }))
+    }
+
+    fn deliver(&mut self, message: impl FnOnce(MessageId) -> Message) -> Received {
+        self.next_message += 1;
+        let id = MessageId(self.next_message);
+        self.events.push(Event::Message(message(id)));
+        Received::Done(id)
+    }
+
+    /// Ends what the rules say this fault ends.
+    fn fault(&mut self, fault: Fault) -> Received {
+        match self.config.rules.scopes.of(&fault.kind) {
+            Scope::Silent => {}
+            Scope::Report => self.events.push(Event::Fault(fault.clone())),
+            Scope::Transfer => self.fail_incoming(fault.clone()),
+            Scope::Link => {
+                let (code, words) = self.config.rules.close;
+                let code = if fault.kind == FaultKind::Busy {
+                    BUSY
+                } else {
+                    code
+                };
+                self.close(code, &format!("{words}: {}", fault.kind));
+            }
+        }
+        Received::Fault(fault)
+    }
+
+    fn fail_incoming(&mut self, fault: Fault) {
+        let Some(key) = fault.key.clone() else {
+            self.events.push(Event::Fault(fault));
+            return;
+        };
+        if let Some(assembly) = self.inbox.remove_key(&key, &mut self.timers)
+            && self.config.rules.abort
+            && !matches!(fault.kind, FaultKind::Aborted { .. })
+        {
+            // Above the number of the closing frame, in either layout.
+            let opened = assembly.opening.as_ref().map_or(0, |opening| opening.seq);
+            let beyond = opened.saturating_add(assembly.count()).saturating_add(3);
+            self.reply(FrameKind::Abort, &key, beyond, fault.kind.to_string());
+        }
+        self.events.push(Event::TransferFailed(fault));
+    }
+
+    fn aborted(&mut self, key: Key, reason: String) -> Received {
+        if self.inbox.find(&key).is_some() {
+            return self.fault(FaultKind::Aborted { reason }.of(&key));
+        }
+        match self.outbox.by_key(&key) {
+            Some(id) => {
+                self.fail_outgoing(id, SendError::Aborted { reason });
+                Received::Pending
+            }
+            None => Received::Ignored,
+        }
+    }
+
+    pub(super) fn expire(&mut self, now: Instant, serial: u64) {
+        if let Some(timer) = self
+            .inbox
+            .expire(now, serial, &self.config, &mut self.timers)
+            && let Some(key) = self.inbox.get(serial).map(|assembly| assembly.key.clone())
+        {
+            let fault = FaultKind::TimedOut { timer }.of(&key);
+            self.fault(fault);
+            // A silent rule drops the transfer all the same.
+            self.inbox.remove(serial, &mut self.timers);
+        }
+    }
+
+    /// A new burst ends all that is unfinished.
+    fn supersede(&mut self, keep: Option<&Key>) {
+        for assembly in self.inbox.remove_others(keep, &mut self.timers) {
+            self.events.push(Event::TransferFailed(
+                FaultKind::Superseded.of(&assembly.key),
+            ));
+        }
+    }
+
+    fn report_evicted(&mut self) {
+        for key in self.inbox.take_evicted() {
+            self.events
+                .push(Event::TransferFailed(FaultKind::Evicted.of(&key)));
+        }
+    }
+
+    pub(super) fn reply(&mut self, kind: FrameKind, key: &Key, seq: u64, reason: String) {
+        if self.outbox.replies.len() < REPLIES {
+            self.outbox.replies.push_back(Reply {
+                kind,
+                key: key.clone(),
+                seq,
+                reason,
+            });
+        }
+    }
+
+    fn tell_incoming(&mut self, key: &Key) {
+        let step = self.config.progress;
+        let Some((_, assembly)) = self.inbox.find(key) else {
+            return;
+        };
+        let done = assembly.received();
+        if step > 0 && done - assembly.told.min(done) >= step {
+            assembly.told = done;
+            let total = assembly.declared();
+            self.events.push(Event::Progress {
+                of: ProgressOf::Incoming(key.clone()),
+                done,
+                total,
+            });
+        }
+    }
+}

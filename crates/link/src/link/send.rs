@@ -1,0 +1,469 @@
+//! What goes out: one frame at a time, made when the transport can take it.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::{Cancelled, Link, PlanJob, Planned, Received, Sent};
+use crate::event::{Event, ProgressOf};
+use crate::frame::{FrameId, FrameKind, Lane, TransferId, Transmit};
+use crate::outbox::{Cursor, Outgoing, Rejected, Sending, State};
+use crate::rules::OnCancel;
+use crate::timers::Timer;
+use crate::wire::{Part, PeerLimits, PeerSupport, Plan, PlanOptions};
+use crate::{Key, SendError};
+
+/// What a sender closes with when it cannot finish what it began.
+const GAVE_UP: u16 = 4413;
+
+impl Link {
+    /// Queues a message. It is planned when its turn comes; a rejected one comes back.
+    pub fn send(&mut self, _now: Instant, message: Outgoing) -> Result<TransferId, Rejected> {
+        let limits = &self.config.limits;
+        let (count, bytes) = (self.outbox.messages.len(), self.outbox.bytes);
+        let error = if self.closed.is_some() {
+            Some(SendError::Closed)
+        } else if count >= limits.queued {
+            Some(SendError::QueueFull {
+                queued: count,
+                limit: limits.queued,
+            })
+        } else if count > 0 && bytes.saturating_add(message.bytes.len()) > limits.queued_bytes {
+            // A message larger than the queue goes in alone.
+            Some(SendError::QueueFull {
+                queued: bytes,
+                limit: limits.queued_bytes,
+            })
+        } else {
+            None
+        };
+        match error {
+            None => Ok(self.outbox.push(message)),
+            Some(error) => {
+                self.was_full |= matches!(error, SendError::QueueFull { .. });
+                Err(Rejected { error, message })
+            }
+        }
+    }
+
+    /// Puts another message in the place of one that failed and holds its lane, or gives the place up.
+    pub fn replace(&mut self, id: TransferId, with: Option<Bytes>) {
+        let Some(out) = self.outbox.messages.get_mut(&id) else {
+            return;
+        };
+        if !matches!(out.state, State::Failed) {
+            return;
+        }
+        let Some(bytes) = with else {
+            self.forget(id);
+            return;
+        };
+        self.outbox.bytes = self.outbox.bytes - out.message.bytes.len() + bytes.len();
+        out.message.bytes = bytes;
+        out.state = State::Queued;
+        let lane = out.message.lane;
+        self.outbox.wake(lane);
+    }
+
+    /// Takes a message back, as far as the format allows.
+    pub fn cancel(&mut self, id: TransferId) -> Cancelled {
+        let Some(out) = self.outbox.messages.get(&id) else {
+            return Cancelled::TooLate;
+        };
+        let begun = matches!(&out.state, State::Sending(sending) if sending.is_begun());
+        if !begun {
+            self.forget(id);
+            return Cancelled::Unsent;
+        }
+        if self.config.rules.cancel == OnCancel::Finish {
+            return Cancelled::TooLate;
+        }
+        self.stop(id, "cancelled by the sender");
+        Cancelled::Stopped
+    }
+
+    /// Work that may be done elsewhere; its outcome comes back with [`handle_planned`](Self::handle_planned).
+    pub fn poll_plan(&mut self) -> Option<PlanJob> {
+        loop {
+            let id = self.jobs.pop()?;
+            let Some(out) = self.outbox.messages.get(&id) else {
+                continue;
+            };
+            return Some(PlanJob {
+                id,
+                generation: self.generation,
+                wire: self.send.clone(),
+                message: out.message.bytes.clone(),
+                key: out.message.key.clone(),
+                may_cut: out.message.may_cut,
+                peer: self.peer.clone(),
+                cap: self.cap,
+            });
+        }
+    }
+
+    /// The outcome of a [`PlanJob`].
+    pub fn handle_planned(&mut self, planned: Planned) {
+        let Some(out) = self.outbox.messages.get_mut(&planned.id) else {
+            return;
+        };
+        if !matches!(out.state, State::Planning) {
+            return;
+        }
+        if planned.generation != self.generation {
+            // Peer or cap changed meanwhile: plan anew.
+            self.jobs.push(planned.id);
+            return;
+        }
+        let lane = out.message.lane;
+        self.planned(planned.id, planned.plan);
+        self.outbox.wake(lane);
+    }
+
+    /// Appends the next frame to `out`, if there is one that may go out now.
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Transmit> {
+        if self.closed.is_some() {
+            return None;
+        }
+        if let Some(id) = self.outbox.burst {
+            return self.advance(now, id, out);
+        }
+        if let Some(reply) = self.outbox.replies.pop_front() {
+            let part = match reply.kind {
+                FrameKind::Accept => Part::Accept {
+                    key: &reply.key,
+                    seq: reply.seq,
+                },
+                _ => Part::Abort {
+                    key: &reply.key,
+                    seq: reply.seq,
+                    reason: &reply.reason,
+                },
+            };
+            self.send.write(part, out);
+            return Some(self.transmit(None, 0, reply.kind));
+        }
+        while let Some((lane, id)) = self.outbox.pick() {
+            if let Some(transmit) = self.advance(now, id, out) {
+                self.outbox.wake(lane);
+                return Some(transmit);
+            }
+        }
+        None
+    }
+
+    /// What the transport says of a frame; needed where [`Config::confirm`](crate::Config::confirm) is set.
+    pub fn handle_sent(&mut self, _now: Instant, frame: FrameId, outcome: Sent) {
+        let Some((id, size)) = self.outbox.frames.remove(&frame) else {
+            return;
+        };
+        let Some(out) = self.outbox.messages.get_mut(&id) else {
+            return;
+        };
+        let State::Sending(sending) = &mut out.state else {
+            return;
+        };
+        sending.unconfirmed = sending.unconfirmed.saturating_sub(1);
+        match outcome {
+            Sent::Ok if sending.cursor == Cursor::Settling && sending.unconfirmed == 0 => {
+                self.done(id)
+            }
+            Sent::Ok => {
+                let lane = out.message.lane;
+                self.outbox.wake(lane);
+            }
+            Sent::TooLarge => self.fail_outgoing(id, SendError::Refused { size }),
+            Sent::Failed => self.fail_outgoing(id, SendError::Lost),
+        }
+    }
+
+    /// Takes one message a frame further; `None` if it cannot go on now.
+    fn advance(&mut self, now: Instant, id: TransferId, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        self.plan(id);
+        let most = self
+            .peer_limits()
+            .map_or(usize::MAX, |limits| limits.transfers.max(1));
+        let out = self.outbox.messages.get_mut(&id)?;
+        let (lane, tag) = (out.message.lane, out.message.tag);
+        let State::Sending(sending) = &mut out.state else {
+            return None;
+        };
+        let in_pieces = sending.pieces().is_some();
+        if in_pieces && !sending.counted {
+            if self.outbox.counted >= most {
+                self.outbox.wait_for_slot(lane);
+                return None;
+            }
+            sending.counted = true;
+            self.outbox.counted += 1;
+        }
+        if !sending.may_go(self.config.confirm) {
+            return None;
+        }
+        let start = buffer.len();
+        let kind = sending.write(&*self.send, &out.message.bytes, buffer);
+        out.last = Some(now);
+        out.begun.get_or_insert(now);
+        if self.config.confirm.is_some() {
+            sending.unconfirmed += 1;
+            self.outbox
+                .frames
+                .insert(FrameId(self.next_frame + 1), (id, buffer.len() - start));
+        }
+        let (cursor, unconfirmed) = (sending.cursor, sending.unconfirmed);
+        let transmit = self.transmit(Some(id), tag, kind);
+        if in_pieces && !self.config.rules.interleave {
+            self.outbox.burst = Some(id);
+        }
+        self.set_timer(now, id, cursor);
+        self.tell_outgoing(id);
+        if cursor == Cursor::Settling && unconfirmed == 0 {
+            self.done(id);
+        }
+        Some(transmit)
+    }
+
+    fn transmit(&mut self, transfer: Option<TransferId>, tag: u64, kind: FrameKind) -> Transmit {
+        self.next_frame += 1;
+        Transmit {
+            frame: FrameId(self.next_frame),
+            transfer,
+            tag,
+            kind,
+            carries: self.send.carries(),
+        }
+    }
+
+    /// Plans a message whose turn has come, here or elsewhere.
+    fn plan(&mut self, id: TransferId) {
+        let Some(out) = self.outbox.messages.get_mut(&id) else {
+            return;
+        };
+        if !matches!(out.state, State::Queued) {
+            return;
+        }
+        if self
+            .config
+            .plan_elsewhere
+            .is_some_and(|size| out.message.bytes.len() >= size)
+        {
+            out.state = State::Planning;
+            self.jobs.push(id);
+            return;
+        }
+        let options = PlanOptions {
+            key: out.message.key.as_ref(),
+            may_cut: out.message.may_cut,
+            peer: &self.peer,
+            cap: &self.cap,
+        };
+        let plan = self.send.plan(&out.message.bytes, &options);
+        self.planned(id, plan);
+    }
+
+    fn planned(&mut self, id: TransferId, plan: Result<Plan, SendError>) {
+        let plan = plan.and_then(|plan| self.name(id, plan));
+        let Some(out) = self.outbox.messages.get_mut(&id) else {
+            return;
+        };
+        match plan {
+            Ok(plan) => out.state = State::Sending(Sending::new(plan)),
+            Err(error) => {
+                out.state = State::Failed;
+                let (tag, bytes) = (out.message.tag, out.message.bytes.clone());
+                self.events.push(Event::SendFailed {
+                    id,
+                    tag,
+                    error,
+                    bytes,
+                    holds_lane: true,
+                });
+            }
+        }
+    }
+
+    /// Gives a plan in pieces its key: the caller's, or a fresh one.
+    fn name(&mut self, id: TransferId, mut plan: Plan) -> Result<Plan, SendError> {
+        if let Plan::Pieces(pieces) = &mut plan {
+            let given = self
+                .outbox
+                .messages
+                .get(&id)
+                .and_then(|out| out.message.key.clone());
+            if let Some(key) = given.or_else(|| self.send.mint(&mut self.random)) {
+                pieces.key = key;
+            }
+            if self
+                .outbox
+                .by_key(&pieces.key)
+                .is_some_and(|other| other != id)
+            {
+                return Err(SendError::KeyInUse {
+                    key: pieces.key.clone(),
+                });
+            }
+        }
+        Ok(plan)
+    }
+
+    /// The peer gave leave for a transfer of ours.
+    pub(super) fn accepted(&mut self, key: &Key) -> Received {
+        let Some(id) = self.outbox.by_key(key) else {
+            return Received::Ignored;
+        };
+        let Some(out) = self.outbox.messages.get_mut(&id) else {
+            return Received::Ignored;
+        };
+        let lane = out.message.lane;
+        let State::Sending(sending) = &mut out.state else {
+            return Received::Ignored;
+        };
+        if !sending.accept() {
+            return Received::Ignored;
+        }
+        self.timers.remove(out.timer.take());
+        self.outbox.wake(lane);
+        Received::Pending
+    }
+
+    pub(super) fn not_accepted(&mut self, _now: Instant, id: TransferId) {
+        let waited = self.config.rules.timeouts.accept;
+        self.fail_outgoing(id, SendError::NotAccepted { waited });
+    }
+
+    /// The peer's time for a transfer may be up: it counts from the first frame, or from the last.
+    pub(super) fn too_slow(&mut self, now: Instant, id: TransferId) {
+        let Some((limit, from_last)) = self.peer_timeout() else {
+            return;
+        };
+        let Some(out) = self.outbox.messages.get_mut(&id) else {
+            return;
+        };
+        out.timer = None;
+        let since = if from_last { out.last } else { out.begun };
+        let Some(due) = since.map(|since| since + limit) else {
+            return;
+        };
+        if due > now {
+            out.timer = Some(self.timers.set(due, Timer::Outgoing(id)));
+            return;
+        }
+        let sent = if let State::Sending(sending) = &out.state {
+            sending.offset
+        } else {
+            0
+        };
+        let size = out.message.bytes.len();
+        let error = SendError::TooSlow { size, sent, limit };
+        if self.config.rules.cancel == OnCancel::Finish {
+            // The format cannot take a transfer back: the link ends with it.
+            self.close(GAVE_UP, &error.to_string());
+        } else {
+            self.fail_outgoing(id, error);
+        }
+    }
+
+    /// A message that is under way cannot be finished.
+    pub(super) fn fail_outgoing(&mut self, id: TransferId, error: SendError) {
+        let Some(out) = self.outbox.messages.get(&id) else {
+            return;
+        };
+        let (tag, bytes) = (out.message.tag, out.message.bytes.clone());
+        let reason = error.to_string();
+        self.stop(id, &reason);
+        self.events.push(Event::SendFailed {
+            id,
+            tag,
+            error,
+            bytes,
+            holds_lane: false,
+        });
+    }
+
+    /// Sends no more of a message, and tells the peer where the format can.
+    fn stop(&mut self, id: TransferId, reason: &str) {
+        if self.config.rules.cancel == OnCancel::Abort
+            && let Some(out) = self.outbox.messages.get(&id)
+            && let State::Sending(sending) = &out.state
+            && let Some(pieces) = sending.pieces()
+        {
+            let (key, seq) = (pieces.key.clone(), sending.beyond());
+            self.reply(FrameKind::Abort, &key, seq, reason.to_owned());
+        }
+        self.forget(id);
+    }
+
+    fn done(&mut self, id: TransferId) {
+        if let Some(tag) = self.forget(id) {
+            self.events.push(Event::Sent { id, tag });
+        }
+    }
+
+    /// Takes a message out of the queue and lets others in.
+    fn forget(&mut self, id: TransferId) -> Option<u64> {
+        let out = self.outbox.remove(id)?;
+        self.timers.remove(out.timer);
+        let limits = &self.config.limits;
+        if self.was_full
+            && self.outbox.bytes <= limits.queued_bytes / 2
+            && self.outbox.messages.len() <= limits.queued / 2
+        {
+            self.was_full = false;
+            self.events.push(Event::Writable);
+        }
+        Some(out.message.tag)
+    }
+
+    fn set_timer(&mut self, now: Instant, id: TransferId, cursor: Cursor) {
+        let peer = self.peer_timeout();
+        let accept = self.config.rules.timeouts.accept;
+        let Some(out) = self.outbox.messages.get_mut(&id) else {
+            return;
+        };
+        if out.timer.is_some() || cursor == Cursor::Settling {
+            return;
+        }
+        out.timer = match cursor {
+            Cursor::AwaitAccept => Some(self.timers.set(now + accept, Timer::Accept(id))),
+            _ => peer.map(|(limit, _)| self.timers.set(now + limit, Timer::Outgoing(id))),
+        };
+    }
+
+    fn tell_outgoing(&mut self, id: TransferId) {
+        let step = self.config.progress;
+        let Some(out) = self.outbox.messages.get_mut(&id) else {
+            return;
+        };
+        let State::Sending(sending) = &out.state else {
+            return;
+        };
+        let (done, total) = (sending.offset, out.message.bytes.len());
+        if step > 0 && sending.pieces().is_some() && done - out.told >= step {
+            out.told = done;
+            self.events.push(Event::Progress {
+                of: ProgressOf::Outgoing(id),
+                done,
+                total: Some(total as u64),
+            });
+        }
+    }
+
+    fn peer_limits(&self) -> Option<&PeerLimits> {
+        match &self.peer {
+            PeerSupport::Yes(limits) => Some(limits),
+            _ => None,
+        }
+    }
+
+    fn peer_timeout(&self) -> Option<(std::time::Duration, bool)> {
+        let limits = self.peer_limits()?;
+        Some((limits.timeout?, limits.timeout_from_last))
+    }
+}
+
+/// The lane of a message that nobody sorted.
+impl From<u32> for Lane {
+    fn from(number: u32) -> Self {
+        Self(number)
+    }
+}

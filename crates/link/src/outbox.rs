@@ -1,0 +1,377 @@
+//! Messages on their way out: lanes, whose turn it is, and one frame at a time.
+//!
+//! A lane holds messages in their order. A lane that was empty is *fresh*: it is served before the
+//! others, in turn with them, so that a small message waits for one frame of a bulk transfer
+//! and no flood of small messages starves the bulk.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use crate::frame::{FrameId, FrameKind, Lane, TransferId};
+use crate::timers::TimerKey;
+use crate::wire::{Announce, Part, Pieces, Plan, Wire};
+use crate::{Key, SendError};
+
+/// A message to be sent.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// What it says.
+    pub bytes: Bytes,
+    /// Its lane.
+    pub lane: Lane,
+    /// The transfer's name, where the format takes the caller's.
+    pub key: Option<Key>,
+    /// Comes back with each of its frames and its outcome.
+    pub tag: u64,
+    /// False for a message that must arrive in one frame.
+    pub may_cut: bool,
+}
+
+impl Outgoing {
+    /// A message in the ordered lane.
+    pub fn new(bytes: impl Into<Bytes>) -> Self {
+        Self {
+            bytes: bytes.into(),
+            lane: Lane::ORDERED,
+            key: None,
+            tag: 0,
+            may_cut: true,
+        }
+    }
+
+    /// The same in another lane.
+    pub fn in_lane(mut self, lane: Lane) -> Self {
+        self.lane = lane;
+        self
+    }
+
+    /// The same with a key of the caller's.
+    pub fn with_key(mut self, key: Key) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// The same with a tag.
+    pub fn tagged(mut self, tag: u64) -> Self {
+        self.tag = tag;
+        self
+    }
+
+    /// The same, but it may not be cut.
+    pub fn uncut(mut self) -> Self {
+        self.may_cut = false;
+        self
+    }
+}
+
+pub(crate) struct Out {
+    pub(crate) message: Outgoing,
+    pub(crate) state: State,
+    pub(crate) begun: Option<Instant>,
+    pub(crate) last: Option<Instant>,
+    pub(crate) timer: Option<TimerKey>,
+    pub(crate) told: usize,
+}
+
+pub(crate) enum State {
+    /// Not planned yet: that happens when its turn comes.
+    Queued,
+    /// Somebody else is planning it.
+    Planning,
+    /// It could not be planned, and holds its place.
+    Failed,
+    /// Under way.
+    Sending(Sending),
+}
+
+pub(crate) struct Sending {
+    pub(crate) plan: Plan,
+    pub(crate) cursor: Cursor,
+    pub(crate) offset: usize,
+    /// Frames that are out and of which the transport has not spoken.
+    pub(crate) unconfirmed: u32,
+    /// Whether it counts among the transfers that the peer holds open.
+    pub(crate) counted: bool,
+}
+
+/// Which frame is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cursor {
+    Whole,
+    Open,
+    AwaitAccept,
+    Piece(u64),
+    Close,
+    /// All frames are out; the transport has not spoken of all of them.
+    Settling,
+}
+
+impl Sending {
+    pub(crate) fn new(plan: Plan) -> Self {
+        let cursor = match &plan {
+            Plan::Whole => Cursor::Whole,
+            Plan::Pieces(pieces) if pieces.opening == Announce::Not => Cursor::Piece(0),
+            Plan::Pieces(_) => Cursor::Open,
+        };
+        Self {
+            plan,
+            cursor,
+            offset: 0,
+            unconfirmed: 0,
+            counted: false,
+        }
+    }
+
+    /// Whether the next frame may go out, given what the transport has confirmed.
+    pub(crate) fn may_go(&self, confirm: Option<u32>) -> bool {
+        match (self.cursor, confirm) {
+            (Cursor::AwaitAccept | Cursor::Settling, _) => false,
+            (_, None) => true,
+            // The opening and the first piece must be through before others follow; all before the close.
+            (Cursor::Piece(0 | 1) | Cursor::Close, Some(_)) => self.unconfirmed == 0,
+            (_, Some(window)) => self.unconfirmed < window,
+        }
+    }
+
+    /// Writes the next frame and moves on.
+    pub(crate) fn write(
+        &mut self,
+        wire: &dyn Wire,
+        message: &[u8],
+        out: &mut Vec<u8>,
+    ) -> FrameKind {
+        let Plan::Pieces(pieces) = &self.plan else {
+            wire.write(Part::Whole(message), out);
+            self.cursor = Cursor::Settling;
+            self.offset = message.len();
+            return FrameKind::Whole;
+        };
+        match self.cursor {
+            Cursor::Open => {
+                wire.write(Part::Open(pieces), out);
+                self.cursor = match pieces.opening {
+                    Announce::Wait => Cursor::AwaitAccept,
+                    _ => after(pieces, None),
+                };
+                FrameKind::Open
+            }
+            Cursor::Piece(index) => {
+                let end = wire.cut(pieces, message, self.offset);
+                wire.write(
+                    Part::Piece {
+                        pieces,
+                        index,
+                        data: &message[self.offset..end],
+                    },
+                    out,
+                );
+                self.offset = end;
+                self.cursor = after(pieces, Some(index));
+                FrameKind::Piece
+            }
+            Cursor::Whole | Cursor::AwaitAccept | Cursor::Close | Cursor::Settling => {
+                wire.write(Part::Close(pieces), out);
+                self.cursor = Cursor::Settling;
+                FrameKind::Close
+            }
+        }
+    }
+
+    /// The peer gave leave.
+    pub(crate) fn accept(&mut self) -> bool {
+        if let (Cursor::AwaitAccept, Plan::Pieces(pieces)) = (self.cursor, &self.plan) {
+            self.cursor = after(pieces, None);
+            return true;
+        }
+        false
+    }
+
+    pub(crate) fn pieces(&self) -> Option<&Pieces> {
+        match &self.plan {
+            Plan::Pieces(pieces) => Some(pieces),
+            Plan::Whole => None,
+        }
+    }
+
+    pub(crate) fn is_begun(&self) -> bool {
+        !matches!(self.cursor, Cursor::Whole | Cursor::Open | Cursor::Piece(0))
+            || self.unconfirmed > 0
+    }
+
+    /// A number above all that this transfer has used.
+    pub(crate) fn beyond(&self) -> u64 {
+        self.pieces().map_or(1, |pieces| match self.cursor {
+            Cursor::Piece(index) => pieces.first + index,
+            _ => pieces.first + pieces.count + 1,
+        })
+    }
+}
+
+fn after(pieces: &Pieces, index: Option<u64>) -> Cursor {
+    let next = index.map_or(0, |index| index + 1);
+    if next < pieces.count {
+        Cursor::Piece(next)
+    } else if pieces.closing {
+        Cursor::Close
+    } else {
+        Cursor::Settling
+    }
+}
+
+/// A frame that answers a transfer of the peer's, or ends one of ours.
+pub(crate) struct Reply {
+    pub(crate) kind: FrameKind,
+    pub(crate) key: Key,
+    pub(crate) seq: u64,
+    pub(crate) reason: String,
+}
+
+#[derive(Default)]
+pub(crate) struct Outbox {
+    pub(crate) messages: BTreeMap<TransferId, Out>,
+    pub(crate) replies: VecDeque<Reply>,
+    /// Which message the transport's outcomes belong to.
+    pub(crate) frames: BTreeMap<FrameId, (TransferId, usize)>,
+    /// The message that must be finished before another begins, where frames may not be mixed.
+    pub(crate) burst: Option<TransferId>,
+    /// Transfers of ours that the peer holds open.
+    pub(crate) counted: usize,
+    pub(crate) bytes: usize,
+    lanes: BTreeMap<Lane, VecDeque<TransferId>>,
+    fresh: VecDeque<Lane>,
+    bulk: VecDeque<Lane>,
+    ready: BTreeSet<Lane>,
+    served_fresh: bool,
+    /// Lanes whose next message waits until the peer holds one transfer less.
+    waiting_for_slot: VecDeque<Lane>,
+    next_id: u64,
+}
+
+impl Outbox {
+    pub(crate) fn push(&mut self, message: Outgoing) -> TransferId {
+        self.next_id += 1;
+        let id = TransferId(self.next_id);
+        let lane = message.lane;
+        self.bytes += message.bytes.len();
+        self.messages.insert(
+            id,
+            Out {
+                message,
+                state: State::Queued,
+                begun: None,
+                last: None,
+                timer: None,
+                told: 0,
+            },
+        );
+        let queue = self.lanes.entry(lane).or_default();
+        queue.push_back(id);
+        if queue.len() == 1 && self.ready.insert(lane) {
+            self.fresh.push_back(lane);
+        }
+        id
+    }
+
+    /// The lane whose turn it is; it is no longer among the ready ones.
+    pub(crate) fn pick(&mut self) -> Option<(Lane, TransferId)> {
+        loop {
+            let from_fresh = !self.fresh.is_empty() && (!self.served_fresh || self.bulk.is_empty());
+            let lane = if from_fresh {
+                self.fresh.pop_front()
+            } else {
+                self.bulk.pop_front()
+            }?;
+            self.ready.remove(&lane);
+            self.served_fresh = from_fresh;
+            if let Some(&id) = self.lanes.get(&lane).and_then(VecDeque::front) {
+                return Some((lane, id));
+            }
+        }
+    }
+
+    /// The lane may go on, after the others.
+    pub(crate) fn wake(&mut self, lane: Lane) {
+        if self.lanes.get(&lane).is_some_and(|queue| !queue.is_empty()) && self.ready.insert(lane) {
+            self.bulk.push_back(lane);
+        }
+    }
+
+    pub(crate) fn wait_for_slot(&mut self, lane: Lane) {
+        self.waiting_for_slot.push_back(lane);
+    }
+
+    /// The peer holds one transfer less, or may hold more.
+    pub(crate) fn wake_waiting(&mut self) {
+        for lane in std::mem::take(&mut self.waiting_for_slot) {
+            self.wake(lane);
+        }
+    }
+
+    /// Takes a message out, whatever its state, and lets its lane go on.
+    pub(crate) fn remove(&mut self, id: TransferId) -> Option<Out> {
+        let out = self.messages.remove(&id)?;
+        self.bytes -= out.message.bytes.len();
+        if self.burst == Some(id) {
+            self.burst = None;
+        }
+        if let State::Sending(Sending { counted: true, .. }) = out.state {
+            self.counted -= 1;
+            self.wake_waiting();
+        }
+        let lane = out.message.lane;
+        if let Some(queue) = self.lanes.get_mut(&lane) {
+            if queue.front() == Some(&id) {
+                queue.pop_front();
+            } else {
+                queue.retain(|&other| other != id);
+            }
+            if queue.is_empty() {
+                self.lanes.remove(&lane);
+            } else {
+                self.wake(lane);
+            }
+        }
+        Some(out)
+    }
+
+    /// The message of ours that is under way with this key.
+    pub(crate) fn by_key(&self, key: &Key) -> Option<TransferId> {
+        // Only the heads of lanes are under way, and lanes are few.
+        let heads = self.lanes.values().filter_map(|queue| queue.front());
+        heads
+            .copied()
+            .find(|id| match self.messages.get(id).map(|out| &out.state) {
+                Some(State::Sending(sending)) => {
+                    sending.pieces().is_some_and(|pieces| pieces.key == *key)
+                }
+                _ => false,
+            })
+    }
+
+    pub(crate) fn clear(&mut self) {
+        let next_id = self.next_id;
+        *self = Self {
+            next_id,
+            ..Self::default()
+        };
+    }
+}
+
+/// Why a message was not taken, with the message.
+#[derive(Debug)]
+pub struct Rejected {
+    /// Why.
+    pub error: SendError,
+    /// The message.
+    pub message: Outgoing,
+}
+
+impl std::fmt::Display for Rejected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Rejected {}

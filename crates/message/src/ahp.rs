@@ -1,0 +1,43 @@
+//! What a whole message of the agent host protocol says.
+//!
+//! Reading borrows and keeps what the protocol leaves to others (states, actions) as raw JSON.
+//! Editing changes one value and no other byte, for those who sit between foreign programs.
+//! Segments (`ahp/messageSegment`) are no matter of this module: that is a wire.
+//!
+//! ```
+//! use breakbulk_message::ahp::{self, Chunking};
+//!
+//! let request = ahp::initialize(1, "c", &["ahp-root://"], &["1.0.0"], None);
+//! let edited = ahp::with_chunking(&request, &Chunking::default()).ok_or("not ours")?;
+//! assert!(edited.starts_with(request.trim_end_matches("}}")));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod chunking;
+mod edit;
+mod lane;
+mod list;
+mod read;
+pub(crate) mod splice;
+mod too_large;
+mod write;
+
+pub use chunking::{Chunking, TimeoutFrom};
+pub use edit::{with_chunking, with_chunking_in_result, with_last_seen, without_applied};
+pub use lane::{Lane, lane_of};
+pub use list::{Elements, Strings};
+pub use read::{
+    Action, InitializeParams, InitializeResult, Origin, ReadError, ReconnectParams,
+    ReconnectResult, Snapshot,
+};
+pub use too_large::{MESSAGE_TOO_LARGE, MessageTooLarge};
+pub use write::{
+    action, dispatch_action, initialize, initialize_result, ping, ping_result, reconnect,
+    replay_result, snapshot_result, subscribe, subscribe_result,
+};
+
+/// The channel of the host itself; an `initialize` on it is AHP's and no other protocol's.
+pub const ROOT_CHANNEL: &str = "ahp-root://";
+
+/// The versions that the real client offers, the preferred one first.
+pub const PROTOCOL_VERSIONS: [&str; 2] = ["1.0.0", "0.9.0"];

@@ -1,0 +1,172 @@
+//! The error for a message that cannot be carried.
+
+use std::fmt;
+
+use serde_json::value::RawValue;
+
+use super::splice::quoted;
+use crate::jsonrpc::{string, unsigned};
+
+/// The proposal's code. The real table has another error of this code, so that only `data.reason`
+/// tells them apart.
+pub const MESSAGE_TOO_LARGE: i32 = -32011;
+
+const REASON: &str = "messageTooLarge";
+
+/// What was too large, and for what. Of a peer's error a number is 0 where it did not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageTooLarge {
+    /// The message's bytes.
+    pub message_bytes: u64,
+    /// The most bytes of one frame.
+    pub max_frame_bytes: u64,
+    /// The most bytes of one message; without chunking those of a frame.
+    pub max_message_bytes: u64,
+    /// Whether who should receive it takes segments.
+    pub chunking: bool,
+}
+
+impl MessageTooLarge {
+    /// The response that stands for the one that was too large. The id is kept as it was written.
+    pub fn response(&self, id: &RawValue, code: i32) -> String {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":{code},"message":{},"data":{}}}}}"#,
+            id.get(),
+            quoted(&self.to_string()),
+            self.data()
+        )
+    }
+
+    /// The error's `data`.
+    pub fn data(&self) -> String {
+        format!(
+            r#"{{"reason":"{REASON}","messageBytes":{},"maxFrameBytes":{},"maxMessageBytes":{},"chunking":{}}}"#,
+            self.message_bytes, self.max_frame_bytes, self.max_message_bytes, self.chunking
+        )
+    }
+
+    /// Reads a response's `error`, whatever its code: `None` unless `data.reason` says so.
+    pub fn read(error: &RawValue) -> Option<Self> {
+        let error: ErrorMembers<'_> = serde_json::from_str(error.get()).ok()?;
+        let data: Members<'_> = serde_json::from_str(error.data?.get()).ok()?;
+        if string(data.reason?)? != REASON {
+            return None;
+        }
+        let number = |raw: Option<&RawValue>| raw.and_then(unsigned).unwrap_or(0);
+        Some(Self {
+            message_bytes: number(data.message),
+            max_frame_bytes: number(data.max_frame),
+            max_message_bytes: number(data.max_message),
+            chunking: data.chunking.is_some_and(|raw| raw.get() == "true"),
+        })
+    }
+}
+
+impl fmt::Display for MessageTooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { message_bytes, max_frame_bytes, max_message_bytes, chunking } = self;
+        if *chunking {
+            write!(
+                f,
+                "message too large: {message_bytes} bytes, and the receiver takes {max_message_bytes}; send less or raise its maxIncomingMessageBytes"
+            )
+        } else {
+            write!(
+                f,
+                "message too large: {message_bytes} bytes, one frame holds {max_frame_bytes} and the receiver takes no segments; send less or let it advertise capabilities.chunking"
+            )
+        }
+    }
+}
+
+impl std::error::Error for MessageTooLarge {}
+
+#[derive(Default)]
+struct ErrorMembers<'a> {
+    data: Option<&'a RawValue>,
+}
+
+crate::raw_members!(ErrorMembers { "data" => data });
+
+#[derive(Default)]
+struct Members<'a> {
+    reason: Option<&'a RawValue>,
+    message: Option<&'a RawValue>,
+    max_frame: Option<&'a RawValue>,
+    max_message: Option<&'a RawValue>,
+    chunking: Option<&'a RawValue>,
+}
+
+crate::raw_members!(Members {
+    "reason" => reason,
+    "messageBytes" => message,
+    "maxFrameBytes" => max_frame,
+    "maxMessageBytes" => max_message,
+    "chunking" => chunking,
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jsonrpc::{Envelope, Kind};
+
+    const ERROR: MessageTooLarge = MessageTooLarge {
+        message_bytes: 2_400_000,
+        max_frame_bytes: 900_000,
+        max_message_bytes: 900_000,
+        chunking: false,
+    };
+
+    fn raw(text: &str) -> &RawValue {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn written_and_read() {
+        for (error, id, code, text) in [
+            (
+                ERROR,
+                "7",
+                MESSAGE_TOO_LARGE,
+                r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32011,"message":"message too large: 2400000 bytes, one frame holds 900000 and the receiver takes no segments; send less or let it advertise capabilities.chunking","data":{"reason":"messageTooLarge","messageBytes":2400000,"maxFrameBytes":900000,"maxMessageBytes":900000,"chunking":false}}}"#,
+            ),
+            (
+                MessageTooLarge { chunking: true, max_message_bytes: 1_000_000, ..ERROR },
+                r#""\u0061""#,
+                -32099,
+                r#"{"jsonrpc":"2.0","id":"\u0061","error":{"code":-32099,"message":"message too large: 2400000 bytes, and the receiver takes 1000000; send less or raise its maxIncomingMessageBytes","data":{"reason":"messageTooLarge","messageBytes":2400000,"maxFrameBytes":900000,"maxMessageBytes":1000000,"chunking":true}}}"#,
+            ),
+        ] {
+            assert_eq!(error.response(raw(id), code), text);
+            let envelope = Envelope::parse(text).unwrap();
+            assert_eq!(envelope.kind(), Some(Kind::Error));
+            assert_eq!(MessageTooLarge::read(envelope.error.unwrap()), Some(error));
+        }
+    }
+
+    #[test]
+    fn only_the_reason_counts() {
+        let unknown = MessageTooLarge {
+            message_bytes: 0,
+            max_frame_bytes: 0,
+            max_message_bytes: 0,
+            chunking: false,
+        };
+        for (text, expected) in [
+            (r#"{"code":-32011,"message":"Conflict"}"#, None),
+            (r#"{"code":-32011,"message":"Conflict","data":{"etag":"x"}}"#, None),
+            (r#"{"code":-32011,"message":"","data":null}"#, None),
+            (r#"{"code":-32011,"message":"","data":"messageTooLarge"}"#, None),
+            (r#"{"code":-32011,"message":"","data":{"reason":["messageTooLarge"]}}"#, None),
+            (r#"{"code":-32011,"data":{"reason":"messageTooLarge","reason":"other"}}"#, None),
+            (r#"[]"#, None),
+            (r#"{"code":1,"data":{"reason":"messageTooLarge"}}"#, Some(unknown)),
+            (
+                r#"{"data":{"reason":"message\u0054ooLarge","messageBytes":-1,"maxFrameBytes":1e400,"chunking":"true"}}"#,
+                Some(unknown),
+            ),
+        ] {
+            assert_eq!(MessageTooLarge::read(raw(text)), expected, "{text}");
+        }
+    }
+}

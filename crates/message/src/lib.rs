@@ -1,0 +1,9 @@
+//! What a whole message says. Pure formats: no state, no sockets, no clock.
+
+#![forbid(unsafe_code)]
+
+mod raw_members;
+
+pub mod jsonrpc;
+pub mod loro;
+pub mod vscode;

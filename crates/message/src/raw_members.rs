@@ -1,0 +1,52 @@
+//! Reading a JSON object by its raw members.
+
+/// Declares a struct's reading from a JSON object by raw members: unknown ones are ignored and of
+/// two with one name the last wins, which a derived reader would refuse.
+#[macro_export]
+macro_rules! raw_members {
+    ($name:ident { $($key:literal => $field:ident),+ $(,)? }) => {
+        impl<'de: 'a, 'a> ::serde::de::Deserialize<'de> for $name<'a> {
+            fn deserialize<D: ::serde::de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                #[expect(non_camel_case_types, reason = "members are named as the fields")]
+                enum Member { $($field,)+ Other }
+
+                impl<'de> ::serde::de::Deserialize<'de> for Member {
+                    fn deserialize<D: ::serde::de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                        struct Name;
+                        impl ::serde::de::Visitor<'_> for Name {
+                            type Value = Member;
+                            fn expecting(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                                f.write_str("a member's name")
+                            }
+                            fn visit_str<E>(self, name: &str) -> Result<Member, E> {
+                                Ok(match name { $($key => Member::$field,)+ _ => Member::Other })
+                            }
+                        }
+                        deserializer.deserialize_identifier(Name)
+                    }
+                }
+
+                struct Object<'a>(::std::marker::PhantomData<&'a ()>);
+                impl<'de: 'a, 'a> ::serde::de::Visitor<'de> for Object<'a> {
+                    type Value = $name<'a>;
+                    fn expecting(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                        f.write_str("an object")
+                    }
+                    fn visit_map<A: ::serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                        let mut object = $name::default();
+                        while let Some(member) = map.next_key()? {
+                            match member {
+                                $(Member::$field => object.$field = Some(map.next_value()?),)+
+                                Member::Other => {
+                                    map.next_value::<::serde::de::IgnoredAny>()?;
+                                }
+                            }
+                        }
+                        Ok(object)
+                    }
+                }
+                deserializer.deserialize_map(Object(::std::marker::PhantomData))
+            }
+        }
+    };
+}

@@ -1,0 +1,7 @@
+//! Large RPC messages over paths whose frames are capped.
+
+#![forbid(unsafe_code)]
+
+pub use breakbulk_link as link;
+pub use breakbulk_message as message;
+pub use breakbulk_wire as wire;

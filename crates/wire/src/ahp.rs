@@ -1,0 +1,407 @@
+//! AHP message segments: `ahp/messageSegment` notifications that carry base64 of a JSON-RPC message.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::PAD;
+use base64::engine::simd::Simd;
+use breakbulk_link::{
+    Carries, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key, Numbering, OnCancel, Opening,
+    Order, Part, PeerSupport, Piece, Pieces, Plan, PlanOptions, Random, Rules, Scope, Scopes,
+    SendError, Shape, Timeouts, Uncut, Unknown, Wire,
+};
+use breakbulk_message::jsonrpc::{Envelope, is_batch, string, unsigned};
+use breakbulk_message::raw_members;
+use serde_json::value::RawValue;
+
+use crate::json_text;
+use crate::shape::shape;
+use crate::whole::{counted, has_line_break};
+
+const METHOD: &str = "ahp/messageSegment";
+const HEAD: &[u8] = br#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":""#;
+const INDEX: &[u8] = br#"","index":"#;
+const TOTAL: &[u8] = br#","total":"#;
+const DATA: &[u8] = br#","data":""#;
+const TAIL: &[u8] = br#""}}"#;
+
+/// The envelope with five digits each for index and total, and without the groupId.
+const ENVELOPE: usize = HEAD.len() + INDEX.len() + TOTAL.len() + DATA.len() + TAIL.len() + 10;
+
+/// Quotes in the envelope: each is a byte more where the frame is escaped once more.
+const ENVELOPE_QUOTES: usize = 22;
+
+/// `total` is below 2^16.
+const MAX_PIECES: u64 = 65_535;
+
+const MAX_GROUP_ID: usize = 128;
+
+/// A minted groupId: 16 random bytes in hex.
+const MINTED: usize = 32;
+
+/// Standard alphabet, canonical padding, no stray bits.
+static BASE64: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
+
+/// The AHP wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ahp;
+
+impl Ahp {
+    /// Pieces in strict order; a fault ends the link; what is abandoned goes silently.
+    pub fn rules() -> Rules {
+        let idle = Duration::from_secs(30);
+        Rules {
+            unknown: Unknown::OpensFirst,
+            numbering: Numbering::FromZero,
+            order: Order::Strict,
+            duplicate: Duplicate::Fault,
+            full: Full::Refuse,
+            closing: false,
+            timeouts: Timeouts {
+                idle: Some(idle),
+                age: Some(idle * 20),
+                accept: Duration::from_secs(30),
+            },
+            interleave: true,
+            cancel: OnCancel::Finish,
+            accept: false,
+            abort: false,
+            contiguous: false,
+            scopes: Scopes {
+                frame: Scope::Link,
+                piece: Scope::Link,
+                reopened: Scope::Link,
+                transfer: Scope::Link,
+                busy: Scope::Link,
+                timeout: Scope::Silent,
+            },
+            close: (4400, "invalid messageSegment"),
+        }
+    }
+}
+
+impl Wire for Ahp {
+    fn name(&self) -> &'static str {
+        "ahp"
+    }
+
+    fn carries(&self) -> Carries {
+        Carries::Text
+    }
+
+    fn mint(&self, random: &mut Random) -> Option<Key> {
+        Some(Key::new(
+            format!("{:016x}{:016x}", random.next(), random.next()).as_bytes(),
+        ))
+    }
+
+    fn plan(&self, message: &[u8], options: &PlanOptions<'_>) -> Result<Plan, SendError> {
+        let cap = options.cap;
+        let (size, whole) = (message.len(), counted(message, cap));
+        let peer = match options.peer {
+            PeerSupport::Yes(limits) => Some(limits),
+            PeerSupport::Unknown | PeerSupport::No => None,
+        };
+        let peer_frame = peer.map_or(usize::MAX, |peer| peer.frame);
+        let broken = cap.lines && has_line_break(message);
+        if whole <= cap.max && size <= peer_frame && !broken {
+            return Ok(Plan::Whole);
+        }
+        let (size_seen, limit) = if whole > cap.max {
+            (whole, cap.max)
+        } else {
+            (size, peer_frame)
+        };
+        let uncut = |uncut| SendError::FrameTooLarge {
+            size: size_seen,
+            limit,
+            uncut,
+        };
+        let Some(peer) = peer else {
+            return Err(if size_seen <= limit {
+                SendError::RawNewline
+            } else {
+                uncut(Uncut::NotNegotiated)
+            });
+        };
+        if !options.may_cut {
+            return Err(uncut(Uncut::NotAllowed));
+        }
+        if is_batch(message) {
+            return Err(uncut(Uncut::Batch));
+        }
+        if size > peer.message {
+            return Err(SendError::MessageTooLarge {
+                size,
+                limit: peer.message,
+            });
+        }
+        let group = options
+            .key
+            .map_or(MINTED, |key| escaped_len(key, cap.escapes()));
+        if options.key.is_some_and(|key| !is_group_id(key.as_bytes())) {
+            return Err(SendError::BadKey {
+                expected: "a groupId of 1 to 128 bytes of UTF-8",
+            });
+        }
+        let envelope = ENVELOPE + group + if cap.escapes() { ENVELOPE_QUOTES } else { 0 };
+        let frame = cap.cut_room().min(peer_frame);
+        let room = frame.saturating_sub(envelope) / 4 * 3;
+        if room == 0 {
+            let missing = envelope + 4 - frame;
+            return Err(SendError::CapTooSmall {
+                cap: cap.max.min(peer_frame),
+                needed: cap.max.min(peer_frame) + missing,
+            });
+        }
+        let count = size.div_ceil(room).max(1) as u64;
+        if count > MAX_PIECES {
+            return Err(SendError::TooManyPieces {
+                size,
+                limit: MAX_PIECES,
+                cap: cap.max.min(peer_frame),
+            });
+        }
+        Ok(Plan::Pieces(Pieces::new(size, room, count, *cap)))
+    }
+
+    fn cut(&self, pieces: &Pieces, message: &[u8], from: usize) -> usize {
+        message.len().min(from + pieces.room)
+    }
+
+    fn write(&self, part: Part<'_>, out: &mut Vec<u8>) {
+        match part {
+            Part::Whole(message) => out.extend_from_slice(message),
+            Part::Piece {
+                pieces,
+                index,
+                data,
+            } => {
+                let coded = data.len().div_ceil(3) * 4;
+                out.reserve(ENVELOPE + pieces.key.as_bytes().len() + coded);
+                out.extend_from_slice(HEAD);
+                json_text::escape(pieces.key.as_bytes(), out);
+                out.extend_from_slice(INDEX);
+                out.extend_from_slice(index.to_string().as_bytes());
+                out.extend_from_slice(TOTAL);
+                out.extend_from_slice(pieces.count.to_string().as_bytes());
+                out.extend_from_slice(DATA);
+                let start = out.len();
+                out.resize(start + coded, 0);
+                // The buffer is as long as the code: there is nothing that could fail.
+                let written = BASE64.encode_slice(data, &mut out[start..]).unwrap_or(0);
+                out.truncate(start + written);
+                out.extend_from_slice(TAIL);
+            }
+            // The format has no such frames, and its rules never ask for one.
+            Part::Open(_) | Part::Close(_) | Part::Accept { .. } | Part::Abort { .. } => {}
+        }
+    }
+
+    fn read_canonical<'a>(&self, frame: &'a Frame) -> Option<Piece<'a>> {
+        let Frame::Text(text) = frame else {
+            return None;
+        };
+        let rest = text.strip_prefix(HEAD)?;
+        let (group, rest) = rest.split_at(memchr::memchr(b'"', rest)?);
+        if !is_group_id(group) || group.contains(&b'\\') || group.iter().any(|&byte| byte < 0x20) {
+            return None;
+        }
+        let (index, rest) = digits(rest.strip_prefix(INDEX)?)?;
+        let (count, rest) = digits(rest.strip_prefix(TOTAL)?)?;
+        let data = rest.strip_prefix(DATA)?.strip_suffix(TAIL)?;
+        if index >= count || count > MAX_PIECES || memchr::memchr(b'"', data).is_some() {
+            return None;
+        }
+        Some(Piece {
+            key: Key::new(group),
+            seq: index,
+            count: Some(count),
+            bytes: None,
+            data,
+        })
+    }
+
+    fn read<'a>(&self, frame: &'a Frame) -> Result<Inbound<'a>, Fault> {
+        let Frame::Text(bytes) = frame else {
+            return Err(FaultKind::WrongCarrier.into());
+        };
+        let text = simdutf8::basic::from_utf8(bytes).map_err(|_| FaultKind::NotUtf8)?;
+        // What is no JSON-RPC goes up as it is: it may be for somebody else.
+        let Some(envelope) = Envelope::parse(text) else {
+            return Ok(Inbound::Whole(bytes.clone(), Shape::default()));
+        };
+        if envelope.method().as_deref() != Some(METHOD) {
+            return Ok(Inbound::Whole(bytes.clone(), shape(text, &envelope)));
+        }
+        segment(&envelope)
+    }
+
+    fn decoded_max(&self, piece: &Piece<'_>) -> usize {
+        piece.data.len() / 4 * 3
+    }
+
+    fn decode(&self, piece: &Piece<'_>, into: &mut Vec<u8>) -> Result<(), FaultKind> {
+        if decode_base64(piece.data, into) {
+            return Ok(());
+        }
+        // Another writer may have escaped the slashes.
+        let mut plain = Vec::new();
+        let escaped =
+            piece.data.contains(&b'\\') && json_text::unescape(piece.data, &mut plain).is_ok();
+        if escaped && decode_base64(&plain, into) {
+            return Ok(());
+        }
+        Err(FaultKind::malformed("data", "canonical padded base64"))
+    }
+
+    fn finish(&self, _opening: Option<&Opening>, whole: &[u8]) -> Result<Shape, FaultKind> {
+        let text = simdutf8::basic::from_utf8(whole).map_err(|_| FaultKind::NotUtf8)?;
+        let Some(envelope) = Envelope::parse(text) else {
+            return Err(if is_batch(whole) {
+                FaultKind::Batch
+            } else {
+                FaultKind::NotJsonRpc
+            });
+        };
+        if envelope.kind().is_none() {
+            return Err(FaultKind::NotJsonRpc);
+        }
+        if envelope.method().as_deref() == Some(METHOD) {
+            return Err(FaultKind::Nested);
+        }
+        Ok(shape(text, &envelope))
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Params<'a> {
+    group: Option<&'a RawValue>,
+    index: Option<&'a RawValue>,
+    total: Option<&'a RawValue>,
+    data: Option<&'a RawValue>,
+}
+
+raw_members!(Params { "groupId" => group, "index" => index, "total" => total, "data" => data });
+
+/// A segment in any form of JSON.
+fn segment<'a>(envelope: &Envelope<'a>) -> Result<Inbound<'a>, Fault> {
+    if envelope.id.is_some() {
+        return Err(FaultKind::malformed("id", "absent: a segment is a notification").into());
+    }
+    if envelope
+        .version
+        .is_none_or(|version| version.get() != r#""2.0""#)
+    {
+        return Err(FaultKind::malformed("jsonrpc", "\"2.0\"").into());
+    }
+    let params: Option<Params<'a>> = envelope
+        .params
+        .and_then(|params| serde_json::from_str(params.get()).ok());
+    let Some(params) = params else {
+        return Err(FaultKind::malformed("params", "an object").into());
+    };
+    let group = params
+        .group
+        .and_then(string)
+        .filter(|group| is_group_id(group.as_bytes()));
+    let Some(group) = group else {
+        return Err(FaultKind::malformed("groupId", "1 to 128 bytes of text").into());
+    };
+    let key = Key::new(group.as_bytes());
+    let Some(count) = params
+        .total
+        .and_then(unsigned)
+        .filter(|total| (1..=MAX_PIECES).contains(total))
+    else {
+        return Err(FaultKind::malformed("total", "an integer from 1 to 65535").of(&key));
+    };
+    let Some(index) = params
+        .index
+        .and_then(unsigned)
+        .filter(|index| *index < count)
+    else {
+        return Err(FaultKind::malformed("index", "an integer from 0 to total - 1").of(&key));
+    };
+    let data = params
+        .data
+        .and_then(|data| data.get().strip_prefix('"')?.strip_suffix('"'));
+    let Some(data) = data else {
+        return Err(FaultKind::malformed("data", "a string").of(&key));
+    };
+    Ok(Inbound::Piece(Piece {
+        key,
+        seq: index,
+        count: Some(count),
+        bytes: None,
+        data: data.as_bytes(),
+    }))
+}
+
+fn decode_base64(data: &[u8], into: &mut Vec<u8>) -> bool {
+    let start = into.len();
+    into.resize(start + data.len() / 4 * 3, 0);
+    let decoded = BASE64.decode_slice(data, &mut into[start..]);
+    into.truncate(start + decoded.as_ref().map_or(0, |len| *len));
+    decoded.is_ok()
+}
+
+fn is_group_id(group: &[u8]) -> bool {
+    (1..=MAX_GROUP_ID).contains(&group.len()) && std::str::from_utf8(group).is_ok()
+}
+
+fn escaped_len(key: &Key, wrapped: bool) -> usize {
+    let growth = if wrapped {
+        json_text::Growth::Twice
+    } else {
+        json_text::Growth::Once
+    };
+    growth.len(key.as_bytes())
+}
+
+/// Reads a plain number without leading zeros, of at most 15 digits.
+pub(crate) fn digits(text: &[u8]) -> Option<(u64, &[u8])> {
+    let len = text
+        .iter()
+        .take(16)
+        .position(|byte| !byte.is_ascii_digit())?;
+    let (digits, rest) = text.split_at(len);
+    if len == 0 || len > 1 && digits[0] == b'0' {
+        return None;
+    }
+    Some((
+        digits
+            .iter()
+            .fold(0, |number, digit| number * 10 + u64::from(digit - b'0')),
+        rest,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_envelope_is_as_long_as_the_decisions_say() {
+        assert_eq!(ENVELOPE - 10, 99);
+        let quotes = [HEAD, INDEX, TOTAL, DATA, TAIL]
+            .concat()
+            .iter()
+            .filter(|&&byte| byte == b'"')
+            .count();
+        assert_eq!(quotes, ENVELOPE_QUOTES);
+    }
+
+    #[test]
+    fn base64_may_hide_behind_json_escapes() {
+        // `\/` is a legal way to write a slash, and base64 has slashes.
+        let frame = Frame::Text(br#"{"jsonrpc":"2.0","method":"ahp\/messageSegment","params":{"groupId":"g","index":0,"total":1,"data":"\/\/\/\/"}}"#.to_vec().into());
+        let Ok(Inbound::Piece(piece)) = Ahp.read(&frame) else {
+            panic!("a segment in another form")
+        };
+        let mut data = vec![];
+        Ahp.decode(&piece, &mut data).unwrap();
+        assert_eq!(data, [0xff; 3]);
+    }
+}

@@ -1,0 +1,516 @@
+//! CEP-22 oversized transfer: MCP progress notifications that carry a message in chunks.
+
+use std::time::Duration;
+
+use breakbulk_link::{
+    Announce, Cap, Carries, Count, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key,
+    Numbering, OnCancel, Opening, Order, Part, PeerSupport, Piece, Pieces, Plan, PlanOptions,
+    Random, Rules, Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire, Wrap,
+};
+use breakbulk_message::jsonrpc::{Envelope, integer, string, unsigned};
+use breakbulk_message::raw_members;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use crate::ahp::digits;
+use crate::json_text::{self, Growth};
+use crate::shape::shape;
+use crate::whole::counted;
+
+const METHOD: &str = "notifications/progress";
+const PROFILE: &str = "oversized-transfer";
+const HEAD: &[u8] =
+    br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":""#;
+const PROGRESS: &[u8] = br#"","progress":"#;
+const CVM: &[u8] = br#","cvm":{"type":"oversized-transfer","frameType":"#;
+const CHUNK: &[u8] = br#""chunk","data":""#;
+const CHUNK_TAIL: &[u8] = br#""}}}"#;
+
+/// What both real implementations allow.
+const MAX_MESSAGE: usize = 100 << 20;
+const MAX_PIECES: u64 = 10_000;
+
+/// Progress numbers have at most this many digits.
+const DIGITS: usize = 5;
+
+/// A token longer than this names nothing that an honest peer would send.
+const MAX_TOKEN: usize = 1024;
+
+/// Which numbers the chunks get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// The slot of the accept frame is left free only if we wait for one.
+    #[default]
+    ByPeer,
+    /// The slot is left free and nobody waits, as the real TypeScript client does.
+    Unasked,
+}
+
+/// The CEP-22 wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cep22 {
+    /// Which numbers our chunks get.
+    pub layout: Layout,
+}
+
+impl Cep22 {
+    /// A client's link: it accepts nothing by itself, since only servers send `accept`.
+    pub fn rules() -> Rules {
+        Rules {
+            unknown: Unknown::Ignored,
+            numbering: Numbering::AfterOpening,
+            order: Order::Window {
+                ahead: 21,
+                stashed: 42,
+            },
+            duplicate: Duplicate::IgnoreIfEqual,
+            full: Full::Refuse,
+            closing: true,
+            timeouts: Timeouts {
+                idle: None,
+                age: Some(Duration::from_secs(300)),
+                accept: Duration::from_secs(30),
+            },
+            interleave: true,
+            cancel: OnCancel::Abort,
+            accept: false,
+            abort: true,
+            contiguous: false,
+            scopes: Scopes {
+                frame: Scope::Transfer,
+                piece: Scope::Transfer,
+                reopened: Scope::Report,
+                transfer: Scope::Transfer,
+                busy: Scope::Transfer,
+                timeout: Scope::Transfer,
+            },
+            close: (1008, "refused"),
+        }
+    }
+
+    /// A server's link: every admitted start is accepted, which cures clients that wait for ever.
+    pub fn server_rules() -> Rules {
+        Rules {
+            accept: true,
+            ..Self::rules()
+        }
+    }
+}
+
+/// The cap of a relay: `max` bytes of the signed event around a frame with a `p` and an `e` tag,
+/// gift-wrapped where `gift_wrap` says so; messages are cut above `cut_above`.
+pub fn nostr_cap(max: usize, cut_above: usize, gift_wrap: bool) -> Cap {
+    let hex = "0".repeat(64);
+    let event = |kind: &str, tags: &str| {
+        let head = format!(
+            r#"{{"id":"{hex}","pubkey":"{hex}","created_at":1700000000,"kind":{kind},"tags":["#
+        );
+        head.len() + tags.len() + format!(r#"],"content":"","sig":"{hex}{hex}"}}"#).len()
+    };
+    let (p, e) = (format!(r#"["p","{hex}"]"#), format!(r#"["e","{hex}"]"#));
+    // The first frame of a session carries the discovery tags too.
+    let discovery = r#",["support_encryption"],["support_encryption_ephemeral"],["support_oversized_transfer"]"#;
+    let envelope = event("25910", &format!("{p},{e}{discovery}"));
+    let sealed = gift_wrap.then(|| event("21059", &p));
+    let mut cap = Cap::wrapped(max, Wrap { envelope, sealed });
+    cap.cut_above = Some(cut_above);
+    cap
+}
+
+impl Wire for Cep22 {
+    fn name(&self) -> &'static str {
+        "cep22"
+    }
+
+    fn carries(&self) -> Carries {
+        Carries::Text
+    }
+
+    fn mint(&self, _random: &mut Random) -> Option<Key> {
+        None
+    }
+
+    fn plan(&self, message: &[u8], options: &PlanOptions<'_>) -> Result<Plan, SendError> {
+        let cap = options.cap;
+        let (size, whole) = (message.len(), counted(message, cap));
+        if whole <= cap.cut_above.unwrap_or(cap.max).min(cap.max) {
+            return Ok(Plan::Whole);
+        }
+        let peer = match options.peer {
+            PeerSupport::No => Err(Uncut::NotNegotiated),
+            _ if !options.may_cut => Err(Uncut::NotAllowed),
+            PeerSupport::Unknown => Ok(None),
+            PeerSupport::Yes(limits) => Ok(Some(limits)),
+        };
+        let (peer, key) = match (peer, options.key) {
+            (Ok(peer), Some(key)) => (peer, key),
+            // Between the two sizes it still goes out whole.
+            _ if whole <= cap.max => return Ok(Plan::Whole),
+            (peer, _) => {
+                let uncut = peer.err().unwrap_or(Uncut::NoKey);
+                return Err(SendError::FrameTooLarge {
+                    size: whole,
+                    limit: cap.max,
+                    uncut,
+                });
+            }
+        };
+        let token = key.as_bytes();
+        if token.is_empty() || token.len() > MAX_TOKEN || std::str::from_utf8(token).is_err() {
+            return Err(SendError::BadKey {
+                expected: "a progress token of 1 to 1024 bytes of text",
+            });
+        }
+        let limit = peer.map_or(MAX_MESSAGE, |peer| peer.message.min(MAX_MESSAGE));
+        if size > limit {
+            return Err(SendError::MessageTooLarge { size, limit });
+        }
+        if simdutf8::basic::from_utf8(message).is_err() {
+            return Err(SendError::NotUtf8);
+        }
+        let (announce, first) = match (peer, self.layout) {
+            (_, Layout::Unasked) => (Announce::Proceed, 3),
+            (None, Layout::ByPeer) => (Announce::Wait, 3),
+            (Some(_), Layout::ByPeer) => (Announce::Proceed, 2),
+        };
+        let mut pieces = Pieces {
+            key: key.clone(),
+            first,
+            digest: Some([0; 32]),
+            opening: announce,
+            closing: true,
+            ..Pieces::new(size, 0, MAX_PIECES, *cap)
+        };
+        pieces.room = self.room(&pieces, cap)?;
+        pieces.count = count(message, pieces.room, cap)?;
+        pieces.digest = Some(Sha256::digest(message).into());
+        Ok(Plan::Pieces(pieces))
+    }
+
+    fn cut(&self, pieces: &Pieces, message: &[u8], from: usize) -> usize {
+        growth(&pieces.cap).fit(message, from, pieces.room)
+    }
+
+    fn write(&self, part: Part<'_>, out: &mut Vec<u8>) {
+        match part {
+            Part::Whole(message) => out.extend_from_slice(message),
+            Part::Open(pieces) => {
+                head(&pieces.key, 1, Some("starting oversized transfer"), out);
+                out.extend_from_slice(br#""start","completionMode":"render","digest":"sha256:"#);
+                for byte in pieces.digest.unwrap_or_default() {
+                    out.extend_from_slice(format!("{byte:02x}").as_bytes());
+                }
+                let totals = format!(
+                    r#"","totalBytes":{},"totalChunks":{}}}}}}}"#,
+                    pieces.bytes, pieces.count
+                );
+                out.extend_from_slice(totals.as_bytes());
+            }
+            Part::Piece {
+                pieces,
+                index,
+                data,
+            } => {
+                out.reserve(HEAD.len() + CVM.len() + data.len() + 128);
+                head(&pieces.key, pieces.first + index, None, out);
+                out.extend_from_slice(CHUNK);
+                json_text::escape(data, out);
+                out.extend_from_slice(CHUNK_TAIL);
+            }
+            Part::Close(pieces) => {
+                head(
+                    &pieces.key,
+                    pieces.first + pieces.count,
+                    Some("oversized transfer complete"),
+                    out,
+                );
+                out.extend_from_slice(br#""end"}}}"#);
+            }
+            Part::Accept { key, seq } => {
+                head(key, seq, Some("oversized request accepted"), out);
+                out.extend_from_slice(br#""accept"}}}"#);
+            }
+            Part::Abort { key, seq, reason } => {
+                head(key, seq, None, out);
+                out.extend_from_slice(br#""abort","reason":""#);
+                json_text::escape(reason.as_bytes(), out);
+                out.extend_from_slice(CHUNK_TAIL);
+            }
+        }
+    }
+
+    fn read_canonical<'a>(&self, frame: &'a Frame) -> Option<Piece<'a>> {
+        let Frame::Text(text) = frame else {
+            return None;
+        };
+        let rest = text.strip_prefix(HEAD)?;
+        let (token, rest) = rest.split_at(memchr::memchr2(
+            b'"',
+            b'\\',
+            rest.get(..rest.len().min(MAX_TOKEN + 1))?,
+        )?);
+        let (seq, rest) = digits(rest.strip_prefix(PROGRESS)?)?;
+        let data = rest
+            .strip_prefix(CVM)?
+            .strip_prefix(CHUNK)?
+            .strip_suffix(CHUNK_TAIL)?;
+        simdutf8::basic::from_utf8(text).ok()?;
+        if token.is_empty() || token.iter().any(|&byte| byte < 0x20) {
+            return None;
+        }
+        Some(Piece {
+            key: Key::new(token),
+            seq,
+            count: None,
+            bytes: None,
+            data,
+        })
+    }
+
+    fn read<'a>(&self, frame: &'a Frame) -> Result<Inbound<'a>, Fault> {
+        let Frame::Text(bytes) = frame else {
+            return Err(FaultKind::WrongCarrier.into());
+        };
+        let text = simdutf8::basic::from_utf8(bytes).map_err(|_| FaultKind::NotUtf8)?;
+        let Some(envelope) = Envelope::parse(text) else {
+            return Ok(Inbound::Whole(bytes.clone(), Shape::default()));
+        };
+        if let (Some(METHOD), Some(params)) = (envelope.method().as_deref(), envelope.params)
+            && let Ok(params) = serde_json::from_str::<Params<'a>>(params.get())
+            && let Some(cvm) = params
+                .cvm
+                .and_then(|cvm| serde_json::from_str::<Cvm<'a>>(cvm.get()).ok())
+            && cvm.profile.and_then(string).as_deref() == Some(PROFILE)
+        {
+            return transfer_frame(&params, &cvm);
+        }
+        Ok(Inbound::Whole(bytes.clone(), shape(text, &envelope)))
+    }
+
+    fn decoded_max(&self, piece: &Piece<'_>) -> usize {
+        piece.data.len()
+    }
+
+    fn decode(&self, piece: &Piece<'_>, into: &mut Vec<u8>) -> Result<(), FaultKind> {
+        json_text::unescape(piece.data, into)
+    }
+
+    fn finish(&self, opening: Option<&Opening>, whole: &[u8]) -> Result<Shape, FaultKind> {
+        let announced = opening.and_then(|opening| opening.digest);
+        if announced.is_some_and(|digest| digest != *Sha256::digest(whole)) {
+            return Err(FaultKind::DigestMismatch);
+        }
+        Ok(Shape::default())
+    }
+}
+
+impl Cep22 {
+    /// What one chunk may hold.
+    fn room(&self, pieces: &Pieces, cap: &Cap) -> Result<usize, SendError> {
+        if cap.count == Count::Piece {
+            let needed = 4;
+            return if cap.max < needed {
+                Err(SendError::CapTooSmall {
+                    cap: cap.max,
+                    needed,
+                })
+            } else {
+                Ok(cap.max)
+            };
+        }
+        let wrapped = cap.escapes();
+        let grown = |frame: &[u8]| {
+            if wrapped {
+                Growth::Once.len(frame)
+            } else {
+                frame.len()
+            }
+        };
+        let (mut start, mut chunk) = (Vec::new(), Vec::new());
+        self.write(Part::Open(pieces), &mut start);
+        self.write(
+            Part::Piece {
+                pieces,
+                index: 0,
+                data: b"",
+            },
+            &mut chunk,
+        );
+        let envelope = grown(&chunk) - 1 + DIGITS;
+        // Any one character must fit: a control grows most.
+        let needed = grown(&start).max(envelope + if wrapped { 7 } else { 6 });
+        let limit = cap.cut_room();
+        if limit < needed {
+            return Err(SendError::CapTooSmall {
+                cap: cap.max,
+                needed: cap.max + needed - limit,
+            });
+        }
+        Ok(limit - envelope)
+    }
+}
+
+fn growth(cap: &Cap) -> Growth {
+    match cap.count {
+        Count::Piece => Growth::None,
+        Count::Frame => Growth::Once,
+        Count::Wrapped(_) => Growth::Twice,
+    }
+}
+
+fn count(message: &[u8], room: usize, cap: &Cap) -> Result<u64, SendError> {
+    let (growth, size) = (growth(cap), message.len());
+    let (mut count, mut at) = (0, 0);
+    while at < size {
+        at = growth.fit(message, at, room);
+        count += 1;
+        if count > MAX_PIECES {
+            return Err(SendError::TooManyPieces {
+                size,
+                limit: MAX_PIECES,
+                cap: cap.max,
+            });
+        }
+    }
+    Ok(count.max(1))
+}
+
+/// Everything up to the frame type.
+fn head(token: &Key, progress: u64, message: Option<&str>, out: &mut Vec<u8>) {
+    out.extend_from_slice(HEAD);
+    json_text::escape(token.as_bytes(), out);
+    out.extend_from_slice(PROGRESS);
+    out.extend_from_slice(progress.to_string().as_bytes());
+    if let Some(message) = message {
+        out.extend_from_slice(br#","message":""#);
+        out.extend_from_slice(message.as_bytes());
+        out.push(b'"');
+    }
+    out.extend_from_slice(CVM);
+}
+
+#[derive(Clone, Copy, Default)]
+struct Params<'a> {
+    token: Option<&'a RawValue>,
+    progress: Option<&'a RawValue>,
+    cvm: Option<&'a RawValue>,
+}
+
+raw_members!(Params { "progressToken" => token, "progress" => progress, "cvm" => cvm });
+
+#[derive(Clone, Copy, Default)]
+struct Cvm<'a> {
+    profile: Option<&'a RawValue>,
+    frame: Option<&'a RawValue>,
+    mode: Option<&'a RawValue>,
+    digest: Option<&'a RawValue>,
+    bytes: Option<&'a RawValue>,
+    chunks: Option<&'a RawValue>,
+    data: Option<&'a RawValue>,
+    reason: Option<&'a RawValue>,
+}
+
+raw_members!(Cvm {
+    "type" => profile,
+    "frameType" => frame,
+    "completionMode" => mode,
+    "digest" => digest,
+    "totalBytes" => bytes,
+    "totalChunks" => chunks,
+    "data" => data,
+    "reason" => reason,
+});
+
+fn transfer_frame<'a>(params: &Params<'a>, cvm: &Cvm<'a>) -> Result<Inbound<'a>, Fault> {
+    let Some(key) = params.token.and_then(token) else {
+        return Err(FaultKind::malformed(
+            "progressToken",
+            "a string of 1 to 1024 bytes or an integer",
+        )
+        .into());
+    };
+    let frame = cvm.frame.and_then(string);
+    if frame.as_deref() == Some("abort") {
+        let reason = cvm
+            .reason
+            .and_then(string)
+            .unwrap_or_default()
+            .chars()
+            .take(500)
+            .collect();
+        return Ok(Inbound::Abort { key, reason });
+    }
+    let Some(seq) = params.progress.and_then(unsigned).filter(|&seq| seq > 0) else {
+        return Err(FaultKind::malformed("progress", "a positive integer").of(&key));
+    };
+    match frame.as_deref() {
+        Some("start") => start(key, seq, cvm),
+        Some("accept") => Ok(Inbound::Accept { key }),
+        Some("chunk") => match cvm
+            .data
+            .and_then(|data| data.get().strip_prefix('"')?.strip_suffix('"'))
+        {
+            Some(data) => Ok(Inbound::Piece(Piece {
+                key,
+                seq,
+                count: None,
+                bytes: None,
+                data: data.as_bytes(),
+            })),
+            None => Err(FaultKind::malformed("data", "a string").of(&key)),
+        },
+        Some("end") => Ok(Inbound::Close { key, seq }),
+        _ => Err(FaultKind::UnknownKind.of(&key)),
+    }
+}
+
+fn start<'a>(key: Key, seq: u64, cvm: &Cvm<'_>) -> Result<Inbound<'a>, Fault> {
+    if cvm.mode.and_then(string).as_deref() != Some("render") {
+        return Err(FaultKind::UnknownMode.of(&key));
+    }
+    let Some(digest) = cvm.digest.and_then(string).and_then(|text| digest(&text)) else {
+        return Err(
+            FaultKind::malformed("digest", "sha256: and 64 lower-case hex digits").of(&key),
+        );
+    };
+    let Some(bytes) = cvm.bytes.and_then(unsigned) else {
+        return Err(FaultKind::malformed("totalBytes", "an integer from 0").of(&key));
+    };
+    match cvm.chunks.and_then(unsigned) {
+        Some(count) if (1..=bytes).contains(&count) => Ok(Inbound::Open(Opening {
+            key,
+            seq,
+            count,
+            bytes,
+            digest: Some(digest),
+        })),
+        _ => Err(FaultKind::malformed("totalChunks", "an integer from 1 to totalBytes").of(&key)),
+    }
+}
+
+/// Tokens are compared as text: real peers turn numbers into strings on the way.
+fn token(raw: &RawValue) -> Option<Key> {
+    let text = match string(raw) {
+        Some(text) => text,
+        None => integer(raw)?.to_string().into(),
+    };
+    (1..=MAX_TOKEN)
+        .contains(&text.len())
+        .then(|| Key::new(text.as_bytes()))
+}
+
+fn digest(text: &str) -> Option<[u8; 32]> {
+    let hex = text.strip_prefix("sha256:")?.as_bytes();
+    if hex.len() != 64
+        || !hex
+            .iter()
+            .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+    {
+        return None;
+    }
+    let mut digest = [0; 32];
+    for (byte, pair) in digest.iter_mut().zip(hex.chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(digest)
+}

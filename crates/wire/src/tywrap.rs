@@ -1,0 +1,534 @@
+//! tywrap-frame/1: one JSON line per frame, with a slice of the message as a JSON string.
+
+use std::time::Duration;
+
+use breakbulk_link::{
+    Cap, Carries, Count, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key, Numbering,
+    OnCancel, Opening, Order, Part, PeerSupport, Piece, Pieces, Plan, PlanOptions, Random, Rules,
+    Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire,
+};
+use breakbulk_message::jsonrpc::{Envelope, integer, string, unsigned};
+use breakbulk_message::raw_members;
+use serde_json::value::RawValue;
+
+use crate::ahp::digits;
+use crate::json_text::{self, Growth};
+use crate::shape::shape;
+use crate::whole::has_line_break;
+
+const PROTOCOL: &str = "tywrap-frame/1";
+
+/// The smallest slice: any character fits.
+const MIN_PIECE: usize = 4;
+
+/// Numbers that every reader of JSON keeps exact.
+const MAX_SAFE: u64 = (1 << 53) - 1;
+
+/// The direction of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Host to bridge.
+    Request,
+    /// Bridge to host.
+    Response,
+}
+
+impl Stream {
+    /// Its name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Response => "response",
+        }
+    }
+
+    /// The stream of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Request, Self::Response]
+            .into_iter()
+            .find(|stream| stream.name() == name)
+    }
+
+    /// The key of a transfer: `request:7`.
+    pub fn key(self, id: i64) -> Key {
+        Key::new(format!("{}:{id}", self.name()).as_bytes())
+    }
+}
+
+/// How a writer writes JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Style {
+    /// As the TypeScript host: no spaces, raw UTF-8.
+    #[default]
+    Compact,
+    /// As the Python bridge: a space after comma and colon, ASCII alone.
+    Ascii,
+}
+
+impl Style {
+    const fn separators(self) -> (&'static [u8], &'static [u8]) {
+        match self {
+            Self::Compact => (b",", b":"),
+            Self::Ascii => (b", ", b": "),
+        }
+    }
+
+    const fn growth(self) -> Growth {
+        match self {
+            Self::Compact => Growth::Once,
+            Self::Ascii => Growth::Ascii,
+        }
+    }
+}
+
+/// The tywrap wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tywrap {
+    /// How frames are written; all forms are read.
+    pub style: Style,
+    /// The direction that may come in; `None`: both.
+    pub expects: Option<Stream>,
+    /// Frames even what would fit a line.
+    pub always: bool,
+}
+
+impl Tywrap {
+    /// A host's link: responses of several calls may be mixed.
+    pub fn rules() -> Rules {
+        Rules {
+            unknown: Unknown::Opens,
+            numbering: Numbering::FromZero,
+            order: Order::Any,
+            duplicate: Duplicate::Fault,
+            full: Full::Refuse,
+            closing: false,
+            timeouts: Timeouts {
+                idle: None,
+                age: None,
+                accept: Duration::from_secs(30),
+            },
+            interleave: false,
+            cancel: OnCancel::Stop,
+            accept: false,
+            abort: false,
+            contiguous: false,
+            scopes: Scopes {
+                frame: Scope::Transfer,
+                piece: Scope::Transfer,
+                reopened: Scope::Transfer,
+                transfer: Scope::Transfer,
+                busy: Scope::Transfer,
+                timeout: Scope::Transfer,
+            },
+            close: (1008, "refused"),
+        }
+    }
+
+    /// A bridge's link: a plain line or a new burst ends what is unfinished.
+    pub fn bridge_rules() -> Rules {
+        Rules {
+            contiguous: true,
+            ..Self::rules()
+        }
+    }
+
+    /// Everything of a frame before the data.
+    fn head(&self, key: &Key, seq: u64, pieces: &Pieces, out: &mut Vec<u8>) {
+        let (comma, colon) = self.style.separators();
+        let (stream, id) = parse_key(key).unwrap_or((Stream::Request, "0"));
+        let mut first = true;
+        let mut member = |name: &str, value: &[u8]| {
+            out.extend_from_slice(if first { b"{" } else { comma });
+            first = false;
+            out.push(b'"');
+            out.extend_from_slice(name.as_bytes());
+            out.push(b'"');
+            out.extend_from_slice(colon);
+            out.extend_from_slice(value);
+        };
+        member("__tywrap_frame__", br#""chunk""#);
+        member("frameProtocol", br#""tywrap-frame/1""#);
+        member("stream", format!("\"{}\"", stream.name()).as_bytes());
+        member("id", id.as_bytes());
+        member("seq", seq.to_string().as_bytes());
+        member("total", pieces.count.to_string().as_bytes());
+        member("totalBytes", pieces.bytes.to_string().as_bytes());
+        member("encoding", br#""utf8-slice""#);
+        member("data", b"\"");
+    }
+
+    /// What one piece may hold: bytes of data, or bytes of escaped data where the cap is for the line.
+    fn room(&self, key: &Key, size: usize, options: &PlanOptions<'_>) -> Result<usize, SendError> {
+        let cap = options.cap;
+        let peer = if let PeerSupport::Yes(peer) = options.peer {
+            peer.frame
+        } else {
+            usize::MAX
+        };
+        let limit = cap.cut_room().min(peer);
+        let needed = match cap.count {
+            Count::Piece => MIN_PIECE,
+            // No number in a frame has more digits than the message has bytes.
+            Count::Frame | Count::Wrapped(_) => {
+                let most = Pieces::new(size, 0, size as u64, *cap);
+                let mut head = Vec::new();
+                self.head(key, size as u64, &most, &mut head);
+                let envelope = if cap.escapes() {
+                    Growth::Once.len(&head) + 3
+                } else {
+                    head.len() + 2
+                };
+                envelope + if cap.escapes() { 14 } else { 12 }
+            }
+        };
+        if limit < needed {
+            return Err(SendError::CapTooSmall {
+                cap: cap.max.min(peer),
+                needed: cap.max.min(peer) + needed - limit,
+            });
+        }
+        Ok(match cap.count {
+            Count::Piece => limit,
+            Count::Frame => limit - needed + 12,
+            Count::Wrapped(_) => limit - needed + 14,
+        })
+    }
+
+    fn growth(&self, cap: &Cap) -> Growth {
+        match cap.count {
+            Count::Piece => Growth::None,
+            Count::Frame => self.style.growth(),
+            Count::Wrapped(_) => Growth::Twice,
+        }
+    }
+}
+
+impl Wire for Tywrap {
+    fn name(&self) -> &'static str {
+        "tywrap"
+    }
+
+    fn carries(&self) -> Carries {
+        Carries::Text
+    }
+
+    fn mint(&self, _random: &mut Random) -> Option<Key> {
+        None
+    }
+
+    fn plan(&self, message: &[u8], options: &PlanOptions<'_>) -> Result<Plan, SendError> {
+        let cap = options.cap;
+        let size = message.len();
+        let whole = crate::whole::counted(message, cap);
+        let peer_frame = if let PeerSupport::Yes(peer) = options.peer {
+            peer.frame
+        } else {
+            usize::MAX
+        };
+        let limit = cap.max.min(peer_frame);
+        if simdutf8::basic::from_utf8(message).is_err() {
+            return Err(SendError::NotUtf8);
+        }
+        let broken = has_line_break(message);
+        if whole <= limit && !broken && !self.always {
+            return Ok(Plan::Whole);
+        }
+        let uncut = |uncut| SendError::FrameTooLarge {
+            size: whole,
+            limit,
+            uncut,
+        };
+        let PeerSupport::Yes(peer) = options.peer else {
+            return Err(if whole <= limit {
+                SendError::RawNewline
+            } else {
+                uncut(Uncut::NotNegotiated)
+            });
+        };
+        if !options.may_cut {
+            return Err(uncut(Uncut::NotAllowed));
+        }
+        let Some(key) = options.key else {
+            return Err(uncut(Uncut::NoKey));
+        };
+        if parse_key(key).is_none() {
+            return Err(SendError::BadKey {
+                expected: "request:ID or response:ID with an integer ID",
+            });
+        }
+        if size > peer.message {
+            return Err(SendError::MessageTooLarge {
+                size,
+                limit: peer.message,
+            });
+        }
+        let room = self.room(key, size, options)?;
+        let growth = self.growth(cap);
+        let (mut count, mut at) = (0, 0);
+        while at < size {
+            at = growth.fit(message, at, room);
+            count += 1;
+        }
+        Ok(Plan::Pieces(Pieces::new(size, room, count.max(1), *cap)))
+    }
+
+    fn cut(&self, pieces: &Pieces, message: &[u8], from: usize) -> usize {
+        self.growth(&pieces.cap).fit(message, from, pieces.room)
+    }
+
+    fn write(&self, part: Part<'_>, out: &mut Vec<u8>) {
+        match part {
+            Part::Whole(message) => out.extend_from_slice(message),
+            Part::Piece {
+                pieces,
+                index,
+                data,
+            } => {
+                self.head(&pieces.key, index, pieces, out);
+                match self.style {
+                    Style::Compact => json_text::escape(data, out),
+                    // The message was found to be UTF-8 when it was planned, and is cut between characters.
+                    Style::Ascii => {
+                        json_text::escape_ascii(std::str::from_utf8(data).unwrap_or_default(), out)
+                    }
+                }
+                out.extend_from_slice(b"\"}");
+            }
+            // The format has no such frames, and its rules never ask for one.
+            Part::Open(_) | Part::Close(_) | Part::Accept { .. } | Part::Abort { .. } => {}
+        }
+    }
+
+    fn read_canonical<'a>(&self, frame: &'a Frame) -> Option<Piece<'a>> {
+        let Frame::Text(text) = frame else {
+            return None;
+        };
+        let style = if text.get(19..21) == Some(b": ") {
+            Style::Ascii
+        } else {
+            Style::Compact
+        };
+        let mut scan = Scan {
+            rest: text,
+            comma: style.separators().0,
+            colon: style.separators().1,
+        };
+        scan.literal(b"{")?;
+        scan.member(b"__tywrap_frame__")?.literal(br#""chunk""#)?;
+        scan.next(b"frameProtocol")?
+            .literal(br#""tywrap-frame/1""#)?;
+        scan.next(b"stream")?;
+        let stream = if scan.literal(br#""request""#).is_some() {
+            Stream::Request
+        } else {
+            scan.literal(br#""response""#)?;
+            Stream::Response
+        };
+        let id = scan.next(b"id")?.number()? as i64;
+        let seq = scan.next(b"seq")?.number()?;
+        let count = scan.next(b"total")?.number()?;
+        let bytes = scan.next(b"totalBytes")?.number()?;
+        scan.next(b"encoding")?.literal(br#""utf8-slice""#)?;
+        scan.next(b"data")?.literal(b"\"")?;
+        let data = scan.rest.strip_suffix(b"\"}")?;
+        if seq >= count || self.expects.is_some_and(|expected| expected != stream) {
+            return None;
+        }
+        simdutf8::basic::from_utf8(data).ok()?;
+        Some(Piece {
+            key: stream.key(id),
+            seq,
+            count: Some(count),
+            bytes: Some(bytes),
+            data,
+        })
+    }
+
+    fn read<'a>(&self, frame: &'a Frame) -> Result<Inbound<'a>, Fault> {
+        let Frame::Text(bytes) = frame else {
+            return Err(FaultKind::WrongCarrier.into());
+        };
+        let text = simdutf8::basic::from_utf8(bytes).map_err(|_| FaultKind::NotUtf8)?;
+        if !text.trim_ascii_start().starts_with('{') {
+            let json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+            return Err(if json {
+                FaultKind::malformed("frame", "an object")
+            } else {
+                FaultKind::NotJson
+            }
+            .into());
+        }
+        let members: Members<'a> = serde_json::from_str(text).map_err(|_| FaultKind::NotJson)?;
+        if members.kind.is_none() && members.protocol.is_none() {
+            let shape = Envelope::parse(text)
+                .map(|envelope| shape(text, &envelope))
+                .unwrap_or_default();
+            return Ok(Inbound::Whole(bytes.clone(), shape));
+        }
+        self.piece(&members).map(Inbound::Piece)
+    }
+
+    fn decoded_max(&self, piece: &Piece<'_>) -> usize {
+        piece.data.len()
+    }
+
+    fn decode(&self, piece: &Piece<'_>, into: &mut Vec<u8>) -> Result<(), FaultKind> {
+        json_text::unescape(piece.data, into)
+    }
+
+    fn finish(&self, _opening: Option<&Opening>, _whole: &[u8]) -> Result<Shape, FaultKind> {
+        // Size and order are checked, and whole characters make whole text.
+        Ok(Shape::default())
+    }
+
+    fn code(&self, fault: &FaultKind) -> &'static str {
+        match fault {
+            FaultKind::NotJson => "BAD_JSON",
+            FaultKind::UnknownProtocol => "FRAME_UNKNOWN_PROTOCOL",
+            FaultKind::WrongStream => "FRAME_WRONG_STREAM",
+            FaultKind::TooManyTransfers { .. } => "FRAME_TOO_MANY_STREAMS",
+            FaultKind::MessageTooLarge { .. } | FaultKind::StashFull => "FRAME_PAYLOAD_TOO_LARGE",
+            FaultKind::Inconsistent { .. } => "FRAME_INCONSISTENT",
+            FaultKind::Duplicate { .. } => "FRAME_DUPLICATE_SEQ",
+            FaultKind::Incomplete { .. } => "FRAME_SEQ_GAP",
+            FaultKind::Overrun { .. } | FaultKind::SizeMismatch { .. } => "FRAME_BYTES_MISMATCH",
+            FaultKind::NotUtf8 => "FRAME_INVALID_UTF8",
+            FaultKind::Malformed { .. } | FaultKind::UnknownKind | FaultKind::WrongCarrier => {
+                "FRAME_MALFORMED"
+            }
+            other => other.name(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Members<'a> {
+    kind: Option<&'a RawValue>,
+    protocol: Option<&'a RawValue>,
+    stream: Option<&'a RawValue>,
+    id: Option<&'a RawValue>,
+    seq: Option<&'a RawValue>,
+    total: Option<&'a RawValue>,
+    total_bytes: Option<&'a RawValue>,
+    encoding: Option<&'a RawValue>,
+    data: Option<&'a RawValue>,
+}
+
+raw_members!(Members {
+    "__tywrap_frame__" => kind,
+    "frameProtocol" => protocol,
+    "stream" => stream,
+    "id" => id,
+    "seq" => seq,
+    "total" => total,
+    "totalBytes" => total_bytes,
+    "encoding" => encoding,
+    "data" => data,
+});
+
+impl Tywrap {
+    /// The checks of a frame's members, in the order of the real receivers.
+    fn piece<'a>(&self, members: &Members<'a>) -> Result<Piece<'a>, Fault> {
+        let text = |raw: Option<&'a RawValue>| raw.and_then(string);
+        let id = members.id.and_then(integer);
+        let key = |stream: Stream, id: i128| Key::new(format!("{}:{id}", stream.name()).as_bytes());
+        // A fault names its transfer as soon as the frame tells one, whatever else is wrong with it.
+        let stream = text(members.stream).and_then(|name| Stream::from_name(&name));
+        let known = stream.zip(id).map(|(stream, id)| key(stream, id));
+        let fault = |kind: FaultKind| Fault {
+            key: known.clone(),
+            kind,
+        };
+        if text(members.kind).as_deref() != Some("chunk") {
+            return Err(fault(FaultKind::malformed("__tywrap_frame__", "\"chunk\"")));
+        }
+        if text(members.protocol).as_deref() != Some(PROTOCOL) {
+            return Err(fault(FaultKind::UnknownProtocol));
+        }
+        let Some(stream) = stream else {
+            return Err(fault(FaultKind::malformed(
+                "stream",
+                "\"request\" or \"response\"",
+            )));
+        };
+        if text(members.encoding).as_deref() != Some("utf8-slice") {
+            return Err(fault(FaultKind::malformed("encoding", "\"utf8-slice\"")));
+        }
+        let Some(id) = id else {
+            return Err(fault(FaultKind::malformed("id", "an integer")));
+        };
+        let number = |raw: Option<&'a RawValue>, field, expected| {
+            raw.and_then(unsigned)
+                .ok_or_else(|| fault(FaultKind::malformed(field, expected)))
+        };
+        let seq = number(members.seq, "seq", "an integer from 0")?;
+        let count = number(members.total, "total", "an integer from 1")?;
+        if count == 0 {
+            return Err(fault(FaultKind::malformed("total", "an integer from 1")));
+        }
+        let bytes = number(members.total_bytes, "totalBytes", "an integer from 0")?;
+        let data = members
+            .data
+            .and_then(|data| data.get().strip_prefix('"')?.strip_suffix('"'));
+        let Some(data) = data else {
+            return Err(fault(FaultKind::malformed("data", "a string")));
+        };
+        if seq >= count {
+            return Err(fault(FaultKind::malformed("seq", "below total")));
+        }
+        if self.expects.is_some_and(|expected| expected != stream) {
+            return Err(fault(FaultKind::WrongStream));
+        }
+        let key = key(stream, id);
+        Ok(Piece {
+            key,
+            seq,
+            count: Some(count),
+            bytes: Some(bytes),
+            data: data.as_bytes(),
+        })
+    }
+}
+
+/// The stream and the id, as text, of a key such as `request:7`.
+fn parse_key(key: &Key) -> Option<(Stream, &str)> {
+    let (stream, id) = std::str::from_utf8(key.as_bytes()).ok()?.split_once(':')?;
+    let number: i64 = id.parse().ok()?;
+    let safe = number.unsigned_abs() <= MAX_SAFE
+        && !id.starts_with('+')
+        && (id == "0" || !id.trim_start_matches('-').starts_with('0'));
+    Some((Stream::from_name(stream)?, id)).filter(|_| safe)
+}
+
+/// Walks along a frame in a writer's own form.
+struct Scan<'a> {
+    rest: &'a [u8],
+    comma: &'static [u8],
+    colon: &'static [u8],
+}
+
+impl Scan<'_> {
+    fn literal(&mut self, literal: &[u8]) -> Option<&mut Self> {
+        self.rest = self.rest.strip_prefix(literal)?;
+        Some(self)
+    }
+
+    fn member(&mut self, name: &[u8]) -> Option<&mut Self> {
+        let colon = self.colon;
+        self.literal(b"\"")?
+            .literal(name)?
+            .literal(b"\"")?
+            .literal(colon)
+    }
+
+    fn next(&mut self, name: &[u8]) -> Option<&mut Self> {
+        let comma = self.comma;
+        self.literal(comma)?.member(name)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let (number, rest) = digits(self.rest)?;
+        self.rest = rest;
+        Some(number)
+    }
+}

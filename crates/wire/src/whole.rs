@@ -1,0 +1,146 @@
+//! One message, one frame: for paths that need no pieces, and for directions that have none.
+
+use breakbulk_link::{
+    Cap, Carries, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key, Numbering, OnCancel,
+    Opening, Order, Part, Piece, Pieces, Plan, PlanOptions, Random, Rules, Scope, Scopes,
+    SendError, Shape, Timeouts, Uncut, Unknown, Wire,
+};
+use breakbulk_message::jsonrpc::Envelope;
+use std::time::Duration;
+
+use crate::json_text::Growth;
+use crate::shape::shape;
+
+/// The wire without pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whole {
+    /// What its frames are.
+    pub carries: Carries,
+}
+
+impl Whole {
+    /// Messages as text frames.
+    pub const TEXT: Self = Self {
+        carries: Carries::Text,
+    };
+    /// Messages as binary frames.
+    pub const BINARY: Self = Self {
+        carries: Carries::Binary,
+    };
+
+    /// Nothing can be unfinished here; a frame that cannot be read is reported.
+    pub fn rules() -> Rules {
+        Rules {
+            unknown: Unknown::Ignored,
+            numbering: Numbering::FromZero,
+            order: Order::Strict,
+            duplicate: Duplicate::Fault,
+            full: Full::Refuse,
+            closing: false,
+            timeouts: Timeouts {
+                idle: None,
+                age: None,
+                accept: Duration::from_secs(30),
+            },
+            interleave: true,
+            cancel: OnCancel::Finish,
+            accept: false,
+            abort: false,
+            contiguous: false,
+            scopes: Scopes {
+                frame: Scope::Report,
+                piece: Scope::Report,
+                reopened: Scope::Report,
+                transfer: Scope::Report,
+                busy: Scope::Link,
+                timeout: Scope::Silent,
+            },
+            close: (1008, "refused"),
+        }
+    }
+}
+
+/// How a message counts against the cap if it goes out in one frame.
+pub(crate) fn counted(message: &[u8], cap: &Cap) -> usize {
+    let growth = if cap.escapes() {
+        Growth::Once
+    } else {
+        Growth::None
+    };
+    cap.counted(growth.len(message))
+}
+
+pub(crate) fn has_line_break(message: &[u8]) -> bool {
+    memchr::memchr2(b'\n', b'\r', message).is_some()
+}
+
+impl Wire for Whole {
+    fn name(&self) -> &'static str {
+        "whole"
+    }
+
+    fn carries(&self) -> Carries {
+        self.carries
+    }
+
+    fn mint(&self, _random: &mut Random) -> Option<Key> {
+        None
+    }
+
+    fn plan(&self, message: &[u8], options: &PlanOptions<'_>) -> Result<Plan, SendError> {
+        let size = counted(message, options.cap);
+        if size > options.cap.max {
+            return Err(SendError::FrameTooLarge {
+                size,
+                limit: options.cap.max,
+                uncut: Uncut::NoPieces,
+            });
+        }
+        if options.cap.lines && has_line_break(message) {
+            return Err(SendError::RawNewline);
+        }
+        if self.carries == Carries::Text && simdutf8::basic::from_utf8(message).is_err() {
+            return Err(SendError::NotUtf8);
+        }
+        Ok(Plan::Whole)
+    }
+
+    fn cut(&self, _pieces: &Pieces, message: &[u8], _from: usize) -> usize {
+        message.len()
+    }
+
+    fn write(&self, part: Part<'_>, out: &mut Vec<u8>) {
+        if let Part::Whole(message) = part {
+            out.extend_from_slice(message);
+        }
+    }
+
+    fn read<'a>(&self, frame: &'a Frame) -> Result<Inbound<'a>, Fault> {
+        match (frame, self.carries) {
+            (Frame::Binary(bytes), Carries::Binary) => {
+                Ok(Inbound::Whole(bytes.clone(), Shape::default()))
+            }
+            (Frame::Text(bytes), Carries::Text) => {
+                let text = simdutf8::basic::from_utf8(bytes).map_err(|_| FaultKind::NotUtf8)?;
+                let shape = Envelope::parse(text)
+                    .map(|envelope| shape(text, &envelope))
+                    .unwrap_or_default();
+                Ok(Inbound::Whole(bytes.clone(), shape))
+            }
+            _ => Err(FaultKind::WrongCarrier.into()),
+        }
+    }
+
+    fn decoded_max(&self, piece: &Piece<'_>) -> usize {
+        piece.data.len()
+    }
+
+    fn decode(&self, piece: &Piece<'_>, into: &mut Vec<u8>) -> Result<(), FaultKind> {
+        into.extend_from_slice(piece.data);
+        Ok(())
+    }
+
+    fn finish(&self, _opening: Option<&Opening>, _whole: &[u8]) -> Result<Shape, FaultKind> {
+        Ok(Shape::default())
+    }
+}

@@ -1,0 +1,182 @@
+//! `cargo xtask vectors DIR`: every recorded case against our own code.
+//!
+//! A case either gives what was recorded, or differs by a [`Rule`] that says why, or fails.
+//! Files that hold recordings of live peers may be `deferred` until their endpoint exists.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+mod ahp;
+mod cep22;
+mod drive;
+mod loro;
+mod loro_frames;
+mod tywrap;
+mod vscode;
+
+/// An intended difference from the recorded implementation. It names a kind of case, never one case.
+pub(crate) struct Rule {
+    pub(crate) name: &'static str,
+    pub(crate) reason: &'static str,
+}
+
+/// `Ok(None)`: as recorded. `Ok(Some(rule))`: differs as that rule says. `Err`: what went wrong.
+pub(crate) type Verdict = std::result::Result<Option<&'static Rule>, String>;
+
+/// What became of the cases of one format.
+#[derive(Default)]
+pub(crate) struct Tally {
+    passed: usize,
+    deferred: usize,
+    failures: Vec<String>,
+    used: BTreeSet<&'static str>,
+}
+
+impl Tally {
+    pub(crate) fn check(&mut self, file: &str, case: &str, verdict: Verdict) {
+        match verdict {
+            Ok(rule) => {
+                self.passed += 1;
+                self.used.extend(rule.map(|rule| rule.name));
+            }
+            Err(why) => self.failures.push(format!("{file}: {case}: {why}")),
+        }
+    }
+
+    /// A case that waits for an endpoint which does not exist yet.
+    pub(crate) fn defer(&mut self) {
+        self.deferred += 1;
+    }
+}
+
+/// One format's folder: how its files are run, and how ours may differ.
+struct Format {
+    name: &'static str,
+    rules: &'static [Rule],
+    /// Runs one file; `None` if the format has no such file.
+    run: fn(file: &str, value: &Value, tally: &mut Tally) -> Option<()>,
+}
+
+const FORMATS: &[Format] = &[
+    Format {
+        name: "ahp",
+        rules: ahp::RULES,
+        run: ahp::run,
+    },
+    Format {
+        name: "cep22",
+        rules: cep22::RULES,
+        run: cep22::run,
+    },
+    Format {
+        name: "loro",
+        rules: loro::RULES,
+        run: loro::run,
+    },
+    Format {
+        name: "tywrap",
+        rules: tywrap::RULES,
+        run: tywrap::run,
+    },
+    Format {
+        name: "vscode",
+        rules: vscode::RULES,
+        run: vscode::run,
+    },
+];
+
+/// Runs every folder of `dir`; prints a line per format, and fails if any case did.
+///
+/// In the project's own folder a rule that no case uses any more is a failure too; another folder
+/// may hold fewer kinds of cases.
+pub(crate) fn run(dir: &Path) -> Result<()> {
+    let own = dir.canonicalize().ok()
+        == Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../vectors")
+            .canonicalize()
+            .ok();
+    let mut failed = 0;
+    for folder in entries(dir)? {
+        if !folder.is_dir() {
+            continue;
+        }
+        let name = file_name(&folder);
+        let Some(format) = FORMATS.iter().find(|format| format.name == name) else {
+            bail!("{}: no format is called {name}", folder.display());
+        };
+        failed += run_format(format, &folder, own)?;
+    }
+    if failed > 0 {
+        bail!("{failed} vector cases failed");
+    }
+    Ok(())
+}
+
+fn run_format(format: &Format, folder: &Path, own: bool) -> Result<usize> {
+    let mut tally = Tally::default();
+    for path in entries(folder)? {
+        let file = file_name(&path);
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let ran = serde_json::from_str(&text)
+            .ok()
+            .and_then(|value: Value| (format.run)(&file, &value, &mut tally));
+        if ran.is_none() {
+            tally
+                .failures
+                .push(format!("{file}: not a file of this format"));
+        }
+    }
+    if own {
+        let unused = format
+            .rules
+            .iter()
+            .filter(|rule| !tally.used.contains(rule.name));
+        let unused: Vec<_> = unused
+            .map(|rule| format!("rule {}: no case uses it any more", rule.name))
+            .collect();
+        tally.failures.extend(unused);
+    }
+    for failure in &tally.failures {
+        println!("  {}: {failure}", format.name);
+    }
+    for rule in format
+        .rules
+        .iter()
+        .filter(|rule| tally.used.contains(rule.name))
+    {
+        println!(
+            "  {}: differs on purpose: {}: {}",
+            format.name, rule.name, rule.reason
+        );
+    }
+    let deferred = if tally.deferred > 0 {
+        format!(", {} deferred", tally.deferred)
+    } else {
+        String::new()
+    };
+    println!(
+        "{}: {} passed, {} failed{deferred}",
+        format.name,
+        tally.passed,
+        tally.failures.len()
+    );
+    Ok(tally.failures.len())
+}
+
+fn entries(dir: &Path) -> Result<Vec<std::path::PathBuf>> {
+    let entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;
+    let mut paths = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}

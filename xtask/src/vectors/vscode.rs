@@ -1,0 +1,793 @@
+//! VSCode's extension-host RPC: recorded messages against our codec and our values.
+//!
+//! What an endpoint does with time and ids (`rpc-timers.json`) waits for the endpoint.
+
+use breakbulk::message::vscode::ipc::{Frame as IpcFrame, IpcReader};
+use breakbulk::message::vscode::{
+    Args, Body, DecodeErrorKind, EncodeError, Header, JsonError, Limits, MessageType, Passed,
+    ReadError, Reply, Request, RpcId, RpcMessage, StockTransformer, Thrown, UriTransformer, Value,
+    decode, encode,
+};
+use bytes::Bytes;
+use serde_json::Value as Json;
+
+use super::{Rule, Tally, Verdict};
+
+const LENGTHS_WRAP: Rule = Rule {
+    name: "lengths-wrap",
+    reason: "a method over 255 bytes, over 255 mixed arguments or an rpc id outside 1..=255 is an encoder error; the original wraps it around and calls something else",
+};
+const REF_COLLISION: Rule = Rule {
+    name: "ref-collision",
+    reason: "a numeric $$ref$$ of the user's inside an object-with-buffers is an encoder error; the original's receiver takes it for a buffer",
+};
+const SILENT_NULL: Rule = Rule {
+    name: "silent-null",
+    reason: "a result or error that cannot be serialized gets an error reply; the original sends null, with the buffers it found on the way",
+};
+const NEVER_SETTLES: Rule = Rule {
+    name: "never-settles",
+    reason: "every request is answered; the original leaves this caller waiting",
+};
+const INHERITED_METHOD: Rule = Rule {
+    name: "inherited-method",
+    reason: "methods come from an explicit table, so this one gets an error reply; the original runs what every object inherits",
+};
+const ARGS_NOT_ARRAY: Rule = Rule {
+    name: "args-not-array",
+    reason: "arguments that are no array get an ack and an error reply; the original takes anything array-like",
+};
+const BAD_ARGUMENT: Rule = Rule {
+    name: "bad-argument",
+    reason: "an argument of unknown type or a reference to no buffer gets an ack and an error reply; the original makes undefined of it",
+};
+const UNDECODABLE: Rule = Rule {
+    name: "undecodable-request",
+    reason: "a request that cannot be read but has a good header gets an ack and an error reply; the original is silent, or goes on with what it could read",
+};
+
+pub(crate) const RULES: &[Rule] = &[
+    LENGTHS_WRAP,
+    REF_COLLISION,
+    SILENT_NULL,
+    NEVER_SETTLES,
+    INHERITED_METHOD,
+    ARGS_NOT_ARRAY,
+    BAD_ARGUMENT,
+    UNDECODABLE,
+];
+
+type Deviation = Option<&'static Rule>;
+
+pub(crate) fn run(file: &str, value: &Json, tally: &mut Tally) -> Option<()> {
+    match file {
+        "rpc.json" => run_cases(file, value, tally, call_case),
+        "rpc-inject.json" => run_cases(file, value, tally, inject_case),
+        "ipc-net.json" => run_ipc(file, value, tally),
+        "rpc-timers.json" => run_timers(file, value, tally),
+        _ => None,
+    }
+}
+
+fn run_cases(
+    file: &str,
+    value: &Json,
+    tally: &mut Tally,
+    check: fn(&Json) -> Verdict,
+) -> Option<()> {
+    for case in value.as_array()? {
+        let name = case["name"].as_str().unwrap_or("(no name)");
+        tally.check(file, name, check(case));
+    }
+    Some(())
+}
+
+// ---- rpc.json: calls through two real endpoints
+
+fn call_case(case: &Json) -> Verdict {
+    let mut frames = frames(&case["frames"])?;
+    let first_request = frames.iter_mut().find(|frame| frame.is_request());
+    let mut req = None;
+    if let Some(sent) = first_request {
+        req = Some(sent.req);
+        if let Some(rule) = check_call(case, sent)? {
+            return Ok(Some(rule));
+        }
+    }
+    let mut deviation = None;
+    for frame in &frames {
+        deviation = frame.check()?.or(deviation);
+    }
+    check_received(case, &frames)?;
+    if case["outcome"]["pending"] == true {
+        return Ok(Some(&NEVER_SETTLES));
+    }
+    if let (None, Some(req)) = (deviation, req) {
+        check_outcome(case, &frames, req)?;
+    }
+    Ok(deviation)
+}
+
+/// Builds the request from the call as described, and compares it with what was sent.
+fn check_call(case: &Json, sent: &mut Frame) -> Result<Deviation, String> {
+    let sent_args = sent.message().and_then(|message| match message.body {
+        Body::Request(request) => Some(request.args.read(None)),
+        _ => None,
+    });
+    let model = match sent_args {
+        Some(Err(error)) if is_lone_surrogate(&error) => return Ok(None), // no string of ours holds it
+        Some(args) => args.ok(),
+        None => None,
+    };
+    let mut differing = None;
+    for uris in transformers(case) {
+        let Some(call) = Call::read(&case["call"], model.as_deref()) else {
+            return Ok(None); // not data: a circular object, a function among mixed arguments
+        };
+        match call.build(sent.req, uris.as_ref().map(|uris| uris as _)) {
+            Err(EncodeError::RefCollision) => return Ok(Some(&REF_COLLISION)),
+            Err(EncodeError::TooDeep { .. }) => return Err("call nests too deep".into()),
+            Err(_) => return Ok(Some(&LENGTHS_WRAP)),
+            Ok(None) => return Ok(None),
+            Ok(Some(bytes)) if sent.is(&bytes) => return Ok(None),
+            Ok(Some(bytes)) => differing = differing.or(Some(bytes)),
+        }
+    }
+    let built = String::from_utf8_lossy(&differing.unwrap_or_default()).into_owned();
+    Err(format!(
+        "the request built from the call differs: {built:?}"
+    ))
+}
+
+/// The handler saw the last request's arguments.
+fn check_received(case: &Json, frames: &[Frame]) -> Result<(), String> {
+    let requests = frames.iter().filter(|frame| frame.is_request());
+    let last = requests.last().and_then(Frame::message);
+    let (Some(received), Some(message)) = (case["received"].as_array(), last) else {
+        return Ok(());
+    };
+    let Body::Request(request) = message.body else {
+        return Ok(());
+    };
+    for uris in transformers(case) {
+        match request.args.read(uris.as_ref().map(|uris| uris as _)) {
+            Ok(args) if received_same(received, &args, request.cancellation) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if is_lone_surrogate(&error) => return Ok(()),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Err("the handler received other arguments".into())
+}
+
+fn received_same(received: &[Json], args: &[Passed], cancellation: bool) -> bool {
+    let received = match received.split_last() {
+        Some((last, rest)) if cancellation && last.get("@cancellationToken").is_some() => rest,
+        _ if cancellation => return false,
+        _ => received,
+    };
+    let mut pairs = received.iter().zip(args);
+    received.len() == args.len() && pairs.all(|(recorded, arg)| passed_same(recorded, arg))
+}
+
+/// The caller got what the reply says.
+fn check_outcome(case: &Json, frames: &[Frame], req: u32) -> Result<(), String> {
+    let reply = frames.iter().find_map(|frame| match frame.message()?.body {
+        Body::Reply(reply) if frame.req == req => Some(reply),
+        _ => None,
+    });
+    let outcome = &case["outcome"];
+    let Some(reply) = reply else {
+        // Too large to be recorded whole, or the caller gave up by itself.
+        let answered = |frame: &Frame| frame.req == req && frame.message_type.is_reply();
+        return match outcome.get("ok").is_none() || frames.iter().any(answered) {
+            true => Ok(()),
+            false => Err("a result without a reply".into()),
+        };
+    };
+    for uris in transformers(case) {
+        let same = match reply.read(uris.as_ref().map(|uris| uris as _)) {
+            Ok(Ok(passed)) => outcome.get("ok").is_some_and(|ok| passed_same(ok, &passed)),
+            Ok(Err(thrown)) => outcome
+                .get("err")
+                .is_some_and(|err| thrown_same(err, &thrown)),
+            Err(error) if is_lone_surrogate(&error) => true,
+            Err(error) => return Err(error.to_string()),
+        };
+        if same {
+            return Ok(());
+        }
+    }
+    Err(format!("the caller got {outcome}, our reading differs"))
+}
+
+fn thrown_same(recorded: &Json, thrown: &Thrown) -> bool {
+    let said = |key, ours: &Option<String>| {
+        let ours = ours.as_deref();
+        ours.is_none() || recorded["@error"][key].as_str() == ours
+    };
+    match thrown {
+        Thrown::Error(error) => said("name", &error.name) && said("message", &error.message),
+        Thrown::Other(value) if value.get("$isError").is_some() => true, // odd, and carried as it is
+        Thrown::Other(value) => same(recorded, value),
+    }
+}
+
+// ---- rpc-inject.json: hand-made bytes, and what the original sent back
+
+fn inject_case(case: &Json) -> Verdict {
+    let sent = frames(&case["sentByB"])?;
+    for frame in &sent {
+        frame.check()?;
+    }
+    let injected = match &case["injectedAtB"] {
+        Json::Array(messages) => messages.iter().map(bytes_of).collect::<Result<_, _>>()?,
+        message => vec![bytes_of(message)?],
+    };
+    let mut requests = Vec::new();
+    let mut last_args = None;
+    for message in injected {
+        match outcome_of(message)? {
+            Injected::Request(req, args) => {
+                requests.push(req);
+                last_args = args;
+            }
+            Injected::Refused(req, rule) => {
+                if !is_refusal(&sent, req) {
+                    return Ok(Some(rule));
+                }
+                requests.push(req);
+            }
+            Injected::Quiet => {}
+        }
+    }
+    let of = |wanted: fn(MessageType) -> bool| {
+        let frames = sent.iter().filter(move |frame| wanted(frame.message_type));
+        frames.map(|frame| frame.req).collect::<Vec<_>>()
+    };
+    if of(|kind| kind == MessageType::Acknowledged) != requests {
+        return Err("not one ack for each request".into());
+    }
+    if of(MessageType::is_reply).len() < requests.len() {
+        return Ok(Some(&NEVER_SETTLES));
+    }
+    match (case["received"].as_array(), last_args) {
+        (Some(received), Some((args, cancellation))) => {
+            match received_same(received, &args, cancellation) {
+                true => Ok(None),
+                false => Err("the handler received other arguments".into()),
+            }
+        }
+        (None, Some(_)) if sent.iter().any(Frame::is_ok_reply) => Ok(Some(&INHERITED_METHOD)),
+        _ => Ok(None),
+    }
+}
+
+/// What our endpoint makes of a message.
+enum Injected {
+    /// It runs, with these arguments where they can be held in Rust's strings.
+    Request(u32, Option<(Vec<Passed>, bool)>),
+    /// It gets an ack and an error reply.
+    Refused(u32, &'static Rule),
+    /// Nothing is sent.
+    Quiet,
+}
+
+fn outcome_of(message: Bytes) -> Result<Injected, String> {
+    let decoded = match decode(message, &Limits::default()) {
+        Ok(decoded) => decoded,
+        Err(error) => {
+            let request = error
+                .header
+                .filter(|header| header.message_type.is_request());
+            let rule = match error.kind {
+                DecodeErrorKind::ArgsNotArray => &ARGS_NOT_ARRAY,
+                DecodeErrorKind::UnknownArgType(_) => &BAD_ARGUMENT,
+                _ => &UNDECODABLE,
+            };
+            return Ok(request.map_or(Injected::Quiet, |header| {
+                Injected::Refused(header.req, rule)
+            }));
+        }
+    };
+    let Body::Request(request) = decoded.body else {
+        return Ok(Injected::Quiet);
+    };
+    match request.args.read(None) {
+        Ok(args) => {
+            let args = Some((args, request.cancellation));
+            Ok(Injected::Request(decoded.req, args))
+        }
+        Err(ReadError::BadRef { .. }) => Ok(Injected::Refused(decoded.req, &BAD_ARGUMENT)),
+        Err(error) if is_lone_surrogate(&error) => Ok(Injected::Request(decoded.req, None)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Whether the original, too, answered with an ack and an error.
+fn is_refusal(sent: &[Frame], req: u32) -> bool {
+    let about = sent.iter().filter(|frame| frame.req == req);
+    let types: Vec<_> = about.map(|frame| frame.message_type).collect();
+    types == [MessageType::Acknowledged, MessageType::ReplyErrError]
+}
+
+// ---- ipc-net.json and rpc-timers.json: the bytes now, the behaviour with the endpoint
+
+fn run_ipc(file: &str, value: &Json, tally: &mut Tally) -> Option<()> {
+    for (name, entry) in value.as_object()? {
+        let mut recorded = Vec::new();
+        collect_frames(entry, &mut recorded);
+        if recorded.is_empty() {
+            tally.defer(); // WebSocket cuts
+        } else {
+            tally.check(file, name, ipc_entry(&recorded));
+        }
+    }
+    Some(())
+}
+
+fn collect_frames<'a>(value: &'a Json, found: &mut Vec<&'a Json>) {
+    match value {
+        Json::Object(entries)
+            if ["hex", "type", "id"]
+                .iter()
+                .all(|&key| entries.contains_key(key)) =>
+        {
+            found.push(value)
+        }
+        Json::Object(entries) => entries
+            .values()
+            .for_each(|value| collect_frames(value, found)),
+        Json::Array(items) => items.iter().for_each(|value| collect_frames(value, found)),
+        _ => {}
+    }
+}
+
+/// All frames of an entry as one stream, whole and in cuts.
+fn ipc_entry(recorded: &[&Json]) -> Verdict {
+    let mut stream = Vec::new();
+    for frame in recorded {
+        stream.extend_from_slice(&bytes_of(&frame["hex"])?);
+    }
+    for cut in [1, 5, 13, stream.len()] {
+        let mut reader = IpcReader::new(1 << 20);
+        let mut found = Vec::new();
+        for chunk in stream.chunks(cut) {
+            let mut input = Bytes::copy_from_slice(chunk);
+            while let Some(frame) = reader.read(&mut input).map_err(|error| error.to_string())? {
+                found.push(frame);
+            }
+        }
+        if found.len() != recorded.len() || reader.is_inside_frame() {
+            return Err(format!("{} frames in cuts of {cut}", found.len()));
+        }
+        for (frame, recorded) in found.iter().zip(recorded) {
+            check_ipc_frame(frame, recorded)?;
+        }
+    }
+    Ok(None)
+}
+
+fn check_ipc_frame(frame: &IpcFrame, recorded: &Json) -> Result<(), String> {
+    let mut bytes = Vec::new();
+    frame.write(&mut bytes).map_err(|error| error.to_string())?;
+    let same = recorded["type"] == frame.frame_type.to_u8()
+        && recorded["id"] == frame.id
+        && recorded["ack"] == frame.ack
+        && recorded["len"] == frame.payload.len()
+        && bytes_of(&recorded["hex"])? == bytes;
+    match same {
+        true => Ok(()),
+        false => Err(format!("{frame:?} is not {recorded}")),
+    }
+}
+
+fn run_timers(file: &str, value: &Json, tally: &mut Tally) -> Option<()> {
+    for (name, entry) in value.as_object()? {
+        let sent = entry["sent"].as_array().into_iter().flatten();
+        let sent = sent.filter(|message| message.is_string());
+        let checked = sent.map(|hex| roundtrip(bytes_of(hex)?)).collect();
+        match checked {
+            Ok::<Vec<_>, _>(_) => tally.defer(),
+            Err(why) => tally.check(file, name, Err(why)),
+        }
+    }
+    Some(())
+}
+
+// ---- frames as recorded
+
+#[derive(Clone)]
+struct Frame {
+    message_type: MessageType,
+    req: u32,
+    len: usize,
+    /// The first bytes, and all of them unless the frame is large.
+    bytes: Bytes,
+}
+
+fn frames(value: &Json) -> Result<Vec<Frame>, String> {
+    let frames = value.as_array().into_iter().flatten();
+    frames.map(Frame::read).collect()
+}
+
+impl Frame {
+    fn read(frame: &Json) -> Result<Self, String> {
+        let bytes = bytes_of(frame.get("hex").unwrap_or(&frame["hexPrefix"]))?;
+        let header = Header::read(&bytes).ok_or("a recorded frame without a header")?;
+        if frame["type"] != header.message_type as u8 || frame["req"] != header.req {
+            return Err(format!("{header:?} is not the header of {frame}"));
+        }
+        let len = frame["len"].as_u64().and_then(|len| len.try_into().ok());
+        Ok(Self {
+            message_type: header.message_type,
+            req: header.req,
+            len: len.ok_or("a recorded frame without a length")?,
+            bytes,
+        })
+    }
+
+    fn is_request(&self) -> bool {
+        self.message_type.is_request()
+    }
+
+    fn is_ok_reply(&self) -> bool {
+        (MessageType::ReplyOkEmpty..=MessageType::ReplyOkJsonWithBuffers)
+            .contains(&self.message_type)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.bytes.len() == self.len
+    }
+
+    fn message(&self) -> Option<RpcMessage> {
+        let whole = self.is_whole().then(|| self.bytes.clone())?;
+        decode(whole, &Limits::default()).ok()
+    }
+
+    /// Takes the built bytes for the frame's own where only the front of it was recorded.
+    fn is(&mut self, built: &[u8]) -> bool {
+        let same = built.len() == self.len && built.starts_with(&self.bytes);
+        if same {
+            self.bytes = Bytes::copy_from_slice(built);
+        }
+        same
+    }
+
+    /// Bytes to message to bytes, and message to values to message.
+    fn check(&self) -> Result<Deviation, String> {
+        if !self.is_whole() {
+            return Ok(None);
+        }
+        let message = roundtrip(self.bytes.clone())?;
+        let same = match &message.body {
+            Body::Request(request) => {
+                let args = request.args.read(None);
+                rewritten(args, |args| Args::write(args, None), &request.args)?
+            }
+            Body::Reply(reply) if is_silent_null(reply) => return Ok(Some(&SILENT_NULL)),
+            Body::Reply(reply) => rewritten(reply.read(None), rewrite_reply, reply)?,
+            Body::Acknowledged | Body::Cancel => true,
+        };
+        match same {
+            true => Ok(None),
+            false => Err(format!("values written again differ: {message:?}")),
+        }
+    }
+}
+
+fn roundtrip(bytes: Bytes) -> Result<RpcMessage, String> {
+    let message = decode(bytes.clone(), &Limits::default()).map_err(|error| error.to_string())?;
+    let mut again = Vec::new();
+    encode(&message, &mut again).map_err(|error| error.to_string())?;
+    match again == bytes {
+        true => Ok(message),
+        false => Err(format!("encoded again it differs: {message:?}")),
+    }
+}
+
+fn rewritten<V, T: PartialEq>(
+    values: Result<V, ReadError>,
+    write: impl FnOnce(V) -> Result<T, EncodeError>,
+    original: &T,
+) -> Result<bool, String> {
+    match values {
+        Ok(values) => {
+            let again = write(values).map_err(|error| error.to_string())?;
+            Ok(again == *original)
+        }
+        // Rust's strings cannot hold it; the text passed through as it is.
+        Err(error) if is_lone_surrogate(&error) => Ok(true),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn rewrite_reply(result: Result<Passed, Thrown>) -> Result<Reply, EncodeError> {
+    match result {
+        Ok(passed) => Reply::write_ok(passed, None),
+        Err(thrown) => Reply::write_err(&thrown),
+    }
+}
+
+/// Buffers that the JSON `null` does not refer to, or an error that says nothing.
+fn is_silent_null(reply: &Reply) -> bool {
+    match reply {
+        Reply::OkJsonWithBuffers(value) => value.json == "null" && !value.buffers.is_empty(),
+        Reply::ErrError(json) => *json == "null",
+        _ => false,
+    }
+}
+
+fn is_lone_surrogate(error: &ReadError) -> bool {
+    matches!(error, ReadError::Json(JsonError::LoneSurrogate { .. }))
+}
+
+// ---- calls as described
+
+struct Call {
+    rpc_id: usize,
+    method: String,
+    args: Vec<Passed>,
+    cancellation: bool,
+    /// A function is `null` in an argument array, and no argument by itself.
+    has_function: bool,
+}
+
+impl Call {
+    /// `None` if the description is not of a form that gives the data.
+    fn read(call: &Json, model: Option<&[Passed]>) -> Option<Self> {
+        let mut described = match &call["args"] {
+            Json::Array(args) => args.clone(),
+            Json::String(text) => repeated(text)?,
+            _ => return None,
+        };
+        let cancellation = described
+            .last()
+            .is_some_and(|last| last.get("@cancellationToken").is_some());
+        if cancellation {
+            described.pop();
+        }
+        let has_function = described.iter().any(is_function);
+        let args = described
+            .iter()
+            .map(to_passed)
+            .collect::<Option<Vec<_>>>()?;
+        let models = model.unwrap_or_default().iter().map(Some);
+        let args = args.into_iter().zip(models.chain(std::iter::repeat(None)));
+        Some(Self {
+            rpc_id: call["rpcId"].as_u64()?.try_into().ok()?,
+            method: abbreviated(call["method"].as_str()?)?,
+            args: args.map(|(arg, model)| ordered_arg(arg, model)).collect(),
+            cancellation,
+            has_function,
+        })
+    }
+
+    fn build(
+        self,
+        req: u32,
+        uris: Option<&dyn UriTransformer>,
+    ) -> Result<Option<Vec<u8>>, EncodeError> {
+        let args = Args::write(self.args, uris)?;
+        if self.has_function && matches!(args, Args::Mixed(_)) {
+            return Ok(None);
+        }
+        let request = Request {
+            rpc_id: RpcId::new(self.rpc_id)?,
+            method: self.method.into(),
+            args,
+            cancellation: self.cancellation,
+        };
+        let body = Body::Request(request);
+        let mut bytes = Vec::new();
+        encode(&RpcMessage { req, body }, &mut bytes)?;
+        Ok(Some(bytes))
+    }
+}
+
+/// `255 x undefined`
+fn repeated(text: &str) -> Option<Vec<Json>> {
+    let (count, item) = text.split_once(" x ")?;
+    let item = match item {
+        "undefined" => serde_json::json!({"@undefined": true}),
+        json => serde_json::from_str(json).ok()?,
+    };
+    Some(vec![item; count.parse().ok()?])
+}
+
+/// `$mmm...(255 bytes)`: the last character goes on to that length. Other names are as they are.
+fn abbreviated(method: &str) -> Option<String> {
+    let Some((front, rest)) = method.split_once("...(") else {
+        return Some(method.to_owned());
+    };
+    let len: usize = rest.strip_suffix(" bytes)")?.parse().ok()?;
+    let last = front.chars().last()?;
+    let missing = len.checked_sub(front.len())?;
+    let whole = missing % last.len_utf8() == 0;
+    whole.then(|| front.to_owned() + &last.to_string().repeat(missing / last.len_utf8()))
+}
+
+/// Every side may have a transformer or none; a recording does not say.
+fn transformers(case: &Json) -> Vec<Option<StockTransformer>> {
+    let mut authorities = vec![String::new()];
+    collect_authorities(case, &mut authorities);
+    let stock = authorities.into_iter().rev();
+    let stock = stock.map(|authority| Some(StockTransformer { authority }));
+    std::iter::once(None).chain(stock).collect()
+}
+
+fn collect_authorities(value: &Json, found: &mut Vec<String>) {
+    if value["scheme"] == "vscode-remote"
+        && let Some(authority) = value["authority"].as_str()
+        && !found.iter().any(|known| known == authority)
+    {
+        found.push(authority.to_owned());
+    }
+    match value {
+        Json::Object(entries) => entries
+            .values()
+            .for_each(|value| collect_authorities(value, found)),
+        Json::Array(items) => items
+            .iter()
+            .for_each(|item| collect_authorities(item, found)),
+        _ => {}
+    }
+}
+
+// ---- values as described
+
+/// `{"@tag": inner}`
+fn tag(recorded: &Json) -> Option<(&str, &Json)> {
+    let entries = recorded.as_object().filter(|entries| entries.len() == 1)?;
+    let (key, inner) = entries.iter().next()?;
+    TAGS.contains(&key.as_str())
+        .then_some((key.as_str(), inner))
+}
+
+const TAGS: [&str; 10] = [
+    "@undefined",
+    "@vsbuffer",
+    "@objectWithBuffers",
+    "@cancellationToken",
+    "@uri",
+    "@error",
+    "@date",
+    "@number",
+    "@bigint",
+    "@function",
+];
+
+fn is_function(recorded: &Json) -> bool {
+    matches!(tag(recorded), Some(("@function", _)))
+}
+
+fn to_passed(recorded: &Json) -> Option<Passed> {
+    match tag(recorded) {
+        Some(("@objectWithBuffers", inner)) => to_value(inner).map(Passed::WithBuffers),
+        _ => to_value(recorded).map(Passed::Plain),
+    }
+}
+
+/// What `JSON.stringify` would see; `None` for what depends on JavaScript's own objects.
+fn to_value(recorded: &Json) -> Option<Value> {
+    if let Some((tag, inner)) = tag(recorded) {
+        return tagged(tag, inner);
+    }
+    Some(match recorded {
+        Json::Null => Value::Null,
+        Json::Bool(bool) => Value::Bool(*bool),
+        Json::Number(number) => Value::Number(number.as_f64()?),
+        Json::String(text) => Value::String(text.clone()),
+        Json::Array(items) => Value::Array(items.iter().map(to_value).collect::<Option<_>>()?),
+        Json::Object(entries) => {
+            let entries = entries.iter().filter(|(_, value)| !is_function(value));
+            let entries = entries.map(|(key, value)| Some((key.clone(), to_value(value)?)));
+            Value::Object(entries.collect::<Option<_>>()?)
+        }
+    })
+}
+
+fn tagged(tag: &str, inner: &Json) -> Option<Value> {
+    Some(match tag {
+        "@undefined" => Value::Undefined,
+        "@vsbuffer" => Value::Buffer(bytes_of(inner).ok()?),
+        "@number" => Value::Number(inner.as_str()?.parse().ok()?),
+        "@uri" | "@date" => return to_value(inner),
+        "@function" => Value::Null,
+        "@cancellationToken" if inner == "None" => {
+            [("isCancellationRequested", false.into())].into()
+        }
+        _ => return None,
+    })
+}
+
+fn ordered_arg(arg: Passed, model: Option<&Passed>) -> Passed {
+    match (arg, model) {
+        (Passed::Plain(value), Some(Passed::Plain(model))) => Passed::Plain(ordered(value, model)),
+        (Passed::WithBuffers(value), Some(Passed::WithBuffers(model))) => {
+            Passed::WithBuffers(ordered(value, model))
+        }
+        (arg, _) => arg,
+    }
+}
+
+/// Keys in the order of what was sent: `serde_json`'s map does not keep the description's. Numbers
+/// are made exact.
+fn ordered(value: Value, model: &Value) -> Value {
+    match (value, model) {
+        (Value::Object(mut entries), Value::Object(model)) => {
+            let place = |key: &str| model.iter().position(|(name, _)| name == key);
+            entries.sort_by_key(|(key, _)| place(key).unwrap_or(usize::MAX));
+            let ordered_entry = |(key, value): (String, Value)| {
+                let inner = model.iter().find(|(name, _)| *name == key);
+                let value = match inner {
+                    Some((_, model)) => ordered(value, model),
+                    None => value,
+                };
+                (key, value)
+            };
+            Value::Object(entries.into_iter().map(ordered_entry).collect())
+        }
+        (Value::Array(items), Value::Array(model)) if items.len() == model.len() => {
+            let pairs = items.into_iter().zip(model);
+            Value::Array(pairs.map(|(item, model)| ordered(item, model)).collect())
+        }
+        (Value::Number(number), Value::Number(model)) if same_number(number, *model) => {
+            Value::Number(*model)
+        }
+        (value, _) => value,
+    }
+}
+
+/// `serde_json` without `float_roundtrip` may read the description one step off.
+fn same_number(described: f64, exact: f64) -> bool {
+    described == exact || described.to_bits().abs_diff(exact.to_bits()) == 1
+}
+
+fn passed_same(recorded: &Json, passed: &Passed) -> bool {
+    match (tag(recorded), passed) {
+        (Some(("@objectWithBuffers", inner)), Passed::WithBuffers(value)) => same(inner, value),
+        (Some(("@objectWithBuffers", _)), _) | (_, Passed::WithBuffers(_)) => false,
+        (_, Passed::Plain(value)) => same(recorded, value),
+    }
+}
+
+/// Whether JavaScript would hold the same. A key whose value is undefined is as good as none.
+fn same(recorded: &Json, value: &Value) -> bool {
+    let is_undefined = |recorded: &Json| matches!(tag(recorded), Some(("@undefined", _)));
+    match (recorded, value) {
+        (Json::Array(items), Value::Array(values)) => {
+            // The original leaves a hole where an undefined was, which may be recorded as null.
+            let hole = |item: &Json, value: &Value| item.is_null() && *value == Value::Undefined;
+            let mut pairs = items.iter().zip(values);
+            items.len() == values.len()
+                && pairs.all(|(item, value)| same(item, value) || hole(item, value))
+        }
+        (Json::Object(items), Value::Object(entries)) if tag(recorded).is_none() => {
+            let defined = |(_, value): &&(String, Value)| *value != Value::Undefined;
+            let wanted = items.values().filter(|item| !is_undefined(item)).count();
+            let mut found = entries.iter().filter(defined);
+            found.clone().count() == wanted
+                && found.all(|(key, value)| items.get(key).is_some_and(|item| same(item, value)))
+        }
+        (Json::Number(number), Value::Number(value)) => number
+            .as_f64()
+            .is_some_and(|number| same_number(number, *value)),
+        _ => match tag(recorded) {
+            Some(("@uri", inner)) => same(inner, value),
+            _ => to_value(recorded).is_some_and(|recorded| recorded == *value),
+        },
+    }
+}
+
+fn bytes_of(hex: &Json) -> Result<Bytes, String> {
+    let hex = hex.as_str().ok_or("not hex")?;
+    let digits = hex.as_bytes().chunks(2).map(|pair| {
+        let pair = std::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(pair, 16).ok()
+    });
+    digits
+        .collect::<Option<Vec<_>>>()
+        .map(Bytes::from)
+        .ok_or_else(|| format!("not hex: {hex}"))
+}
