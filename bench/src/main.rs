@@ -1,1 +1,58 @@
-fn main() {}
+//! Speed in one run and on one thread: what each wire needs, as a multiple of what the kernels of
+//! others need that its rules demand.
+//!
+//! Both sides hold one frame at a time and fill a message buffer that is fresh in every run.
+
+mod carried;
+mod kernels;
+mod payload;
+mod report;
+
+use std::time::{Duration, Instant};
+
+use carried::Setting;
+use payload::Content;
+use report::{Report, Row};
+
+/// Each figure is the best of as many runs as fit into this time, and of no fewer than this.
+const TIME: Duration = Duration::from_millis(400);
+const RUNS: usize = 7;
+
+const SIZES: [(usize, &str); 4] = [(1000, "1 KB"), (1 << 20, "1 MiB"), (16 << 20, "16 MiB"), (64 << 20, "64 MiB")];
+
+fn main() {
+    let json = std::env::args().any(|argument| argument == "--json");
+    let mut report = Report::new(json);
+    report.memcpy(kernels::memcpy_rate());
+    for setting in carried::settings() {
+        for content in setting.contents() {
+            for (size, name) in SIZES {
+                report.row(measure(&setting, *content, size, name));
+            }
+        }
+        report.whole(setting.name, carried::whole_messages_per_second(&setting));
+    }
+    report.finish();
+}
+
+fn measure(setting: &Setting, content: Content, size: usize, size_name: &'static str) -> Row {
+    let message = setting.message(content, size);
+    let frame = setting.piece_bytes();
+    // In turns, so that a noisy moment harms both.
+    let (mut limit, mut ours) = (f64::MAX, f64::MAX);
+    let started = Instant::now();
+    let mut runs = 0;
+    while runs < RUNS || started.elapsed() < TIME {
+        limit = limit.min((setting.limit)(&message, frame));
+        ours = ours.min(setting.carry(&message));
+        runs += 1;
+    }
+    Row { wire: setting.name, content, size: size_name, bytes: message.len(), limit, ours }
+}
+
+/// Seconds that `work` takes.
+fn time<T>(work: impl FnOnce() -> T) -> f64 {
+    let start = Instant::now();
+    std::hint::black_box(work());
+    start.elapsed().as_secs_f64()
+}

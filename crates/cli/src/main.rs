@@ -1,1 +1,66 @@
-fn main() {}
+//! The program `breakbulk`: cuts messages into frames, joins them, and tells what is in a capture.
+
+#![forbid(unsafe_code)]
+
+mod demo;
+mod failure;
+mod frames;
+mod inspect;
+mod join;
+mod memory;
+mod options;
+mod progress;
+mod size;
+mod split;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+
+/// Carries large RPC messages over paths whose frames are capped.
+#[derive(Parser)]
+#[command(version, about, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Cut a message into frames: one per line, or (loro) each behind a u32 big-endian length.
+    Split(split::Split),
+    /// Put frames together again. The inverse of split.
+    Join(join::Join),
+    /// List the frames, transfers and messages of a capture, and what is wrong with them.
+    Inspect(inspect::Inspect),
+    /// Show each format carry a 24 MB message under its usual cap.
+    Demo(demo::Demo),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors; clap knows which stream they belong to.
+            let code = if error.use_stderr() { 2 } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let outcome = match cli.command {
+        Command::Split(split) => split.run(),
+        Command::Join(join) => join.run(),
+        Command::Inspect(inspect) => inspect.run(),
+        Command::Demo(demo) => demo.run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Pipe) => ExitCode::from(1),
+        Err(failure) => {
+            eprintln!("breakbulk: {failure}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}

@@ -4,6 +4,9 @@
 
 mod raw_members;
 
+pub mod ahp;
 pub mod jsonrpc;
 pub mod loro;
+pub mod mcp;
+pub mod tywrap;
 pub mod vscode;

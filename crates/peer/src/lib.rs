@@ -4,4 +4,5 @@
 
 pub use breakbulk_link as link;
 pub use breakbulk_message as message;
+pub use breakbulk_net as net;
 pub use breakbulk_wire as wire;

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::ahp::digits;
 use crate::json_text::{self, Growth};
 use crate::shape::shape;
-use crate::whole::counted;
+use crate::whole::{counted, has_line_break};
 
 const METHOD: &str = "notifications/progress";
 const PROFILE: &str = "oversized-transfer";
@@ -26,7 +26,7 @@ const CVM: &[u8] = br#","cvm":{"type":"oversized-transfer","frameType":"#;
 const CHUNK: &[u8] = br#""chunk","data":""#;
 const CHUNK_TAIL: &[u8] = br#""}}}"#;
 
-/// What both real implementations allow.
+/// What both real implementations allow; a peer that is known may allow more.
 const MAX_MESSAGE: usize = 100 << 20;
 const MAX_PIECES: u64 = 10_000;
 
@@ -133,7 +133,8 @@ impl Wire for Cep22 {
     fn plan(&self, message: &[u8], options: &PlanOptions<'_>) -> Result<Plan, SendError> {
         let cap = options.cap;
         let (size, whole) = (message.len(), counted(message, cap));
-        if whole <= cap.cut_above.unwrap_or(cap.max).min(cap.max) {
+        let broken = cap.lines && has_line_break(message);
+        if whole <= cap.cut_above.unwrap_or(cap.max).min(cap.max) && !broken {
             return Ok(Plan::Whole);
         }
         let peer = match options.peer {
@@ -145,7 +146,8 @@ impl Wire for Cep22 {
         let (peer, key) = match (peer, options.key) {
             (Ok(peer), Some(key)) => (peer, key),
             // Between the two sizes it still goes out whole.
-            _ if whole <= cap.max => return Ok(Plan::Whole),
+            _ if whole <= cap.max && !broken => return Ok(Plan::Whole),
+            _ if whole <= cap.max => return Err(SendError::RawNewline),
             (peer, _) => {
                 let uncut = peer.err().unwrap_or(Uncut::NoKey);
                 return Err(SendError::FrameTooLarge {
@@ -161,7 +163,7 @@ impl Wire for Cep22 {
                 expected: "a progress token of 1 to 1024 bytes of text",
             });
         }
-        let limit = peer.map_or(MAX_MESSAGE, |peer| peer.message.min(MAX_MESSAGE));
+        let limit = peer.map_or(MAX_MESSAGE, |peer| peer.message);
         if size > limit {
             return Err(SendError::MessageTooLarge { size, limit });
         }
@@ -255,7 +257,7 @@ impl Wire for Cep22 {
             .strip_prefix(CHUNK)?
             .strip_suffix(CHUNK_TAIL)?;
         simdutf8::basic::from_utf8(text).ok()?;
-        if token.is_empty() || token.iter().any(|&byte| byte < 0x20) {
+        if seq == 0 || token.is_empty() || token.iter().any(|&byte| byte < 0x20) {
             return None;
         }
         Some(Piece {
@@ -343,7 +345,7 @@ impl Cep22 {
         if limit < needed {
             return Err(SendError::CapTooSmall {
                 cap: cap.max,
-                needed: cap.max + needed - limit,
+                needed: cap.counted(needed),
             });
         }
         Ok(limit - envelope)

@@ -107,7 +107,10 @@ pub fn escape(text: &[u8], out: &mut Vec<u8>) {
 /// Appends `text` as JSON writes it inside a string, in printable ASCII alone.
 pub fn escape_ascii(text: &str, out: &mut Vec<u8>) {
     let printable = |byte: &u8| *byte < 0x7f;
-    for run in text.as_bytes().chunk_by(|a, b| printable(a) == printable(b)) {
+    for run in text
+        .as_bytes()
+        .chunk_by(|a, b| printable(a) == printable(b))
+    {
         if printable(&run[0]) {
             escape(run, out);
             continue;
@@ -198,6 +201,8 @@ pub enum Growth {
     Twice,
     /// Escaped once, in ASCII alone.
     Ascii,
+    /// The same, and the result escaped again by what wraps the frame.
+    AsciiTwice,
 }
 
 impl Growth {
@@ -207,15 +212,18 @@ impl Growth {
         match (self, code) {
             (Self::None, _) => 1,
             (Self::Once | Self::Ascii, b'u') => 6,
-            (Self::Twice, b'u') => 7,
-            (Self::Twice, b'"' | b'\\') => 4,
-            (Self::Twice, 1..) => 3,
+            (Self::Twice | Self::AsciiTwice, b'u') => 7,
+            (Self::Twice | Self::AsciiTwice, b'"' | b'\\') => 4,
+            (Self::Twice | Self::AsciiTwice, 1..) => 3,
             (Self::Once | Self::Ascii, 1..) => 2,
             (Self::Ascii, 0) if byte >= 0xf0 => 12,
             (Self::Ascii, 0) if byte >= 0xc0 => 6,
             (Self::Ascii, 0) if byte >= 0x80 => 0,
             (Self::Ascii, 0) if byte == 0x7f => 6,
-            (Self::Ascii, 0) if byte == 0x7f => 6,
+            (Self::AsciiTwice, 0) if byte >= 0xf0 => 14,
+            (Self::AsciiTwice, 0) if byte >= 0xc0 => 7,
+            (Self::AsciiTwice, 0) if byte >= 0x80 => 0,
+            (Self::AsciiTwice, 0) if byte == 0x7f => 7,
             _ => 1,
         }
     }
@@ -235,17 +243,19 @@ impl Growth {
         const ONCE: [u8; 256] = Growth::Once.table();
         const TWICE: [u8; 256] = Growth::Twice.table();
         const ASCII: [u8; 256] = Growth::Ascii.table();
+        const ASCII_TWICE: [u8; 256] = Growth::AsciiTwice.table();
         match self {
             Self::None => &NONE,
             Self::Once => &ONCE,
             Self::Twice => &TWICE,
             Self::Ascii => &ASCII,
+            Self::AsciiTwice => &ASCII_TWICE,
         }
     }
 
     fn block(self, block: &[u8]) -> usize {
         // Sums in the vector registers for the usual case.
-        if self != Self::Ascii && is_plain(block) {
+        if !matches!(self, Self::Ascii | Self::AsciiTwice) && is_plain(block) {
             return block.len();
         }
         let costs = self.costs();
@@ -339,12 +349,14 @@ mod tests {
             assert!(ascii.is_ascii());
             unescape(&ascii, &mut back_ascii).unwrap();
             assert_eq!(back_ascii, text.as_bytes(), "seed {seed}");
-            let mut twice = vec![];
+            let (mut twice, mut ascii_twice) = (vec![], vec![]);
             escape(&escaped, &mut twice);
+            escape(&ascii, &mut ascii_twice);
             for (growth, written) in [
                 (Growth::Once, &escaped),
                 (Growth::Twice, &twice),
                 (Growth::Ascii, &ascii),
+                (Growth::AsciiTwice, &ascii_twice),
             ] {
                 assert_eq!(
                     growth.len(text.as_bytes()),
@@ -360,7 +372,13 @@ mod tests {
         for seed in 0..3000 {
             let mut random = Random::from_number(seed);
             let text = random_text(&mut random);
-            for growth in [Growth::None, Growth::Once, Growth::Twice, Growth::Ascii] {
+            for growth in [
+                Growth::None,
+                Growth::Once,
+                Growth::Twice,
+                Growth::Ascii,
+                Growth::AsciiTwice,
+            ] {
                 let room = random.below(150) as usize;
                 let end = growth.fit(text.as_bytes(), 0, room);
                 assert!(text.is_char_boundary(end), "seed {seed}");

@@ -73,6 +73,14 @@ impl Style {
         }
     }
 
+    /// Where the frame lies in the string of another text.
+    const fn growth_wrapped(self) -> Growth {
+        match self {
+            Self::Compact => Growth::Twice,
+            Self::Ascii => Growth::AsciiTwice,
+        }
+    }
+
     const fn growth(self) -> Growth {
         match self {
             Self::Compact => Growth::Once,
@@ -198,7 +206,7 @@ impl Tywrap {
         match cap.count {
             Count::Piece => Growth::None,
             Count::Frame => self.style.growth(),
-            Count::Wrapped(_) => Growth::Twice,
+            Count::Wrapped(_) => self.style.growth_wrapped(),
         }
     }
 }

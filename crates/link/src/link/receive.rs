@@ -20,6 +20,9 @@ const BUSY: u16 = 1013;
 /// So many answers wait at most; more than that is a flood, and an abort is a courtesy.
 const REPLIES: usize = 256;
 
+/// The longest word of a transport's own; real ones have a handful of letters.
+const CONTROL_MAX: usize = 256;
+
 impl Link {
     /// A frame came in.
     pub fn handle_frame(&mut self, now: Instant, frame: Frame) -> Received {
@@ -43,9 +46,11 @@ impl Link {
             return Err(FaultKind::FrameTooLarge { size, limit }.into());
         }
         let wire = self.receive.clone();
-        // A fault under the canonical form is believed only if the general form says the same.
+        // Only a piece that was decoded is believed under the canonical form: that it is wrong, late
+        // or unwanted must be what the general form says too.
         if let Some(piece) = wire.read_canonical(frame)
-            && let Ok(taken) = self.piece(now, &piece)
+            && !self.inbox.is_discarded(&piece.key)
+            && let Ok(taken @ (Taken::Pending | Taken::Complete(_))) = self.piece(now, &piece)
         {
             return self.settle(&piece.key, taken);
         }
@@ -67,11 +72,18 @@ impl Link {
             }
             Inbound::Accept { key } => Ok(self.accepted(&key)),
             Inbound::Abort { key, reason } => Ok(self.aborted(key, reason)),
-            Inbound::Control(text) => {
-                self.events.push(Event::Control(text));
-                Ok(Received::Pending)
-            }
+            Inbound::Control(text) => self.control(&text),
         }
+    }
+
+    fn control(&mut self, text: &[u8]) -> Result<Received, Fault> {
+        if text.len() > CONTROL_MAX {
+            let (size, limit) = (text.len(), CONTROL_MAX);
+            return Err(FaultKind::FrameTooLarge { size, limit }.into());
+        }
+        // A copy: what waits for the application must not pin the transport's buffer.
+        self.report(Event::Control(Bytes::copy_from_slice(text)));
+        Ok(Received::Pending)
     }
 
     fn whole(&mut self, bytes: Bytes, shape: Shape) -> Result<Received, Fault> {
@@ -201,8 +213,8 @@ impl Link {
     /// Ends what the rules say this fault ends.
     fn fault(&mut self, fault: Fault) -> Received {
         match self.config.rules.scopes.of(&fault.kind) {
-            Scope::Silent => {}
-            Scope::Report => self.events.push(Event::Fault(fault.clone())),
+            Scope::Silent => return Received::Ignored,
+            Scope::Report => self.report(Event::Fault(fault.clone())),
             Scope::Transfer => self.fail_incoming(fault.clone()),
             Scope::Link => {
                 let (code, words) = self.config.rules.close;
@@ -219,7 +231,7 @@ impl Link {
 
     fn fail_incoming(&mut self, fault: Fault) {
         let Some(key) = fault.key.clone() else {
-            self.events.push(Event::Fault(fault));
+            self.report(Event::Fault(fault));
             return;
         };
         if let Some(assembly) = self.inbox.remove_key(&key, &mut self.timers)
@@ -231,7 +243,12 @@ impl Link {
             let beyond = opened.saturating_add(assembly.count()).saturating_add(3);
             self.reply(FrameKind::Abort, &key, beyond, fault.kind.to_string());
         }
-        self.events.push(Event::TransferFailed(fault));
+        self.report(Event::TransferFailed(fault));
+    }
+
+    /// Tells of something that the peer did; a flood of it is counted, not kept.
+    fn report(&mut self, event: Event) {
+        self.events.report(event, &self.budget);
     }
 
     fn aborted(&mut self, key: Key, reason: String) -> Received {

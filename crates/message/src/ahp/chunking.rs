@@ -148,12 +148,18 @@ mod tests {
                 Chunking::default(),
                 r#"{"maxIncomingFrameBytes":900000,"maxIncomingMessageBytes":33554432,"maxIncomingGroups":8,"groupTimeoutMs":30000,"groupTimeoutFrom":"last"}"#,
             ),
-            (small, r#"{"maxIncomingFrameBytes":5,"maxIncomingMessageBytes":5}"#),
+            (
+                small,
+                r#"{"maxIncomingFrameBytes":5,"maxIncomingMessageBytes":5}"#,
+            ),
         ] {
             assert_eq!(chunking.to_json(), text);
             assert_eq!(read(text), Some(chunking));
         }
-        assert_eq!((small.groups_to_open(), Chunking::default().groups_to_open()), (1, 8));
+        assert_eq!(
+            (small.groups_to_open(), Chunking::default().groups_to_open()),
+            (1, 8)
+        );
     }
 
     #[test]
@@ -186,25 +192,45 @@ mod tests {
     fn what_is_unknown_is_ignored() {
         for (extra, from) in [
             (r#""x":[{}]"#, TimeoutFrom::First),
-            (r#""groupTimeoutMs":null,"maxIncomingGroups":null"#, TimeoutFrom::First),
+            (
+                r#""groupTimeoutMs":null,"maxIncomingGroups":null"#,
+                TimeoutFrom::First,
+            ),
             (r#""groupTimeoutFrom":"first""#, TimeoutFrom::First),
             (r#""groupTimeoutFrom":7"#, TimeoutFrom::First),
             (r#""groupTimeoutFrom":"\u006cast""#, TimeoutFrom::Last),
         ] {
-            let text = format!(r#"{{"maxIncomingFrameBytes":1,"maxIncomingMessageBytes":2,{extra}}}"#);
+            let text =
+                format!(r#"{{"maxIncomingFrameBytes":1,"maxIncomingMessageBytes":2,{extra}}}"#);
             let read = read(&text).unwrap();
-            assert_eq!((read.max_groups, read.group_timeout_ms), (None, None), "{extra}");
+            assert_eq!(
+                (read.max_groups, read.group_timeout_ms),
+                (None, None),
+                "{extra}"
+            );
             assert_eq!(read.timeout_from, from, "{extra}");
         }
     }
 
     #[test]
     fn found_among_capabilities() {
-        let good = r#"{"mcpApps":{},"chunking":{"maxIncomingFrameBytes":1,"maxIncomingMessageBytes":2}}"#;
+        let good =
+            r#"{"mcpApps":{},"chunking":{"maxIncomingFrameBytes":1,"maxIncomingMessageBytes":2}}"#;
         let raw = serde_json::from_str(good).unwrap();
         assert_eq!(Chunking::in_capabilities(raw).unwrap().max_message_bytes, 2);
-        for none in ["{}", "[]", "null", r#"{"chunking":null}"#, r#"{"chunking":true}"#, r#"{"chunking":{}}"#] {
-            assert_eq!(Chunking::in_capabilities(serde_json::from_str(none).unwrap()), None, "{none}");
+        for none in [
+            "{}",
+            "[]",
+            "null",
+            r#"{"chunking":null}"#,
+            r#"{"chunking":true}"#,
+            r#"{"chunking":{}}"#,
+        ] {
+            assert_eq!(
+                Chunking::in_capabilities(serde_json::from_str(none).unwrap()),
+                None,
+                "{none}"
+            );
         }
     }
 }

@@ -18,7 +18,9 @@ impl<'a> Elements<'a> {
     /// `None` if it is no array.
     pub fn of(array: &'a RawValue) -> Option<Self> {
         let rest = array.get().strip_prefix('[')?.strip_suffix(']')?;
-        Some(Self { rest: rest.trim_start() })
+        Some(Self {
+            rest: rest.trim_start(),
+        })
     }
 }
 
@@ -46,7 +48,9 @@ impl<'a> Strings<'a> {
     pub fn of(array: &'a RawValue) -> Option<Self> {
         let mut elements = Elements::of(array)?;
         let strings = Self { elements };
-        elements.all(|element| string(element).is_some()).then_some(strings)
+        elements
+            .all(|element| string(element).is_some())
+            .then_some(strings)
     }
 }
 
@@ -72,9 +76,15 @@ mod tests {
             ("[]", &[][..]),
             ("[ ]", &[]),
             ("[1]", &["1"]),
-            ("[ 1 ,\n\"a,]\" , [2,[3]],{\"b\":[]} ]", &["1", "\"a,]\"", "[2,[3]]", "{\"b\":[]}"]),
+            (
+                "[ 1 ,\n\"a,]\" , [2,[3]],{\"b\":[]} ]",
+                &["1", "\"a,]\"", "[2,[3]]", "{\"b\":[]}"],
+            ),
         ] {
-            let found: Vec<_> = Elements::of(raw(text)).unwrap().map(RawValue::get).collect();
+            let found: Vec<_> = Elements::of(raw(text))
+                .unwrap()
+                .map(RawValue::get)
+                .collect();
             assert_eq!(found, expected, "{text}");
         }
         for no_array in ["{}", "1", "null", "\"[]\""] {

@@ -1,6 +1,5 @@
 //! Changing one value in a JSON text and no other byte.
 
-use serde::Deserializer as _;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -61,7 +60,9 @@ fn insert(text: &str, object: &str, name: &str, value: &str) -> String {
 }
 
 fn wrapped(path: &[&str], value: &str) -> String {
-    path.iter().rev().fold(value.to_owned(), |value, name| format!(r#"{{"{name}":{value}}}"#))
+    path.iter().rev().fold(value.to_owned(), |value, name| {
+        format!(r#"{{"{name}":{value}}}"#)
+    })
 }
 
 struct Find<'n> {
@@ -126,8 +127,16 @@ mod tests {
             (r#"{"a": null ,"b":0}"#, &["a"], Some(r#"{"a": 1 ,"b":0}"#)),
             ("{}", &["a", "b", "c"], Some(r#"{"a":{"b":{"c":1}}}"#)),
             (r#"{"a":null}"#, &["a", "b"], Some(r#"{"a":{"b":1}}"#)),
-            (r#"{"a":{"x":{}}}"#, &["a", "b"], Some(r#"{"a":{"x":{},"b":1}}"#)),
-            (r#"{"a":{"b":2},"a":{"b":3}}"#, &["a", "b"], Some(r#"{"a":{"b":2},"a":{"b":1}}"#)),
+            (
+                r#"{"a":{"x":{}}}"#,
+                &["a", "b"],
+                Some(r#"{"a":{"x":{},"b":1}}"#),
+            ),
+            (
+                r#"{"a":{"b":2},"a":{"b":3}}"#,
+                &["a", "b"],
+                Some(r#"{"a":{"b":2},"a":{"b":1}}"#),
+            ),
             (r#"{"\u0061":2}"#, &["a"], Some(r#"{"\u0061":1}"#)),
             (r#"{"a":"}"}"#, &["b"], Some(r#"{"a":"}","b":1}"#)),
             (r#"{"a":7}"#, &["a", "b"], None),
@@ -137,7 +146,11 @@ mod tests {
             (r#"{"a":1}x"#, &["a"], None),
             ("{}", &[], None),
         ] {
-            assert_eq!(set(text, text, path, "1").as_deref(), expected, "{text} {path:?}");
+            assert_eq!(
+                set(text, text, path, "1").as_deref(),
+                expected,
+                "{text} {path:?}"
+            );
         }
     }
 }

@@ -64,7 +64,12 @@ impl MessageTooLarge {
 
 impl fmt::Display for MessageTooLarge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { message_bytes, max_frame_bytes, max_message_bytes, chunking } = self;
+        let Self {
+            message_bytes,
+            max_frame_bytes,
+            max_message_bytes,
+            chunking,
+        } = self;
         if *chunking {
             write!(
                 f,
@@ -131,7 +136,11 @@ mod tests {
                 r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32011,"message":"message too large: 2400000 bytes, one frame holds 900000 and the receiver takes no segments; send less or let it advertise capabilities.chunking","data":{"reason":"messageTooLarge","messageBytes":2400000,"maxFrameBytes":900000,"maxMessageBytes":900000,"chunking":false}}}"#,
             ),
             (
-                MessageTooLarge { chunking: true, max_message_bytes: 1_000_000, ..ERROR },
+                MessageTooLarge {
+                    chunking: true,
+                    max_message_bytes: 1_000_000,
+                    ..ERROR
+                },
                 r#""\u0061""#,
                 -32099,
                 r#"{"jsonrpc":"2.0","id":"\u0061","error":{"code":-32099,"message":"message too large: 2400000 bytes, and the receiver takes 1000000; send less or raise its maxIncomingMessageBytes","data":{"reason":"messageTooLarge","messageBytes":2400000,"maxFrameBytes":900000,"maxMessageBytes":1000000,"chunking":true}}}"#,
@@ -154,13 +163,28 @@ mod tests {
         };
         for (text, expected) in [
             (r#"{"code":-32011,"message":"Conflict"}"#, None),
-            (r#"{"code":-32011,"message":"Conflict","data":{"etag":"x"}}"#, None),
+            (
+                r#"{"code":-32011,"message":"Conflict","data":{"etag":"x"}}"#,
+                None,
+            ),
             (r#"{"code":-32011,"message":"","data":null}"#, None),
-            (r#"{"code":-32011,"message":"","data":"messageTooLarge"}"#, None),
-            (r#"{"code":-32011,"message":"","data":{"reason":["messageTooLarge"]}}"#, None),
-            (r#"{"code":-32011,"data":{"reason":"messageTooLarge","reason":"other"}}"#, None),
+            (
+                r#"{"code":-32011,"message":"","data":"messageTooLarge"}"#,
+                None,
+            ),
+            (
+                r#"{"code":-32011,"message":"","data":{"reason":["messageTooLarge"]}}"#,
+                None,
+            ),
+            (
+                r#"{"code":-32011,"data":{"reason":"messageTooLarge","reason":"other"}}"#,
+                None,
+            ),
             (r#"[]"#, None),
-            (r#"{"code":1,"data":{"reason":"messageTooLarge"}}"#, Some(unknown)),
+            (
+                r#"{"code":1,"data":{"reason":"messageTooLarge"}}"#,
+                Some(unknown),
+            ),
             (
                 r#"{"data":{"reason":"message\u0054ooLarge","messageBytes":-1,"maxFrameBytes":1e400,"chunking":"true"}}"#,
                 Some(unknown),

@@ -1,0 +1,190 @@
+//! Frames in files: one per line, or each behind a u32 big-endian length.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
+
+use breakbulk::link::Frame;
+use bytes::Bytes;
+
+use crate::failure::Failure;
+use crate::size::show;
+
+const BUFFER: usize = 256 << 10;
+
+/// Standard input, or a file.
+pub(crate) fn open(path: Option<&Path>) -> Result<(Box<dyn Read>, Option<u64>, String), Failure> {
+    match path {
+        Some(path) if path != Path::new("-") => {
+            let name = path.display().to_string();
+            let file = File::open(path).map_err(|error| Failure::Io(name.clone(), error))?;
+            let length = file
+                .metadata()
+                .ok()
+                .filter(|metadata| metadata.is_file())
+                .map(|metadata| metadata.len());
+            Ok((Box::new(file), length, name))
+        }
+        _ => Ok((
+            Box::new(io::stdin().lock()),
+            None,
+            "standard input".to_owned(),
+        )),
+    }
+}
+
+/// Reads all of a message, but never more than `limit`.
+pub(crate) fn read_message(path: Option<&Path>, limit: usize) -> Result<Bytes, Failure> {
+    let (reader, length, name) = open(path)?;
+    let mut message = Vec::new();
+    if let Some(length) = length.and_then(|length| usize::try_from(length).ok()) {
+        message.reserve_exact(length.min(limit));
+    }
+    reader
+        .take(limit as u64 + 1)
+        .read_to_end(&mut message)
+        .map_err(|error| Failure::Io(name.clone(), error))?;
+    if message.len() > limit {
+        return Err(Failure::Input(format!(
+            "{name}: the message is over the limit of {limit} bytes ({}); raise --max-message",
+            show(limit)
+        )));
+    }
+    Ok(message.into())
+}
+
+/// Takes frames out of a stream, each at most `limit` bytes long.
+pub(crate) struct FrameReader {
+    reader: BufReader<Box<dyn Read>>,
+    name: String,
+    binary: bool,
+    limit: usize,
+    /// Frames read so far.
+    pub(crate) count: u64,
+    /// Bytes read so far, framing included.
+    pub(crate) bytes: u64,
+}
+
+impl FrameReader {
+    pub(crate) fn open(
+        path: Option<&Path>,
+        binary: bool,
+        limit: usize,
+    ) -> Result<(Self, Option<u64>), Failure> {
+        let (reader, length, name) = open(path)?;
+        let reader = BufReader::with_capacity(BUFFER, reader);
+        Ok((
+            Self {
+                reader,
+                name,
+                binary,
+                limit,
+                count: 0,
+                bytes: 0,
+            },
+            length,
+        ))
+    }
+
+    /// The next frame; `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<Frame>, Failure> {
+        let frame = if self.binary {
+            self.next_binary()?
+        } else {
+            self.next_line()?
+        };
+        self.count += u64::from(frame.is_some());
+        Ok(frame)
+    }
+
+    fn next_line(&mut self) -> Result<Option<Frame>, Failure> {
+        let mut line = Vec::new();
+        let most = self.limit.saturating_add(1) as u64;
+        let read = (&mut self.reader)
+            .take(most)
+            .read_until(b'\n', &mut line)
+            .map_err(|error| self.io(error))?;
+        self.bytes += read as u64;
+        if read == 0 {
+            return Ok(None);
+        }
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        } else if line.len() > self.limit {
+            return Err(self.too_long());
+        }
+        Ok(Some(Frame::Text(line.into())))
+    }
+
+    fn next_binary(&mut self) -> Result<Option<Frame>, Failure> {
+        let mut prefix = Vec::with_capacity(4);
+        (&mut self.reader)
+            .take(4)
+            .read_to_end(&mut prefix)
+            .map_err(|error| self.io(error))?;
+        let length = match <[u8; 4]>::try_from(prefix.as_slice()) {
+            Ok(prefix) => u32::from_be_bytes(prefix) as usize,
+            Err(_) if prefix.is_empty() => return Ok(None),
+            Err(_) => return Err(self.truncated("a length", 4, prefix.len())),
+        };
+        if length > self.limit {
+            return Err(self.too_long());
+        }
+        let mut frame = Vec::new();
+        (&mut self.reader)
+            .take(length as u64)
+            .read_to_end(&mut frame)
+            .map_err(|error| self.io(error))?;
+        if frame.len() < length {
+            return Err(self.truncated("a frame", length, frame.len()));
+        }
+        self.bytes += 4 + length as u64;
+        Ok(Some(Frame::Binary(frame.into())))
+    }
+
+    fn io(&self, error: io::Error) -> Failure {
+        Failure::Io(self.name.clone(), error)
+    }
+
+    fn too_long(&self) -> Failure {
+        Failure::Input(format!(
+            "frame {}: frame-too-large: longer than {} bytes; raise --max-frame if it is meant to be",
+            self.count + 1,
+            self.limit
+        ))
+    }
+
+    fn truncated(&self, what: &str, want: usize, have: usize) -> Failure {
+        Failure::Input(format!(
+            "frame {}: truncated: the input ends after {have} of {want} bytes of {what}",
+            self.count + 1
+        ))
+    }
+}
+
+/// Writes one frame in the form that [`FrameReader`] reads.
+pub(crate) fn write(out: &mut dyn Write, frame: &[u8], binary: bool) -> io::Result<()> {
+    if binary {
+        // A frame is never longer than its cap, and a cap over 4 GiB is refused before.
+        out.write_all(&(frame.len() as u32).to_be_bytes())?;
+        out.write_all(frame)
+    } else {
+        out.write_all(frame)?;
+        out.write_all(b"\n")
+    }
+}
+
+/// Where output goes: a file that appears only once it is complete, or standard output.
+pub(crate) fn output(path: Option<&Path>) -> Result<(Box<dyn Write>, String), Failure> {
+    match path {
+        Some(path) if path != Path::new("-") => {
+            let name = path.display().to_string();
+            let file = File::create(path).map_err(|error| Failure::Io(name.clone(), error))?;
+            Ok((Box::new(io::BufWriter::with_capacity(BUFFER, file)), name))
+        }
+        _ => Ok((
+            Box::new(io::BufWriter::with_capacity(BUFFER, io::stdout().lock())),
+            "standard output".to_owned(),
+        )),
+    }
+}

@@ -1,0 +1,393 @@
+//! Reading the messages that say where a client stands: initialize, reconnect, action.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::chunking::Chunking;
+use super::list::{Elements, Strings};
+use crate::jsonrpc::{integer, string};
+
+/// The params of `initialize`.
+#[derive(Clone, Debug)]
+pub struct InitializeParams<'a> {
+    /// The channel, which is [`ROOT_CHANNEL`](super::ROOT_CHANNEL) in AHP's own.
+    pub channel: Cow<'a, str>,
+    /// Who connects; the same over reconnects.
+    pub client_id: Cow<'a, str>,
+    /// The versions it speaks, the preferred one first.
+    pub protocol_versions: Strings<'a>,
+    /// The channels it wants from the start.
+    pub initial_subscriptions: Strings<'a>,
+    /// All that it can do.
+    pub capabilities: Option<&'a RawValue>,
+}
+
+/// The result of `initialize`.
+#[derive(Clone, Debug)]
+pub struct InitializeResult<'a> {
+    /// The version that the host chose.
+    pub protocol_version: Cow<'a, str>,
+    /// The number of the host's last action.
+    pub server_seq: i64,
+    /// The states of the first subscriptions, each for [`Snapshot::read`].
+    pub snapshots: Elements<'a>,
+    /// All that the host can do.
+    pub capabilities: Option<&'a RawValue>,
+}
+
+/// The params of `reconnect`.
+#[derive(Clone, Debug)]
+pub struct ReconnectParams<'a> {
+    /// The channel.
+    pub channel: Cow<'a, str>,
+    /// Who comes back.
+    pub client_id: Cow<'a, str>,
+    /// The number of the last action it saw.
+    pub last_seen_server_seq: i64,
+    /// The channels it had.
+    pub subscriptions: Strings<'a>,
+    /// All that it can do; without them those of before count.
+    pub capabilities: Option<&'a RawValue>,
+}
+
+/// The result of `reconnect`.
+#[derive(Clone, Debug)]
+pub enum ReconnectResult<'a> {
+    /// What was missed.
+    Replay {
+        /// The actions, each for [`Action::read`].
+        actions: Elements<'a>,
+        /// The channels that are gone.
+        missing: Strings<'a>,
+    },
+    /// Too much was missed: the states as they are now.
+    Snapshot {
+        /// The states, each for [`Snapshot::read`].
+        snapshots: Elements<'a>,
+    },
+}
+
+/// The params of `action`, which is an element of a replay too.
+#[derive(Clone, Debug)]
+pub struct Action<'a> {
+    /// The channel whose state changes.
+    pub channel: Cow<'a, str>,
+    /// What happens, for a reducer.
+    pub action: &'a RawValue,
+    /// Its number.
+    pub server_seq: i64,
+    /// Who dispatched it, if a client did.
+    pub origin: Option<Origin<'a>>,
+    /// Why the host refused it.
+    pub rejection_reason: Option<Cow<'a, str>>,
+}
+
+/// Who dispatched an action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin<'a> {
+    /// The client.
+    pub client_id: Cow<'a, str>,
+    /// That client's own number for it.
+    pub client_seq: i64,
+}
+
+/// The state of a channel.
+#[derive(Clone, Debug)]
+pub struct Snapshot<'a> {
+    /// The channel.
+    pub resource: Cow<'a, str>,
+    /// Its state.
+    pub state: &'a RawValue,
+    /// The number of the last action that is in it.
+    pub from_seq: i64,
+}
+
+/// What is wrong with params or a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// No object.
+    #[error("an object is expected")]
+    NotObject,
+    /// A member is missing.
+    #[error("`{member}` is missing")]
+    Missing {
+        /// Its name.
+        member: &'static str,
+    },
+    /// A member is of another type or value.
+    #[error("`{member}` must be {expected}")]
+    Wrong {
+        /// Its name.
+        member: &'static str,
+        /// What it must be.
+        expected: &'static str,
+    },
+}
+
+impl<'a> InitializeParams<'a> {
+    /// Reads them.
+    pub fn read(params: &'a RawValue) -> Result<Self, ReadError> {
+        let members: Handshake<'a> = object(params)?;
+        Ok(Self {
+            channel: text("channel", members.channel)?,
+            client_id: text("clientId", members.client_id)?,
+            protocol_versions: strings("protocolVersions", members.versions)?,
+            initial_subscriptions: match given(members.initial) {
+                Some(list) => strings("initialSubscriptions", Some(list))?,
+                None => Strings::default(),
+            },
+            capabilities: given(members.capabilities),
+        })
+    }
+
+    /// What the client is willing to receive; a bad advertisement counts as none.
+    pub fn chunking(&self) -> Option<Chunking> {
+        Chunking::in_capabilities(self.capabilities?)
+    }
+}
+
+impl<'a> InitializeResult<'a> {
+    /// Reads it.
+    pub fn read(result: &'a RawValue) -> Result<Self, ReadError> {
+        let members: Welcome<'a> = object(result)?;
+        Ok(Self {
+            protocol_version: text("protocolVersion", members.version)?,
+            server_seq: seq("serverSeq", members.seq)?,
+            snapshots: elements("snapshots", members.snapshots)?,
+            capabilities: given(members.capabilities),
+        })
+    }
+
+    /// What the host is willing to receive; a bad advertisement counts as none.
+    pub fn chunking(&self) -> Option<Chunking> {
+        Chunking::in_capabilities(self.capabilities?)
+    }
+}
+
+impl<'a> ReconnectParams<'a> {
+    /// Reads them.
+    pub fn read(params: &'a RawValue) -> Result<Self, ReadError> {
+        let members: Handshake<'a> = object(params)?;
+        Ok(Self {
+            channel: text("channel", members.channel)?,
+            client_id: text("clientId", members.client_id)?,
+            last_seen_server_seq: seq("lastSeenServerSeq", members.last_seen)?,
+            subscriptions: strings("subscriptions", members.subscriptions)?,
+            capabilities: given(members.capabilities),
+        })
+    }
+
+    /// What the client is willing to receive; a bad advertisement counts as none.
+    pub fn chunking(&self) -> Option<Chunking> {
+        Chunking::in_capabilities(self.capabilities?)
+    }
+}
+
+impl<'a> ReconnectResult<'a> {
+    /// Reads it.
+    pub fn read(result: &'a RawValue) -> Result<Self, ReadError> {
+        let members: Return<'a> = object(result)?;
+        match &*text("type", members.kind)? {
+            "replay" => Ok(Self::Replay {
+                actions: elements("actions", members.actions)?,
+                missing: match given(members.missing) {
+                    Some(list) => strings("missing", Some(list))?,
+                    None => Strings::default(),
+                },
+            }),
+            "snapshot" => Ok(Self::Snapshot {
+                snapshots: elements("snapshots", members.snapshots)?,
+            }),
+            _ => Err(ReadError::Wrong {
+                member: "type",
+                expected: r#""replay" or "snapshot""#,
+            }),
+        }
+    }
+}
+
+impl<'a> Action<'a> {
+    /// Reads the params of an `action` or an element of a replay.
+    pub fn read(params: &'a RawValue) -> Result<Self, ReadError> {
+        let members: ActionMembers<'a> = object(params)?;
+        Ok(Self {
+            channel: text("channel", members.channel)?,
+            action: members
+                .action
+                .ok_or(ReadError::Missing { member: "action" })?,
+            server_seq: seq("serverSeq", members.seq)?,
+            origin: given(members.origin).map(Origin::read).transpose()?,
+            rejection_reason: given(members.reason)
+                .map(|reason| text("rejectionReason", Some(reason)))
+                .transpose()?,
+        })
+    }
+}
+
+impl<'a> Origin<'a> {
+    fn read(origin: &'a RawValue) -> Result<Self, ReadError> {
+        let wrong = ReadError::Wrong {
+            member: "origin",
+            expected: "an object or null",
+        };
+        let members: OriginMembers<'a> = object(origin).map_err(|_| wrong)?;
+        Ok(Self {
+            client_id: text("origin.clientId", members.client_id)?,
+            client_seq: seq("origin.clientSeq", members.client_seq)?,
+        })
+    }
+}
+
+impl<'a> Snapshot<'a> {
+    /// Reads an element of `snapshots`.
+    pub fn read(snapshot: &'a RawValue) -> Result<Self, ReadError> {
+        let members: SnapshotMembers<'a> = object(snapshot)?;
+        Ok(Self {
+            resource: text("resource", members.resource)?,
+            state: members
+                .state
+                .ok_or(ReadError::Missing { member: "state" })?,
+            from_seq: seq("fromSeq", members.from_seq)?,
+        })
+    }
+}
+
+#[derive(Default)]
+struct Handshake<'a> {
+    channel: Option<&'a RawValue>,
+    client_id: Option<&'a RawValue>,
+    versions: Option<&'a RawValue>,
+    initial: Option<&'a RawValue>,
+    last_seen: Option<&'a RawValue>,
+    subscriptions: Option<&'a RawValue>,
+    capabilities: Option<&'a RawValue>,
+}
+
+crate::raw_members!(Handshake {
+    "channel" => channel,
+    "clientId" => client_id,
+    "protocolVersions" => versions,
+    "initialSubscriptions" => initial,
+    "lastSeenServerSeq" => last_seen,
+    "subscriptions" => subscriptions,
+    "capabilities" => capabilities,
+});
+
+#[derive(Default)]
+struct Welcome<'a> {
+    version: Option<&'a RawValue>,
+    seq: Option<&'a RawValue>,
+    snapshots: Option<&'a RawValue>,
+    capabilities: Option<&'a RawValue>,
+}
+
+crate::raw_members!(Welcome {
+    "protocolVersion" => version,
+    "serverSeq" => seq,
+    "snapshots" => snapshots,
+    "capabilities" => capabilities,
+});
+
+#[derive(Default)]
+struct Return<'a> {
+    kind: Option<&'a RawValue>,
+    actions: Option<&'a RawValue>,
+    missing: Option<&'a RawValue>,
+    snapshots: Option<&'a RawValue>,
+}
+
+crate::raw_members!(Return {
+    "type" => kind,
+    "actions" => actions,
+    "missing" => missing,
+    "snapshots" => snapshots,
+});
+
+#[derive(Default)]
+struct ActionMembers<'a> {
+    channel: Option<&'a RawValue>,
+    action: Option<&'a RawValue>,
+    seq: Option<&'a RawValue>,
+    origin: Option<&'a RawValue>,
+    reason: Option<&'a RawValue>,
+}
+
+crate::raw_members!(ActionMembers {
+    "channel" => channel,
+    "action" => action,
+    "serverSeq" => seq,
+    "origin" => origin,
+    "rejectionReason" => reason,
+});
+
+#[derive(Default)]
+struct OriginMembers<'a> {
+    client_id: Option<&'a RawValue>,
+    client_seq: Option<&'a RawValue>,
+}
+
+crate::raw_members!(OriginMembers { "clientId" => client_id, "clientSeq" => client_seq });
+
+#[derive(Default)]
+struct SnapshotMembers<'a> {
+    resource: Option<&'a RawValue>,
+    state: Option<&'a RawValue>,
+    from_seq: Option<&'a RawValue>,
+}
+
+crate::raw_members!(SnapshotMembers {
+    "resource" => resource,
+    "state" => state,
+    "fromSeq" => from_seq,
+});
+
+fn object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, ReadError> {
+    serde_json::from_str(raw.get()).map_err(|_| ReadError::NotObject)
+}
+
+/// What is there and is not null.
+fn given(raw: Option<&RawValue>) -> Option<&RawValue> {
+    raw.filter(|raw| raw.get() != "null")
+}
+
+fn text<'a>(member: &'static str, raw: Option<&'a RawValue>) -> Result<Cow<'a, str>, ReadError> {
+    let raw = raw.ok_or(ReadError::Missing { member })?;
+    string(raw).ok_or(ReadError::Wrong {
+        member,
+        expected: "a string",
+    })
+}
+
+fn seq(member: &'static str, raw: Option<&RawValue>) -> Result<i64, ReadError> {
+    let raw = raw.ok_or(ReadError::Missing { member })?;
+    let number = integer(raw).and_then(|number| number.try_into().ok());
+    number.ok_or(ReadError::Wrong {
+        member,
+        expected: "an integer of 64 bits",
+    })
+}
+
+fn strings<'a>(member: &'static str, raw: Option<&'a RawValue>) -> Result<Strings<'a>, ReadError> {
+    let raw = raw.ok_or(ReadError::Missing { member })?;
+    Strings::of(raw).ok_or(ReadError::Wrong {
+        member,
+        expected: "an array of strings",
+    })
+}
+
+fn elements<'a>(
+    member: &'static str,
+    raw: Option<&'a RawValue>,
+) -> Result<Elements<'a>, ReadError> {
+    let raw = raw.ok_or(ReadError::Missing { member })?;
+    Elements::of(raw).ok_or(ReadError::Wrong {
+        member,
+        expected: "an array",
+    })
+}
+
+#[cfg(test)]
+#[path = "read_tests.rs"]
+mod tests;

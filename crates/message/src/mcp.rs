@@ -1,0 +1,19 @@
+//! What CEP-22 needs of MCP: the progress token of a request, and progress notifications.
+//!
+//! ```
+//! use breakbulk_message::jsonrpc::Envelope;
+//! use breakbulk_message::mcp::{self, ProgressToken};
+//!
+//! let request = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+//! let token = ProgressToken::Text("t".into());
+//! let edited = mcp::with_progress_token(request, &token).ok_or("no room for a token")?;
+//! let envelope = Envelope::parse(&edited).ok_or("no JSON")?;
+//! assert_eq!(mcp::progress_token(&envelope), Some(token));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod progress;
+mod token;
+
+pub use progress::{PROGRESS, Progress, cvm};
+pub use token::{ProgressToken, progress_token, replace_progress_token, with_progress_token};

@@ -1,0 +1,152 @@
+//! How far a request is.
+
+use std::borrow::Cow;
+
+use serde_json::Number;
+use serde_json::value::RawValue;
+
+use super::token::ProgressToken;
+use crate::ahp::splice::{member, quoted};
+use crate::jsonrpc::string;
+
+/// The method of a progress notification.
+pub const PROGRESS: &str = "notifications/progress";
+
+/// The params of a progress notification.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress<'a> {
+    /// Whose progress it is.
+    pub token: ProgressToken<'a>,
+    /// How far it is; it only grows.
+    pub progress: Number,
+    /// How far it will go.
+    pub total: Option<Number>,
+    /// A line for a person.
+    pub message: Option<Cow<'a, str>>,
+}
+
+impl<'a> Progress<'a> {
+    /// Reads the params of a [`PROGRESS`] notification. Members that others added, such as
+    /// ContextVM's `cvm`, are not kept: what is forwarded upward is plain.
+    pub fn read(params: &'a RawValue) -> Option<Self> {
+        let members: Members<'a> = serde_json::from_str(params.get()).ok()?;
+        let given = |raw: Option<&'a RawValue>| raw.filter(|raw| raw.get() != "null");
+        Some(Self {
+            token: ProgressToken::read(members.token?)?,
+            progress: number(members.progress?)?,
+            total: given(members.total)
+                .map(number)
+                .map_or(Some(None), |total| total.map(Some))?,
+            message: given(members.message)
+                .map(string)
+                .map_or(Some(None), |text| text.map(Some))?,
+        })
+    }
+
+    /// The notification.
+    pub fn notification(&self) -> String {
+        let mut out = format!(
+            r#"{{"jsonrpc":"2.0","method":"{PROGRESS}","params":{{"progressToken":{},"progress":{}"#,
+            self.token.to_json(),
+            self.progress
+        );
+        if let Some(total) = &self.total {
+            out.push_str(&format!(r#","total":{total}"#));
+        }
+        if let Some(message) = &self.message {
+            out.push_str(&format!(r#","message":{}"#, quoted(message)));
+        }
+        out.push_str("}}");
+        out
+    }
+}
+
+/// ContextVM's own object in the params of a progress notification: what makes it a frame.
+pub fn cvm(params: &RawValue) -> Option<&RawValue> {
+    member(params.get(), "cvm")?
+}
+
+#[derive(Default)]
+struct Members<'a> {
+    token: Option<&'a RawValue>,
+    progress: Option<&'a RawValue>,
+    total: Option<&'a RawValue>,
+    message: Option<&'a RawValue>,
+}
+
+crate::raw_members!(Members {
+    "progressToken" => token,
+    "progress" => progress,
+    "total" => total,
+    "message" => message,
+});
+
+/// Only a number reads as one, and none that is too large for a double.
+fn number(raw: &RawValue) -> Option<Number> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> &RawValue {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn progress() {
+        let frame = raw(
+            r#"{"progressToken":"1","progress":2,"message":"oversized request accepted","cvm":{"type":"oversized-transfer","frameType":"accept"}}"#,
+        );
+        assert_eq!(
+            cvm(frame).unwrap().get(),
+            r#"{"type":"oversized-transfer","frameType":"accept"}"#
+        );
+        let mut read = Progress::read(frame).unwrap();
+        assert_eq!(
+            read.notification(),
+            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"1","progress":2,"message":"oversized request accepted"}}"#
+        );
+        read.token = ProgressToken::Integer(1);
+        read.message = None;
+        read.total = Some(12.into());
+        assert_eq!(
+            read.notification(),
+            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":2,"total":12}}"#
+        );
+        let plain = raw(r#"{"progressToken":1,"progress":0.5,"total":null,"message":null}"#);
+        let read = Progress::read(plain).unwrap();
+        assert_eq!(
+            (read.progress.to_string(), read.total, read.message),
+            ("0.5".to_owned(), None, None)
+        );
+        assert!(cvm(plain).is_none());
+    }
+
+    #[test]
+    fn what_is_no_progress() {
+        for bad in [
+            "[]",
+            "null",
+            "{}",
+            r#"{"progress":1}"#,
+            r#"{"progressToken":1}"#,
+            r#"{"progressToken":1,"progress":"1"}"#,
+            r#"{"progressToken":1,"progress":null}"#,
+            r#"{"progressToken":1,"progress":1e999}"#,
+            r#"{"progressToken":1.5,"progress":1}"#,
+            r#"{"progressToken":1,"progress":1,"total":"2"}"#,
+            r#"{"progressToken":1,"progress":1,"message":{}}"#,
+        ] {
+            assert_eq!(Progress::read(raw(bad)), None, "{bad}");
+        }
+        assert!(cvm(raw("[]")).is_none());
+        let deep = format!(
+            r#"{{"progressToken":1,"progress":1,"cvm":{}{}}}"#,
+            "[".repeat(1 << 20),
+            "]".repeat(1 << 20)
+        );
+        assert!(Progress::read(raw(&deep)).is_some());
+    }
+}

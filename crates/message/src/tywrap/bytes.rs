@@ -1,0 +1,198 @@
+//! Bytes among JSON values: one form in requests, another in responses.
+
+use base64::Engine;
+use base64::engine::Simd;
+use base64::engine::general_purpose::PAD;
+use serde_json::value::RawValue;
+
+use super::style::{Style, Writer};
+use crate::jsonrpc::string;
+
+/// What is wrong with a value that is marked as bytes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BytesError {
+    /// Where the bytes are to be there is no string.
+    #[error("`{member}` must be a string of base64")]
+    NoText {
+        /// Where they are to be.
+        member: &'static str,
+    },
+    /// A response's bytes in another encoding.
+    #[error("`encoding` must be \"base64\"")]
+    Encoding,
+    /// No canonical base64.
+    #[error("`{member}` is no base64: {error}")]
+    Base64 {
+        /// Where it is.
+        member: &'static str,
+        /// What is wrong with it.
+        error: base64::DecodeError,
+    },
+}
+
+/// Bytes as an argument.
+pub fn request_bytes(data: &[u8], style: Style) -> String {
+    let mut out = Writer::new(style);
+    out.open()
+        .name("__tywrap_bytes__")
+        .plain(true)
+        .name("b64")
+        .string(&encode(data))
+        .close();
+    out.finish()
+}
+
+/// Bytes as a result.
+pub fn response_bytes(data: &[u8], style: Style) -> String {
+    let mut out = Writer::new(style);
+    out.open()
+        .name("__type__")
+        .string("bytes")
+        .name("encoding")
+        .string("base64");
+    out.name("data").string(&encode(data)).close();
+    out.finish()
+}
+
+/// The bytes of an argument; `None` if it is another value.
+pub fn read_request_bytes(value: &RawValue) -> Option<Result<Vec<u8>, BytesError>> {
+    let members: Argument<'_> = serde_json::from_str(value.get()).ok()?;
+    (members.mark?.get() == "true").then(|| decode("b64", members.data))
+}
+
+/// The bytes of a result; `None` if it is another value.
+pub fn read_response_bytes(value: &RawValue) -> Option<Result<Vec<u8>, BytesError>> {
+    let members: Returned<'_> = serde_json::from_str(value.get()).ok()?;
+    if string(members.kind?)? != "bytes" {
+        return None;
+    }
+    if members.encoding.and_then(string).as_deref() != Some("base64") {
+        return Some(Err(BytesError::Encoding));
+    }
+    Some(decode("data", members.data))
+}
+
+#[derive(Default)]
+struct Argument<'a> {
+    mark: Option<&'a RawValue>,
+    data: Option<&'a RawValue>,
+}
+
+crate::raw_members!(Argument { "__tywrap_bytes__" => mark, "b64" => data });
+
+#[derive(Default)]
+struct Returned<'a> {
+    kind: Option<&'a RawValue>,
+    encoding: Option<&'a RawValue>,
+    data: Option<&'a RawValue>,
+}
+
+crate::raw_members!(Returned { "__type__" => kind, "encoding" => encoding, "data" => data });
+
+fn encode(data: &[u8]) -> String {
+    Simd::standard(PAD).encode(data)
+}
+
+fn decode(member: &'static str, raw: Option<&RawValue>) -> Result<Vec<u8>, BytesError> {
+    let text = raw.and_then(string).ok_or(BytesError::NoText { member })?;
+    Simd::standard(PAD)
+        .decode(&*text)
+        .map_err(|error| BytesError::Base64 { member, error })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> &RawValue {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn written_and_read() {
+        let data = [0, 1, 2, 255];
+        let argument = request_bytes(&data, Style::Compact);
+        assert_eq!(argument, r#"{"__tywrap_bytes__":true,"b64":"AAEC/w=="}"#);
+        assert_eq!(read_request_bytes(raw(&argument)), Some(Ok(data.to_vec())));
+        let result = response_bytes(&data, Style::Python);
+        assert_eq!(
+            result,
+            r#"{"__type__": "bytes", "encoding": "base64", "data": "AAEC/w=="}"#
+        );
+        assert_eq!(read_response_bytes(raw(&result)), Some(Ok(data.to_vec())));
+        assert_eq!(
+            request_bytes(&[], Style::Ascii),
+            r#"{"__tywrap_bytes__":true,"b64":""}"#
+        );
+    }
+
+    #[test]
+    fn other_values_are_no_bytes() {
+        for other in [
+            "[]",
+            "null",
+            "{}",
+            r#""AAEC""#,
+            r#"{"b64":"AAEC"}"#,
+            r#"{"__tywrap_bytes__":false,"b64":"AAEC"}"#,
+            r#"{"__tywrap_bytes__":1,"b64":"AAEC"}"#,
+            r#"{"__type__":"set","data":[]}"#,
+            r#"{"__type__":7}"#,
+        ] {
+            assert_eq!(read_request_bytes(raw(other)), None, "{other}");
+            assert_eq!(read_response_bytes(raw(other)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, member) in [
+            (r#"{"__tywrap_bytes__":true}"#, "b64"),
+            (r#"{"__tywrap_bytes__":true,"b64":[0]}"#, "b64"),
+            (
+                r#"{"__tywrap_bytes__":true,"b64":"AAEC","b64":null}"#,
+                "b64",
+            ),
+        ] {
+            assert_eq!(
+                read_request_bytes(raw(text)),
+                Some(Err(BytesError::NoText { member })),
+                "{text}"
+            );
+        }
+        for bad in [
+            "A",
+            "AA",
+            "AAE",
+            "AAEC/w=",
+            "AB==",
+            "AA EC",
+            "AAEC/w==AAEC",
+            "_-__",
+            "é",
+        ] {
+            let text = format!(r#"{{"__tywrap_bytes__":true,"b64":"{bad}"}}"#);
+            let read = read_request_bytes(raw(&text)).unwrap();
+            assert!(
+                matches!(read, Err(BytesError::Base64 { member: "b64", .. })),
+                "{bad}: {read:?}"
+            );
+        }
+        for (text, error) in [
+            (
+                r#"{"__type__":"bytes","data":"AAEC"}"#,
+                BytesError::Encoding,
+            ),
+            (
+                r#"{"__type__":"bytes","encoding":"hex","data":"00"}"#,
+                BytesError::Encoding,
+            ),
+            (
+                r#"{"__type__":"bytes","encoding":"base64"}"#,
+                BytesError::NoText { member: "data" },
+            ),
+        ] {
+            assert_eq!(read_response_bytes(raw(text)), Some(Err(error)), "{text}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What is wrong with a message, and the checks that find it.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde::de::{IgnoredAny, Visitor};
+use serde_json::value::RawValue;
+
+use super::{PROTOCOL, Style, UNKNOWN_ID};
+use crate::jsonrpc::{integer, string};
+
+/// A message that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{kind}")]
+pub struct DecodeError {
+    /// The message's id, or [`UNKNOWN_ID`] where that cannot be read either.
+    pub id: i64,
+    /// What is wrong.
+    pub kind: DecodeErrorKind,
+}
+
+/// What is wrong with a message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeErrorKind {
+    /// No JSON.
+    #[error("the message is no JSON")]
+    NotJson,
+    /// JSON, but no object.
+    #[error("the message is no JSON object")]
+    NotObject,
+    /// Another protocol.
+    #[error("protocol {found} is not {PROTOCOL}")]
+    Protocol {
+        /// The beginning of what it says, as JSON.
+        found: String,
+    },
+    /// A method that the protocol does not have.
+    #[error("method {found} is neither \"call\" nor \"meta\"")]
+    UnknownMethod {
+        /// The beginning of what it says, as JSON.
+        found: String,
+    },
+    /// A member is missing.
+    #[error("`{member}` is missing")]
+    Missing {
+        /// Its name.
+        member: &'static str,
+    },
+    /// A member is of another type or value.
+    #[error("`{member}` must be {expected}")]
+    Wrong {
+        /// Its name.
+        member: &'static str,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// A response with both a result and an error.
+    #[error("the response has both `result` and `error`")]
+    Both,
+    /// A response with neither a result nor an error.
+    #[error("the response has neither `result` nor `error`")]
+    Neither,
+}
+
+impl DecodeError {
+    /// What a bridge answers to such a request, under the names that the real one uses.
+    pub fn reply(&self, style: Style) -> String {
+        let kind = match self.kind {
+            DecodeErrorKind::NotJson => "JSONDecodeError",
+            _ => "ProtocolError",
+        };
+        let body = super::ErrorBody {
+            kind: kind.into(),
+            message: self.to_string().into(),
+            traceback: None,
+        };
+        super::error(self.id, &body, style)
+    }
+}
+
+/// A message by its members.
+#[derive(Default)]
+pub(super) struct Members<'a> {
+    id: Option<&'a RawValue>,
+    protocol: Option<&'a RawValue>,
+    pub(super) method: Option<&'a RawValue>,
+    pub(super) params: Option<&'a RawValue>,
+    pub(super) result: Option<&'a RawValue>,
+    pub(super) error: Option<&'a RawValue>,
+}
+
+crate::raw_members!(Members {
+    "id" => id,
+    "protocol" => protocol,
+    "method" => method,
+    "params" => params,
+    "result" => result,
+    "error" => error,
+});
+
+impl<'a> Members<'a> {
+    /// Reads a message and its id; the protocol is checked first, as the real bridge does.
+    pub(super) fn read(text: &'a str) -> Result<(i64, Self), DecodeError> {
+        let Ok(members) = serde_json::from_str::<Self>(text) else {
+            // A second look, since the first stops at the first surprise.
+            let is_json = serde_json::from_str::<IgnoredAny>(text).is_ok();
+            let kind = if is_json {
+                DecodeErrorKind::NotObject
+            } else {
+                DecodeErrorKind::NotJson
+            };
+            return Err(DecodeError {
+                id: UNKNOWN_ID,
+                kind,
+            });
+        };
+        let id = members
+            .id
+            .and_then(integer)
+            .and_then(|id| id.try_into().ok());
+        let fail = |kind| DecodeError {
+            id: id.unwrap_or(UNKNOWN_ID),
+            kind,
+        };
+        let protocol = members.protocol.ok_or_else(|| fail(missing("protocol")))?;
+        if string(protocol).as_deref() != Some(PROTOCOL) {
+            return Err(fail(DecodeErrorKind::Protocol {
+                found: beginning(protocol),
+            }));
+        }
+        match (id, members.id) {
+            (Some(id), _) => Ok((id, members)),
+            (None, Some(_)) => Err(fail(wrong("id", "an integer of 64 bits"))),
+            (None, None) => Err(fail(missing("id"))),
+        }
+    }
+}
+
+pub(super) fn missing(member: &'static str) -> DecodeErrorKind {
+    DecodeErrorKind::Missing { member }
+}
+
+pub(super) fn wrong(member: &'static str, expected: &'static str) -> DecodeErrorKind {
+    DecodeErrorKind::Wrong { member, expected }
+}
+
+/// What is there and is not null.
+pub(super) fn given(raw: Option<&RawValue>) -> Option<&RawValue> {
+    raw.filter(|raw| raw.get() != "null")
+}
+
+pub(super) fn text<'a>(
+    member: &'static str,
+    raw: Option<&'a RawValue>,
+) -> Result<Cow<'a, str>, DecodeErrorKind> {
+    string(raw.ok_or(missing(member))?).ok_or(wrong(member, "a string"))
+}
+
+/// A string for people: a lone surrogate, which Python has in names of files, is no reason to
+/// lose the rest.
+pub(super) fn lossy_text<'a>(
+    member: &'static str,
+    raw: Option<&'a RawValue>,
+) -> Result<Cow<'a, str>, DecodeErrorKind> {
+    let raw = raw.ok_or(missing(member))?;
+    if let Some(text) = string(raw) {
+        return Ok(text);
+    }
+    let bytes: Unescaped =
+        serde_json::from_str(raw.get()).map_err(|_| wrong(member, "a string"))?;
+    Ok(String::from_utf8_lossy(&bytes.0).into_owned().into())
+}
+
+/// As much of a value as an error may show.
+pub(super) fn beginning(raw: &RawValue) -> String {
+    const SHOWN: usize = 64;
+    match raw.get().char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &raw.get()[..end]),
+        None => raw.get().to_owned(),
+    }
+}
+
+/// A JSON string's bytes, lone surrogates included.
+struct Unescaped(Vec<u8>);
+
+impl<'de> Deserialize<'de> for Unescaped {
+    fn deserialize<D: serde::Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct Bytes;
+        impl Visitor<'_> for Bytes {
+            type Value = Unescaped;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Unescaped, E> {
+                Ok(Unescaped(bytes.to_vec()))
+            }
+        }
+        json.deserialize_bytes(Bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_bridge_answers() {
+        for (text, expected) in [
+            (
+                "",
+                r#"{"id":-1,"protocol":"tywrap/1","error":{"type":"JSONDecodeError","message":"the message is no JSON"}}"#,
+            ),
+            (
+                "[1,2]",
+                r#"{"id":-1,"protocol":"tywrap/1","error":{"type":"ProtocolError","message":"the message is no JSON object"}}"#,
+            ),
+            (
+                r#"{"id":3,"protocol":"tywrap/é"}"#,
+                r#"{"id":3,"protocol":"tywrap/1","error":{"type":"ProtocolError","message":"protocol \"tywrap/\u00e9\" is not tywrap/1"}}"#,
+            ),
+        ] {
+            let Err(error) = Members::read(text) else {
+                panic!("{text}")
+            };
+            assert_eq!(error.reply(Style::Ascii), expected);
+        }
+    }
+
+    #[test]
+    fn an_error_shows_the_beginning() {
+        let long = format!("\"{}\"", "é".repeat(1 << 16));
+        let shown = beginning(serde_json::from_str(&long).unwrap());
+        assert_eq!(shown, format!("\"{}…", "é".repeat(63)));
+    }
+
+    #[test]
+    fn lone_surrogates_are_shown_as_such() {
+        let read = |json| lossy_text("m", serde_json::from_str(json).unwrap());
+        assert_eq!(read(r#""a\ud800b""#).unwrap(), "a\u{fffd}\u{fffd}\u{fffd}b");
+        assert_eq!(read(r#""a\n""#).unwrap(), "a\n");
+        for no_string in ["1", "[97]", "null", "{}"] {
+            assert_eq!(
+                lossy_text("m", Some(serde_json::from_str(no_string).unwrap())),
+                Err(wrong("m", "a string"))
+            );
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Choices from a fuzzer's input.
+
+/// Takes numbers and slices from the front; once it is empty every choice is the first.
+///
+/// Written down by hand rather than derived, so that a seed can be too.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    /// Choices from these bytes.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The next byte.
+    pub fn byte(&mut self) -> u8 {
+        let Some((&first, rest)) = self.0.split_first() else {
+            return 0;
+        };
+        self.0 = rest;
+        first
+    }
+
+    /// A bit.
+    pub fn flag(&mut self) -> bool {
+        self.byte() & 1 == 1
+    }
+
+    /// Two bytes, big-endian.
+    pub fn short(&mut self) -> u16 {
+        u16::from_be_bytes([self.byte(), self.byte()])
+    }
+
+    /// A number below `limit`, from one byte.
+    pub fn below(&mut self, limit: usize) -> usize {
+        usize::from(self.byte()) % limit
+    }
+
+    /// One of several.
+    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+
+    /// A small number, mostly; else one at the edge of what numbers can be.
+    pub fn number(&mut self) -> u64 {
+        const EDGES: [u64; 8] = [
+            65_535,
+            65_536,
+            u32::MAX as u64,
+            u32::MAX as u64 + 1,
+            (1 << 53) - 1,
+            1 << 53,
+            u64::MAX - 1,
+            u64::MAX,
+        ];
+        match self.byte() {
+            edge @ 248.. => EDGES[usize::from(edge - 248)],
+            small => u64::from(small % 32),
+        }
+    }
+
+    /// Bytes with their length in front.
+    pub fn slice(&mut self) -> &'a [u8] {
+        let len = usize::from(self.byte()).min(self.0.len());
+        let (slice, rest) = self.0.split_at(len);
+        self.0 = rest;
+        slice
+    }
+
+    /// All that is left.
+    pub fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+}

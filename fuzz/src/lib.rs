@@ -1,0 +1,8 @@
+//! What the fuzz targets share. A target is a few lines; the checks are here.
+
+pub mod input;
+pub mod links;
+pub mod read;
+pub mod roundtrip;
+
+pub use input::Input;

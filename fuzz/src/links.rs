@@ -1,0 +1,3 @@
+//! x
+pub enum Format { Ahp, Tywrap, Cep22, Loro }
+pub fn run(_: Format, _: crate::Input) {}
