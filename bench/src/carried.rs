@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use breakbulk::link::{Budget, Cap, Config, Count, Event, Key, Limits, Link, Outgoing, PeerLimits, PeerSupport, Rules, Wire};
+use breakbulk::link::{
+    Budget, Cap, Config, Count, Event, Key, Limits, Link, Outgoing, PeerLimits, PeerSupport, Rules,
+    Wire,
+};
 use breakbulk::message::vscode;
 use breakbulk::net::memory::carry;
 use breakbulk::wire::{Ahp, Cep22, Loro, Stream, Tywrap, nostr_cap};
@@ -116,8 +119,22 @@ impl Setting {
 
     fn pair(&self) -> (Link, Link) {
         let mut config = Config::new(self.rules.clone());
-        config.limits = Limits { frame: usize::MAX, message: 256 << 20, pieces: 1 << 20, memory: 1 << 30, ..Limits::default() };
-        let new = || Link::new(self.wire.clone(), self.wire.clone(), config.clone(), Budget::unlimited(), [1; 32]);
+        config.limits = Limits {
+            frame: usize::MAX,
+            message: 256 << 20,
+            pieces: 1 << 20,
+            memory: 1 << 30,
+            ..Limits::default()
+        };
+        let new = || {
+            Link::new(
+                self.wire.clone(),
+                self.wire.clone(),
+                config.clone(),
+                Budget::unlimited(),
+                [1; 32],
+            )
+        };
         let (mut sender, receiver) = (new(), new());
         sender.set_cap(self.cap);
         sender.set_peer(PeerSupport::Yes(PeerLimits::NONE));
@@ -144,8 +161,14 @@ fn rpc(buffer: &Bytes) -> f64 {
         args: vscode::Args::Mixed(vec![vscode::Arg::Buffer(buffer)]),
         cancellation: false,
     };
-    let message = vscode::RpcMessage { req: 1, body: vscode::Body::Request(request(buffer.clone())) };
-    let limits = vscode::Limits { message: usize::MAX, ..vscode::Limits::default() };
+    let message = vscode::RpcMessage {
+        req: 1,
+        body: vscode::Body::Request(request(buffer.clone())),
+    };
+    let limits = vscode::Limits {
+        message: usize::MAX,
+        ..vscode::Limits::default()
+    };
     time(|| {
         let mut out = Vec::new();
         vscode::encode(&message, &mut out).expect("a small method");
@@ -173,6 +196,8 @@ pub(crate) fn whole_messages_per_second(setting: &Setting) -> f64 {
             }
         })
     };
-    let best = (0..5).map(|_| run(&mut sender, &mut receiver)).fold(f64::MAX, f64::min);
+    let best = (0..5)
+        .map(|_| run(&mut sender, &mut receiver))
+        .fold(f64::MAX, f64::min);
     MESSAGES as f64 / best
 }

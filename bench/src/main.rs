@@ -18,7 +18,12 @@ use report::{Report, Row};
 const TIME: Duration = Duration::from_millis(400);
 const RUNS: usize = 7;
 
-const SIZES: [(usize, &str); 4] = [(1000, "1 KB"), (1 << 20, "1 MiB"), (16 << 20, "16 MiB"), (64 << 20, "64 MiB")];
+const SIZES: [(usize, &str); 4] = [
+    (1000, "1 KB"),
+    (1 << 20, "1 MiB"),
+    (16 << 20, "16 MiB"),
+    (64 << 20, "64 MiB"),
+];
 
 fn main() {
     let json = std::env::args().any(|argument| argument == "--json");
@@ -47,7 +52,14 @@ fn measure(setting: &Setting, content: Content, size: usize, size_name: &'static
         ours = ours.min(setting.carry(&message));
         runs += 1;
     }
-    Row { wire: setting.name, content, size: size_name, bytes: message.len(), limit, ours }
+    Row {
+        wire: setting.name,
+        content,
+        size: size_name,
+        bytes: message.len(),
+        limit,
+        ours,
+    }
 }
 
 /// Seconds that `work` takes.

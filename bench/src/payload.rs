@@ -31,9 +31,15 @@ impl Content {
             Self::Ascii => b"the quick brown fox jumps over the lazy dog and runs away again ",
             Self::Cjk => "大きな知らせを小さな荷に分けて運ぶ、港の仕事は今日も続く。".as_bytes(),
             Self::Quotes => br#"print(\"a\\b\", '\"c\"'); x[\"k\"] = \"\\\\srv\\q\";"#,
-            Self::Binary => return (0..size).map(|i| (i * 7 + i / 251) as u8).collect::<Vec<_>>().into(),
+            Self::Binary => {
+                return (0..size)
+                    .map(|i| (i * 7 + i / 251) as u8)
+                    .collect::<Vec<_>>()
+                    .into();
+            }
         };
-        let (head, tail): (&[u8], &[u8]) = (br#"{"jsonrpc":"2.0","id":1,"result":{"text":""#, br#""}}"#);
+        let (head, tail): (&[u8], &[u8]) =
+            (br#"{"jsonrpc":"2.0","id":1,"result":{"text":""#, br#""}}"#);
         let mut message = Vec::with_capacity(size);
         message.extend_from_slice(head);
         while message.len() + unit.len() + tail.len() <= size {

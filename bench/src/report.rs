@@ -36,13 +36,22 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(json: bool) -> Self {
-        Self { json, rows: Vec::new(), whole: Vec::new(), memcpy: 0.0, over: Vec::new() }
+        Self {
+            json,
+            rows: Vec::new(),
+            whole: Vec::new(),
+            memcpy: 0.0,
+            over: Vec::new(),
+        }
     }
 
     pub(crate) fn memcpy(&mut self, rate: f64) {
         self.memcpy = rate;
         self.say(&format!("memcpy {rate:.1} GB/s\n"));
-        self.say(&format!("{:<8} {:<8} {:>8} {:>12} {:>10} {:>8}", "wire", "content", "size", "limit GB/s", "ours GB/s", "times"));
+        self.say(&format!(
+            "{:<8} {:<8} {:>8} {:>12} {:>10} {:>8}",
+            "wire", "content", "size", "limit GB/s", "ours GB/s", "times"
+        ));
     }
 
     pub(crate) fn row(&mut self, row: Row) {
@@ -55,9 +64,14 @@ impl Report {
             None => "",
         };
         let (wire, content, size) = (row.wire, row.content.name(), row.size);
-        self.say(&format!("{wire:<8} {content:<8} {size:>8} {:>12.2} {:>10.2} {times:>8.2}{mark}", rate(row.limit), rate(row.ours)));
+        self.say(&format!(
+            "{wire:<8} {content:<8} {size:>8} {:>12.2} {:>10.2} {times:>8.2}{mark}",
+            rate(row.limit),
+            rate(row.ours)
+        ));
         if most.is_some_and(|most| times > most) {
-            self.over.push(format!("{wire} {content}: {times:.2} times the limit"));
+            self.over
+                .push(format!("{wire} {content}: {times:.2} times the limit"));
         }
         self.rows.push(json!({
             "wire": wire, "content": content, "bytes": row.bytes, "limitSeconds": row.limit, "seconds": row.ours,
@@ -66,14 +80,20 @@ impl Report {
     }
 
     pub(crate) fn whole(&mut self, wire: &str, rate: f64) {
-        self.say(&format!("{wire:<8} whole 256-byte messages: {:.2} million/s", rate / 1e6));
+        self.say(&format!(
+            "{wire:<8} whole 256-byte messages: {:.2} million/s",
+            rate / 1e6
+        ));
         self.whole.push((wire.to_owned(), json!(rate)));
     }
 
     pub(crate) fn finish(self) {
         if self.json {
             let whole: serde_json::Map<String, Value> = self.whole.into_iter().collect();
-            println!("{}", json!({ "memcpyGBs": self.memcpy, "rows": self.rows, "wholeMessagesPerSecond": whole }));
+            println!(
+                "{}",
+                json!({ "memcpyGBs": self.memcpy, "rows": self.rows, "wholeMessagesPerSecond": whole })
+            );
         } else if self.over.is_empty() {
             println!("\nEvery figure at 16 MiB is within its bound.");
         } else {

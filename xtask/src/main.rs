@@ -1,10 +1,78 @@
-//! The project's own commands.
+//! The project's own commands; `cargo xtask` lists them.
 
+mod bench;
+mod carry;
+mod command;
+mod fuzz;
+mod interop;
+mod long;
+mod rules;
+mod test;
 mod vectors;
 
-fn main() {
-    if let Err(error) = vectors::run(std::path::Path::new("vectors")) {
-        eprintln!("{error:#}");
-        std::process::exit(1);
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The project's own commands.
+#[derive(Parser)]
+#[command(name = "cargo xtask", arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Everything that must hold: format, lints, docs, dependency rules, tests, vectors, fuzz smoke, round trips.
+    Test {
+        /// A skipped step is a failure.
+        #[arg(long)]
+        strict: bool,
+    },
+    /// Run the recorded cases of all formats in a folder.
+    Vectors {
+        /// A folder with one folder per format.
+        dir: PathBuf,
+    },
+    /// Measure speed as a multiple of the limit.
+    Bench {
+        /// For machines.
+        #[arg(long)]
+        json: bool,
+        /// Write bench/RESULTS.md too.
+        #[arg(long)]
+        record: bool,
+    },
+    /// The live tests of one protocol: ahp, contextvm, tywrap, loro, vscode.
+    Interop {
+        /// Which; all if absent.
+        name: Option<String>,
+    },
+    /// All seeds, big sizes, long fuzzing. Its outcome belongs into docs/TRUST.md.
+    Long {
+        /// One part: seeds, carry, fuzz; all if absent.
+        name: Option<String>,
+        /// Seconds for each fuzz target.
+        #[arg(long, default_value = "600")]
+        fuzz_seconds: u64,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Test { strict } => test::run(strict),
+        Command::Vectors { dir } => vectors::run(&dir),
+        Command::Bench { json, record } => bench::run(json, record),
+        Command::Interop { name } => interop::run(name.as_deref()),
+        Command::Long { name, fuzz_seconds } => long::run(name.as_deref(), fuzz_seconds),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cargo xtask: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -8,6 +8,7 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::frames::{self, FrameReader};
+use crate::memory;
 use crate::options::{WireOptions, seed};
 use crate::progress;
 use crate::size::Size;
@@ -22,6 +23,9 @@ pub(crate) struct Join {
     /// Write the message to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Tell frames, bytes, seconds and peak memory on standard error
+    #[arg(long)]
+    stats: bool,
     /// The frames; standard input if absent or "-"
     file: Option<PathBuf>,
 }
@@ -70,6 +74,9 @@ impl Join {
             .and_then(|()| out.flush())
             .map_err(|error| Failure::writing(&name, error))?;
         bar.finish_and_clear();
+        if self.stats {
+            memory::tell(reader.count, message.bytes.len(), now.elapsed());
+        }
         Ok(())
     }
 }

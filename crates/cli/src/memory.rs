@@ -15,6 +15,15 @@ pub(crate) fn now() -> Option<usize> {
     field("VmRSS:")
 }
 
+/// One line about work that is done.
+pub(crate) fn tell(frames: u64, bytes: usize, took: std::time::Duration) {
+    let peak = peak().map_or_else(|| "unknown".to_owned(), |peak| peak.to_string());
+    eprintln!(
+        "{frames} frames, {bytes} bytes in {:.3} s, peak {peak} bytes resident",
+        took.as_secs_f64()
+    );
+}
+
 fn field(name: &str) -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;

@@ -8,6 +8,7 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::frames;
+use crate::memory;
 use crate::options::{WireName, WireOptions, seed};
 use crate::progress;
 use crate::size::Size;
@@ -22,6 +23,9 @@ pub(crate) struct Split {
     /// Write the frames to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Tell frames, bytes, seconds and peak memory on standard error
+    #[arg(long)]
+    stats: bool,
     /// The message; standard input if absent or "-"
     file: Option<PathBuf>,
 }
@@ -58,16 +62,19 @@ impl Split {
         let now = Instant::now();
         let mut link = self.wire.link(usize::MAX, seed);
         link.set_cap(cap);
+        let size = message.len();
         let mut outgoing = Outgoing::new(message);
         outgoing.key = key;
         link.send(now, outgoing)
             .map_err(|rejected| refused(rejected.error))?;
         let (mut out, name) = frames::output(self.output.as_deref())?;
         let mut frame = Vec::new();
+        let mut count = 0;
         while link.poll_transmit(now, &mut frame).is_some() {
             frames::write(&mut *out, &frame, self.wire.is_binary())
                 .map_err(|error| Failure::writing(&name, error))?;
             frame.clear();
+            count += 1;
             while let Some(event) = link.poll_event() {
                 match event {
                     Event::Progress { done, .. } => bar.set_position(done as u64),
@@ -79,6 +86,9 @@ impl Split {
         out.flush()
             .map_err(|error| Failure::writing(&name, error))?;
         bar.finish_and_clear();
+        if self.stats {
+            memory::tell(count, size, now.elapsed());
+        }
         Ok(())
     }
 }

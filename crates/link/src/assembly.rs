@@ -55,6 +55,8 @@ pub(crate) struct Assembly {
     stash: BTreeMap<u64, Box<[u8]>>,
     stashed_bytes: usize,
     charge: Charge,
+    /// Whose limit stood in the way last.
+    short: Option<Short>,
 }
 
 impl Assembly {
@@ -114,6 +116,7 @@ impl Assembly {
             stash: BTreeMap::new(),
             stashed_bytes: 0,
             charge,
+            short: None,
         }
     }
 
@@ -138,6 +141,11 @@ impl Assembly {
             .is_some_and(|first| self.next - first == self.count)
     }
 
+    /// Whether it was the link's own limit that stood in the way last.
+    pub(crate) fn link_is_short(&self) -> bool {
+        self.short == Some(Short::Link)
+    }
+
     /// A later frame must say the same as the first one.
     pub(crate) fn agrees(&self, piece: &Piece<'_>) -> Result<(), FaultKind> {
         if piece.count.is_some_and(|count| count != self.count) {
@@ -158,7 +166,7 @@ impl Assembly {
         site: &mut Site<'_>,
     ) -> Result<Placed, FaultKind> {
         let position = self.position(piece.seq)?;
-        let first = self.first_given(position);
+        let first = self.first_given(position, site.rules);
         let next = first.filter(|_| self.first.is_none()).unwrap_or(self.next);
         if let Some(first) = first
             && (position < first || position - first >= self.count)
@@ -187,22 +195,19 @@ impl Assembly {
     /// Moves what the last piece made contiguous out of the stash.
     pub(crate) fn drain(&mut self, rules: &Rules) -> Result<(), FaultKind> {
         if self.first.is_none() {
-            self.decide_layout(rules);
-        }
-        if self.first.is_none() {
             return Ok(());
         }
-        while let Some(entry) = self.stash.first_entry() {
-            if *entry.key() != self.next {
+        while let Some((&position, data)) = self.stash.first_key_value() {
+            if position != self.next {
                 break;
             }
-            let data = entry.remove();
-            self.stashed_bytes -= data.len();
-            let freed = data.len() + PIECE_CHARGE;
-            self.grow(data.len(), self.bound(usize::MAX))?;
-            self.buffer.extend_from_slice(&data);
-            drop(data);
-            self.charge.shrink(freed);
+            let size = data.len();
+            self.grow(size, self.bound(usize::MAX))?;
+            if let Some((_, data)) = self.stash.pop_first() {
+                self.buffer.extend_from_slice(&data);
+            }
+            self.stashed_bytes -= size;
+            self.charge.shrink(size + PIECE_CHARGE);
             self.next += 1;
             self.note_end(rules)?;
         }
@@ -266,23 +271,17 @@ impl Assembly {
         }
     }
 
-    /// The layout, once a piece at `position` is there: 1 tells it, and so does one past the shorter layout.
-    fn first_given(&self, position: u64) -> Option<u64> {
+    /// The layout, once a piece at `position` is there: 1 tells it, and so does one past the end or
+    /// the window of the layout that has a piece at 1.
+    fn first_given(&self, position: u64, rules: &Rules) -> Option<u64> {
+        let ahead = match rules.order {
+            Order::Window { ahead, .. } => ahead,
+            Order::Strict | Order::Any => u64::MAX - 1,
+        };
         match self.first {
             None if position == 1 => Some(1),
-            None if position > self.count => Some(2),
+            None if position > self.count.min(ahead + 1) => Some(2),
             known => known,
-        }
-    }
-
-    /// With the slot after the opening still empty: whose is it?
-    fn decide_layout(&mut self, rules: &Rules) {
-        let Order::Window { ahead, .. } = rules.order else {
-            return;
-        };
-        // Beyond the window a piece in that slot can no longer come.
-        if self.stash.len() as u64 >= ahead.min(self.count) {
-            self.set_first(2);
         }
     }
 
@@ -299,8 +298,7 @@ impl Assembly {
             }),
             Order::Any => Ok(()),
             Order::Window { ahead, stashed } => {
-                // An unknown layout has one slot more.
-                let gap = position - next - u64::from(self.first.is_none());
+                let gap = position - next;
                 if gap > ahead {
                     Err(FaultKind::BeyondWindow { gap, limit: ahead })
                 } else if self.stash.len() >= stashed {
@@ -383,7 +381,7 @@ impl Assembly {
         {
             return Err(FaultKind::StashFull);
         }
-        self.charge.grow(cost).map_err(short)?;
+        self.take(cost)?;
         self.stash.insert(position, site.scratch.as_slice().into());
         self.stashed_bytes += site.scratch.len();
         Ok(())
@@ -420,7 +418,7 @@ impl Assembly {
         let target = match self.charge.grow(roomy - capacity) {
             Ok(()) => roomy,
             Err(_) => {
-                self.charge.grow(needed - capacity).map_err(short)?;
+                self.take(needed - capacity)?;
                 needed
             }
         };
@@ -428,20 +426,22 @@ impl Assembly {
         Ok(())
     }
 
+    fn take(&mut self, amount: usize) -> Result<(), FaultKind> {
+        self.charge.grow(amount).map_err(|short| {
+            self.short = Some(short);
+            FaultKind::Busy
+        })
+    }
+
     fn note_end(&mut self, rules: &Rules) -> Result<(), FaultKind> {
         if rules.duplicate == Duplicate::IgnoreIfEqual {
             if self.ends.len() == self.ends.capacity() {
                 let more = (self.ends.len() / 4).max(16);
-                self.charge.grow(more * size_of::<usize>()).map_err(short)?;
+                self.take(more * size_of::<usize>())?;
                 self.ends.reserve_exact(more);
             }
             self.ends.push(self.buffer.len());
         }
         Ok(())
     }
-}
-
-/// Whoever's limit it was: the table decides whether to make room or to refuse.
-fn short(_: Short) -> FaultKind {
-    FaultKind::Busy
 }

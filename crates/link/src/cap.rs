@@ -93,6 +93,22 @@ impl Cap {
         }
     }
 
+    /// How a finished frame counts; where only pieces do, nothing is known of it.
+    pub fn weigh(&self, frame: &[u8]) -> usize {
+        match self.count {
+            Count::Piece => 0,
+            Count::Frame => frame.len(),
+            Count::Wrapped(_) => {
+                let escaped = |byte: &u8| match byte {
+                    b'"' | b'\\' => 2,
+                    0..0x20 => 6,
+                    _ => 1,
+                };
+                self.counted(frame.iter().map(escaped).sum())
+            }
+        }
+    }
+
     /// The longest frame (escaped where [`escapes`](Self::escapes) says so) that may go out in one piece.
     pub fn room(&self) -> usize {
         self.longest(self.max)

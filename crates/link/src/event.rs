@@ -4,13 +4,16 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::budget::Charge;
+use crate::budget::{Charge, LinkBudget};
 use crate::frame::{MessageId, TransferId};
 use crate::wire::Shape;
-use crate::{Closed, Fault, Key, SendError};
+use crate::{Closed, Fault, FaultKind, Key, SendError};
 
 /// So many reports of faults wait at most; a flood of them is worth one line, not memory.
 const REPORTS: usize = 1024;
+
+/// Places for events that are kept once the queue was emptied.
+const KEPT: usize = 64;
 
 /// What happened.
 #[derive(Debug)]
@@ -95,7 +98,8 @@ impl Message {
 
 #[derive(Debug, Default)]
 pub(crate) struct Events {
-    queue: VecDeque<Event>,
+    /// What a peer can cause is charged while it waits.
+    queue: VecDeque<(Event, Option<Charge>)>,
     messages: usize,
     reports: usize,
     /// Reports that were not kept.
@@ -103,33 +107,31 @@ pub(crate) struct Events {
 }
 
 impl Events {
+    /// An end of something of ours, or a message.
     pub(crate) fn push(&mut self, event: Event) {
-        match &event {
-            Event::Message(_) => self.messages += 1,
-            Event::Fault(_)
-            | Event::TransferFailed(_)
-            | Event::Progress { .. }
-            | Event::Control(_) => {
-                if self.reports >= REPORTS {
-                    self.unreported += 1;
-                    return;
-                }
+        self.messages += usize::from(matches!(event, Event::Message(_)));
+        self.queue.push_back((event, None));
+    }
+
+    /// News that a peer can cause as often as it likes.
+    pub(crate) fn report(&mut self, event: Event, budget: &LinkBudget) {
+        let cost = 2 * size_of::<(Event, Option<Charge>)>() + allocated(&event);
+        match budget.charge(cost) {
+            Ok(charge) if self.reports < REPORTS => {
                 self.reports += 1;
+                self.queue.push_back((event, Some(charge)));
             }
-            _ => {}
+            _ => self.unreported += 1,
         }
-        self.queue.push_back(event);
     }
 
     pub(crate) fn pop(&mut self) -> Option<Event> {
-        let event = self.queue.pop_front()?;
-        match &event {
-            Event::Message(_) => self.messages -= 1,
-            Event::Fault(_)
-            | Event::TransferFailed(_)
-            | Event::Progress { .. }
-            | Event::Control(_) => self.reports -= 1,
-            _ => {}
+        let (event, charge) = self.queue.pop_front()?;
+        self.messages -= usize::from(matches!(event, Event::Message(_)));
+        self.reports -= usize::from(charge.is_some());
+        // A flood leaves no large table behind.
+        if self.queue.is_empty() && self.queue.capacity() > KEPT {
+            self.queue.shrink_to(KEPT);
         }
         Some(event)
     }
@@ -146,5 +148,24 @@ impl Events {
 
     pub(crate) fn unreported(&self) -> u64 {
         self.unreported
+    }
+}
+
+/// What an event holds beside its fixed size.
+fn allocated(event: &Event) -> usize {
+    match event {
+        Event::Fault(fault) | Event::TransferFailed(fault) => {
+            let reason = match &fault.kind {
+                FaultKind::Aborted { reason } => reason.capacity(),
+                _ => 0,
+            };
+            reason + fault.key.as_ref().map_or(0, Key::allocated)
+        }
+        Event::Progress {
+            of: ProgressOf::Incoming(key),
+            ..
+        } => key.allocated(),
+        Event::Control(text) => 64 + text.len(),
+        _ => 0,
     }
 }

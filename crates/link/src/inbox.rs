@@ -1,6 +1,6 @@
 //! The peer's unfinished transfers: admission, eviction, discarding and deadlines.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use crate::assembly::{Assembly, Placed, Site};
@@ -25,7 +25,8 @@ pub(crate) enum Taken {
 pub(crate) struct Inbox {
     /// By age: the first is the oldest.
     open: BTreeMap<u64, Assembly>,
-    by_key: HashMap<Key, u64>,
+    /// A tree, which gives its memory back when a flood is over.
+    by_key: BTreeMap<Key, u64>,
     serial: u64,
     /// Received bytes of all unfinished transfers.
     pending: usize,
@@ -125,6 +126,10 @@ impl Inbox {
         self.discarded.insert(key, limit);
     }
 
+    pub(crate) fn is_discarded(&self, key: &Key) -> bool {
+        self.discarded.keys.contains(key)
+    }
+
     pub(crate) fn discarded(&self) -> usize {
         self.discarded.keys.len()
     }
@@ -209,9 +214,11 @@ impl Inbox {
         assembly.agrees(piece)?;
         let before = assembly.received();
         let mut placed = assembly.place(piece, site);
-        // With the link's own memory short, older transfers of the same link may have to go.
+        // With the link's own memory short, older transfers of the same link may have to go; with
+        // the process's, they would go for the sake of others.
         while placed == Err(FaultKind::Busy)
             && config.rules.full == Full::EvictOldest
+            && self.open.get(&serial).is_some_and(Assembly::link_is_short)
             && self.evict_oldest_but(serial, timers)
         {
             let Some(assembly) = self.open.get_mut(&serial) else {
@@ -250,6 +257,7 @@ impl Inbox {
             }
             Unknown::OpensFirst | Unknown::Opens => {}
         }
+        self.make_room(u64::MAX, site.wire.decoded_max(piece), config, timers)?;
         let charge = self.admit(
             &piece.key,
             piece.count.unwrap_or(1),
@@ -326,10 +334,12 @@ impl Inbox {
             let Some((&oldest, _)) = self.open.first_key_value() else {
                 break;
             };
-            self.evict(oldest, timers);
             if oldest == serial {
+                // The fault tells of this one.
+                self.remove(oldest, timers);
                 return Err(FaultKind::Evicted);
             }
+            self.evict(oldest, timers);
         }
         Ok(())
     }
@@ -388,7 +398,7 @@ fn deadline(assembly: &Assembly, config: &Config) -> Option<(Instant, &'static s
 /// Keys whose frames are dropped until the last of them came by; the oldest keys are forgotten first.
 #[derive(Default)]
 struct DiscardSet {
-    keys: HashSet<Key>,
+    keys: BTreeSet<Key>,
     order: VecDeque<Key>,
 }
 

@@ -134,7 +134,7 @@ impl Link {
             cap: Cap::frame(usize::MAX),
             generation: 0,
             inbox: Inbox::default(),
-            outbox: Outbox::default(),
+            outbox: Outbox::new(),
             jobs: Vec::new(),
             timers: Timers::default(),
             events: Events::default(),
@@ -150,6 +150,7 @@ impl Link {
     pub fn set_peer(&mut self, support: PeerSupport) {
         self.peer = support;
         self.generation += 1;
+        self.outbox.one_frame = self.one_frame();
         self.outbox.wake_waiting();
     }
 
@@ -157,6 +158,15 @@ impl Link {
     pub fn set_cap(&mut self, cap: Cap) {
         self.cap = cap;
         self.generation += 1;
+        self.outbox.one_frame = self.one_frame();
+    }
+
+    /// No message longer than this fits one frame.
+    fn one_frame(&self) -> usize {
+        match &self.peer {
+            PeerSupport::Yes(limits) => self.cap.max.min(limits.frame),
+            PeerSupport::Unknown | PeerSupport::No => self.cap.max,
+        }
     }
 
     /// Whether the peer's pieces are taken: once a negotiation says so.

@@ -1,14 +1,16 @@
 //! Messages on their way out: lanes, whose turn it is, and one frame at a time.
 //!
-//! A lane holds messages in their order. A lane that was empty is *fresh*: it is served before the
-//! others, in turn with them, so that a small message waits for one frame of a bulk transfer
-//! and no flood of small messages starves the bulk.
+//! A lane holds messages in their order. A lane whose next message has not begun and may fit one
+//! frame is *fresh*. After each frame of a bulk transfer all lanes that are fresh at that moment are
+//! served: so a small message waits for one frame of a bulk transfer, however many there are, and
+//! no flood of small messages starves the bulk.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use bytes::Bytes;
 
+use crate::budget::Charge;
 use crate::frame::{FrameId, FrameKind, Lane, TransferId};
 use crate::timers::TimerKey;
 use crate::wire::{Announce, Part, Pieces, Plan, Wire};
@@ -94,6 +96,8 @@ pub(crate) struct Sending {
     pub(crate) unconfirmed: u32,
     /// Whether it counts among the transfers that the peer holds open.
     pub(crate) counted: bool,
+    /// For which peer and cap it was planned.
+    pub(crate) generation: u64,
 }
 
 /// Which frame is next.
@@ -109,7 +113,7 @@ pub(crate) enum Cursor {
 }
 
 impl Sending {
-    pub(crate) fn new(plan: Plan) -> Self {
+    pub(crate) fn new(plan: Plan, generation: u64) -> Self {
         let cursor = match &plan {
             Plan::Whole => Cursor::Whole,
             Plan::Pieces(pieces) if pieces.opening == Announce::Not => Cursor::Piece(0),
@@ -121,6 +125,7 @@ impl Sending {
             offset: 0,
             unconfirmed: 0,
             counted: false,
+            generation,
         }
     }
 
@@ -195,11 +200,6 @@ impl Sending {
         }
     }
 
-    pub(crate) fn is_begun(&self) -> bool {
-        !matches!(self.cursor, Cursor::Whole | Cursor::Open | Cursor::Piece(0))
-            || self.unconfirmed > 0
-    }
-
     /// A number above all that this transfer has used.
     pub(crate) fn beyond(&self) -> u64 {
         self.pieces().map_or(1, |pieces| match self.cursor {
@@ -226,6 +226,8 @@ pub(crate) struct Reply {
     pub(crate) key: Key,
     pub(crate) seq: u64,
     pub(crate) reason: String,
+    /// A peer can cause many of them.
+    pub(crate) _charge: Charge,
 }
 
 #[derive(Default)]
@@ -243,13 +245,23 @@ pub(crate) struct Outbox {
     fresh: VecDeque<Lane>,
     bulk: VecDeque<Lane>,
     ready: BTreeSet<Lane>,
-    served_fresh: bool,
+    /// Fresh lanes that are served before the bulk goes on.
+    fresh_left: usize,
+    /// What is longer than this is bulk, without a look at it.
+    pub(crate) one_frame: usize,
     /// Lanes whose next message waits until the peer holds one transfer less.
     waiting_for_slot: VecDeque<Lane>,
     next_id: u64,
 }
 
 impl Outbox {
+    pub(crate) fn new() -> Self {
+        Self {
+            one_frame: usize::MAX,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn push(&mut self, message: Outgoing) -> TransferId {
         self.next_id += 1;
         let id = TransferId(self.next_id);
@@ -268,8 +280,8 @@ impl Outbox {
         );
         let queue = self.lanes.entry(lane).or_default();
         queue.push_back(id);
-        if queue.len() == 1 && self.ready.insert(lane) {
-            self.fresh.push_back(lane);
+        if queue.len() == 1 {
+            self.wake(lane);
         }
         id
     }
@@ -277,14 +289,14 @@ impl Outbox {
     /// The lane whose turn it is; it is no longer among the ready ones.
     pub(crate) fn pick(&mut self) -> Option<(Lane, TransferId)> {
         loop {
-            let from_fresh = !self.fresh.is_empty() && (!self.served_fresh || self.bulk.is_empty());
-            let lane = if from_fresh {
-                self.fresh.pop_front()
+            let lane = if self.bulk.is_empty() || self.fresh_left > 0 && !self.fresh.is_empty() {
+                self.fresh_left = self.fresh_left.saturating_sub(1);
+                self.fresh.pop_front()?
             } else {
-                self.bulk.pop_front()
-            }?;
+                self.fresh_left = self.fresh.len();
+                self.bulk.pop_front()?
+            };
             self.ready.remove(&lane);
-            self.served_fresh = from_fresh;
             if let Some(&id) = self.lanes.get(&lane).and_then(VecDeque::front) {
                 return Some((lane, id));
             }
@@ -293,9 +305,22 @@ impl Outbox {
 
     /// The lane may go on, after the others.
     pub(crate) fn wake(&mut self, lane: Lane) {
-        if self.lanes.get(&lane).is_some_and(|queue| !queue.is_empty()) && self.ready.insert(lane) {
-            self.bulk.push_back(lane);
+        let Some(next) = self.lanes.get(&lane).and_then(VecDeque::front) else {
+            return;
+        };
+        if !self.ready.insert(lane) {
+            return;
         }
+        let fresh = self
+            .messages
+            .get(next)
+            .is_some_and(|out| out.begun.is_none() && out.message.bytes.len() <= self.one_frame);
+        if fresh {
+            &mut self.fresh
+        } else {
+            &mut self.bulk
+        }
+        .push_back(lane);
     }
 
     pub(crate) fn wait_for_slot(&mut self, lane: Lane) {
@@ -351,9 +376,10 @@ impl Outbox {
     }
 
     pub(crate) fn clear(&mut self) {
-        let next_id = self.next_id;
+        let (next_id, one_frame) = (self.next_id, self.one_frame);
         *self = Self {
             next_id,
+            one_frame,
             ..Self::default()
         };
     }

@@ -1,5 +1,4 @@
-//! Large RPC messages over paths whose frames are capped.
-
+#![doc = include_str!("../../../README.md")]
 #![forbid(unsafe_code)]
 
 pub use breakbulk_link as link;

@@ -86,7 +86,7 @@ impl Wire for Loro {
         } else {
             (size + 1, cap.room())
         };
-        if whole <= limit || native && cap.max == 0 || size == 0 {
+        if whole <= limit || native && cap.max == 0 {
             return Ok(Plan::Whole);
         }
         if !options.may_cut || *options.peer == PeerSupport::No {

@@ -12,8 +12,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use breakbulk_link::testing::{Pair, Weather};
 use breakbulk_link::{
-    Budget, Cap, Config, Count, Event, Frame, Key, Lane, Link, Outgoing, PeerLimits, PeerSupport, Plan, PlanOptions, Random,
-    Rules, SendError, Wire,
+    Budget, Cap, Config, Count, Event, Frame, Key, Lane, Link, Outgoing, PeerLimits, PeerSupport,
+    Plan, PlanOptions, Random, Rules, SendError, Wire,
 };
 use breakbulk_wire::{Ahp, Cep22, Layout, Loro, Stream, Style, Tywrap, Whole, nostr_cap};
 use bytes::Bytes;
@@ -36,13 +36,21 @@ struct Setup {
 }
 
 fn setups() -> Vec<Setup> {
-    let yes = || PeerSupport::Yes(PeerLimits { transfers: 4, ..PeerLimits::NONE });
+    let yes = || {
+        PeerSupport::Yes(PeerLimits {
+            transfers: 4,
+            ..PeerLimits::NONE
+        })
+    };
     let request = |number: u64| Some(Stream::Request.key(number as i64));
     let token = |number: u64| Some(Key::new(format!("tok\"en-{number}").as_bytes()));
     let none = |_: u64| None;
     let tywrap = |name, style, cap, weigh| Setup {
         name,
-        wire: Arc::new(Tywrap { style, ..Tywrap::default() }),
+        wire: Arc::new(Tywrap {
+            style,
+            ..Tywrap::default()
+        }),
         rules: Tywrap::rules(),
         peer: yes(),
         cap,
@@ -104,20 +112,87 @@ fn setups() -> Vec<Setup> {
     let gift_wrap = |max| nostr_cap(max, max, true);
     vec![
         ahp("ahp", Cap::frame, <[u8]>::len, join_ahp),
-        ahp("ahp, lines", |max| Cap::frame(max).lines(), line_len, join_ahp),
+        ahp(
+            "ahp, lines",
+            |max| Cap::frame(max).lines(),
+            line_len,
+            join_ahp,
+        ),
         ahp("ahp, wrapped", nostr, event_len, join_ahp),
-        tywrap("tywrap, compact, native", Style::Compact, Cap::piece, tywrap_data),
-        tywrap("tywrap, ascii, native", Style::Ascii, Cap::piece, tywrap_data),
-        tywrap("tywrap, compact, strict", Style::Compact, |max| Cap::frame(max).lines(), line_len),
-        tywrap("tywrap, ascii, strict", Style::Ascii, |max| Cap::frame(max).lines(), ascii_line_len),
+        tywrap(
+            "tywrap, compact, native",
+            Style::Compact,
+            Cap::piece,
+            tywrap_data,
+        ),
+        tywrap(
+            "tywrap, ascii, native",
+            Style::Ascii,
+            Cap::piece,
+            tywrap_data,
+        ),
+        tywrap(
+            "tywrap, compact, strict",
+            Style::Compact,
+            |max| Cap::frame(max).lines(),
+            line_len,
+        ),
+        tywrap(
+            "tywrap, ascii, strict",
+            Style::Ascii,
+            |max| Cap::frame(max).lines(),
+            ascii_line_len,
+        ),
         tywrap("tywrap, compact, wrapped", Style::Compact, nostr, event_len),
         tywrap("tywrap, ascii, wrapped", Style::Ascii, nostr, event_len),
-        cep22("cep22, direct", Layout::ByPeer, Cep22::server_rules(), yes(), Cap::frame, <[u8]>::len),
-        cep22("cep22, accepted", Layout::ByPeer, Cep22::server_rules(), PeerSupport::Unknown, Cap::frame, <[u8]>::len),
-        cep22("cep22, unasked", Layout::Unasked, Cep22::rules(), PeerSupport::Unknown, Cap::frame, <[u8]>::len),
-        cep22("cep22, by piece", Layout::ByPeer, Cep22::server_rules(), yes(), Cap::piece, cep22_data),
-        cep22("cep22, nostr", Layout::ByPeer, Cep22::server_rules(), yes(), nostr, event_len),
-        cep22("cep22, gift wrap", Layout::ByPeer, Cep22::server_rules(), yes(), gift_wrap, gift_wrap_len),
+        cep22(
+            "cep22, direct",
+            Layout::ByPeer,
+            Cep22::server_rules(),
+            yes(),
+            Cap::frame,
+            <[u8]>::len,
+        ),
+        cep22(
+            "cep22, accepted",
+            Layout::ByPeer,
+            Cep22::server_rules(),
+            PeerSupport::Unknown,
+            Cap::frame,
+            <[u8]>::len,
+        ),
+        cep22(
+            "cep22, unasked",
+            Layout::Unasked,
+            Cep22::rules(),
+            PeerSupport::Unknown,
+            Cap::frame,
+            <[u8]>::len,
+        ),
+        cep22(
+            "cep22, by piece",
+            Layout::ByPeer,
+            Cep22::server_rules(),
+            yes(),
+            Cap::piece,
+            cep22_data,
+        ),
+        cep22(
+            "cep22, nostr",
+            Layout::ByPeer,
+            Cep22::server_rules(),
+            yes(),
+            nostr,
+            event_len,
+        ),
+        cep22(
+            "cep22, gift wrap",
+            Layout::ByPeer,
+            Cep22::server_rules(),
+            yes(),
+            gift_wrap,
+            gift_wrap_len,
+        ),
         loro("loro, native", Cap::piece, loro_data),
         loro("loro, cap-aware", Cap::frame, <[u8]>::len),
         whole("whole, text", Whole::TEXT, false),
@@ -141,7 +216,10 @@ fn join_ahp(frames: &[Vec<u8>]) -> Vec<u8> {
         }
         let params = &value["params"];
         assert_eq!(params["total"], frames.len());
-        pieces.insert(params["index"].as_u64().unwrap(), STANDARD.decode(params["data"].as_str().unwrap()).unwrap());
+        pieces.insert(
+            params["index"].as_u64().unwrap(),
+            STANDARD.decode(params["data"].as_str().unwrap()).unwrap(),
+        );
     }
     assert_eq!(pieces.len(), frames.len());
     pieces.into_values().flatten().collect()
@@ -158,7 +236,10 @@ fn join_tywrap(frames: &[Vec<u8>]) -> Vec<u8> {
         }
         assert_eq!(value["total"], frames.len());
         total = value["totalBytes"].as_u64().unwrap();
-        pieces.insert(value["seq"].as_u64().unwrap(), value["data"].as_str().unwrap().to_owned());
+        pieces.insert(
+            value["seq"].as_u64().unwrap(),
+            value["data"].as_str().unwrap().to_owned(),
+        );
     }
     let message = pieces.into_values().collect::<String>().into_bytes();
     assert_eq!(message.len() as u64, total);
@@ -189,7 +270,10 @@ fn join_cep22(frames: &[Vec<u8>]) -> Vec<u8> {
     let message = pieces.into_values().collect::<String>().into_bytes();
     assert_eq!(start["totalBytes"], message.len());
     use sha2::Digest;
-    let hex: String = sha2::Sha256::digest(&message).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex: String = sha2::Sha256::digest(&message)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     assert_eq!(start["digest"], format!("sha256:{hex}"));
     message
 }
@@ -204,9 +288,19 @@ fn join_loro(frames: &[Vec<u8>]) -> Vec<u8> {
                 assert_eq!(frames.len(), 1);
                 return frame[1..].to_vec();
             }
-            1 => header = Some((frame[1..9].to_vec(), number(&frame[9..13]), number(&frame[13..17]))),
+            1 => {
+                header = Some((
+                    frame[1..9].to_vec(),
+                    number(&frame[9..13]),
+                    number(&frame[13..17]),
+                ))
+            }
             2 => {
-                assert_eq!(header.as_ref().unwrap().0, frame[1..9], "the header comes first");
+                assert_eq!(
+                    header.as_ref().unwrap().0,
+                    frame[1..9],
+                    "the header comes first"
+                );
                 pieces.insert(number(&frame[9..13]), frame[13..].to_vec());
             }
             other => panic!("{other}"),
@@ -220,7 +314,10 @@ fn join_loro(frames: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn line_len(frame: &[u8]) -> usize {
-    assert!(!frame.contains(&b'\n') && !frame.contains(&b'\r'), "a line is one line");
+    assert!(
+        !frame.contains(&b'\n') && !frame.contains(&b'\r'),
+        "a line is one line"
+    );
     frame.len()
 }
 
@@ -231,7 +328,10 @@ fn ascii_line_len(frame: &[u8]) -> usize {
 }
 
 fn tywrap_data(frame: &[u8]) -> usize {
-    json(frame)["data"].as_str().filter(|_| frame.starts_with(br#"{"__tywrap_frame__"#)).map_or(frame.len(), str::len)
+    json(frame)["data"]
+        .as_str()
+        .filter(|_| frame.starts_with(br#"{"__tywrap_frame__"#))
+        .map_or(frame.len(), str::len)
 }
 
 fn cep22_data(frame: &[u8]) -> usize {
@@ -284,7 +384,11 @@ fn gift_wrap_len(frame: &[u8]) -> usize {
         32
     } else {
         let next_power = 1usize << ((text - 1).ilog2() + 1);
-        let chunk = if next_power <= 256 { 32 } else { next_power / 8 };
+        let chunk = if next_power <= 256 {
+            32
+        } else {
+            next_power / 8
+        };
         chunk * ((text - 1) / chunk + 1)
     };
     let sealed = STANDARD.encode(vec![0; 1 + 32 + 2 + padded + 32]);
@@ -301,15 +405,27 @@ fn random_json(random: &mut Random, length: u64) -> Vec<u8> {
         &['a', '"', '日', '😀', '\\', 'b', 'c', '\u{8}'],
     ];
     let kind = kinds[random.below(4) as usize];
-    let text: String = (0..length).map(|_| kind[random.below(8) as usize]).collect();
+    let text: String = (0..length)
+        .map(|_| kind[random.below(8) as usize])
+        .collect();
     let text = serde_json::to_string(&text).unwrap();
     // White space that is legal in JSON, and no line can carry.
     let gap = if random.one_in(8) { "\r\n" } else { "" };
-    format!(r#"{{"jsonrpc":"2.0",{gap}"id":{},"method":"m","params":[{text}]}}"#, random.below(1000)).into_bytes()
+    format!(
+        r#"{{"jsonrpc":"2.0",{gap}"id":{},"method":"m","params":[{text}]}}"#,
+        random.below(1000)
+    )
+    .into_bytes()
 }
 
 fn random_message(setup: &Setup, random: &mut Random) -> Vec<u8> {
-    let length = [0, 1, random.below(20), random.below(300), random.below(3000)][random.below(5) as usize];
+    let length = [
+        0,
+        1,
+        random.below(20),
+        random.below(300),
+        random.below(3000),
+    ][random.below(5) as usize];
     if setup.binary {
         return (0..length).map(|_| random.next() as u8).collect();
     }
@@ -320,7 +436,12 @@ fn random_message(setup: &Setup, random: &mut Random) -> Vec<u8> {
 fn smallest_cap(setup: &Setup, message: &[u8], key: Option<&Key>) -> usize {
     let mut max = 1;
     loop {
-        let options = PlanOptions { key, may_cut: true, peer: &setup.peer, cap: &(setup.cap)(max) };
+        let options = PlanOptions {
+            key,
+            may_cut: true,
+            peer: &setup.peer,
+            cap: &(setup.cap)(max),
+        };
         match setup.wire.plan(message, &options) {
             Err(SendError::CapTooSmall { needed, cap }) => {
                 assert!(needed > cap, "{needed} is no more than {cap}");
@@ -337,7 +458,14 @@ fn random_cap(setup: &Setup, random: &mut Random, message: &[u8], key: Option<&K
     if !setup.pieces {
         return (setup.cap)(smallest);
     }
-    let more = [0, 0, 1, random.below(16), random.below(500), random.below(5000)][random.below(6) as usize];
+    let more = [
+        0,
+        0,
+        1,
+        random.below(16),
+        random.below(500),
+        random.below(5000),
+    ][random.below(6) as usize];
     (setup.cap)(smallest + more as usize)
 }
 
@@ -346,7 +474,13 @@ fn link(setup: &Setup, cap: Cap, seed: u64) -> Link {
     seed_bytes[..8].copy_from_slice(&seed.to_be_bytes());
     let mut config = Config::new(setup.rules.clone());
     config.limits.transfers = 64;
-    let mut link = Link::new(setup.wire.clone(), setup.wire.clone(), config, Budget::unlimited(), seed_bytes);
+    let mut link = Link::new(
+        setup.wire.clone(),
+        setup.wire.clone(),
+        config,
+        Budget::unlimited(),
+        seed_bytes,
+    );
     link.set_cap(cap);
     link.set_peer(setup.peer.clone());
     link
@@ -354,7 +488,11 @@ fn link(setup: &Setup, cap: Cap, seed: u64) -> Link {
 
 /// Runs a property for every wire and so many seeds; says which seed it was that failed.
 fn for_seeds(usual: u64, property: impl Fn(&Setup, u64) + std::panic::RefUnwindSafe) {
-    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let number = |name| {
+        std::env::var(name)
+            .ok()
+            .map(|text| text.parse::<u64>().expect("a number"))
+    };
     let seeds = match number("BREAKBULK_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("BREAKBULK_SEEDS").unwrap_or(usual),
@@ -363,7 +501,10 @@ fn for_seeds(usual: u64, property: impl Fn(&Setup, u64) + std::panic::RefUnwindS
         for seed in seeds.clone() {
             let run = std::panic::AssertUnwindSafe(|| property(&setup, seed));
             if let Err(panic) = std::panic::catch_unwind(run) {
-                eprintln!("failed: wire {}, replay with BREAKBULK_SEED={seed}", setup.name);
+                eprintln!(
+                    "failed: wire {}, replay with BREAKBULK_SEED={seed}",
+                    setup.name
+                );
                 std::panic::resume_unwind(panic);
             }
         }
@@ -384,10 +525,16 @@ fn frames_fit_the_cap_and_give_back_the_message() {
         pair.run();
 
         for (_, frame) in &pair.right.sent {
-            assert!((setup.weigh)(frame.bytes()) <= cap.max, "answer {frame:?} is over {cap:?}");
+            assert!(
+                (setup.weigh)(frame.bytes()) <= cap.max,
+                "answer {frame:?} is over {cap:?}"
+            );
         }
-        if let Some(Event::SendFailed { error, bytes, .. }) =
-            pair.left.events.iter().find(|event| matches!(event, Event::SendFailed { .. }))
+        if let Some(Event::SendFailed { error, bytes, .. }) = pair
+            .left
+            .events
+            .iter()
+            .find(|event| matches!(event, Event::SendFailed { .. }))
         {
             let excused = match error {
                 SendError::TooManyPieces { .. } => true,
@@ -395,20 +542,50 @@ fn frames_fit_the_cap_and_give_back_the_message() {
                 _ => false,
             };
             assert!(excused, "{error}");
-            assert!(*bytes == message && pair.left.sent.is_empty(), "nothing is written, and the message is back");
+            assert!(
+                *bytes == message && pair.left.sent.is_empty(),
+                "nothing is written, and the message is back"
+            );
             return;
         }
-        let frames: Vec<Vec<u8>> = pair.left.sent.iter().map(|(_, frame)| frame.bytes().to_vec()).collect();
+        let frames: Vec<Vec<u8>> = pair
+            .left
+            .sent
+            .iter()
+            .map(|(_, frame)| frame.bytes().to_vec())
+            .collect();
         for frame in &frames {
             let weight = (setup.weigh)(frame);
-            assert!(weight <= cap.max, "{weight} of {}: {}", cap.max, String::from_utf8_lossy(frame));
+            assert!(
+                weight <= cap.max,
+                "{weight} of {}: {}",
+                cap.max,
+                String::from_utf8_lossy(frame)
+            );
         }
-        assert!((setup.join)(&frames) == message, "the oracle read something else");
-        assert!(pair.right.messages() == [message.clone()], "the link read something else: {:?}", pair.right.received.last());
+        assert!(
+            (setup.join)(&frames) == message,
+            "the oracle read something else"
+        );
+        assert!(
+            pair.right.messages() == [message.clone()],
+            "the link read something else: {:?}",
+            pair.right.received.last()
+        );
         assert!(matches!(pair.left.events.last(), Some(Event::Sent { .. })));
-        assert_eq!((pair.right.link.open_transfers(), pair.right.link.pending_bytes()), (0, 0));
+        assert_eq!(
+            (
+                pair.right.link.open_transfers(),
+                pair.right.link.pending_bytes()
+            ),
+            (0, 0)
+        );
         pair.right.events.clear();
-        assert_eq!(pair.right.link.memory(), 0, "a dropped message is charged no more");
+        assert_eq!(
+            pair.right.link.memory(),
+            0,
+            "a dropped message is charged no more"
+        );
     });
 }
 
@@ -421,13 +598,28 @@ fn a_cap_is_named_too_small_exactly_where_it_is() {
         let smallest = smallest_cap(setup, &message, key.as_ref());
         let plan = |max| {
             let cap = (setup.cap)(max);
-            setup.wire.plan(&message, &PlanOptions { key: key.as_ref(), may_cut: true, peer: &setup.peer, cap: &cap })
+            setup.wire.plan(
+                &message,
+                &PlanOptions {
+                    key: key.as_ref(),
+                    may_cut: true,
+                    peer: &setup.peer,
+                    cap: &cap,
+                },
+            )
         };
-        assert!(matches!(plan(smallest), Ok(_) | Err(SendError::TooManyPieces { .. } | SendError::RawNewline)));
+        assert!(matches!(
+            plan(smallest),
+            Ok(_) | Err(SendError::TooManyPieces { .. } | SendError::RawNewline)
+        ));
         if smallest > 1 {
             let below = plan(smallest - 1);
             // A message shorter than an envelope may still fit as it is.
-            let refused = matches!(below, Ok(Plan::Whole) | Err(SendError::CapTooSmall { .. } | SendError::FrameTooLarge { .. }));
+            let refused = matches!(
+                below,
+                Ok(Plan::Whole)
+                    | Err(SendError::CapTooSmall { .. } | SendError::FrameTooLarge { .. })
+            );
             assert!(refused, "{below:?}");
         }
     });
@@ -439,9 +631,17 @@ fn over_a_bad_network_a_message_arrives_whole_or_is_accounted_for() {
         let mut random = Random::from_number(seed);
         let weather = Weather::random(&mut random);
         let messages: Vec<(Lane, Vec<u8>)> = (0..random.below(12) + 1)
-            .map(|_| (Lane(random.below(3) as u32), random_message(setup, &mut random)))
+            .map(|_| {
+                (
+                    Lane(random.below(3) as u32),
+                    random_message(setup, &mut random),
+                )
+            })
             .collect();
-        let longest = messages.iter().max_by_key(|(_, message)| message.len()).unwrap();
+        let longest = messages
+            .iter()
+            .max_by_key(|(_, message)| message.len())
+            .unwrap();
         let key = (setup.key)(999_999);
         let mut cap = random_cap(setup, &mut random, &longest.1, key.as_ref());
         // Not every message needs the same.
@@ -450,7 +650,9 @@ fn over_a_bad_network_a_message_arrives_whole_or_is_accounted_for() {
         let mut pair = Pair::new(link(setup, cap, seed), link(setup, cap, !seed));
         pair.weather(weather, seed);
         for (number, (lane, bytes)) in messages.iter().enumerate() {
-            let mut outgoing = Outgoing::new(bytes.clone()).in_lane(*lane).tagged(number as u64);
+            let mut outgoing = Outgoing::new(bytes.clone())
+                .in_lane(*lane)
+                .tagged(number as u64);
             outgoing.key = (setup.key)(number as u64);
             pair.left.link.send(pair.clock.now(), outgoing).unwrap();
         }
@@ -458,7 +660,10 @@ fn over_a_bad_network_a_message_arrives_whole_or_is_accounted_for() {
 
         let arrived = pair.right.messages();
         for message in &arrived {
-            assert!(messages.iter().any(|(_, sent)| sent == message), "something arrived that nobody sent");
+            assert!(
+                messages.iter().any(|(_, sent)| sent == message),
+                "something arrived that nobody sent"
+            );
         }
         // Exactly one end for each message that was taken.
         let mut ends = BTreeMap::<u64, u32>::new();
@@ -471,7 +676,11 @@ fn over_a_bad_network_a_message_arrives_whole_or_is_accounted_for() {
         let failed: Vec<u64> = pair.left.events.iter().filter_map(send_failed).collect();
         let closed = pair.left.link.closed().is_some() || pair.right.link.closed().is_some();
         // What failed to be planned holds its lane until the caller decides.
-        assert!(closed || ends.len() == messages.len() || !failed.is_empty(), "{ends:?} of {}", messages.len());
+        assert!(
+            closed || ends.len() == messages.len() || !failed.is_empty(),
+            "{ends:?} of {}",
+            messages.len()
+        );
 
         let lost = pair.left.out.lost() + pair.right.out.lost() > 0;
         let fault = |event: &Event| matches!(event, Event::Fault(_) | Event::TransferFailed(_));
@@ -479,27 +688,50 @@ fn over_a_bad_network_a_message_arrives_whole_or_is_accounted_for() {
         for (number, (_, message)) in messages.iter().enumerate() {
             let sent = ends.contains_key(&(number as u64)) && !failed.contains(&(number as u64));
             let there = arrived.contains(&Bytes::copy_from_slice(message));
-            assert!(!sent || there || lost || closed || told, "message {number} is lost silently, {weather:?}");
+            assert!(
+                !sent || there || lost || closed || told,
+                "message {number} is lost silently, {weather:?}"
+            );
         }
         if weather.is_reliable() {
-            assert!(!closed && !told, "{:?} {:?}", pair.right.events.iter().find(|event| fault(event)), pair.right.link.closed());
-            let ok: Vec<usize> = (0..messages.len()).filter(|&n| ends.contains_key(&(n as u64)) && !failed.contains(&(n as u64))).collect();
+            assert!(
+                !closed && !told,
+                "{:?} {:?}",
+                pair.right.events.iter().find(|event| fault(event)),
+                pair.right.link.closed()
+            );
+            let ok: Vec<usize> = (0..messages.len())
+                .filter(|&n| ends.contains_key(&(n as u64)) && !failed.contains(&(n as u64)))
+                .collect();
             assert_eq!(arrived.len(), ok.len(), "each arrives once");
             for lane in (0..3).map(Lane) {
-                let in_lane: Vec<&[u8]> =
-                    ok.iter().filter(|&&n| messages[n].0 == lane).map(|&n| messages[n].1.as_slice()).collect();
-                assert!(is_subsequence(&in_lane, &arrived), "lane {lane:?} lost its order");
+                let in_lane: Vec<&[u8]> = ok
+                    .iter()
+                    .filter(|&&n| messages[n].0 == lane)
+                    .map(|&n| messages[n].1.as_slice())
+                    .collect();
+                assert!(
+                    is_subsequence(&in_lane, &arrived),
+                    "lane {lane:?} lost its order"
+                );
             }
         }
         pair.right.events.clear();
         if pair.right.link.open_transfers() == 0 {
-            assert_eq!((pair.right.link.memory(), pair.right.link.pending_bytes()), (0, 0));
+            assert_eq!(
+                (pair.right.link.memory(), pair.right.link.pending_bytes()),
+                (0, 0)
+            );
         }
     });
 }
 
 fn send_failed(event: &Event) -> Option<u64> {
-    if let Event::SendFailed { tag, .. } = event { Some(*tag) } else { None }
+    if let Event::SendFailed { tag, .. } = event {
+        Some(*tag)
+    } else {
+        None
+    }
 }
 
 fn is_subsequence(part: &[&[u8]], of: &[Bytes]) -> bool {
@@ -512,7 +744,8 @@ fn the_same_seed_gives_the_same_frames() {
     for_seeds(5, |setup, seed| {
         let frames = |_| -> Vec<Frame> {
             let mut random = Random::from_number(seed);
-            let messages: Vec<Vec<u8>> = (0..4).map(|_| random_message(setup, &mut random)).collect();
+            let messages: Vec<Vec<u8>> =
+                (0..4).map(|_| random_message(setup, &mut random)).collect();
             let cap = random_cap(setup, &mut random, &messages[0], (setup.key)(0).as_ref());
             let mut pair = Pair::new(link(setup, cap, seed), link(setup, cap, seed));
             for (number, message) in messages.into_iter().enumerate() {
@@ -535,8 +768,15 @@ fn what_a_wire_plans_it_also_cuts() {
         let message = random_message(setup, &mut random);
         let key = (setup.key)(1);
         let cap = random_cap(setup, &mut random, &message, key.as_ref());
-        let options = PlanOptions { key: key.as_ref(), may_cut: true, peer: &setup.peer, cap: &cap };
-        let Ok(Plan::Pieces(pieces)) = setup.wire.plan(&message, &options) else { return };
+        let options = PlanOptions {
+            key: key.as_ref(),
+            may_cut: true,
+            peer: &setup.peer,
+            cap: &cap,
+        };
+        let Ok(Plan::Pieces(pieces)) = setup.wire.plan(&message, &options) else {
+            return;
+        };
         let (mut at, mut count) = (0, 0);
         while at < message.len() {
             let end = setup.wire.cut(&pieces, &message, at);

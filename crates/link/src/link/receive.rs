@@ -247,7 +247,7 @@ impl Link {
     }
 
     /// Tells of something that the peer did; a flood of it is counted, not kept.
-    fn report(&mut self, event: Event) {
+    pub(super) fn report(&mut self, event: Event) {
         self.events.report(event, &self.budget);
     }
 
@@ -280,7 +280,7 @@ impl Link {
     /// A new burst ends all that is unfinished.
     fn supersede(&mut self, keep: Option<&Key>) {
         for assembly in self.inbox.remove_others(keep, &mut self.timers) {
-            self.events.push(Event::TransferFailed(
+            self.report(Event::TransferFailed(
                 FaultKind::Superseded.of(&assembly.key),
             ));
         }
@@ -288,18 +288,21 @@ impl Link {
 
     fn report_evicted(&mut self) {
         for key in self.inbox.take_evicted() {
-            self.events
-                .push(Event::TransferFailed(FaultKind::Evicted.of(&key)));
+            self.report(Event::TransferFailed(FaultKind::Evicted.of(&key)));
         }
     }
 
     pub(super) fn reply(&mut self, kind: FrameKind, key: &Key, seq: u64, reason: String) {
-        if self.outbox.replies.len() < REPLIES {
+        let cost = 2 * size_of::<Reply>() + key.allocated() + reason.capacity();
+        if self.outbox.replies.len() < REPLIES
+            && let Ok(charge) = self.budget.charge(cost)
+        {
             self.outbox.replies.push_back(Reply {
                 kind,
                 key: key.clone(),
                 seq,
                 reason,
+                _charge: charge,
             });
         }
     }
@@ -313,7 +316,7 @@ impl Link {
         if step > 0 && done - assembly.told.min(done) >= step {
             assembly.told = done;
             let total = assembly.declared();
-            self.events.push(Event::Progress {
+            self.report(Event::Progress {
                 of: ProgressOf::Incoming(key.clone()),
                 done,
                 total,

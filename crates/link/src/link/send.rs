@@ -70,12 +70,13 @@ impl Link {
         let Some(out) = self.outbox.messages.get(&id) else {
             return Cancelled::TooLate;
         };
-        let begun = matches!(&out.state, State::Sending(sending) if sending.is_begun());
-        if !begun {
+        if out.begun.is_none() {
             self.forget(id);
             return Cancelled::Unsent;
         }
-        if self.config.rules.cancel == OnCancel::Finish {
+        let all_out =
+            matches!(&out.state, State::Sending(sending) if sending.cursor == Cursor::Settling);
+        if all_out || self.config.rules.cancel == OnCancel::Finish {
             return Cancelled::TooLate;
         }
         self.stop(id, "cancelled by the sender");
@@ -128,7 +129,7 @@ impl Link {
         if let Some(id) = self.outbox.burst {
             return self.advance(now, id, out);
         }
-        if let Some(reply) = self.outbox.replies.pop_front() {
+        while let Some(reply) = self.outbox.replies.pop_front() {
             let part = match reply.kind {
                 FrameKind::Accept => Part::Accept {
                     key: &reply.key,
@@ -140,8 +141,13 @@ impl Link {
                     reason: &reply.reason,
                 },
             };
+            let start = out.len();
             self.send.write(part, out);
-            return Some(self.transmit(None, 0, reply.kind));
+            // The key is the peer's: an answer that the cap does not carry stays unsaid.
+            if self.cap.weigh(&out[start..]) <= self.cap.max {
+                return Some(self.transmit(None, 0, reply.kind));
+            }
+            out.truncate(start);
         }
         while let Some((lane, id)) = self.outbox.pick() {
             if let Some(transmit) = self.advance(now, id, out) {
@@ -239,8 +245,12 @@ impl Link {
         let Some(out) = self.outbox.messages.get_mut(&id) else {
             return;
         };
-        if !matches!(out.state, State::Queued) {
-            return;
+        match &out.state {
+            State::Queued => {}
+            // Peer or cap changed before its first frame.
+            State::Sending(sending)
+                if out.begun.is_none() && sending.generation != self.generation => {}
+            _ => return,
         }
         if self
             .config
@@ -267,7 +277,7 @@ impl Link {
             return;
         };
         match plan {
-            Ok(plan) => out.state = State::Sending(Sending::new(plan)),
+            Ok(plan) => out.state = State::Sending(Sending::new(plan, self.generation)),
             Err(error) => {
                 out.state = State::Failed;
                 let (tag, bytes) = (out.message.tag, out.message.bytes.clone());
@@ -440,7 +450,7 @@ impl Link {
         let (done, total) = (sending.offset, out.message.bytes.len());
         if step > 0 && sending.pieces().is_some() && done - out.told >= step {
             out.told = done;
-            self.events.push(Event::Progress {
+            self.report(Event::Progress {
                 of: ProgressOf::Outgoing(id),
                 done,
                 total: Some(total as u64),

@@ -1,0 +1,78 @@
+//! Text from a capture, made fit for a terminal.
+
+/// So much of a text is kept in a row.
+const KEPT: usize = 128;
+
+/// A text of the capture as it is kept: short, and otherwise as it was.
+pub(crate) fn kept(text: &str) -> Box<str> {
+    match text.char_indices().nth(KEPT) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+/// A text of the capture as a terminal may see it: nothing in it moves the cursor, changes a colour
+/// or turns the line around, and it is at most `width` characters long.
+pub(crate) fn shown(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut len = 0;
+    for c in text.chars() {
+        let escaped = is_unsafe(c).then(|| c.escape_default().to_string());
+        let more = escaped.as_ref().map_or(1, String::len);
+        if len + more > width {
+            out.push('…');
+            break;
+        }
+        len += more;
+        match escaped {
+            Some(escaped) => out.push_str(&escaped),
+            None => out.push(c),
+        }
+    }
+    out
+}
+
+/// The same for JSON text: what its writer leaves raw inside strings is written as an escape.
+pub(crate) fn json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_unsafe(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Controls, and the characters that are not seen but change what is.
+fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_reaches_the_terminal_raw() {
+        for (text, width, expected) in [
+            ("plain é 漢", 80, "plain é 漢"),
+            ("\u{1b}[31mred\u{7}", 80, "\\u{1b}[31mred\\u{7}"),
+            ("a\nb\r\tc\u{9b}2J", 80, "a\\nb\\r\\tc\\u{9b}2J"),
+            ("\u{202e}evil", 80, "\\u{202e}evil"),
+            ("12345678", 8, "12345678"),
+            ("123456789", 8, "12345678…"),
+            ("1234567\u{1b}", 8, "1234567…"),
+        ] {
+            assert_eq!(shown(text, width), expected);
+        }
+        assert_eq!(json("\"\u{9b}\u{e0001}é\""), "\"\\u009b\\udb40\\udc01é\"");
+        assert_eq!(kept(&"é".repeat(200)).chars().count(), KEPT + 1);
+    }
+}

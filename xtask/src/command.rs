@@ -1,0 +1,65 @@
+//! Other programs, run from the root of the workspace.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// The root of the workspace.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// `cargo` with these arguments, at the root.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Runs it to its end; anything but success is an error that names the command.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let shown = show(command);
+    let status = command.status().with_context(|| shown.clone())?;
+    if !status.success() {
+        bail!("{shown}: {status}");
+    }
+    Ok(())
+}
+
+/// The same, and what it printed.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let shown = show(command);
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| shown.clone())?;
+    if !output.status.success() {
+        bail!("{shown}: {}", output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| shown)
+}
+
+/// Whether cargo has this subcommand.
+pub(crate) fn has(subcommand: &str) -> bool {
+    cargo(&[subcommand, "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+fn show(command: &Command) -> String {
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let arguments = command
+        .get_args()
+        .map(|argument| argument.to_string_lossy());
+    std::iter::once(program.into())
+        .chain(arguments)
+        .collect::<Vec<_>>()
+        .join(" ")
+}

@@ -1,0 +1,29 @@
+//! `cargo xtask interop`: live tests against the real peers.
+
+use anyhow::{Result, bail};
+
+/// Protocols whose live tests exist. Each comes with its endpoint.
+const LIVE: &[&str] = &[];
+
+/// Protocols that will have live tests.
+const PROTOCOLS: [&str; 5] = ["ahp", "contextvm", "tywrap", "loro", "vscode"];
+
+pub(crate) fn run(name: Option<&str>) -> Result<()> {
+    match name {
+        None => {
+            println!(
+                "no endpoint exists yet, so no live test: {}",
+                PROTOCOLS.join(", ")
+            );
+            Ok(())
+        }
+        Some(name) if LIVE.contains(&name) => Ok(()),
+        Some(name) if PROTOCOLS.contains(&name) => {
+            bail!("{name} has no endpoint yet, and so no live test")
+        }
+        Some(name) => bail!(
+            "{name} is no protocol; it is one of {}",
+            PROTOCOLS.join(", ")
+        ),
+    }
+}
