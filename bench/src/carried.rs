@@ -88,9 +88,9 @@ impl Setting {
     }
 
     /// What one piece holds of text without escapes: the kernels take as much at a time.
-    pub(crate) fn piece_bytes(&self) -> usize {
+    pub(crate) fn piece_bytes(&self, message: usize) -> usize {
         match self.cap.count {
-            Count::Piece if self.cap.max == 0 => 1 << 20,
+            Count::Piece if self.cap.max == 0 => message,
             Count::Piece => self.cap.max,
             Count::Frame => self.cap.max / 4 * 3,
             Count::Wrapped(_) => self.cap.cut_room(),
@@ -169,14 +169,20 @@ fn rpc(buffer: &Bytes) -> f64 {
         message: usize::MAX,
         ..vscode::Limits::default()
     };
-    time(|| {
-        let mut out = Vec::new();
-        vscode::encode(&message, &mut out).expect("a small method");
-        // What a transport does: the bytes arrive in memory of the receiver's own.
-        let arrived = Bytes::from(out.clone());
-        let decoded = vscode::decode(arrived, &limits).expect("it was just encoded");
-        (out, decoded)
+    FRAME.with_borrow_mut(|frame| {
+        time(|| {
+            frame.clear();
+            vscode::encode(&message, frame).expect("a small method");
+            // What a transport does: the bytes arrive in memory of the receiver's own.
+            let arrived = Bytes::copy_from_slice(frame);
+            vscode::decode(arrived, &limits).expect("it was just encoded")
+        })
     })
+}
+
+thread_local! {
+    /// One message is one frame here, and the buffer for it is used again.
+    static FRAME: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
 /// 256-byte messages that go out and come in, one frame each.

@@ -30,7 +30,8 @@ pub(crate) fn memcpy_rate() -> f64 {
 /// base64 out and in, UTF-8, one borrowed parse.
 pub(crate) fn ahp(message: &[u8], piece: usize) -> f64 {
     let engine = Simd::standard(PAD);
-    let mut frame = vec![0; piece.div_ceil(3) * 4];
+    // Touched already, as a frame buffer that is used again is.
+    let mut frame = vec![1; piece.div_ceil(3) * 4];
     let (mut seconds, whole) = fresh(message.len(), |whole| {
         for data in message.chunks(piece) {
             let coded = engine.encode_slice(data, &mut frame).unwrap_or(0);
@@ -62,7 +63,7 @@ pub(crate) fn cep22(message: &[u8], piece: usize) -> f64 {
 
 /// A copy out and a copy in.
 pub(crate) fn copies(message: &[u8], piece: usize) -> f64 {
-    let mut frame = vec![0; piece];
+    let mut frame = vec![1; piece];
     let (seconds, _) = fresh(message.len(), |whole| {
         for data in message.chunks(piece) {
             let frame = &mut frame[..data.len()];
@@ -75,14 +76,16 @@ pub(crate) fn copies(message: &[u8], piece: usize) -> f64 {
 
 fn escape_and_back(message: &[u8], piece: usize, escape: impl Fn(&str, &mut Vec<u8>)) -> f64 {
     let text = std::str::from_utf8(message).unwrap_or_default();
-    let mut frame = Vec::with_capacity(8 * piece + 64);
+    let mut frame = vec![1; 8 * piece + 64];
     let (seconds, _) = fresh(message.len(), |whole| {
         let mut at = 0;
         while at < text.len() {
             let end = text.floor_char_boundary(at + piece);
             frame.clear();
             escape(&text[at..end], &mut frame);
-            let coded = std::str::from_utf8(&frame).unwrap_or_default();
+            // SAFETY: both escapers write UTF-8. To check it again here would flatter us.
+            #[allow(unsafe_code)]
+            let coded = unsafe { std::str::from_utf8_unchecked(&frame) };
             // It borrows where there is nothing to unescape.
             let data: Borrowed<'_> = serde_json::from_str(coded).unwrap_or_default();
             whole.extend_from_slice(data.0.as_bytes());

@@ -26,10 +26,18 @@ const SIZES: [(usize, &str); 4] = [
 ];
 
 fn main() {
-    let json = std::env::args().any(|argument| argument == "--json");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let json = arguments.iter().any(|argument| argument == "--json");
+    // Any other word keeps the wires of that name.
+    let wanted = |name: &str| {
+        arguments.iter().all(|word| word == "--json") || arguments.iter().any(|word| word == name)
+    };
     let mut report = Report::new(json);
     report.memcpy(kernels::memcpy_rate());
-    for setting in carried::settings() {
+    for setting in carried::settings()
+        .into_iter()
+        .filter(|setting| wanted(setting.name))
+    {
         for content in setting.contents() {
             for (size, name) in SIZES {
                 report.row(measure(&setting, *content, size, name));
@@ -42,7 +50,7 @@ fn main() {
 
 fn measure(setting: &Setting, content: Content, size: usize, size_name: &'static str) -> Row {
     let message = setting.message(content, size);
-    let frame = setting.piece_bytes();
+    let frame = setting.piece_bytes(message.len());
     // In turns, so that a noisy moment harms both.
     let (mut limit, mut ours) = (f64::MAX, f64::MAX);
     let started = Instant::now();

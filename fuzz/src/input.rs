@@ -60,7 +60,7 @@ impl<'a> Input<'a> {
         ];
         match self.byte() {
             edge @ 248.. => EDGES[usize::from(edge - 248)],
-            small => u64::from(small % 32),
+            small => u64::from(small % 64),
         }
     }
 

@@ -193,11 +193,11 @@ impl World {
         };
         let mut pieces = Pieces::new(0, 0, 0, Cap::frame(usize::MAX));
         pieces.key = key.clone();
-        pieces.count = input.number();
+        pieces.count = input.number() >> 1;
         pieces.bytes = input.number() as usize;
         pieces.first = input.number() & 3;
         pieces.opening = Announce::Proceed;
-        let index = input.number() & !(1 << 63);
+        let index = input.number() >> 1;
         let part = match kind >> 2 & 7 {
             0..=3 => Part::Piece {
                 pieces: &pieces,

@@ -128,29 +128,6 @@ fn build(fuzz: &Path) -> Result<PathBuf> {
     Ok(target_dir.join(host).join("release"))
 }
 
-/// libFuzzer is C++ and is linked by the C compiler: says so before a build fails in a strange way.
-fn check_compiler() -> Result<()> {
-    let cxx = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
-    for (program, why) in [
-        (
-            cxx.as_str(),
-            "a C++ compiler (libFuzzer is built from source)",
-        ),
-        ("cc", "a linker"),
-    ] {
-        let found = Command::new(program)
-            .arg("--version")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        ensure!(
-            found.is_ok_and(|status| status.success()),
-            "fuzzing needs {why}, and `{program}` does not run; install g++"
-        );
-    }
-    Ok(())
-}
-
 /// The triple that this compiler builds for by itself.
 fn host() -> Result<String> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());

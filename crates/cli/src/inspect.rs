@@ -1,19 +1,163 @@
 //! `breakbulk inspect`: what is in a capture.
 
+mod capture;
+mod describe;
+mod detect;
+mod examine;
+mod format;
+mod machine;
+mod rows;
+mod safe;
+mod table;
+mod tracker;
+
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+
+use capture::Opened;
+use detect::{Guess, Sample, detect};
+use examine::{Bounds, Examiner};
+use format::Format;
+use rows::Report;
 
 use crate::failure::Failure;
+use crate::frames;
+use crate::progress;
+use crate::size::Size;
+
+/// Lines of each section that are shown unless all are asked for.
+const SHOWN: usize = 1000;
+
+/// Lines of each section that are kept at most: a capture may have more frames than memory.
+const KEPT: usize = 250_000;
+
+const DEFAULT_MAX_FRAME: usize = 64 << 20;
+const DEFAULT_MAX_MESSAGE: usize = 1 << 30;
 
 #[derive(Args)]
 pub(crate) struct Inspect {
-    /// The capture
+    /// The format of the frames [default: told by the capture itself]
+    #[arg(long, value_enum)]
+    wire: Option<Named>,
+    /// One JSON object for machines instead of a table; lists as much as --all
+    #[arg(long)]
+    json: bool,
+    /// List up to 250,000 lines of each section instead of 1,000
+    #[arg(long)]
+    all: bool,
+    /// The largest frame that is looked into [default: 64MiB]
+    #[arg(long, value_name = "SIZE")]
+    max_frame: Option<Size>,
+    /// The largest message that is put together [default: 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    max_message: Option<Size>,
+    /// The capture: frames one per line, or each behind a u32 big-endian length, or a raw ipc.net
+    /// stream; "-" is standard input
     file: PathBuf,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Named {
+    /// AHP message segments
+    Ahp,
+    /// tywrap-frame/1
+    Tywrap,
+    /// ContextVM's CEP-22 oversized transfer
+    Cep22,
+    /// loro-extended's wire format v2, as payloads, bare frames or JSON lines
+    Loro,
+    /// VSCode RPC messages, or the ipc.net stream that carries them
+    Vscode,
+}
+
+impl Named {
+    /// The formats of that name, the likeliest first.
+    fn formats(self) -> &'static [Format] {
+        match self {
+            Self::Ahp => &[Format::Ahp],
+            Self::Tywrap => &[Format::Tywrap],
+            Self::Cep22 => &[Format::Cep22],
+            Self::Loro => &[Format::Loro, Format::LoroFrames, Format::LoroJson],
+            Self::Vscode => &[Format::Vscode, Format::Ipc],
+        }
+    }
+}
+
+const EVERY: &[Format] = &[
+    Format::Ahp,
+    Format::Tywrap,
+    Format::Cep22,
+    Format::JsonRpc,
+    Format::LoroJson,
+    Format::Loro,
+    Format::LoroFrames,
+    Format::Vscode,
+    Format::Ipc,
+];
+
 impl Inspect {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        Err(Failure::Usage(format!("{}: not yet", self.file.display())))
+        let bounds = Bounds {
+            frame: self.max_frame.map_or(DEFAULT_MAX_FRAME, |size| size.0),
+            message: self.max_message.map_or(DEFAULT_MAX_MESSAGE, |size| size.0),
+            rows: if self.all || self.json { KEPT } else { SHOWN },
+        };
+        let opened = Opened::open(&self.file)?;
+        let name = opened.name.clone();
+        let guess = self
+            .guess(&opened, bounds)
+            .map_err(|why| Failure::Input(format!("{name}: {why}")))?;
+
+        let bar = progress::bar(opened.length, "inspecting");
+        let mut capture = opened.frames(guess.format.framing(), bounds.frame);
+        let mut examiner = Examiner::new(guess.format, bounds);
+        // What was read before an error is worth showing.
+        let read = loop {
+            match capture.next() {
+                Ok(Some(item)) => examiner.take(item),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(Failure::Io(name.clone(), error)),
+            }
+            bar.set_position(capture.bytes);
+        };
+        bar.finish_and_clear();
+
+        let report = examiner.finish(guess.why);
+        self.print(&report)?;
+        read?;
+        match report.verdict() {
+            Some(wrong) => Err(Failure::Input(format!("{name}: {wrong}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn guess(&self, opened: &Opened, bounds: Bounds) -> Result<Guess, String> {
+        let sample = Sample {
+            bytes: &opened.prefix,
+            whole: opened.whole,
+            max_frame: bounds.frame,
+        };
+        let Some(named) = self.wire else {
+            return detect(sample, EVERY);
+        };
+        let format = match named.formats() {
+            [only] => *only,
+            several => detect(sample, several).map_or(several[0], |guess| guess.format),
+        };
+        let why = "as --wire says".to_owned();
+        Ok(Guess { format, why })
+    }
+
+    fn print(&self, report: &Report) -> Result<(), Failure> {
+        let (mut out, name) = frames::output(None)?;
+        let printed = if self.json {
+            machine::print(report, &mut *out)
+        } else {
+            table::print(report, &mut *out)
+        };
+        printed
+            .and_then(|()| out.flush())
+            .map_err(|error| Failure::writing(&name, error))
     }
 }

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::ahp::digits;
 use crate::json_text::{self, Growth};
 use crate::shape::shape;
-use crate::whole::{counted, has_line_break};
+use crate::whole::{counted, counted_at_least, has_line_break};
 
 const METHOD: &str = "notifications/progress";
 const PROFILE: &str = "oversized-transfer";
@@ -132,7 +132,7 @@ impl Wire for Cep22 {
 
     fn plan(&self, message: &[u8], options: &PlanOptions<'_>) -> Result<Plan, SendError> {
         let cap = options.cap;
-        let (size, whole) = (message.len(), counted(message, cap));
+        let (size, whole) = (message.len(), counted_at_least(message, cap));
         let broken = cap.lines && has_line_break(message);
         if whole <= cap.cut_above.unwrap_or(cap.max).min(cap.max) && !broken {
             return Ok(Plan::Whole);
@@ -151,7 +151,7 @@ impl Wire for Cep22 {
             (peer, _) => {
                 let uncut = peer.err().unwrap_or(Uncut::NoKey);
                 return Err(SendError::FrameTooLarge {
-                    size: whole,
+                    size: counted(message, cap),
                     limit: cap.max,
                     uncut,
                 });

@@ -6,10 +6,10 @@
 use breakbulk_link::FaultKind;
 
 /// Bytes that are looked at at once.
-const BLOCK: usize = 32;
+const BLOCK: usize = 64;
 
 /// A block of control characters grows to six times its length; a power of two needs no bound checks.
-const GROWN: usize = 256;
+const GROWN: usize = 512;
 
 /// What stands behind the backslash; 0: needs none; `u`: needs four digits.
 const ESCAPE: [u8; 256] = {

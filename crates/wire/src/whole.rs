@@ -70,6 +70,14 @@ pub(crate) fn counted(message: &[u8], cap: &Cap) -> usize {
     cap.counted(growth.len(message))
 }
 
+/// The same, but where its bare length is over the cap already nobody looks at every byte of it.
+pub(crate) fn counted_at_least(message: &[u8], cap: &Cap) -> usize {
+    match cap.counted(message.len()) {
+        over if over > cap.max => over,
+        _ => counted(message, cap),
+    }
+}
+
 pub(crate) fn has_line_break(message: &[u8]) -> bool {
     memchr::memchr2(b'\n', b'\r', message).is_some()
 }

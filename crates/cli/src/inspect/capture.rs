@@ -100,9 +100,7 @@ impl Capture {
     fn next_line(&mut self) -> io::Result<Option<Item>> {
         let mut line = Vec::new();
         let most = self.limit.saturating_add(1) as u64;
-        let read = (&mut self.reader)
-            .take(most)
-            .read_until(b'\n', &mut line)? as u64;
+        let read = (&mut self.reader).take(most).read_until(b'\n', &mut line)? as u64;
         self.bytes += read;
         if read == 0 {
             return Ok(None);
@@ -248,7 +246,11 @@ mod tests {
                 vec![binary(b"ab"), binary(b""), Item::TooLong(5), binary(b"c")],
             ),
             (b"\0\0", Framing::Prefixed, vec![cut("a length", 4, 2)]),
-            (b"\0\0\0\x02a", Framing::Prefixed, vec![cut("a frame", 2, 1)]),
+            (
+                b"\0\0\0\x02a",
+                Framing::Prefixed,
+                vec![cut("a frame", 2, 1)],
+            ),
             (
                 b"\xff\xff\xff\xffabcdefgh",
                 Framing::Prefixed,

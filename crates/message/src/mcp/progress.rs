@@ -83,7 +83,12 @@ crate::raw_members!(Members {
 
 /// Only a number reads as one, and none that is too large for a double.
 fn number(raw: &RawValue) -> Option<Number> {
-    serde_json::from_str(raw.get()).ok()
+    let number: Number = serde_json::from_str(raw.get()).ok()?;
+    if number.is_f64() {
+        // serde_json may be off in the last digit, and what is forwarded would drift.
+        return Number::from_f64(raw.get().parse().ok()?);
+    }
+    Some(number)
 }
 
 #[cfg(test)]
@@ -122,6 +127,9 @@ mod tests {
             ("0.5".to_owned(), None, None)
         );
         assert!(cvm(plain).is_none());
+        let long = raw(r#"{"progressToken":1,"progress":2.4444444444444e92}"#);
+        let read = Progress::read(long).unwrap();
+        assert_eq!(read.progress.to_string(), "2.4444444444444e+92");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use sha2::Digest;
 
 /// A wire together with the side that receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kit {
+pub(crate) enum Kit {
     Ahp,
     /// A host: responses come in.
     Tywrap,
@@ -26,7 +26,7 @@ pub enum Kit {
 
 /// What a field of a frame is for, whatever the wire calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     Key,
     Index,
     Count,
@@ -35,11 +35,18 @@ pub enum Role {
 }
 
 impl Kit {
-    pub const ALL: [Self; 6] = [Self::Ahp, Self::Tywrap, Self::Bridge, Self::Cep22, Self::Loro, Self::Whole];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Ahp,
+        Self::Tywrap,
+        Self::Bridge,
+        Self::Cep22,
+        Self::Loro,
+        Self::Whole,
+    ];
     /// Those that know pieces, each format once.
-    pub const CUTTING: [Self; 4] = [Self::Ahp, Self::Tywrap, Self::Cep22, Self::Loro];
+    pub(crate) const CUTTING: [Self; 4] = [Self::Ahp, Self::Tywrap, Self::Cep22, Self::Loro];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ahp => "ahp",
             Self::Tywrap => "tywrap",
@@ -50,18 +57,24 @@ impl Kit {
         }
     }
 
-    pub fn wire(self) -> Arc<dyn Wire> {
+    pub(crate) fn wire(self) -> Arc<dyn Wire> {
         match self {
             Self::Ahp => Arc::new(Ahp),
-            Self::Tywrap => Arc::new(Tywrap { expects: Some(Stream::Response), ..Tywrap::default() }),
-            Self::Bridge => Arc::new(Tywrap { expects: Some(Stream::Request), ..Tywrap::default() }),
+            Self::Tywrap => Arc::new(Tywrap {
+                expects: Some(Stream::Response),
+                ..Tywrap::default()
+            }),
+            Self::Bridge => Arc::new(Tywrap {
+                expects: Some(Stream::Request),
+                ..Tywrap::default()
+            }),
             Self::Cep22 => Arc::new(Cep22::default()),
             Self::Loro => Arc::new(Loro),
             Self::Whole => Arc::new(Whole::TEXT),
         }
     }
 
-    pub fn rules(self) -> Rules {
+    pub(crate) fn rules(self) -> Rules {
         match self {
             Self::Ahp => Ahp::rules(),
             Self::Tywrap => Tywrap::rules(),
@@ -72,16 +85,20 @@ impl Kit {
         }
     }
 
-    pub fn is_tywrap(self) -> bool {
+    pub(crate) fn is_tywrap(self) -> bool {
         matches!(self, Self::Tywrap | Self::Bridge)
     }
 
     fn stream(self) -> Stream {
-        if self == Self::Tywrap { Stream::Response } else { Stream::Request }
+        if self == Self::Tywrap {
+            Stream::Response
+        } else {
+            Stream::Request
+        }
     }
 
     /// The key of transfer `number`.
-    pub fn key(self, number: u64) -> Key {
+    pub(crate) fn key(self, number: u64) -> Key {
         match self {
             Self::Ahp => Key::new(format!("g{number}").as_bytes()),
             Self::Tywrap | Self::Bridge => self.stream().key(number as i64),
@@ -91,7 +108,13 @@ impl Kit {
     }
 
     /// The frame that announces a transfer, where the wire has one.
-    pub fn open(self, number: u64, count: u64, bytes: u64, digest: &[u8; 32]) -> Option<Frame> {
+    pub(crate) fn open(
+        self,
+        number: u64,
+        count: u64,
+        bytes: u64,
+        digest: &[u8; 32],
+    ) -> Option<Frame> {
         match self {
             Self::Cep22 => Some(self.open_fields(number, count, bytes, digest).frame()),
             Self::Loro => {
@@ -106,7 +129,14 @@ impl Kit {
     }
 
     /// A piece; the data of text wires must be UTF-8.
-    pub fn piece(self, number: u64, index: u64, count: u64, bytes: u64, data: &[u8]) -> Frame {
+    pub(crate) fn piece(
+        self,
+        number: u64,
+        index: u64,
+        count: u64,
+        bytes: u64,
+        data: &[u8],
+    ) -> Frame {
         if self == Self::Loro {
             let mut frame = vec![2];
             frame.extend_from_slice(&number.to_be_bytes());
@@ -118,17 +148,17 @@ impl Kit {
     }
 
     /// The frame after the last piece, where the wire has one.
-    pub fn close(self, number: u64, count: u64) -> Option<Frame> {
+    pub(crate) fn close(self, number: u64, count: u64) -> Option<Frame> {
         (self == Self::Cep22).then(|| self.end(number, count + 2))
     }
 
     /// A CEP-22 `end` frame with this progress.
-    pub fn end(self, number: u64, progress: u64) -> Frame {
+    pub(crate) fn end(self, number: u64, progress: u64) -> Frame {
         self.special(number, progress, "end").frame()
     }
 
     /// A CEP-22 frame of nothing but its type.
-    pub fn special(self, number: u64, progress: u64, frame_type: &str) -> Fields {
+    pub(crate) fn special(self, number: u64, progress: u64, frame_type: &str) -> Fields {
         Fields(self, vec![])
             .set("progressToken", &format!("\"t{number}\""))
             .set("progress", &progress.to_string())
@@ -137,11 +167,14 @@ impl Kit {
     }
 
     /// All frames of a message in pieces of `size` bytes.
-    pub fn transfer(self, number: u64, message: &[u8], size: usize) -> Vec<Frame> {
+    pub(crate) fn transfer(self, number: u64, message: &[u8], size: usize) -> Vec<Frame> {
         let pieces: Vec<&[u8]> = message.chunks(size).collect();
         let (count, bytes) = (pieces.len() as u64, message.len() as u64);
         let digest = sha2::Sha256::digest(message).into();
-        let mut frames: Vec<Frame> = self.open(number, count, bytes, &digest).into_iter().collect();
+        let mut frames: Vec<Frame> = self
+            .open(number, count, bytes, &digest)
+            .into_iter()
+            .collect();
         for (index, data) in pieces.into_iter().enumerate() {
             frames.push(self.piece(number, index as u64, count, bytes, data));
         }
@@ -150,7 +183,7 @@ impl Kit {
     }
 
     /// An honest message in one frame.
-    pub fn whole(self, message: &[u8]) -> Frame {
+    pub(crate) fn whole(self, message: &[u8]) -> Frame {
         match self {
             Self::Loro => Frame::Binary([b"\0", message].concat().into()),
             _ => Frame::Text(message.to_vec().into()),
@@ -158,7 +191,14 @@ impl Kit {
     }
 
     /// The fields of a piece's JSON, to be tampered with.
-    pub fn piece_fields(self, number: u64, index: u64, count: u64, bytes: u64, data: &[u8]) -> Fields {
+    pub(crate) fn piece_fields(
+        self,
+        number: u64,
+        index: u64,
+        count: u64,
+        bytes: u64,
+        data: &[u8],
+    ) -> Fields {
         let text = || serde_json::to_string(&String::from_utf8_lossy(data)).expect("a string");
         match self {
             Self::Ahp => Fields(self, vec![])
@@ -166,7 +206,9 @@ impl Kit {
                 .set("index", &index.to_string())
                 .set("total", &count.to_string())
                 .set("data", &format!("\"{}\"", STANDARD.encode(data))),
-            Self::Cep22 => self.special(number, index + 2, "chunk").set("data", &text()),
+            Self::Cep22 => self
+                .special(number, index + 2, "chunk")
+                .set("data", &text()),
             _ => Fields(self, vec![])
                 .set("__tywrap_frame__", "\"chunk\"")
                 .set("frameProtocol", "\"tywrap-frame/1\"")
@@ -181,7 +223,13 @@ impl Kit {
     }
 
     /// The fields of a CEP-22 start frame.
-    pub fn open_fields(self, number: u64, count: u64, bytes: u64, digest: &[u8; 32]) -> Fields {
+    pub(crate) fn open_fields(
+        self,
+        number: u64,
+        count: u64,
+        bytes: u64,
+        digest: &[u8; 32],
+    ) -> Fields {
         let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         self.special(number, 1, "start")
             .set("completionMode", "\"render\"")
@@ -191,7 +239,7 @@ impl Kit {
     }
 
     /// What the wire calls a field, and whether it is in the opening frame.
-    pub fn field(self, role: Role) -> Option<(&'static str, bool)> {
+    pub(crate) fn field(self, role: Role) -> Option<(&'static str, bool)> {
         match (self, role) {
             (Self::Whole | Self::Loro, _) | (Self::Ahp, Role::Bytes) => None,
             (Self::Ahp, Role::Key) => Some(("groupId", false)),
@@ -211,11 +259,11 @@ impl Kit {
 
 /// A JSON frame as a list of names and raw values.
 #[derive(Clone, Debug)]
-pub struct Fields(pub Kit, pub Vec<(String, String)>);
+pub(crate) struct Fields(pub(crate) Kit, pub(crate) Vec<(String, String)>);
 
 impl Fields {
     /// Sets a field to raw JSON, in its place or at the end.
-    pub fn set(mut self, name: &str, raw: &str) -> Self {
+    pub(crate) fn set(mut self, name: &str, raw: &str) -> Self {
         match self.1.iter_mut().find(|(known, _)| known == name) {
             Some(field) => field.1 = raw.to_owned(),
             None => self.1.push((name.to_owned(), raw.to_owned())),
@@ -224,29 +272,36 @@ impl Fields {
     }
 
     /// Adds a field at the end, whether or not there is one of that name.
-    pub fn add(mut self, name: &str, raw: &str) -> Self {
+    pub(crate) fn add(mut self, name: &str, raw: &str) -> Self {
         self.1.push((name.to_owned(), raw.to_owned()));
         self
     }
 
     /// Takes a field away.
-    pub fn without(mut self, name: &str) -> Self {
+    pub(crate) fn without(mut self, name: &str) -> Self {
         self.1.retain(|(known, _)| known != name);
         self
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let outer = |name: &str| matches!(name, "progressToken" | "progress" | "message");
         let join = |fields: Vec<&(String, String)>| {
-            fields.iter().map(|(name, raw)| format!("\"{name}\":{raw}")).collect::<Vec<_>>().join(",")
+            fields
+                .iter()
+                .map(|(name, raw)| format!("\"{name}\":{raw}"))
+                .collect::<Vec<_>>()
+                .join(",")
         };
         match self.0 {
             Kit::Ahp => {
                 let fields = join(self.1.iter().collect());
-                format!(r#"{{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{{{fields}}}}}"#)
+                format!(
+                    r#"{{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{{{fields}}}}}"#
+                )
             }
             Kit::Cep22 => {
-                let (out, inner): (Vec<_>, Vec<_>) = self.1.iter().partition(|(name, _)| outer(name));
+                let (out, inner): (Vec<_>, Vec<_>) =
+                    self.1.iter().partition(|(name, _)| outer(name));
                 let comma = if out.is_empty() { "" } else { "," };
                 format!(
                     r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{{}{comma}"cvm":{{{}}}}}}}"#,
@@ -258,7 +313,7 @@ impl Fields {
         }
     }
 
-    pub fn frame(&self) -> Frame {
+    pub(crate) fn frame(&self) -> Frame {
         Frame::Text(self.text().into())
     }
 }

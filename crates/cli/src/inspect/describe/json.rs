@@ -1,0 +1,382 @@
+//! Messages that are text: JSON-RPC with AHP and MCP in it, tywrap/1, loro's JSON form.
+
+use breakbulk::message::ahp::{
+    self, Action, Chunking, Elements, InitializeParams, InitializeResult, MessageTooLarge,
+    ReconnectParams, ReconnectResult,
+};
+use breakbulk::message::jsonrpc::{Envelope, Kind, integer, is_batch, range_in, string, unsigned};
+use breakbulk::message::mcp::{self, Progress};
+use breakbulk::message::tywrap::{Meta, Method, PROTOCOL, Request, Response};
+use serde_json::value::RawValue;
+
+use super::PARSED;
+use crate::inspect::format::Format;
+use crate::inspect::rows::Told;
+
+/// What a text says.
+pub(crate) fn describe(format: Format, message: &[u8]) -> Told {
+    let Ok(text) = std::str::from_utf8(message) else {
+        return Told::new("text", "broken").wrong("not-utf8", "not valid UTF-8");
+    };
+    let Some(envelope) = Envelope::parse(text) else {
+        return no_object(text);
+    };
+    let word = |name| member(text, name).and_then(string);
+    let is_tywrap = word("protocol").as_deref() == Some(PROTOCOL);
+    let is_channel = || word("type").is_some_and(|kind| kind.starts_with("channel/"));
+    match (envelope.kind(), format) {
+        _ if is_tywrap || format == Format::Tywrap => tywrap(text, &envelope),
+        (_, Format::LoroJson) => super::loro::json(text),
+        (Some(kind), _) => json_rpc(&envelope, kind),
+        (None, _) if is_channel() => super::loro::json(text),
+        (None, _) => Told::new("json", "object").size("size", text.len()),
+    }
+}
+
+fn no_object(text: &str) -> Told {
+    let Ok(value) = serde_json::from_str::<&RawValue>(text) else {
+        return Told::new("text", "broken")
+            .text("begins", text.trim_start())
+            .wrong("not-json", "not valid JSON");
+    };
+    match Elements::of(value) {
+        Some(elements) if is_batch(text.as_bytes()) => {
+            Told::new("json-rpc", "batch").number("messages", elements.count())
+        }
+        _ => Told::new("json", "value").text("value", value.get()),
+    }
+}
+
+fn json_rpc(envelope: &Envelope<'_>, kind: Kind) -> Told {
+    let method = envelope.method();
+    let known = match (kind, envelope.params) {
+        (Kind::Request | Kind::Notification, Some(params)) => {
+            let method = method.as_deref().unwrap_or_default();
+            ahp_call(method, params).or_else(|| mcp_call(method, envelope, params))
+        }
+        (Kind::Result, _) => envelope.result.and_then(ahp_result),
+        (Kind::Error, _) => envelope.error.and_then(too_large),
+        _ => None,
+    };
+    let (protocol, more) = known.map_or(("json-rpc", Vec::new()), |told| {
+        (told.protocol, told.fields)
+    });
+    let mut told = Told::new(
+        protocol,
+        match kind {
+            Kind::Request => "request",
+            Kind::Notification => "notification",
+            Kind::Result => "result",
+            Kind::Error => "error",
+        },
+    );
+    if let Some(id) = envelope.id {
+        told = told.text("id", id.get());
+    }
+    if let Some(method) = method {
+        told = told.text("method", &method);
+    }
+    if let (Kind::Error, Some(error)) = (kind, envelope.error) {
+        told = error_fields(told, error);
+    }
+    told.fields.extend(more);
+    let body = match kind {
+        Kind::Request | Kind::Notification => "params",
+        Kind::Result => "result",
+        Kind::Error => "error",
+    };
+    match envelope.body() {
+        Some(raw) => told.size(body, raw.get().len()),
+        None => told,
+    }
+}
+
+fn error_fields(told: Told, error: &RawValue) -> Told {
+    let told = match member(error.get(), "code").and_then(integer) {
+        Some(code) => told.number("code", code),
+        None => told,
+    };
+    match member(error.get(), "message").and_then(string) {
+        Some(message) => told.text("message", &message),
+        None => told,
+    }
+}
+
+fn too_large(error: &RawValue) -> Option<Told> {
+    let large = MessageTooLarge::read(error)?;
+    Some(
+        Told::new("ahp", "")
+            .number("messageBytes", large.message_bytes)
+            .number("maxFrameBytes", large.max_frame_bytes)
+            .number("maxMessageBytes", large.max_message_bytes),
+    )
+}
+
+fn ahp_call(method: &str, params: &RawValue) -> Option<Told> {
+    let told = Told::new("ahp", "");
+    match method {
+        "initialize" => {
+            let read = InitializeParams::read(params).ok()?;
+            // MCP and LSP have an `initialize` too.
+            if read.channel != ahp::ROOT_CHANNEL {
+                return None;
+            }
+            let versions: Vec<_> = read.protocol_versions.take(4).collect();
+            let told = told
+                .text("channel", &read.channel)
+                .text("client", &read.client_id)
+                .text("versions", &versions.join(","))
+                .number("subscriptions", read.initial_subscriptions.count());
+            Some(chunking(told, read.chunking(), read.capabilities))
+        }
+        "reconnect" => {
+            let read = ReconnectParams::read(params).ok()?;
+            let told = told
+                .text("channel", &read.channel)
+                .text("client", &read.client_id)
+                .number("lastSeenServerSeq", read.last_seen_server_seq)
+                .number("subscriptions", read.subscriptions.count());
+            Some(chunking(told, read.chunking(), read.capabilities))
+        }
+        "action" => {
+            let read = Action::read(params).ok()?;
+            let mut told = told
+                .text("channel", &read.channel)
+                .number("serverSeq", read.server_seq);
+            if let Some(kind) = member(read.action.get(), "type").and_then(string) {
+                told = told.text("action", &kind);
+            }
+            if let Some(origin) = read.origin {
+                told = told
+                    .text("client", &origin.client_id)
+                    .number("clientSeq", origin.client_seq);
+            }
+            match read.rejection_reason {
+                Some(reason) => Some(told.text("rejected", &reason)),
+                None => Some(told),
+            }
+        }
+        _ => {
+            let channel = member(params.get(), "channel").and_then(string)?;
+            if !channel.starts_with("ahp-") {
+                return None;
+            }
+            let mut told = told.text("channel", &channel);
+            if let Some(seq) = member(params.get(), "clientSeq").and_then(integer) {
+                told = told.number("clientSeq", seq);
+            }
+            let action = member(params.get(), "action");
+            match action.and_then(|action| string(member(action.get(), "type")?)) {
+                Some(kind) => Some(told.text("action", &kind)),
+                None => Some(told),
+            }
+        }
+    }
+}
+
+/// Responses carry no method: these two are known by their shape.
+fn ahp_result(result: &RawValue) -> Option<Told> {
+    let told = Told::new("ahp", "");
+    if let Ok(read) = InitializeResult::read(result) {
+        let told = told
+            .text("of", "initialize")
+            .text("version", &read.protocol_version)
+            .number("serverSeq", read.server_seq)
+            .number("snapshots", read.snapshots.count());
+        return Some(chunking(told, read.chunking(), read.capabilities));
+    }
+    let told = told.text("of", "reconnect");
+    Some(match ReconnectResult::read(result).ok()? {
+        ReconnectResult::Replay { actions, missing } => told
+            .number("replayed", actions.count())
+            .number("missing", missing.count()),
+        ReconnectResult::Snapshot { snapshots } => told.number("snapshots", snapshots.count()),
+    })
+}
+
+fn chunking(told: Told, chunking: Option<Chunking>, capabilities: Option<&RawValue>) -> Told {
+    let Some(chunking) = chunking else {
+        let offered = capabilities.and_then(|all| member(all.get(), "chunking"));
+        return match offered {
+            Some(_) => told.text("chunking", "unusable"),
+            None => told.text("chunking", "no"),
+        };
+    };
+    let mut told = told
+        .text("chunking", "yes")
+        .number("maxIncomingFrameBytes", chunking.max_frame_bytes)
+        .number("maxIncomingMessageBytes", chunking.max_message_bytes);
+    if let Some(groups) = chunking.max_groups {
+        told = told.number("maxIncomingGroups", groups);
+    }
+    match chunking.group_timeout_ms {
+        Some(ms) => told.number("groupTimeoutMs", ms),
+        None => told,
+    }
+}
+
+fn mcp_call(method: &str, envelope: &Envelope<'_>, params: &RawValue) -> Option<Told> {
+    let told = Told::new("mcp", "");
+    if method == mcp::PROGRESS {
+        let read = Progress::read(params)?;
+        let mut told = told
+            .text("token", &read.token.to_json())
+            .text("progress", &read.progress.to_string());
+        if let Some(total) = read.total {
+            told = told.text("total", &total.to_string());
+        }
+        if let Some(message) = read.message {
+            told = told.text("message", &message);
+        }
+        let profile = mcp::cvm(params).and_then(|cvm| string(member(cvm.get(), "type")?));
+        return Some(match profile {
+            Some(profile) => told.text("cvm", &profile),
+            None => told,
+        });
+    }
+    let token = mcp::progress_token(envelope);
+    let is_mcp = token.is_some()
+        || ["notifications/", "tools/", "resources/", "prompts/"]
+            .iter()
+            .any(|prefix| method.starts_with(prefix))
+        || method == "initialize" && member(params.get(), "protocolVersion").is_some();
+    let mut told = is_mcp.then_some(told)?;
+    for name in ["name", "uri", "protocolVersion"] {
+        if let Some(value) = member(params.get(), name).and_then(string) {
+            told = told.text(name, &value);
+        }
+    }
+    Some(match token {
+        Some(token) => told.text("token", &token.to_json()),
+        None => told,
+    })
+}
+
+fn tywrap(text: &str, envelope: &Envelope<'_>) -> Told {
+    let told = |kind, id: i64| Told::new("tywrap/1", kind).number("id", id);
+    let request = envelope.method.is_some();
+    let size = |raw: Option<&RawValue>| raw.map_or(0, |raw| raw.get().len());
+    let error = if request {
+        match Request::read(text) {
+            Ok(Request { id, method }) => {
+                return match method {
+                    Method::Call(call) => told("call", id)
+                        .text("module", &call.module)
+                        .text("function", &call.function)
+                        .size("args", size(call.args))
+                        .size("kwargs", size(call.kwargs)),
+                    Method::Meta => told("meta", id),
+                };
+            }
+            Err(error) => error,
+        }
+    } else {
+        match Response::read(text) {
+            Ok(Response { id, outcome }) => {
+                return match outcome {
+                    Ok(result) => match Meta::read(result) {
+                        Ok(meta) => told("meta result", id)
+                            .text("bridge", meta.bridge.name())
+                            .text("python", &meta.python_version)
+                            .number("maxFrameBytes", meta.max_frame_bytes.unwrap_or(0)),
+                        Err(_) => told("result", id).size("result", result.get().len()),
+                    },
+                    Err(error) => told("error", id)
+                        .text("type", &error.kind)
+                        .text("message", &error.message),
+                };
+            }
+            Err(error) => error,
+        }
+    };
+    Told::new("tywrap/1", "broken")
+        .size("size", text.len())
+        .wrong("BAD_MESSAGE", &error.to_string())
+}
+
+/// A member of an object, the last of that name. It takes no memory, however many there are.
+pub(crate) fn member<'a>(object: &'a str, name: &str) -> Option<&'a RawValue> {
+    let mut rest = object.trim_start().strip_prefix('{')?;
+    let mut found = None;
+    loop {
+        let key = next(&mut rest)?;
+        rest = rest.trim_start().strip_prefix(':')?;
+        let value = next(&mut rest)?;
+        if string(key).as_deref() == Some(name) {
+            found = Some(value);
+        }
+        match rest.trim_start().strip_prefix(',') {
+            Some(behind) => rest = behind,
+            None => return found,
+        }
+    }
+}
+
+/// The JSON value that `rest` begins with; `rest` is what follows it.
+fn next<'a>(rest: &mut &'a str) -> Option<&'a RawValue> {
+    let mut values = serde_json::Deserializer::from_str(rest).into_iter::<&RawValue>();
+    let value = values.next()?.ok()?;
+    *rest = &rest[range_in(rest, value.get()).end..];
+    Some(value)
+}
+
+/// Whether JSON of this size is parsed to values only to be told of.
+pub(super) fn is_parsed(text: &str) -> bool {
+    text.len() <= PARSED
+}
+
+/// The kind and the sizes of the elements of an array, the first few.
+pub(super) fn array_sizes(text: &str) -> String {
+    const SHOWN: usize = 8;
+    let elements = serde_json::from_str::<&RawValue>(text)
+        .ok()
+        .and_then(Elements::of)
+        .unwrap_or_default();
+    let mut sizes: Vec<String> = elements
+        .take(SHOWN)
+        .map(|element| format!("{} {}B", value_kind(element), element.get().len()))
+        .collect();
+    let more = elements.skip(SHOWN).count();
+    if more > 0 {
+        sizes.push(format!("{more} more"));
+    }
+    sizes.join(", ")
+}
+
+fn value_kind(value: &RawValue) -> &'static str {
+    match value.get().as_bytes().first() {
+        Some(b'{') => "object",
+        Some(b'[') => "array",
+        Some(b'"') => "string",
+        Some(b't' | b'f') => "bool",
+        Some(b'n') => "null",
+        _ if unsigned(value).is_some() => "int",
+        _ => "number",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_found_without_a_map() {
+        for (object, name, expected) in [
+            (r#"{"a":1,"b":{"a":2}}"#, "a", Some("1")),
+            (r#" { "a" : 1 , "a" : [2, 3] } "#, "a", Some("[2, 3]")),
+            (r#"{"\u0061":true}"#, "a", Some("true")),
+            (r#"{"b":-1.5e3,"a":null}"#, "a", Some("null")),
+            (r#"{}"#, "a", None),
+            (r#"[1]"#, "a", None),
+            (r#"{"a":1"#, "a", Some("1")),
+            (r#"{"a" 1}"#, "a", None),
+            ("", "a", None),
+        ] {
+            assert_eq!(
+                member(object, name).map(RawValue::get),
+                expected,
+                "{object}"
+            );
+        }
+    }
+}

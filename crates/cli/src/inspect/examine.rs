@@ -1,0 +1,440 @@
+//! Goes through a capture frame by frame, with a link as the judge.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use breakbulk::link::{
+    Budget, Config, Event, Fault, FaultKind, Frame, Inbound, Key, Limits, Link, Message, Received,
+    Rules, Scope, Unknown, Wire,
+};
+use breakbulk::message::vscode::ipc;
+
+use super::capture::Item;
+use super::describe::describe;
+use super::format::Format;
+use super::rows::{FrameRow, Kind, MessageRow, Report, Section, Wrong};
+use super::safe::kept;
+use super::tracker::{At, PieceOf, Tracker};
+
+/// Transfers that the link holds at a time.
+const TRANSFERS: usize = 1024;
+
+/// Keys whose later pieces belong to a transfer that failed.
+const DEAD: usize = 4096;
+
+/// Numbers that bound what is kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) frame: usize,
+    pub(crate) message: usize,
+    /// Rows of each section.
+    pub(crate) rows: usize,
+}
+
+/// An inspection under way.
+pub(crate) struct Examiner {
+    format: Format,
+    wire: Arc<dyn Wire>,
+    rules: Rules,
+    bounds: Bounds,
+    link: Link,
+    now: Instant,
+    number: u64,
+    frames: Section<FrameRow>,
+    messages: Section<MessageRow>,
+    tracker: Tracker,
+    /// Transfers that failed where a piece of an unknown one would begin another.
+    dead: BTreeSet<Key>,
+    faults: u64,
+    scratch: Vec<u8>,
+    /// The last id of a regular message in an ipc.net stream.
+    last_id: u32,
+}
+
+impl Examiner {
+    pub(crate) fn new(format: Format, bounds: Bounds) -> Self {
+        let (wire, rules) = (format.wire(), format.rules());
+        Self {
+            format,
+            link: link(&wire, &rules, bounds),
+            tracker: Tracker::new(rules.numbering, bounds.rows),
+            wire,
+            rules,
+            bounds,
+            now: Instant::now(),
+            number: 0,
+            frames: Section::new(bounds.rows),
+            messages: Section::new(bounds.rows),
+            dead: BTreeSet::new(),
+            faults: 0,
+            scratch: Vec::new(),
+            last_id: 0,
+        }
+    }
+
+    /// The next of the capture.
+    pub(crate) fn take(&mut self, item: Item) {
+        self.number += 1;
+        match item {
+            Item::Frame(frame) => self.frame(frame),
+            Item::Ipc(frame) => self.ipc(frame),
+            Item::TooLong(bytes) => {
+                let text = format!(
+                    "longer than {} bytes; raise --max-frame if it is meant to be",
+                    self.bounds.frame
+                );
+                self.broken(bytes, "frame-too-large", &text);
+            }
+            Item::Cut { what, want, have } => {
+                let text = format!("the capture ends after {have} of {want} bytes of {what}");
+                self.broken(have, "truncated", &text);
+            }
+        }
+    }
+
+    pub(crate) fn finish(mut self, why: String) -> Report {
+        self.tracker.finish();
+        Report {
+            format: self.format,
+            why,
+            frames: self.frames,
+            messages: self.messages,
+            complete: self.tracker.complete,
+            unfinished: self.tracker.unfinished,
+            failed: self.tracker.failed,
+            transfers: self.tracker.done,
+            faults: self.faults,
+        }
+    }
+
+    fn broken(&mut self, bytes: u64, code: &'static str, text: &str) {
+        let mut row = FrameRow::new(self.number, bytes, Kind::Broken);
+        row.fault = Some(Box::new(Wrong {
+            code,
+            text: text.into(),
+        }));
+        self.push(row);
+    }
+
+    fn push(&mut self, row: FrameRow) {
+        let faulty = row.fault.is_some();
+        self.faults += u64::from(faulty);
+        self.frames.push(row, faulty);
+    }
+
+    fn frame(&mut self, frame: Frame) {
+        let at = At {
+            frame: self.number,
+            bytes: frame.bytes().len() as u64,
+        };
+        if self.format == Format::LoroJson && is_word(frame.bytes()) {
+            let mut row = FrameRow::new(at.frame, at.bytes, Kind::Control);
+            row.note = Some(kept(&String::from_utf8_lossy(frame.bytes())));
+            return self.push(row);
+        }
+        let wire = self.wire.clone();
+        let read = wire.read(&frame);
+        let mut row = self.row(at, &read);
+        if let Ok(Inbound::Piece(piece)) = &read
+            && self.dead.contains(&piece.key)
+        {
+            if piece.seq != 0 {
+                row.note = Some("ignored: its transfer failed".into());
+                return self.push(row);
+            }
+            self.dead.remove(&piece.key);
+        }
+        let received = self.link.handle_frame(self.now, frame.clone());
+        self.settle(at, &mut row, &read, &received);
+        self.push(row);
+        self.events(at);
+    }
+
+    /// What the frame says of itself.
+    fn row(&mut self, at: At, read: &Result<Inbound<'_>, Fault>) -> FrameRow {
+        let row = |kind| FrameRow::new(at.frame, at.bytes, kind);
+        let keyed = |kind, key: &Key| FrameRow {
+            key: Some(name(&*self.wire, key)),
+            ..row(kind)
+        };
+        match read {
+            Ok(Inbound::Whole(message, _)) => FrameRow {
+                data: Some(message.len() as u64),
+                ..row(Kind::Whole)
+            },
+            Ok(Inbound::Open(opening)) => FrameRow {
+                seq: (opening.seq > 0).then_some(opening.seq),
+                total: Some(opening.count),
+                ..keyed(Kind::Open, &opening.key)
+            },
+            Ok(Inbound::Piece(piece)) => {
+                let total = piece.count.or_else(|| self.tracker.total(&piece.key));
+                let row = FrameRow {
+                    seq: Some(piece.seq),
+                    total,
+                    ..keyed(Kind::Piece, &piece.key)
+                };
+                self.scratch.clear();
+                let decoded = self.wire.decode(piece, &mut self.scratch).is_ok();
+                FrameRow {
+                    data: decoded.then_some(self.scratch.len() as u64),
+                    ..row
+                }
+            }
+            Ok(Inbound::Close { key, seq }) => FrameRow {
+                seq: Some(*seq),
+                ..keyed(Kind::Close, key)
+            },
+            Ok(Inbound::Accept { key }) => keyed(Kind::Accept, key),
+            Ok(Inbound::Abort { key, reason }) => FrameRow {
+                note: Some(kept(reason)),
+                ..keyed(Kind::Abort, key)
+            },
+            Ok(Inbound::Control(text)) => FrameRow {
+                note: Some(kept(&String::from_utf8_lossy(text))),
+                ..row(Kind::Control)
+            },
+            Err(fault) => match &fault.key {
+                Some(key) => keyed(Kind::Broken, key),
+                None => row(Kind::Broken),
+            },
+        }
+    }
+
+    /// What the link made of the frame, in its row and in its transfer.
+    fn settle(
+        &mut self,
+        at: At,
+        row: &mut FrameRow,
+        read: &Result<Inbound<'_>, Fault>,
+        received: &Received,
+    ) {
+        let fault = match received {
+            Received::Fault(fault) => Some(fault),
+            _ => None,
+        };
+        let silent = |fault: &Fault| self.rules.scopes.of(&fault.kind) == Scope::Silent;
+        match fault {
+            Some(fault) if silent(fault) => {
+                row.note = Some(format!("ignored: {}", fault.kind).into());
+            }
+            Some(fault) => row.fault = Some(Box::new(self.wrong(&fault.kind))),
+            None => {}
+        }
+        let ignored = *received == Received::Ignored;
+        match read {
+            Ok(Inbound::Piece(piece)) => {
+                let name = row.key.clone().unwrap_or_default();
+                let piece = PieceOf {
+                    key: &piece.key,
+                    seq: piece.seq,
+                    count: piece.count,
+                    bytes: piece.bytes,
+                    data: row.data.unwrap_or(0),
+                };
+                match fault {
+                    Some(fault) if !was_placed(&fault.kind) => {
+                        if matches!(fault.kind, FaultKind::Duplicate { .. }) {
+                            self.tracker.duplicate(at, piece.key);
+                        } else {
+                            self.tracker.other(at, piece.key);
+                        }
+                    }
+                    _ if !ignored => self.tracker.piece(at, name, &piece),
+                    _ if self.tracker.is_live(piece.key) => {
+                        row.note = Some("ignored: came before".into());
+                        self.tracker.duplicate(at, piece.key);
+                    }
+                    _ if self.tracker.is_over(piece.key) => {
+                        row.note = Some("ignored: its transfer is over".into());
+                    }
+                    _ => {
+                        row.note = Some("ignored: no opening came before".into());
+                        self.tracker.headless(at, name, &piece);
+                    }
+                }
+            }
+            Ok(Inbound::Open(opening)) if fault.is_none() => {
+                let name = row.key.clone().unwrap_or_default();
+                self.tracker.open(at, name, opening);
+            }
+            Ok(Inbound::Open(opening)) => self.tracker.other(at, &opening.key),
+            Ok(Inbound::Close { key, seq }) => {
+                if ignored {
+                    row.note = Some("ignored: no such transfer is open".into());
+                }
+                self.tracker.closing(at, key, *seq);
+            }
+            Ok(Inbound::Accept { key }) => self.tracker.accepted(at, key),
+            Ok(Inbound::Abort { key, .. }) => self.tracker.other(at, key),
+            _ => {}
+        }
+        if let Some(fault) = fault {
+            self.end_transfer(at, fault);
+        }
+    }
+
+    /// Ends what the rules say the fault ends.
+    fn end_transfer(&mut self, at: At, fault: &Fault) {
+        let scope = self.rules.scopes.of(&fault.kind);
+        let ends = matches!(scope, Scope::Transfer | Scope::Link);
+        if let Some(key) = fault.key.as_ref().filter(|_| ends) {
+            let why = self.wrong(&fault.kind);
+            let name = name(&*self.wire, key);
+            self.tracker.fail(at, name, key, &fault.kind, why);
+            self.bury([key.clone()]);
+        }
+        if self.link.closed().is_some() {
+            // A real receiver hears nothing more; the inspection goes on with a fresh link.
+            let why = Wrong {
+                code: "closed",
+                text: format!("frame {} closed the connection", at.frame).into(),
+            };
+            let lost = self.tracker.fail_all(&why);
+            self.bury(lost);
+            self.events(at);
+            self.link = link(&self.wire, &self.rules, self.bounds);
+        }
+    }
+
+    /// Later pieces of these would look like the beginning of another transfer.
+    fn bury(&mut self, keys: impl IntoIterator<Item = Key>) {
+        if self.rules.unknown != Unknown::Ignored {
+            for key in keys {
+                if self.dead.len() < DEAD {
+                    self.dead.insert(key);
+                }
+            }
+        }
+    }
+
+    fn events(&mut self, at: At) {
+        while let Some(event) = self.link.poll_event() {
+            match event {
+                Event::Message(message) => self.message(at, &message),
+                // The fault of this very frame has ended its transfer before.
+                Event::TransferFailed(Fault {
+                    key: Some(key),
+                    kind,
+                }) if self.tracker.is_live(&key) => {
+                    let why = self.wrong(&kind);
+                    let name = name(&*self.wire, &key);
+                    self.tracker.fail(at, name, &key, &kind, why);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn message(&mut self, at: At, message: &Message) {
+        if let Some(key) = &message.key {
+            self.tracker.complete(key);
+        }
+        let key = message.key.as_ref().map(|key| name(&*self.wire, key));
+        for told in describe(self.format, &message.bytes, self.bounds.message) {
+            let faulty = told.fault.is_some();
+            self.faults += u64::from(faulty);
+            let row = MessageRow {
+                number: self.messages.count() + 1,
+                frame: at.frame,
+                key: key.clone(),
+                bytes: message.bytes.len() as u64,
+                told,
+            };
+            self.messages.push(row, faulty);
+        }
+    }
+
+    fn ipc(&mut self, frame: ipc::Frame) {
+        let at = At {
+            frame: self.number,
+            bytes: (ipc::Header::LEN + frame.payload.len()) as u64,
+        };
+        let regular = frame.frame_type == ipc::FrameType::Regular;
+        let kind = if regular { Kind::Whole } else { Kind::Control };
+        let mut row = FrameRow::new(at.frame, at.bytes, kind);
+        row.data = Some(frame.payload.len() as u64);
+        let mut note = format!(
+            "{:?} id={} ack={} length={}",
+            frame.frame_type,
+            frame.id,
+            frame.ack,
+            frame.payload.len()
+        );
+        let mut again = false;
+        // Id 0 is the plain protocol, which counts nothing.
+        if regular && frame.id > 0 {
+            let due = self.last_id.saturating_add(1);
+            again = frame.id < due;
+            if again {
+                note.push_str("; ignored: came before");
+            } else if frame.id > due && self.last_id > 0 {
+                row.fault = Some(Box::new(Wrong {
+                    code: "gap",
+                    text: format!("message {} came where {due} was due", frame.id).into(),
+                }));
+            }
+            self.last_id = self.last_id.max(frame.id);
+        }
+        row.note = Some(note.into());
+        if regular && !again {
+            let message = Frame::Binary(frame.payload);
+            if let Received::Fault(fault) = self.link.handle_frame(self.now, message) {
+                row.fault = Some(Box::new(self.wrong(&fault.kind)));
+                self.end_transfer(at, &fault);
+            }
+        }
+        self.push(row);
+        self.events(at);
+    }
+
+    fn wrong(&self, kind: &FaultKind) -> Wrong {
+        Wrong {
+            code: self.wire.code(kind),
+            text: kept(&kind.to_string()),
+        }
+    }
+}
+
+fn link(wire: &Arc<dyn Wire>, rules: &Rules, bounds: Bounds) -> Link {
+    let mut config = Config::new(rules.clone());
+    config.progress = 0;
+    config.limits = Limits {
+        // The capture's reader keeps to the limit; ipc.net and lines count it differently.
+        frame: usize::MAX,
+        message: bounds.message,
+        pieces: u64::from(u32::MAX),
+        transfers: TRANSFERS,
+        memory: bounds.message.saturating_mul(2).saturating_add(64 << 20),
+        ..Limits::default()
+    };
+    Link::new(
+        wire.clone(),
+        wire.clone(),
+        config,
+        Budget::unlimited(),
+        [0; 32],
+    )
+}
+
+fn name(wire: &dyn Wire, key: &Key) -> Arc<str> {
+    kept(&wire.key_text(key)).into()
+}
+
+/// Whether the piece was in its place when the fault was found: these are about the whole.
+fn was_placed(kind: &FaultKind) -> bool {
+    matches!(
+        kind,
+        FaultKind::SizeMismatch { .. }
+            | FaultKind::DigestMismatch
+            | FaultKind::NotJsonRpc
+            | FaultKind::Batch
+            | FaultKind::Nested
+    )
+}
+
+/// loro's words beside its messages.
+fn is_word(text: &[u8]) -> bool {
+    matches!(text.trim_ascii(), b"ready" | b"ping" | b"pong")
+}

@@ -1,0 +1,393 @@
+//! What a link does not tell of its transfers: gaps, duplicates, and what the frames cost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use breakbulk::link::{FaultKind, Key, Numbering, Opening};
+
+use super::rows::{Section, State, TransferRow, Wrong};
+
+/// Transfers that are followed at a time: more than the link holds, since some have no opening.
+const LIVE: usize = 4096;
+
+/// Keys of transfers that are over, by which late frames are known.
+const OVER: usize = 1 << 16;
+
+/// Runs of received indices that one transfer may have before its gaps are no longer told exactly.
+const RUNS: usize = 1024;
+
+/// Ranges of missing indices that are kept of a transfer.
+const GAPS: usize = 16;
+
+/// Follows all transfers of a capture.
+#[derive(Debug)]
+pub(crate) struct Tracker {
+    numbering: Numbering,
+    live: BTreeMap<Key, Transfer>,
+    over: BTreeSet<Key>,
+    pub(crate) done: Section<TransferRow>,
+    pub(crate) complete: u64,
+    pub(crate) unfinished: u64,
+    pub(crate) failed: u64,
+}
+
+/// A frame of a transfer: its number and its size in the capture.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At {
+    pub(crate) frame: u64,
+    pub(crate) bytes: u64,
+}
+
+#[derive(Debug)]
+struct Transfer {
+    row: TransferRow,
+    /// The number of the opening frame, where pieces count on from it.
+    opened: Option<u64>,
+    /// The number of the closing frame.
+    closed: Option<u64>,
+    accepted: bool,
+    has_digest: bool,
+    headless: bool,
+    runs: Runs,
+}
+
+impl Tracker {
+    pub(crate) fn new(numbering: Numbering, limit: usize) -> Self {
+        Self {
+            numbering,
+            live: BTreeMap::new(),
+            over: BTreeSet::new(),
+            done: Section::new(limit),
+            complete: 0,
+            unfinished: 0,
+            failed: 0,
+        }
+    }
+
+    /// How many pieces the transfer has, where each piece's number is its index.
+    pub(crate) fn total(&self, key: &Key) -> Option<u64> {
+        let from_zero = self.numbering == Numbering::FromZero;
+        self.live.get(key)?.row.want.filter(|_| from_zero)
+    }
+
+    pub(crate) fn is_live(&self, key: &Key) -> bool {
+        self.live.get(key).is_some_and(|live| !live.headless)
+    }
+
+    /// Whether a transfer with this key was there and is over.
+    pub(crate) fn is_over(&self, key: &Key) -> bool {
+        self.over.contains(key)
+    }
+
+    /// An opening frame that was taken.
+    pub(crate) fn open(&mut self, at: At, name: Arc<str>, opening: &Opening) {
+        if self
+            .live
+            .get(&opening.key)
+            .is_some_and(|live| live.headless)
+        {
+            self.end(&opening.key, State::Headless);
+        }
+        if let Some(transfer) = self.enter(at, name, &opening.key) {
+            transfer.row.want = Some(opening.count);
+            transfer.row.declared = Some(opening.bytes);
+            transfer.opened = Some(opening.seq);
+            transfer.has_digest = opening.digest.is_some();
+        }
+    }
+
+    /// A piece that was taken, with so many bytes in it.
+    pub(crate) fn piece(&mut self, at: At, name: Arc<str>, piece: &PieceOf<'_>) {
+        if let Some(transfer) = self.enter(at, name, piece.key) {
+            transfer.row.want = transfer.row.want.or(piece.count);
+            transfer.row.declared = transfer.row.declared.or(piece.bytes);
+            if transfer.runs.insert(piece.seq) {
+                transfer.row.have += 1;
+                transfer.row.bytes += piece.data;
+            } else {
+                transfer.row.duplicates += 1;
+            }
+        }
+    }
+
+    /// A piece whose opening is not in the capture.
+    pub(crate) fn headless(&mut self, at: At, name: Arc<str>, piece: &PieceOf<'_>) {
+        self.piece(at, name, piece);
+        if let Some(transfer) = self.live.get_mut(piece.key) {
+            transfer.headless = true;
+        }
+    }
+
+    /// A frame that belongs to a transfer and brings nothing new.
+    pub(crate) fn other(&mut self, at: At, key: &Key) {
+        if let Some(transfer) = self.live.get_mut(key) {
+            transfer.row.last_frame = at.frame;
+            transfer.row.carried += at.bytes;
+        }
+    }
+
+    pub(crate) fn duplicate(&mut self, at: At, key: &Key) {
+        self.other(at, key);
+        if let Some(transfer) = self.live.get_mut(key) {
+            transfer.row.duplicates += 1;
+        }
+    }
+
+    pub(crate) fn closing(&mut self, at: At, key: &Key, seq: u64) {
+        self.other(at, key);
+        if let Some(transfer) = self.live.get_mut(key) {
+            transfer.closed = Some(seq);
+        }
+    }
+
+    pub(crate) fn accepted(&mut self, at: At, key: &Key) {
+        self.other(at, key);
+        if let Some(transfer) = self.live.get_mut(key) {
+            transfer.accepted = true;
+        }
+    }
+
+    pub(crate) fn complete(&mut self, key: &Key) {
+        if let Some(transfer) = self.live.get_mut(key) {
+            transfer.row.digest = transfer.has_digest.then_some(true);
+        }
+        self.end(key, State::Complete);
+    }
+
+    /// A transfer failed; if nothing was known of it, it is known by that.
+    pub(crate) fn fail(&mut self, at: At, name: Arc<str>, key: &Key, kind: &FaultKind, why: Wrong) {
+        if !self.live.contains_key(key) {
+            self.enter(at, name, key);
+        }
+        if let Some(transfer) = self.live.get_mut(key)
+            && *kind == FaultKind::DigestMismatch
+        {
+            transfer.row.digest = Some(false);
+        }
+        self.end(key, State::Failed(Box::new(why)));
+    }
+
+    /// Everything that is under way failed; the keys of it.
+    pub(crate) fn fail_all(&mut self, why: &Wrong) -> Vec<Key> {
+        let keys: Vec<Key> = self.live.keys().cloned().collect();
+        for key in &keys {
+            self.end(key, State::Failed(Box::new(why.clone())));
+        }
+        keys
+    }
+
+    /// The capture is over.
+    pub(crate) fn finish(&mut self) {
+        let mut left: Vec<(u64, Key, bool)> = self
+            .live
+            .iter()
+            .map(|(key, live)| (live.row.first_frame, key.clone(), live.headless))
+            .collect();
+        left.sort();
+        for (_, key, headless) in left {
+            let state = if headless {
+                State::Headless
+            } else {
+                State::Unfinished
+            };
+            self.end(&key, state);
+        }
+        self.done.rows.sort_by_key(|row| row.first_frame);
+        self.done.beyond.sort_by_key(|row| row.first_frame);
+    }
+
+    /// The transfer of this frame. `None` if there are too many to follow.
+    fn enter(&mut self, at: At, name: Arc<str>, key: &Key) -> Option<&mut Transfer> {
+        if self.live.len() >= LIVE && !self.live.contains_key(key) {
+            self.done.left_out += 1;
+            return None;
+        }
+        let transfer = self.live.entry(key.clone()).or_insert_with(|| Transfer {
+            row: TransferRow {
+                key: name,
+                first_frame: at.frame,
+                last_frame: at.frame,
+                have: 0,
+                want: None,
+                bytes: 0,
+                declared: None,
+                carried: 0,
+                gaps: Vec::new(),
+                more_gaps: false,
+                duplicates: 0,
+                digest: None,
+                state: State::Unfinished,
+            },
+            opened: None,
+            closed: None,
+            accepted: false,
+            has_digest: false,
+            headless: false,
+            runs: Runs::default(),
+        });
+        transfer.row.last_frame = at.frame;
+        transfer.row.carried += at.bytes;
+        Some(transfer)
+    }
+
+    fn end(&mut self, key: &Key, state: State) {
+        let Some(mut transfer) = self.live.remove(key) else {
+            return;
+        };
+        match state {
+            State::Complete => self.complete += 1,
+            State::Unfinished | State::Headless => self.unfinished += 1,
+            State::Failed(_) => self.failed += 1,
+        }
+        if state != State::Complete
+            && let Some(want) = transfer.row.want
+        {
+            let first = transfer.first(self.numbering, want);
+            (transfer.row.gaps, transfer.row.more_gaps) = transfer.runs.gaps(first, want);
+        }
+        let matters = state != State::Complete;
+        transfer.row.state = state;
+        self.done.push(transfer.row, matters);
+        if self.over.len() < OVER {
+            self.over.insert(key.clone());
+        }
+    }
+}
+
+/// What the tracker needs of a piece.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PieceOf<'a> {
+    pub(crate) key: &'a Key,
+    pub(crate) seq: u64,
+    pub(crate) count: Option<u64>,
+    pub(crate) bytes: Option<u64>,
+    /// Bytes of its data.
+    pub(crate) data: u64,
+}
+
+impl Transfer {
+    /// The number of the first piece. Behind an opening there may be a free slot, which nothing
+    /// announces: it shows in the numbers of the other frames.
+    fn first(&self, numbering: Numbering, want: u64) -> u64 {
+        let (Numbering::AfterOpening, Some(opened)) = (numbering, self.opened) else {
+            return 0;
+        };
+        let direct = opened.saturating_add(1);
+        let last = self.runs.last().unwrap_or(0);
+        let slot = match self.closed {
+            Some(closed) => closed.checked_sub(want) == Some(direct.saturating_add(1)),
+            None if self.runs.contains(direct) => false,
+            None => self.accepted || last == opened.saturating_add(want).saturating_add(1),
+        };
+        direct.saturating_add(u64::from(slot))
+    }
+}
+
+/// A set of indices as runs, bounded.
+#[derive(Debug, Default)]
+struct Runs {
+    /// First to last.
+    runs: BTreeMap<u64, u64>,
+    /// Some were not kept.
+    full: bool,
+}
+
+impl Runs {
+    /// False if it was there.
+    fn insert(&mut self, index: u64) -> bool {
+        let mut first = index;
+        if let Some((&start, &last)) = self.runs.range(..=index).next_back() {
+            if index <= last {
+                return false;
+            }
+            if last.checked_add(1) == Some(index) {
+                first = start;
+            }
+        }
+        let mut last = index;
+        if let Some(next) = index.checked_add(1)
+            && let Some(end) = self.runs.remove(&next)
+        {
+            last = end;
+        }
+        if self.runs.len() >= RUNS && !self.runs.contains_key(&first) {
+            self.full = true;
+        } else {
+            self.runs.insert(first, last);
+        }
+        true
+    }
+
+    fn contains(&self, index: u64) -> bool {
+        let run = self.runs.range(..=index).next_back();
+        run.is_some_and(|(_, &last)| index <= last)
+    }
+
+    fn last(&self) -> Option<u64> {
+        self.runs.values().next_back().copied()
+    }
+
+    /// The ranges that are missing of `count` indices from `first` on, counted from 0.
+    fn gaps(&self, first: u64, count: u64) -> (Vec<(u64, u64)>, bool) {
+        let mut gaps = Vec::new();
+        let mut due = 0;
+        for (&start, &last) in &self.runs {
+            let (start, last) = (start.saturating_sub(first), last.saturating_sub(first));
+            if start >= count {
+                break;
+            }
+            if start > due {
+                gaps.push((due, start - 1));
+            }
+            due = due.max(last.saturating_add(1));
+            if gaps.len() > GAPS {
+                break;
+            }
+        }
+        if due < count {
+            gaps.push((due, count - 1));
+        }
+        let more = self.full || gaps.len() > GAPS;
+        gaps.truncate(GAPS);
+        (gaps, more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_ranges() {
+        for (indices, first, count, expected) in [
+            (&[][..], 0, 3, &[(0, 2)][..]),
+            (&[0, 1, 2], 0, 3, &[]),
+            (&[2, 0], 0, 4, &[(1, 1), (3, 3)]),
+            (&[3, 5, 4, 9], 3, 8, &[(3, 5), (7, 7)]),
+            (&[u64::MAX, 0], 0, u64::MAX, &[(1, u64::MAX - 1)]),
+            (&[7], 0, 0, &[]),
+        ] {
+            let mut runs = Runs::default();
+            for &index in indices {
+                assert!(runs.insert(index));
+                assert!(!runs.insert(index));
+            }
+            assert_eq!(
+                runs.gaps(first, count),
+                (expected.to_vec(), false),
+                "{indices:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn runs_are_bounded() {
+        let mut runs = Runs::default();
+        for index in 0..100_000 {
+            runs.insert(index * 2);
+        }
+        assert_eq!(runs.runs.len(), RUNS);
+        let (gaps, more) = runs.gaps(0, 200_000);
+        assert_eq!((gaps.len(), more), (GAPS, true));
+    }
+}
