@@ -42,7 +42,10 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn same(ours: &RawValue, theirs: &Value) {
-    assert_eq!(&serde_json::from_str::<Value>(ours.get()).expect("JSON"), theirs);
+    assert_eq!(
+        &serde_json::from_str::<Value>(ours.get()).expect("JSON"),
+        theirs
+    );
     assert_eq!(string(ours).as_deref(), theirs.as_str());
     if let Some(number) = theirs.as_u64() {
         // Only `-0` is written otherwise.

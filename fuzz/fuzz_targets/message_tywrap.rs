@@ -44,7 +44,14 @@ fn called(id: i64, first: &Call<'_>) {
     let args = first.args.unwrap_or(raw("[]"));
     let _ = read_request_bytes(args);
     for style in STYLES {
-        let line = call(id, &first.module, &first.function, args, first.kwargs, style);
+        let line = call(
+            id,
+            &first.module,
+            &first.function,
+            args,
+            first.kwargs,
+            style,
+        );
         check_line(&line, style);
         let again = Request::read(&line).expect("our own request");
         let Method::Call(again_call) = again.method else {

@@ -17,7 +17,10 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(Ok(written.len()), encoded_len(&message));
     // The original tolerates bytes behind the end; there is nothing else that could differ.
     assert!(bytes.starts_with(&written));
-    assert_eq!(decode(written.into(), &Limits::default()).as_ref(), Ok(&message));
+    assert_eq!(
+        decode(written.into(), &Limits::default()).as_ref(),
+        Ok(&message)
+    );
     values(&message);
 });
 

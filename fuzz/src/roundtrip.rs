@@ -13,6 +13,9 @@ use breakbulk_wire::{Ahp, Cep22, Layout, Loro, Stream, Style, Tywrap, nostr_cap}
 use crate::Input;
 use crate::links::json_rpc;
 
+/// Enough for many pieces under any of the caps.
+const LONGEST: usize = 6000;
+
 /// One way to send a message.
 struct Case {
     wire: Arc<dyn Wire>,
@@ -89,7 +92,8 @@ fn choose(input: &mut Input<'_>) -> Case {
         PeerSupport::Yes(PeerLimits::NONE)
     };
     let repeat = input.below(64) + 1;
-    let text = input.rest().repeat(repeat);
+    let mut text = input.rest().repeat(repeat);
+    text.truncate(LONGEST);
     let message = if format == 3 {
         text
     } else {

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 /// How long to fuzz.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mode {
-    /// Enough to see that the targets still work and find nothing in no time.
+    /// Enough to see that the targets work and that nothing breaks at once.
     Smoke {
         /// For each target.
         seconds: u64,
@@ -195,7 +195,7 @@ impl<'a> Run<'a> {
             seconds,
         };
         if matches!(mode, Mode::Smoke { .. }) && run.corpus.exists() {
-            // A smoke run finds the same today and tomorrow, or it would not be one.
+            // A smoke run begins with the committed seeds alone, whatever ran before.
             fs::remove_dir_all(&run.corpus).with_context(|| shown(&run.corpus))?;
         }
         for folder in [&run.corpus, &run.artifacts] {

@@ -58,6 +58,10 @@ impl Join {
                 ));
             }
             message = take_message(&mut link);
+            if let Some(whole) = message.as_ref().filter(|message| message.key.is_none()) {
+                let checked = self.wire.check_message(&whole.bytes);
+                checked.map_err(|why| at(why.to_owned()))?;
+            }
             bar.set_position(reader.bytes);
         }
         let Some(message) = message else {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use breakbulk::link::{Budget, Cap, Config, Key, Limits, Link, PeerLimits, PeerSupport, Wire};
+use breakbulk::message::jsonrpc::Envelope;
 use breakbulk::wire::{Ahp, Cep22, Loro, Style, Tywrap, nostr_cap};
 use clap::{Args, ValueEnum};
 
@@ -149,6 +150,18 @@ impl WireOptions {
             }
             WireName::Loro => given.map(batch_id).transpose()?,
         })
+    }
+
+    /// Whether this is what the format's messages are, so that a damaged line is never taken for one.
+    pub(crate) fn check_message(&self, message: &[u8]) -> Result<(), &'static str> {
+        let envelope = std::str::from_utf8(message).ok().and_then(Envelope::parse);
+        match self.wire {
+            WireName::Loro => Ok(()),
+            WireName::Tywrap if envelope.is_some() => Ok(()),
+            WireName::Tywrap => Err("the message is not a JSON object, as every tywrap message is"),
+            _ if envelope.is_some_and(|envelope| envelope.kind().is_some()) => Ok(()),
+            _ => Err("the message is not one JSON-RPC message, and a receiver would refuse it"),
+        }
     }
 
     /// A link that sends and receives by this wire.

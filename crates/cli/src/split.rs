@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use breakbulk::link::{Event, Outgoing, PeerLimits, PeerSupport, Plan, PlanOptions, SendError};
+use breakbulk::link::{Event, Outgoing, PeerLimits, PeerSupport, PlanOptions, SendError};
 use clap::Args;
 
 use crate::failure::Failure;
 use crate::frames;
 use crate::memory;
-use crate::options::{WireName, WireOptions, seed};
+use crate::options::{WireOptions, seed};
 use crate::progress;
 use crate::size::Size;
 
@@ -49,15 +49,10 @@ impl Split {
             peer: &peer,
             cap: &cap,
         };
-        let plan = self.wire.wire().plan(&message, &options).map_err(refused)?;
-        if matches!(plan, Plan::Pieces(_)) && self.wire.wire == WireName::Ahp {
-            // Its receivers take nothing else; better to hear it here.
-            self.wire.wire().finish(None, &message).map_err(|fault| {
-                Failure::Input(format!(
-                    "{fault}: an AHP receiver would close the connection; send one JSON-RPC message"
-                ))
-            })?;
-        }
+        let plan = self.wire.wire().plan(&message, &options);
+        plan.map_err(refused)?;
+        let checked = self.wire.check_message(&message);
+        checked.map_err(|why| Failure::Input(why.to_owned()))?;
 
         let now = Instant::now();
         let mut link = self.wire.link(usize::MAX, seed);

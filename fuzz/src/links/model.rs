@@ -299,7 +299,11 @@ impl Side {
         if open == 0 && !self.answers {
             assert_eq!(link.memory(), charged);
         }
-        let queued: usize = self.owed.values().map(|owed| owed.message.bytes.len()).sum();
+        let queued: usize = self
+            .owed
+            .values()
+            .map(|owed| owed.message.bytes.len())
+            .sum();
         assert_eq!(link.queued_bytes(), queued);
         if open == 0 && self.owed.values().all(|owed| owed.frames == 0) {
             assert_eq!(link.poll_timeout(), None, "nobody waits for anything");

@@ -11,7 +11,7 @@ use breakbulk::wire::{Ahp, Cep22, Tywrap};
 use bytes::Bytes;
 
 use super::describe::json::member;
-use super::format::Format;
+use super::format::{Format, Framing};
 
 /// So many frames are looked at.
 const FRAMES: usize = 64;
@@ -46,24 +46,34 @@ pub(crate) fn detect(sample: Sample<'_>, allowed: &[Format]) -> Result<Guess, St
     lines(sample, &mut scores);
     prefixed(sample, &mut scores);
     ipc_stream(sample, &mut scores);
-    scores.0.retain(|(format, _), _| allowed.contains(format));
+    scores
+        .points
+        .retain(|(format, _), _| allowed.contains(format));
     scores.best(sample)
 }
 
-/// Points per format and reason, with the number of frames that gave them.
 #[derive(Debug, Default)]
-struct Scores(BTreeMap<(Format, &'static str), (u32, u32)>);
+struct Scores {
+    /// Points per format and reason, with the number of frames that gave them.
+    points: BTreeMap<(Format, &'static str), (u32, u32)>,
+    /// Frames that were looked at, by framing.
+    looked: BTreeMap<Framing, u32>,
+}
 
 impl Scores {
     fn add(&mut self, format: Format, points: u32, reason: &'static str) {
-        let (sum, frames) = self.0.entry((format, reason)).or_default();
+        let (sum, frames) = self.points.entry((format, reason)).or_default();
         *sum += points;
         *frames += 1;
     }
 
+    fn look(&mut self, framing: Framing) {
+        *self.looked.entry(framing).or_default() += 1;
+    }
+
     fn best(&self, sample: Sample<'_>) -> Result<Guess, String> {
         let mut sums: BTreeMap<Format, u32> = BTreeMap::new();
-        for ((format, _), (points, _)) in &self.0 {
+        for ((format, _), (points, _)) in &self.points {
             *sums.entry(*format).or_default() += points;
         }
         // Any wire may carry plain JSON-RPC: it counts only where there is nothing else.
@@ -96,12 +106,13 @@ impl Scores {
     /// A format, and what spoke most for it.
     fn guess(&self, format: Format) -> Guess {
         let most = self
-            .0
+            .points
             .iter()
             .filter(|((of, _), _)| *of == format)
             .max_by_key(|(_, (points, _))| *points);
         let why = most.map_or(String::new(), |((_, reason), (_, frames))| {
-            format!("{reason} in {frames} of the first frames")
+            let looked = self.looked.get(&format.framing()).unwrap_or(frames);
+            format!("{reason} in {frames} of the first {looked} frames")
         });
         Guess { format, why }
     }
@@ -128,6 +139,7 @@ fn lines(sample: Sample<'_>, scores: &mut Scores) {
         if rest.is_empty() {
             break;
         }
+        scores.look(Framing::Lines);
         match rest.iter().position(|&byte| byte == b'\n') {
             Some(end) => {
                 line(&rest[..end], scores);
@@ -266,6 +278,7 @@ fn prefixed(sample: Sample<'_>, scores: &mut Scores) {
         }
         let (bytes, behind) = behind.split_at(len.min(behind.len()));
         let part = Part { bytes, len };
+        scores.look(Framing::Prefixed);
         loro_payload(&part, &mut batches, scores);
         if is_loro_frame(&part) {
             scores.add(Format::LoroFrames, SURE, "loro frames");
@@ -367,6 +380,7 @@ fn ipc_stream(sample: Sample<'_>, scores: &mut Scores) {
         }
         let (bytes, behind) = behind.split_at(len.min(behind.len()));
         let part = Part { bytes, len };
+        scores.look(Framing::Ipc);
         let points = match header.frame_type {
             ipc::FrameType::Regular => match rpc(&part) {
                 Some(points) => points,

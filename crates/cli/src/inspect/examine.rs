@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use breakbulk::link::{
-    Budget, Config, Event, Fault, FaultKind, Frame, Inbound, Key, Limits, Link, Message, Received,
-    Rules, Scope, Unknown, Wire,
+    Budget, Config, Event, Fault, FaultKind, Frame, Inbound, Key, Limits, Link, Message, Piece,
+    Received, Rules, Scope, Unknown, Wire,
 };
 use breakbulk::message::vscode::ipc;
 
@@ -140,7 +140,8 @@ impl Examiner {
             && self.dead.contains(&piece.key)
         {
             if piece.seq != 0 {
-                row.note = Some("ignored: its transfer failed".into());
+                let piece = piece_of(piece, &row);
+                self.late(at, &mut row, &piece);
                 return self.push(row);
             }
             self.dead.remove(&piece.key);
@@ -214,38 +215,22 @@ impl Examiner {
             Received::Fault(fault) => Some(fault),
             _ => None,
         };
-        let silent = |fault: &Fault| self.rules.scopes.of(&fault.kind) == Scope::Silent;
-        match fault {
-            Some(fault) if silent(fault) => {
-                row.note = Some(format!("ignored: {}", fault.kind).into());
-            }
-            Some(fault) => row.fault = Some(Box::new(self.wrong(&fault.kind))),
-            None => {}
-        }
+        row.fault = fault.map(|fault| Box::new(self.wrong(&fault.kind)));
         let ignored = *received == Received::Ignored;
         match read {
             Ok(Inbound::Piece(piece)) => {
                 let name = row.key.clone().unwrap_or_default();
-                let piece = PieceOf {
-                    key: &piece.key,
-                    seq: piece.seq,
-                    count: piece.count,
-                    bytes: piece.bytes,
-                    data: row.data.unwrap_or(0),
-                };
+                let piece = piece_of(piece, row);
                 match fault {
                     Some(fault) if !was_placed(&fault.kind) => {
-                        if matches!(fault.kind, FaultKind::Duplicate { .. }) {
-                            self.tracker.duplicate(at, piece.key);
-                        } else {
-                            self.tracker.other(at, piece.key);
-                        }
+                        self.tracker.refused(at, name, &piece);
                     }
                     _ if !ignored => self.tracker.piece(at, name, &piece),
                     _ if self.tracker.is_live(piece.key) => {
                         row.note = Some("ignored: came before".into());
-                        self.tracker.duplicate(at, piece.key);
+                        self.tracker.refused(at, name, &piece);
                     }
+                    _ if self.tracker.is_failed(piece.key) => self.late(at, row, &piece),
                     _ if self.tracker.is_over(piece.key) => {
                         row.note = Some("ignored: its transfer is over".into());
                     }
@@ -254,6 +239,10 @@ impl Examiner {
                         self.tracker.headless(at, name, &piece);
                     }
                 }
+            }
+            Ok(Inbound::Open(opening)) if ignored => {
+                row.note = Some("ignored: opened again while under way".into());
+                self.tracker.other(at, &opening.key);
             }
             Ok(Inbound::Open(opening)) if fault.is_none() => {
                 let name = row.key.clone().unwrap_or_default();
@@ -273,6 +262,13 @@ impl Examiner {
         if let Some(fault) = fault {
             self.end_transfer(at, fault);
         }
+    }
+
+    /// A piece of a transfer that failed before.
+    fn late(&mut self, at: At, row: &mut FrameRow, piece: &PieceOf<'_>) {
+        row.note = Some("ignored: its transfer failed".into());
+        let name = row.key.clone().unwrap_or_default();
+        self.tracker.refused(at, name, piece);
     }
 
     /// Ends what the rules say the fault ends.
@@ -420,6 +416,16 @@ fn link(wire: &Arc<dyn Wire>, rules: &Rules, bounds: Bounds) -> Link {
 
 fn name(wire: &dyn Wire, key: &Key) -> Arc<str> {
     kept(&wire.key_text(key)).into()
+}
+
+fn piece_of<'a>(piece: &'a Piece<'_>, row: &FrameRow) -> PieceOf<'a> {
+    PieceOf {
+        key: &piece.key,
+        seq: piece.seq,
+        count: piece.count,
+        bytes: piece.bytes,
+        data: row.data.unwrap_or(0),
+    }
 }
 
 /// Whether the piece was in its place when the fault was found: these are about the whole.

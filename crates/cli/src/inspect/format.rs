@@ -29,7 +29,7 @@ pub(crate) enum Format {
 }
 
 /// How frames lie in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Framing {
     /// One per line.
     Lines,

@@ -10,6 +10,10 @@ use super::safe::shown;
 /// Detail at the end of a line has so many characters at most.
 const DETAIL: usize = 80;
 
+/// What a message says is several such details, and each word of the capture in it is short.
+const SAYS: usize = 200;
+const WORD: usize = 48;
+
 /// Keys are as short as they can be told apart by people.
 const KEY: usize = 36;
 
@@ -23,7 +27,7 @@ const FRAMES: [Column; 7] = [
     ("key", false),
     ("seq", true),
     ("data", true),
-    ("", false),
+    ("notes", false),
 ];
 
 const TRANSFERS: [Column; 9] = [
@@ -206,12 +210,18 @@ fn says(told: &Told) -> String {
         let value = match field {
             Field::Number(number) => number.to_string(),
             Field::Size(bytes) => format!("{bytes}B"),
-            Field::Text(word) if word.contains(' ') => format!("{word:?}"),
-            Field::Text(word) => word.to_string(),
+            Field::Text(word) => {
+                let word = shown(word, WORD);
+                if word.contains(' ') {
+                    format!("\"{word}\"")
+                } else {
+                    word
+                }
+            }
         };
         text.push_str(&format!(" {name}={value}"));
     }
-    let text = shown(&text, 2 * DETAIL);
+    let text = shown(&text, SAYS);
     match &told.fault {
         Some(fault) => format!("{text}; {}", wrong(fault)),
         None => text,

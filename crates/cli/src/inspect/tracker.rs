@@ -48,6 +48,8 @@ struct Transfer {
     accepted: bool,
     has_digest: bool,
     headless: bool,
+    failed: Option<Wrong>,
+    /// The pieces that are in the capture.
     runs: Runs,
 }
 
@@ -70,8 +72,14 @@ impl Tracker {
         self.live.get(key)?.row.want.filter(|_| from_zero)
     }
 
+    /// Whether a transfer with this key is under way.
     pub(crate) fn is_live(&self, key: &Key) -> bool {
-        self.live.get(key).is_some_and(|live| !live.headless)
+        let live = self.live.get(key);
+        live.is_some_and(|live| !live.headless && live.failed.is_none())
+    }
+
+    pub(crate) fn is_failed(&self, key: &Key) -> bool {
+        self.live.get(key).is_some_and(|live| live.failed.is_some())
     }
 
     /// Whether a transfer with this key was there and is over.
@@ -81,16 +89,13 @@ impl Tracker {
 
     /// An opening frame that was taken.
     pub(crate) fn open(&mut self, at: At, name: Arc<str>, opening: &Opening) {
-        if self
-            .live
-            .get(&opening.key)
-            .is_some_and(|live| live.headless)
-        {
-            self.end(&opening.key, State::Headless);
+        if !self.is_live(&opening.key) {
+            self.end(&opening.key, None);
         }
         if let Some(transfer) = self.enter(at, name, &opening.key) {
             transfer.row.want = Some(opening.count);
             transfer.row.declared = Some(opening.bytes);
+            transfer.row.carried += at.bytes;
             transfer.opened = Some(opening.seq);
             transfer.has_digest = opening.digest.is_some();
         }
@@ -98,15 +103,22 @@ impl Tracker {
 
     /// A piece that was taken, with so many bytes in it.
     pub(crate) fn piece(&mut self, at: At, name: Arc<str>, piece: &PieceOf<'_>) {
+        if self.is_failed(piece.key) {
+            self.end(piece.key, None);
+        }
         if let Some(transfer) = self.enter(at, name, piece.key) {
-            transfer.row.want = transfer.row.want.or(piece.count);
-            transfer.row.declared = transfer.row.declared.or(piece.bytes);
-            if transfer.runs.insert(piece.seq) {
+            transfer.row.carried += at.bytes;
+            if transfer.see(piece) {
                 transfer.row.have += 1;
                 transfer.row.bytes += piece.data;
-            } else {
-                transfer.row.duplicates += 1;
             }
+        }
+    }
+
+    /// A piece that was refused or came too late. It is no gap, since it is there.
+    pub(crate) fn refused(&mut self, at: At, name: Arc<str>, piece: &PieceOf<'_>) {
+        if let Some(transfer) = self.enter(at, name, piece.key) {
+            transfer.see(piece);
         }
     }
 
@@ -123,13 +135,6 @@ impl Tracker {
         if let Some(transfer) = self.live.get_mut(key) {
             transfer.row.last_frame = at.frame;
             transfer.row.carried += at.bytes;
-        }
-    }
-
-    pub(crate) fn duplicate(&mut self, at: At, key: &Key) {
-        self.other(at, key);
-        if let Some(transfer) = self.live.get_mut(key) {
-            transfer.row.duplicates += 1;
         }
     }
 
@@ -151,46 +156,45 @@ impl Tracker {
         if let Some(transfer) = self.live.get_mut(key) {
             transfer.row.digest = transfer.has_digest.then_some(true);
         }
-        self.end(key, State::Complete);
+        self.end(key, Some(State::Complete));
     }
 
-    /// A transfer failed; if nothing was known of it, it is known by that.
+    /// A transfer failed; if nothing was known of it, it is known by that. It is followed on, to
+    /// see which of its pieces are there.
     pub(crate) fn fail(&mut self, at: At, name: Arc<str>, key: &Key, kind: &FaultKind, why: Wrong) {
-        if !self.live.contains_key(key) {
-            self.enter(at, name, key);
-        }
-        if let Some(transfer) = self.live.get_mut(key)
-            && *kind == FaultKind::DigestMismatch
-        {
+        let Some(transfer) = self.enter(at, name, key) else {
+            return;
+        };
+        if *kind == FaultKind::DigestMismatch {
             transfer.row.digest = Some(false);
         }
-        self.end(key, State::Failed(Box::new(why)));
+        transfer.failed.get_or_insert(why);
+        if self.live.len() >= LIVE {
+            self.end(key, None);
+        }
     }
 
     /// Everything that is under way failed; the keys of it.
     pub(crate) fn fail_all(&mut self, why: &Wrong) -> Vec<Key> {
-        let keys: Vec<Key> = self.live.keys().cloned().collect();
-        for key in &keys {
-            self.end(key, State::Failed(Box::new(why.clone())));
+        let mut keys = Vec::new();
+        for (key, transfer) in &mut self.live {
+            if transfer.failed.is_none() {
+                transfer.failed = Some(why.clone());
+                keys.push(key.clone());
+            }
         }
         keys
     }
 
     /// The capture is over.
     pub(crate) fn finish(&mut self) {
-        let mut left: Vec<(u64, Key, bool)> = self
-            .live
-            .iter()
-            .map(|(key, live)| (live.row.first_frame, key.clone(), live.headless))
+        let left = self.live.iter();
+        let mut left: Vec<(u64, Key)> = left
+            .map(|(key, live)| (live.row.first_frame, key.clone()))
             .collect();
         left.sort();
-        for (_, key, headless) in left {
-            let state = if headless {
-                State::Headless
-            } else {
-                State::Unfinished
-            };
-            self.end(&key, state);
+        for (_, key) in left {
+            self.end(&key, None);
         }
         self.done.rows.sort_by_key(|row| row.first_frame);
         self.done.beyond.sort_by_key(|row| row.first_frame);
@@ -223,16 +227,23 @@ impl Tracker {
             accepted: false,
             has_digest: false,
             headless: false,
+            failed: None,
             runs: Runs::default(),
         });
         transfer.row.last_frame = at.frame;
-        transfer.row.carried += at.bytes;
         Some(transfer)
     }
 
-    fn end(&mut self, key: &Key, state: State) {
+    /// Ends a transfer, in this state or as it stands.
+    fn end(&mut self, key: &Key, state: Option<State>) {
         let Some(mut transfer) = self.live.remove(key) else {
             return;
+        };
+        let state = match (state, transfer.failed.take()) {
+            (Some(state), _) => state,
+            (None, Some(why)) => State::Failed(Box::new(why)),
+            (None, None) if transfer.headless => State::Headless,
+            (None, None) => State::Unfinished,
         };
         match state {
             State::Complete => self.complete += 1,
@@ -266,6 +277,15 @@ pub(crate) struct PieceOf<'a> {
 }
 
 impl Transfer {
+    /// A piece is there; false if it was there before.
+    fn see(&mut self, piece: &PieceOf<'_>) -> bool {
+        self.row.want = self.row.want.or(piece.count);
+        self.row.declared = self.row.declared.or(piece.bytes);
+        let new = self.runs.insert(piece.seq);
+        self.row.duplicates += u64::from(!new);
+        new
+    }
+
     /// The number of the first piece. Behind an opening there may be a free slot, which nothing
     /// announces: it shows in the numbers of the other frames.
     fn first(&self, numbering: Numbering, want: u64) -> u64 {

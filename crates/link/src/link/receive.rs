@@ -217,13 +217,13 @@ impl Link {
             Scope::Report => self.report(Event::Fault(fault.clone())),
             Scope::Transfer => self.fail_incoming(fault.clone()),
             Scope::Link => {
+                // Our own shortage is no fault of the peer's.
                 let (code, words) = self.config.rules.close;
-                let code = if fault.kind == FaultKind::Busy {
-                    BUSY
-                } else {
-                    code
+                let (code, reason) = match &fault.kind {
+                    FaultKind::Busy => (BUSY, fault.kind.to_string()),
+                    kind => (code, format!("{words}: {kind}")),
                 };
-                self.close(code, &format!("{words}: {}", fault.kind));
+                self.close(code, &reason);
             }
         }
         Received::Fault(fault)

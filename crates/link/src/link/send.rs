@@ -380,7 +380,12 @@ impl Link {
         };
         let (tag, bytes) = (out.message.tag, out.message.bytes.clone());
         let reason = error.to_string();
-        self.stop(id, &reason);
+        // A peer that ended it needs not be told.
+        if matches!(error, SendError::Aborted { .. }) {
+            self.forget(id);
+        } else {
+            self.stop(id, &reason);
+        }
         self.events.push(Event::SendFailed {
             id,
             tag,

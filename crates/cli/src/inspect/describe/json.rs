@@ -204,13 +204,13 @@ fn chunking(told: Told, chunking: Option<Chunking>, capabilities: Option<&RawVal
     };
     let mut told = told
         .text("chunking", "yes")
-        .number("maxIncomingFrameBytes", chunking.max_frame_bytes)
-        .number("maxIncomingMessageBytes", chunking.max_message_bytes);
+        .number("maxFrame", chunking.max_frame_bytes)
+        .number("maxMessage", chunking.max_message_bytes);
     if let Some(groups) = chunking.max_groups {
-        told = told.number("maxIncomingGroups", groups);
+        told = told.number("maxGroups", groups);
     }
     match chunking.group_timeout_ms {
-        Some(ms) => told.number("groupTimeoutMs", ms),
+        Some(ms) => told.number("timeoutMs", ms),
         None => told,
     }
 }

@@ -1,0 +1,271 @@
+//! The program as a person or a script meets it: exit codes, what it says, and what it never does.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+const MESSAGE: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"text":"Grüße, 世界 😀 \"quoted\" \\ and more of it, until it takes several pieces"}}"#;
+
+fn breakbulk(arguments: &str, input: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_breakbulk"))
+        .args(arguments.split_whitespace())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    // A program that refuses its arguments may not read what it is given.
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    output
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The wires with options that cut [`MESSAGE`] into several pieces.
+const WIRES: [&str; 6] = [
+    "--wire ahp --max-frame 200 --key g1",
+    "--wire tywrap --max-frame 32 --key response:-7",
+    "--wire tywrap --max-frame 300 --strict --style ascii",
+    "--wire cep22 --max-frame 400 --key token",
+    "--wire cep22 --max-frame 1200 --wrap nostr",
+    "--wire loro --max-frame 40 --key 0102030405060708",
+];
+
+#[test]
+fn split_and_join_are_inverse() {
+    for wire in WIRES {
+        let frames = breakbulk(&format!("split {wire}"), MESSAGE.as_bytes());
+        assert!(frames.status.success(), "{wire}: {}", said(&frames));
+        let joined = breakbulk(&format!("join {wire}"), &frames.stdout);
+        assert!(joined.status.success(), "{wire}: {}", said(&joined));
+        assert_eq!(joined.stdout, MESSAGE.as_bytes(), "{wire}");
+    }
+}
+
+#[test]
+fn frames_are_as_the_formats_write_them() {
+    let frames = breakbulk(
+        "split --wire ahp --max-frame 120 --key g1",
+        br#"{"jsonrpc":"2.0","method":"a"}"#,
+    );
+    let one = br#"{"jsonrpc":"2.0","method":"a"}"#;
+    assert_eq!(frames.stdout, [one.as_slice(), b"\n"].concat());
+    // A line break inside cannot travel on a line.
+    let frames = breakbulk(
+        "split --wire ahp --max-frame 200 --key g1",
+        b"{\"jsonrpc\":\"2.0\",\n\"method\":\"a\"}",
+    );
+    let segment = r#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":"g1","index":0,"total":1,"data":"eyJqc29ucnBjIjoiMi4wIiwKIm1ldGhvZCI6ImEifQ=="}}"#;
+    assert_eq!(
+        String::from_utf8_lossy(&frames.stdout),
+        format!("{segment}\n")
+    );
+    let frames = breakbulk(
+        "split --wire loro --max-frame 17 --key 0102030405060708",
+        b"0123456789abcdefghi",
+    );
+    let expected = b"\0\0\0\x11\x01\x01\x02\x03\x04\x05\x06\x07\x08\0\0\0\x05\0\0\0\x13\0\0\0\x11\x02\x01\x02\x03\x04\x05\x06\x07\x08\0\0\0\x000123";
+    assert_eq!(frames.stdout[..expected.len()], expected[..]);
+}
+
+#[test]
+fn usage_is_2_and_input_is_1() {
+    let long = "x".repeat(4 << 20);
+    let batch = format!("[{MESSAGE},{MESSAGE}]");
+    for (arguments, input, code, words) in [
+        ("", "", 2, "Usage"),
+        ("split --wire ahp", "", 2, "--max-frame"),
+        (
+            "split --wire nothing --max-frame 1KB",
+            "",
+            2,
+            "possible values",
+        ),
+        ("split --wire ahp --max-frame 1XB", "", 2, "no unit"),
+        (
+            "split --wire ahp --max-frame 200 --strict",
+            MESSAGE,
+            2,
+            "--strict is for --wire tywrap",
+        ),
+        (
+            "split --wire ahp --max-frame 200 --wrap nostr",
+            MESSAGE,
+            2,
+            "--wrap is for --wire cep22",
+        ),
+        (
+            "split --wire loro --max-frame 40 --key xyz",
+            MESSAGE,
+            2,
+            "16 hex digits",
+        ),
+        (
+            "split --wire tywrap --max-frame 32 --key 7",
+            MESSAGE,
+            2,
+            "request:ID",
+        ),
+        (
+            "split --wire ahp --max-frame 200 no-such-file",
+            "",
+            1,
+            "no-such-file",
+        ),
+        (
+            "split --wire ahp --max-frame 20",
+            MESSAGE,
+            1,
+            "at least 145",
+        ),
+        (
+            "split --wire tywrap --max-frame 3",
+            MESSAGE,
+            1,
+            "at least 4",
+        ),
+        (
+            "split --wire loro --max-frame 16",
+            MESSAGE,
+            1,
+            "at least 17",
+        ),
+        (
+            "split --wire ahp --max-frame 200 --max-message 50",
+            MESSAGE,
+            1,
+            "raise --max-message",
+        ),
+        (
+            "split --wire ahp --max-frame 145",
+            long.as_str(),
+            1,
+            "needs more than 65535 pieces",
+        ),
+        (
+            "split --wire cep22 --max-frame 400",
+            long.as_str(),
+            1,
+            "needs more than 10000 pieces",
+        ),
+        (
+            "split --wire ahp --max-frame 1000",
+            long.as_str(),
+            1,
+            "JSON-RPC",
+        ),
+        (
+            "split --wire ahp --max-frame 160",
+            batch.as_str(),
+            1,
+            "batch",
+        ),
+        ("join --wire ahp", "", 1, "without a message"),
+        ("join --wire loro", "\0\0\0", 1, "truncated"),
+        (
+            "join --wire loro --max-frame 10",
+            "\x7f\x7f\x7f\x7f",
+            1,
+            "frame-too-large",
+        ),
+        (
+            "join --wire ahp --max-frame 10",
+            "{\"jsonrpc\":\"2.0\"}",
+            1,
+            "frame 1",
+        ),
+        ("join --wire tywrap", "no json at all", 1, "BAD_JSON"),
+    ] {
+        let output = breakbulk(arguments, input.as_bytes());
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{arguments}: {}",
+            said(&output)
+        );
+        assert!(
+            said(&output).contains(words),
+            "{arguments}: {}",
+            said(&output)
+        );
+        assert!(output.stdout.is_empty(), "{arguments}: nothing is written");
+    }
+    for help in ["--help", "--version", "split --help"] {
+        assert_eq!(breakbulk(help, b"").status.code(), Some(0), "{help}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused_by_text_wires() {
+    for wire in [
+        "--wire tywrap --max-frame 32",
+        "--wire cep22 --max-frame 400",
+    ] {
+        let output = breakbulk(&format!("split {wire}"), &[0xff; 500]);
+        assert_eq!(output.status.code(), Some(1), "{wire}");
+        assert!(
+            said(&output).contains("not UTF-8"),
+            "{wire}: {}",
+            said(&output)
+        );
+    }
+}
+
+#[test]
+fn the_most_that_ahp_can_number_and_one_byte_more() {
+    let message = |size: usize| {
+        let mut message = MESSAGE.as_bytes().to_vec();
+        message.resize(size, b' ');
+        message
+    };
+    // 145 bytes leave room for four characters of base64.
+    let most = 65_535 * 3;
+    let frames = breakbulk("split --wire ahp --max-frame 145", &message(most));
+    assert!(frames.status.success(), "{}", said(&frames));
+    let over = breakbulk("split --wire ahp --max-frame 145", &message(most + 1));
+    assert_eq!((over.status.code(), over.stdout.len()), (Some(1), 0));
+    assert!(said(&over).contains("65535 pieces"), "{}", said(&over));
+}
+
+/// Truncated and damaged frames give the whole message or nothing, and never a panic.
+#[test]
+fn damage_never_gives_partial_output() {
+    let mut seed = 1u64;
+    let mut random = move |below: usize| {
+        seed = seed
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (seed >> 33) as usize % below
+    };
+    for wire in WIRES {
+        let frames = breakbulk(&format!("split {wire}"), MESSAGE.as_bytes()).stdout;
+        let truncated = (0..frames.len())
+            .step_by(frames.len() / 25 + 1)
+            .map(|len| frames[..len].to_vec());
+        let damaged: Vec<Vec<u8>> = (0..25)
+            .map(|_| {
+                let mut frames = frames.clone();
+                let at = random(frames.len());
+                frames[at] ^= 1 << random(8);
+                frames
+            })
+            .collect();
+        for input in truncated.chain(damaged) {
+            let output = breakbulk(&format!("join {wire}"), &input);
+            match output.status.code() {
+                // A flipped bit in a text without a digest may go unnoticed; half a message may not.
+                Some(0) => assert!(
+                    output.stdout.len() + 8 > MESSAGE.len(),
+                    "{wire}: partial output"
+                ),
+                Some(1) => assert!(output.stdout.is_empty(), "{wire}: output beside an error"),
+                code => panic!("{wire}: {code:?}: {}", said(&output)),
+            }
+        }
+    }
+}
