@@ -344,7 +344,7 @@ fn faulty() -> Vec<Case> {
             "a capture that ends inside a frame",
             &[],
             prefixed(&loro)[..100].to_vec(),
-            &["truncated: the capture ends after 71 of 80 bytes of a frame"],
+            &["truncated: the capture ends after 75 of 80 bytes of a frame"],
         ),
         (
             "a loro message that is none",

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 /// Keys up to this long cost no allocation. It holds a 32-digit id, a UUID and most tokens.
 const INLINE: usize = 46;
@@ -14,8 +15,12 @@ pub struct Key(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    Inline { len: u8, bytes: [u8; INLINE] },
-    Heap(Box<[u8]>),
+    Inline {
+        len: u8,
+        bytes: [u8; INLINE],
+    },
+    /// Shared by all that speak of the transfer: a long key costs its bytes once.
+    Heap(Arc<[u8]>),
 }
 
 impl Key {
@@ -44,7 +49,8 @@ impl Key {
     pub(crate) fn allocated(&self) -> usize {
         match &self.0 {
             Repr::Inline { .. } => 0,
-            Repr::Heap(bytes) => bytes.len(),
+            // With the two counters of the share.
+            Repr::Heap(bytes) => bytes.len() + 2 * size_of::<usize>(),
         }
     }
 }
@@ -105,7 +111,7 @@ mod tests {
             let key = Key::new(&bytes);
             assert_eq!(key.as_bytes(), bytes);
             assert_eq!(key, key.clone());
-            assert_eq!(key.allocated(), if len > INLINE { len } else { 0 });
+            assert_eq!(key.allocated(), if len > INLINE { len + 16 } else { 0 });
         }
         assert_eq!(Key::new(&[1, 2]).to_string(), "0102");
         assert_eq!(Key::new(b"g1").to_string(), "g1");

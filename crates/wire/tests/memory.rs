@@ -51,7 +51,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const MEMORY: usize = 2 << 20;
+const MEMORY: usize = 1 << 20;
 const MESSAGE: usize = 512 << 10;
 /// For tables that are there whatever the peer does.
 const TABLES: usize = 64 << 10;
@@ -223,7 +223,7 @@ fn no_peer_takes_a_link_over_its_memory() {
                 let baseline = held();
                 let most = Cell::new(0);
                 let mut link = link(kit, Budget::unlimited());
-                attack(&mut link, &clock, &mut attacker, listens, 30_000, |held| {
+                attack(&mut link, &clock, &mut attacker, listens, 14_000, |held| {
                     most.set(most.get().max(held - baseline))
                 });
                 let (most, charged) = (most.get(), link.memory());
@@ -285,7 +285,7 @@ fn a_flood_leaves_nothing_behind_once_it_is_over() {
         let baseline = held();
         let mut link = link(kit, Budget::unlimited());
         let mut flood = many_transfers(kit, 0, b"x");
-        attack(&mut link, &clock, &mut flood, false, 30_000, |_| {});
+        attack(&mut link, &clock, &mut flood, false, 8_000, |_| {});
         let mut number = 0;
         while link.open_transfers() > 0 {
             link.discard(kit.key(number));

@@ -1,6 +1,6 @@
 //! What a link does not tell of its transfers: gaps, duplicates, and what the frames cost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use breakbulk::link::{FaultKind, Key, Numbering, Opening};
@@ -24,6 +24,8 @@ const GAPS: usize = 16;
 pub(crate) struct Tracker {
     numbering: Numbering,
     live: BTreeMap<Key, Transfer>,
+    /// Of those the ones that can only fail, the oldest first: they make room for others.
+    lingering: VecDeque<Key>,
     over: BTreeSet<Key>,
     pub(crate) done: Section<TransferRow>,
     pub(crate) complete: u64,
@@ -58,6 +60,7 @@ impl Tracker {
         Self {
             numbering,
             live: BTreeMap::new(),
+            lingering: VecDeque::new(),
             over: BTreeSet::new(),
             done: Section::new(limit),
             complete: 0,
@@ -125,8 +128,10 @@ impl Tracker {
     /// A piece whose opening is not in the capture.
     pub(crate) fn headless(&mut self, at: At, name: Arc<str>, piece: &PieceOf<'_>) {
         self.piece(at, name, piece);
-        if let Some(transfer) = self.live.get_mut(piece.key) {
-            transfer.headless = true;
+        if let Some(transfer) = self.live.get_mut(piece.key)
+            && !std::mem::replace(&mut transfer.headless, true)
+        {
+            self.linger(piece.key);
         }
     }
 
@@ -168,9 +173,9 @@ impl Tracker {
         if *kind == FaultKind::DigestMismatch {
             transfer.row.digest = Some(false);
         }
-        transfer.failed.get_or_insert(why);
-        if self.live.len() >= LIVE {
-            self.end(key, None);
+        if transfer.failed.is_none() {
+            transfer.failed = Some(why);
+            self.linger(key);
         }
     }
 
@@ -182,6 +187,9 @@ impl Tracker {
                 transfer.failed = Some(why.clone());
                 keys.push(key.clone());
             }
+        }
+        for key in &keys {
+            self.linger(key);
         }
         keys
     }
@@ -202,9 +210,16 @@ impl Tracker {
 
     /// The transfer of this frame. `None` if there are too many to follow.
     fn enter(&mut self, at: At, name: Arc<str>, key: &Key) -> Option<&mut Transfer> {
-        if self.live.len() >= LIVE && !self.live.contains_key(key) {
-            self.done.left_out += 1;
-            return None;
+        if !self.live.contains_key(key) {
+            while self.live.len() >= LIVE {
+                let Some(oldest) = self.lingering.pop_front() else {
+                    self.done.left_out += 1;
+                    return None;
+                };
+                if !self.is_live(&oldest) {
+                    self.end(&oldest, None);
+                }
+            }
         }
         let transfer = self.live.entry(key.clone()).or_insert_with(|| Transfer {
             row: TransferRow {
@@ -232,6 +247,15 @@ impl Tracker {
         });
         transfer.row.last_frame = at.frame;
         Some(transfer)
+    }
+
+    fn linger(&mut self, key: &Key) {
+        // Some came to their end otherwise; they must not pile up.
+        if self.lingering.len() >= 2 * LIVE {
+            let live = &self.live;
+            self.lingering.retain(|key| live.contains_key(key));
+        }
+        self.lingering.push_back(key.clone());
     }
 
     /// Ends a transfer, in this state or as it stands.
@@ -376,6 +400,38 @@ impl Runs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failed_transfers_make_room_for_others() {
+        let mut tracker = Tracker::new(Numbering::FromZero, 10);
+        let key = |number: usize| Key::new(&number.to_be_bytes());
+        let piece = |key| PieceOf {
+            key,
+            seq: 0,
+            count: Some(1),
+            bytes: None,
+            data: 1,
+        };
+        for number in 0..3 * LIVE {
+            let at = At {
+                frame: number as u64,
+                bytes: 1,
+            };
+            let why = Wrong {
+                code: "x",
+                text: "".into(),
+            };
+            let key = key(number);
+            tracker.fail(at, "k".into(), &key, &FaultKind::Nested, why);
+        }
+        let at = At { frame: 1, bytes: 1 };
+        tracker.piece(at, "k".into(), &piece(&key(usize::MAX)));
+        tracker.complete(&key(usize::MAX));
+        tracker.finish();
+        assert_eq!((tracker.complete, tracker.failed), (1, 3 * LIVE as u64));
+        assert_eq!(tracker.done.count(), 3 * LIVE as u64 + 1);
+        assert!(tracker.lingering.len() <= 2 * LIVE);
+    }
 
     #[test]
     fn gaps_are_ranges() {
