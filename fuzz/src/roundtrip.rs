@@ -14,7 +14,7 @@ use crate::Input;
 use crate::links::json_rpc;
 
 /// Enough for many pieces under any of the caps.
-const LONGEST: usize = 6000;
+const LONGEST: usize = 4000;
 
 /// One way to send a message.
 struct Case {
@@ -92,8 +92,9 @@ fn choose(input: &mut Input<'_>) -> Case {
         PeerSupport::Yes(PeerLimits::NONE)
     };
     let repeat = input.below(64) + 1;
-    let mut text = input.rest().repeat(repeat);
-    text.truncate(LONGEST);
+    let text = input.rest();
+    let len = (text.len() * repeat).min(LONGEST);
+    let text: Vec<u8> = text.iter().copied().cycle().take(len).collect();
     let message = if format == 3 {
         text
     } else {

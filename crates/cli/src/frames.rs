@@ -12,8 +12,15 @@ use crate::size::show;
 
 const BUFFER: usize = 256 << 10;
 
+/// What is read: its bytes, how many there are where that is known, and its name for people.
+pub(crate) struct Input {
+    pub(crate) reader: Box<dyn Read>,
+    pub(crate) length: Option<u64>,
+    pub(crate) name: String,
+}
+
 /// Standard input, or a file.
-pub(crate) fn open(path: Option<&Path>) -> Result<(Box<dyn Read>, Option<u64>, String), Failure> {
+pub(crate) fn open(path: Option<&Path>) -> Result<Input, Failure> {
     match path {
         Some(path) if path != Path::new("-") => {
             let name = path.display().to_string();
@@ -23,19 +30,27 @@ pub(crate) fn open(path: Option<&Path>) -> Result<(Box<dyn Read>, Option<u64>, S
                 .ok()
                 .filter(|metadata| metadata.is_file())
                 .map(|metadata| metadata.len());
-            Ok((Box::new(file), length, name))
+            Ok(Input {
+                reader: Box::new(file),
+                length,
+                name,
+            })
         }
-        _ => Ok((
-            Box::new(io::stdin().lock()),
-            None,
-            "standard input".to_owned(),
-        )),
+        _ => Ok(Input {
+            reader: Box::new(io::stdin().lock()),
+            length: None,
+            name: "standard input".to_owned(),
+        }),
     }
 }
 
 /// Reads all of a message, but never more than `limit`.
 pub(crate) fn read_message(path: Option<&Path>, limit: usize) -> Result<Bytes, Failure> {
-    let (reader, length, name) = open(path)?;
+    let Input {
+        reader,
+        length,
+        name,
+    } = open(path)?;
     let mut message = Vec::new();
     if let Some(length) = length.and_then(|length| usize::try_from(length).ok()) {
         message.reserve_exact(length.min(limit));
@@ -71,7 +86,11 @@ impl FrameReader {
         binary: bool,
         limit: usize,
     ) -> Result<(Self, Option<u64>), Failure> {
-        let (reader, length, name) = open(path)?;
+        let Input {
+            reader,
+            length,
+            name,
+        } = open(path)?;
         let reader = BufReader::with_capacity(BUFFER, reader);
         Ok((
             Self {

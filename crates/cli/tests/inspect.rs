@@ -1,4 +1,8 @@
 //! `breakbulk inspect` from outside: what it says of small captures, and that nothing breaks it.
+//!
+//! `BREAKBULK_SEED=n` chooses the damage.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -90,16 +94,33 @@ fn unlines(lines: &[String]) -> Vec<u8> {
 
 #[test]
 fn small_captures_read_as_expected() {
-    let named = captures();
-    for (name, table, machine) in golden::GOLDEN {
-        let (_, _, capture) = named.iter().find(|(of, _, _)| of == name).unwrap();
-        let (out, err, code) = inspect(&[], capture);
-        assert_eq!(out, table.trim_start(), "{name}");
-        assert_eq!((&*err, code), ("", 0), "{name}");
-        let (out, err, code) = inspect(&["--json"], capture);
-        assert_eq!(out, machine.trim_start(), "{name}");
-        assert_eq!((&*err, code), ("", 0), "{name}");
+    if std::env::var_os("BREAKBULK_BLESS").is_some() {
+        return bless();
     }
+    let captures = captures();
+    assert_eq!(captures.len(), golden::GOLDEN.len());
+    for ((name, _, capture), (of, table, machine)) in captures.iter().zip(golden::GOLDEN) {
+        assert_eq!(name, of);
+        for (args, expected) in [(&[][..], table), (&["--json"], machine)] {
+            let (out, err, code) = inspect(args, capture);
+            assert_eq!(out, expected.trim_start(), "{name}");
+            assert_eq!((&*err, code), ("", 0), "{name}");
+        }
+    }
+}
+
+/// Writes the golden texts anew, to be looked at before they are kept.
+fn bless() {
+    let mut file = String::from(
+        "//! What `inspect` says of the captures: `BREAKBULK_BLESS=1` writes this anew.\n\n/// Name, table, JSON.\npub(super) const GOLDEN: &[(&str, &str, &str)] = &[\n",
+    );
+    for (name, _, capture) in captures() {
+        let (table, machine) = (inspect(&[], &capture).0, inspect(&["--json"], &capture).0);
+        file.push_str(&format!("    (\n        {name:?},\n        r#\"\n{table}\"#,\n        r#\"\n{machine}\"#,\n    ),\n"));
+    }
+    file.push_str("];\n");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/inspect/golden.rs");
+    std::fs::write(path, file).unwrap();
 }
 
 #[test]
@@ -366,10 +387,14 @@ fn faulty() -> Vec<Case> {
             ],
         ),
         (
-            "a gap in an ipc.net stream",
+            "a gap in an ipc.net stream, and the replay",
             &[],
-            [regular(1), regular(2), regular(4)].concat(),
-            &["gap: message 4 came where 3 was due"],
+            [regular(1), regular(4), regular(2), regular(3), regular(4)].concat(),
+            &[
+                "gap: message 4 came where 2 was due",
+                "Regular id=4 ack=3 length=5; ignored: came before",
+                "5 frames, 0 transfers, 4 messages, 1 fault",
+            ],
         ),
         (
             "a frame over the limit, passed over",
@@ -586,20 +611,4 @@ fn file_of(name: &str, bytes: &[u8]) -> std::fs::File {
     let file = std::fs::File::open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     file
-}
-
-/// The golden texts, to be looked at before they are kept: `-- --ignored --nocapture`.
-#[test]
-#[ignore = "prints tests/inspect/golden.rs"]
-fn print_golden() {
-    println!("//! What `inspect` says of the captures, as a table and as JSON.\n");
-    println!("/// Name, table, JSON.\npub(super) const GOLDEN: &[(&str, &str, &str)] = &[");
-    for (name, _, capture) in captures() {
-        let table = inspect(&[], &capture).0;
-        let machine = inspect(&["--json"], &capture).0;
-        println!(
-            "    (\n        {name:?},\n        r#\"\n{table}\"#,\n        r#\"\n{machine}\"#,\n    ),"
-        );
-    }
-    println!("];");
 }

@@ -1,5 +1,7 @@
 //! The program as a person or a script meets it: exit codes, what it says, and what it never does.
 
+#![allow(clippy::unwrap_used)]
+
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 

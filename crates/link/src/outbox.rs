@@ -77,6 +77,10 @@ pub(crate) struct Out {
     pub(crate) told: usize,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most messages are sent at once; a box would cost each an allocation"
+)]
 pub(crate) enum State {
     /// Not planned yet: that happens when its turn comes.
     Queued,
@@ -391,7 +395,7 @@ pub struct Rejected {
     /// Why.
     pub error: SendError,
     /// The message.
-    pub message: Outgoing,
+    pub message: Box<Outgoing>,
 }
 
 impl std::fmt::Display for Rejected {

@@ -49,7 +49,7 @@ impl Random {
 
     /// A number below `bound` (0 for a bound of 0).
     pub fn below(&mut self, bound: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(bound) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
     /// True once in `n` times.

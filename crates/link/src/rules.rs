@@ -199,7 +199,8 @@ impl Default for Limits {
             pieces: 1 << 20,
             transfers: 8,
             pending_bytes: usize::MAX,
-            memory: 8 * 41 << 20,
+            // Eight messages of that size, each with a quarter of spare room.
+            memory: 328 << 20,
             undelivered: 64,
             discarded: 4096,
             queued: 4096,

@@ -216,14 +216,18 @@ fn attack(
 
 #[test]
 fn no_peer_takes_a_link_over_its_memory() {
-    for kit in Kit::ALL.into_iter().filter(|kit| *kit != Kit::Whole) {
+    for kit in Kit::CUTTING {
         for listens in [true, false] {
             for (name, mut attacker) in attackers(kit) {
+                // With nobody listening only what is told grows differently.
+                if !listens && name.contains("pieces") {
+                    continue;
+                }
                 let clock = Clock::new();
                 let baseline = held();
                 let most = Cell::new(0);
                 let mut link = link(kit, Budget::unlimited());
-                attack(&mut link, &clock, &mut attacker, listens, 14_000, |held| {
+                attack(&mut link, &clock, &mut attacker, listens, 12_000, |held| {
                     most.set(most.get().max(held - baseline))
                 });
                 let (most, charged) = (most.get(), link.memory());
@@ -261,7 +265,7 @@ fn no_peer_takes_the_process_over_its_budget() {
                 attackers(kit).swap_remove(at),
                 attackers(kit).swap_remove(at),
             ];
-            for round in 0..40 {
+            for round in 0..24 {
                 let (link, (name, attacker)) = (&mut links[round % 2], &mut sides[round % 2]);
                 attack(link, &clock, attacker, true, 300, |held| {
                     let most = held - baseline;

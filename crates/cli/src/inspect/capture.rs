@@ -8,7 +8,7 @@ use breakbulk::message::vscode::ipc;
 
 use super::format::Framing;
 use crate::failure::Failure;
-use crate::frames;
+use crate::frames::{self, Input};
 
 const BUFFER: usize = 256 << 10;
 
@@ -30,7 +30,11 @@ pub(crate) struct Opened {
 
 impl Opened {
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        let (mut rest, length, name) = frames::open(Some(path))?;
+        let Input {
+            reader: mut rest,
+            length,
+            name,
+        } = frames::open(Some(path))?;
         let mut prefix = Vec::new();
         (&mut rest)
             .take(PREFIX as u64)

@@ -146,10 +146,14 @@ fn lines(sample: Sample<'_>, scores: &mut Scores) {
                 rest = &rest[end + 1..];
             }
             None => {
+                let cut =
+                    std::str::from_utf8(rest).map_or(true, |text| Envelope::parse(text).is_none());
                 if sample.whole {
                     line(rest, scores);
                 }
-                beginning(&rest[..rest.len().min(HEAD)], scores);
+                if cut {
+                    beginning(&rest[..rest.len().min(HEAD)], scores);
+                }
                 break;
             }
         }

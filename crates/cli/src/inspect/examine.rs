@@ -15,7 +15,7 @@ use super::describe::describe;
 use super::format::Format;
 use super::rows::{FrameRow, Kind, MessageRow, Report, Section, Wrong};
 use super::safe::kept;
-use super::tracker::{At, PieceOf, Tracker};
+use super::tracker::{At, PieceOf, Runs, Tracker};
 
 /// Transfers that the link holds at a time.
 const TRANSFERS: usize = 1024;
@@ -48,8 +48,8 @@ pub(crate) struct Examiner {
     dead: BTreeSet<Key>,
     faults: u64,
     scratch: Vec<u8>,
-    /// The last id of a regular message in an ipc.net stream.
-    last_id: u32,
+    /// The ids of regular messages in an ipc.net stream.
+    ids: Runs,
 }
 
 impl Examiner {
@@ -69,7 +69,7 @@ impl Examiner {
             dead: BTreeSet::new(),
             faults: 0,
             scratch: Vec::new(),
-            last_id: 0,
+            ids: Runs::default(),
         }
     }
 
@@ -361,17 +361,18 @@ impl Examiner {
         let mut again = false;
         // Id 0 is the plain protocol, which counts nothing.
         if regular && frame.id > 0 {
-            let due = self.last_id.saturating_add(1);
-            again = frame.id < due;
+            let (id, last) = (u64::from(frame.id), self.ids.last());
+            again = !self.ids.insert(id);
             if again {
                 note.push_str("; ignored: came before");
-            } else if frame.id > due && self.last_id > 0 {
+            } else if let Some(due) = last.map(|last| last + 1)
+                && id > due
+            {
                 row.fault = Some(Box::new(Wrong {
                     code: "gap",
-                    text: format!("message {} came where {due} was due", frame.id).into(),
+                    text: format!("message {id} came where {due} was due").into(),
                 }));
             }
-            self.last_id = self.last_id.max(frame.id);
         }
         row.note = Some(note.into());
         if regular && !again {

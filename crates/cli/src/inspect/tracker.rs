@@ -329,7 +329,7 @@ impl Transfer {
 
 /// A set of indices as runs, bounded.
 #[derive(Debug, Default)]
-struct Runs {
+pub(crate) struct Runs {
     /// First to last.
     runs: BTreeMap<u64, u64>,
     /// Some were not kept.
@@ -338,7 +338,7 @@ struct Runs {
 
 impl Runs {
     /// False if it was there.
-    fn insert(&mut self, index: u64) -> bool {
+    pub(crate) fn insert(&mut self, index: u64) -> bool {
         let mut first = index;
         if let Some((&start, &last)) = self.runs.range(..=index).next_back() {
             if index <= last {
@@ -367,7 +367,7 @@ impl Runs {
         run.is_some_and(|(_, &last)| index <= last)
     }
 
-    fn last(&self) -> Option<u64> {
+    pub(crate) fn last(&self) -> Option<u64> {
         self.runs.values().next_back().copied()
     }
 

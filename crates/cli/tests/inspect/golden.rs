@@ -1,4 +1,4 @@
-//! What `inspect` says of the captures, as a table and as JSON.
+//! What `inspect` says of the captures: `BREAKBULK_BLESS=1` writes this anew.
 
 /// Name, table, JSON.
 pub(super) const GOLDEN: &[(&str, &str, &str)] = &[

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{Cancelled, Link, PlanJob, Planned, Received, Sent};
 use crate::event::{Event, ProgressOf};
-use crate::frame::{FrameId, FrameKind, Lane, TransferId, Transmit};
+use crate::frame::{FrameId, FrameKind, TransferId, Transmit};
 use crate::outbox::{Cursor, Outgoing, Rejected, Sending, State};
 use crate::rules::OnCancel;
 use crate::timers::Timer;
@@ -41,7 +41,10 @@ impl Link {
             None => Ok(self.outbox.push(message)),
             Some(error) => {
                 self.was_full |= matches!(error, SendError::QueueFull { .. });
-                Err(Rejected { error, message })
+                Err(Rejected {
+                    error,
+                    message: Box::new(message),
+                })
             }
         }
     }
@@ -473,12 +476,5 @@ impl Link {
     fn peer_timeout(&self) -> Option<(std::time::Duration, bool)> {
         let limits = self.peer_limits()?;
         Some((limits.timeout?, limits.timeout_from_last))
-    }
-}
-
-/// The lane of a message that nobody sorted.
-impl From<u32> for Lane {
-    fn from(number: u32) -> Self {
-        Self(number)
     }
 }

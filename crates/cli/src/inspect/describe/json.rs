@@ -25,9 +25,11 @@ pub(crate) fn describe(format: Format, message: &[u8]) -> Told {
     let is_tywrap = word("protocol").as_deref() == Some(PROTOCOL);
     let is_channel = || word("type").is_some_and(|kind| kind.starts_with("channel/"));
     match (envelope.kind(), format) {
-        _ if is_tywrap || format == Format::Tywrap => tywrap(text, &envelope),
+        _ if is_tywrap => tywrap(text, &envelope),
         (_, Format::LoroJson) => super::loro::json(text),
         (Some(kind), _) => json_rpc(&envelope, kind),
+        // A bridge's frames may carry another protocol, but what is none at all has no business here.
+        (None, Format::Tywrap) => tywrap(text, &envelope),
         (None, _) if is_channel() => super::loro::json(text),
         (None, _) => Told::new("json", "object").size("size", text.len()),
     }
@@ -275,10 +277,15 @@ fn tywrap(text: &str, envelope: &Envelope<'_>) -> Told {
             Ok(Response { id, outcome }) => {
                 return match outcome {
                     Ok(result) => match Meta::read(result) {
-                        Ok(meta) => told("meta result", id)
-                            .text("bridge", meta.bridge.name())
-                            .text("python", &meta.python_version)
-                            .number("maxFrameBytes", meta.max_frame_bytes.unwrap_or(0)),
+                        Ok(meta) => {
+                            let told = told("meta result", id)
+                                .text("bridge", meta.bridge.name())
+                                .text("python", &meta.python_version);
+                            match meta.max_frame_bytes {
+                                Some(bytes) => told.number("maxFrameBytes", bytes),
+                                None => told,
+                            }
+                        }
                         Err(_) => told("result", id).size("result", result.get().len()),
                     },
                     Err(error) => told("error", id)
