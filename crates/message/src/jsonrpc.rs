@@ -5,22 +5,23 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
-/// The members of an object that may be a JSON-RPC message. Unknown members are ignored, and of two
-/// members with one name the last wins.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Envelope<'a> {
-    /// `jsonrpc`.
-    pub version: Option<&'a RawValue>,
-    /// `id`.
-    pub id: Option<&'a RawValue>,
-    /// `method`.
-    pub method: Option<&'a RawValue>,
-    /// `params`.
-    pub params: Option<&'a RawValue>,
-    /// `result`.
-    pub result: Option<&'a RawValue>,
-    /// `error`.
-    pub error: Option<&'a RawValue>,
+crate::raw_members! {
+    /// The members of an object that may be a JSON-RPC message. Unknown members are ignored, and of two
+    /// members with one name the last wins.
+    pub struct Envelope {
+        /// `jsonrpc`.
+        version: "jsonrpc",
+        /// `id`.
+        id: "id",
+        /// `method`.
+        method: "method",
+        /// `params`.
+        params: "params",
+        /// `result`.
+        result: "result",
+        /// `error`.
+        error: "error",
+    }
 }
 
 /// What a message is.
@@ -121,15 +122,6 @@ fn is_id(raw: &RawValue) -> bool {
         || raw.get().starts_with(|c: char| c.is_ascii_digit())
         || raw.get() == "null"
 }
-
-crate::raw_members!(Envelope {
-    "jsonrpc" => version,
-    "id" => id,
-    "method" => method,
-    "params" => params,
-    "result" => result,
-    "error" => error,
-});
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,17 @@
 //! Reading a JSON object by its raw members.
 
-/// Declares a struct's reading from a JSON object by raw members: unknown ones are ignored and of
-/// two with one name the last wins, which a derived reader would refuse.
+/// Declares a struct of raw members, each an `Option<&RawValue>`, and how it is read from a JSON
+/// object: unknown members are ignored and of two with one name the last wins, which a derived
+/// reader would refuse.
 #[macro_export]
 macro_rules! raw_members {
-    ($name:ident { $($key:literal => $field:ident),+ $(,)? }) => {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$about:meta])* $field:ident: $key:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Default)]
+        $vis struct $name<'a> {
+            $($(#[$about])* $vis $field: Option<&'a ::serde_json::value::RawValue>,)+
+        }
+
         impl<'de: 'a, 'a> ::serde::de::Deserialize<'de> for $name<'a> {
             fn deserialize<D: ::serde::de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 #[expect(non_camel_case_types, reason = "members are named as the fields")]

@@ -13,7 +13,6 @@ use breakbulk_link::{
 };
 use breakbulk_message::jsonrpc::{Envelope, is_batch, string, unsigned};
 use breakbulk_message::raw_members;
-use serde_json::value::RawValue;
 
 use crate::json_text;
 use crate::shape::shape;
@@ -275,15 +274,14 @@ impl Wire for Ahp {
     }
 }
 
-#[derive(Clone, Copy, Default)]
-struct Params<'a> {
-    group: Option<&'a RawValue>,
-    index: Option<&'a RawValue>,
-    total: Option<&'a RawValue>,
-    data: Option<&'a RawValue>,
+raw_members! {
+    struct Params {
+        group: "groupId",
+        index: "index",
+        total: "total",
+        data: "data",
+    }
 }
-
-raw_members!(Params { "groupId" => group, "index" => index, "total" => total, "data" => data });
 
 /// A segment in any form of JSON.
 fn segment<'a>(envelope: &Envelope<'a>) -> Result<Inbound<'a>, Fault> {

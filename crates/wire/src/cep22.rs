@@ -391,37 +391,26 @@ fn head(token: &Key, progress: u64, message: Option<&str>, out: &mut Vec<u8>) {
     out.extend_from_slice(CVM);
 }
 
-#[derive(Clone, Copy, Default)]
-struct Params<'a> {
-    token: Option<&'a RawValue>,
-    progress: Option<&'a RawValue>,
-    cvm: Option<&'a RawValue>,
+raw_members! {
+    struct Params {
+        token: "progressToken",
+        progress: "progress",
+        cvm: "cvm",
+    }
 }
 
-raw_members!(Params { "progressToken" => token, "progress" => progress, "cvm" => cvm });
-
-#[derive(Clone, Copy, Default)]
-struct Cvm<'a> {
-    profile: Option<&'a RawValue>,
-    frame: Option<&'a RawValue>,
-    mode: Option<&'a RawValue>,
-    digest: Option<&'a RawValue>,
-    bytes: Option<&'a RawValue>,
-    chunks: Option<&'a RawValue>,
-    data: Option<&'a RawValue>,
-    reason: Option<&'a RawValue>,
+raw_members! {
+    struct Cvm {
+        profile: "type",
+        frame: "frameType",
+        mode: "completionMode",
+        digest: "digest",
+        bytes: "totalBytes",
+        chunks: "totalChunks",
+        data: "data",
+        reason: "reason",
+    }
 }
-
-raw_members!(Cvm {
-    "type" => profile,
-    "frameType" => frame,
-    "completionMode" => mode,
-    "digest" => digest,
-    "totalBytes" => bytes,
-    "totalChunks" => chunks,
-    "data" => data,
-    "reason" => reason,
-});
 
 fn transfer_frame<'a>(params: &Params<'a>, cvm: &Cvm<'a>) -> Result<Inbound<'a>, Fault> {
     let Some(key) = params.token.and_then(token) else {

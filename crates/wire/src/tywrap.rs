@@ -409,30 +409,19 @@ impl Wire for Tywrap {
     }
 }
 
-#[derive(Clone, Copy, Default)]
-struct Members<'a> {
-    kind: Option<&'a RawValue>,
-    protocol: Option<&'a RawValue>,
-    stream: Option<&'a RawValue>,
-    id: Option<&'a RawValue>,
-    seq: Option<&'a RawValue>,
-    total: Option<&'a RawValue>,
-    total_bytes: Option<&'a RawValue>,
-    encoding: Option<&'a RawValue>,
-    data: Option<&'a RawValue>,
+raw_members! {
+    struct Members {
+        kind: "__tywrap_frame__",
+        protocol: "frameProtocol",
+        stream: "stream",
+        id: "id",
+        seq: "seq",
+        total: "total",
+        total_bytes: "totalBytes",
+        encoding: "encoding",
+        data: "data",
+    }
 }
-
-raw_members!(Members {
-    "__tywrap_frame__" => kind,
-    "frameProtocol" => protocol,
-    "stream" => stream,
-    "id" => id,
-    "seq" => seq,
-    "total" => total,
-    "totalBytes" => total_bytes,
-    "encoding" => encoding,
-    "data" => data,
-});
 
 impl Tywrap {
     /// The checks of a frame's members, in the order of the real receivers.

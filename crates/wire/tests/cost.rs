@@ -24,9 +24,9 @@ const ROUNDS: usize = 7;
 /// In which order the pieces come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    InOrder,
+    Forwards,
     /// As far backwards as the wire's window goes, or from the end to the beginning.
-    Reversed,
+    Backwards,
     /// Every other piece first, and then those between them.
     Gaps,
 }
@@ -53,8 +53,8 @@ fn frames(kit: Kit, pieces: usize, order: Order) -> Vec<Frame> {
     let window = if kit == Kit::Cep22 { 20 } else { pieces };
     for part in middle.chunks_mut(window) {
         match order {
-            Order::InOrder => {}
-            Order::Reversed => part.reverse(),
+            Order::Forwards => {}
+            Order::Backwards => part.reverse(),
             Order::Gaps => {
                 let (odd, even): (Vec<_>, Vec<_>) = part
                     .iter()
@@ -86,7 +86,7 @@ fn time(mut step: impl FnMut() -> bool) -> Vec<Duration> {
 
 fn receive(kit: Kit, frames: &[Frame]) -> Vec<Duration> {
     let (mut link, clock) = (link(kit), Clock::new());
-    let mut frames = frames.to_vec().into_iter();
+    let mut frames = frames.iter().cloned();
     let mut last = Received::Pending;
     let took = time(|| {
         let frame = frames.next();
@@ -176,8 +176,8 @@ fn compare(
 #[test]
 fn a_piece_costs_the_same_however_many_there_are() {
     for kit in Kit::CUTTING {
-        for order in [Order::InOrder, Order::Reversed, Order::Gaps] {
-            if kit == Kit::Ahp && order != Order::InOrder {
+        for order in [Order::Forwards, Order::Backwards, Order::Gaps] {
+            if kit == Kit::Ahp && order != Order::Forwards {
                 continue; // Its order is strict.
             }
             let (few, many) = (frames(kit, FEW, order), frames(kit, MANY, order));

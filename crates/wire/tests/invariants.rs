@@ -148,7 +148,8 @@ fn invariant_1_a_message_that_cannot_go_out_comes_back_with_limit_size_and_remed
             ..PeerLimits::NONE
         })
     };
-    let cases: [(Arc<dyn Wire>, PeerSupport, Cap, Outgoing, &str); 8] = [
+    type Case = (Arc<dyn Wire>, PeerSupport, Cap, Outgoing, &'static str);
+    let cases: [Case; 8] = [
         (
             Arc::new(Ahp),
             PeerSupport::Unknown,

@@ -101,22 +101,15 @@ impl Default for Chunking {
     }
 }
 
-#[derive(Default)]
-struct Members<'a> {
-    frame: Option<&'a RawValue>,
-    message: Option<&'a RawValue>,
-    groups: Option<&'a RawValue>,
-    timeout: Option<&'a RawValue>,
-    from: Option<&'a RawValue>,
+crate::raw_members! {
+    struct Members {
+        frame: "maxIncomingFrameBytes",
+        message: "maxIncomingMessageBytes",
+        groups: "maxIncomingGroups",
+        timeout: "groupTimeoutMs",
+        from: "groupTimeoutFrom",
+    }
 }
-
-crate::raw_members!(Members {
-    "maxIncomingFrameBytes" => frame,
-    "maxIncomingMessageBytes" => message,
-    "maxIncomingGroups" => groups,
-    "groupTimeoutMs" => timeout,
-    "groupTimeoutFrom" => from,
-});
 
 /// A limit that may be missing or null; the outer `None` is for one that is no such number.
 fn optional(raw: Option<&RawValue>) -> Option<Option<u64>> {

@@ -254,94 +254,60 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-#[derive(Default)]
-struct Handshake<'a> {
-    channel: Option<&'a RawValue>,
-    client_id: Option<&'a RawValue>,
-    versions: Option<&'a RawValue>,
-    initial: Option<&'a RawValue>,
-    last_seen: Option<&'a RawValue>,
-    subscriptions: Option<&'a RawValue>,
-    capabilities: Option<&'a RawValue>,
+crate::raw_members! {
+    struct Handshake {
+        channel: "channel",
+        client_id: "clientId",
+        versions: "protocolVersions",
+        initial: "initialSubscriptions",
+        last_seen: "lastSeenServerSeq",
+        subscriptions: "subscriptions",
+        capabilities: "capabilities",
+    }
 }
 
-crate::raw_members!(Handshake {
-    "channel" => channel,
-    "clientId" => client_id,
-    "protocolVersions" => versions,
-    "initialSubscriptions" => initial,
-    "lastSeenServerSeq" => last_seen,
-    "subscriptions" => subscriptions,
-    "capabilities" => capabilities,
-});
-
-#[derive(Default)]
-struct Welcome<'a> {
-    version: Option<&'a RawValue>,
-    seq: Option<&'a RawValue>,
-    snapshots: Option<&'a RawValue>,
-    capabilities: Option<&'a RawValue>,
+crate::raw_members! {
+    struct Welcome {
+        version: "protocolVersion",
+        seq: "serverSeq",
+        snapshots: "snapshots",
+        capabilities: "capabilities",
+    }
 }
 
-crate::raw_members!(Welcome {
-    "protocolVersion" => version,
-    "serverSeq" => seq,
-    "snapshots" => snapshots,
-    "capabilities" => capabilities,
-});
-
-#[derive(Default)]
-struct Return<'a> {
-    kind: Option<&'a RawValue>,
-    actions: Option<&'a RawValue>,
-    missing: Option<&'a RawValue>,
-    snapshots: Option<&'a RawValue>,
+crate::raw_members! {
+    struct Return {
+        kind: "type",
+        actions: "actions",
+        missing: "missing",
+        snapshots: "snapshots",
+    }
 }
 
-crate::raw_members!(Return {
-    "type" => kind,
-    "actions" => actions,
-    "missing" => missing,
-    "snapshots" => snapshots,
-});
-
-#[derive(Default)]
-struct ActionMembers<'a> {
-    channel: Option<&'a RawValue>,
-    action: Option<&'a RawValue>,
-    seq: Option<&'a RawValue>,
-    origin: Option<&'a RawValue>,
-    reason: Option<&'a RawValue>,
+crate::raw_members! {
+    struct ActionMembers {
+        channel: "channel",
+        action: "action",
+        seq: "serverSeq",
+        origin: "origin",
+        reason: "rejectionReason",
+    }
 }
 
-crate::raw_members!(ActionMembers {
-    "channel" => channel,
-    "action" => action,
-    "serverSeq" => seq,
-    "origin" => origin,
-    "rejectionReason" => reason,
-});
-
-#[derive(Default)]
-struct OriginMembers<'a> {
-    client_id: Option<&'a RawValue>,
-    client_seq: Option<&'a RawValue>,
+crate::raw_members! {
+    struct OriginMembers {
+        client_id: "clientId",
+        client_seq: "clientSeq",
+    }
 }
 
-crate::raw_members!(OriginMembers { "clientId" => client_id, "clientSeq" => client_seq });
-
-#[derive(Default)]
-struct SnapshotMembers<'a> {
-    resource: Option<&'a RawValue>,
-    state: Option<&'a RawValue>,
-    from_seq: Option<&'a RawValue>,
+crate::raw_members! {
+    struct SnapshotMembers {
+        resource: "resource",
+        state: "state",
+        from_seq: "fromSeq",
+    }
 }
-
-crate::raw_members!(SnapshotMembers {
-    "resource" => resource,
-    "state" => state,
-    "fromSeq" => from_seq,
-});
 
 fn object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, ReadError> {
     serde_json::from_str(raw.get()).map_err(|_| ReadError::NotObject)

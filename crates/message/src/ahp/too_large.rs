@@ -86,29 +86,21 @@ impl fmt::Display for MessageTooLarge {
 
 impl std::error::Error for MessageTooLarge {}
 
-#[derive(Default)]
-struct ErrorMembers<'a> {
-    data: Option<&'a RawValue>,
+crate::raw_members! {
+    struct ErrorMembers {
+        data: "data",
+    }
 }
 
-crate::raw_members!(ErrorMembers { "data" => data });
-
-#[derive(Default)]
-struct Members<'a> {
-    reason: Option<&'a RawValue>,
-    message: Option<&'a RawValue>,
-    max_frame: Option<&'a RawValue>,
-    max_message: Option<&'a RawValue>,
-    chunking: Option<&'a RawValue>,
+crate::raw_members! {
+    struct Members {
+        reason: "reason",
+        message: "messageBytes",
+        max_frame: "maxFrameBytes",
+        max_message: "maxMessageBytes",
+        chunking: "chunking",
+    }
 }
-
-crate::raw_members!(Members {
-    "reason" => reason,
-    "messageBytes" => message,
-    "maxFrameBytes" => max_frame,
-    "maxMessageBytes" => max_message,
-    "chunking" => chunking,
-});
 
 #[cfg(test)]
 mod tests {

@@ -66,20 +66,14 @@ pub fn cvm(params: &RawValue) -> Option<&RawValue> {
     member(params.get(), "cvm")?
 }
 
-#[derive(Default)]
-struct Members<'a> {
-    token: Option<&'a RawValue>,
-    progress: Option<&'a RawValue>,
-    total: Option<&'a RawValue>,
-    message: Option<&'a RawValue>,
+crate::raw_members! {
+    struct Members {
+        token: "progressToken",
+        progress: "progress",
+        total: "total",
+        message: "message",
+    }
 }
-
-crate::raw_members!(Members {
-    "progressToken" => token,
-    "progress" => progress,
-    "total" => total,
-    "message" => message,
-});
 
 /// Only a number reads as one, and none that is too large for a double.
 fn number(raw: &RawValue) -> Option<Number> {

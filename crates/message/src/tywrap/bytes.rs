@@ -72,22 +72,20 @@ pub fn read_response_bytes(value: &RawValue) -> Option<Result<Vec<u8>, BytesErro
     Some(decode("data", members.data))
 }
 
-#[derive(Default)]
-struct Argument<'a> {
-    mark: Option<&'a RawValue>,
-    data: Option<&'a RawValue>,
+crate::raw_members! {
+    struct Argument {
+        mark: "__tywrap_bytes__",
+        data: "b64",
+    }
 }
 
-crate::raw_members!(Argument { "__tywrap_bytes__" => mark, "b64" => data });
-
-#[derive(Default)]
-struct Returned<'a> {
-    kind: Option<&'a RawValue>,
-    encoding: Option<&'a RawValue>,
-    data: Option<&'a RawValue>,
+crate::raw_members! {
+    struct Returned {
+        kind: "__type__",
+        encoding: "encoding",
+        data: "data",
+    }
 }
-
-crate::raw_members!(Returned { "__type__" => kind, "encoding" => encoding, "data" => data });
 
 fn encode(data: &[u8]) -> String {
     Simd::standard(PAD).encode(data)

@@ -78,25 +78,17 @@ impl DecodeError {
     }
 }
 
-/// A message by its members.
-#[derive(Default)]
-pub(super) struct Members<'a> {
-    id: Option<&'a RawValue>,
-    protocol: Option<&'a RawValue>,
-    pub(super) method: Option<&'a RawValue>,
-    pub(super) params: Option<&'a RawValue>,
-    pub(super) result: Option<&'a RawValue>,
-    pub(super) error: Option<&'a RawValue>,
+crate::raw_members! {
+    /// A message by its members.
+    pub(super) struct Members {
+        id: "id",
+        protocol: "protocol",
+        method: "method",
+        params: "params",
+        result: "result",
+        error: "error",
+    }
 }
-
-crate::raw_members!(Members {
-    "id" => id,
-    "protocol" => protocol,
-    "method" => method,
-    "params" => params,
-    "result" => result,
-    "error" => error,
-});
 
 impl<'a> Members<'a> {
     /// Reads a message and its id; the protocol is checked first, as the real bridge does.

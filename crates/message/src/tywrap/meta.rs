@@ -153,49 +153,30 @@ impl<'a> Meta<'a> {
     }
 }
 
-#[derive(Default)]
-struct Members<'a> {
-    protocol: Option<&'a RawValue>,
-    version: Option<&'a RawValue>,
-    bridge: Option<&'a RawValue>,
-    python: Option<&'a RawValue>,
-    pid: Option<&'a RawValue>,
-    fallback: Option<&'a RawValue>,
-    arrow: Option<&'a RawValue>,
-    scipy: Option<&'a RawValue>,
-    torch: Option<&'a RawValue>,
-    sklearn: Option<&'a RawValue>,
-    instances: Option<&'a RawValue>,
-    transport: Option<&'a RawValue>,
+crate::raw_members! {
+    struct Members {
+        protocol: "protocol",
+        version: "protocolVersion",
+        bridge: "bridge",
+        python: "pythonVersion",
+        pid: "pid",
+        fallback: "codecFallback",
+        arrow: "arrowAvailable",
+        scipy: "scipyAvailable",
+        torch: "torchAvailable",
+        sklearn: "sklearnAvailable",
+        instances: "instances",
+        transport: "transport",
+    }
 }
 
-crate::raw_members!(Members {
-    "protocol" => protocol,
-    "protocolVersion" => version,
-    "bridge" => bridge,
-    "pythonVersion" => python,
-    "pid" => pid,
-    "codecFallback" => fallback,
-    "arrowAvailable" => arrow,
-    "scipyAvailable" => scipy,
-    "torchAvailable" => torch,
-    "sklearnAvailable" => sklearn,
-    "instances" => instances,
-    "transport" => transport,
-});
-
-#[derive(Default)]
-struct Transport<'a> {
-    protocol: Option<&'a RawValue>,
-    chunking: Option<&'a RawValue>,
-    max: Option<&'a RawValue>,
+crate::raw_members! {
+    struct Transport {
+        protocol: "frameProtocol",
+        chunking: "supportsChunking",
+        max: "maxFrameBytes",
+    }
 }
-
-crate::raw_members!(Transport {
-    "frameProtocol" => protocol,
-    "supportsChunking" => chunking,
-    "maxFrameBytes" => max,
-});
 
 /// The frames that a transport block offers.
 fn frames(transport: &RawValue) -> Option<u64> {

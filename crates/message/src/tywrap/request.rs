@@ -150,20 +150,14 @@ fn name<'a>(
     }
 }
 
-#[derive(Default)]
-struct Params<'a> {
-    module: Option<&'a RawValue>,
-    function: Option<&'a RawValue>,
-    args: Option<&'a RawValue>,
-    kwargs: Option<&'a RawValue>,
+crate::raw_members! {
+    struct Params {
+        module: "module",
+        function: "functionName",
+        args: "args",
+        kwargs: "kwargs",
+    }
 }
-
-crate::raw_members!(Params {
-    "module" => module,
-    "functionName" => function,
-    "args" => args,
-    "kwargs" => kwargs,
-});
 
 #[cfg(test)]
 mod tests {

@@ -98,18 +98,13 @@ fn read_error(error: &RawValue) -> Result<ErrorBody<'_>, DecodeErrorKind> {
     })
 }
 
-#[derive(Default)]
-struct Body<'a> {
-    kind: Option<&'a RawValue>,
-    message: Option<&'a RawValue>,
-    traceback: Option<&'a RawValue>,
+crate::raw_members! {
+    struct Body {
+        kind: "type",
+        message: "message",
+        traceback: "traceback",
+    }
 }
-
-crate::raw_members!(Body {
-    "type" => kind,
-    "message" => message,
-    "traceback" => traceback,
-});
 
 #[cfg(test)]
 mod tests {
