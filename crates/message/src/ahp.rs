@@ -18,7 +18,6 @@ mod edit;
 mod lane;
 mod list;
 mod read;
-pub(crate) mod splice;
 mod too_large;
 mod write;
 

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod raw_members;
+mod splice;
 
 pub mod ahp;
 pub mod jsonrpc;

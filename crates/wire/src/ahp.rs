@@ -16,7 +16,7 @@ use breakbulk_message::raw_members;
 
 use crate::json_text;
 use crate::shape::shape;
-use crate::whole::{counted, has_line_break};
+use crate::whole::{counted, has_line_break, text};
 
 const METHOD: &str = "ahp/messageSegment";
 const HEAD: &[u8] = br#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":""#;
@@ -207,8 +207,8 @@ impl Wire for Ahp {
         if !is_group_id(group) || group.contains(&b'\\') || group.iter().any(|&byte| byte < 0x20) {
             return None;
         }
-        let (index, rest) = digits(rest.strip_prefix(INDEX)?)?;
-        let (count, rest) = digits(rest.strip_prefix(TOTAL)?)?;
+        let (index, rest) = json_text::digits(rest.strip_prefix(INDEX)?)?;
+        let (count, rest) = json_text::digits(rest.strip_prefix(TOTAL)?)?;
         let data = rest.strip_prefix(DATA)?.strip_suffix(TAIL)?;
         if index >= count || count > MAX_PIECES || memchr::memchr(b'"', data).is_some() {
             return None;
@@ -223,10 +223,7 @@ impl Wire for Ahp {
     }
 
     fn read<'a>(&self, frame: &'a Frame) -> Result<Inbound<'a>, Fault> {
-        let Frame::Text(bytes) = frame else {
-            return Err(FaultKind::WrongCarrier.into());
-        };
-        let text = simdutf8::basic::from_utf8(bytes).map_err(|_| FaultKind::NotUtf8)?;
+        let (bytes, text) = text(frame)?;
         // What is no JSON-RPC goes up as it is: it may be for somebody else.
         let Some(envelope) = Envelope::parse(text) else {
             return Ok(Inbound::Whole(bytes.clone(), Shape::default()));
@@ -356,24 +353,6 @@ fn escaped_len(key: &Key, wrapped: bool) -> usize {
         json_text::Growth::Once
     };
     growth.len(key.as_bytes())
-}
-
-/// Reads a plain number without leading zeros, of at most 15 digits.
-pub(crate) fn digits(text: &[u8]) -> Option<(u64, &[u8])> {
-    let len = text
-        .iter()
-        .take(16)
-        .position(|byte| !byte.is_ascii_digit())?;
-    let (digits, rest) = text.split_at(len);
-    if len == 0 || len > 1 && digits[0] == b'0' {
-        return None;
-    }
-    Some((
-        digits
-            .iter()
-            .fold(0, |number, digit| number * 10 + u64::from(digit - b'0')),
-        rest,
-    ))
 }
 
 #[cfg(test)]

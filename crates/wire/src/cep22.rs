@@ -12,10 +12,9 @@ use breakbulk_message::raw_members;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::ahp::digits;
 use crate::json_text::{self, Growth};
 use crate::shape::shape;
-use crate::whole::{counted, counted_at_least, has_line_break};
+use crate::whole::{counted, counted_at_least, has_line_break, text};
 
 const METHOD: &str = "notifications/progress";
 const PROFILE: &str = "oversized-transfer";
@@ -251,7 +250,7 @@ impl Wire for Cep22 {
             b'\\',
             rest.get(..rest.len().min(MAX_TOKEN + 1))?,
         )?);
-        let (seq, rest) = digits(rest.strip_prefix(PROGRESS)?)?;
+        let (seq, rest) = json_text::digits(rest.strip_prefix(PROGRESS)?)?;
         let data = rest
             .strip_prefix(CVM)?
             .strip_prefix(CHUNK)?
@@ -270,10 +269,7 @@ impl Wire for Cep22 {
     }
 
     fn read<'a>(&self, frame: &'a Frame) -> Result<Inbound<'a>, Fault> {
-        let Frame::Text(bytes) = frame else {
-            return Err(FaultKind::WrongCarrier.into());
-        };
-        let text = simdutf8::basic::from_utf8(bytes).map_err(|_| FaultKind::NotUtf8)?;
+        let (bytes, text) = text(frame)?;
         let Some(envelope) = Envelope::parse(text) else {
             return Ok(Inbound::Whole(bytes.clone(), Shape::default()));
         };

@@ -190,6 +190,24 @@ fn unit(raw: &[u8], at: usize) -> Option<u32> {
     })
 }
 
+/// Reads a plain number without leading zeros, of at most 15 digits.
+pub(crate) fn digits(text: &[u8]) -> Option<(u64, &[u8])> {
+    let len = text
+        .iter()
+        .take(16)
+        .position(|byte| !byte.is_ascii_digit())?;
+    let (digits, rest) = text.split_at(len);
+    if len == 0 || len > 1 && digits[0] == b'0' {
+        return None;
+    }
+    Some((
+        digits
+            .iter()
+            .fold(0, |number, digit| number * 10 + u64::from(digit - b'0')),
+        rest,
+    ))
+}
+
 /// How text grows when it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {

@@ -11,10 +11,9 @@ use breakbulk_message::jsonrpc::{Envelope, integer, string, unsigned};
 use breakbulk_message::raw_members;
 use serde_json::value::RawValue;
 
-use crate::ahp::digits;
 use crate::json_text::{self, Growth};
 use crate::shape::shape;
-use crate::whole::has_line_break;
+use crate::whole::{has_line_break, text};
 
 const PROTOCOL: &str = "tywrap-frame/1";
 
@@ -353,10 +352,7 @@ impl Wire for Tywrap {
     }
 
     fn read<'a>(&self, frame: &'a Frame) -> Result<Inbound<'a>, Fault> {
-        let Frame::Text(bytes) = frame else {
-            return Err(FaultKind::WrongCarrier.into());
-        };
-        let text = simdutf8::basic::from_utf8(bytes).map_err(|_| FaultKind::NotUtf8)?;
+        let (bytes, text) = text(frame)?;
         if !text.trim_ascii_start().starts_with('{') {
             let json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
             return Err(if json {
@@ -524,7 +520,7 @@ impl Scan<'_> {
     }
 
     fn number(&mut self) -> Option<u64> {
-        let (number, rest) = digits(self.rest)?;
+        let (number, rest) = json_text::digits(self.rest)?;
         self.rest = rest;
         Some(number)
     }

@@ -6,6 +6,7 @@ use breakbulk_link::{
     SendError, Shape, Timeouts, Uncut, Unknown, Wire,
 };
 use breakbulk_message::jsonrpc::Envelope;
+use bytes::Bytes;
 use std::time::Duration;
 
 use crate::json_text::Growth;
@@ -76,6 +77,15 @@ pub(crate) fn counted_at_least(message: &[u8], cap: &Cap) -> usize {
         over if over > cap.max => over,
         _ => counted(message, cap),
     }
+}
+
+/// A text frame, checked to be UTF-8.
+pub(crate) fn text(frame: &Frame) -> Result<(&Bytes, &str), FaultKind> {
+    let Frame::Text(bytes) = frame else {
+        return Err(FaultKind::WrongCarrier);
+    };
+    let text = simdutf8::basic::from_utf8(bytes).map_err(|_| FaultKind::NotUtf8)?;
+    Ok((bytes, text))
 }
 
 pub(crate) fn has_line_break(message: &[u8]) -> bool {

@@ -172,10 +172,6 @@ fn attackers(kit: Kit) -> Vec<(&'static str, Attacker)> {
             many_transfers(kit, 0, b"x"),
         ),
         (
-            "many transfers, 40 bytes each",
-            many_transfers(kit, 0, &[b'x'; 40]),
-        ),
-        (
             "many transfers, an early byte each",
             many_transfers(kit, 1, b"x"),
         ),

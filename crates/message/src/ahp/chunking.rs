@@ -2,8 +2,8 @@
 
 use serde_json::value::RawValue;
 
-use super::splice::member;
 use crate::jsonrpc::{string, unsigned};
+use crate::splice::member;
 
 /// An advertisement. It binds who sends to the side that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

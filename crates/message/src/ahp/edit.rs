@@ -4,8 +4,8 @@ use super::ROOT_CHANNEL;
 use super::chunking::Chunking;
 use super::list::Elements;
 use super::read::Action;
-use super::splice::{member, replace, set};
 use crate::jsonrpc::{Envelope, Kind, integer, range_in, string};
+use crate::splice::{member, replace, set};
 
 /// An `initialize` or `reconnect` request with our advertisement. `None` for everything else, and
 /// for an `initialize` of another protocol: MCP's and LSP's have `capabilities` too.

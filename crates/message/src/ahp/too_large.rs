@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
-use super::splice::quoted;
 use crate::jsonrpc::{string, unsigned};
+use crate::splice::quoted;
 
 /// The proposal's code. The real table has another error of this code, so that only `data.reason`
 /// tells them apart.

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use super::ROOT_CHANNEL;
 use super::chunking::Chunking;
 use super::read::{Action, Snapshot};
-use super::splice::quoted;
+use crate::splice::quoted;
 
 /// An `initialize` request. Most offer [`PROTOCOL_VERSIONS`](super::PROTOCOL_VERSIONS).
 pub fn initialize(

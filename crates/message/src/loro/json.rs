@@ -31,27 +31,27 @@ pub enum JsonError {
 /// Bytes as base64 text, for serde's `with`.
 pub(super) mod base64_text {
     use std::fmt;
+    use std::sync::LazyLock;
 
     use base64::Engine;
-    use base64::alphabet::STANDARD;
     use base64::display::Base64Display;
-    use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+    use base64::engine::{DecodePaddingMode, GeneralPurposeConfig, Simd};
     use bytes::Bytes;
     use serde::de::{Deserializer, Error, Visitor};
     use serde::ser::Serializer;
 
     /// Writes padding and, as a browser's `atob`, does not ask for it.
-    const BASE64: GeneralPurpose = GeneralPurpose::new(
-        &STANDARD,
-        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-    );
+    static BASE64: LazyLock<Simd> = LazyLock::new(|| {
+        let padding = DecodePaddingMode::Indifferent;
+        Simd::standard(GeneralPurposeConfig::new().with_decode_padding_mode(padding))
+    });
 
     pub(in super::super) fn serialize<S: Serializer>(
         data: &Bytes,
         out: S,
     ) -> Result<S::Ok, S::Error> {
         // In chunks: a large snapshot's base64 exists once, in the output.
-        out.collect_str(&Base64Display::new(data, &BASE64))
+        out.collect_str(&Base64Display::new(data, &*BASE64))
     }
 
     pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(

@@ -6,8 +6,8 @@ use serde_json::Number;
 use serde_json::value::RawValue;
 
 use super::token::ProgressToken;
-use crate::ahp::splice::{member, quoted};
 use crate::jsonrpc::string;
+use crate::splice::{member, quoted};
 
 /// The method of a progress notification.
 pub const PROGRESS: &str = "notifications/progress";

@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
-use crate::ahp::splice::{member, quoted, set};
 use crate::jsonrpc::{Envelope, Kind, integer, string};
+use crate::splice::{member, quoted, set};
 
 /// What names a request's progress, of the type that the request gave it. Frames carry it as text
 /// ([`to_string`](ToString)); upward goes [`to_json`](Self::to_json), which is the type again.
