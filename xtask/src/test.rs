@@ -1,6 +1,5 @@
 //! `cargo xtask test`: the steps in their order, and at the end what was skipped and why.
 
-use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -53,7 +52,7 @@ pub(crate) fn run(strict: bool) -> Result<()> {
     step("demo", || {
         command::run(&mut cargo(&["run", "--quiet", "--release", "--", "demo"]))
     })?;
-    match no_cpp_compiler() {
+    match fuzz::unavailable() {
         None => step("fuzz smoke", || {
             fuzz::run(fuzz::Mode::Smoke { seconds: 5 }, None)
         })?,
@@ -92,16 +91,4 @@ pub(crate) fn run(strict: bool) -> Result<()> {
         bail!("--strict: a skipped step is a failure");
     }
     Ok(())
-}
-
-/// The fuzz targets link libFuzzer, which is C++.
-fn no_cpp_compiler() -> Option<String> {
-    let found = Command::new("g++")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    found
-        .err()
-        .map(|error| format!("no C++ compiler (g++): {error}"))
 }
