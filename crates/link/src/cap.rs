@@ -146,8 +146,12 @@ impl Cap {
     }
 }
 
-/// Length of a NIP-44 payload: version, nonce, length, padded text and MAC, in base64.
+/// Length of a NIP-44 payload: version, nonce, length, padded text and MAC, in base64. No cap holds a
+/// text that cannot be sealed.
 fn sealed_len(text: usize) -> usize {
+    if text > SEALED_TEXT_MAX {
+        return usize::MAX;
+    }
     let padded = if text <= 32 {
         32
     } else {
