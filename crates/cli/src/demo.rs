@@ -16,6 +16,7 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::memory;
+use crate::output::Output;
 use crate::size;
 
 /// Past every cap below, and past the limits of most paths.
@@ -42,7 +43,6 @@ struct Show {
 struct Carried {
     frames: u64,
     bytes: usize,
-    largest: usize,
     seconds: f64,
     peak: Option<usize>,
     message: Bytes,
@@ -50,14 +50,15 @@ struct Carried {
 
 impl Demo {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        println!(
-            "One message of {} through five capped paths, cut and joined in this process:\n",
-            size::show(MESSAGE)
-        );
-        println!(
-            "{:<8} {:<34} {:>10} {:>7} {:>10} {:>9} {:>7} {:>10}",
-            "format", "path", "cap", "frames", "largest", "overhead", "GB/s", "memory"
-        );
+        let mut out = Output::open(None)?;
+        let size = size::show(MESSAGE);
+        out.line(&format!(
+            "One message of {size} through five capped paths, cut and joined in this process:\n"
+        ))?;
+        out.line(&format!(
+            "{:<8} {:<38} {:>10} {:>10} {:>7} {:>9} {:>7} {:>10}",
+            "format", "path", "cap", "largest", "frames", "overhead", "GB/s", "memory"
+        ))?;
         for show in shows()? {
             let mut best: Option<Carried> = None;
             let mut peak = None;
@@ -78,15 +79,16 @@ impl Demo {
                 }
             }
             let Some(best) = best else { continue };
-            check_frames(&show)?;
+            let largest = check_frames(&show)?;
             if show.format == "vscode" {
                 check_rpc(&best.message)?;
             }
-            print(&show, &best, peak);
+            out.line(&row(&show, &best, largest, peak))?;
         }
-        println!("\nEvery message came back byte for byte, and no frame was over its cap.");
-        println!("memory: the most that was resident while carrying, beside the message itself.");
-        Ok(())
+        out.line("\nEvery message came back byte for byte, and no frame was over its cap.")?;
+        out.line("largest: the largest frame as its path counts: tywrap the data alone, cep22 the event around it, loro the fragment.")?;
+        out.line("memory: the most that was resident while carrying, beside the message itself.")?;
+        out.finish()
     }
 }
 
@@ -113,7 +115,7 @@ fn shows() -> Result<Vec<Show>, Failure> {
         },
         Show {
             format: "cep22",
-            path: "Nostr relay, events of 64 KiB",
+            path: "Nostr relay (64 KiB), cut above 48 KB",
             wire: Arc::new(Cep22::default()),
             rules: Cep22::rules(),
             cap: nostr_cap(65_536, 48_000, false),
@@ -214,14 +216,13 @@ fn send(show: &Show, sender: &mut Link, now: Instant) -> Result<(), Failure> {
 
 fn run(show: &Show) -> Result<Carried, Failure> {
     let (mut sender, mut receiver) = pair(show);
-    let (mut frames, mut bytes, mut largest) = (0, 0, 0);
+    let (mut frames, mut bytes) = (0, 0);
     let before = memory::reset_peak().then(memory::now).flatten();
     let start = Instant::now();
     send(show, &mut sender, start)?;
     carry(&mut sender, &mut receiver, start, |_, frame| {
         frames += 1;
         bytes += frame.len();
-        largest = largest.max(frame.len());
     });
     let seconds = start.elapsed().as_secs_f64();
     let peak = before
@@ -233,7 +234,6 @@ fn run(show: &Show) -> Result<Carried, Failure> {
                 return Ok(Carried {
                     frames,
                     bytes,
-                    largest,
                     seconds,
                     peak,
                     message: message.bytes.clone(),
@@ -252,12 +252,12 @@ fn run(show: &Show) -> Result<Carried, Failure> {
     )))
 }
 
-/// Once more and not timed: every frame against the cap, as the path counts.
-fn check_frames(show: &Show) -> Result<(), Failure> {
+/// Once more and not timed: every frame against the cap, as the path counts. Gives the largest.
+fn check_frames(show: &Show) -> Result<usize, Failure> {
     let (mut sender, _) = pair(show);
     let now = Instant::now();
     send(show, &mut sender, now)?;
-    let mut frame = Vec::new();
+    let (mut frame, mut largest) = (Vec::new(), 0);
     while let Some(transmit) = sender.poll_transmit(now, &mut frame) {
         let counted = match show.cap.count {
             Count::Frame => frame.len(),
@@ -271,9 +271,10 @@ fn check_frames(show: &Show) -> Result<(), Failure> {
                 show.format, show.cap.max
             )));
         }
+        largest = largest.max(counted);
         frame.clear();
     }
-    Ok(())
+    Ok(largest)
 }
 
 /// The bytes of a piece before it was coded.
@@ -294,19 +295,16 @@ fn data_bytes(show: &Show, frame: &[u8]) -> Result<usize, Failure> {
     }
 }
 
-fn print(show: &Show, carried: &Carried, peak: Option<usize>) {
+fn row(show: &Show, carried: &Carried, largest: usize, peak: Option<usize>) -> String {
     let overhead = (carried.bytes as f64 / show.message.len() as f64 - 1.0) * 100.0;
     let rate = show.message.len() as f64 / carried.seconds / 1e9;
-    let peak = peak.map_or("-".to_owned(), size::show);
-    println!(
-        "{:<8} {:<34} {:>10} {:>7} {:>10} {:>8.2}% {:>7.2} {:>10}",
+    format!(
+        "{:<8} {:<38} {:>10} {:>10} {:>7} {overhead:>8.2}% {rate:>7.2} {:>10}",
         show.format,
         show.path,
         size::show(show.cap.max),
+        size::show(largest),
         carried.frames,
-        size::show(carried.largest),
-        overhead,
-        rate,
-        peak
-    );
+        peak.map_or("-".to_owned(), size::show),
+    )
 }

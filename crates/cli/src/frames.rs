@@ -1,7 +1,7 @@
 //! Frames in files: one per line, or each behind a u32 big-endian length.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use breakbulk::link::Frame;
@@ -56,7 +56,7 @@ pub(crate) fn read_message(path: Option<&Path>, limit: usize) -> Result<Bytes, F
         message.reserve_exact(length.min(limit));
     }
     reader
-        .take(limit as u64 + 1)
+        .take((limit as u64).saturating_add(1))
         .read_to_end(&mut message)
         .map_err(|error| Failure::Io(name.clone(), error))?;
     if message.len() > limit {
@@ -74,6 +74,8 @@ pub(crate) struct FrameReader {
     name: String,
     binary: bool,
     limit: usize,
+    /// Whether the last line had no end.
+    pub(crate) cut_off: bool,
     /// Frames read so far.
     pub(crate) count: u64,
     /// Bytes read so far, framing included.
@@ -98,6 +100,7 @@ impl FrameReader {
                 name,
                 binary,
                 limit,
+                cut_off: false,
                 count: 0,
                 bytes: 0,
             },
@@ -127,11 +130,13 @@ impl FrameReader {
         if read == 0 {
             return Ok(None);
         }
-        if line.last() == Some(&b'\n') {
-            line.pop();
-        } else if line.len() > self.limit {
+        self.cut_off = line.last() != Some(&b'\n');
+        if self.cut_off && line.len() > self.limit {
             return Err(self.too_long());
         }
+        // No frame ends in a line break of its own, whichever the system writes.
+        line.pop_if(|last| *last == b'\n');
+        line.pop_if(|last| *last == b'\r');
         Ok(Some(Frame::Text(line.into())))
     }
 
@@ -181,29 +186,14 @@ impl FrameReader {
     }
 }
 
-/// Writes one frame in the form that [`FrameReader`] reads.
-pub(crate) fn write(out: &mut dyn Write, frame: &[u8], binary: bool) -> io::Result<()> {
-    if binary {
-        // A frame is never longer than its cap, and a cap over 4 GiB is refused before.
-        out.write_all(&(frame.len() as u32).to_be_bytes())?;
-        out.write_all(frame)
-    } else {
-        out.write_all(frame)?;
-        out.write_all(b"\n")
-    }
-}
-
-/// Where output goes: a file that appears only once it is complete, or standard output.
-pub(crate) fn output(path: Option<&Path>) -> Result<(Box<dyn Write>, String), Failure> {
-    match path {
-        Some(path) if path != Path::new("-") => {
-            let name = path.display().to_string();
-            let file = File::create(path).map_err(|error| Failure::Io(name.clone(), error))?;
-            Ok((Box::new(io::BufWriter::with_capacity(BUFFER, file)), name))
-        }
-        _ => Ok((
-            Box::new(io::BufWriter::with_capacity(BUFFER, io::stdout().lock())),
-            "standard output".to_owned(),
-        )),
+/// What goes out for one frame, in the form that [`FrameReader`] reads: before it and after it.
+pub(crate) fn around(frame: &[u8], binary: bool) -> Result<([u8; 4], &'static [u8]), Failure> {
+    match (binary, u32::try_from(frame.len())) {
+        (false, _) => Ok(([0; 4], b"\n")),
+        (true, Ok(length)) => Ok((length.to_be_bytes(), b"")),
+        (true, Err(_)) => Err(Failure::Input(format!(
+            "a frame of {} bytes does not fit behind a u32 length; lower --max-frame",
+            frame.len()
+        ))),
     }
 }

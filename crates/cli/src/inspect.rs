@@ -22,7 +22,7 @@ use format::Format;
 use rows::Report;
 
 use crate::failure::Failure;
-use crate::frames;
+use crate::output::Output;
 use crate::progress;
 use crate::size::Size;
 
@@ -150,14 +150,13 @@ impl Inspect {
     }
 
     fn print(&self, report: &Report) -> Result<(), Failure> {
-        let (mut out, name) = frames::output(None)?;
+        let mut out = Output::open(None)?;
         let printed = if self.json {
-            machine::print(report, &mut *out)
+            machine::print(report, out.writer())
         } else {
-            table::print(report, &mut *out)
+            table::print(report, out.writer())
         };
-        printed
-            .and_then(|()| out.flush())
-            .map_err(|error| Failure::writing(&name, error))
+        printed.map_err(|error| out.failed(error))?;
+        out.finish()
     }
 }

@@ -1,15 +1,18 @@
 //! `breakbulk join`: frames become the message that they carry.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use breakbulk::link::{Event, Link, Message, Received};
+use breakbulk::link::{Event, Fault, FaultKind, Frame, Inbound, Key, Link, Message, Received};
 use clap::Args;
 
+use crate::check::{frame_of, wrong_message};
 use crate::failure::Failure;
-use crate::frames::{self, FrameReader};
+use crate::frames::FrameReader;
 use crate::memory;
 use crate::options::{WireOptions, seed};
+use crate::output::Output;
 use crate::progress;
 use crate::size::Size;
 
@@ -17,10 +20,10 @@ use crate::size::Size;
 pub(crate) struct Join {
     #[command(flatten)]
     wire: WireOptions,
-    /// The largest frame that is taken
+    /// The largest frame that is taken (tywrap: of its data; its line may be six times as long) [default: 64MiB]
     #[arg(long, value_name = "SIZE")]
     max_frame: Option<Size>,
-    /// Write the message to this file instead of standard output
+    /// Write the message to this file instead of standard output; it appears once it is complete
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Tell frames, bytes, seconds and peak memory on standard error
@@ -32,75 +35,167 @@ pub(crate) struct Join {
 
 impl Join {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        let now = Instant::now();
+        self.wire.check()?;
         let limit = self.wire.frame_limit(self.max_frame)?;
-        let key = self.wire.key(&[0; 32])?;
         let (mut reader, length) =
             FrameReader::open(self.file.as_deref(), self.wire.is_binary(), limit)?;
         let bar = progress::bar(length, "joining");
-        let mut link = self.wire.link(limit, seed());
-        let mut message: Option<Message> = None;
-        let now = Instant::now();
+        let mut joint = Joint {
+            wire: &self.wire,
+            link: self.wire.link(limit, seed()),
+            message: None,
+            keys: BTreeSet::new(),
+        };
         while let Some(frame) = reader.next()? {
-            let at = |what: String| Failure::Input(format!("frame {}: {what}", reader.count));
-            if message.is_some() {
-                return Err(at("the message was complete before; join takes one message, inspect lists several".into()));
-            }
-            let received = link.handle_frame(now, frame);
-            if let Received::Fault(fault) = &received {
-                return Err(at(format!(
-                    "{}: {fault}",
-                    self.wire.wire().code(&fault.kind)
-                )));
-            }
-            if received == Received::Ignored {
-                return Err(at(
-                    "belongs to no transfer: its opening is missing, or it was complete".into(),
-                ));
-            }
-            message = take_message(&mut link);
-            if let Some(whole) = message.as_ref().filter(|message| message.key.is_none()) {
-                let checked = self.wire.check_message(&whole.bytes);
-                checked.map_err(|why| at(why.to_owned()))?;
-            }
+            let taken = joint.take(now, frame, reader.cut_off);
+            taken.map_err(|what| Failure::Input(format!("frame {}: {what}", reader.count)))?;
             bar.set_position(reader.bytes);
         }
-        let Some(message) = message else {
-            return Err(unfinished(&link, reader.count));
-        };
-        if self.wire.key_is_given() && message.key.is_some() && message.key != key {
-            return Err(Failure::Input(format!(
-                "the transfer is not {}",
-                key.map(|key| key.to_string()).unwrap_or_default()
-            )));
-        }
-        let (mut out, name) = frames::output(self.output.as_deref())?;
-        out.write_all(&message.bytes)
-            .and_then(|()| out.flush())
-            .map_err(|error| Failure::writing(&name, error))?;
+        let frames = reader.count;
+        let message = joint.finish(frames)?;
+        let mut out = Output::open(self.output.as_deref())?;
+        out.write(&message.bytes)?;
+        out.finish()?;
         bar.finish_and_clear();
         if self.stats {
-            memory::tell(reader.count, message.bytes.len(), now.elapsed());
+            memory::tell(frames, message.bytes.len(), now.elapsed());
         }
         Ok(())
     }
 }
 
-fn take_message(link: &mut Link) -> Option<Message> {
-    let mut message = None;
-    while let Some(event) = link.poll_event() {
-        if let Event::Message(whole) = event {
-            message = Some(whole);
-        }
-    }
-    message
+/// One message in the making. Nothing of it is written before all frames have been seen.
+struct Joint<'a> {
+    wire: &'a WireOptions,
+    link: Link,
+    message: Option<Message>,
+    /// Transfers of which something was kept.
+    keys: BTreeSet<Key>,
 }
 
-fn unfinished(link: &Link, frames: u64) -> Failure {
-    Failure::Input(match link.open_transfers() {
-        0 => format!("the input ends after {frames} frames without a message"),
-        _ => format!(
-            "the input is truncated: it ends after {frames} frames with {} bytes of an unfinished message; nothing was written",
-            link.pending_bytes()
-        ),
-    })
+impl Joint<'_> {
+    /// Takes one frame, or says what is wrong with it.
+    fn take(&mut self, now: Instant, frame: Frame, cut_off: bool) -> Result<(), String> {
+        let text = frame.bytes().clone();
+        if text.is_empty() && !self.wire.is_binary() {
+            return Err("an empty line is no frame".into());
+        }
+        let key = self.key_of(&frame);
+        if self.message.is_some() {
+            // Late frames of the transfer that is done are nothing new.
+            let late = key.is_some()
+                && self
+                    .message
+                    .as_ref()
+                    .is_some_and(|message| message.key == key);
+            return if late {
+                Ok(())
+            } else {
+                Err(
+                    "something follows the complete message; join takes one, inspect lists several"
+                        .into(),
+                )
+            };
+        }
+        match self.link.handle_frame(now, frame) {
+            Received::Fault(fault) => return Err(self.explain(&fault, &text, cut_off)),
+            // The other side's leave, or a piece that came twice: the format does not mind.
+            Received::Ignored if key.as_ref().is_none_or(|key| self.keys.contains(key)) => {}
+            Received::Ignored => {
+                return Err("belongs to no transfer: the frame that opens it is missing".into());
+            }
+            Received::Pending | Received::Done(_) => self.keys.extend(key),
+        }
+        while let Some(event) = self.link.poll_event() {
+            match event {
+                Event::Message(message) => self.message = Some(message),
+                Event::TransferFailed(fault) => return Err(self.explain(&fault, &text, cut_off)),
+                _ => {}
+            }
+        }
+        match &self.message {
+            Some(whole) if whole.key.is_none() => match wrong_message(&whole.bytes, self.wire.wire)
+            {
+                Some(_) if cut_off => Err(
+                    "the input ends inside this frame: it is truncated; nothing was written".into(),
+                ),
+                Some(why) => Err(why),
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// The transfer that a frame belongs to; none for whole messages and for the receiver's answers.
+    fn key_of(&self, frame: &Frame) -> Option<Key> {
+        let wire = self.wire.wire();
+        if let Some(piece) = wire.read_canonical(frame) {
+            return Some(piece.key);
+        }
+        match wire.read(frame) {
+            Ok(Inbound::Piece(piece)) => Some(piece.key),
+            Ok(Inbound::Open(opening)) => Some(opening.key),
+            Ok(Inbound::Close { key, .. }) => Some(key),
+            _ => None,
+        }
+    }
+
+    fn explain(&self, fault: &Fault, text: &bytes::Bytes, cut_off: bool) -> String {
+        let wire = self.wire.wire();
+        let rule = format!("{}: {fault}", wire.code(&fault.kind));
+        match &fault.kind {
+            _ if cut_off => format!("{rule}; the input ends inside this frame: it is truncated"),
+            FaultKind::MessageTooLarge { .. } => format!("{rule}; raise --max-message"),
+            FaultKind::FrameTooLarge { .. } => format!("{rule}; raise --max-frame"),
+            _ => match frame_of(text).filter(|name| *name != wire.name()) {
+                Some(name) => {
+                    format!("{rule}; it is a frame of the {name} wire: use --wire {name}")
+                }
+                None => rule,
+            },
+        }
+    }
+
+    /// The message, if all that came belongs to it.
+    fn finish(self, frames: u64) -> Result<Message, Failure> {
+        let plural = if frames == 1 { "" } else { "s" };
+        let unfinished: Vec<String> = self
+            .link
+            .unfinished()
+            .take(4)
+            .map(|open| {
+                format!(
+                    "{} has {} of {} pieces ({} bytes)",
+                    self.wire.wire().key_text(open.key),
+                    open.pieces,
+                    open.count,
+                    open.bytes
+                )
+            })
+            .collect();
+        if !unfinished.is_empty() {
+            let list = unfinished.join(", ");
+            return Err(Failure::Input(format!(
+                "pieces are missing at the end of {frames} frame{plural}: transfer {list}; nothing was written"
+            )));
+        }
+        let Some(message) = self.message else {
+            return Err(Failure::Input(format!(
+                "the input ends after {frames} frame{plural} without a message"
+            )));
+        };
+        let wanted = self.wire.given_key()?;
+        match (&message.key, wanted) {
+            (Some(key), Some(wanted)) if *key != wanted => {
+                let text = |key: &Key| self.wire.wire().key_text(key);
+                Err(Failure::Input(format!(
+                    "the transfer is {:?}, not {:?} as --key says",
+                    text(key),
+                    text(&wanted)
+                )))
+            }
+            _ => Ok(message),
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod demo;
 mod failure;
 mod frames;
@@ -9,6 +10,7 @@ mod inspect;
 mod join;
 mod memory;
 mod options;
+mod output;
 mod progress;
 mod size;
 mod split;
@@ -21,7 +23,7 @@ use failure::Failure;
 
 /// Carries large RPC messages over paths whose frames are capped.
 #[derive(Parser)]
-#[command(version, about, arg_required_else_help = true)]
+#[command(name = "breakbulk", version, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

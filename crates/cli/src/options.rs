@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use breakbulk::link::{Budget, Cap, Config, Key, Limits, Link, PeerLimits, PeerSupport, Wire};
-use breakbulk::message::jsonrpc::Envelope;
-use breakbulk::wire::{Ahp, Cep22, Loro, Style, Tywrap, nostr_cap};
+use breakbulk::message::jsonrpc::{Envelope, integer};
+use breakbulk::message::mcp;
+use breakbulk::wire::{Ahp, Cep22, Loro, Stream, Style, Tywrap, nostr_cap};
 use clap::{Args, ValueEnum};
 
 use crate::failure::Failure;
@@ -12,6 +13,9 @@ use crate::size::Size;
 
 /// More than any one message that a person would put through a pipe.
 const DEFAULT_MAX_MESSAGE: usize = 1 << 30;
+
+/// A frame larger than this wants to be asked for.
+const DEFAULT_FRAME_LIMIT: usize = 64 << 20;
 
 /// A line may be so much longer than the data in it: six bytes for a control, and the envelope.
 const NATIVE_LINE: (usize, usize) = (6, 4096);
@@ -52,18 +56,19 @@ pub(crate) struct WireOptions {
     /// The largest message [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
     max_message: Option<Size>,
-    /// The transfer's name: a groupId, request:7 or response:7, a progress token, or 16 hex digits
+    /// The transfer's name: a groupId (ahp), request:7 or response:7 (tywrap), a progress token (cep22) or
+    /// 16 hex digits (loro) [default: the message's own id or token, else a random one]
     #[arg(long)]
     key: Option<String>,
     /// tywrap: --max-frame counts the line, not the data alone
     #[arg(long)]
     strict: bool,
-    /// cep22: --max-frame counts the event around the frame
+    /// cep22: --max-frame counts the event around the frame; the frames themselves are not wrapped
     #[arg(long, value_enum)]
     wrap: Option<WrapName>,
-    /// tywrap: whose style to write
-    #[arg(long, value_enum, default_value = "compact")]
-    style: StyleName,
+    /// tywrap: whose style to write frames in [default: compact]
+    #[arg(long, value_enum)]
+    style: Option<StyleName>,
 }
 
 impl WireOptions {
@@ -71,16 +76,12 @@ impl WireOptions {
         self.max_message.map_or(DEFAULT_MAX_MESSAGE, |size| size.0)
     }
 
-    pub(crate) fn key_is_given(&self) -> bool {
-        self.key.is_some()
-    }
-
     pub(crate) fn is_binary(&self) -> bool {
         self.wire == WireName::Loro
     }
 
     pub(crate) fn wire(&self) -> Arc<dyn Wire> {
-        let style = if self.style == StyleName::Ascii {
+        let style = if self.style == Some(StyleName::Ascii) {
             Style::Ascii
         } else {
             Style::Compact
@@ -96,12 +97,28 @@ impl WireOptions {
         }
     }
 
-    pub(crate) fn cap(&self, max_frame: usize) -> Result<Cap, Failure> {
-        if self.strict && self.wire != WireName::Tywrap {
-            return Err(Failure::Usage("--strict is for --wire tywrap".into()));
+    /// Options that belong to another wire are a mistake, and so is a key of another form.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let wrong = |option: &str, wire: &str| {
+            Err(Failure::Usage(format!("{option} is for --wire {wire}")))
+        };
+        match self.wire {
+            WireName::Tywrap => {}
+            _ if self.strict => return wrong("--strict", "tywrap"),
+            _ if self.style.is_some() => return wrong("--style", "tywrap"),
+            _ => {}
         }
         if self.wrap.is_some() && self.wire != WireName::Cep22 {
-            return Err(Failure::Usage("--wrap is for --wire cep22".into()));
+            return wrong("--wrap", "cep22");
+        }
+        self.given_key().map(drop)
+    }
+
+    pub(crate) fn cap(&self, max_frame: usize) -> Result<Cap, Failure> {
+        if self.is_binary() && u32::try_from(max_frame).is_err() {
+            return Err(Failure::Usage(
+                "--max-frame: a frame of 4 GiB or more does not fit behind its u32 length".into(),
+            ));
         }
         Ok(match (self.wire, self.wrap) {
             (WireName::Tywrap, _) if !self.strict => Cap::piece(max_frame).lines(),
@@ -116,10 +133,7 @@ impl WireOptions {
     /// The longest frame that can come in under that cap.
     pub(crate) fn frame_limit(&self, max_frame: Option<Size>) -> Result<usize, Failure> {
         let Some(Size(max_frame)) = max_frame else {
-            return Ok(self
-                .max_message()
-                .saturating_mul(NATIVE_LINE.0)
-                .saturating_add(NATIVE_LINE.1));
+            return Ok(DEFAULT_FRAME_LIMIT);
         };
         let cap = self.cap(max_frame)?;
         let native = self.wire == WireName::Tywrap && !self.strict;
@@ -133,35 +147,57 @@ impl WireOptions {
         Ok(longest)
     }
 
-    /// The key that was given, or one that the format needs.
-    pub(crate) fn key(&self, seed: &[u8; 32]) -> Result<Option<Key>, Failure> {
-        let given = self.key.as_deref();
+    /// The key that was given.
+    pub(crate) fn given_key(&self) -> Result<Option<Key>, Failure> {
+        let Some(key) = self.key.as_deref() else {
+            return Ok(None);
+        };
+        match self.wire {
+            WireName::Loro => batch_id(key).map(Some),
+            WireName::Tywrap if !Tywrap::is_key(&Key::new(key.as_bytes())) => {
+                Err(Failure::Usage(format!(
+                    "--key {key}: it must be request:ID or response:ID, with an integer ID within ±(2^53 − 1)"
+                )))
+            }
+            _ => Ok(Some(Key::new(key.as_bytes()))),
+        }
+    }
+
+    /// The key that was given, or one that the format needs: the message's own where it has one.
+    pub(crate) fn key(&self, message: &[u8], seed: &[u8; 32]) -> Result<Option<Key>, Failure> {
+        if let Some(key) = self.given_key()? {
+            return Ok(Some(key));
+        }
+        let envelope = std::str::from_utf8(message).ok().and_then(Envelope::parse);
         Ok(match self.wire {
-            WireName::Ahp => given.map(|key| Key::new(key.as_bytes())),
-            WireName::Tywrap => Some(Key::new(given.unwrap_or("request:1").as_bytes())),
+            WireName::Ahp | WireName::Loro => None,
+            WireName::Tywrap => {
+                let id = envelope.and_then(|envelope| integer(envelope.id?)?.try_into().ok());
+                let answers = envelope
+                    .is_some_and(|envelope| envelope.method.is_none() && envelope.id.is_some());
+                let stream = if answers {
+                    Stream::Response
+                } else {
+                    Stream::Request
+                };
+                Some(stream.key(id.unwrap_or(1)))
+                    .filter(Tywrap::is_key)
+                    .or_else(|| Some(stream.key(1)))
+            }
             WireName::Cep22 => {
-                let token = given.map(str::to_owned).unwrap_or_else(|| {
+                let token = envelope
+                    .as_ref()
+                    .and_then(mcp::progress_token)
+                    .map(|token| token.to_string());
+                let random = || {
                     seed[..16]
                         .iter()
                         .map(|byte| format!("{byte:02x}"))
                         .collect()
-                });
-                Some(Key::new(token.as_bytes()))
+                };
+                Some(Key::new(token.unwrap_or_else(random).as_bytes()))
             }
-            WireName::Loro => given.map(batch_id).transpose()?,
         })
-    }
-
-    /// Whether this is what the format's messages are, so that a damaged line is never taken for one.
-    pub(crate) fn check_message(&self, message: &[u8]) -> Result<(), &'static str> {
-        let envelope = std::str::from_utf8(message).ok().and_then(Envelope::parse);
-        match self.wire {
-            WireName::Loro => Ok(()),
-            WireName::Tywrap if envelope.is_some() => Ok(()),
-            WireName::Tywrap => Err("the message is not a JSON object, as every tywrap message is"),
-            _ if envelope.is_some_and(|envelope| envelope.kind().is_some()) => Ok(()),
-            _ => Err("the message is not one JSON-RPC message, and a receiver would refuse it"),
-        }
     }
 
     /// A link that sends and receives by this wire.

@@ -14,6 +14,14 @@ impl FromStr for Size {
             .find(|c: char| !c.is_ascii_digit())
             .unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
+        if number.is_empty() {
+            return Err(
+                "a size is a whole number, as in 900KB or 32MiB, and not negative".to_owned(),
+            );
+        }
+        if unit.starts_with(['.', ',']) {
+            return Err("no fractions: write 1500KB for 1.5 MB".to_owned());
+        }
         let factor: usize = match unit.trim() {
             "" | "B" => 1,
             "KB" | "kB" => 1000,
@@ -28,11 +36,11 @@ impl FromStr for Size {
                 ));
             }
         };
-        let number: usize = number
+        let bytes = number
             .parse()
-            .map_err(|_| "a size begins with a number, as in 900KB or 32MiB".to_owned())?;
-        number
-            .checked_mul(factor)
+            .ok()
+            .and_then(|number: usize| number.checked_mul(factor));
+        bytes
             .map(Self)
             .ok_or_else(|| "that is more than this machine can count".to_owned())
     }

@@ -3,13 +3,17 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use breakbulk::link::{Event, Outgoing, PeerLimits, PeerSupport, PlanOptions, SendError};
+use breakbulk::link::{Event, Outgoing, PeerLimits, PeerSupport, Plan, PlanOptions, SendError};
+use breakbulk::message::ahp;
+use breakbulk::message::jsonrpc::Envelope;
 use clap::Args;
 
+use crate::check::wrong_message;
 use crate::failure::Failure;
 use crate::frames;
 use crate::memory;
-use crate::options::{WireOptions, seed};
+use crate::options::{WireName, WireOptions, seed};
+use crate::output::Output;
 use crate::progress;
 use crate::size::Size;
 
@@ -20,7 +24,7 @@ pub(crate) struct Split {
     /// The largest frame: its text (tywrap: its data; see --strict and --wrap)
     #[arg(long, value_name = "SIZE")]
     max_frame: Size,
-    /// Write the frames to this file instead of standard output
+    /// Write the frames to this file instead of standard output; it appears once it is complete
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Tell frames, bytes, seconds and peak memory on standard error
@@ -32,29 +36,35 @@ pub(crate) struct Split {
 
 impl Split {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        let now = Instant::now();
+        self.wire.check()?;
         let cap = self.wire.cap(self.max_frame.0)?;
-        let seed = seed();
-        let key = self.wire.key(&seed)?;
         let message = frames::read_message(self.file.as_deref(), self.wire.max_message())?;
+        let seed = seed();
+        let key = self.wire.key(&message, &seed)?;
         let bar = progress::bar(Some(message.len() as u64), "splitting");
 
         // Planned once by itself, so that what cannot be sent is known before anything is written.
-        let peer = PeerSupport::Yes(PeerLimits {
+        let limits = PeerLimits {
             message: self.wire.max_message(),
             ..PeerLimits::NONE
-        });
+        };
+        let peer = PeerSupport::Yes(limits);
         let options = PlanOptions {
             key: key.as_ref(),
             may_cut: true,
             peer: &peer,
             cap: &cap,
         };
-        let plan = self.wire.wire().plan(&message, &options);
-        plan.map_err(refused)?;
-        let checked = self.wire.check_message(&message);
-        checked.map_err(|why| Failure::Input(why.to_owned()))?;
+        let plan = self.wire.wire().plan(&message, &options).map_err(refused)?;
+        if let Some(why) = wrong_message(&message, self.wire.wire) {
+            return Err(Failure::Input(format!("{why}; a receiver would refuse it")));
+        }
+        if self.wire.wire == WireName::Ahp && plan != Plan::Whole && is_handshake(&message) {
+            let why = "initialize and reconnect are never cut: nothing is negotiated yet; send less or raise --max-frame";
+            return Err(Failure::Input(why.into()));
+        }
 
-        let now = Instant::now();
         let mut link = self.wire.link(usize::MAX, seed);
         link.set_cap(cap);
         let size = message.len();
@@ -62,12 +72,16 @@ impl Split {
         outgoing.key = key;
         link.send(now, outgoing)
             .map_err(|rejected| refused(rejected.error))?;
-        let (mut out, name) = frames::output(self.output.as_deref())?;
+        let mut out = Output::open(self.output.as_deref())?;
         let mut frame = Vec::new();
         let mut count = 0;
         while link.poll_transmit(now, &mut frame).is_some() {
-            frames::write(&mut *out, &frame, self.wire.is_binary())
-                .map_err(|error| Failure::writing(&name, error))?;
+            let (length, end) = frames::around(&frame, self.wire.is_binary())?;
+            if self.wire.is_binary() {
+                out.write(&length)?;
+            }
+            out.write(&frame)?;
+            out.write(end)?;
             frame.clear();
             count += 1;
             while let Some(event) = link.poll_event() {
@@ -78,8 +92,7 @@ impl Split {
                 }
             }
         }
-        out.flush()
-            .map_err(|error| Failure::writing(&name, error))?;
+        out.finish()?;
         bar.finish_and_clear();
         if self.stats {
             memory::tell(count, size, now.elapsed());
@@ -88,9 +101,27 @@ impl Split {
     }
 }
 
+/// A request that opens an AHP connection.
+fn is_handshake(message: &[u8]) -> bool {
+    let text = std::str::from_utf8(message).ok();
+    let Some(envelope) = text.and_then(Envelope::parse) else {
+        return false;
+    };
+    let Some(params) = envelope.params else {
+        return false;
+    };
+    match envelope.method().as_deref() {
+        Some("initialize") => ahp::InitializeParams::read(params)
+            .is_ok_and(|params| params.channel == ahp::ROOT_CHANNEL),
+        Some("reconnect") => ahp::ReconnectParams::read(params).is_ok(),
+        _ => false,
+    }
+}
+
 fn refused(error: SendError) -> Failure {
     match error {
         SendError::BadKey { .. } => Failure::Usage(format!("--key: {error}")),
+        SendError::MessageTooLarge { .. } => Failure::Input(format!("{error} (--max-message)")),
         error => Failure::Input(error.to_string()),
     }
 }

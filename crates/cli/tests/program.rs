@@ -5,7 +5,23 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-const MESSAGE: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"text":"Grüße, 世界 😀 \"quoted\" \\ and more of it, until it takes several pieces"}}"#;
+/// Several pieces under every cap below.
+const MESSAGE: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":1,"result":{"text":""#,
+    r#"Grüße, 世界 😀 \"quoted\" \\ and more of it, until it takes several pieces. "#,
+    r#"Grüße, 世界 😀 \"quoted\" \\ and more of it, until it takes several pieces. "#,
+    r#"Grüße, 世界 😀 \"quoted\" \\ and more of it, until it takes several pieces. "#,
+    r#"Grüße, 世界 😀 \"quoted\" \\ and more of it, until it takes several pieces. "#,
+    r#"Grüße, 世界 😀 \"quoted\" \\ and more of it, until it takes several pieces. "#,
+    r#"Grüße, 世界 😀 \"quoted\" \\ and more of it, until it takes several pieces. "#,
+    r#"Grüße, 世界 😀 \"quoted\" \\ and more of it, until it takes several pieces. "#,
+    r#"Grüße, 世界 😀 \"quoted\" \\ and more of it, until it takes several pieces. "#,
+    r#"Grüße, 世界 😀 \"quoted\" \\ and more of it, until it takes several pieces. "#,
+    r#"Grüße, 世界 😀 \"quoted\" \\ and more of it, until it takes several pieces. "#,
+    r#"Grüße, 世界 😀 \"quoted\" \\ and more of it, until it takes several pieces. "#,
+    r#"Grüße, 世界 😀 \"quoted\" \\ and more of it, until it takes several pieces. "#,
+    r#""}}"#
+);
 
 fn breakbulk(arguments: &str, input: &[u8]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_breakbulk"))
@@ -102,6 +118,27 @@ fn usage_is_2_and_input_is_1() {
             "--wrap is for --wire cep22",
         ),
         (
+            "split --wire ahp --max-frame 200 --style ascii",
+            MESSAGE,
+            2,
+            "--style is for --wire tywrap",
+        ),
+        (
+            "join --wire tywrap --key nonsense",
+            MESSAGE,
+            2,
+            "request:ID",
+        ),
+        ("split --wire loro --max-frame 8GiB", MESSAGE, 2, "u32"),
+        ("split --wire ahp --max-frame 1.5MB", "", 2, "1500KB"),
+        ("split --wire ahp --max-frame 1KB", "", 1, "empty"),
+        (
+            "split --wire ahp --max-frame 1KB",
+            "\u{feff}{}",
+            1,
+            "byte order mark",
+        ),
+        (
             "split --wire loro --max-frame 40 --key xyz",
             MESSAGE,
             2,
@@ -159,7 +196,7 @@ fn usage_is_2_and_input_is_1() {
             "split --wire ahp --max-frame 1000",
             long.as_str(),
             1,
-            "JSON-RPC",
+            "not JSON",
         ),
         (
             "split --wire ahp --max-frame 160",
@@ -270,4 +307,159 @@ fn damage_never_gives_partial_output() {
             }
         }
     }
+}
+
+fn lines(frames: &[u8]) -> Vec<&str> {
+    std::str::from_utf8(frames).unwrap().lines().collect()
+}
+
+/// What lies beside the one message must be part of it, or nothing that its format minds.
+#[test]
+fn join_takes_one_message_and_all_of_it() {
+    let whole = r#"{"jsonrpc":"2.0","id":2,"result":1}"#;
+    let ahp = breakbulk(
+        "split --wire ahp --max-frame 200 --key g1",
+        MESSAGE.as_bytes(),
+    )
+    .stdout;
+    let cep22 = breakbulk(
+        "split --wire cep22 --max-frame 400 --key tok",
+        MESSAGE.as_bytes(),
+    )
+    .stdout;
+    let (ahp, cep22) = (lines(&ahp), lines(&cep22));
+    let accept = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":2,"message":"oversized request accepted","cvm":{"type":"oversized-transfer","frameType":"accept"}}}"#;
+    let twice = [&cep22[..2], &cep22[1..]].concat();
+    let accepted = [&cep22[..1], &[accept], &cep22[1..]].concat();
+    let crlf: Vec<String> = ahp.iter().map(|line| format!("{line}\r")).collect();
+    let crlf: Vec<&str> = crlf.iter().map(String::as_str).collect();
+    for (name, wire, frames, outcome) in [
+        (
+            "an unfinished transfer before a whole message",
+            "ahp",
+            [&ahp[..1], &[whole]].concat(),
+            Err("pieces are missing"),
+        ),
+        (
+            "a last piece that is missing",
+            "ahp",
+            ahp[..ahp.len() - 1].to_vec(),
+            Err("transfer g1 has "),
+        ),
+        (
+            "a whole message after the message",
+            "ahp",
+            [&ahp[..], &[whole]].concat(),
+            Err("something follows"),
+        ),
+        (
+            "an empty line",
+            "ahp",
+            [&ahp[..], &[""]].concat(),
+            Err("empty line"),
+        ),
+        (
+            "the receiver's leave among the chunks",
+            "cep22",
+            accepted,
+            Ok(MESSAGE),
+        ),
+        ("a chunk that came twice", "cep22", twice, Ok(MESSAGE)),
+        (
+            "chunks without their start",
+            "cep22",
+            cep22[1..].to_vec(),
+            Err("belongs to no transfer"),
+        ),
+        ("lines that end as on Windows", "ahp", crlf, Ok(MESSAGE)),
+        (
+            "a frame of another wire",
+            "tywrap",
+            ahp[..1].to_vec(),
+            Err("--wire ahp"),
+        ),
+        (
+            "a frame of another wire",
+            "ahp",
+            cep22[..1].to_vec(),
+            Err("--wire cep22"),
+        ),
+    ] {
+        let output = breakbulk(
+            &format!("join --wire {wire}"),
+            (frames.join("\n") + "\n").as_bytes(),
+        );
+        match outcome {
+            Ok(message) => assert_eq!(
+                String::from_utf8_lossy(&output.stdout),
+                message,
+                "{name}: {}",
+                said(&output)
+            ),
+            Err(words) => {
+                assert_eq!(
+                    (output.status.code(), output.stdout.len()),
+                    (Some(1), 0),
+                    "{name}: {}",
+                    said(&output)
+                );
+                assert!(said(&output).contains(words), "{name}: {}", said(&output));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_key_is_the_messages_own_where_it_has_one() {
+    let text = "x".repeat(400);
+    for (wire, message, key) in [
+        (
+            "tywrap --max-frame 100",
+            format!(r#"{{"id":5,"protocol":"tywrap/1","result":"{text}"}}"#),
+            r#""stream":"response","id":5,"#,
+        ),
+        (
+            "tywrap --max-frame 100",
+            format!(
+                r#"{{"method":"call","params":{{"x":"{text}"}},"id":7,"protocol":"tywrap/1"}}"#
+            ),
+            r#""stream":"request","id":7,"#,
+        ),
+        (
+            "cep22 --max-frame 400",
+            format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"x":"{text}","_meta":{{"progressToken":42}}}}}}"#
+            ),
+            r#""progressToken":"42""#,
+        ),
+    ] {
+        let frames = breakbulk(&format!("split --wire {wire}"), message.as_bytes());
+        assert!(
+            lines(&frames.stdout).iter().all(|line| line.contains(key)),
+            "{wire}: {}",
+            said(&frames)
+        );
+    }
+}
+
+/// A file gets its name once it is complete, and what was there before stays until then.
+#[test]
+fn an_output_file_is_whole_or_untouched() {
+    let folder = std::env::temp_dir().join(format!("breakbulk-output-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("out");
+    std::fs::write(&file, "before").unwrap();
+    let name = file.display().to_string();
+    let failed = breakbulk(&format!("join --wire ahp -o {name}"), b"no frame\n");
+    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "before");
+    let done = breakbulk(&format!("join --wire ahp -o {name}"), MESSAGE.as_bytes());
+    assert!(done.status.success(), "{}", said(&done));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), MESSAGE);
+    assert_eq!(
+        std::fs::read_dir(&folder).unwrap().count(),
+        1,
+        "nothing else is left"
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
 }

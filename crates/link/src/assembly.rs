@@ -130,6 +130,11 @@ impl Assembly {
         self.declared
     }
 
+    /// How many pieces are here.
+    pub(crate) fn pieces(&self) -> u64 {
+        self.next - self.first.unwrap_or(self.next) + self.stash.len() as u64
+    }
+
     /// How many pieces there will be.
     pub(crate) fn count(&self) -> u64 {
         self.count
@@ -168,13 +173,20 @@ impl Assembly {
         let position = self.position(piece.seq)?;
         let first = self.first_given(position, site.rules);
         let next = first.filter(|_| self.first.is_none()).unwrap_or(self.next);
-        if let Some(first) = first
-            && (position < first || position - first >= self.count)
-        {
-            return Err(FaultKind::BadIndex {
-                index: position.saturating_sub(first),
-                count: self.count,
-            });
+        if let Some(first) = first {
+            if position < first {
+                // The slot before the first piece was given up: it is too late for it.
+                return Err(FaultKind::OutOfOrder {
+                    index: position,
+                    expected: self.next,
+                });
+            }
+            if position - first >= self.count {
+                return Err(FaultKind::BadIndex {
+                    index: position - first,
+                    count: self.count,
+                });
+            }
         }
         if position < next || self.stash.contains_key(&position) {
             return self.compare(position, piece, site);
@@ -223,7 +235,7 @@ impl Assembly {
             self.drain(rules)?;
         }
         if !self.is_complete() {
-            let have = self.next - self.first.unwrap_or(self.next) + self.stash.len() as u64;
+            let have = self.pieces();
             return Err(FaultKind::Incomplete {
                 have,
                 want: self.count,

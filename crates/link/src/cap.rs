@@ -89,7 +89,7 @@ impl Cap {
             Count::Wrapped(Wrap {
                 envelope,
                 sealed: Some(outer),
-            }) => sealed_len(len + envelope) + outer,
+            }) => sealed_len(len + envelope).saturating_add(outer),
         }
     }
 

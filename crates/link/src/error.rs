@@ -32,6 +32,13 @@ pub enum SendError {
         /// The smallest cap that would do.
         needed: usize,
     },
+    /// The format cannot count that many bytes.
+    FormatLimit {
+        /// Bytes of the message.
+        size: usize,
+        /// The most that it can count.
+        limit: usize,
+    },
     /// The format cannot number that many pieces.
     TooManyPieces {
         /// Bytes of the message.
@@ -115,6 +122,10 @@ impl fmt::Display for SendError {
             Self::MessageTooLarge { size, limit } => write!(f, "message of {size} bytes exceeds the receiver's limit of {limit}; raise the receiver's maximum message size or send less"),
             Self::FrameTooLarge { size, limit, uncut } => write!(f, "frame of {size} bytes exceeds the cap of {limit} and cannot be cut: {uncut}"),
             Self::CapTooSmall { cap, needed } => write!(f, "a frame cap of {cap} bytes leaves no room for data; it must be at least {needed}"),
+            Self::FormatLimit { size, limit } => write!(
+                f,
+                "message of {size} bytes is over the {limit} that this format can count; use another wire"
+            ),
             Self::TooManyPieces { size, limit, cap } => write!(f, "message of {size} bytes needs more than {limit} pieces under a frame cap of {cap} bytes; raise the cap or send less"),
             Self::RawNewline => f.write_str("the message contains a raw line break, which a line transport cannot carry; send it without or use a wire with pieces"),
             Self::NotUtf8 => f.write_str("the message is not UTF-8, and this wire carries text; use the loro wire for bytes"),

@@ -21,6 +21,15 @@ pub(crate) enum Taken {
     Complete(u64),
 }
 
+/// What a new transfer says of itself.
+struct Declared<'a> {
+    key: &'a Key,
+    count: u64,
+    bytes: Option<u64>,
+    /// It ends all that is unfinished, and so makes room for itself.
+    supersedes: bool,
+}
+
 #[derive(Default)]
 pub(crate) struct Inbox {
     /// By age: the first is the oldest.
@@ -41,6 +50,11 @@ impl Inbox {
         self.open.len()
     }
 
+    /// All that is unfinished, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Assembly> {
+        self.open.values()
+    }
+
     pub(crate) fn pending_bytes(&self) -> usize {
         self.pending
     }
@@ -49,7 +63,7 @@ impl Inbox {
         std::mem::take(&mut self.evicted)
     }
 
-    /// An opening frame. `Ok(false)`: there is one already, and the rules do not mind.
+    /// An opening frame.
     pub(crate) fn open(
         &mut self,
         now: Instant,
@@ -61,14 +75,13 @@ impl Inbox {
         if self.by_key.contains_key(&opening.key) {
             return Err(FaultKind::Reopened);
         }
-        let charge = self.admit(
-            &opening.key,
-            opening.count,
-            Some(opening.bytes),
-            config,
-            budget,
-            timers,
-        )?;
+        let declared = Declared {
+            key: &opening.key,
+            count: opening.count,
+            bytes: Some(opening.bytes),
+            supersedes: false,
+        };
+        let charge = self.admit(declared, config, budget, timers)?;
         let assembly = Assembly::from_opening(opening, &config.rules, now, charge);
         self.insert(assembly, config, timers);
         Ok(())
@@ -121,9 +134,12 @@ impl Inbox {
     }
 
     /// Late frames with this key are dropped, and what is unfinished of it too.
-    pub(crate) fn discard(&mut self, key: Key, limit: usize, timers: &mut Timers) {
+    pub(crate) fn discard(&mut self, key: Key, config: &Config, timers: &mut Timers) {
         self.remove_key(&key, timers);
-        self.discarded.insert(key, limit);
+        // Where a transfer needs an opening its late pieces are dropped anyway.
+        if config.rules.unknown != Unknown::Ignored {
+            self.discarded.insert(key, config.limits.discarded);
+        }
     }
 
     pub(crate) fn is_discarded(&self, key: &Key) -> bool {
@@ -258,14 +274,13 @@ impl Inbox {
             Unknown::OpensFirst | Unknown::Opens => {}
         }
         self.make_room(u64::MAX, site.wire.decoded_max(piece), config, timers)?;
-        let charge = self.admit(
-            &piece.key,
-            piece.count.unwrap_or(1),
-            piece.bytes,
-            config,
-            budget,
-            timers,
-        )?;
+        let declared = Declared {
+            key: &piece.key,
+            count: piece.count.unwrap_or(1),
+            bytes: piece.bytes,
+            supersedes: config.rules.contiguous && piece.seq == 0,
+        };
+        let charge = self.admit(declared, config, budget, timers)?;
         let mut assembly = Assembly::from_piece(piece, now, charge);
         assembly.place(piece, site)?;
         self.pending += assembly.received();
@@ -276,21 +291,19 @@ impl Inbox {
     /// May another transfer begin? By what it declares, before any memory is taken for it.
     fn admit(
         &mut self,
-        key: &Key,
-        count: u64,
-        bytes: Option<u64>,
+        declared: Declared<'_>,
         config: &Config,
         budget: &LinkBudget,
         timers: &mut Timers,
     ) -> Result<Charge, FaultKind> {
         let limits = &config.limits;
         let evicts = config.rules.full == Full::EvictOldest;
-        if self.open.len() >= limits.transfers && !evicts {
+        if self.open.len() >= limits.transfers && !evicts && !declared.supersedes {
             return Err(FaultKind::TooManyTransfers {
                 limit: limits.transfers,
             });
         }
-        if let Some(size) = bytes
+        if let Some(size) = declared.bytes
             && size > limits.message as u64
         {
             return Err(FaultKind::MessageTooLarge {
@@ -298,15 +311,18 @@ impl Inbox {
                 limit: limits.message as u64,
             });
         }
-        if count > limits.pieces {
+        if declared.count > limits.pieces {
             return Err(FaultKind::TooManyPieces {
-                pieces: count,
+                pieces: declared.count,
                 limit: limits.pieces,
             });
         }
-        while self.open.len() >= limits.transfers && self.evict_oldest_but(u64::MAX, timers) {}
+        while evicts
+            && self.open.len() >= limits.transfers
+            && self.evict_oldest_but(u64::MAX, timers)
+        {}
         loop {
-            match budget.charge(TRANSFER_CHARGE + 2 * key.allocated()) {
+            match budget.charge(TRANSFER_CHARGE + 2 * declared.key.allocated()) {
                 Ok(charge) => return Ok(charge),
                 Err(Short::Link) if evicts && self.evict_oldest_but(u64::MAX, timers) => {}
                 Err(_) => return Err(FaultKind::Busy),

@@ -78,6 +78,21 @@ pub enum Cancelled {
     TooLate,
 }
 
+/// How far a transfer of the peer's has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Unfinished<'a> {
+    /// The transfer.
+    pub key: &'a Key,
+    /// Pieces that are here.
+    pub pieces: u64,
+    /// Pieces in all.
+    pub count: u64,
+    /// Bytes that are here.
+    pub bytes: usize,
+    /// Bytes in all, where they were declared.
+    pub declared: Option<u64>,
+}
+
 /// The planning of one large message, to be run wherever it blocks nobody.
 #[derive(Debug)]
 pub struct PlanJob {
@@ -231,6 +246,17 @@ impl Link {
     /// The peer's unfinished transfers.
     pub fn open_transfers(&self) -> usize {
         self.inbox.len()
+    }
+
+    /// The peer's unfinished transfers one by one, oldest first.
+    pub fn unfinished(&self) -> impl Iterator<Item = Unfinished<'_>> {
+        self.inbox.iter().map(|assembly| Unfinished {
+            key: &assembly.key,
+            pieces: assembly.pieces(),
+            count: assembly.count(),
+            bytes: assembly.received(),
+            declared: assembly.declared(),
+        })
     }
 
     /// Received bytes of the peer's unfinished transfers.

@@ -7,9 +7,9 @@ use base64::Engine;
 use base64::engine::general_purpose::PAD;
 use base64::engine::simd::Simd;
 use breakbulk_link::{
-    Carries, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key, Numbering, OnCancel, Opening,
-    Order, Part, PeerSupport, Piece, Pieces, Plan, PlanOptions, Random, Rules, Scope, Scopes,
-    SendError, Shape, Timeouts, Uncut, Unknown, Wire,
+    Carries, Config, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key, Numbering, OnCancel,
+    Opening, Order, Part, PeerSupport, Piece, Pieces, Plan, PlanOptions, Random, Rules, Scope,
+    Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire,
 };
 use breakbulk_message::jsonrpc::{Envelope, is_batch, string, unsigned};
 use breakbulk_message::raw_members;
@@ -47,6 +47,13 @@ static BASE64: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
 pub struct Ahp;
 
 impl Ahp {
+    /// The rules with the numbers that a receiver advertises by default.
+    pub fn config() -> Config {
+        let mut config = Config::new(Self::rules());
+        config.limits.pieces = MAX_PIECES;
+        config
+    }
+
     /// Pieces in strict order; a fault ends the link; what is abandoned goes silently.
     pub fn rules() -> Rules {
         let idle = Duration::from_secs(30);

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use breakbulk_link::{
-    Announce, Cap, Carries, Count, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key,
-    Numbering, OnCancel, Opening, Order, Part, PeerSupport, Piece, Pieces, Plan, PlanOptions,
-    Random, Rules, Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire, Wrap,
+    Announce, Cap, Carries, Config, Count, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key,
+    Limits, Numbering, OnCancel, Opening, Order, Part, PeerSupport, Piece, Pieces, Plan,
+    PlanOptions, Random, Rules, Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire,
+    Wrap,
 };
 use breakbulk_message::jsonrpc::{Envelope, integer, string, unsigned};
 use breakbulk_message::raw_members;
@@ -53,6 +54,20 @@ pub struct Cep22 {
 }
 
 impl Cep22 {
+    /// A client's rules with the numbers of the real implementations. The memory is for few transfers
+    /// of that size at once: the process's budget refuses more.
+    pub fn config() -> Config {
+        let mut config = Config::new(Self::rules());
+        config.limits = Limits {
+            message: MAX_MESSAGE,
+            pieces: MAX_PIECES,
+            transfers: 64,
+            memory: 4 * MAX_MESSAGE,
+            ..Limits::default()
+        };
+        config
+    }
+
     /// A client's link: it accepts nothing by itself, since only servers send `accept`.
     pub fn rules() -> Rules {
         Rules {

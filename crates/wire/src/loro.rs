@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use breakbulk_link::{
-    Announce, Carries, Count, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key, Numbering,
-    OnCancel, Opening, Order, Part, PeerSupport, Piece, Pieces, Plan, PlanOptions, Random, Rules,
-    Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire,
+    Announce, Carries, Config, Count, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key,
+    Limits, Numbering, OnCancel, Opening, Order, Part, PeerSupport, Piece, Pieces, Plan,
+    PlanOptions, Random, Rules, Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire,
 };
 
 const COMPLETE: u8 = 0;
@@ -23,6 +23,19 @@ const DATA_PREFIX: usize = 13;
 pub struct Loro;
 
 impl Loro {
+    /// The rules with the numbers of the original, beside our own limit on a message.
+    pub fn config() -> Config {
+        let mut config = Config::new(Self::rules());
+        config.limits = Limits {
+            message: 50 << 20,
+            pieces: u64::from(u32::MAX),
+            transfers: 32,
+            pending_bytes: 50 << 20,
+            ..Limits::default()
+        };
+        config
+    }
+
     /// Any order after the header, the oldest makes room, a duplicate does no harm.
     pub fn rules() -> Rules {
         Rules {
@@ -110,7 +123,7 @@ impl Wire for Loro {
             });
         }
         if u32::try_from(size).is_err() {
-            return Err(SendError::MessageTooLarge {
+            return Err(SendError::FormatLimit {
                 size,
                 limit: u32::MAX as usize,
             });

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use breakbulk_link::{
-    Cap, Carries, Count, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key, Numbering,
-    OnCancel, Opening, Order, Part, PeerSupport, Piece, Pieces, Plan, PlanOptions, Random, Rules,
-    Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire,
+    Cap, Carries, Config, Count, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key, Limits,
+    Numbering, OnCancel, Opening, Order, Part, PeerSupport, Piece, Pieces, Plan, PlanOptions,
+    Random, Rules, Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire,
 };
 use breakbulk_message::jsonrpc::{Envelope, integer, string, unsigned};
 use breakbulk_message::raw_members;
@@ -100,6 +100,24 @@ pub struct Tywrap {
 }
 
 impl Tywrap {
+    /// Whether a key is one of this wire's: `request:7`.
+    pub fn is_key(key: &Key) -> bool {
+        parse_key(key).is_some()
+    }
+
+    /// A host's rules with the numbers of the original; to carry more, raise them on both sides.
+    pub fn config() -> Config {
+        let mut config = Config::new(Self::rules());
+        config.limits = Limits {
+            message: 10 << 20,
+            frame: 100 << 20,
+            pieces: u64::MAX,
+            transfers: 1024,
+            ..Limits::default()
+        };
+        config
+    }
+
     /// A host's link: responses of several calls may be mixed.
     pub fn rules() -> Rules {
         Rules {
@@ -260,7 +278,7 @@ impl Wire for Tywrap {
         };
         if parse_key(key).is_none() {
             return Err(SendError::BadKey {
-                expected: "request:ID or response:ID with an integer ID",
+                expected: "request:ID or response:ID, with an integer ID within ±(2^53 − 1)",
             });
         }
         if size > peer.message {

@@ -36,8 +36,7 @@ impl Link {
 
     /// Late frames with this key are dropped from now on, until the last of them came by.
     pub fn discard(&mut self, key: Key) {
-        self.inbox
-            .discard(key, self.config.limits.discarded, &mut self.timers);
+        self.inbox.discard(key, &self.config, &mut self.timers);
     }
 
     fn try_frame(&mut self, now: Instant, frame: &Frame) -> Result<Received, Fault> {

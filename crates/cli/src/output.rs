@@ -1,0 +1,92 @@
+//! Where output goes: a file that appears only once it is complete, or standard output.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+const BUFFER: usize = 256 << 10;
+
+/// Output that counts for nothing until it is finished.
+pub(crate) struct Output {
+    writer: BufWriter<Box<dyn Write>>,
+    name: String,
+    /// The unfinished file, and the name that it will have.
+    pending: Option<(PathBuf, PathBuf)>,
+}
+
+impl Output {
+    pub(crate) fn open(path: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = path.filter(|path| *path != Path::new("-")) else {
+            return Ok(Self::new(
+                Box::new(io::stdout().lock()),
+                "standard output".into(),
+                None,
+            ));
+        };
+        let name = path.display().to_string();
+        let failed = |error| Failure::Io(name.clone(), error);
+        // Behind a link the file itself is replaced; a pipe or a device is written to directly.
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file()) {
+            let file = File::options().write(true).open(&target).map_err(failed)?;
+            return Ok(Self::new(Box::new(file), name, None));
+        }
+        let mut unfinished = target.file_name().unwrap_or_default().to_owned();
+        unfinished.push(format!(".unfinished-{}", std::process::id()));
+        let unfinished = target.with_file_name(unfinished);
+        let file = File::create(&unfinished).map_err(failed)?;
+        Ok(Self::new(Box::new(file), name, Some((unfinished, target))))
+    }
+
+    fn new(writer: Box<dyn Write>, name: String, pending: Option<(PathBuf, PathBuf)>) -> Self {
+        Self {
+            writer: BufWriter::with_capacity(BUFFER, writer),
+            name,
+            pending,
+        }
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let written = self.writer.write_all(bytes);
+        written.map_err(|error| self.failed(error))
+    }
+
+    /// A line for people, at once.
+    pub(crate) fn line(&mut self, line: &str) -> Result<(), Failure> {
+        self.write(line.as_bytes())?;
+        self.write(b"\n")?;
+        let flushed = self.writer.flush();
+        flushed.map_err(|error| self.failed(error))
+    }
+
+    /// For what writes by itself.
+    pub(crate) fn writer(&mut self) -> &mut dyn Write {
+        &mut self.writer
+    }
+
+    pub(crate) fn failed(&self, error: io::Error) -> Failure {
+        Failure::writing(&self.name, error)
+    }
+
+    /// All is written: the file gets its name.
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        let flushed = self.writer.flush();
+        flushed.map_err(|error| self.failed(error))?;
+        if let Some((unfinished, target)) = self.pending.take() {
+            let renamed = fs::rename(&unfinished, &target);
+            renamed.map_err(|error| Failure::Io(self.name.clone(), error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if let Some((unfinished, _)) = &self.pending {
+            // What is not finished is not left lying about; if that fails there is nobody to tell.
+            let _ = fs::remove_file(unfinished);
+        }
+    }
+}
