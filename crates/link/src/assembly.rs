@@ -7,10 +7,13 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::budget::{Charge, PIECE_CHARGE, Short};
+use crate::budget::{Charge, PIECE_CHARGE, Short, TRANSFER_CHARGE};
 use crate::rules::{Duplicate, Numbering, Order, Rules};
 use crate::wire::{Opening, Piece, Wire};
 use crate::{FaultKind, Key};
+
+/// No coding makes data more than this much longer: a control character becomes six.
+const MOST_ESCAPED: usize = 6;
 
 /// Beside the message itself, a transfer in free order may hold a quarter more for what waits.
 const STASH_SLACK: usize = 64 << 10;
@@ -164,6 +167,19 @@ impl Assembly {
         Ok(())
     }
 
+    /// Whether a piece with this number would be kept: neither here already nor out of place.
+    pub(crate) fn lacks(&self, seq: u64, rules: &Rules) -> bool {
+        let Ok(position) = self.position(seq) else {
+            return false;
+        };
+        let in_range = self.first_given(position, rules).is_none_or(|first| {
+            let index = position.checked_sub(first);
+            index.is_some_and(|index| index < self.count)
+        });
+        let passed = self.first.is_some() && position < self.next;
+        in_range && !passed && !self.stash.contains_key(&position)
+    }
+
     /// Puts a piece in its place. On a fault nothing has changed.
     pub(crate) fn place(
         &mut self,
@@ -215,13 +231,14 @@ impl Assembly {
             }
             let size = data.len();
             self.grow(size, self.bound(usize::MAX))?;
+            self.reserve_end(rules)?;
             if let Some((_, data)) = self.stash.pop_first() {
                 self.buffer.extend_from_slice(&data);
             }
             self.stashed_bytes -= size;
             self.charge.shrink(size + PIECE_CHARGE);
             self.next += 1;
-            self.note_end(rules)?;
+            self.note_end(rules);
         }
         Ok(())
     }
@@ -259,9 +276,24 @@ impl Assembly {
         }
     }
 
+    /// What is left of a transfer that is given up: its name, and enough of its charge to tell of it.
+    pub(crate) fn emptied(mut self) -> Self {
+        self.buffer = Vec::new();
+        self.ends = Vec::new();
+        self.stash.clear();
+        let least = TRANSFER_CHARGE.min(self.charge.amount());
+        self.charge.shrink(self.charge.amount() - least);
+        self
+    }
+
     /// What was put together.
     pub(crate) fn whole(&self) -> &[u8] {
         &self.buffer
+    }
+
+    /// What it is charged, for telling of its end.
+    pub(crate) fn into_charge(self) -> (Key, Charge) {
+        (self.key, self.charge)
     }
 
     /// The message and what it is charged.
@@ -353,6 +385,7 @@ impl Assembly {
     fn append(&mut self, piece: &Piece<'_>, site: &mut Site<'_>) -> Result<(), FaultKind> {
         let most = site.wire.decoded_max(piece);
         let before = self.buffer.len();
+        self.reserve_end(site.rules)?;
         if self.received() + most <= self.bound(site.limit) {
             self.grow(most, self.bound(site.limit))?;
             if let Err(fault) = site.wire.decode(piece, &mut self.buffer) {
@@ -361,16 +394,14 @@ impl Assembly {
             }
         } else {
             // Escapes make the coded data longer than what it holds: decode it to learn its size.
+            self.check_room(most / MOST_ESCAPED, site.limit)?;
             site.scratch.clear();
             site.wire.decode(piece, site.scratch)?;
             self.check_room(site.scratch.len(), site.limit)?;
             self.grow(site.scratch.len(), self.bound(site.limit))?;
             self.buffer.extend_from_slice(site.scratch);
         }
-        if let Err(fault) = self.note_end(site.rules) {
-            self.buffer.truncate(before);
-            return Err(fault);
-        }
+        self.note_end(site.rules);
         Ok(())
     }
 
@@ -380,6 +411,7 @@ impl Assembly {
         piece: &Piece<'_>,
         site: &mut Site<'_>,
     ) -> Result<(), FaultKind> {
+        self.check_room(site.wire.decoded_max(piece) / MOST_ESCAPED, site.limit)?;
         site.scratch.clear();
         site.wire.decode(piece, site.scratch)?;
         self.check_room(site.scratch.len(), site.limit)?;
@@ -445,15 +477,19 @@ impl Assembly {
         })
     }
 
-    fn note_end(&mut self, rules: &Rules) -> Result<(), FaultKind> {
-        if rules.duplicate == Duplicate::IgnoreIfEqual {
-            if self.ends.len() == self.ends.capacity() {
-                let more = (self.ends.len() / 4).max(16);
-                self.take(more * size_of::<usize>())?;
-                self.ends.reserve_exact(more);
-            }
-            self.ends.push(self.buffer.len());
+    /// Makes room to note where one more piece ends.
+    fn reserve_end(&mut self, rules: &Rules) -> Result<(), FaultKind> {
+        if rules.duplicate == Duplicate::IgnoreIfEqual && self.ends.len() == self.ends.capacity() {
+            let more = (self.ends.len() / 4).max(16);
+            self.take(more * size_of::<usize>())?;
+            self.ends.reserve_exact(more);
         }
         Ok(())
+    }
+
+    fn note_end(&mut self, rules: &Rules) {
+        if rules.duplicate == Duplicate::IgnoreIfEqual {
+            self.ends.push(self.buffer.len());
+        }
     }
 }

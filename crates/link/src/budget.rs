@@ -32,6 +32,8 @@ pub(crate) struct LinkBudget {
 struct Pot {
     limit: usize,
     used: AtomicUsize,
+    /// The part of it that belongs to messages which are done and wait for the application.
+    finished: AtomicUsize,
 }
 
 /// Whose limit stands in the way.
@@ -46,6 +48,7 @@ pub(crate) enum Short {
 pub struct Charge {
     budget: LinkBudget,
     amount: usize,
+    finished: bool,
 }
 
 impl Budget {
@@ -54,6 +57,7 @@ impl Budget {
         Self(Arc::new(Pot {
             limit,
             used: AtomicUsize::new(0),
+            finished: AtomicUsize::new(0),
         }))
     }
 
@@ -74,6 +78,7 @@ impl LinkBudget {
             own: Arc::new(Pot {
                 limit,
                 used: AtomicUsize::new(0),
+                finished: AtomicUsize::new(0),
             }),
             process,
         }
@@ -83,11 +88,17 @@ impl LinkBudget {
         self.own.used.load(Ordering::Relaxed)
     }
 
+    /// What messages hold that are done and not dropped yet.
+    pub(crate) fn finished(&self) -> usize {
+        self.own.finished.load(Ordering::Relaxed)
+    }
+
     /// Takes `amount`, or says which limit stands in the way.
     pub(crate) fn charge(&self, amount: usize) -> Result<Charge, Short> {
         let mut charge = Charge {
             budget: self.clone(),
             amount: 0,
+            finished: false,
         };
         charge.grow(amount)?;
         Ok(charge)
@@ -125,9 +136,21 @@ impl Charge {
         Ok(())
     }
 
+    /// It belongs to a message that is done.
+    pub(crate) fn finish(&mut self) {
+        let finished = &self.budget.own.finished;
+        if !std::mem::replace(&mut self.finished, true) {
+            finished.fetch_add(self.amount, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn shrink(&mut self, by: usize) {
         let by = by.min(self.amount);
         self.amount -= by;
+        if self.finished {
+            let finished = &self.budget.own.finished;
+            finished.fetch_sub(by, Ordering::Relaxed);
+        }
         self.budget.own.give_back(by);
         self.budget.process.0.give_back(by);
     }

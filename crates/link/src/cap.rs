@@ -114,9 +114,14 @@ impl Cap {
         self.longest(self.max)
     }
 
+    /// Above this, as the cap counts, a message is cut where it can be.
+    pub fn whole_limit(&self) -> usize {
+        self.cut_above.map_or(self.max, |soft| soft.min(self.max))
+    }
+
     /// The longest frame that a cut message is packed into.
     pub fn cut_room(&self) -> usize {
-        self.longest(self.cut_above.map_or(self.max, |soft| soft.min(self.max)))
+        self.longest(self.whole_limit())
     }
 
     fn longest(&self, max: usize) -> usize {

@@ -187,6 +187,13 @@ pub enum FaultKind {
         /// What it must be.
         expected: &'static str,
     },
+    /// An opening frame with a field that is missing, of the wrong type or out of its range.
+    BadOpening {
+        /// The field.
+        field: &'static str,
+        /// What it must be.
+        expected: &'static str,
+    },
     /// A frame of a protocol or version that is not ours.
     UnknownProtocol,
     /// A kind of frame that the format does not know.
@@ -325,6 +332,7 @@ impl FaultKind {
             Self::NotUtf8 => "not-utf8",
             Self::NotJson => "not-json",
             Self::Malformed { .. } => "malformed",
+            Self::BadOpening { .. } => "bad-opening",
             Self::UnknownProtocol => "unknown-protocol",
             Self::UnknownKind => "unknown-kind",
             Self::WrongStream => "wrong-stream",
@@ -386,7 +394,9 @@ impl fmt::Display for FaultKind {
             }
             Self::NotUtf8 => f.write_str("not valid UTF-8"),
             Self::NotJson => f.write_str("not valid JSON"),
-            Self::Malformed { field, expected } => write!(f, "{field} must be {expected}"),
+            Self::Malformed { field, expected } | Self::BadOpening { field, expected } => {
+                write!(f, "{field} must be {expected}")
+            }
             Self::UnknownProtocol => f.write_str("unknown protocol or version"),
             Self::UnknownKind => f.write_str("unknown kind of frame"),
             Self::WrongStream => f.write_str("frame of the other direction"),

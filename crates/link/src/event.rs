@@ -17,6 +17,7 @@ const KEPT: usize = 64;
 
 /// What happened.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Event {
     /// A whole message came in.
     Message(Message),
@@ -29,7 +30,15 @@ pub enum Event {
         /// Its tag.
         tag: u64,
     },
-    /// A message of ours did not go out. It comes back.
+    /// The peer gave leave for a message of ours.
+    Accepted {
+        /// The message.
+        id: TransferId,
+        /// Its tag.
+        tag: u64,
+    },
+    /// A message of ours did not go out. It comes back, and holds its place in the lane until
+    /// [`Link::replace`](crate::Link::replace) puts another there or gives the place up.
     SendFailed {
         /// The message.
         id: TransferId,
@@ -39,8 +48,6 @@ pub enum Event {
         error: SendError,
         /// The message itself.
         bytes: Bytes,
-        /// It holds its place in the lane until [`Link::replace`](crate::Link::replace).
-        holds_lane: bool,
     },
     /// A large transfer went on.
     Progress {
@@ -55,6 +62,9 @@ pub enum Event {
     Writable,
     /// A frame was wrong; whatever it belonged to lives.
     Fault(Fault),
+    /// A transfer of the peer's began; told where [`Config::tell_opened`](crate::Config::tell_opened)
+    /// says so. It ends with a message of that key, a failure, or the link.
+    Opened(Key),
     /// A transfer of the peer's ended without a message.
     TransferFailed(Fault),
     /// The link is closed and stays closed. Everything that was queued is gone with it.
@@ -113,15 +123,26 @@ impl Events {
         self.queue.push_back((event, None));
     }
 
-    /// News that a peer can cause as often as it likes.
-    pub(crate) fn report(&mut self, event: Event, budget: &LinkBudget) {
-        let cost = 2 * size_of::<(Event, Option<Charge>)>() + allocated(&event);
-        match budget.charge(cost) {
+    /// The end of a transfer, paid for by what the transfer was charged.
+    pub(crate) fn push_charged(&mut self, event: Event, mut charge: Charge) {
+        let cost = cost(&event).min(charge.amount());
+        charge.shrink(charge.amount() - cost);
+        self.reports += 1;
+        self.queue.push_back((event, Some(charge)));
+    }
+
+    /// News that a peer can cause as often as it likes. False: there was no room for it.
+    pub(crate) fn report(&mut self, event: Event, budget: &LinkBudget) -> bool {
+        match budget.charge(cost(&event)) {
             Ok(charge) if self.reports < REPORTS => {
                 self.reports += 1;
                 self.queue.push_back((event, Some(charge)));
+                true
             }
-            _ => self.unreported += 1,
+            _ => {
+                self.unreported += 1;
+                false
+            }
         }
     }
 
@@ -151,6 +172,11 @@ impl Events {
     }
 }
 
+/// What an event costs while it waits: its place in a queue that grows by doubling, and what it holds.
+fn cost(event: &Event) -> usize {
+    2 * size_of::<(Event, Option<Charge>)>() + allocated(event)
+}
+
 /// What an event holds beside its fixed size.
 fn allocated(event: &Event) -> usize {
     match event {
@@ -165,6 +191,7 @@ fn allocated(event: &Event) -> usize {
             of: ProgressOf::Incoming(key),
             ..
         } => key.allocated(),
+        Event::Opened(key) => key.allocated(),
         Event::Control(text) => 64 + text.len(),
         _ => 0,
     }

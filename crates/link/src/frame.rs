@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 
-/// One frame as it came in.
+use crate::Key;
+
+/// One frame as it came in, in memory of its own: a whole message keeps that memory, and is charged
+/// by its length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// Text; the wire checks that it is UTF-8.
@@ -52,6 +55,7 @@ impl Lane {
 
 /// What a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FrameKind {
     /// A message in one frame.
     Whole,
@@ -68,7 +72,7 @@ pub enum FrameKind {
 }
 
 /// A frame that [`Link::poll_transmit`](crate::Link::poll_transmit) made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// Its number, for [`Link::handle_sent`](crate::Link::handle_sent).
     pub frame: FrameId,
@@ -80,4 +84,6 @@ pub struct Transmit {
     pub kind: FrameKind,
     /// Whether it goes out as text or as bytes.
     pub carries: Carries,
+    /// The peer's transfer that it answers, or ours that it ends.
+    pub answers: Option<Key>,
 }

@@ -21,6 +21,9 @@ pub(crate) enum Taken {
     Complete(u64),
 }
 
+/// The buffer for odd pieces that is kept between them.
+const SCRATCH_KEPT: usize = 64 << 10;
+
 /// What a new transfer says of itself.
 struct Declared<'a> {
     key: &'a Key,
@@ -42,7 +45,7 @@ pub(crate) struct Inbox {
     discarded: DiscardSet,
     scratch: Vec<u8>,
     /// Transfers that made room for others; the link reports them.
-    evicted: Vec<Key>,
+    evicted: Vec<Assembly>,
 }
 
 impl Inbox {
@@ -59,7 +62,7 @@ impl Inbox {
         self.pending
     }
 
-    pub(crate) fn take_evicted(&mut self) -> Vec<Key> {
+    pub(crate) fn take_evicted(&mut self) -> Vec<Assembly> {
         std::mem::take(&mut self.evicted)
     }
 
@@ -111,9 +114,9 @@ impl Inbox {
             Some(serial) => self.add(now, serial, piece, &mut site, config, timers),
             None => self.begin(now, piece, &mut site, config, budget, timers),
         };
-        // A frame's worth is kept for the next one; more than that was a single giant.
-        scratch.clear();
-        if scratch.capacity() <= config.limits.frame {
+        // What is kept for the next piece is not charged, so it is little.
+        if scratch.capacity() <= SCRATCH_KEPT {
+            scratch.clear();
             self.scratch = scratch;
         }
         taken
@@ -223,11 +226,17 @@ impl Inbox {
         config: &Config,
         timers: &mut Timers,
     ) -> Result<Taken, FaultKind> {
-        self.make_room(serial, site.wire.decoded_max(piece), config, timers)?;
         let Some(assembly) = self.open.get_mut(&serial) else {
             return Ok(Taken::Ignored);
         };
         assembly.agrees(piece)?;
+        // Nothing makes room for what will not be kept.
+        if assembly.lacks(piece.seq, &config.rules) {
+            self.make_room(serial, site.wire.decoded_max(piece), config, timers)?;
+        }
+        let Some(assembly) = self.open.get_mut(&serial) else {
+            return Ok(Taken::Ignored);
+        };
         let before = assembly.received();
         let mut placed = assembly.place(piece, site);
         // With the link's own memory short, older transfers of the same link may have to go; with
@@ -370,7 +379,7 @@ impl Inbox {
 
     fn evict(&mut self, serial: u64, timers: &mut Timers) {
         if let Some(assembly) = self.remove(serial, timers) {
-            self.evicted.push(assembly.key);
+            self.evicted.push(assembly.emptied());
         }
     }
 
@@ -406,8 +415,12 @@ impl Inbox {
 /// When a transfer is out of time, and by which timer.
 fn deadline(assembly: &Assembly, config: &Config) -> Option<(Instant, &'static str)> {
     let timeouts = &config.rules.timeouts;
-    let idle = timeouts.idle.map(|idle| (assembly.last + idle, "idle"));
-    let age = timeouts.age.map(|age| (assembly.opened + age, "age"));
+    let idle = timeouts
+        .idle
+        .and_then(|idle| Some((assembly.last.checked_add(idle)?, "idle")));
+    let age = timeouts
+        .age
+        .and_then(|age| Some((assembly.opened.checked_add(age)?, "age")));
     idle.into_iter().chain(age).min_by_key(|(at, _)| *at)
 }
 

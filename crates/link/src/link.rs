@@ -3,10 +3,11 @@
 mod receive;
 mod send;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::budget::{Budget, LinkBudget};
+use crate::budget::{Budget, LinkBudget, MESSAGE_CHARGE};
 use crate::cap::Cap;
 use crate::event::{Event, Events};
 use crate::frame::{MessageId, TransferId};
@@ -33,7 +34,7 @@ pub struct Link {
     generation: u64,
     inbox: Inbox,
     outbox: Outbox,
-    jobs: Vec<TransferId>,
+    jobs: VecDeque<TransferId>,
     timers: Timers,
     events: Events,
     random: Random,
@@ -41,6 +42,8 @@ pub struct Link {
     next_frame: u64,
     next_message: u64,
     was_full: bool,
+    /// The last frame was an answer: a lane is next.
+    replied: bool,
 }
 
 /// What became of a frame.
@@ -150,7 +153,7 @@ impl Link {
             generation: 0,
             inbox: Inbox::default(),
             outbox: Outbox::new(),
-            jobs: Vec::new(),
+            jobs: VecDeque::new(),
             timers: Timers::default(),
             events: Events::default(),
             random: Random::new(seed),
@@ -158,6 +161,7 @@ impl Link {
             next_frame: 0,
             next_message: 0,
             was_full: false,
+            replied: false,
         }
     }
 
@@ -238,8 +242,13 @@ impl Link {
 
     /// False while the application has not taken what is done: the transport should stop reading.
     pub fn wants_frame(&self) -> bool {
+        let (finished, limits) = (self.budget.finished(), &self.config.limits);
+        // Room for one more message, where there is any message to wait for.
+        let another = limits.message.saturating_add(MESSAGE_CHARGE);
+        let room = finished == 0 || finished.saturating_add(another) <= limits.memory;
         self.closed.is_none()
-            && self.events.messages() < self.config.limits.undelivered
+            && room
+            && self.events.messages() < limits.undelivered
             && !self.events.is_flooded()
     }
 
@@ -277,6 +286,11 @@ impl Link {
     /// Faults that came too fast to be told one by one.
     pub fn unreported(&self) -> u64 {
         self.events.unreported()
+    }
+
+    /// Whether there is nothing left to send: no message, and no answer to the peer.
+    pub fn is_idle(&self) -> bool {
+        self.outbox.messages.is_empty() && self.outbox.replies.is_empty()
     }
 
     /// Bytes of messages that are not fully out yet.

@@ -6,6 +6,7 @@
 //! no flood of small messages starves the bulk.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use crate::budget::Charge;
 use crate::frame::{FrameId, FrameKind, Lane, TransferId};
 use crate::timers::TimerKey;
 use crate::wire::{Announce, Part, Pieces, Plan, Wire};
-use crate::{Key, SendError};
+use crate::{Cap, Key, SendError};
 
 /// A message to be sent.
 #[derive(Clone, Debug)]
@@ -29,6 +30,10 @@ pub struct Outgoing {
     pub tag: u64,
     /// False for a message that must arrive in one frame.
     pub may_cut: bool,
+    /// Pieces of this message stay below this size, if it is smaller than what the cap says.
+    pub cut_above: Option<usize>,
+    /// What a message that is passed on was charged where it came in, until it is out.
+    pub charge: Option<Arc<Charge>>,
 }
 
 impl Outgoing {
@@ -40,6 +45,20 @@ impl Outgoing {
             key: None,
             tag: 0,
             may_cut: true,
+            cut_above: None,
+            charge: None,
+        }
+    }
+
+    /// The cap that counts for it.
+    pub(crate) fn cap(&self, cap: &Cap) -> Cap {
+        let soft = match (self.cut_above, cap.cut_above) {
+            (Some(own), Some(general)) => Some(own.min(general)),
+            (own, general) => own.or(general),
+        };
+        Cap {
+            cut_above: soft,
+            ..*cap
         }
     }
 
@@ -77,6 +96,19 @@ pub(crate) struct Out {
     pub(crate) told: usize,
 }
 
+impl Out {
+    pub(crate) fn new(message: Outgoing) -> Self {
+        Self {
+            message,
+            state: State::Queued,
+            begun: None,
+            last: None,
+            timer: None,
+            told: 0,
+        }
+    }
+}
+
 #[expect(
     clippy::large_enum_variant,
     reason = "most messages are sent at once; a box would cost each an allocation"
@@ -86,7 +118,7 @@ pub(crate) enum State {
     Queued,
     /// Somebody else is planning it.
     Planning,
-    /// It could not be planned, and holds its place.
+    /// It could not go out, and holds its place.
     Failed,
     /// Under way.
     Sending(Sending),
@@ -140,7 +172,7 @@ impl Sending {
             (_, None) => true,
             // The opening and the first piece must be through before others follow; all before the close.
             (Cursor::Piece(0 | 1) | Cursor::Close, Some(_)) => self.unconfirmed == 0,
-            (_, Some(window)) => self.unconfirmed < window,
+            (_, Some(window)) => self.unconfirmed < window.max(1),
         }
     }
 
@@ -254,7 +286,7 @@ pub(crate) struct Outbox {
     /// What is longer than this is bulk, without a look at it.
     pub(crate) one_frame: usize,
     /// Lanes whose next message waits until the peer holds one transfer less.
-    waiting_for_slot: VecDeque<Lane>,
+    waiting_for_slot: BTreeSet<Lane>,
     next_id: u64,
 }
 
@@ -271,17 +303,7 @@ impl Outbox {
         let id = TransferId(self.next_id);
         let lane = message.lane;
         self.bytes += message.bytes.len();
-        self.messages.insert(
-            id,
-            Out {
-                message,
-                state: State::Queued,
-                begun: None,
-                last: None,
-                timer: None,
-                told: 0,
-            },
-        );
+        self.messages.insert(id, Out::new(message));
         let queue = self.lanes.entry(lane).or_default();
         queue.push_back(id);
         if queue.len() == 1 {
@@ -328,7 +350,7 @@ impl Outbox {
     }
 
     pub(crate) fn wait_for_slot(&mut self, lane: Lane) {
-        self.waiting_for_slot.push_back(lane);
+        self.waiting_for_slot.insert(lane);
     }
 
     /// The peer holds one transfer less, or may hold more.
@@ -338,17 +360,19 @@ impl Outbox {
         }
     }
 
-    /// Takes a message out, whatever its state, and lets its lane go on.
-    pub(crate) fn remove(&mut self, id: TransferId) -> Option<Out> {
-        let out = self.messages.remove(&id)?;
-        self.bytes -= out.message.bytes.len();
-        if self.burst == Some(id) {
-            self.burst = None;
-        }
-        if let State::Sending(Sending { counted: true, .. }) = out.state {
-            self.counted -= 1;
+    /// A message is no longer under way: others may go on in its stead.
+    pub(crate) fn release(&mut self, id: TransferId) -> Option<&mut Out> {
+        if self.free(id) {
             self.wake_waiting();
         }
+        self.messages.get_mut(&id)
+    }
+
+    /// Takes a message out, whatever its state, and lets its lane go on.
+    pub(crate) fn remove(&mut self, id: TransferId) -> Option<Out> {
+        let freed = self.free(id);
+        let out = self.messages.remove(&id)?;
+        self.bytes -= out.message.bytes.len();
         let lane = out.message.lane;
         if let Some(queue) = self.lanes.get_mut(&lane) {
             if queue.front() == Some(&id) {
@@ -362,7 +386,29 @@ impl Outbox {
                 self.wake(lane);
             }
         }
+        if freed {
+            self.wake_waiting();
+        }
         Some(out)
+    }
+
+    /// Gives back what a message under way holds; true if the peer holds one transfer less now.
+    fn free(&mut self, id: TransferId) -> bool {
+        if self.burst == Some(id) {
+            self.burst = None;
+        }
+        let Some(out) = self.messages.get_mut(&id) else {
+            return false;
+        };
+        let State::Sending(sending) = &mut out.state else {
+            return false;
+        };
+        if sending.unconfirmed > 0 {
+            self.frames.retain(|_, (other, _)| *other != id);
+        }
+        let counted = std::mem::take(&mut sending.counted);
+        self.counted -= usize::from(counted);
+        counted
     }
 
     /// The message of ours that is under way with this key.

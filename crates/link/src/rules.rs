@@ -161,7 +161,26 @@ impl Scopes {
             F::Reopened => self.reopened,
             F::Busy => self.busy,
             F::TimedOut { .. } => self.timeout,
-            _ => self.transfer,
+            F::BadOpening { .. }
+            | F::UnknownMode
+            | F::TooManyTransfers { .. }
+            | F::TooManyPieces { .. }
+            | F::MessageTooLarge { .. }
+            | F::Inconsistent { .. }
+            | F::Conflict { .. }
+            | F::OutOfOrder { .. }
+            | F::BeyondWindow { .. }
+            | F::StashFull
+            | F::Overrun { .. }
+            | F::Incomplete { .. }
+            | F::SizeMismatch { .. }
+            | F::DigestMismatch
+            | F::NotJsonRpc
+            | F::Batch
+            | F::Nested
+            | F::Aborted { .. }
+            | F::Superseded
+            | F::Evicted => self.transfer,
         }
     }
 }
@@ -223,6 +242,8 @@ pub struct Config {
     pub confirm: Option<u32>,
     /// Messages at least this large are planned by whoever takes [`Link::poll_plan`](crate::Link::poll_plan).
     pub plan_elsewhere: Option<usize>,
+    /// Whether [`Event::Opened`](crate::Event::Opened) is told.
+    pub tell_opened: bool,
     /// Progress is told each time so many more bytes are through; 0: never.
     pub progress: usize,
 }
@@ -236,6 +257,7 @@ impl Config {
             receives_pieces: true,
             confirm: None,
             plan_elsewhere: None,
+            tell_opened: false,
             progress: 1 << 20,
         }
     }

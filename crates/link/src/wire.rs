@@ -84,6 +84,16 @@ pub enum PeerSupport {
     Yes(PeerLimits),
 }
 
+impl PeerSupport {
+    /// The limits of a peer that can.
+    pub fn limits(&self) -> Option<&PeerLimits> {
+        match self {
+            Self::Yes(limits) => Some(limits),
+            Self::Unknown | Self::No => None,
+        }
+    }
+}
+
 /// What a peer takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerLimits {

@@ -8,15 +8,15 @@ use base64::engine::general_purpose::PAD;
 use base64::engine::simd::Simd;
 use breakbulk_link::{
     Carries, Config, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key, Numbering, OnCancel,
-    Opening, Order, Part, PeerSupport, Piece, Pieces, Plan, PlanOptions, Random, Rules, Scope,
-    Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire,
+    Opening, Order, Part, Piece, Pieces, Plan, PlanOptions, Random, Rules, Scope, Scopes,
+    SendError, Shape, Timeouts, Uncut, Unknown, Wire,
 };
 use breakbulk_message::jsonrpc::{Envelope, is_batch, string, unsigned};
 use breakbulk_message::raw_members;
 
 use crate::json_text;
 use crate::shape::shape;
-use crate::whole::{counted, has_line_break, text};
+use crate::whole::{counted, has_line_break, text, uncut};
 
 const METHOD: &str = "ahp/messageSegment";
 const HEAD: &[u8] = br#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":""#;
@@ -105,38 +105,26 @@ impl Wire for Ahp {
     fn plan(&self, message: &[u8], options: &PlanOptions<'_>) -> Result<Plan, SendError> {
         let cap = options.cap;
         let (size, whole) = (message.len(), counted(message, cap));
-        let peer = match options.peer {
-            PeerSupport::Yes(limits) => Some(limits),
-            PeerSupport::Unknown | PeerSupport::No => None,
-        };
+        if simdutf8::basic::from_utf8(message).is_err() {
+            return Err(SendError::NotUtf8);
+        }
+        let peer = options.peer.limits();
         let peer_frame = peer.map_or(usize::MAX, |peer| peer.frame);
         let broken = cap.lines && has_line_break(message);
-        if whole <= cap.max && size <= peer_frame && !broken {
+        if whole <= cap.whole_limit() && size <= peer_frame && !broken {
             return Ok(Plan::Whole);
         }
-        let (size_seen, limit) = if whole > cap.max {
-            (whole, cap.max)
-        } else {
-            (size, peer_frame)
+        let why = match peer {
+            None => Err(Uncut::NotNegotiated),
+            Some(_) if !options.may_cut => Err(Uncut::NotAllowed),
+            Some(_) if is_batch(message) => Err(Uncut::Batch),
+            Some(peer) => Ok(peer),
         };
-        let uncut = |uncut| SendError::FrameTooLarge {
-            size: size_seen,
-            limit,
-            uncut,
+        let peer = match why {
+            Ok(peer) => peer,
+            Err(why) if size > peer_frame => return uncut(size, peer_frame, broken, why),
+            Err(why) => return uncut(whole, cap.max, broken, why),
         };
-        let Some(peer) = peer else {
-            return Err(if size_seen <= limit {
-                SendError::RawNewline
-            } else {
-                uncut(Uncut::NotNegotiated)
-            });
-        };
-        if !options.may_cut {
-            return Err(uncut(Uncut::NotAllowed));
-        }
-        if is_batch(message) {
-            return Err(uncut(Uncut::Batch));
-        }
         if size > peer.message {
             return Err(SendError::MessageTooLarge {
                 size,

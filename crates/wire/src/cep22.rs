@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::json_text::{self, Growth};
 use crate::shape::shape;
-use crate::whole::{counted, counted_at_least, has_line_break, text};
+use crate::whole::{counted, counted_at_least, has_line_break, text, uncut};
 
 const METHOD: &str = "notifications/progress";
 const PROFILE: &str = "oversized-transfer";
@@ -147,8 +147,11 @@ impl Wire for Cep22 {
     fn plan(&self, message: &[u8], options: &PlanOptions<'_>) -> Result<Plan, SendError> {
         let cap = options.cap;
         let (size, whole) = (message.len(), counted_at_least(message, cap));
+        if simdutf8::basic::from_utf8(message).is_err() {
+            return Err(SendError::NotUtf8);
+        }
         let broken = cap.lines && has_line_break(message);
-        if whole <= cap.cut_above.unwrap_or(cap.max).min(cap.max) && !broken {
+        if whole <= cap.whole_limit() && !broken {
             return Ok(Plan::Whole);
         }
         let peer = match options.peer {
@@ -160,15 +163,14 @@ impl Wire for Cep22 {
         let (peer, key) = match (peer, options.key) {
             (Ok(peer), Some(key)) => (peer, key),
             // Between the two sizes it still goes out whole.
-            _ if whole <= cap.max && !broken => return Ok(Plan::Whole),
-            _ if whole <= cap.max => return Err(SendError::RawNewline),
             (peer, _) => {
-                let uncut = peer.err().unwrap_or(Uncut::NoKey);
-                return Err(SendError::FrameTooLarge {
-                    size: counted(message, cap),
-                    limit: cap.max,
-                    uncut,
-                });
+                let why = peer.err().unwrap_or(Uncut::NoKey);
+                let size = if whole > cap.max {
+                    counted(message, cap)
+                } else {
+                    whole
+                };
+                return uncut(size, cap.max, broken, why);
             }
         };
         let token = key.as_bytes();
@@ -180,9 +182,6 @@ impl Wire for Cep22 {
         let limit = peer.map_or(MAX_MESSAGE, |peer| peer.message);
         if size > limit {
             return Err(SendError::MessageTooLarge { size, limit });
-        }
-        if simdutf8::basic::from_utf8(message).is_err() {
-            return Err(SendError::NotUtf8);
         }
         let (announce, first) = match (peer, self.layout) {
             (_, Layout::Unasked) => (Announce::Proceed, 3),
@@ -471,12 +470,10 @@ fn start<'a>(key: Key, seq: u64, cvm: &Cvm<'_>) -> Result<Inbound<'a>, Fault> {
         return Err(FaultKind::UnknownMode.of(&key));
     }
     let Some(digest) = cvm.digest.and_then(string).and_then(|text| digest(&text)) else {
-        return Err(
-            FaultKind::malformed("digest", "sha256: and 64 lower-case hex digits").of(&key),
-        );
+        return Err(bad_opening("digest", "sha256: and 64 lower-case hex digits").of(&key));
     };
     let Some(bytes) = cvm.bytes.and_then(unsigned) else {
-        return Err(FaultKind::malformed("totalBytes", "an integer from 0").of(&key));
+        return Err(bad_opening("totalBytes", "an integer from 0").of(&key));
     };
     match cvm.chunks.and_then(unsigned) {
         Some(count) if (1..=bytes).contains(&count) => Ok(Inbound::Open(Opening {
@@ -486,8 +483,12 @@ fn start<'a>(key: Key, seq: u64, cvm: &Cvm<'_>) -> Result<Inbound<'a>, Fault> {
             bytes,
             digest: Some(digest),
         })),
-        _ => Err(FaultKind::malformed("totalChunks", "an integer from 1 to totalBytes").of(&key)),
+        _ => Err(bad_opening("totalChunks", "an integer from 1 to totalBytes").of(&key)),
     }
+}
+
+fn bad_opening(field: &'static str, expected: &'static str) -> FaultKind {
+    FaultKind::BadOpening { field, expected }
 }
 
 /// Tokens are compared as text: real peers turn numbers into strings on the way.

@@ -8,6 +8,8 @@ use breakbulk_link::{
     PlanOptions, Random, Rules, Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire,
 };
 
+use crate::whole::uncut;
+
 const COMPLETE: u8 = 0;
 const HEADER: u8 = 1;
 const DATA: u8 = 2;
@@ -94,27 +96,24 @@ impl Wire for Loro {
         let cap = options.cap;
         // The original's threshold counts neither prefix, and 0 means never to cut.
         let native = cap.count == Count::Piece;
-        let (whole, limit) = if native {
-            (size, cap.max)
+        let peer = options.peer.limits();
+        let peer_frame = peer.map_or(usize::MAX, |peer| peer.frame);
+        let (whole, limit, most) = if native {
+            (size, cap.whole_limit(), cap.max)
         } else {
-            (size + 1, cap.room())
+            let room = |room: usize| room.min(peer_frame);
+            (size + 1, room(cap.cut_room()), room(cap.room()))
         };
         if whole <= limit || native && cap.max == 0 {
             return Ok(Plan::Whole);
         }
-        if !options.may_cut || *options.peer == PeerSupport::No {
-            let uncut = if options.may_cut {
-                Uncut::NotNegotiated
-            } else {
-                Uncut::NotAllowed
-            };
-            return Err(SendError::FrameTooLarge {
-                size: whole,
-                limit,
-                uncut,
-            });
+        if !options.may_cut {
+            return uncut(whole, most, false, Uncut::NotAllowed);
         }
-        if let PeerSupport::Yes(peer) = options.peer
+        if *options.peer == PeerSupport::No {
+            return uncut(whole, most, false, Uncut::NotNegotiated);
+        }
+        if let Some(peer) = peer
             && size > peer.message
         {
             return Err(SendError::MessageTooLarge {
@@ -139,7 +138,7 @@ impl Wire for Loro {
                 needed: cap.max + HEADER_LEN - limit,
             });
         }
-        let room = if native { cap.max } else { limit - DATA_PREFIX };
+        let room = if native { limit } else { limit - DATA_PREFIX };
         let pieces = Pieces::new(size, room, size.div_ceil(room) as u64, *cap);
         Ok(Plan::Pieces(Pieces {
             opening: Announce::Proceed,

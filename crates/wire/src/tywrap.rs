@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use breakbulk_link::{
     Cap, Carries, Config, Count, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key, Limits,
-    Numbering, OnCancel, Opening, Order, Part, PeerSupport, Piece, Pieces, Plan, PlanOptions,
-    Random, Rules, Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire,
+    Numbering, OnCancel, Opening, Order, Part, Piece, Pieces, Plan, PlanOptions, Random, Rules,
+    Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire,
 };
 use breakbulk_message::jsonrpc::{Envelope, integer, string, unsigned};
 use breakbulk_message::raw_members;
@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::json_text::{self, Growth};
 use crate::shape::shape;
-use crate::whole::{has_line_break, text};
+use crate::whole::{has_line_break, text, uncut};
 
 const PROTOCOL: &str = "tywrap-frame/1";
 
@@ -185,11 +185,7 @@ impl Tywrap {
     /// What one piece may hold: bytes of data, or bytes of escaped data where the cap is for the line.
     fn room(&self, key: &Key, size: usize, options: &PlanOptions<'_>) -> Result<usize, SendError> {
         let cap = options.cap;
-        let peer = if let PeerSupport::Yes(peer) = options.peer {
-            peer.frame
-        } else {
-            usize::MAX
-        };
+        let peer = options.peer.limits().map_or(usize::MAX, |peer| peer.frame);
         let limit = cap.cut_room().min(peer);
         let needed = match cap.count {
             Count::Piece => MIN_PIECE,
@@ -245,36 +241,25 @@ impl Wire for Tywrap {
         let cap = options.cap;
         let size = message.len();
         let whole = crate::whole::counted(message, cap);
-        let peer_frame = if let PeerSupport::Yes(peer) = options.peer {
-            peer.frame
-        } else {
-            usize::MAX
-        };
-        let limit = cap.max.min(peer_frame);
+        let peer = options.peer.limits();
+        let peer_frame = peer.map_or(usize::MAX, |peer| peer.frame);
         if simdutf8::basic::from_utf8(message).is_err() {
             return Err(SendError::NotUtf8);
         }
         let broken = has_line_break(message);
-        if whole <= limit && !broken && !self.always {
+        if whole <= cap.whole_limit().min(peer_frame) && !broken && !self.always {
             return Ok(Plan::Whole);
         }
-        let uncut = |uncut| SendError::FrameTooLarge {
-            size: whole,
-            limit,
-            uncut,
-        };
-        let PeerSupport::Yes(peer) = options.peer else {
-            return Err(if whole <= limit {
-                SendError::RawNewline
-            } else {
-                uncut(Uncut::NotNegotiated)
-            });
-        };
-        if !options.may_cut {
-            return Err(uncut(Uncut::NotAllowed));
-        }
-        let Some(key) = options.key else {
-            return Err(uncut(Uncut::NoKey));
+        let (peer, key) = match (peer, options.key) {
+            (Some(peer), Some(key)) if options.may_cut => (peer, key),
+            (peer, key) => {
+                let why = match (peer, key) {
+                    (None, _) => Uncut::NotNegotiated,
+                    (Some(_), None) => Uncut::NoKey,
+                    (Some(_), Some(_)) => Uncut::NotAllowed,
+                };
+                return uncut(whole, cap.max.min(peer_frame), broken, why);
+            }
         };
         if parse_key(key).is_none() {
             return Err(SendError::BadKey {

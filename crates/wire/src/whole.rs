@@ -79,6 +79,24 @@ pub(crate) fn counted_at_least(message: &[u8], cap: &Cap) -> usize {
     }
 }
 
+/// What becomes of a message that may not be cut, and counts `size` under a limit in one frame.
+pub(crate) fn uncut(
+    size: usize,
+    limit: usize,
+    broken: bool,
+    why: Uncut,
+) -> Result<Plan, SendError> {
+    match size <= limit {
+        true if broken => Err(SendError::RawNewline),
+        true => Ok(Plan::Whole),
+        false => Err(SendError::FrameTooLarge {
+            size,
+            limit,
+            uncut: why,
+        }),
+    }
+}
+
 /// A text frame, checked to be UTF-8.
 pub(crate) fn text(frame: &Frame) -> Result<(&Bytes, &str), FaultKind> {
     let Frame::Text(bytes) = frame else {

@@ -80,7 +80,9 @@ impl std::fmt::Display for Runs {
 
 fn fault(fault: &Fault) -> String {
     match &fault.kind {
-        FaultKind::Malformed { field, .. } | FaultKind::Inconsistent { field } => {
+        FaultKind::Malformed { field, .. }
+        | FaultKind::BadOpening { field, .. }
+        | FaultKind::Inconsistent { field } => {
             format!("{}({field})", fault.kind.name())
         }
         FaultKind::TimedOut { timer } => format!("timed-out({timer})"),
@@ -215,6 +217,8 @@ fn take(link: &mut Link, clock: &mut Clock, outcome: &mut Outcome, was_closed: b
             Event::Fault(found) => format!("fault {}", fault(found)),
             Event::TransferFailed(found) => format!("failed {}", fault(found)),
             Event::Closed(_) => "closed".into(),
+            Event::Accepted { .. } => "accepted".into(),
+            other => format!("{other:?}"),
         });
     }
     let mut frame = Vec::new();

@@ -32,6 +32,8 @@ mod lanes;
 mod loss;
 #[path = "invariants/memory.rs"]
 mod memory;
+#[path = "invariants/seams.rs"]
+mod seams;
 #[path = "invariants/timers.rs"]
 mod timers;
 
@@ -137,17 +139,15 @@ fn word(event: &Event) -> String {
         Event::Message(message) => format!("message {}", message.bytes.len()),
         Event::Control(_) => "control".into(),
         Event::Sent { tag, .. } => format!("sent {tag}"),
-        Event::SendFailed {
-            tag, holds_lane, ..
-        } => format!(
-            "send failed {tag}{}",
-            if *holds_lane { ", holds" } else { "" }
-        ),
+        Event::SendFailed { tag, .. } => format!("send failed {tag}"),
+        Event::Accepted { tag, .. } => format!("accepted {tag}"),
+        Event::Opened(key) => format!("opened {key}"),
         Event::Progress { done, .. } => format!("progress {done}"),
         Event::Writable => "writable".into(),
         Event::Fault(fault) => format!("fault {}", fault.kind.name()),
         Event::TransferFailed(fault) => format!("failed {}", fault.kind.name()),
         Event::Closed(closed) => format!("closed {}", closed.code),
+        other => format!("{other:?}"),
     }
 }
 

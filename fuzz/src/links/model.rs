@@ -177,14 +177,20 @@ impl Side {
         let Some(id) = failed.map(|(&id, _)| id).nth(which) else {
             return;
         };
-        let with = with.map(Bytes::from);
-        self.link.replace(id, with.clone());
-        match (with, self.owed.get_mut(&id)) {
-            (Some(bytes), Some(owed)) => {
-                owed.message.bytes = bytes;
+        let Some(owed) = self.owed.get_mut(&id) else {
+            return;
+        };
+        let with = with.map(|bytes| Outgoing {
+            bytes: bytes.into(),
+            ..owed.message.clone()
+        });
+        assert!(self.link.replace(id, with.clone()), "it has failed");
+        match with {
+            Some(message) => {
+                owed.message = message;
                 owed.failed = false;
             }
-            _ => drop(self.owed.remove(&id)),
+            None => drop(self.owed.remove(&id)),
         }
         self.take_events(None);
     }
@@ -231,17 +237,13 @@ impl Side {
                     tag,
                     error,
                     bytes,
-                    holds_lane,
                 } => {
                     drop(error.to_string());
                     let owed = self.owed.get_mut(&id).expect("it fails once");
                     assert_eq!((owed.message.tag, &owed.message.bytes), (tag, &bytes));
                     assert!(!owed.failed);
                     owed.failed = true;
-                    assert!(!holds_lane || owed.frames == 0);
-                    if !holds_lane {
-                        self.owed.remove(&id);
-                    }
+                    owed.frames = 0;
                 }
                 Event::Closed(closed) => {
                     assert!(closed.reason.len() <= 123);
@@ -256,7 +258,14 @@ impl Side {
                 Event::Progress { done, total, .. } => {
                     assert!(total.is_none_or(|total| done as u64 <= total));
                 }
-                Event::Control(_) | Event::Writable => {}
+                Event::Accepted { id, tag } => {
+                    assert!(
+                        self.owed
+                            .get(&id)
+                            .is_some_and(|owed| owed.message.tag == tag)
+                    );
+                }
+                _ => {}
             }
         }
         let expected = match after {

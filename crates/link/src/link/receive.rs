@@ -5,6 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::{Link, Received};
+use crate::assembly::Assembly;
 use crate::budget::MESSAGE_CHARGE;
 use crate::event::{Event, Message, ProgressOf};
 use crate::frame::{Frame, FrameKind, MessageId};
@@ -16,6 +17,9 @@ use crate::{Fault, FaultKind, Key, SendError};
 
 /// The WebSocket code for "try again later".
 const BUSY: u16 = 1013;
+
+/// The number of an abort that answers an opening whose own number cannot be trusted.
+const REFUSED: u64 = 2;
 
 /// So many answers wait at most; more than that is a flood, and an abort is a courtesy.
 const REPLIES: usize = 256;
@@ -56,9 +60,13 @@ impl Link {
         match wire.read(frame)? {
             Inbound::Whole(bytes, shape) => self.whole(bytes, shape),
             Inbound::Piece(piece) => {
-                let taken = self
-                    .piece(now, &piece)
-                    .map_err(|kind| kind.of(&piece.key))?;
+                let mut taken = self.piece(now, &piece);
+                // An unfinished burst must not stand in the way of the one that ends it.
+                if matches!(taken, Err(FaultKind::Busy)) && self.begins_burst(&piece) {
+                    self.supersede(None);
+                    taken = self.piece(now, &piece);
+                }
+                let taken = taken.map_err(|kind| kind.of(&piece.key))?;
                 self.settle(&piece.key, taken)
             }
             Inbound::Open(opening) => self.open(now, opening),
@@ -81,7 +89,9 @@ impl Link {
             return Err(FaultKind::FrameTooLarge { size, limit }.into());
         }
         // A copy: what waits for the application must not pin the transport's buffer.
-        self.report(Event::Control(Bytes::copy_from_slice(text)));
+        if !self.report(Event::Control(Bytes::copy_from_slice(text))) {
+            return Err(FaultKind::Busy.into());
+        }
         Ok(Received::Pending)
     }
 
@@ -90,13 +100,13 @@ impl Link {
         if size > limit {
             return Err(FaultKind::MessageTooLarge { size, limit }.into());
         }
+        if self.config.rules.contiguous {
+            self.supersede(None);
+        }
         let charge = self
             .budget
             .charge(bytes.len() + MESSAGE_CHARGE)
             .map_err(|_| FaultKind::Busy)?;
-        if self.config.rules.contiguous {
-            self.supersede(None);
-        }
         Ok(self.deliver(|id| Message {
             id,
             bytes,
@@ -125,6 +135,9 @@ impl Link {
             }
             return Err(kind.of(&key));
         }
+        if self.config.tell_opened {
+            self.report(Event::Opened(key.clone()));
+        }
         if self.config.rules.accept {
             self.reply(
                 FrameKind::Accept,
@@ -140,8 +153,8 @@ impl Link {
         if !self.config.receives_pieces {
             return Err(FaultKind::NotNegotiated);
         }
-        let begins =
-            self.config.rules.contiguous && piece.seq == 0 && self.inbox.find(&piece.key).is_none();
+        let begins = self.begins_burst(piece);
+        let known = self.inbox.len();
         let wire = &*self.receive;
         let taken = self.inbox.piece(
             now,
@@ -151,10 +164,17 @@ impl Link {
             &self.budget,
             &mut self.timers,
         )?;
+        if self.config.tell_opened && self.inbox.len() > known {
+            self.report(Event::Opened(piece.key.clone()));
+        }
         if begins {
             self.supersede(Some(&piece.key));
         }
         Ok(taken)
+    }
+
+    fn begins_burst(&mut self, piece: &Piece<'_>) -> bool {
+        self.config.rules.contiguous && piece.seq == 0 && self.inbox.find(&piece.key).is_none()
     }
 
     /// After a frame of a transfer was taken: moves on what became contiguous, and finishes what is whole.
@@ -188,11 +208,8 @@ impl Link {
             return Ok(Received::Ignored);
         };
         let (key, buffer, mut charge) = assembly.into_message();
-        charge.shrink(
-            charge
-                .amount()
-                .saturating_sub(buffer.capacity() + MESSAGE_CHARGE),
-        );
+        let cost = buffer.capacity() + MESSAGE_CHARGE + key.allocated();
+        charge.shrink(charge.amount().saturating_sub(cost));
         Ok(self.deliver(|id| Message {
             id,
             bytes: buffer.into(),
@@ -205,15 +222,32 @@ impl Link {
     fn deliver(&mut self, message: impl FnOnce(MessageId) -> Message) -> Received {
         self.next_message += 1;
         let id = MessageId(self.next_message);
-        self.events.push(Event::Message(message(id)));
+        let mut message = message(id);
+        message.charge.finish();
+        self.events.push(Event::Message(message));
         Received::Done(id)
     }
 
     /// Ends what the rules say this fault ends.
     fn fault(&mut self, fault: Fault) -> Received {
+        let fault = match (&fault.kind, &fault.key) {
+            // A bad opening of a transfer that is under way is a second opening, and one of no
+            // transfer is refused like any other.
+            (FaultKind::BadOpening { .. } | FaultKind::UnknownMode, Some(key)) => {
+                if self.inbox.find(key).is_some() {
+                    FaultKind::Reopened.of(key)
+                } else {
+                    if self.config.rules.abort {
+                        self.reply(FrameKind::Abort, key, REFUSED, fault.kind.to_string());
+                    }
+                    fault
+                }
+            }
+            _ => fault,
+        };
         match self.config.rules.scopes.of(&fault.kind) {
             Scope::Silent => return Received::Ignored,
-            Scope::Report => self.report(Event::Fault(fault.clone())),
+            Scope::Report => drop(self.report(Event::Fault(fault.clone()))),
             Scope::Transfer => self.fail_incoming(fault.clone()),
             Scope::Link => {
                 // Our own shortage is no fault of the peer's.
@@ -233,21 +267,29 @@ impl Link {
             self.report(Event::Fault(fault));
             return;
         };
-        if let Some(assembly) = self.inbox.remove_key(&key, &mut self.timers)
-            && self.config.rules.abort
-            && !matches!(fault.kind, FaultKind::Aborted { .. })
-        {
+        let Some(assembly) = self.inbox.remove_key(&key, &mut self.timers) else {
+            self.report(Event::TransferFailed(fault));
+            return;
+        };
+        if self.config.rules.abort && !matches!(fault.kind, FaultKind::Aborted { .. }) {
             // Above the number of the closing frame, in either layout.
             let opened = assembly.opening.as_ref().map_or(0, |opening| opening.seq);
             let beyond = opened.saturating_add(assembly.count()).saturating_add(3);
             self.reply(FrameKind::Abort, &key, beyond, fault.kind.to_string());
         }
-        self.report(Event::TransferFailed(fault));
+        self.tell_end(assembly, fault.kind);
     }
 
-    /// Tells of something that the peer did; a flood of it is counted, not kept.
-    pub(super) fn report(&mut self, event: Event) {
-        self.events.report(event, &self.budget);
+    /// Tells that a transfer ended without a message; what it was charged pays for that.
+    fn tell_end(&mut self, assembly: Assembly, kind: FaultKind) {
+        let (key, charge) = assembly.emptied().into_charge();
+        let event = Event::TransferFailed(kind.of(&key));
+        self.events.push_charged(event, charge);
+    }
+
+    /// Tells of something that the peer did; a flood of it is counted, not kept. False: not kept.
+    pub(super) fn report(&mut self, event: Event) -> bool {
+        self.events.report(event, &self.budget)
     }
 
     fn aborted(&mut self, key: Key, reason: String) -> Received {
@@ -269,25 +311,24 @@ impl Link {
             .expire(now, serial, &self.config, &mut self.timers)
             && let Some(key) = self.inbox.get(serial).map(|assembly| assembly.key.clone())
         {
-            let fault = FaultKind::TimedOut { timer }.of(&key);
-            self.fault(fault);
-            // A silent rule drops the transfer all the same.
-            self.inbox.remove(serial, &mut self.timers);
+            self.fault(FaultKind::TimedOut { timer }.of(&key));
+            // Silent is for the peer: whoever listens here is told, and the transfer is gone.
+            if let Some(assembly) = self.inbox.remove(serial, &mut self.timers) {
+                self.tell_end(assembly, FaultKind::TimedOut { timer });
+            }
         }
     }
 
     /// A new burst ends all that is unfinished.
     fn supersede(&mut self, keep: Option<&Key>) {
         for assembly in self.inbox.remove_others(keep, &mut self.timers) {
-            self.report(Event::TransferFailed(
-                FaultKind::Superseded.of(&assembly.key),
-            ));
+            self.tell_end(assembly, FaultKind::Superseded);
         }
     }
 
     fn report_evicted(&mut self) {
-        for key in self.inbox.take_evicted() {
-            self.report(Event::TransferFailed(FaultKind::Evicted.of(&key)));
+        for assembly in self.inbox.take_evicted() {
+            self.tell_end(assembly, FaultKind::Evicted);
         }
     }
 

@@ -2,19 +2,20 @@
 
 use std::time::Instant;
 
-use bytes::Bytes;
-
 use super::{Cancelled, Link, PlanJob, Planned, Received, Sent};
 use crate::event::{Event, ProgressOf};
 use crate::frame::{FrameId, FrameKind, TransferId, Transmit};
-use crate::outbox::{Cursor, Outgoing, Rejected, Sending, State};
+use crate::outbox::{Cursor, Out, Outgoing, Rejected, Sending, State};
 use crate::rules::OnCancel;
 use crate::timers::Timer;
-use crate::wire::{Part, PeerLimits, PeerSupport, Plan, PlanOptions};
+use crate::wire::{Part, Plan, PlanOptions};
 use crate::{Key, SendError};
 
 /// What a sender closes with when it cannot finish what it began.
 const GAVE_UP: u16 = 4413;
+
+/// What a link closes with when its transport failed.
+const LOST: u16 = 1011;
 
 impl Link {
     /// Queues a message. It is planned when its turn comes; a rejected one comes back.
@@ -49,23 +50,24 @@ impl Link {
         }
     }
 
-    /// Puts another message in the place of one that failed and holds its lane, or gives the place up.
-    pub fn replace(&mut self, id: TransferId, with: Option<Bytes>) {
+    /// Puts another message in the place of one that failed, in its lane and under its number, or
+    /// gives the place up. False: no message of that number has failed.
+    pub fn replace(&mut self, id: TransferId, with: Option<Outgoing>) -> bool {
         let Some(out) = self.outbox.messages.get_mut(&id) else {
-            return;
+            return false;
         };
         if !matches!(out.state, State::Failed) {
-            return;
+            return false;
         }
-        let Some(bytes) = with else {
+        let Some(message) = with else {
             self.forget(id);
-            return;
+            return true;
         };
-        self.outbox.bytes = self.outbox.bytes - out.message.bytes.len() + bytes.len();
-        out.message.bytes = bytes;
-        out.state = State::Queued;
         let lane = out.message.lane;
+        self.outbox.bytes = self.outbox.bytes - out.message.bytes.len() + message.bytes.len();
+        *out = Out::new(Outgoing { lane, ..message });
         self.outbox.wake(lane);
+        true
     }
 
     /// Takes a message back, as far as the format allows.
@@ -82,14 +84,15 @@ impl Link {
         if all_out || self.config.rules.cancel == OnCancel::Finish {
             return Cancelled::TooLate;
         }
-        self.stop(id, "cancelled by the sender");
+        self.tell_abort(id, "cancelled by the sender");
+        self.forget(id);
         Cancelled::Stopped
     }
 
     /// Work that may be done elsewhere; its outcome comes back with [`handle_planned`](Self::handle_planned).
     pub fn poll_plan(&mut self) -> Option<PlanJob> {
         loop {
-            let id = self.jobs.pop()?;
+            let id = self.jobs.pop_front()?;
             let Some(out) = self.outbox.messages.get(&id) else {
                 continue;
             };
@@ -101,7 +104,7 @@ impl Link {
                 key: out.message.key.clone(),
                 may_cut: out.message.may_cut,
                 peer: self.peer.clone(),
-                cap: self.cap,
+                cap: out.message.cap(&self.cap),
             });
         }
     }
@@ -116,7 +119,7 @@ impl Link {
         }
         if planned.generation != self.generation {
             // Peer or cap changed meanwhile: plan anew.
-            self.jobs.push(planned.id);
+            self.jobs.push_back(planned.id);
             return;
         }
         let lane = out.message.lane;
@@ -132,6 +135,23 @@ impl Link {
         if let Some(id) = self.outbox.burst {
             return self.advance(now, id, out);
         }
+        // In turns: a peer that provokes answers must not keep the lanes waiting.
+        if !std::mem::replace(&mut self.replied, false)
+            && let Some(transmit) = self.poll_reply(out)
+        {
+            self.replied = true;
+            return Some(transmit);
+        }
+        while let Some((lane, id)) = self.outbox.pick() {
+            if let Some(transmit) = self.advance(now, id, out) {
+                self.outbox.wake(lane);
+                return Some(transmit);
+            }
+        }
+        self.poll_reply(out)
+    }
+
+    fn poll_reply(&mut self, out: &mut Vec<u8>) -> Option<Transmit> {
         while let Some(reply) = self.outbox.replies.pop_front() {
             let part = match reply.kind {
                 FrameKind::Accept => Part::Accept {
@@ -148,21 +168,25 @@ impl Link {
             self.send.write(part, out);
             // The key is the peer's: an answer that the cap does not carry stays unsaid.
             if self.cap.weigh(&out[start..]) <= self.cap.max {
-                return Some(self.transmit(None, 0, reply.kind));
+                let transmit = self.transmit(None, 0, reply.kind);
+                let answers = Some(reply.key);
+                return Some(Transmit {
+                    answers,
+                    ..transmit
+                });
             }
             out.truncate(start);
-        }
-        while let Some((lane, id)) = self.outbox.pick() {
-            if let Some(transmit) = self.advance(now, id, out) {
-                self.outbox.wake(lane);
-                return Some(transmit);
-            }
         }
         None
     }
 
-    /// What the transport says of a frame; needed where [`Config::confirm`](crate::Config::confirm) is set.
+    /// What the transport says of a frame; needed where [`Config::confirm`](crate::Config::confirm) is
+    /// set. Without it nobody knows what a lost frame belonged to, and the link ends.
     pub fn handle_sent(&mut self, _now: Instant, frame: FrameId, outcome: Sent) {
+        if self.config.confirm.is_none() && outcome != Sent::Ok {
+            self.close(LOST, "the transport lost a frame");
+            return;
+        }
         let Some((id, size)) = self.outbox.frames.remove(&frame) else {
             return;
         };
@@ -190,7 +214,8 @@ impl Link {
     fn advance(&mut self, now: Instant, id: TransferId, buffer: &mut Vec<u8>) -> Option<Transmit> {
         self.plan(id);
         let most = self
-            .peer_limits()
+            .peer
+            .limits()
             .map_or(usize::MAX, |limits| limits.transfers.max(1));
         let out = self.outbox.messages.get_mut(&id)?;
         let (lane, tag) = (out.message.lane, out.message.tag);
@@ -240,6 +265,7 @@ impl Link {
             tag,
             kind,
             carries: self.send.carries(),
+            answers: None,
         }
     }
 
@@ -255,20 +281,23 @@ impl Link {
                 if out.begun.is_none() && sending.generation != self.generation => {}
             _ => return,
         }
+        let Some(out) = self.outbox.release(id) else {
+            return;
+        };
         if self
             .config
             .plan_elsewhere
             .is_some_and(|size| out.message.bytes.len() >= size)
         {
             out.state = State::Planning;
-            self.jobs.push(id);
+            self.jobs.push_back(id);
             return;
         }
         let options = PlanOptions {
             key: out.message.key.as_ref(),
             may_cut: out.message.may_cut,
             peer: &self.peer,
-            cap: &self.cap,
+            cap: &out.message.cap(&self.cap),
         };
         let plan = self.send.plan(&out.message.bytes, &options);
         self.planned(id, plan);
@@ -281,17 +310,7 @@ impl Link {
         };
         match plan {
             Ok(plan) => out.state = State::Sending(Sending::new(plan, self.generation)),
-            Err(error) => {
-                out.state = State::Failed;
-                let (tag, bytes) = (out.message.tag, out.message.bytes.clone());
-                self.events.push(Event::SendFailed {
-                    id,
-                    tag,
-                    error,
-                    bytes,
-                    holds_lane: true,
-                });
-            }
+            Err(error) => self.hold_failed(id, error),
         }
     }
 
@@ -334,8 +353,10 @@ impl Link {
         if !sending.accept() {
             return Received::Ignored;
         }
+        let tag = out.message.tag;
         self.timers.remove(out.timer.take());
         self.outbox.wake(lane);
+        self.events.push(Event::Accepted { id, tag });
         Received::Pending
     }
 
@@ -346,15 +367,16 @@ impl Link {
 
     /// The peer's time for a transfer may be up: it counts from the first frame, or from the last.
     pub(super) fn too_slow(&mut self, now: Instant, id: TransferId) {
-        let Some((limit, from_last)) = self.peer_timeout() else {
-            return;
-        };
+        let peer = self.peer_timeout();
         let Some(out) = self.outbox.messages.get_mut(&id) else {
             return;
         };
         out.timer = None;
+        let Some((limit, from_last)) = peer else {
+            return;
+        };
         let since = if from_last { out.last } else { out.begun };
-        let Some(due) = since.map(|since| since + limit) else {
+        let Some(due) = since.and_then(|since| since.checked_add(limit)) else {
             return;
         };
         if due > now {
@@ -367,13 +389,7 @@ impl Link {
             0
         };
         let size = out.message.bytes.len();
-        let error = SendError::TooSlow { size, sent, limit };
-        if self.config.rules.cancel == OnCancel::Finish {
-            // The format cannot take a transfer back: the link ends with it.
-            self.close(GAVE_UP, &error.to_string());
-        } else {
-            self.fail_outgoing(id, error);
-        }
+        self.fail_outgoing(id, SendError::TooSlow { size, sent, limit });
     }
 
     /// A message that is under way cannot be finished.
@@ -381,25 +397,38 @@ impl Link {
         let Some(out) = self.outbox.messages.get(&id) else {
             return;
         };
-        let (tag, bytes) = (out.message.tag, out.message.bytes.clone());
-        let reason = error.to_string();
-        // A peer that ended it needs not be told.
-        if matches!(error, SendError::Aborted { .. }) {
-            self.forget(id);
-        } else {
-            self.stop(id, &reason);
+        let in_pieces = matches!(&out.state, State::Sending(sending) if sending.pieces().is_some());
+        if in_pieces && out.begun.is_some() && self.config.rules.cancel == OnCancel::Finish {
+            // The format cannot take a transfer back: the link ends with it.
+            self.close(GAVE_UP, &error.to_string());
+            return;
         }
+        // A peer that ended it needs not be told.
+        if !matches!(error, SendError::Aborted { .. }) {
+            self.tell_abort(id, &error.to_string());
+        }
+        self.hold_failed(id, error);
+    }
+
+    /// A message that failed comes back, and holds its place in the lane.
+    fn hold_failed(&mut self, id: TransferId, error: SendError) {
+        let Some(out) = self.outbox.release(id) else {
+            return;
+        };
+        out.state = State::Failed;
+        let (tag, bytes) = (out.message.tag, out.message.bytes.clone());
+        let timer = out.timer.take();
+        self.timers.remove(timer);
         self.events.push(Event::SendFailed {
             id,
             tag,
             error,
             bytes,
-            holds_lane: false,
         });
     }
 
-    /// Sends no more of a message, and tells the peer where the format can.
-    fn stop(&mut self, id: TransferId, reason: &str) {
+    /// Tells the peer that no more of a message comes, where the format can.
+    fn tell_abort(&mut self, id: TransferId, reason: &str) {
         if self.config.rules.cancel == OnCancel::Abort
             && let Some(out) = self.outbox.messages.get(&id)
             && let State::Sending(sending) = &out.state
@@ -408,7 +437,6 @@ impl Link {
             let (key, seq) = (pieces.key.clone(), sending.beyond());
             self.reply(FrameKind::Abort, &key, seq, reason.to_owned());
         }
-        self.forget(id);
     }
 
     fn done(&mut self, id: TransferId) {
@@ -442,9 +470,12 @@ impl Link {
             return;
         }
         out.timer = match cursor {
-            Cursor::AwaitAccept => Some(self.timers.set(now + accept, Timer::Accept(id))),
-            _ => peer.map(|(limit, _)| self.timers.set(now + limit, Timer::Outgoing(id))),
-        };
+            Cursor::AwaitAccept => now.checked_add(accept).map(|at| (at, Timer::Accept(id))),
+            _ => peer
+                .and_then(|(limit, _)| now.checked_add(limit))
+                .map(|at| (at, Timer::Outgoing(id))),
+        }
+        .map(|(at, timer)| self.timers.set(at, timer));
     }
 
     fn tell_outgoing(&mut self, id: TransferId) {
@@ -466,15 +497,8 @@ impl Link {
         }
     }
 
-    fn peer_limits(&self) -> Option<&PeerLimits> {
-        match &self.peer {
-            PeerSupport::Yes(limits) => Some(limits),
-            _ => None,
-        }
-    }
-
     fn peer_timeout(&self) -> Option<(std::time::Duration, bool)> {
-        let limits = self.peer_limits()?;
+        let limits = self.peer.limits()?;
         Some((limits.timeout?, limits.timeout_from_last))
     }
 }

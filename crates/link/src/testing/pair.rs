@@ -98,7 +98,7 @@ impl Side {
                 Carries::Text => Frame::Text(bytes),
                 Carries::Binary => Frame::Binary(bytes),
             };
-            self.sent.push((transmit, frame.clone()));
+            self.sent.push((transmit.clone(), frame.clone()));
             self.out.send(now, frame);
             if self.confirms == Confirms::AtOnce {
                 self.link.handle_sent(now, transmit.frame, Sent::Ok);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breakbulk_link::testing::Clock;
-use breakbulk_link::{Cancelled, FrameKind, PeerSupport, Received, SendError, Sent};
+use breakbulk_link::{Cancelled, Event, FrameKind, PeerSupport, Received, SendError, Sent};
 use breakbulk_wire::Stream;
 
 use crate::common::Kit;
@@ -127,6 +127,11 @@ fn accept_is_waited_for_and_abort_ends_a_transfer() {
         Some(FrameKind::Abort),
         "the peer may have taken the start"
     );
+    assert_eq!(bench.next(), None, "its place is kept");
+    let Event::SendFailed { id, .. } = events[0] else {
+        panic!("{events:?}")
+    };
+    assert!(bench.link.replace(id, None));
     assert_eq!(
         bench.next(),
         Some((2, FrameKind::Whole)),
@@ -145,6 +150,10 @@ fn accept_is_waited_for_and_abort_ends_a_transfer() {
             reason: "too big".into()
         })
     );
+    let Some(Event::SendFailed { id, .. }) = events.first() else {
+        panic!("{events:?}")
+    };
+    assert!(bench.link.replace(*id, None));
     assert_eq!(
         bench.next(),
         Some((2, FrameKind::Whole)),

@@ -6,7 +6,7 @@ use breakbulk_link::testing::{Confirms, Pair};
 use breakbulk_link::{Cap, FrameKind, Outgoing, PeerLimits, PeerSupport, SendError, Sent};
 
 use crate::common::Kit;
-use crate::{Bench, link, outgoing, send_error, word};
+use crate::{Bench, link, outgoing, send_error};
 
 // 8. Nothing is retried by itself.
 
@@ -24,16 +24,16 @@ fn invariant_8_a_refused_or_lost_frame_ends_its_message_and_nothing_is_sent_agai
                 bench.next().unwrap();
                 bench.confirm(outcome);
                 let events = bench.events();
+                if kit == Kit::Ahp {
+                    // It cannot take a group back, and a hole would hide behind the next message.
+                    assert_eq!(bench.link.closed().map(|closed| closed.code), Some(4413));
+                    continue;
+                }
                 match (send_error(&events), error) {
                     (Some(SendError::Refused { size }), "refused") => assert!(*size <= 1000),
                     (Some(SendError::Lost), "lost") => {}
                     other => panic!("{kit:?}: {other:?}"),
                 }
-                assert_eq!(
-                    word(&events[0]),
-                    "send failed 1",
-                    "it holds no lane: what is out cannot be replaced"
-                );
                 let rest: Vec<FrameKind> = std::iter::from_fn(|| bench.next())
                     .map(|(_, kind)| kind)
                     .collect();
@@ -57,7 +57,7 @@ fn invariant_8_a_message_that_was_too_large_is_not_planned_again_by_itself() {
     bench.send(outgoing(Kit::Ahp, 1, 2000).uncut());
     assert_eq!(
         (bench.next(), bench.words()),
-        (None, vec!["send failed 1, holds".to_owned()])
+        (None, vec!["send failed 1".to_owned()])
     );
     bench.link.set_cap(Cap::frame(1 << 20));
     bench.link.set_peer(PeerSupport::Yes(PeerLimits::NONE));

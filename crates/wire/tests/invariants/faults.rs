@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use breakbulk_link::{
-    Cancelled, Cap, Event, Frame, Lane, PeerLimits, PeerSupport, Received, Scope, SendError, Sent,
+    Cancelled, Cap, Event, Frame, Lane, Outgoing, PeerLimits, PeerSupport, Received, Scope,
+    SendError, Sent,
 };
 use bytes::Bytes;
 
@@ -33,9 +34,7 @@ fn invariant_7_nothing_opens_a_closed_link_again() {
         }
         bench.link.set_peer(PeerSupport::Yes(PeerLimits::NONE));
         bench.link.set_cap(Cap::frame(5000));
-        bench
-            .link
-            .replace(planning, Some(Bytes::from_static(MESSAGE)));
+        bench.link.replace(planning, Some(Outgoing::new(MESSAGE)));
         bench
             .link
             .handle_sent(bench.now(), bench.frames[0], Sent::Failed);

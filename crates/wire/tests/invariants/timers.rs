@@ -12,7 +12,7 @@ use crate::{Bench, link, message, outgoing, send_error};
 fn timers_have_names_and_end_what_the_rules_say() {
     let second = Duration::from_secs(1);
     for (kit, after, words) in [
-        (Kit::Ahp, 30, &[][..]),
+        (Kit::Ahp, 30, &["failed timed-out"][..]),
         (Kit::Cep22, 300, &["failed timed-out"]),
         (Kit::Loro, 10, &["failed timed-out"]),
     ] {

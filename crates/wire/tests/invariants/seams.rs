@@ -1,0 +1,199 @@
+//! What peers above the link build on: openings told, leave told, room made only for what is kept.
+
+use std::sync::Arc;
+
+use breakbulk_link::{Cap, Event, FrameKind, Lane, Outgoing, Received, Sent};
+use breakbulk_wire::Loro;
+
+use crate::common::Kit;
+use crate::{Bench, MESSAGE, link, message, outgoing};
+
+#[test]
+fn a_transfer_that_was_told_as_opened_has_an_end() {
+    for kit in [Kit::Ahp, Kit::Tywrap, Kit::Cep22, Kit::Loro] {
+        let mut bench = Bench::new(link(kit, |config| config.tell_opened = true));
+        for frame in kit.transfer(1, &message(200), 50) {
+            bench.take(frame);
+        }
+        let words = bench.words();
+        assert!(words[0].starts_with("opened"), "{kit:?}: {words:?}");
+        assert_eq!(words.last().unwrap(), "message 200", "{kit:?}");
+        // The silent sweep of AHP is silent on the wire alone.
+        if kit != Kit::Tywrap {
+            bench.take(kit.transfer(2, &message(200), 50).remove(0));
+            bench.pass(std::time::Duration::from_secs(1000));
+            let words = bench.words();
+            assert!(words[0].starts_with("opened"), "{kit:?}: {words:?}");
+            assert_eq!(words[1..], ["failed timed-out"], "{kit:?}");
+        }
+    }
+}
+
+#[test]
+fn leave_is_told_and_answers_name_the_transfer_they_answer() {
+    let kit = Kit::Cep22;
+    let mut client = Bench::new(link(kit, |_| {}));
+    client.link.set_peer(breakbulk_link::PeerSupport::Unknown);
+    client.send(outgoing(kit, 1, 3000));
+    client.next();
+    client.take(kit.special(1, 2, "accept").frame());
+    assert_eq!(client.words(), ["accepted 1"]);
+    // A receiver's abort names the transfer too.
+    let mut frame = Vec::new();
+    let mut server = Bench::new(link(kit, |_| {}));
+    server.take(kit.transfer(7, &message(200), 50).remove(0));
+    server.take(kit.end(7, 3));
+    for kind in [FrameKind::Accept, FrameKind::Abort] {
+        let transmit = server.link.poll_transmit(server.now(), &mut frame).unwrap();
+        assert_eq!((transmit.kind, transmit.answers), (kind, Some(kit.key(7))));
+    }
+}
+
+/// A retried fragment near the limit of all pending bytes must not push its own batch out.
+#[test]
+fn nothing_makes_room_for_a_piece_that_is_here_already() {
+    let kit = Kit::Loro;
+    for rules in [Loro::rules(), Loro::http_rules()] {
+        let mut bench = Bench::new(link(kit, |config| {
+            config.rules = rules;
+            config.limits.pending_bytes = 1000;
+        }));
+        let frames = kit.transfer(1, &message(1000), 100);
+        for frame in &frames[..10] {
+            bench.take(frame.clone());
+        }
+        let again = bench.take(frames[5].clone());
+        assert!(!matches!(again, Received::Done(_) | Received::Pending));
+        assert_eq!(bench.link.open_transfers(), 1, "the batch lives");
+        assert!(matches!(bench.take(frames[10].clone()), Received::Done(_)));
+    }
+}
+
+/// A burst that stops near its end, and with it near the end of the memory, must not wedge the bridge.
+#[test]
+fn an_unfinished_burst_never_stands_in_the_way_of_the_next() {
+    let kit = Kit::Bridge;
+    let mut bench = Bench::new(link(kit, |config| {
+        config.limits.message = 8000;
+        config.limits.memory = 11_000;
+    }));
+    for frame in &kit.transfer(1, &message(8000), 1000)[..7] {
+        assert_eq!(bench.take(frame.clone()), Received::Pending);
+    }
+    let frames = kit.transfer(2, &message(8000), 1000);
+    let last = frames.into_iter().map(|frame| bench.take(frame)).last();
+    assert!(matches!(last, Some(Received::Done(_))), "{last:?}");
+    // And a plain line just as well.
+    drop(bench.events());
+    for frame in &kit.transfer(3, &message(8000), 1000)[..7] {
+        bench.take(frame.clone());
+    }
+    let line = bench.take(kit.whole(&message(6000)));
+    assert!(matches!(line, Received::Done(_)), "{line:?}");
+}
+
+#[test]
+fn reading_stops_before_finished_messages_fill_the_memory() {
+    let kit = Kit::Ahp;
+    let mut bench = Bench::new(link(kit, |config| {
+        config.limits.message = 1000;
+        config.limits.memory = 4000;
+    }));
+    let mut taken = Vec::new();
+    while bench.link.wants_frame() {
+        assert!(matches!(
+            bench.take(kit.whole(&message(900))),
+            Received::Done(_)
+        ));
+        // Taken out of the queue, but not dropped.
+        taken.extend(bench.events());
+    }
+    assert!(taken.len() >= 2, "{}", taken.len());
+    assert!(bench.link.closed().is_none());
+    taken.clear();
+    assert!(bench.link.wants_frame());
+}
+
+#[test]
+fn a_message_may_have_smaller_pieces_than_the_cap_allows() {
+    let kit = Kit::Cep22;
+    let count = |cut_above| {
+        let mut bench = Bench::new(link(kit, |_| {}));
+        bench.send(Outgoing {
+            cut_above,
+            ..outgoing(kit, 1, 5000)
+        });
+        bench.tags().len()
+    };
+    assert!(count(Some(500)) > 2 * count(None) - 4);
+}
+
+#[test]
+fn a_message_that_is_passed_on_stays_charged_until_it_is_out() {
+    let kit = Kit::Ahp;
+    let mut from = Bench::new(link(kit, |_| {}));
+    from.take(kit.whole(&message(900)));
+    let Some(Event::Message(arrived)) = from.link.poll_event() else {
+        panic!("a message came")
+    };
+    let (bytes, charge) = arrived.into_parts();
+    let mut to = Bench::new(link(kit, |_| {}));
+    to.send(Outgoing {
+        charge: Some(Arc::new(charge)),
+        ..Outgoing::new(bytes)
+    });
+    assert!(from.link.memory() >= 900);
+    assert!(!to.link.is_idle());
+    to.tags();
+    assert_eq!(from.link.memory(), 0);
+    assert!(to.link.is_idle());
+}
+
+#[test]
+fn answers_and_lanes_take_turns() {
+    let kit = Kit::Cep22;
+    let mut bench = Bench::new(link(kit, |_| {}));
+    bench.send(outgoing(kit, 1, 3000).in_lane(Lane(1)));
+    for number in 10..20 {
+        bench.take(kit.special(number, 1, "start").frame());
+    }
+    let kinds: Vec<FrameKind> = (0..6).map(|_| bench.next().unwrap().1).collect();
+    let answers = kinds.iter().filter(|kind| **kind == FrameKind::Abort);
+    assert_eq!(answers.count(), 3, "{kinds:?}");
+}
+
+/// Without outcomes for each frame nobody knows what a lost one belonged to.
+#[test]
+fn a_lost_frame_of_a_transport_that_confirms_nothing_ends_the_link() {
+    let mut bench = Bench::new(link(Kit::Ahp, |_| {}));
+    bench.send(Outgoing::new(MESSAGE));
+    bench.next();
+    bench.confirm(Sent::Failed);
+    assert_eq!(bench.link.closed().map(|closed| closed.code), Some(1011));
+}
+
+#[test]
+fn a_time_that_never_comes_is_no_timer() {
+    let kit = Kit::Loro;
+    let mut bench = Bench::new(link(kit, |config| {
+        config.rules.timeouts.age = Some(std::time::Duration::MAX);
+    }));
+    bench.take(kit.transfer(1, &message(200), 50).remove(0));
+    assert_eq!(bench.link.poll_timeout(), None);
+}
+
+#[test]
+fn text_that_is_no_text_is_never_sent_as_text() {
+    for kit in [Kit::Ahp, Kit::Tywrap, Kit::Cep22, Kit::Whole] {
+        for size in [10, 3000] {
+            let mut bench = Bench::new(link(kit, |_| {}));
+            bench.link.set_cap(Cap::frame(1000));
+            bench.send(Outgoing {
+                bytes: vec![0xff; size].into(),
+                ..outgoing(kit, 1, 100)
+            });
+            assert_eq!(bench.next(), None, "{kit:?}");
+            assert_eq!(bench.words(), ["send failed 1"], "{kit:?}");
+        }
+    }
+}
