@@ -295,7 +295,8 @@ pub struct Shape {
 /// The kind of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MessageKind {
-    /// Not looked at, or of no kind that the wire knows.
+    /// Not looked at, or of no kind that the wire knows. A message that came in pieces is looked
+    /// into only where the format demands it (AHP).
     #[default]
     Opaque,
     /// A JSON-RPC request.

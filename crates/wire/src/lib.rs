@@ -16,5 +16,6 @@ mod whole;
 pub use ahp::Ahp;
 pub use cep22::{Cep22, Layout, nostr_cap};
 pub use loro::Loro;
+pub use shape::shape_of;
 pub use tywrap::{Stream, Style, Tywrap};
 pub use whole::Whole;

@@ -3,6 +3,13 @@
 use breakbulk_link::{MessageKind, Shape};
 use breakbulk_message::jsonrpc::{Envelope, Kind, range_in};
 
+/// The shape of a JSON text, for messages that a wire assembles without looking into them.
+pub fn shape_of(text: &str) -> Shape {
+    Envelope::parse(text)
+        .map(|envelope| shape(text, &envelope))
+        .unwrap_or_default()
+}
+
 /// The shape of a parsed envelope in `text`.
 pub(crate) fn shape(text: &str, envelope: &Envelope<'_>) -> Shape {
     let kind = match envelope.kind() {

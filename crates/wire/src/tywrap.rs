@@ -7,12 +7,12 @@ use breakbulk_link::{
     Numbering, OnCancel, Opening, Order, Part, Piece, Pieces, Plan, PlanOptions, Random, Rules,
     Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire,
 };
-use breakbulk_message::jsonrpc::{Envelope, integer, string, unsigned};
+use breakbulk_message::jsonrpc::{integer, string, unsigned};
 use breakbulk_message::raw_members;
 use serde_json::value::RawValue;
 
 use crate::json_text::{self, Growth};
-use crate::shape::shape;
+use crate::shape::shape_of;
 use crate::whole::{has_line_break, text, uncut};
 
 const PROTOCOL: &str = "tywrap-frame/1";
@@ -367,9 +367,7 @@ impl Wire for Tywrap {
         }
         let members: Members<'a> = serde_json::from_str(text).map_err(|_| FaultKind::NotJson)?;
         if members.kind.is_none() && members.protocol.is_none() {
-            let shape = Envelope::parse(text)
-                .map(|envelope| shape(text, &envelope))
-                .unwrap_or_default();
+            let shape = shape_of(text);
             return Ok(Inbound::Whole(bytes.clone(), shape));
         }
         self.piece(&members).map(Inbound::Piece)

@@ -5,12 +5,11 @@ use breakbulk_link::{
     Opening, Order, Part, Piece, Pieces, Plan, PlanOptions, Random, Rules, Scope, Scopes,
     SendError, Shape, Timeouts, Uncut, Unknown, Wire,
 };
-use breakbulk_message::jsonrpc::Envelope;
 use bytes::Bytes;
 use std::time::Duration;
 
 use crate::json_text::Growth;
-use crate::shape::shape;
+use crate::shape::shape_of;
 
 /// The wire without pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,9 +157,7 @@ impl Wire for Whole {
             }
             (Frame::Text(bytes), Carries::Text) => {
                 let text = simdutf8::basic::from_utf8(bytes).map_err(|_| FaultKind::NotUtf8)?;
-                let shape = Envelope::parse(text)
-                    .map(|envelope| shape(text, &envelope))
-                    .unwrap_or_default();
+                let shape = shape_of(text);
                 Ok(Inbound::Whole(bytes.clone(), shape))
             }
             _ => Err(FaultKind::WrongCarrier.into()),
