@@ -9,7 +9,7 @@ use crate::{carry, fuzz};
 /// Seeds of each property test.
 const SEEDS: &str = "20000";
 
-pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64) -> Result<()> {
+pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&str>) -> Result<()> {
     if let Some(name) = name
         && !["seeds", "carry", "fuzz"].contains(&name)
     {
@@ -43,7 +43,7 @@ pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64) -> Result<()> {
                 fuzz::Mode::Long {
                     seconds: fuzz_seconds,
                 },
-                None,
+                fuzz_target,
             )
         })?;
     }

@@ -57,6 +57,9 @@ enum Command {
         /// Seconds for each fuzz target.
         #[arg(long, default_value = "600")]
         fuzz_seconds: u64,
+        /// Only fuzz targets with this in their name.
+        #[arg(long)]
+        fuzz_target: Option<String>,
     },
 }
 
@@ -66,7 +69,11 @@ fn main() -> ExitCode {
         Command::Vectors { dir } => vectors::run(&dir),
         Command::Bench { json, record } => bench::run(json, record),
         Command::Interop { name } => interop::run(name.as_deref()),
-        Command::Long { name, fuzz_seconds } => long::run(name.as_deref(), fuzz_seconds),
+        Command::Long {
+            name,
+            fuzz_seconds,
+            fuzz_target,
+        } => long::run(name.as_deref(), fuzz_seconds, fuzz_target.as_deref()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -189,6 +189,7 @@ impl Side {
             Some(message) => {
                 owed.message = message;
                 owed.failed = false;
+                owed.frames = 0;
             }
             None => drop(self.owed.remove(&id)),
         }
@@ -243,7 +244,6 @@ impl Side {
                     assert_eq!((owed.message.tag, &owed.message.bytes), (tag, &bytes));
                     assert!(!owed.failed);
                     owed.failed = true;
-                    owed.frames = 0;
                 }
                 Event::Closed(closed) => {
                     assert!(closed.reason.len() <= 123);
@@ -332,7 +332,8 @@ impl Side {
         assert!(within(&self.out, &other.delivered), "lost on the way");
         assert!(within(&other.delivered, &self.begun), "more came than went");
         // What has begun goes on, unless it waits for the transport's word or for a timer.
-        let stuck = self.owed.values().any(|owed| owed.frames > 0);
+        let under_way = |owed: &Owed| owed.frames > 0 && !owed.failed;
+        let stuck = self.owed.values().any(under_way);
         assert!(!stuck || self.confirms || self.link.poll_timeout().is_some());
     }
 }

@@ -79,9 +79,11 @@ impl Link {
             self.forget(id);
             return Cancelled::Unsent;
         }
-        let all_out =
-            matches!(&out.state, State::Sending(sending) if sending.cursor == Cursor::Settling);
-        if all_out || self.config.rules.cancel == OnCancel::Finish {
+        let (failed, all_out) = match &out.state {
+            State::Sending(sending) => (false, sending.cursor == Cursor::Settling),
+            _ => (true, false),
+        };
+        if !failed && (all_out || self.config.rules.cancel == OnCancel::Finish) {
             return Cancelled::TooLate;
         }
         self.tell_abort(id, "cancelled by the sender");
