@@ -87,6 +87,8 @@ impl Side {
             let Some(transmit) = self.link.poll_transmit(now, &mut frame) else {
                 // Planning may have been what stood in the way.
                 let Some(job) = self.link.poll_plan() else {
+                    // What could not be planned is told although nothing went out.
+                    self.take_events();
                     return any;
                 };
                 self.link.handle_planned(job.run());
