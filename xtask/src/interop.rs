@@ -1,25 +1,85 @@
 //! `cargo xtask interop`: live tests against the real peers.
 
+use std::path::PathBuf;
+
 use anyhow::{Result, bail};
 
-/// Protocols that will have live tests, each with its endpoint.
-const PROTOCOLS: [&str; 5] = ["ahp", "contextvm", "tywrap", "loro", "vscode"];
+use crate::command::{self, cargo, root};
+
+/// What runs the live tests of a protocol; none where there is no endpoint yet.
+type Live = Option<fn() -> Result<()>>;
+
+/// All protocols.
+const PROTOCOLS: [(&str, Live); 5] = [
+    ("ahp", Some(ahp)),
+    ("contextvm", None),
+    ("tywrap", None),
+    ("loro", None),
+    ("vscode", None),
+];
 
 pub(crate) fn run(name: Option<&str>) -> Result<()> {
-    match name {
+    let Some(name) = name else {
+        for (_, live) in PROTOCOLS {
+            live.map_or(Ok(()), |live| live())?;
+        }
+        let missing = PROTOCOLS.iter().filter(|(_, live)| live.is_none());
+        let missing: Vec<_> = missing.map(|(name, _)| *name).collect();
+        if !missing.is_empty() {
+            let missing = missing.join(", ");
+            println!("no endpoint exists yet, so no live test: {missing}");
+        }
+        return Ok(());
+    };
+    match PROTOCOLS.iter().find(|(known, _)| *known == name) {
+        Some((_, Some(live))) => live(),
+        Some((_, None)) => bail!("{name} has no endpoint yet, and so no live test"),
         None => {
-            println!(
-                "no endpoint exists yet, so no live test: {}",
-                PROTOCOLS.join(", ")
-            );
-            Ok(())
+            let names = PROTOCOLS.map(|(name, _)| name).join(", ");
+            bail!("{name} is no protocol; it is one of {names}")
         }
-        Some(name) if PROTOCOLS.contains(&name) => {
-            bail!("{name} has no endpoint yet, and so no live test")
-        }
-        Some(name) => bail!(
-            "{name} is no protocol; it is one of {}",
-            PROTOCOLS.join(", ")
-        ),
     }
+}
+
+/// The real client of the crates `ahp` and `ahp-ws` against our host, by all ways.
+fn ahp() -> Result<()> {
+    let program = program()?;
+    let tests = ["--test", "real_client", "--test", "protocol_errors"];
+    let package = ["--release", "--package", "interop-ahp"];
+    let mut command = if command::has("nextest") {
+        let mut command = cargo(&["nextest", "run"]);
+        command.args(package).args(tests);
+        // One at a time: each is large, and their times are told.
+        let options = ["--run-ignored", "all", "--test-threads", "1"];
+        command.args(options);
+        command.args(["--success-output", "immediate"]);
+        command
+    } else {
+        let mut command = cargo(&["test"]);
+        command.args(package).args(tests);
+        command.args([
+            "--",
+            "--include-ignored",
+            "--nocapture",
+            "--test-threads",
+            "1",
+        ]);
+        command
+    };
+    command::run(command.env("BREAKBULK_BIN", program))
+}
+
+/// The program, built as users have it, for tests that run it beside them.
+pub(crate) fn program() -> Result<PathBuf> {
+    command::run(&mut cargo(&[
+        "build",
+        "--release",
+        "--package",
+        "breakbulk-cli",
+    ]))?;
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let name = format!("breakbulk{}", std::env::consts::EXE_SUFFIX);
+    // Tests run in their own folder.
+    Ok(std::path::absolute(target.join("release").join(name))?)
 }

@@ -9,11 +9,17 @@ use crate::{carry, fuzz};
 /// Seeds of each property test.
 const SEEDS: &str = "20000";
 
+/// Seeds of the faults between a host and a client.
+const FAULT_SEEDS: &str = "2000";
+
+const PARTS: [&str; 4] = ["seeds", "carry", "ahp", "fuzz"];
+
 pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&str>) -> Result<()> {
     if let Some(name) = name
-        && !["seeds", "carry", "fuzz"].contains(&name)
+        && !PARTS.contains(&name)
     {
-        bail!("{name} is no part of the long form; it is one of seeds, carry, fuzz");
+        let parts = PARTS.join(", ");
+        bail!("{name} is no part of the long form; it is one of {parts}");
     }
     let wanted = |part: &str| name.is_none_or(|name| name == part);
     if wanted("seeds") {
@@ -35,6 +41,36 @@ pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&st
     if wanted("carry") {
         step("round trips and memory, big sizes", || {
             carry::run(carry::Form::Long)
+        })?;
+    }
+    if wanted("ahp") {
+        step("a host and a client, many faults", || {
+            let tests = [
+                "test",
+                "--release",
+                "--package",
+                "breakbulk",
+                "--all-features",
+                "--test",
+                "ahp_faults",
+                "--",
+                "--nocapture",
+            ];
+            command::run(cargo(&tests).env("BREAKBULK_FAULT_SEEDS", FAULT_SEEDS))
+        })?;
+        step("a host and a client at full size", || {
+            let tests = [
+                "test",
+                "--release",
+                "--package",
+                "interop-ahp",
+                "--test",
+                "long",
+                "--",
+                "--include-ignored",
+                "--nocapture",
+            ];
+            command::run(&mut cargo(&tests))
         })?;
     }
     if wanted("fuzz") {

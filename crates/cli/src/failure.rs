@@ -10,6 +10,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// The input breaks the format or a limit: 1.
     Input(String),
+    /// What had begun could not be finished: 1.
+    Session(String),
     /// A file cannot be read or written: 1.
     Io(String, io::Error),
     /// Whoever read our output has left: 1, and nothing to say.
@@ -20,7 +22,7 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Input(_) | Self::Io(..) | Self::Pipe => 1,
+            Self::Input(_) | Self::Session(_) | Self::Io(..) | Self::Pipe => 1,
         }
     }
 
@@ -36,7 +38,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(what) | Self::Input(what) => f.write_str(what),
+            Self::Usage(what) | Self::Input(what) | Self::Session(what) => f.write_str(what),
             Self::Io(name, error) => write!(f, "{name}: {error}"),
             Self::Pipe => f.write_str("the reader of the output has left"),
         }

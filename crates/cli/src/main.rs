@@ -4,8 +4,10 @@
 
 mod check;
 mod demo;
+mod endpoint;
 mod failure;
 mod frames;
+mod gateway;
 mod inspect;
 mod join;
 mod memory;
@@ -37,6 +39,8 @@ enum Command {
     Join(join::Join),
     /// List the frames, transfers and messages of a capture, and what is wrong with them.
     Inspect(inspect::Inspect),
+    /// Carry the messages of programs over a capped path, or be the middle box before AHP programs.
+    Gateway(gateway::Gateway),
     /// Show each format carry a 24 MB message under its usual cap.
     Demo(demo::Demo),
 }
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
         Command::Split(split) => split.run(),
         Command::Join(join) => join.run(),
         Command::Inspect(inspect) => inspect.run(),
+        Command::Gateway(gateway) => gateway.run(),
         Command::Demo(demo) => demo.run(),
     };
     match outcome {

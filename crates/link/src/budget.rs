@@ -4,8 +4,9 @@
 //! piece, so that neither empty nor one-byte pieces come for free. A [`Charge`] gives back what it
 //! holds when it is dropped, wherever that happens.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
 
 /// What an open transfer costs before its first byte: its state, its place in the tables, its timers,
 /// the first node of its stash. Measured: 905 bytes, and 280 for the node.
@@ -34,6 +35,8 @@ struct Pot {
     used: AtomicUsize,
     /// The part of it that belongs to messages which are done and wait for the application.
     finished: AtomicUsize,
+    /// Who waits for a message to be dropped, which happens outside of the link.
+    waiting: Mutex<Option<Waker>>,
 }
 
 /// Whose limit stands in the way.
@@ -54,11 +57,7 @@ pub struct Charge {
 impl Budget {
     /// A budget of `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self(Arc::new(Pot {
-            limit,
-            used: AtomicUsize::new(0),
-            finished: AtomicUsize::new(0),
-        }))
+        Self(Arc::new(Pot::new(limit)))
     }
 
     /// A budget that is never short; what one link takes is still bounded by its own configuration.
@@ -75,11 +74,7 @@ impl Budget {
 impl LinkBudget {
     pub(crate) fn new(limit: usize, process: Budget) -> Self {
         Self {
-            own: Arc::new(Pot {
-                limit,
-                used: AtomicUsize::new(0),
-                finished: AtomicUsize::new(0),
-            }),
+            own: Arc::new(Pot::new(limit)),
             process,
         }
     }
@@ -91,6 +86,11 @@ impl LinkBudget {
     /// What messages hold that are done and not dropped yet.
     pub(crate) fn finished(&self) -> usize {
         self.own.finished.load(Ordering::Relaxed)
+    }
+
+    /// Wakes this one when a finished message is dropped, once.
+    pub(crate) fn wake_when_dropped(&self, waker: &Waker) {
+        *self.own.waiting() = Some(waker.clone());
     }
 
     /// Takes `amount`, or says which limit stands in the way.
@@ -106,6 +106,19 @@ impl LinkBudget {
 }
 
 impl Pot {
+    fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            used: AtomicUsize::new(0),
+            finished: AtomicUsize::new(0),
+            waiting: Mutex::new(None),
+        }
+    }
+
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Option<Waker>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn take(&self, amount: usize) -> bool {
         let fits = |used: usize| used.checked_add(amount).filter(|&sum| sum <= self.limit);
         self.used
@@ -153,6 +166,12 @@ impl Charge {
         }
         self.budget.own.give_back(by);
         self.budget.process.0.give_back(by);
+        if self.finished {
+            let waiting = self.budget.own.waiting().take();
+            if let Some(waker) = waiting {
+                waker.wake();
+            }
+        }
     }
 }
 

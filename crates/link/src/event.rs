@@ -157,6 +157,10 @@ impl Events {
         Some(event)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// Messages that the application has not taken.
     pub(crate) fn messages(&self) -> usize {
         self.messages

@@ -143,6 +143,8 @@ impl Link {
         budget: Budget,
         seed: [u8; 32],
     ) -> Self {
+        let mut outbox = Outbox::new();
+        outbox.small_first = config.small_first;
         Self {
             send,
             receive,
@@ -152,7 +154,7 @@ impl Link {
             cap: Cap::frame(usize::MAX),
             generation: 0,
             inbox: Inbox::default(),
-            outbox: Outbox::new(),
+            outbox,
             jobs: VecDeque::new(),
             timers: Timers::default(),
             events: Events::default(),
@@ -224,6 +226,11 @@ impl Link {
         self.events.pop()
     }
 
+    /// Whether [`poll_event`](Self::poll_event) has something to tell.
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// When to call [`handle_timeout`](Self::handle_timeout), and why.
     pub fn poll_timeout(&self) -> Option<(Instant, &'static str)> {
         self.timers.next()
@@ -250,6 +257,12 @@ impl Link {
             && room
             && self.events.messages() < limits.undelivered
             && !self.events.is_flooded()
+    }
+
+    /// Wakes this one when the application drops a message, once: that may make
+    /// [`wants_frame`](Self::wants_frame) true without a call on the link.
+    pub fn wake_when_dropped(&self, waker: &std::task::Waker) {
+        self.budget.wake_when_dropped(waker);
     }
 
     /// The peer's unfinished transfers.

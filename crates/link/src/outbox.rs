@@ -285,6 +285,8 @@ pub(crate) struct Outbox {
     fresh_left: usize,
     /// What is longer than this is bulk, without a look at it.
     pub(crate) one_frame: usize,
+    /// Whether a message of one frame goes before the first frame of a larger one.
+    pub(crate) small_first: bool,
     /// Lanes whose next message waits until the peer holds one transfer less.
     waiting_for_slot: BTreeSet<Lane>,
     next_id: u64,
@@ -294,6 +296,7 @@ impl Outbox {
     pub(crate) fn new() -> Self {
         Self {
             one_frame: usize::MAX,
+            small_first: true,
             ..Self::default()
         }
     }
@@ -337,10 +340,9 @@ impl Outbox {
         if !self.ready.insert(lane) {
             return;
         }
-        let fresh = self
-            .messages
-            .get(next)
-            .is_some_and(|out| out.begun.is_none() && out.message.bytes.len() <= self.one_frame);
+        let one_frame =
+            |out: &Out| out.begun.is_none() && out.message.bytes.len() <= self.one_frame;
+        let fresh = self.small_first && self.messages.get(next).is_some_and(one_frame);
         if fresh {
             &mut self.fresh
         } else {

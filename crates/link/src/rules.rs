@@ -244,6 +244,9 @@ pub struct Config {
     pub plan_elsewhere: Option<usize>,
     /// Whether [`Event::Opened`](crate::Event::Opened) is told.
     pub tell_opened: bool,
+    /// Whether a message of one frame goes before the first frame of a larger one in another lane. Off,
+    /// messages begin in the order in which they were sent.
+    pub small_first: bool,
     /// Progress is told each time so many more bytes are through; 0: never.
     pub progress: usize,
 }
@@ -258,6 +261,7 @@ impl Config {
             confirm: None,
             plan_elsewhere: None,
             tell_opened: false,
+            small_first: true,
             progress: 1 << 20,
         }
     }

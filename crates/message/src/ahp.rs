@@ -15,6 +15,7 @@
 
 mod chunking;
 mod edit;
+mod hello;
 mod lane;
 mod list;
 mod read;
@@ -23,6 +24,7 @@ mod write;
 
 pub use chunking::{Chunking, TimeoutFrom};
 pub use edit::{with_chunking, with_chunking_in_result, with_last_seen, without_applied};
+pub use hello::{Hello, NoHello, TUNNEL, is_tunnel_end, is_tunnels_own, tunnel_end};
 pub use lane::{Lane, lane_of};
 pub use list::{Elements, Strings};
 pub use read::{

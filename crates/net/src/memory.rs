@@ -1,8 +1,85 @@
-//! Frames from one link to another in the same process, without a queue between them.
+//! Frames within a process: from one link to another without a queue between them, or by a transport
+//! with a queue of a few frames, as a socket has one.
 
 use std::time::Instant;
 
-use breakbulk_link::{Carries, Frame, Link, Transmit};
+use breakbulk_link::{Carries, Closed, Frame, Link, Transmit};
+use tokio::sync::mpsc;
+
+use crate::transport::{Incoming, Lost, Sink, Source, Transport};
+
+/// One end of a pair.
+#[derive(Debug)]
+pub struct Memory {
+    source: MemorySource,
+    sink: MemorySink,
+}
+
+/// The half that frames come in by.
+#[derive(Debug)]
+pub struct MemorySource(mpsc::Receiver<Incoming>);
+
+/// The half that frames go out by.
+#[derive(Debug)]
+pub struct MemorySink(mpsc::Sender<Incoming>);
+
+/// Two ends of which each receives what the other sends; at most `frames` wait in each direction.
+///
+/// # Panics
+/// If `frames` is 0.
+pub fn pair(frames: usize) -> (Memory, Memory) {
+    let (to_left, left) = mpsc::channel(frames);
+    let (to_right, right) = mpsc::channel(frames);
+    let end = |receiver, sender| Memory {
+        source: MemorySource(receiver),
+        sink: MemorySink(sender),
+    };
+    (end(left, to_right), end(right, to_left))
+}
+
+impl Transport for Memory {
+    type Source = MemorySource;
+    type Sink = MemorySink;
+
+    fn carries(&self, _carries: Carries) -> bool {
+        true
+    }
+
+    fn split(self) -> (MemorySource, MemorySink) {
+        (self.source, self.sink)
+    }
+}
+
+impl Source for MemorySource {
+    async fn next(&mut self) -> Incoming {
+        self.0.recv().await.unwrap_or(Incoming::Closed(Closed {
+            code: 1006,
+            reason: "the other end is gone".to_owned(),
+        }))
+    }
+}
+
+impl Sink for MemorySink {
+    async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
+        self.hand(Incoming::Frame(frame)).await
+    }
+
+    async fn ping(&mut self) -> Result<(), Lost> {
+        self.hand(Incoming::Life).await
+    }
+
+    async fn close(&mut self, code: u16, reason: &str) {
+        let reason = reason.to_owned();
+        let _ = self.hand(Incoming::Closed(Closed { code, reason })).await;
+    }
+}
+
+impl MemorySink {
+    async fn hand(&mut self, what: Incoming) -> Result<(), Lost> {
+        let gone = |_| Lost("the other end is gone".to_owned());
+        self.0.send(what).await.map_err(gone)
+    }
+}
 
 /// Hands every frame that `from` may send now to `to`, one at a time; `look` sees each on its way.
 ///

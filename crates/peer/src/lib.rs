@@ -1,6 +1,11 @@
 #![doc = include_str!("../../../README.md")]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "ahp")]
+pub mod ahp;
+#[cfg(feature = "ahp")]
+pub mod relay;
+
 pub use breakbulk_link as link;
 pub use breakbulk_message as message;
 pub use breakbulk_net as net;

@@ -135,8 +135,8 @@ impl Link {
             }
             return Err(kind.of(&key));
         }
-        if self.config.tell_opened {
-            self.report(Event::Opened(key.clone()));
+        if self.config.tell_opened && !self.report(Event::Opened(key.clone())) {
+            return Err(FaultKind::Busy.of(&key));
         }
         if self.config.rules.accept {
             self.reply(
@@ -164,8 +164,12 @@ impl Link {
             &self.budget,
             &mut self.timers,
         )?;
-        if self.config.tell_opened && self.inbox.len() > known {
-            self.report(Event::Opened(piece.key.clone()));
+        // Who defends against overtaking must know of every transfer that it has to wait for.
+        if self.config.tell_opened
+            && self.inbox.len() > known
+            && !self.report(Event::Opened(piece.key.clone()))
+        {
+            return Err(FaultKind::Busy);
         }
         if begins {
             self.supersede(Some(&piece.key));

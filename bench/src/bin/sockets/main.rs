@@ -1,0 +1,49 @@
+//! Speed over real sockets on loopback, each figure beside what it is compared with, in one run.
+
+mod idle;
+mod payload;
+mod ping;
+mod rate;
+
+use serde_json::{Value, json};
+
+/// A measurement: for people, and for machines.
+type Measure = fn() -> Result<(String, Value), Box<dyn std::error::Error>>;
+
+/// Two threads, as the two ends of a connection have at least.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|word| word == "idle-host") {
+        return runtime()?.block_on(idle::host());
+    }
+    let machine = arguments.iter().any(|argument| argument == "--json");
+    let mut values = serde_json::Map::new();
+    let parts: [(&str, Measure); 3] = [
+        ("rate", || runtime()?.block_on(rate::measure())),
+        ("ping", || runtime()?.block_on(ping::measure())),
+        ("idle", || runtime()?.block_on(idle::measure())),
+    ];
+    // Any other word keeps the parts of that name.
+    let wanted = |name: &str| {
+        arguments.iter().all(|word| word == "--json") || arguments.iter().any(|word| word == name)
+    };
+    for (name, measure) in parts.into_iter().filter(|(name, _)| wanted(name)) {
+        let (text, value) = measure()?;
+        if machine {
+            values.insert(name.to_owned(), value);
+        } else {
+            println!("{text}");
+        }
+    }
+    if machine {
+        println!("{}", json!(values));
+    }
+    Ok(())
+}

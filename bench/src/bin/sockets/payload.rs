@@ -1,0 +1,45 @@
+//! What is carried, and over what.
+
+use breakbulk::ahp::Settings;
+use breakbulk::link::Cap;
+use breakbulk::net::ws::{Accepted, ConnectOptions, ListenOptions, Listener, WebSocket, connect};
+
+/// Bytes of a large message.
+pub(crate) const LARGE: usize = 32_000_000;
+
+/// Bytes of a frame on the path.
+pub(crate) const FRAME: usize = 900_000;
+
+pub(crate) fn settings() -> Settings {
+    Settings {
+        cap: Cap::frame(FRAME),
+        ..Settings::default()
+    }
+}
+
+/// A text of this size that is one JSON string's content.
+pub(crate) fn text(size: usize) -> String {
+    (0..size)
+        .map(|at| char::from(b'a' + u8::try_from(at % 23).unwrap_or(0)))
+        .collect()
+}
+
+/// A listener on a free port, and its address.
+pub(crate) async fn listen() -> Result<(Listener, String), Box<dyn std::error::Error>> {
+    let options = ListenOptions {
+        connections: 4096,
+        ..ListenOptions::default()
+    };
+    let listener = Listener::bind("127.0.0.1:0", options).await?;
+    let url = format!("ws://{}/", listener.local_addr());
+    Ok((listener, url))
+}
+
+/// Both ends of a connection over loopback: the client's, the server's.
+pub(crate) async fn pair() -> Result<(WebSocket, WebSocket), Box<dyn std::error::Error>> {
+    let (mut listener, url) = listen().await?;
+    let options = ConnectOptions::default();
+    let (client, accepted) = tokio::join!(connect(&url, &options), listener.accept());
+    let Accepted { websocket, .. } = accepted?;
+    Ok((client?, websocket))
+}

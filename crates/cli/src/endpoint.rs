@@ -1,0 +1,399 @@
+//! `[wire+]transport:address[?options]`: one end of a gateway as it stands on the command line.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use breakbulk::net::preset::Preset;
+use breakbulk::net::process::{self, Framing};
+
+use crate::size::Size;
+
+/// What an endpoint looks like, for those whose endpoint does not.
+const FORMS: &str =
+    "an endpoint is stdio:, exec:COMMAND, ws://HOST:PORT/PATH or wss://HOST:PORT/PATH";
+
+/// The format of the frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WireKind {
+    /// One message, one frame.
+    Whole,
+    /// AHP's segments: between two gateways, or to an AHP program.
+    Ahp,
+    /// loro-extended's fragments.
+    Loro,
+}
+
+impl fmt::Display for WireKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Whole => "whole",
+            Self::Ahp => "ahp",
+            Self::Loro => "loro",
+        })
+    }
+}
+
+/// What moves the frames, and where to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// This process's own standard streams.
+    Stdio,
+    /// Those of a command.
+    Exec(Vec<String>),
+    /// A WebSocket.
+    Ws(WsAddress),
+}
+
+/// The address of a WebSocket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WsAddress {
+    /// `wss`.
+    pub(crate) secure: bool,
+    /// Host and port, as written.
+    pub(crate) authority: String,
+    /// The path, at least `/`.
+    pub(crate) path: String,
+    /// What is left of the query once our options are out.
+    pub(crate) query: Option<String>,
+}
+
+/// Whether two gateways use a tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TunnelUse {
+    /// If the other end offers it, or takes the offer.
+    #[default]
+    Auto,
+    /// Or not at all.
+    Always,
+    /// The other end is an AHP program.
+    Never,
+}
+
+/// The options of an endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EndpointOptions {
+    pub(crate) framing: Option<Framing>,
+    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) cert: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) preset: Option<Preset>,
+    pub(crate) max_frame: Option<usize>,
+    pub(crate) max_message: Option<usize>,
+    pub(crate) tunnel: Option<TunnelUse>,
+}
+
+/// One end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    pub(crate) wire: WireKind,
+    pub(crate) at: At,
+    pub(crate) options: EndpointOptions,
+}
+
+impl FromStr for Endpoint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (scheme, rest) = text.split_once(':').ok_or_else(|| match text {
+            "stdio" => "write stdio: with its colon".to_owned(),
+            _ => format!("there is no colon; {FORMS}"),
+        })?;
+        let (wire, transport) = match scheme.split_once('+') {
+            Some((wire, transport)) => (Some(wire_of(wire)?), transport),
+            None => (None, scheme),
+        };
+        let (at, options) = match transport {
+            "stdio" => {
+                let (address, query) = at_question_mark(rest);
+                if !address.is_empty() {
+                    return Err(format!(
+                        "stdio: has no address, and {address:?} is one; leave it out"
+                    ));
+                }
+                let (options, unknown) = options(query)?;
+                none_unknown(&unknown)?;
+                (At::Stdio, options)
+            }
+            "exec" => {
+                let (command, options) = command_options(rest)?;
+                let words = process::split(command)
+                    .map_err(|error| format!("{error}; write exec:COMMAND ARGUMENTS"))?;
+                (At::Exec(words), options)
+            }
+            "ws" | "wss" => web_socket(transport == "wss", rest)?,
+            _ => return Err(format!("{transport:?} is no transport; {FORMS}")),
+        };
+        let endpoint = Self {
+            wire: wire.unwrap_or(match at {
+                At::Ws(_) => WireKind::Ahp,
+                At::Stdio | At::Exec(_) => WireKind::Whole,
+            }),
+            at,
+            options,
+        };
+        endpoint.check()?;
+        Ok(endpoint)
+    }
+}
+
+impl Endpoint {
+    pub(crate) fn is_ws(&self) -> bool {
+        matches!(self.at, At::Ws(_))
+    }
+
+    /// Options and wires that belong to another transport are a mistake.
+    fn check(&self) -> Result<(), String> {
+        let options = &self.options;
+        let only = |given: bool, name: &str, what: &str| match given {
+            true => Err(format!("{name} is for {what}")),
+            false => Ok(()),
+        };
+        if self.is_ws() {
+            only(options.framing.is_some(), "framing", "stdio: and exec:")?;
+        } else {
+            if self.wire != WireKind::Whole {
+                return Err(format!(
+                    "streams carry whole messages: write stdio: or exec: without {}+, and put it on the ws:// end",
+                    self.wire
+                ));
+            }
+            for (given, name) in [
+                (options.token_file.is_some(), "token-file"),
+                (options.preset.is_some(), "preset"),
+                (options.tunnel.is_some(), "tunnel"),
+            ] {
+                only(given, name, "ws:// and wss://")?;
+            }
+        }
+        let secure = matches!(&self.at, At::Ws(address) if address.secure);
+        for (given, name) in [
+            (options.cert.is_some(), "cert"),
+            (options.key.is_some(), "key"),
+            (options.ca.is_some(), "ca"),
+        ] {
+            only(given && !secure, name, "wss://")?;
+        }
+        let tunnel = options.tunnel.is_some() && self.wire != WireKind::Ahp;
+        only(tunnel, "tunnel", "the wire ahp")
+    }
+}
+
+impl WsAddress {
+    /// As a client asks for it.
+    pub(crate) fn url(&self) -> String {
+        let query = self.query.as_ref().map(|query| format!("?{query}"));
+        format!(
+            "{}://{}{}{}",
+            self.scheme(),
+            self.authority,
+            self.path,
+            query.unwrap_or_default()
+        )
+    }
+
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.secure { "wss" } else { "ws" }
+    }
+
+    /// Where to listen: this machine alone, unless it says otherwise.
+    pub(crate) fn listen_at(&self) -> Result<(String, u16), String> {
+        let wrong = || {
+            format!(
+                "{:?} is no address to listen at; write HOST:PORT, as in {}://127.0.0.1:8080, or the port alone",
+                self.authority,
+                self.scheme()
+            )
+        };
+        let (host, port) = match self.authority.rsplit_once(':') {
+            // An IPv6 address without a port ends in a bracket.
+            Some((_, port)) if port.ends_with(']') => return Err(wrong()),
+            Some((host, port)) => (host, port),
+            None => ("", self.authority.as_str()),
+        };
+        let port = port.parse().map_err(|_| wrong())?;
+        let host = match host.trim_matches(['[', ']']) {
+            "" => "127.0.0.1",
+            "*" => "0.0.0.0",
+            host => host,
+        };
+        Ok((host.to_owned(), port))
+    }
+}
+
+fn wire_of(name: &str) -> Result<WireKind, String> {
+    match name {
+        "ahp" => Ok(WireKind::Ahp),
+        "loro" => Ok(WireKind::Loro),
+        "whole" => Ok(WireKind::Whole),
+        _ => Err(format!("{name:?} is no wire; use ahp, loro or whole")),
+    }
+}
+
+fn web_socket(secure: bool, rest: &str) -> Result<(At, EndpointOptions), String> {
+    let scheme = if secure { "wss" } else { "ws" };
+    let rest = rest
+        .strip_prefix("//")
+        .ok_or_else(|| format!("write {scheme}:// with its slashes"))?;
+    let (address, query) = at_question_mark(rest);
+    let (authority, path) = match address.find('/') {
+        Some(at) => address.split_at(at),
+        None => (address, "/"),
+    };
+    if authority.is_empty() {
+        return Err(format!(
+            "there is no host; write {scheme}://HOST:PORT/PATH, or {scheme}://PORT to listen"
+        ));
+    }
+    if authority.contains('@') {
+        return Err(
+            "no names or passwords in an address; use ?token-file=FILE or BREAKBULK_TOKEN"
+                .to_owned(),
+        );
+    }
+    if address.contains('#') {
+        return Err("an address has no part after a #".to_owned());
+    }
+    let (options, unknown) = options(query)?;
+    let address = WsAddress {
+        secure,
+        authority: authority.to_owned(),
+        path: path.to_owned(),
+        query: (!unknown.is_empty()).then(|| unknown.join("&")),
+    };
+    Ok((At::Ws(address), options))
+}
+
+/// A command may have a question mark of its own: what follows the last one are options if all of it
+/// looks so.
+fn command_options(text: &str) -> Result<(&str, EndpointOptions), String> {
+    if let Some((command, query)) = text.rsplit_once('?')
+        && !query.contains([' ', '\t', '\'', '"', '\\'])
+        && query.split('&').all(|pair| {
+            pair.split_once('=')
+                .is_some_and(|(name, _)| is_option(name))
+        })
+    {
+        return Ok((command, options(query)?.0));
+    }
+    Ok((text, EndpointOptions::default()))
+}
+
+fn at_question_mark(text: &str) -> (&str, &str) {
+    text.split_once('?').unwrap_or((text, ""))
+}
+
+fn none_unknown(unknown: &[&str]) -> Result<(), String> {
+    match unknown.first() {
+        None => Ok(()),
+        Some(pair) => Err(unknown_option(pair)),
+    }
+}
+
+/// What to say of an option that nobody knows.
+pub(crate) fn unknown_option(pair: &str) -> String {
+    let name = pair.split('=').next().unwrap_or_default();
+    format!("{name:?} is no option; use {}", NAMES.join(", "))
+}
+
+const NAMES: [&str; 9] = [
+    "framing",
+    "token-file",
+    "cert",
+    "key",
+    "ca",
+    "preset",
+    "max-frame",
+    "max-message",
+    "tunnel",
+];
+
+fn is_option(name: &str) -> bool {
+    NAMES.contains(&name)
+}
+
+/// Our options of a query, and what else is in it.
+fn options(query: &str) -> Result<(EndpointOptions, Vec<&str>), String> {
+    let mut options = EndpointOptions::default();
+    let mut unknown = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if name == "token" {
+            return Err(
+                "a token on the command line is seen by every program; use ?token-file=FILE or BREAKBULK_TOKEN"
+                    .to_owned(),
+            );
+        }
+        if !is_option(name) {
+            unknown.push(pair);
+            continue;
+        }
+        let value = decoded(value)?;
+        if value.is_empty() {
+            return Err(format!("{name} has no value; write {name}=VALUE"));
+        }
+        options
+            .set(name, &value)
+            .map_err(|error| format!("{name}: {error}"))?;
+    }
+    Ok((options, unknown))
+}
+
+impl EndpointOptions {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let once = |taken: bool| match taken {
+            true => Err("it is there twice".to_owned()),
+            false => Ok(()),
+        };
+        let size = |value: &str| value.parse().map(|Size(size)| size);
+        match name {
+            "framing" => once(self.framing.replace(value.parse()?).is_some()),
+            "token-file" => once(self.token_file.replace(value.into()).is_some()),
+            "cert" => once(self.cert.replace(value.into()).is_some()),
+            "key" => once(self.key.replace(value.into()).is_some()),
+            "ca" => once(self.ca.replace(value.into()).is_some()),
+            "preset" => once(self.preset.replace(preset(value)?).is_some()),
+            "max-frame" => once(self.max_frame.replace(size(value)?).is_some()),
+            "max-message" => once(self.max_message.replace(size(value)?).is_some()),
+            _ => {
+                let tunnel = match value {
+                    "auto" => TunnelUse::Auto,
+                    "always" => TunnelUse::Always,
+                    "never" => TunnelUse::Never,
+                    _ => return Err(format!("{value:?} is none of auto, always, never")),
+                };
+                once(self.tunnel.replace(tunnel).is_some())
+            }
+        }
+    }
+}
+
+/// A preset by its name.
+pub(crate) fn preset(name: &str) -> Result<Preset, String> {
+    Preset::by_name(name).ok_or_else(|| {
+        let names: Vec<_> = Preset::ALL.iter().map(|preset| preset.name).collect();
+        format!("{name:?} is no preset; use {}", names.join(", "))
+    })
+}
+
+/// `%26` and the like, for file names with an `&` in them.
+fn decoded(value: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
+        match (digit(), digit()) {
+            (Some(high), Some(low)) => bytes.push((high * 16 + low) as u8),
+            _ => return Err(format!("{value:?}: write a % itself as %25")),
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| format!("{value:?} is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests;

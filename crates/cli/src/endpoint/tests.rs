@@ -1,0 +1,188 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn ws(secure: bool, authority: &str, path: &str, query: Option<&str>) -> At {
+    At::Ws(WsAddress {
+        secure,
+        authority: authority.to_owned(),
+        path: path.to_owned(),
+        query: query.map(ToOwned::to_owned),
+    })
+}
+
+fn exec(words: &[&str]) -> At {
+    At::Exec(words.iter().map(|word| (*word).to_owned()).collect())
+}
+
+#[test]
+fn endpoints_as_they_are_written() {
+    for (text, wire, at) in [
+        ("stdio:", WireKind::Whole, At::Stdio),
+        ("whole+stdio:", WireKind::Whole, At::Stdio),
+        ("exec:cat", WireKind::Whole, exec(&["cat"])),
+        (
+            "exec:sh -c 'echo \"a b\"; cat'",
+            WireKind::Whole,
+            exec(&["sh", "-c", "echo \"a b\"; cat"]),
+        ),
+        (
+            "exec:curl http://x/?a=b",
+            WireKind::Whole,
+            exec(&["curl", "http://x/?a=b"]),
+        ),
+        (
+            "exec:what 'is?framing=lines'",
+            WireKind::Whole,
+            exec(&["what", "is?framing=lines"]),
+        ),
+        ("ws://8080", WireKind::Ahp, ws(false, "8080", "/", None)),
+        ("ws://:0", WireKind::Ahp, ws(false, ":0", "/", None)),
+        (
+            "ws://[::1]:80/a/b",
+            WireKind::Ahp,
+            ws(false, "[::1]:80", "/a/b", None),
+        ),
+        (
+            "loro+wss://host/sync?access_token=x%20y&max-frame=1KB&v=2",
+            WireKind::Loro,
+            ws(true, "host", "/sync", Some("access_token=x%20y&v=2")),
+        ),
+        (
+            "whole+ws://host:1?preset=none",
+            WireKind::Whole,
+            ws(false, "host:1", "/", None),
+        ),
+    ] {
+        let endpoint: Endpoint = text.parse().unwrap();
+        assert_eq!((endpoint.wire, endpoint.at), (wire, at), "{text}");
+    }
+}
+
+#[test]
+fn options_are_read() {
+    let stdio: Endpoint = "stdio:?framing=content-length&max-message=2MB"
+        .parse()
+        .unwrap();
+    assert_eq!(stdio.options.framing, Some(Framing::ContentLength));
+    assert_eq!(stdio.options.max_message, Some(2_000_000));
+    let exec: Endpoint = "exec:a b?framing=lines".parse().unwrap();
+    assert_eq!(exec.options.framing, Some(Framing::Lines));
+    let text = "wss://0?cert=a%26b&key=c&token-file=d&ca=e&tunnel=never&preset=aws-api-gateway&max-frame=1KiB";
+    let wss: Endpoint = text.parse().unwrap();
+    assert_eq!(
+        wss.options,
+        EndpointOptions {
+            framing: None,
+            token_file: Some("d".into()),
+            cert: Some("a&b".into()),
+            key: Some("c".into()),
+            ca: Some("e".into()),
+            preset: Preset::by_name("aws-api-gateway"),
+            max_frame: Some(1024),
+            max_message: None,
+            tunnel: Some(TunnelUse::Never),
+        }
+    );
+}
+
+#[test]
+fn what_is_wrong_says_what_to_mend() {
+    for (text, words) in [
+        ("", "there is no colon; an endpoint is stdio:"),
+        ("stdio", "write stdio: with its colon"),
+        ("cat", "there is no colon"),
+        ("tcp://x:1", "\"tcp\" is no transport; an endpoint is"),
+        ("http://x", "\"http\" is no transport"),
+        ("mcp+ws://x:1", "\"mcp\" is no wire; use ahp, loro or whole"),
+        ("+ws://x:1", "\"\" is no wire"),
+        ("ahp+stdio:", "streams carry whole messages"),
+        ("loro+exec:cat", "streams carry whole messages"),
+        ("stdio:x", "stdio: has no address"),
+        (
+            "stdio:?framing=json",
+            "framing: \"json\" is no framing; use lines or content-length",
+        ),
+        (
+            "stdio:?framing=",
+            "framing has no value; write framing=VALUE",
+        ),
+        (
+            "stdio:?framing=lines&framing=lines",
+            "framing: it is there twice",
+        ),
+        (
+            "stdio:?frame=lines",
+            "\"frame\" is no option; use framing, token-file",
+        ),
+        ("stdio:?token-file=x", "token-file is for ws:// and wss://"),
+        ("stdio:?tunnel=auto", "tunnel is for ws:// and wss://"),
+        ("exec:", "there is no command; write exec:COMMAND"),
+        ("exec:  ?framing=lines", "there is no command"),
+        ("exec:sh -c 'x", "a ' is not closed"),
+        ("exec:x\\", "a backslash at the end"),
+        ("exec:x?max-message=1XB", "max-message: \"XB\" is no unit"),
+        ("ws:x", "write ws:// with its slashes"),
+        ("wss:/x", "write wss:// with its slashes"),
+        ("ws://", "there is no host; write ws://HOST:PORT/PATH"),
+        ("ws:///path", "there is no host"),
+        (
+            "ws://me:secret@host:1/",
+            "no names or passwords in an address; use ?token-file=FILE",
+        ),
+        ("ws://x:1/#a", "no part after a #"),
+        (
+            "ws://x:1?token=secret",
+            "seen by every program; use ?token-file=FILE or BREAKBULK_TOKEN",
+        ),
+        ("ws://x:1?framing=lines", "framing is for stdio: and exec:"),
+        ("ws://x:1?cert=a", "cert is for wss://"),
+        ("ws://x:1?ca=a", "ca is for wss://"),
+        (
+            "ws://x:1?preset=azure",
+            "\"azure\" is no preset; use none, azure-web-pubsub, aws-api-gateway, cloudflare",
+        ),
+        ("ws://x:1?max-frame=1.5KB", "max-frame: no fractions"),
+        (
+            "ws://x:1?tunnel=yes",
+            "tunnel: \"yes\" is none of auto, always, never",
+        ),
+        ("whole+ws://x:1?tunnel=auto", "tunnel is for the wire ahp"),
+        ("ws://x:1?token-file=%zz", "write a % itself as %25"),
+        ("ws://x:1?token-file=%ff", "is not UTF-8"),
+    ] {
+        let error = text.parse::<Endpoint>().unwrap_err();
+        assert!(error.contains(words), "{text}: {error}");
+        assert!(!error.contains('\n'), "{text}: {error}");
+        assert!(!error.contains("secret"), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_listener_is_for_this_machine_unless_it_says_otherwise() {
+    for (text, at) in [
+        ("ws://8080", Some(("127.0.0.1", 8080))),
+        ("ws://:8080", Some(("127.0.0.1", 8080))),
+        ("ws://0", Some(("127.0.0.1", 0))),
+        ("ws://localhost:1", Some(("localhost", 1))),
+        ("ws://0.0.0.0:1", Some(("0.0.0.0", 1))),
+        ("ws://*:1", Some(("0.0.0.0", 1))),
+        ("ws://[::1]:1", Some(("::1", 1))),
+        ("ws://[::1]", None),
+        ("ws://host", None),
+        ("ws://host:", None),
+        ("ws://host:99999", None),
+        ("ws://99999", None),
+    ] {
+        let endpoint: Endpoint = text.parse().unwrap();
+        let At::Ws(address) = endpoint.at else {
+            panic!("{text}")
+        };
+        let found = address.listen_at();
+        let expected = at.map(|(host, port)| (host.to_owned(), port));
+        assert_eq!(found.clone().ok(), expected, "{text}");
+        if let Err(error) = found {
+            assert!(error.contains("write HOST:PORT"), "{error}");
+        }
+    }
+}

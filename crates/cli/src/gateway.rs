@@ -1,0 +1,143 @@
+//! `breakbulk gateway`: carries the messages of programs that know nothing of capped paths.
+
+mod open;
+mod plan;
+mod serve;
+mod signals;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use clap::Args;
+use tracing::Level;
+
+use crate::endpoint::{self, Endpoint};
+use crate::failure::Failure;
+use crate::size::Size;
+use plan::Plan;
+
+/// The rules, as the help has them.
+const RULES: &str = "\
+An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
+  stdio:              this process's own standard streams
+  exec:COMMAND        a command's standard streams; quotes and backslashes as in a shell, but no shell
+  ws://HOST:PORT/PATH a WebSocket; to listen, ws://PORT is ws://127.0.0.1:PORT, and port 0 any free one
+  wss://…             the same with TLS
+  WIRE+               ahp (the default of WebSockets), whole (of streams: one message, one frame), loro
+  OPTIONS             framing=lines|content-length (streams), token-file=FILE, cert=FILE&key=FILE (wss
+                      listeners), ca=FILE (wss targets), preset=NAME, max-frame=SIZE, max-message=SIZE,
+                      tunnel=auto|always|never; anything else in a target's query goes to the server
+
+What the two ends make of it:
+  stdio:, exec:, whole+ws  with the same        passes messages on
+  stdio:, exec:, whole+ws  with ahp+ws          a tunnel, if the other end of ahp+ws is a gateway too;
+                                                else the middle box for an AHP program:
+      --listen whole side --to ahp side           before a client that knows nothing of segments
+      --listen ahp side --to whole side           before a host that knows nothing of segments
+  ahp+ws                   with ahp+ws          puts together and cuts anew
+  loro+ws                  with loro+ws, whole+ws    binary messages, in fragments and whole
+
+A tunnel carries any JSON-RPC program (MCP, LSP) unchanged. Its gateways know each other by the
+WebSocket subprotocol breakbulk.v1, and each first says what it takes. Of an AHP program nothing is
+edited but capabilities.chunking and lastSeenServerSeq.
+
+A token comes from token-file, or from the environment: BREAKBULK_TOKEN is the listener's, and the
+target's if the listener is no WebSocket. Exit codes: 0 all was said; 1 a session failed; 2 something
+must be mended first: an endpoint, a taken port, an unreachable target.
+
+Examples:
+  breakbulk gateway --listen ws://8080 --to 'exec:npx some-mcp-server' --max-frame 100KB
+  breakbulk gateway --listen stdio: --to ws://127.0.0.1:8080/ --max-frame 100KB";
+
+#[derive(Args, Debug)]
+#[command(after_long_help = RULES, after_help = "See --help for what an endpoint is, and examples.")]
+pub(crate) struct Gateway {
+    /// Where programs come to
+    #[arg(long, value_name = "ENDPOINT")]
+    listen: String,
+    /// Where their messages go; each one that comes gets its own connection, or its own command
+    #[arg(long, value_name = "ENDPOINT")]
+    to: String,
+    /// The largest frame where messages are cut, on ahp and loro ends [default: 900KB]
+    #[arg(long, value_name = "SIZE")]
+    max_frame: Option<Size>,
+    /// The largest message [default: 32MiB]
+    #[arg(long, value_name = "SIZE")]
+    max_message: Option<Size>,
+    /// What that path is known to let through: azure-web-pubsub, aws-api-gateway, cloudflare, none
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+    /// The memory of all messages on their way, of all sessions
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    memory: Size,
+    /// The most sessions at a time
+    #[arg(long, value_name = "NUMBER", default_value_t = 256)]
+    max_sessions: usize,
+    /// Listen beyond this machine without a token
+    #[arg(long)]
+    allow_remote: bool,
+    /// Listen although the target cannot be reached yet
+    #[arg(long)]
+    no_check: bool,
+    /// How long what is queued may take to go out at the end, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    grace: u64,
+    /// Tell more
+    #[arg(short, long, conflicts_with = "quiet")]
+    verbose: bool,
+    /// Tell nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl Gateway {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let plan = self.plan()?;
+        self.start_log();
+        let runtime = tokio::runtime::Runtime::new()
+            .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
+        let outcome = runtime.block_on(serve::serve(plan));
+        // A standard output that nobody reads must not keep the process.
+        runtime.shutdown_background();
+        outcome
+    }
+
+    fn plan(&self) -> Result<Plan, Failure> {
+        let parse = |option: &str, text: &str| {
+            text.parse::<Endpoint>()
+                .map_err(|error| Failure::Usage(format!("--{option} {text}: {error}")))
+        };
+        let preset = self.preset.as_deref().map(endpoint::preset).transpose();
+        Plan::new(
+            parse("listen", &self.listen)?,
+            parse("to", &self.to)?,
+            plan::Common {
+                max_frame: self.max_frame.map(|size| size.0),
+                max_message: self.max_message.map(|size| size.0),
+                preset: preset.map_err(|error| Failure::Usage(format!("--preset {error}")))?,
+                memory: self.memory.0,
+                max_sessions: self.max_sessions,
+                allow_remote: self.allow_remote,
+                check: !self.no_check,
+                grace: Duration::from_secs(self.grace),
+            },
+        )
+        .map_err(Failure::Usage)
+    }
+
+    /// Standard output may be a program's: what is told goes to standard error.
+    fn start_log(&self) {
+        let level = match (self.verbose, self.quiet) {
+            (true, _) => Level::DEBUG,
+            (_, true) => Level::ERROR,
+            _ => Level::INFO,
+        };
+        let log = tracing_subscriber::fmt()
+            .with_writer(std::io::stderr)
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_max_level(level)
+            .with_target(false);
+        // Where somebody else has set one up, that one stays.
+        let _ = log.try_init();
+    }
+}

@@ -1,0 +1,180 @@
+//! From an end that was planned to a connection that the pump can use.
+
+use breakbulk::link::{Config, Limits, Link};
+use breakbulk::message::ahp::TUNNEL;
+use breakbulk::net::process;
+use breakbulk::net::ws::{self, ConnectOptions, WebSocket};
+use breakbulk::net::{Connection, Transport};
+use breakbulk::relay::{
+    BothBoxes, ClientBox, HostBox, Passing, Plain, Port, Raw, Tunnel, greet, session_memory,
+    whole_link,
+};
+use breakbulk::wire::Loro;
+
+use super::plan::{End, Plan};
+use crate::endpoint::{At, TunnelUse, WireKind};
+use crate::options::seed;
+
+/// What an end turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Face {
+    /// Whole messages of a program.
+    Whole,
+    /// Another gateway.
+    Tunnel,
+    /// An AHP program that may know segments.
+    Ahp,
+    /// Binary messages.
+    Binary,
+}
+
+/// An end that is connected, but has not said anything yet.
+pub(super) struct Opened {
+    pub(super) face: Face,
+    pub(super) port: Port,
+}
+
+/// Our own standard streams.
+pub(super) fn stdio(end: &End) -> Result<Opened, String> {
+    let mut stdio = process::stdio(end.framing, end.max_message)
+        .map_err(|error| format!("the standard streams: {error}"))?;
+    let ends = stdio.ends();
+    let connection = connect(end, whole(end), stdio, false);
+    Ok(Opened {
+        face: Face::Whole,
+        port: Port::with_ends(connection, ends),
+    })
+}
+
+/// A connection to the target.
+pub(super) async fn target(end: &End) -> Result<Opened, String> {
+    match &end.at {
+        At::Stdio => stdio(end),
+        At::Exec(words) => {
+            let (mut exec, _) = process::exec(words, end.framing, end.max_message)
+                .map_err(|error| format!("exec: {error}"))?;
+            let ends = exec.ends();
+            let connection = connect(end, whole(end), exec, false);
+            Ok(Opened {
+                face: Face::Whole,
+                port: Port {
+                    // Its end is the end of the command, which closes the connection.
+                    input_ended: None,
+                    ..Port::with_ends(connection, ends)
+                },
+            })
+        }
+        At::Ws(address) => {
+            let options = ConnectOptions {
+                bearer: end.token.clone(),
+                subprotocols: subprotocols(end),
+                frame_limit: end.frame_limit(),
+                fragment: end.fragment,
+                roots: end.roots.clone(),
+                ..ConnectOptions::default()
+            };
+            let websocket = ws::connect(&address.url(), &options)
+                .await
+                .map_err(|error| error.to_string())?;
+            if end.tunnel == TunnelUse::Always && websocket.subprotocol() != Some(TUNNEL) {
+                return Err(format!(
+                    "{} is no breakbulk gateway (it does not speak {TUNNEL}); start one there or leave out tunnel=always",
+                    address.authority
+                ));
+            }
+            Ok(web_socket(end, websocket))
+        }
+    }
+}
+
+/// The subprotocols that are offered, or understood.
+pub(super) fn subprotocols(end: &End) -> Vec<String> {
+    match (end.wire, end.tunnel) {
+        (WireKind::Ahp, TunnelUse::Auto | TunnelUse::Always) => vec![TUNNEL.to_owned()],
+        _ => Vec::new(),
+    }
+}
+
+/// A WebSocket, whichever end made it.
+pub(super) fn web_socket(end: &End, websocket: WebSocket) -> Opened {
+    let is_tunnel = websocket.subprotocol() == Some(TUNNEL);
+    let (face, link) = match end.wire {
+        WireKind::Ahp if is_tunnel => (Face::Tunnel, end.tunnel_settings().link(seed())),
+        WireKind::Ahp => (Face::Ahp, end.ahp_settings().link()),
+        WireKind::Loro => (Face::Binary, loro(end)),
+        WireKind::Whole if end.carries == breakbulk::link::Carries::Binary => {
+            (Face::Binary, whole(end))
+        }
+        WireKind::Whole => (Face::Whole, whole(end)),
+    };
+    Opened {
+        face,
+        port: Port::new(connect(end, link, websocket, is_tunnel)),
+    }
+}
+
+fn connect(end: &End, link: Link, transport: impl Transport, tunnel: bool) -> Connection {
+    Connection::open(link, transport, end.options(tunnel))
+}
+
+fn whole(end: &End) -> Link {
+    whole_link(end.carries, end.cap(), end.max_message, end.budget.clone())
+}
+
+fn loro(end: &End) -> Link {
+    let mut config: Config = Loro::config();
+    config.progress = 0;
+    config.limits = Limits {
+        frame: end.max_frame,
+        message: end.max_message,
+        pending_bytes: end.max_message,
+        memory: session_memory(end.max_message),
+        queued_bytes: end.max_message,
+        ..config.limits
+    };
+    let wire = std::sync::Arc::new(Loro);
+    let mut link = Link::new(wire.clone(), wire, config, end.budget.clone(), seed());
+    link.set_cap(end.cap());
+    link
+}
+
+impl Opened {
+    /// Says what a tunnel says first, and hears the other's.
+    pub(super) async fn greeted(self, end: &End) -> Result<Self, String> {
+        match self.face {
+            Face::Tunnel => {
+                let connection = self.port.connection;
+                let port = greet(connection, &end.tunnel_settings()).await;
+                let port = port.map_err(|error| error.to_string())?;
+                Ok(Self { port, ..self })
+            }
+            _ => Ok(self),
+        }
+    }
+}
+
+/// What is done to messages between two such ends.
+pub(super) fn passing(plan: &Plan, listen: Face, to: Face) -> Box<dyn Passing> {
+    let (hosts, clients) = plan.sessions.clone();
+    let inner: Box<dyn Passing> = match (listen, to) {
+        (Face::Binary, _) | (_, Face::Binary) => return Box::new(Raw),
+        (Face::Ahp, Face::Ahp) => Box::new(BothBoxes::new(
+            plan.listen.ahp_settings(),
+            plan.to.ahp_settings(),
+            clients,
+            hosts,
+        )),
+        (Face::Ahp, _) => Box::new(HostBox::new(plan.listen.ahp_settings(), clients)),
+        (_, Face::Ahp) => Box::new(ClientBox::new(plan.to.ahp_settings(), hosts)),
+        _ => Box::new(Plain::default()),
+    };
+    let is_tunnel = |face| face == Face::Tunnel;
+    if !is_tunnel(listen) && !is_tunnel(to) {
+        return inner;
+    }
+    Box::new(Tunnel {
+        listen: is_tunnel(listen),
+        to: is_tunnel(to),
+        inner,
+    })
+}

@@ -1,0 +1,339 @@
+//! What the command line asks for, checked before anything is opened.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::time::Duration;
+
+use breakbulk::ahp::Settings;
+use breakbulk::ahp::foreign::Sessions;
+use breakbulk::link::{Budget, Cap, Carries};
+use breakbulk::message::ahp::{Chunking, TimeoutFrom};
+use breakbulk::net::preset::Preset;
+use breakbulk::net::process::Framing;
+use breakbulk::net::ws::{Bearer, Identity, Roots};
+use breakbulk::net::{Options, process};
+use breakbulk::relay::{TunnelSettings, session_memory};
+
+use crate::endpoint::{At, Endpoint, TunnelUse, WireKind, WsAddress, unknown_option};
+
+/// The proposal's frame for a relayed path.
+const DEFAULT_FRAME: usize = 900_000;
+
+/// The proposal's message.
+const DEFAULT_MESSAGE: usize = 32 << 20;
+
+/// No segment fits a smaller frame.
+const LEAST_FRAME: usize = 256;
+
+/// How long the other end of a tunnel may be silent: it does not answer while it is held up.
+const TUNNEL_SILENCE: Duration = Duration::from_secs(300);
+
+/// What holds for both ends.
+pub(crate) struct Common {
+    pub(crate) max_frame: Option<usize>,
+    pub(crate) max_message: Option<usize>,
+    pub(crate) preset: Option<Preset>,
+    pub(crate) memory: usize,
+    pub(crate) max_sessions: usize,
+    pub(crate) allow_remote: bool,
+    pub(crate) check: bool,
+    pub(crate) grace: Duration,
+}
+
+/// A gateway that can be started.
+pub(crate) struct Plan {
+    pub(crate) listen: End,
+    pub(crate) to: End,
+    pub(crate) max_sessions: usize,
+    pub(crate) check: bool,
+    pub(crate) grace: Duration,
+    /// What is known of AHP clients over the ends of their connections.
+    pub(crate) sessions: (Sessions, Sessions),
+}
+
+/// One end.
+#[derive(Clone)]
+pub(crate) struct End {
+    pub(crate) wire: WireKind,
+    pub(crate) at: At,
+    pub(crate) carries: Carries,
+    pub(crate) framing: Framing,
+    pub(crate) tunnel: TunnelUse,
+    pub(crate) max_frame: usize,
+    pub(crate) max_message: usize,
+    /// WebSocket fragments, where the path wants them.
+    pub(crate) fragment: Option<usize>,
+    pub(crate) token: Option<Bearer>,
+    pub(crate) identity: Option<Identity>,
+    pub(crate) roots: Roots,
+    pub(crate) budget: Budget,
+}
+
+impl Plan {
+    pub(crate) fn new(listen: Endpoint, to: Endpoint, common: Common) -> Result<Self, String> {
+        match (&listen.at, &to.at) {
+            (At::Exec(_), _) => {
+                return Err(
+                    "--listen exec: cannot be: nobody comes to a command; use it with --to"
+                        .to_owned(),
+                );
+            }
+            (_, At::Stdio) if matches!(listen.at, At::Stdio) => {
+                return Err(
+                    "both ends are stdio:, and there is only one; use another --to".to_owned(),
+                );
+            }
+            (At::Ws(_), At::Stdio) => {
+                return Err(
+                    "--to stdio: cannot be: many may come, and there is one standard output; use --listen stdio:"
+                        .to_owned(),
+                );
+            }
+            _ => {}
+        }
+        let carries = carries(&listen, &to)?;
+        let budget = Budget::new(common.memory);
+        let end = |endpoint: Endpoint, token: Option<Bearer>| {
+            End::new(endpoint, &common, carries, token, &budget)
+        };
+        let from_environment = token_from_environment()?;
+        let listens = listen.is_ws();
+        let (for_listen, for_to) = match from_environment {
+            // A token that others must send us is not sent to somebody else.
+            Some(token) if listens => (Some(token), None),
+            token => (None, token),
+        };
+        let listen = end(listen, for_listen).map_err(|error| format!("--listen: {error}"))?;
+        let to = end(to, for_to).map_err(|error| format!("--to: {error}"))?;
+        let needed =
+            session_memory(listen.max_message).saturating_add(session_memory(to.max_message));
+        if needed > common.memory {
+            return Err(format!(
+                "--memory {} is less than one session may need, {needed} bytes; raise it or lower --max-message",
+                common.memory
+            ));
+        }
+        if let At::Ws(address) = &listen.at {
+            listen.may_listen(address, common.allow_remote)?;
+        }
+        Ok(Self {
+            listen,
+            to,
+            max_sessions: common.max_sessions.max(1),
+            check: common.check,
+            grace: common.grace,
+            sessions: Default::default(),
+        })
+    }
+}
+
+/// Both ends carry the same kind of messages.
+fn carries(listen: &Endpoint, to: &Endpoint) -> Result<Carries, String> {
+    let loro = |end: &Endpoint| end.wire == WireKind::Loro;
+    let takes_bytes = |end: &Endpoint| end.is_ws() && end.wire != WireKind::Ahp;
+    match (
+        loro(listen) || loro(to),
+        takes_bytes(listen) && takes_bytes(to),
+    ) {
+        (false, _) => Ok(Carries::Text),
+        (true, true) => Ok(Carries::Binary),
+        (true, false) => Err(
+            "loro+ws carries bytes, and the other end text; use whole+ws or loro+ws there"
+                .to_owned(),
+        ),
+    }
+}
+
+fn token_from_environment() -> Result<Option<Bearer>, String> {
+    match std::env::var("BREAKBULK_TOKEN") {
+        Ok(token) => bearer(&token)
+            .map(Some)
+            .map_err(|error| format!("BREAKBULK_TOKEN {error}")),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(error) => Err(format!("BREAKBULK_TOKEN: {error}")),
+    }
+}
+
+fn token_from_file(file: &Path) -> Result<Bearer, String> {
+    let token = std::fs::read_to_string(file)
+        .map_err(|error| format!("token-file {}: {error}", file.display()))?;
+    bearer(token.trim()).map_err(|error| format!("token-file {} {error}", file.display()))
+}
+
+fn bearer(token: &str) -> Result<Bearer, String> {
+    match token {
+        "" => Err("is empty; put a token there or leave it out".to_owned()),
+        _ if token.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Bearer::new(token)),
+        _ => Err("is no token: use visible ASCII characters, without spaces".to_owned()),
+    }
+}
+
+impl End {
+    fn new(
+        endpoint: Endpoint,
+        common: &Common,
+        carries: Carries,
+        token: Option<Bearer>,
+        budget: &Budget,
+    ) -> Result<Self, String> {
+        let options = endpoint.options;
+        let is_ws = matches!(endpoint.at, At::Ws(_));
+        // What holds for both ends is about the capped path, which is where messages are cut.
+        let cuts = endpoint.wire != WireKind::Whole;
+        let preset = options.preset.or(common.preset.filter(|_| cuts));
+        if carries == Carries::Binary
+            && let Some(preset) = preset.filter(|preset| !preset.binary)
+        {
+            return Err(format!("{} lets no binary messages through", preset.name));
+        }
+        let max_message = options
+            .max_message
+            .or(common.max_message)
+            .unwrap_or(DEFAULT_MESSAGE);
+        let of_path = preset.map(|preset| preset.cap().max);
+        let usual = match endpoint.wire {
+            _ if !is_ws => usize::MAX,
+            WireKind::Whole => max_message,
+            WireKind::Ahp | WireKind::Loro => of_path.unwrap_or(DEFAULT_FRAME),
+        };
+        let asked = options.max_frame.or(common.max_frame.filter(|_| cuts));
+        let max_frame = asked.unwrap_or(usual).min(of_path.unwrap_or(usize::MAX));
+        if max_frame < LEAST_FRAME {
+            return Err(format!(
+                "a frame of {max_frame} bytes holds nothing; max-frame must be at least {LEAST_FRAME}"
+            ));
+        }
+        if max_message < LEAST_FRAME {
+            return Err(format!(
+                "max-message is {max_message} bytes; it must be at least {LEAST_FRAME}"
+            ));
+        }
+        let token = match &options.token_file {
+            Some(file) => Some(token_from_file(file)?),
+            None => token.filter(|_| is_ws),
+        };
+        let identity = match (options.cert, options.key) {
+            (Some(chain), Some(key)) => Some(Identity { chain, key }),
+            (None, None) => None,
+            _ => return Err("cert and key go together; give both".to_owned()),
+        };
+        Ok(Self {
+            wire: endpoint.wire,
+            at: endpoint.at,
+            carries,
+            framing: options.framing.unwrap_or_default(),
+            tunnel: options.tunnel.unwrap_or_default(),
+            max_frame,
+            max_message,
+            fragment: preset.and_then(|preset| preset.fragment),
+            token,
+            identity,
+            roots: options.ca.map_or(Roots::Native, Roots::File),
+            budget: budget.clone(),
+        })
+    }
+
+    /// Others than this machine's own programs need a token.
+    fn may_listen(&self, address: &WsAddress, allow_remote: bool) -> Result<(), String> {
+        let fail = |error: String| Err(format!("--listen: {error}"));
+        if let Some(query) = &address.query {
+            return fail(unknown_option(query));
+        }
+        let (host, port) = match address.listen_at() {
+            Ok(at) => at,
+            Err(error) => return fail(error),
+        };
+        if address.secure && self.identity.is_none() {
+            return fail(
+                "wss:// needs a certificate: add ?cert=FILE&key=FILE, or listen at ws://"
+                    .to_owned(),
+            );
+        }
+        if self.token.is_some() || allow_remote {
+            return Ok(());
+        }
+        let found: Vec<SocketAddr> = match (host.as_str(), port).to_socket_addrs() {
+            Ok(found) => found.collect(),
+            Err(error) => return fail(format!("{host} has no address: {error}; check the name")),
+        };
+        match found.iter().find(|address| !address.ip().is_loopback()) {
+            None => Ok(()),
+            Some(open) => fail(format!(
+                "{} is open to others than this machine; set BREAKBULK_TOKEN or ?token-file=FILE, or listen at 127.0.0.1 (--allow-remote lets everybody in)",
+                open.ip()
+            )),
+        }
+    }
+
+    /// What goes out in one frame.
+    pub(crate) fn cap(&self) -> Cap {
+        let cap = Cap::frame(self.max_frame);
+        match (&self.at, self.framing) {
+            (At::Stdio | At::Exec(_), Framing::Lines) => cap.lines(),
+            _ => cap,
+        }
+    }
+
+    pub(crate) fn tunnel_settings(&self) -> TunnelSettings {
+        TunnelSettings {
+            cap: self.cap(),
+            max_frame: self.max_frame,
+            max_message: self.max_message,
+            budget: self.budget.clone(),
+        }
+    }
+
+    /// As a middle box before AHP programs.
+    pub(crate) fn ahp_settings(&self) -> Settings {
+        let frame = self.max_frame.min(self.max_message);
+        Settings {
+            chunking: Chunking {
+                max_frame_bytes: frame as u64,
+                max_message_bytes: self.max_message as u64,
+                timeout_from: TimeoutFrom::Last,
+                ..Chunking::default()
+            },
+            cap: self.cap(),
+            budget: self.budget.clone(),
+            queued_bytes: self.max_message.max(64 << 20),
+            options: self.options(false),
+            ..Settings::default()
+        }
+    }
+
+    /// How its connections are kept alive: streams have no signs of life.
+    pub(crate) fn options(&self, tunnel: bool) -> Options {
+        let usual = Options::default();
+        match &self.at {
+            At::Ws(_) if tunnel => Options {
+                silence: Some(TUNNEL_SILENCE),
+                ..usual
+            },
+            At::Ws(_) => usual,
+            At::Stdio | At::Exec(_) => Options {
+                keepalive: None,
+                silence: None,
+                ..usual
+            },
+        }
+    }
+
+    /// The largest frame that comes in.
+    pub(crate) fn frame_limit(&self) -> usize {
+        match self.wire {
+            WireKind::Whole => self.max_message,
+            WireKind::Ahp | WireKind::Loro => self.max_frame,
+        }
+    }
+
+    /// Whether it can be reached, before anybody comes.
+    pub(crate) fn check_command(&self) -> Result<(), String> {
+        match &self.at {
+            At::Exec(words) => match process::find(&words[0]) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(format!("--to exec: {error}")),
+            },
+            At::Stdio | At::Ws(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! One session over the standard streams, or as many as come to a listener.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakbulk::link::Closed;
+use breakbulk::message::ahp::TUNNEL;
+use breakbulk::net::ws::{Accepted, ListenOptions, Listener};
+use breakbulk::relay::{self, Ended};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::open::{self, Opened};
+use super::plan::Plan;
+use super::signals::Stop;
+use crate::endpoint::{At, TunnelUse, WsAddress};
+use crate::failure::Failure;
+
+/// How long a look at the target may take.
+const CHECK: Duration = Duration::from_secs(5);
+
+/// What a client is told when there is no target for it.
+const NO_TARGET: u16 = 1014;
+
+pub(crate) async fn serve(plan: Plan) -> Result<(), Failure> {
+    let stop = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
+    plan.to.check_command().map_err(Failure::Usage)?;
+    let insisted = stop.insisted();
+    let work = async {
+        match &plan.listen.at {
+            At::Ws(address) => {
+                let address = address.clone();
+                listen(Arc::new(plan), &address, &stop).await
+            }
+            _ => once(&plan, &stop).await,
+        }
+    };
+    tokio::select! {
+        outcome = work => outcome,
+        () = insisted => Err(Failure::Session("stopped at once by a second signal".to_owned())),
+    }
+}
+
+/// The one session over our own standard streams.
+async fn once(plan: &Plan, stop: &Stop) -> Result<(), Failure> {
+    let unreachable = |error: String| Failure::Usage(format!("--to: {error}"));
+    let target = async {
+        open::target(&plan.to)
+            .await
+            .map_err(unreachable)?
+            .greeted(&plan.to)
+            .await
+            .map_err(unreachable)
+    };
+    let to = tokio::select! {
+        to = target => to?,
+        () = stop.asked() => return Ok(()),
+    };
+    // Only now: what is read from the standard input cannot be put back.
+    let listen = open::stdio(&plan.listen).map_err(Failure::Session)?;
+    let ended = pump(plan, listen, to, stop).await;
+    if ended.is_clean() {
+        return Ok(());
+    }
+    Err(Failure::Session(told(&ended)))
+}
+
+async fn pump(plan: &Plan, listen: Opened, to: Opened, stop: &Stop) -> Ended {
+    let passing = open::passing(plan, listen.face, to.face);
+    let options = relay::Options { grace: plan.grace };
+    tracing::debug!(listen = ?listen.face, to = ?to.face, "a session begins");
+    relay::relay(listen.port, to.port, passing, stop.asked(), options).await
+}
+
+/// The end of a session in words.
+fn told(ended: &Ended) -> String {
+    let Ended {
+        side,
+        closed: Closed { code, reason },
+        lost,
+        ..
+    } = ended;
+    let who = match (ended.by_peer, side) {
+        (true, relay::Side::Listen) => "the program closed",
+        (true, relay::Side::To) => "the target closed",
+        (false, _) => "the gateway closed",
+    };
+    let reason = match reason.as_str() {
+        "" => String::new(),
+        reason => format!(": {reason}"),
+    };
+    match lost {
+        0 => format!("{who} with {code}{reason}"),
+        lost => format!("{who} with {code}{reason}; {lost} messages had not gone out"),
+    }
+}
+
+/// A session for each that comes.
+async fn listen(plan: Arc<Plan>, address: &WsAddress, stop: &Stop) -> Result<(), Failure> {
+    if plan.check {
+        reachable(&plan).await?;
+    }
+    let mut listener = bind(&plan, address).await?;
+    eprintln!(
+        "listening on {}://{}{}",
+        address.scheme(),
+        listener.local_addr(),
+        shown(address)
+    );
+    let mut sessions = JoinSet::new();
+    let outcome = loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok(accepted) => {
+                    let (plan, stop) = (plan.clone(), stop.clone());
+                    sessions.spawn(async move { session(&plan, accepted, &stop).await });
+                }
+                Err(error) => break Err(Failure::Session(error.to_string())),
+            },
+            Some(_) = sessions.join_next() => {}
+            () = stop.asked() => break Ok(()),
+        }
+    };
+    drop(listener);
+    if !sessions.is_empty() {
+        tracing::info!(
+            sessions = sessions.len(),
+            "stopping: what is queued goes out"
+        );
+    }
+    while sessions.join_next().await.is_some() {}
+    outcome
+}
+
+/// The path, where there is more than the root.
+fn shown(address: &WsAddress) -> &str {
+    if address.path == "/" {
+        ""
+    } else {
+        &address.path
+    }
+}
+
+async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, Failure> {
+    let end = &plan.listen;
+    let usage = |error: String| Failure::Usage(format!("--listen: {error}"));
+    let (host, port) = address.listen_at().map_err(usage)?;
+    let options = ListenOptions {
+        bearer: end.token.clone(),
+        path: (address.path != "/").then(|| address.path.clone()),
+        subprotocols: open::subprotocols(end),
+        connections: plan.max_sessions,
+        frame_limit: end.frame_limit(),
+        fragment: end.fragment,
+        identity: end.identity.clone().filter(|_| address.secure),
+        ..ListenOptions::default()
+    };
+    Listener::bind((host.as_str(), port), options)
+        .await
+        .map_err(|error| usage(error.to_string()))
+}
+
+/// Looks whether somebody is at the target: better now than when the first client is there.
+async fn reachable(plan: &Plan) -> Result<(), Failure> {
+    let At::Ws(address) = &plan.to.at else {
+        return Ok(());
+    };
+    let fail = |what: &str| {
+        Err(Failure::Usage(format!(
+            "--to: {} cannot be reached: {what}; start it first, check the address, or give --no-check",
+            address.authority
+        )))
+    };
+    let with_port = match address.authority.rsplit_once(':') {
+        Some((_, port)) if !port.ends_with(']') => address.authority.clone(),
+        _ => format!(
+            "{}:{}",
+            address.authority,
+            if address.secure { 443 } else { 80 }
+        ),
+    };
+    match timeout(CHECK, TcpStream::connect(with_port)).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => fail(&error.to_string()),
+        Err(_) => fail(&format!("no answer within {} s", CHECK.as_secs())),
+    }
+}
+
+async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
+    let peer = accepted.peer;
+    let must_tunnel = plan.listen.tunnel == TunnelUse::Always;
+    let is_tunnel = accepted.subprotocol() == Some(TUNNEL);
+    let listen = open::web_socket(&plan.listen, accepted.websocket);
+    let client = listen.port.connection.clone();
+    if must_tunnel && !is_tunnel {
+        client.close(
+            1002,
+            "this listener is for breakbulk gateways (tunnel=always)",
+        );
+        client.ended().await;
+        return;
+    }
+    // The client's gateway hears nothing before there is a target: until then nothing has begun.
+    let both = async {
+        let to = open::target(&plan.to).await?.greeted(&plan.to).await?;
+        Ok::<_, String>((listen.greeted(&plan.listen).await?, to))
+    };
+    let opened = tokio::select! {
+        opened = both => opened,
+        () = stop.asked() => {
+            client.close(1001, "the gateway stops");
+            client.ended().await;
+            return;
+        }
+    };
+    let (listen, to) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            tracing::error!(%peer, error, "no session");
+            client.close(NO_TARGET, &error);
+            client.ended().await;
+            return;
+        }
+    };
+    drop(client);
+    tracing::info!(%peer, face = ?listen.face, "a session begins");
+    let ended = pump(plan, listen, to, stop).await;
+    if ended.is_clean() {
+        tracing::info!(%peer, "{}", told(&ended));
+    } else {
+        tracing::error!(%peer, "{}", told(&ended));
+    }
+}

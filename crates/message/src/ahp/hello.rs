@@ -1,0 +1,184 @@
+//! What two of our gateways say to each other: the first frame of a tunnel, and the end of an input.
+//!
+//! A tunnel carries programs without a negotiation of their own (MCP, LSP). Nothing that they say is
+//! edited, so each gateway says what it takes in a frame of its own before anything else.
+
+use super::Chunking;
+use crate::jsonrpc::{Envelope, Kind, unsigned};
+
+/// The WebSocket subprotocol by which two gateways agree.
+pub const TUNNEL: &str = "breakbulk.v1";
+
+/// The method of the first frame.
+const HELLO: &str = "breakbulk/hello";
+
+/// The method that says that no more messages come, while others may still go the other way.
+const END: &str = "breakbulk/end";
+
+/// The method of a piece, which a tunnel cannot carry inside pieces.
+const SEGMENT: &str = "ahp/messageSegment";
+
+/// The version of what is said here.
+const VERSION: u64 = 1;
+
+/// The first frame of each side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// What this side takes.
+    pub chunking: Chunking,
+}
+
+/// Why a first frame is no hello.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoHello {
+    /// Something else.
+    #[error("the first frame is no breakbulk/hello; is the other end a breakbulk gateway?")]
+    Other,
+    /// A later version.
+    #[error(
+        "the other gateway speaks version {0} of the tunnel, this one speaks 1; update this one"
+    )]
+    Version(u64),
+    /// Limits that nobody could keep.
+    #[error("the breakbulk/hello has no sound chunking limits")]
+    Limits,
+}
+
+impl Hello {
+    /// The frame.
+    pub fn to_json(&self) -> String {
+        let chunking = self.chunking.to_json();
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"{HELLO}","params":{{"version":{VERSION},"chunking":{chunking}}}}}"#
+        )
+    }
+
+    /// Reads a first frame.
+    pub fn read(text: &str) -> Result<Self, NoHello> {
+        let envelope = Envelope::parse(text).ok_or(NoHello::Other)?;
+        if envelope.kind() != Some(Kind::Notification)
+            || envelope.method().as_deref() != Some(HELLO)
+        {
+            return Err(NoHello::Other);
+        }
+        let params = envelope.params.map_or("{}", |params| params.get());
+        let members: Members<'_> = serde_json::from_str(params).map_err(|_| NoHello::Limits)?;
+        match members.version.and_then(unsigned) {
+            Some(VERSION) => {}
+            Some(other) => return Err(NoHello::Version(other)),
+            None => return Err(NoHello::Limits),
+        }
+        let chunking = members.chunking.and_then(Chunking::read);
+        Ok(Self {
+            chunking: chunking.ok_or(NoHello::Limits)?,
+        })
+    }
+}
+
+crate::raw_members! {
+    struct Members {
+        version: "version",
+        chunking: "chunking",
+    }
+}
+
+/// The frame that says that no more messages come.
+pub fn tunnel_end() -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"{END}"}}"#)
+}
+
+/// Whether a message is that frame; its method as it is written.
+pub fn is_tunnel_end(method: &str) -> bool {
+    method == END
+}
+
+/// Whether a program's own message of this method, as it is written without its quotes, would be
+/// taken for one of the tunnel's.
+pub fn is_tunnels_own(method: &str) -> bool {
+    let own = |method: &str| method.starts_with("breakbulk/") || method == SEGMENT;
+    if memchr::memchr(b'\\', method.as_bytes()).is_none() {
+        return own(method);
+    }
+    let unescaped: Result<String, _> = serde_json::from_str(&format!("\"{method}\""));
+    unescaped.is_ok_and(|method| own(&method))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn written_as_read() {
+        let hello = Hello {
+            chunking: Chunking::default(),
+        };
+        let text = r#"{"jsonrpc":"2.0","method":"breakbulk/hello","params":{"version":1,"chunking":{"maxIncomingFrameBytes":900000,"maxIncomingMessageBytes":33554432,"maxIncomingGroups":8,"groupTimeoutMs":30000,"groupTimeoutFrom":"last"}}}"#;
+        assert_eq!(hello.to_json(), text);
+        assert_eq!(Hello::read(text), Ok(hello));
+        assert_eq!(
+            tunnel_end(),
+            r#"{"jsonrpc":"2.0","method":"breakbulk/end"}"#
+        );
+    }
+
+    #[test]
+    fn what_is_no_hello() {
+        let chunking = r#"{"maxIncomingFrameBytes":1,"maxIncomingMessageBytes":2}"#;
+        let hello = |params: &str| {
+            format!(r#"{{"jsonrpc":"2.0","method":"breakbulk/hello","params":{params}}}"#)
+        };
+        for (text, error) in [
+            (String::new(), NoHello::Other),
+            ("[]".to_owned(), NoHello::Other),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#.to_owned(),
+                NoHello::Other,
+            ),
+            (
+                format!(
+                    r#"{{"jsonrpc":"2.0","id":1,"method":"breakbulk/hello","params":{{"version":1,"chunking":{chunking}}}}}"#
+                ),
+                NoHello::Other,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"breakbulk/hello"}"#.to_owned(),
+                NoHello::Limits,
+            ),
+            (hello("[]"), NoHello::Limits),
+            (hello(r#"{"version":1}"#), NoHello::Limits),
+            (hello(r#"{"version":1,"chunking":{}}"#), NoHello::Limits),
+            (
+                hello(&format!(r#"{{"version":2,"chunking":{chunking}}}"#)),
+                NoHello::Version(2),
+            ),
+            (
+                hello(&format!(r#"{{"version":"1","chunking":{chunking}}}"#)),
+                NoHello::Limits,
+            ),
+        ] {
+            assert_eq!(Hello::read(&text), Err(error), "{text}");
+        }
+        let good = hello(&format!(
+            r#"{{"chunking":{chunking},"version":1,"later":[]}}"#
+        ));
+        assert_eq!(Hello::read(&good).unwrap().chunking.max_message_bytes, 2);
+    }
+
+    #[test]
+    fn methods_that_belong_to_the_tunnel() {
+        for (method, own) in [
+            ("initialize", false),
+            ("ahp/other", false),
+            ("ahp/messageSegment", true),
+            ("breakbulk/hello", true),
+            ("breakbulk/end", true),
+            ("breakbulk/later", true),
+            (r"ahp\/messageSegment", true),
+            (r"\u0061hp/messageSegment", true),
+            (r"textDocument\/didOpen", false),
+        ] {
+            assert_eq!(is_tunnels_own(method), own, "{method}");
+        }
+    }
+}

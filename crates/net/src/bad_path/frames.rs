@@ -1,0 +1,367 @@
+//! Where WebSocket frames begin and end in a byte stream, and which of them may pass.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::close::Strike;
+use super::counts::Passed;
+use super::meter::Left;
+use super::weather::{Direction, Way};
+
+/// The longest HTTP head of a handshake.
+const HEAD_CAP: usize = 64 * 1024;
+
+/// Two bytes, a 64-bit length, a masking key.
+const HEADER_CAP: usize = 14;
+
+/// The longest payload of a control frame.
+const CONTROL_CAP: u64 = 125;
+
+/// Follows one direction of a connection. It holds back nothing but an unfinished frame header.
+#[derive(Debug)]
+pub(super) struct Scanner {
+    direction: Direction,
+    stage: Stage,
+    held: Bytes14,
+    /// The payload of the message under way, the present frame included.
+    message: u64,
+    /// Set when the target answered the handshake with anything but 101.
+    not_upgraded: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The HTTP head: its size so far, its first bytes, how much of the blank line was seen.
+    Head {
+        size: usize,
+        start: [u8; 12],
+        blank: usize,
+    },
+    Header,
+    Payload {
+        header: Header,
+        left: u64,
+    },
+    /// Bytes without frames.
+    Plain,
+}
+
+/// What to do with a chunk: write `lead`, then `chunk[start..end]`, then obey the verdict.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Scan {
+    /// What was held back of a header, and the rest of that header.
+    pub(super) lead: Bytes14,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) passed: Passed,
+    pub(super) verdict: Verdict,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Pass,
+    /// What was left until the cut has passed.
+    Spent,
+    Strike(Strike),
+    LongHead,
+}
+
+impl Scanner {
+    /// One for each direction of a connection, from the client first.
+    pub(super) fn pair(websocket: bool) -> [Self; 2] {
+        let not_upgraded = Arc::new(AtomicBool::new(false));
+        [Direction::FromClient, Direction::FromTarget].map(|direction| Self {
+            direction,
+            stage: if websocket {
+                Stage::Head {
+                    size: 0,
+                    start: [0; 12],
+                    blank: 0,
+                }
+            } else {
+                Stage::Plain
+            },
+            held: Bytes14::default(),
+            message: 0,
+            not_upgraded: not_upgraded.clone(),
+        })
+    }
+
+    /// Whether a frame of our own may be written now.
+    pub(super) fn at_boundary(&self) -> bool {
+        matches!(self.stage, Stage::Header)
+    }
+
+    pub(super) fn in_head(&self) -> bool {
+        matches!(self.stage, Stage::Head { .. })
+    }
+
+    /// Looks at a chunk; `asked` stops it at the next boundary.
+    pub(super) fn scan(&mut self, chunk: &[u8], way: &Way, mut left: Left, asked: bool) -> Scan {
+        let mut scan = Scan {
+            lead: Bytes14::default(),
+            start: 0,
+            end: 0,
+            passed: Passed::default(),
+            verdict: Verdict::Pass,
+        };
+        loop {
+            if left.spent() && !self.in_head() {
+                scan.verdict = Verdict::Spent;
+                return scan;
+            }
+            let rest = &chunk[scan.end..];
+            if rest.is_empty() || (asked && self.at_boundary()) {
+                return scan;
+            }
+            match &mut self.stage {
+                Stage::Head { .. } => match self.head(rest) {
+                    Some(taken) => scan.end += taken,
+                    None => {
+                        scan.verdict = Verdict::LongHead;
+                        return scan;
+                    }
+                },
+                Stage::Plain => {
+                    let taken = rest.len().min(clip(left.bytes));
+                    scan.end += taken;
+                    self.pass(&mut scan, &mut left, taken);
+                }
+                Stage::Header => {
+                    // A client that was refused goes on in HTTP.
+                    if self.held.is_empty() && self.not_upgraded.load(Ordering::Relaxed) {
+                        self.stage = Stage::Plain;
+                    } else if !self.header(rest, way, &mut left, &mut scan) {
+                        return scan;
+                    }
+                }
+                Stage::Payload { left: payload, .. } => {
+                    let taken = rest.len().min(clip(*payload)).min(clip(left.bytes));
+                    *payload -= taken as u64;
+                    scan.end += taken;
+                    self.pass(&mut scan, &mut left, taken);
+                    self.finish_frame(&mut scan, &mut left);
+                }
+            }
+        }
+    }
+
+    /// Takes bytes of the HTTP head up to its blank line; `None` if it is too long.
+    fn head(&mut self, bytes: &[u8]) -> Option<usize> {
+        let Stage::Head { size, start, blank } = &mut self.stage else {
+            return Some(0);
+        };
+        for (taken, byte) in (1..).zip(bytes) {
+            if *size == HEAD_CAP {
+                return None;
+            }
+            if let Some(place) = start.get_mut(*size) {
+                *place = *byte;
+            }
+            *size += 1;
+            *blank = match (*blank, byte) {
+                (0 | 2, b'\r') | (1 | 3, b'\n') => *blank + 1,
+                (_, b'\r') => 1,
+                _ => 0,
+            };
+            if *blank == 4 {
+                let refused = self.direction == Direction::FromTarget && &start[8..] != b" 101";
+                self.stage = if refused {
+                    self.not_upgraded.store(true, Ordering::Relaxed);
+                    Stage::Plain
+                } else {
+                    Stage::Header
+                };
+                return Some(taken);
+            }
+        }
+        Some(bytes.len())
+    }
+
+    /// Takes a frame's header; `false` ends the scan.
+    fn header(&mut self, bytes: &[u8], way: &Way, left: &mut Left, scan: &mut Scan) -> bool {
+        let held = std::mem::take(&mut self.held);
+        let mut all = held;
+        let added = all.fill(bytes);
+        let Some(header) = Header::read(all.as_slice()) else {
+            // The rest of the chunk is a part of a header; a cut by bytes may fall within it.
+            if all.len() as u64 >= left.bytes {
+                self.clipped(&all, &held, left, scan);
+                return false;
+            }
+            self.held = all;
+            scan.start = if held.is_empty() { scan.start } else { added };
+            scan.end = scan.end.max(scan.start);
+            return false;
+        };
+        if let Err(strike) = self.judge(&header, way) {
+            scan.passed.struck += 1;
+            scan.verdict = Verdict::Strike(strike);
+            return false;
+        }
+        all.truncate(header.size);
+        if header.size as u64 > left.bytes {
+            self.clipped(&all, &held, left, scan);
+            return false;
+        }
+        let taken = header.size - held.len();
+        scan.end += taken;
+        if !held.is_empty() {
+            // Only the first header of a chunk can have been held.
+            scan.lead = all;
+            scan.start = taken;
+        }
+        self.pass(scan, left, header.size);
+        self.stage = Stage::Payload {
+            left: header.length,
+            header,
+        };
+        self.finish_frame(scan, left);
+        true
+    }
+
+    /// Passes as much of a header as is left until the cut.
+    fn clipped(&mut self, all: &Bytes14, held: &Bytes14, left: &mut Left, scan: &mut Scan) {
+        let taken = clip(left.bytes).min(all.len());
+        if held.is_empty() {
+            scan.end += taken;
+        } else {
+            scan.lead = *all;
+            scan.lead.truncate(taken);
+        }
+        self.pass(scan, left, taken);
+        scan.verdict = Verdict::Spent;
+    }
+
+    /// Whether a frame may pass, before any of it is forwarded.
+    fn judge(&mut self, header: &Header, way: &Way) -> Result<(), Strike> {
+        let size = header.length;
+        if header.is_control() && size <= CONTROL_CAP {
+            return Ok(());
+        }
+        if let Some(cap) = way.frame_cap.filter(|cap| size > *cap) {
+            return Err(Strike::Frame { size, cap });
+        }
+        if header.is_control() {
+            return Ok(());
+        }
+        if way.text_only && header.opcode == 2 {
+            return Err(Strike::Binary);
+        }
+        let begun = if header.opcode == 0 { self.message } else { 0 };
+        let size = begun.saturating_add(size);
+        if let Some(cap) = way.message_cap.filter(|cap| size > *cap) {
+            return Err(Strike::Message { size, cap });
+        }
+        self.message = size;
+        Ok(())
+    }
+
+    fn pass(&self, scan: &mut Scan, left: &mut Left, bytes: usize) {
+        scan.passed.bytes += bytes as u64;
+        if left.bytes != u64::MAX {
+            left.bytes -= bytes as u64;
+        }
+    }
+
+    fn finish_frame(&mut self, scan: &mut Scan, left: &mut Left) {
+        let Stage::Payload { header, left: 0 } = &self.stage else {
+            return;
+        };
+        let passed = &mut scan.passed;
+        if header.is_control() {
+            passed.control_frames += 1;
+        } else {
+            passed.frames += 1;
+            passed.largest_frame = passed.largest_frame.max(header.length);
+            if left.frames != u64::MAX {
+                left.frames -= 1;
+            }
+            if header.last {
+                passed.messages += 1;
+                passed.largest_message = passed.largest_message.max(self.message);
+            }
+        }
+        self.stage = Stage::Header;
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Header {
+    last: bool,
+    opcode: u8,
+    length: u64,
+    size: usize,
+}
+
+impl Header {
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (&[first, second], rest) = bytes.split_first_chunk()?;
+        let (length, rest) = match second & 0x7f {
+            126 => {
+                let (length, rest) = rest.split_first_chunk()?;
+                (u16::from_be_bytes(*length).into(), rest)
+            }
+            127 => {
+                let (length, rest) = rest.split_first_chunk()?;
+                (u64::from_be_bytes(*length), rest)
+            }
+            length => (length.into(), rest),
+        };
+        let key = if second & 0x80 == 0 { 0 } else { 4 };
+        let rest = rest.get(key..)?;
+        Some(Self {
+            last: first & 0x80 != 0,
+            opcode: first & 0x0f,
+            length,
+            size: bytes.len() - rest.len(),
+        })
+    }
+
+    fn is_control(&self) -> bool {
+        self.opcode & 8 != 0
+    }
+}
+
+/// At most one frame header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Bytes14 {
+    bytes: [u8; HEADER_CAP],
+    length: usize,
+}
+
+impl Bytes14 {
+    pub(super) fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Appends what has room, and says how much.
+    fn fill(&mut self, from: &[u8]) -> usize {
+        let room = &mut self.bytes[self.length..];
+        let added = room.len().min(from.len());
+        room[..added].copy_from_slice(&from[..added]);
+        self.length += added;
+        added
+    }
+
+    fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length);
+    }
+}
+
+/// A 64-bit length is never an amount of memory here, only a bound for what is at hand.
+fn clip(length: u64) -> usize {
+    usize::try_from(length).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+#[path = "frames_tests.rs"]
+mod tests;

@@ -1,0 +1,92 @@
+//! Socket options: small buffers where a pace is set, so that little hides in the system.
+
+use std::io;
+use std::net::SocketAddr;
+
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use super::weather::Weather;
+
+/// Buffers on a way that was paced before; by then the system no longer sizes them itself.
+const FREE_BUFFER: usize = 1024 * 1024;
+
+/// Segments as on a real network, where a pace is set before the connection opens: loopback's of
+/// 64 KiB need large buffers.
+const PACED_SEGMENT: usize = 1400;
+
+/// Less makes the system wait for its timers: 2 MB at 4 MB/s took 11 s with half a segment.
+const SEGMENTS: usize = 4;
+
+pub(super) fn listen(weather: &Weather) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    before_opening(&socket, None, weather.from_client.pace);
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    socket.listen(128)
+}
+
+/// Connects to the first address of `target` that answers.
+pub(super) async fn connect(target: &str, weather: &Weather) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in tokio::net::lookup_host(target).await? {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        before_opening(&socket, None, weather.from_target.pace);
+        match socket.connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Segments and the first window are agreed on while connecting. A listener's go to what it accepts.
+pub(super) fn before_opening<'a>(
+    socket: impl Into<SockRef<'a>>,
+    before: Option<u64>,
+    pace: Option<u64>,
+) {
+    // What was never paced is the system's to size.
+    if before.is_some() || pace.is_some() {
+        let socket = socket.into();
+        let segment = pace.map(|_| PACED_SEGMENT);
+        let _ = socket.set_recv_buffer_size(buffer(segment));
+        // None is the system's own choice again.
+        #[cfg(target_os = "linux")]
+        let _ = socket.set_tcp_mss(segment.unwrap_or(0) as u32);
+    }
+}
+
+/// Sizes the two sockets of one direction for its pace, as far as the system allows.
+pub(super) fn size(from: &TcpStream, to: &TcpStream, pace: Option<u64>) {
+    let (from, to) = (SockRef::from(from), SockRef::from(to));
+    let segment = |socket: &SockRef<'_>| pace.map(|_| segment(socket));
+    let _ = from.set_recv_buffer_size(buffer(segment(&from)));
+    let _ = to.set_send_buffer_size(buffer(segment(&to)));
+    #[cfg(target_os = "linux")]
+    let _ = to.set_tcp_notsent_lowat(buffer(segment(&to)) as u32);
+}
+
+fn buffer(paced_segment: Option<usize>) -> usize {
+    match paced_segment {
+        // The system doubles what it is asked for.
+        Some(segment) => (segment * SEGMENTS).max(16 * 1024),
+        None => FREE_BUFFER,
+    }
+}
+
+fn segment(_socket: &SockRef<'_>) -> usize {
+    #[cfg(target_os = "linux")]
+    if let Ok(segment) = _socket.tcp_mss() {
+        return segment as usize;
+    }
+    64 * 1024
+}
+
+/// Closes a connection by a reset.
+pub(super) fn reset(stream: TcpStream) {
+    let _ = stream.set_zero_linger();
+    drop(stream);
+}

@@ -1,0 +1,354 @@
+//! The client's side: from an address to a WebSocket.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, timeout_at};
+use tokio_tungstenite::tungstenite::handshake::client::{Response, generate_key, generate_request};
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::http::header::{
+    AUTHORIZATION, CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT,
+    SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION,
+    UPGRADE,
+};
+use tokio_tungstenite::tungstenite::http::{Request, StatusCode, Uri};
+
+use super::FRAME_LIMIT;
+use super::bearer::Bearer;
+use super::error::ConnectError;
+use super::head::{NoHead, read_head};
+use super::socket::{Socket, tune};
+use super::transport::{Parts, WebSocket};
+
+/// No more of an answer that is no WebSocket is told.
+const TEXT_MAX: usize = 200;
+
+/// How to connect.
+#[derive(Clone, Debug)]
+pub struct ConnectOptions {
+    /// Sent as `Authorization: Bearer …`.
+    pub bearer: Option<Bearer>,
+    /// Further headers, as names and values.
+    pub headers: Vec<(String, String)>,
+    /// Subprotocols to offer, the best first. A server may choose none of them.
+    pub subprotocols: Vec<String>,
+    /// How long all of it may take: the name, the connection, TLS and the handshake.
+    pub timeout: Duration,
+    /// The largest frame that is taken.
+    pub frame_limit: usize,
+    /// A larger message goes out as WebSocket fragments of this size.
+    pub fragment: Option<usize>,
+    /// Whose certificates are trusted.
+    #[cfg(feature = "tls")]
+    pub roots: super::tls::Roots,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        Self {
+            bearer: None,
+            headers: Vec::new(),
+            subprotocols: Vec::new(),
+            timeout: Duration::from_secs(10),
+            frame_limit: FRAME_LIMIT,
+            fragment: None,
+            #[cfg(feature = "tls")]
+            roots: super::tls::Roots::Native,
+        }
+    }
+}
+
+/// Connects to a `ws://` or `wss://` address.
+pub async fn connect(url: &str, options: &ConnectOptions) -> Result<WebSocket, ConnectError> {
+    let target = Target::parse(url)?;
+    let deadline = Instant::now() + options.timeout;
+    let address = &target.address;
+    let within = |step| {
+        let after = options.timeout;
+        let address = address.clone();
+        move |_| ConnectError::Timeout {
+            address,
+            step,
+            after,
+        }
+    };
+    let (stream, peer) = target.dial(deadline, options).await?;
+    tune(&stream);
+    if options.bearer.is_some() && !target.secure && !peer.ip().is_loopback() {
+        tracing::warn!(
+            address,
+            "the bearer token travels where others can read it: use wss://"
+        );
+    }
+    let mut socket = timeout_at(deadline, target.secure(stream, options))
+        .await
+        .map_err(within("the TLS handshake"))??;
+    let (subprotocol, rest) = timeout_at(deadline, target.shake(&mut socket, options))
+        .await
+        .map_err(within("the WebSocket handshake"))??;
+    let parts = Parts {
+        socket,
+        peer,
+        rest,
+        server: false,
+        frame_limit: options.frame_limit,
+        fragment: options.fragment,
+        subprotocol,
+        permit: None,
+    };
+    Ok(WebSocket::new(parts))
+}
+
+/// An address, taken apart.
+struct Target {
+    uri: Uri,
+    secure: bool,
+    /// Without the brackets of an IPv6 address.
+    host: String,
+    port: u16,
+    /// Host and port, as errors name them.
+    address: String,
+}
+
+impl Target {
+    fn parse(url: &str) -> Result<Self, ConnectError> {
+        // What stands before the @ may be a password, which no error repeats.
+        let named = match url.split_once("://") {
+            Some((scheme, rest)) => match rest.split_once('@') {
+                Some((_, rest)) => format!("{scheme}://…@{rest}"),
+                None => url.to_owned(),
+            },
+            None => url.to_owned(),
+        };
+        let wrong = |reason: &str| ConnectError::Url {
+            url: named.clone(),
+            reason: reason.to_owned(),
+        };
+        let uri: Uri = url.parse().map_err(|error| wrong(&format!("{error}")))?;
+        let secure = match uri.scheme_str() {
+            Some("ws") => false,
+            Some("wss") => true,
+            Some(other) => return Err(wrong(&format!("{other} is not its scheme"))),
+            None => return Err(wrong("it has no scheme")),
+        };
+        if uri.authority().is_some_and(|it| it.as_str().contains('@')) {
+            return Err(wrong(
+                "it carries a name or password; give a bearer token instead",
+            ));
+        }
+        if secure && cfg!(not(feature = "tls")) {
+            return Err(ConnectError::NoTls { url: named });
+        }
+        let host = uri.host().unwrap_or_default();
+        if host.is_empty() {
+            return Err(wrong("it names no host"));
+        }
+        let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        Ok(Self {
+            address: format!("{host}:{port}"),
+            host: host.trim_matches(['[', ']']).to_owned(),
+            port,
+            secure,
+            uri,
+        })
+    }
+
+    /// Tries every address of the name, each for its share of the time.
+    async fn dial(
+        &self,
+        deadline: Instant,
+        options: &ConnectOptions,
+    ) -> Result<(TcpStream, SocketAddr), ConnectError> {
+        let late = |step| ConnectError::Timeout {
+            address: self.address.clone(),
+            step,
+            after: options.timeout,
+        };
+        let name = |error| ConnectError::Name {
+            host: self.host.clone(),
+            error,
+        };
+        let addresses: Vec<_> = timeout_at(deadline, lookup_host((self.host.as_str(), self.port)))
+            .await
+            .map_err(|_| late("the search for its name"))?
+            .map_err(name)?
+            .collect();
+        let mut failure = name(io::ErrorKind::NotFound.into());
+        for (index, &address) in addresses.iter().enumerate() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let share = left / u32::try_from(addresses.len() - index).unwrap_or(1);
+            failure = match timeout_at(Instant::now() + share, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok((stream, address)),
+                Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    ConnectError::Refused {
+                        address: self.address.clone(),
+                    }
+                }
+                Ok(Err(error)) => self.failed("connecting", error),
+                Err(_) => late("connecting"),
+            };
+        }
+        Err(failure)
+    }
+
+    #[cfg(feature = "tls")]
+    async fn secure(
+        &self,
+        stream: TcpStream,
+        options: &ConnectOptions,
+    ) -> Result<Socket, ConnectError> {
+        if !self.secure {
+            return Ok(Socket::Plain(stream));
+        }
+        super::tls::client(stream, &self.host, &self.address, &options.roots).await
+    }
+
+    #[cfg(not(feature = "tls"))]
+    async fn secure(
+        &self,
+        stream: TcpStream,
+        _options: &ConnectOptions,
+    ) -> Result<Socket, ConnectError> {
+        debug_assert!(!self.secure, "refused with the address");
+        Ok(Socket::Plain(stream))
+    }
+
+    /// Asks for a WebSocket; the subprotocol chosen, and what came with the answer.
+    async fn shake(
+        &self,
+        socket: &mut Socket,
+        options: &ConnectOptions,
+    ) -> Result<(Option<String>, Vec<u8>), ConnectError> {
+        let (request, key) = self.request(options)?;
+        let step = "the WebSocket handshake";
+        let io = |error| self.failed(step, error);
+        socket.write_all(&request).await.map_err(io)?;
+        socket.flush().await.map_err(io)?;
+        let not = |reason: String| ConnectError::NotWebSocket {
+            address: self.address.clone(),
+            reason,
+        };
+        let (response, mut rest) = match read_head::<Response>(socket).await {
+            Ok(head) => head,
+            Err(NoHead::Io(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(not("it closed without an answer".to_owned()));
+            }
+            Err(NoHead::Io(error)) => return Err(io(error)),
+            Err(NoHead::TooLong) => return Err(not("its answer is too long".to_owned())),
+            Err(NoHead::Malformed(reason)) => return Err(not(reason)),
+        };
+        match response.status() {
+            StatusCode::SWITCHING_PROTOCOLS => {}
+            StatusCode::UNAUTHORIZED => {
+                return Err(ConnectError::Unauthorized {
+                    address: self.address.clone(),
+                    sent: options.bearer.is_some(),
+                });
+            }
+            status => {
+                if rest.is_empty() {
+                    // What it says may come a little later than its head; it is only an explanation.
+                    rest.reserve(TEXT_MAX);
+                    let _ = socket.read_buf(&mut rest).await;
+                }
+                return Err(ConnectError::Status {
+                    address: self.address.clone(),
+                    path: self.path().to_owned(),
+                    status: status.as_u16(),
+                    text: told(&rest),
+                });
+            }
+        }
+        let chosen = verify(response.headers(), &key, &options.subprotocols).map_err(not)?;
+        Ok((chosen, rest))
+    }
+
+    fn request(&self, options: &ConnectOptions) -> Result<(Vec<u8>, String), ConnectError> {
+        let value = |what: &str, value: &str| {
+            HeaderValue::from_str(value).map_err(|_| ConnectError::Header {
+                what: what.to_owned(),
+            })
+        };
+        let mut request = Request::new(());
+        let headers = request.headers_mut();
+        for (name, content) in &options.headers {
+            let what = format!("header {name:?}");
+            let name = HeaderName::try_from(name)
+                .map_err(|_| ConnectError::Header { what: what.clone() })?;
+            headers.append(name, value(&what, content)?);
+        }
+        if let Some(bearer) = &options.bearer {
+            let mut secret = value("bearer token", &bearer.header())?;
+            secret.set_sensitive(true);
+            headers.insert(AUTHORIZATION, secret);
+        }
+        if !options.subprotocols.is_empty() {
+            let offered = options.subprotocols.join(", ");
+            headers.insert(SEC_WEBSOCKET_PROTOCOL, value("subprotocol", &offered)?);
+        }
+        // Without the port where it is the usual one, as browsers do.
+        let host = self.uri.authority().map_or("", |it| it.as_str());
+        headers.insert(HOST, value("host", host)?);
+        headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+        headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        headers.insert(SEC_WEBSOCKET_KEY, value("key", &generate_key())?);
+        *request.uri_mut() = self.uri.clone();
+        generate_request(request).map_err(|error| ConnectError::Url {
+            url: self.uri.to_string(),
+            reason: error.to_string(),
+        })
+    }
+
+    fn path(&self) -> &str {
+        self.uri.path()
+    }
+
+    fn failed(&self, step: &'static str, error: io::Error) -> ConnectError {
+        ConnectError::Io {
+            address: self.address.clone(),
+            step,
+            error,
+        }
+    }
+}
+
+/// Whether an answer is one to our request; which subprotocol it chose.
+fn verify(headers: &HeaderMap, key: &str, offered: &[String]) -> Result<Option<String>, String> {
+    let field = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let has = |name, token: &str| {
+        field(name).is_some_and(|value| {
+            value
+                .split(',')
+                .any(|part| part.trim().eq_ignore_ascii_case(token))
+        })
+    };
+    if !has(UPGRADE, "websocket") || !has(CONNECTION, "upgrade") {
+        return Err("its answer does not switch to WebSocket".to_owned());
+    }
+    if field(SEC_WEBSOCKET_ACCEPT) != Some(&derive_accept_key(key.as_bytes())) {
+        return Err("its answer is to another request (wrong Sec-WebSocket-Accept)".to_owned());
+    }
+    if headers.contains_key(SEC_WEBSOCKET_EXTENSIONS) {
+        return Err("it uses an extension that was not offered".to_owned());
+    }
+    match field(SEC_WEBSOCKET_PROTOCOL) {
+        None => Ok(None),
+        Some(chosen) if offered.iter().any(|it| it == chosen) => Ok(Some(chosen.to_owned())),
+        Some(other) => Err(format!(
+            "it chose the subprotocol {other:?}, which was not offered"
+        )),
+    }
+}
+
+/// The beginning of a server's text, in one line that can be printed.
+fn told(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&text[..text.len().min(TEXT_MAX)]);
+    let words: Vec<_> = text.split_whitespace().collect();
+    let mut line = words.join(" ");
+    line.retain(|c| !c.is_control());
+    line
+}

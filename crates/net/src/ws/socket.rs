@@ -1,0 +1,101 @@
+//! A TCP stream, plain or under TLS, set up for frames that must not queue in the kernel.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// What may lie in the kernel without being on its way. To a peer that does not read, Linux takes
+/// 160 KiB with it and 4 MiB without; small messages would wait behind all of that.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT: u32 = 64 << 10;
+
+/// Where the kernel cannot be told so, its whole buffer is kept small.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const SEND_BUFFER: usize = 256 << 10;
+
+/// What a WebSocket runs over.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Plain(TcpStream),
+    #[cfg(feature = "tls")]
+    Tls(Box<tokio_rustls::TlsStream<TcpStream>>),
+}
+
+/// Asks the kernel to send at once and to keep little. A kernel that refuses is no reason to fail.
+pub(crate) fn tune(stream: &TcpStream) {
+    let socket = SockRef::from(stream);
+    let mut asked = vec![("TCP_NODELAY", socket.set_tcp_nodelay(true))];
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    asked.push(("TCP_NOTSENT_LOWAT", socket.set_tcp_notsent_lowat(UNSENT)));
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    asked.push(("SO_SNDBUF", socket.set_send_buffer_size(SEND_BUFFER)));
+    for (option, outcome) in asked {
+        if let Err(error) = outcome {
+            tracing::debug!(option, %error, "the kernel does not take a socket option");
+        }
+    }
+}
+
+macro_rules! either {
+    ($self:expr, $stream:ident => $call:expr) => {
+        match $self {
+            Socket::Plain($stream) => {
+                let $stream = Pin::new($stream);
+                $call
+            }
+            #[cfg(feature = "tls")]
+            Socket::Tls($stream) => {
+                let $stream = Pin::new($stream.as_mut());
+                $call
+            }
+        }
+    };
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        either!(self.get_mut(), stream => stream.poll_read(context, buffer))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        either!(self.get_mut(), stream => stream.poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        either!(self.get_mut(), stream => stream.poll_write_vectored(context, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self.get_mut(), stream => stream.poll_flush(context))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self.get_mut(), stream => stream.poll_shutdown(context))
+    }
+}

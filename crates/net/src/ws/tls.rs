@@ -1,0 +1,165 @@
+//! TLS by rustls and ring: whom a client trusts, and how a server shows who it is.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use super::error::{ConnectError, ListenError};
+use super::socket::Socket;
+
+/// Whose certificates a client trusts. The name in a certificate is always checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Roots {
+    /// Whom the system trusts.
+    #[default]
+    Native,
+    /// Those in a PEM file, and nobody else.
+    File(PathBuf),
+}
+
+/// The PEM files by which a server shows who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its certificate, and those between it and a root.
+    pub chain: PathBuf,
+    /// The certificate's key.
+    pub key: PathBuf,
+}
+
+/// Puts TLS over a client's stream.
+pub(crate) async fn client(
+    stream: TcpStream,
+    host: &str,
+    address: &str,
+    roots: &Roots,
+) -> Result<Socket, ConnectError> {
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| ConnectError::Tls {
+        address: address.to_owned(),
+        reason: error.to_string(),
+        remedy: "use a host name that a certificate can hold",
+    })?;
+    let roots = roots.clone();
+    // Reading the system's certificates takes a while and may block.
+    let store = tokio::task::spawn_blocking(move || trusted(&roots))
+        .await
+        .map_err(|error| ConnectError::Roots {
+            from: "the system".to_owned(),
+            reason: error.to_string(),
+        })??;
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| failed(address, &error))?
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    match TlsConnector::from(Arc::new(config))
+        .connect(name, stream)
+        .await
+    {
+        Ok(stream) => Ok(Socket::Tls(Box::new(stream.into()))),
+        Err(error) => Err(match tls_error(&error) {
+            Some(error) => failed(address, error),
+            None => ConnectError::Tls {
+                address: address.to_owned(),
+                reason: error.to_string(),
+                remedy: "is it a TLS server? ws:// is for those without",
+            },
+        }),
+    }
+}
+
+/// What puts TLS over the streams of a server.
+pub(crate) fn acceptor(identity: &Identity) -> Result<TlsAcceptor, ListenError> {
+    let wrong = |file: &Path, reason: String| ListenError::Identity {
+        file: file.to_owned(),
+        reason,
+    };
+    let chain = certificates(&identity.chain).map_err(|error| wrong(&identity.chain, error))?;
+    let key = PrivateKeyDer::from_pem_file(&identity.key)
+        .map_err(|error| wrong(&identity.key, format!("no private key in PEM: {error}")))?;
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+        .map_err(|error| wrong(&identity.key, error.to_string()))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn trusted(roots: &Roots) -> Result<RootCertStore, ConnectError> {
+    let mut store = RootCertStore::empty();
+    let (from, first_error) = match roots {
+        Roots::File(file) => {
+            let from = file.display().to_string();
+            let found = certificates(file).map_err(|reason| ConnectError::Roots {
+                from: from.clone(),
+                reason,
+            })?;
+            store.add_parsable_certificates(found);
+            (from, None)
+        }
+        Roots::Native => {
+            let found = rustls_native_certs::load_native_certs();
+            store.add_parsable_certificates(found.certs);
+            let error = found.errors.first().map(ToString::to_string);
+            ("the system".to_owned(), error)
+        }
+    };
+    if store.is_empty() {
+        return Err(ConnectError::Roots {
+            from,
+            reason: first_error.unwrap_or_else(|| "there are none; name a PEM file".to_owned()),
+        });
+    }
+    Ok(store)
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Vec<_> = CertificateDer::pem_file_iter(file)
+        .and_then(Iterator::collect)
+        .map_err(|error| format!("no certificates in PEM: {error}"))?;
+    if found.is_empty() {
+        return Err("no certificates in PEM: the file has none".to_owned());
+    }
+    Ok(found)
+}
+
+fn failed(address: &str, error: &rustls::Error) -> ConnectError {
+    use rustls::Error::{InvalidCertificate, InvalidMessage, PeerIncompatible};
+    let remedy = match error {
+        InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "nobody trusted signed its certificate: give the PEM file of its authority"
+        }
+        InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "use a name that stands in its certificate",
+        InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. },
+        ) => "renew its certificate, or set the clock right",
+        InvalidCertificate(_) => "its certificate must be mended",
+        InvalidMessage(_) => "is it a TLS server? ws:// is for those without",
+        PeerIncompatible(_) => "it must speak TLS 1.2 or 1.3",
+        _ => "see the server's log",
+    };
+    ConnectError::Tls {
+        address: address.to_owned(),
+        reason: error.to_string(),
+        remedy,
+    }
+}
+
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// Named, so that another provider in the same program changes nothing here.
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}

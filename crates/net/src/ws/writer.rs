@@ -1,0 +1,124 @@
+//! WebSocket frames as they go out: one is under way, and at most a pong and a close wait for it.
+//!
+//! A data frame goes from the message's memory to the socket without a copy; only a client that does
+//! not own the memory alone must copy it to mask it.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::AsyncWrite;
+use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Control, OpCode};
+
+use super::mask::mask;
+
+#[derive(Debug)]
+pub(crate) struct Writer {
+    /// A client masks what it sends with what nobody can foretell.
+    masks: Option<RandomState>,
+    frames: u64,
+    /// The frame under way.
+    head: Bytes,
+    payload: Bytes,
+    /// The answer to the newest ping; older ones need none.
+    pong: Option<Bytes>,
+    /// The close that goes out after all else.
+    close: Option<Bytes>,
+    /// A close is queued or out: nothing may follow it.
+    closed: bool,
+}
+
+impl Writer {
+    pub(crate) fn new(server: bool) -> Self {
+        Self {
+            masks: (!server).then(RandomState::new),
+            frames: 0,
+            head: Bytes::new(),
+            payload: Bytes::new(),
+            pong: None,
+            close: None,
+            closed: false,
+        }
+    }
+
+    /// Whether nothing may follow any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    pub(crate) fn pong(&mut self, payload: Bytes) {
+        self.pong = Some(payload);
+    }
+
+    /// Queues the close, if none is queued or out.
+    pub(crate) fn close(&mut self, payload: Bytes) {
+        if !std::mem::replace(&mut self.closed, true) {
+            self.close = Some(payload);
+        }
+    }
+
+    /// Begins a frame. Only after a flush: the one before is dropped.
+    pub(crate) fn begin(&mut self, opcode: OpCode, last: bool, payload: Bytes) -> io::Result<()> {
+        let key = self.masks.as_ref().map(|masks| {
+            self.frames += 1;
+            let [a, b, c, d, ..] = masks.hash_one(self.frames).to_ne_bytes();
+            [a, b, c, d]
+        });
+        let header = FrameHeader {
+            is_final: last,
+            opcode,
+            mask: key,
+            ..FrameHeader::default()
+        };
+        let mut head = Vec::with_capacity(14);
+        header
+            .format(payload.len() as u64, &mut head)
+            .map_err(io::Error::other)?;
+        self.head = head.into();
+        self.payload = match key {
+            None => payload,
+            Some(key) => {
+                let mut own = payload
+                    .try_into_mut()
+                    .unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+                mask(&mut own, key);
+                own.freeze()
+            }
+        };
+        Ok(())
+    }
+
+    /// Brings out the frame under way, then the pong, then the close.
+    pub(crate) fn poll_flush(
+        &mut self,
+        context: &mut Context<'_>,
+        stream: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<io::Result<()>> {
+        loop {
+            while self.head.has_remaining() || self.payload.has_remaining() {
+                let slices = [IoSlice::new(&self.head), IoSlice::new(&self.payload)];
+                let slices = &slices[usize::from(self.head.is_empty())..];
+                let stream = Pin::new(&mut *stream);
+                let written = ready!(stream.poll_write_vectored(context, slices))?;
+                if written == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                let of_head = written.min(self.head.len());
+                self.head.advance(of_head);
+                self.payload.advance(written - of_head);
+            }
+            // The memory of a frame that is out is not kept.
+            self.payload = Bytes::new();
+            if let Some(pong) = self.pong.take() {
+                self.begin(OpCode::Control(Control::Pong), true, pong)?;
+            } else if let Some(close) = self.close.take() {
+                self.begin(OpCode::Control(Control::Close), true, close)?;
+            } else {
+                return Pin::new(stream).poll_flush(context);
+            }
+        }
+    }
+}

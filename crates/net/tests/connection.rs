@@ -1,0 +1,245 @@
+//! A link driven over a transport: nobody blocks anybody, and every end is told.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakbulk_link::{
+    Budget, Cap, Closed, Config, Event, Frame, Lane, Link, Outgoing, PeerLimits, PeerSupport,
+};
+use breakbulk_net::{Connection, Incoming, Options, Sink, Source, Transport, memory};
+use breakbulk_wire::Ahp;
+use tokio::time::Instant;
+
+const FRAME: usize = 1000;
+
+fn link(change: impl FnOnce(&mut Config)) -> Link {
+    let mut config = Ahp::config();
+    change(&mut config);
+    let wire = Arc::new(Ahp);
+    let mut link = Link::new(wire.clone(), wire, config, Budget::unlimited(), [7; 32]);
+    link.set_cap(Cap::frame(FRAME));
+    link.set_peer(PeerSupport::Yes(PeerLimits::NONE));
+    link
+}
+
+fn two(change: impl Fn(&mut Config), frames: usize) -> (Connection, Connection) {
+    let (left, right) = memory::pair(frames);
+    let options = Options::default();
+    (
+        Connection::open(link(&change), left, options),
+        Connection::open(link(&change), right, options),
+    )
+}
+
+/// A JSON-RPC notification of this many bytes.
+fn message(size: usize, mark: u8) -> Vec<u8> {
+    let (head, tail) = (r#"{"jsonrpc":"2.0","method":"m","params":[""#, r#""]}"#);
+    let mut text = head.as_bytes().to_vec();
+    text.resize(size - tail.len(), mark);
+    text.extend_from_slice(tail.as_bytes());
+    text
+}
+
+async fn next_message(connection: &Connection) -> Option<bytes::Bytes> {
+    loop {
+        match connection.event().await? {
+            Event::Message(message) => return Some(message.bytes),
+            Event::Closed(closed) => panic!("{closed}"),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_send_large_messages_at_once_over_a_pipe_of_one_frame() {
+    let (left, right) = two(|_| {}, 1);
+    let (up, down) = (message(3_000_000, b'u'), message(2_000_000, b'd'));
+    left.send(Outgoing::new(up.clone())).unwrap();
+    right.send(Outgoing::new(down.clone())).unwrap();
+    let (got_down, got_up) = tokio::join!(next_message(&left), next_message(&right));
+    assert!(got_up.unwrap() == up && got_down.unwrap() == down);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_message_in_another_lane_waits_for_what_the_pipe_holds_and_no_more() {
+    let (left, right) = memory::pair(1);
+    let left = Connection::open(link(|_| {}), left, Options::default());
+    let (mut source, _sink) = right.split();
+    left.send(Outgoing::new(message(500_000, b'x'))).unwrap();
+    let mut next_len = async || match source.next().await {
+        Incoming::Frame(Frame::Text(text)) => text.len(),
+        other => panic!("{other:?}"),
+    };
+    for _ in 0..3 {
+        assert!(next_len().await > 900);
+    }
+    // One frame is in the pipe and one is being handed over.
+    left.send(Outgoing::new(message(100, b's')).in_lane(Lane(1)))
+        .unwrap();
+    let lengths = [next_len().await, next_len().await, next_len().await];
+    assert!(lengths.contains(&100), "{lengths:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_application_that_takes_nothing_stops_its_own_sender() {
+    let (left, right) = two(
+        |config| {
+            config.limits.undelivered = 4;
+            config.limits.queued = 8;
+        },
+        2,
+    );
+    let mut sent: usize = 0;
+    // 4 wait for the application, 2 in the pipe, 1 between them, 8 in the queue.
+    while left.send(Outgoing::new(message(200, b'x'))).is_ok() {
+        sent += 1;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!((12..=16).contains(&sent), "{sent}");
+    let waiting = left.send_when_writable(Outgoing::new(message(200, b'y')));
+    tokio::pin!(waiting);
+    tokio::select! {
+        biased;
+        _ = &mut waiting => panic!("there was no room"),
+        () = tokio::time::sleep(Duration::from_secs(5)) => {}
+    }
+    let taken = async {
+        for _ in 0..=sent {
+            next_message(&right).await.unwrap();
+        }
+    };
+    let (outcome, ()) = tokio::join!(waiting, taken);
+    outcome.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_a_message_lets_the_reader_go_on() {
+    let (left, right) = two(
+        |config| {
+            config.limits.message = 10_000;
+            config.limits.memory = 25_000;
+        },
+        1,
+    );
+    for _ in 0..4 {
+        left.send(Outgoing::new(message(10_000, b'x'))).unwrap();
+    }
+    let mut held = Vec::new();
+    let patience = Duration::from_secs(1);
+    while let Ok(event) = tokio::time::timeout(patience, right.event()).await {
+        if let Some(Event::Message(message)) = event {
+            held.push(message);
+        }
+    }
+    assert!(
+        held.len() < 4,
+        "all four were held within the memory of two"
+    );
+    let rest = 4 - held.len();
+    // No call on the connection: the drop alone must wake the reader.
+    let connection = right.clone();
+    let reading = tokio::spawn(async move {
+        for _ in 0..rest {
+            next_message(&connection).await.unwrap();
+        }
+    });
+    tokio::task::yield_now().await;
+    held.clear();
+    reading.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn codes_and_reasons_arrive() {
+    for (code, reason) in [(1000, ""), (4400, "invalid messageSegment: x"), (1013, "é")] {
+        let (left, right) = two(|_| {}, 1);
+        left.close(code, reason);
+        let closed = Closed {
+            code,
+            reason: reason.to_owned(),
+        };
+        assert_eq!(right.closed().await, closed);
+        assert!(right.closed_by_peer() && !left.closed_by_peer());
+        assert!(matches!(right.event().await, Some(Event::Closed(told)) if told == closed));
+        assert!(right.event().await.is_none());
+        right.ended().await;
+        left.ended().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_handle_closes() {
+    let (left, right) = two(|_| {}, 1);
+    let clone = left.clone();
+    drop(left);
+    clone.send(Outgoing::new(message(100, b'x'))).unwrap();
+    assert_eq!(next_message(&right).await.unwrap().len(), 100);
+    drop(clone);
+    assert_eq!(right.closed().await.code, 1000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn finishing_sends_what_is_queued_first() {
+    let (left, right) = two(|_| {}, 1);
+    left.send(Outgoing::new(message(100_000, b'x'))).unwrap();
+    let (got, ()) = tokio::join!(next_message(&right), left.finish(1001, "going away"));
+    assert_eq!(got.unwrap().len(), 100_000);
+    assert_eq!(right.closed().await.code, 1001);
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_ends_a_connection_and_a_pause_of_ours_is_no_silence() {
+    let start = Instant::now();
+    // The other end is held and never driven: it takes frames until the pipe is full and says nothing.
+    let (left, _held) = memory::pair(64);
+    let options = Options::default();
+    let silent = Connection::open(link(|_| {}), left, options);
+    let closed = silent.closed().await;
+    assert_eq!(closed.code, 1006);
+    assert_eq!(closed.reason, "no word from the other end for 60 s");
+    assert_eq!(start.elapsed(), options.silence.unwrap());
+
+    let (left, right) = two(|config| config.limits.undelivered = 1, 1);
+    for _ in 0..8 {
+        left.send(Outgoing::new(message(100, b'x'))).unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    for _ in 0..8 {
+        next_message(&right).await.unwrap();
+    }
+    // And two that have nothing to say keep each other alive.
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    left.send(Outgoing::new(message(100, b'z'))).unwrap();
+    assert_eq!(next_message(&right).await.unwrap(), message(100, b'z'));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_takes_nothing_does_not_hold_up_the_end() {
+    let (left, _held) = memory::pair(1);
+    let stuck = Connection::open(link(|_| {}), left, Options::default());
+    stuck.send(Outgoing::new(message(100_000, b'x'))).unwrap();
+    tokio::task::yield_now().await;
+    stuck.close(1000, "enough");
+    let start = Instant::now();
+    stuck.ended().await;
+    assert!(start.elapsed() <= 2 * Options::default().grace);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_closes_both_ends_with_its_rule() {
+    let (left, right) = memory::pair(4);
+    let left = Connection::open(link(|_| {}), left, Options::default());
+    let (mut source, mut sink) = right.split();
+    let frame = r#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":"g","index":1,"total":2,"data":""}}"#;
+    sink.send(Frame::Text(frame.into())).await.unwrap();
+    let Incoming::Closed(closed) = source.next().await else {
+        panic!("not closed");
+    };
+    assert_eq!(closed.code, 4400);
+    assert!(
+        closed.reason.starts_with("invalid messageSegment: "),
+        "{closed}"
+    );
+    assert!(!left.closed_by_peer());
+}

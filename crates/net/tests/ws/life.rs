@@ -1,0 +1,131 @@
+//! Signs of life: pings are answered whatever this side does.
+
+use breakbulk_link::Frame;
+use breakbulk_net::ws::ListenOptions;
+use breakbulk_net::{Incoming, Sink, Source, Transport};
+use bytes::Bytes;
+use tokio::io::AsyncWriteExt;
+
+use crate::common::{RawFrame, next, next_frame, raw_client, raw_frame, soon};
+
+const PING: &[u8] = b"\x89\x82\0\0\0\0hi";
+
+fn pong(payload: &[u8]) -> RawFrame {
+    RawFrame {
+        first: 0x8a,
+        masked: false,
+        payload: payload.to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn a_ping_is_answered_though_nothing_is_read_or_sent_after_it() {
+    let (websocket, mut wire) = raw_client(ListenOptions::default()).await;
+    let (mut source, _sink) = websocket.split();
+    wire.write_all(PING).await.unwrap();
+    assert_eq!(next(&mut source).await, Incoming::Life);
+    assert_eq!(raw_frame(&mut wire).await, pong(b"hi"));
+    wire.write_all(b"\x8a\x80\0\0\0\0").await.unwrap();
+    assert_eq!(
+        next(&mut source).await,
+        Incoming::Life,
+        "a pong is life too"
+    );
+}
+
+#[tokio::test]
+async fn a_large_frame_that_comes_slowly_is_a_sign_of_life() {
+    let (websocket, mut wire) = raw_client(ListenOptions::default()).await;
+    let (mut source, _sink) = websocket.split();
+    wire.write_all(b"\x82\xff\0\0\0\0\0\x01\0\0\0\0\0\0")
+        .await
+        .unwrap();
+    wire.write_all(&[7; 20_000]).await.unwrap();
+    assert_eq!(next(&mut source).await, Incoming::Life);
+    wire.write_all(&[7; 45_536]).await.unwrap();
+    let whole = Frame::Binary(vec![7; 65_536].into());
+    assert_eq!(next_frame(&mut source).await, Incoming::Frame(whole));
+}
+
+#[tokio::test]
+async fn a_ping_that_comes_while_a_frame_is_stuck_is_answered_after_it() {
+    let (websocket, mut wire) = raw_client(ListenOptions::default()).await;
+    let (mut source, mut sink) = websocket.split();
+    // More than the kernel takes on both sides together.
+    let big = Bytes::from(vec![b'x'; 12 << 20]);
+    let length = big.len();
+    let sending = sink.send(Frame::Text(big));
+    tokio::pin!(sending);
+    tokio::select! {
+        biased;
+        _ = &mut sending => panic!("nobody reads, and yet all is out"),
+        sent = wire.write_all(PING) => sent.unwrap(),
+    }
+    // Reading goes on while the frame is stuck, and cannot put a pong into its middle.
+    tokio::select! {
+        biased;
+        incoming = source.next() => assert_eq!(incoming, Incoming::Life),
+        _ = &mut sending => panic!("nobody reads, and yet all is out"),
+    }
+    let reading = async {
+        let frame = raw_frame(&mut wire).await;
+        assert_eq!((frame.first, frame.payload.len()), (0x81, length));
+        assert!(
+            frame.payload.iter().all(|&byte| byte == b'x'),
+            "nothing in its middle"
+        );
+        raw_frame(&mut wire).await
+    };
+    // The reader waits on: it alone brings the pong out.
+    let writing_then_reading = async {
+        sending.await.unwrap();
+        source.next().await
+    };
+    tokio::select! {
+        answer = reading => assert_eq!(answer, pong(b"hi")),
+        other = writing_then_reading => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_pings_to_a_stuck_writer_keeps_one_answer() {
+    let (websocket, mut wire) = raw_client(ListenOptions::default()).await;
+    let (mut source, mut sink) = websocket.split();
+    let big = Bytes::from(vec![b'x'; 12 << 20]);
+    let sending = tokio::spawn(async move {
+        let sent = sink.send(Frame::Text(big)).await;
+        (sink, sent)
+    });
+    let pings = 100_000;
+    let flood = tokio::spawn(async move {
+        let block: Vec<u8> = PING.repeat(1000);
+        for _ in 0..pings / 1000 {
+            wire.write_all(&block).await.unwrap();
+        }
+        wire
+    });
+    for _ in 0..pings {
+        assert_eq!(next(&mut source).await, Incoming::Life);
+    }
+    let mut wire = soon("the flood", flood).await.unwrap();
+    let reading = async {
+        let mut pongs = 0;
+        loop {
+            let frame = raw_frame(&mut wire).await;
+            match frame.first {
+                0x8a => pongs += 1,
+                0x81 => assert_eq!(frame.payload.len(), 12 << 20),
+                0x88 => return pongs,
+                other => panic!("{other:#x}"),
+            }
+        }
+    };
+    let ending = async {
+        let (mut sink, sent) = sending.await.unwrap();
+        sent.unwrap();
+        sink.close(1000, "").await;
+        sink
+    };
+    let (pongs, _sink) = soon("the end", async { tokio::join!(reading, ending) }).await;
+    assert_eq!(pongs, 1, "answers that were kept");
+}

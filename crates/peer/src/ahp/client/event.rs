@@ -1,0 +1,151 @@
+//! What a client is told.
+
+use breakbulk_link::Closed;
+use breakbulk_message::ahp;
+use breakbulk_message::jsonrpc::range_in;
+
+use super::request::Request;
+use super::text::{Text, first};
+
+/// What comes to a client, in order.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// The state of a channel as it is now: all that came before on that channel is in it.
+    Snapshot(Snapshot),
+    /// Something happened on a channel.
+    Action(Action),
+    /// Any other notification.
+    Notification {
+        /// Its method.
+        method: String,
+        /// Its params, as JSON.
+        params: Option<Text>,
+    },
+    /// The host asks something.
+    Request(Request),
+    /// Something that is no JSON-RPC message.
+    Other(Text),
+    /// The connection ended.
+    Disconnected {
+        /// Why.
+        closed: Closed,
+        /// The numbers of dispatched actions that were certainly not sent whole. What is not named
+        /// was handed to the transport; that it arrived is certain only once it comes back with an
+        /// [`Action::origin`].
+        unsent: Vec<i64>,
+    },
+}
+
+/// What happened on a channel.
+#[derive(Clone, Debug)]
+pub struct Action {
+    /// The channel.
+    pub channel: String,
+    /// Its number (`serverSeq`).
+    pub seq: i64,
+    /// What happened, as JSON.
+    pub action: Text,
+    /// Who dispatched it, if a client did.
+    pub origin: Option<Origin>,
+    /// Why the host refused it.
+    pub rejection_reason: Option<String>,
+}
+
+/// Who dispatched an action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The client.
+    pub client_id: String,
+    /// That client's own number for it.
+    pub client_seq: i64,
+}
+
+/// The state of a channel.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The channel.
+    pub resource: String,
+    /// Its state, as JSON.
+    pub state: Text,
+    /// The number of the last action that is in it.
+    pub from_seq: i64,
+}
+
+/// States that came in one answer. They are read one by one.
+#[derive(Clone, Debug)]
+pub struct Snapshots {
+    pub(super) list: List,
+    pub(super) count: usize,
+}
+
+impl Snapshots {
+    /// One after the other.
+    pub fn iter(&self) -> impl Iterator<Item = Snapshot> + use<> {
+        let mut list = self.list.clone();
+        std::iter::from_fn(move || list.next().and_then(|one| Snapshot::read(&one)))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+impl Action {
+    /// Of params that were read before.
+    pub(super) fn read(params: &Text) -> Option<Self> {
+        let raw = serde_json::from_str(params).ok()?;
+        let read = ahp::Action::read(raw).ok()?;
+        Some(Self {
+            channel: read.channel.into_owned(),
+            seq: read.server_seq,
+            action: params.part(read.action.get()),
+            origin: read.origin.map(|origin| Origin {
+                client_id: origin.client_id.into_owned(),
+                client_seq: origin.client_seq,
+            }),
+            rejection_reason: read.rejection_reason.map(Into::into),
+        })
+    }
+}
+
+impl Snapshot {
+    pub(super) fn read(snapshot: &Text) -> Option<Self> {
+        let raw = serde_json::from_str(snapshot).ok()?;
+        let read = ahp::Snapshot::read(raw).ok()?;
+        Some(Self {
+            resource: read.resource.into_owned(),
+            state: snapshot.part(read.state.get()),
+            from_seq: read.from_seq,
+        })
+    }
+}
+
+/// The objects of an array, found as they are asked for: a list of a million costs no memory.
+#[derive(Clone, Debug)]
+pub(super) struct List(Text);
+
+impl List {
+    /// Of a part of a message that is an array, or a single object.
+    pub(super) fn new(text: &Text, array: &str) -> Self {
+        let mut list = text.part(array);
+        list.skip(usize::from(array.starts_with('[')));
+        Self(list)
+    }
+
+    /// The next object.
+    pub(super) fn next(&mut self) -> Option<Text> {
+        let rest = self.0.trim_start_matches([',', ' ', '\t', '\r', '\n']);
+        let object = rest.starts_with('{').then(|| first(rest)).flatten()?;
+        let text = self.0.part(object);
+        let end = range_in(&self.0, object).end;
+        self.0.skip(end);
+        Some(text)
+    }
+}

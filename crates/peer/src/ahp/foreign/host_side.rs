@@ -1,0 +1,162 @@
+//! Before a foreign host: it says and hears whole messages, the client is behind a capped link.
+
+use breakbulk_link::{Link, Outgoing, SendError};
+use breakbulk_message::ahp::{self, Chunking, InitializeParams, ReconnectParams};
+use breakbulk_message::jsonrpc::{Envelope, Kind};
+use bytes::Bytes;
+
+use super::answers::Answers;
+use super::client_side::read;
+use super::sessions::Sessions;
+use super::{Instead, TOO_LARGE};
+use crate::ahp::Settings;
+
+/// The state of one connection to a foreign host.
+#[derive(Debug)]
+pub struct HostSide {
+    settings: Settings,
+    sessions: Sessions,
+    who: Option<String>,
+    /// The handshake that waits for its answer.
+    handshake: Option<Handshake>,
+    /// What the client takes.
+    client: Option<Chunking>,
+    /// The client's requests.
+    asked: Answers,
+}
+
+#[derive(Debug)]
+struct Handshake {
+    id: Box<str>,
+    first: bool,
+}
+
+impl HostSide {
+    /// For a new connection; `sessions` are those of all connections before.
+    pub fn new(settings: Settings, sessions: Sessions) -> Self {
+        Self {
+            settings,
+            sessions,
+            who: None,
+            handshake: None,
+            client: None,
+            asked: Answers::default(),
+        }
+    }
+
+    /// A message of the client's, as it goes to the host: untouched.
+    pub fn from_client(&mut self, link: &mut Link, bytes: Bytes) -> Bytes {
+        if let Some((_, envelope)) = read(&bytes) {
+            self.asked.asked(&self.settings, &envelope);
+            self.shakes(link, &envelope);
+        }
+        bytes
+    }
+
+    /// A message of the host's, as it goes over the link.
+    pub fn to_client(&mut self, link: &mut Link, bytes: Bytes) -> Outgoing {
+        let Some((text, envelope)) = read(&bytes) else {
+            return Outgoing::new(bytes);
+        };
+        let lane = self.asked.lane(&self.settings, &envelope);
+        let answers =
+            |handshake: &mut Handshake| envelope.id.is_some_and(|id| *id.get() == *handshake.id);
+        let mut edited = None;
+        if matches!(envelope.kind(), Some(Kind::Result | Kind::Error))
+            && let Some(handshake) = self.handshake.take_if(answers)
+            && envelope.result.is_some()
+        {
+            if handshake.first {
+                edited = ahp::with_chunking_in_result(text, &self.settings.chunking);
+            }
+            // Advertised, now or when this client first came.
+            link.set_receives_pieces(true);
+        }
+        let bytes = edited.map_or(bytes, Bytes::from);
+        Outgoing::new(bytes).in_lane(lane)
+    }
+
+    /// A message of the host's did not go out.
+    pub fn not_sent(&mut self, bytes: &Bytes, error: &SendError) -> Instead {
+        let too_large = self.settings.too_large(bytes.len(), self.client.as_ref());
+        let code = self.settings.too_large_code;
+        let Some((_, envelope)) = read(bytes) else {
+            return Instead::Close(TOO_LARGE, error.to_string());
+        };
+        match (envelope.kind(), envelope.id) {
+            (Some(Kind::Request), Some(id)) => Instead::Answer(too_large.response(id, code).into()),
+            (Some(Kind::Result | Kind::Error), Some(id)) => {
+                Instead::Replace(Box::new(Outgoing::new(too_large.response(id, code))))
+            }
+            // The next action would hide the hole. When the client comes back, the replay with this
+            // action in it is too large as well and is answered so; then it asks for the state.
+            _ if envelope.method().as_deref() == Some("action") => {
+                Instead::Close(TOO_LARGE, error.to_string())
+            }
+            _ => Instead::Drop(format!(
+                "dropped the notification {}: {error}",
+                envelope.method().as_deref().unwrap_or("without a name")
+            )),
+        }
+    }
+
+    fn shakes(&mut self, link: &mut Link, envelope: &Envelope<'_>) -> Option<()> {
+        if envelope.kind()? != Kind::Request {
+            return None;
+        }
+        let (params, id) = (envelope.params?, envelope.id?);
+        let first = match &*envelope.method()? {
+            "initialize" => {
+                let params = InitializeParams::read(params).ok()?;
+                (params.channel == ahp::ROOT_CHANNEL).then_some(())?;
+                self.client = params.chunking();
+                self.came(&params.client_id);
+                true
+            }
+            "reconnect" => {
+                let params = ReconnectParams::read(params).ok()?;
+                self.came(&params.client_id);
+                let stored = self
+                    .sessions
+                    .with(&params.client_id, |session| session.peer);
+                self.client = match params.capabilities {
+                    Some(_) => params.chunking(),
+                    None => stored.flatten(),
+                };
+                false
+            }
+            _ => return None,
+        };
+        let client = self.client;
+        if let Some(who) = &self.who {
+            self.sessions.with(who, |session| session.peer = client);
+        }
+        // The answer may be cut already; segments are taken once ours is said.
+        self.settings.shake(link, client.as_ref());
+        link.set_receives_pieces(false);
+        self.handshake = Some(Handshake {
+            id: id.get().into(),
+            first,
+        });
+        Some(())
+    }
+
+    fn came(&mut self, who: &str) {
+        self.leave();
+        if self.sessions.connected(who) {
+            self.who = Some(who.to_owned());
+        }
+    }
+
+    fn leave(&mut self) {
+        if let Some(who) = self.who.take() {
+            self.sessions.left(&who);
+        }
+    }
+}
+
+impl Drop for HostSide {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

@@ -1,0 +1,127 @@
+//! Whether a client can take an answer, asked before it is promised.
+
+use std::time::{Duration, Instant};
+
+use breakbulk_link::{PeerSupport, PlanOptions, SendError, Wire};
+use breakbulk_message::ahp::{Chunking, TimeoutFrom};
+use breakbulk_wire::Ahp;
+use serde_json::value::RawValue;
+
+use super::error::RpcError;
+use super::sessions::Slow;
+use crate::ahp::Settings;
+use crate::ahp::settings::support;
+
+/// `Err` is what to answer instead.
+pub(super) fn check(
+    settings: &Settings,
+    chunking: Option<&Chunking>,
+    slow: Option<&Slow>,
+    message: &[u8],
+    now: Instant,
+) -> Result<(), RpcError> {
+    let peer = chunking.map_or(PeerSupport::No, support);
+    let options = PlanOptions {
+        key: None,
+        may_cut: true,
+        peer: &peer,
+        cap: &settings.cap,
+    };
+    let too_large = settings.too_large(message.len(), chunking);
+    let text = match Ahp.plan(message, &options) {
+        Err(_) => too_large.to_string(),
+        Ok(_) => {
+            let from_first = chunking.is_some_and(|it| it.timeout_from == TimeoutFrom::First);
+            match slow.filter(|slow| from_first && now < slow.until && message.len() > slow.sent) {
+                None => return Ok(()),
+                Some(slow) => format!(
+                    "message too large for this path: {} bytes, and only {} went out in the {} s that the receiver gives a message; send less or raise its groupTimeoutMs",
+                    message.len(),
+                    slow.sent,
+                    slow.within.as_secs_f64()
+                ),
+            }
+        }
+    };
+    Err(RpcError {
+        code: settings.too_large_code,
+        message: text,
+        data: RawValue::from_string(too_large.data()).ok(),
+    })
+}
+
+/// The most bytes of a replay for this client.
+pub(super) fn replay_limit(settings: &Settings, chunking: Option<&Chunking>, most: usize) -> usize {
+    let peer = chunking.map_or(settings.cap.max, |chunking| {
+        usize::try_from(chunking.max_message_bytes).unwrap_or(usize::MAX)
+    });
+    peer.min(most)
+}
+
+/// Why something that carries order did not go out, short enough for a close frame.
+pub(super) fn reason(what: &str, error: &SendError, size: usize) -> String {
+    match error {
+        SendError::MessageTooLarge { size, limit } => {
+            format!("{what} of {size} bytes, and you take {limit}: reconnect for a snapshot")
+        }
+        SendError::FrameTooLarge { size, limit, .. } => format!(
+            "{what} of {size} bytes, a frame holds {limit} and you take no segments: reconnect for a snapshot"
+        ),
+        SendError::CapTooSmall { cap, needed } => format!(
+            "{what} of {size} bytes, and a frame of {cap} holds no segment ({needed} do): reconnect for a snapshot"
+        ),
+        _ => format!("{what} of {size} bytes cannot be sent: reconnect for a snapshot"),
+    }
+}
+
+/// What the link says of a transfer that was too slow: bytes out, bytes in all, and the time.
+///
+/// It has ended the link, and the reason is all that is left.
+pub(super) fn too_slow(reason: &str) -> Option<(usize, usize, Duration)> {
+    let (sent, rest) = reason.strip_prefix("only ")?.split_once(" of ")?;
+    let (size, rest) = rest.split_once(" bytes went out in the ")?;
+    let (seconds, _) = rest.split_once(" s that")?;
+    let within = Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?;
+    Some((sent.parse().ok()?, size.parse().ok()?, within))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_link_says_of_a_slow_transfer_is_understood() {
+        for (size, sent, ms) in [(10, 0, 1), (usize::MAX, 123_456_789, 30_000)] {
+            let limit = Duration::from_millis(ms);
+            let error = SendError::TooSlow { size, sent, limit };
+            let mut said = error.to_string();
+            said.truncate(123);
+            assert_eq!(too_slow(&said), Some((sent, size, limit)), "{said}");
+        }
+        assert_eq!(too_slow("action of 5 bytes"), None);
+    }
+
+    #[test]
+    fn reasons_fit_a_close_frame() {
+        let huge = usize::MAX / 1_000_000;
+        for error in [
+            SendError::MessageTooLarge {
+                size: huge,
+                limit: huge,
+            },
+            SendError::FrameTooLarge {
+                size: huge,
+                limit: huge,
+                uncut: breakbulk_link::Uncut::NotNegotiated,
+            },
+            SendError::CapTooSmall {
+                cap: 100,
+                needed: 145,
+            },
+            SendError::NotUtf8,
+        ] {
+            let reason = reason("answer", &error, huge);
+            assert!(reason.len() <= 123, "{}: {reason}", reason.len());
+        }
+    }
+}

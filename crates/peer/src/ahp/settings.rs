@@ -1,0 +1,167 @@
+//! What one side of a connection allows and says.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use breakbulk_link::{Budget, Cap, Lane, Limits, Link, PeerLimits, PeerSupport};
+use breakbulk_message::ahp::{self, Chunking, MESSAGE_TOO_LARGE, MessageTooLarge, TimeoutFrom};
+use breakbulk_message::jsonrpc::Kind;
+use breakbulk_net::Options;
+use breakbulk_wire::Ahp;
+
+/// The lane of what carries no state.
+const FREE: Lane = Lane(1);
+
+/// The next lane where every message has its own.
+static NEXT: AtomicU32 = AtomicU32::new(2);
+
+/// How old a group may grow whose segments keep coming, in group timeouts.
+const AGE: u32 = 20;
+
+/// The settings of one side, whichever it is.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What this side advertises, and enforces.
+    pub chunking: Chunking,
+    /// What the transport lets through: the smaller of this and what the peer takes counts.
+    pub cap: Cap,
+    /// The memory that all connections share.
+    pub budget: Budget,
+    /// Messages that may wait to go out.
+    pub queued: usize,
+    /// Bytes of messages that may wait to go out.
+    pub queued_bytes: usize,
+    /// The code for a message that is too large; the proposal's is taken by another error.
+    pub too_large_code: i32,
+    /// How the connection is kept alive.
+    pub options: Options,
+    /// Where the randomness of group ids comes from; a fresh one for each link if absent.
+    pub seed: Option<[u8; 32]>,
+    /// What may overtake what. Anything but the default is for tests that show why.
+    #[doc(hidden)]
+    pub lanes: Lanes,
+    /// Whether foreign clients are defended against overtaking. Off for tests that show why.
+    #[doc(hidden)]
+    pub defends: bool,
+}
+
+/// What may overtake what.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lanes {
+    /// What carries no state may overtake.
+    #[default]
+    ByMeaning,
+    /// Nothing overtakes: a ping waits behind a large action.
+    One,
+    /// Everything overtakes, as the proposal has it: an action that overtakes another hides it.
+    Each,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            chunking: Chunking::default(),
+            cap: Cap::frame(usize::MAX),
+            budget: Budget::new(1 << 30),
+            queued: 16_384,
+            queued_bytes: 128 << 20,
+            too_large_code: MESSAGE_TOO_LARGE,
+            options: Options::default(),
+            seed: None,
+            lanes: Lanes::ByMeaning,
+            defends: true,
+        }
+    }
+}
+
+impl Settings {
+    /// A link before its handshake: nothing is cut, and no segment is taken.
+    pub fn link(&self) -> Link {
+        let chunking = &self.chunking;
+        let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let mut config = Ahp::config();
+        let groups = chunking.max_groups.unwrap_or(Chunking::DEFAULT_GROUPS);
+        let message = size(chunking.max_message_bytes);
+        config.receives_pieces = false;
+        // Who defends against overtaking needs to know what is open.
+        config.tell_opened = true;
+        config.small_first = self.lanes != Lanes::Each;
+        config.limits = Limits {
+            frame: size(chunking.max_frame_bytes),
+            message,
+            transfers: size(groups),
+            // All groups that were promised, each with a quarter of spare room.
+            memory: size(groups)
+                .saturating_mul(message.saturating_add(message / 4))
+                .saturating_add(8 << 20),
+            queued: self.queued,
+            queued_bytes: self.queued_bytes,
+            pieces: config.limits.pieces,
+            ..Limits::default()
+        };
+        if let Some(ms) = chunking.group_timeout_ms {
+            let time = Duration::from_millis(ms);
+            let timeouts = &mut config.rules.timeouts;
+            (timeouts.idle, timeouts.age) = match chunking.timeout_from {
+                TimeoutFrom::Last => (Some(time), Some(time.saturating_mul(AGE))),
+                TimeoutFrom::First => (None, Some(time)),
+            };
+        }
+        let seed = self.seed.unwrap_or_else(fresh_seed);
+        let wire = Arc::new(Ahp);
+        let mut link = Link::new(wire.clone(), wire, config, self.budget.clone(), seed);
+        link.set_cap(self.cap);
+        link
+    }
+
+    /// The handshake is done: the peer advertised this, and we advertised ours.
+    pub fn shake(&self, link: &mut Link, peer: Option<&Chunking>) {
+        link.set_peer(peer.map_or(PeerSupport::No, support));
+        link.set_receives_pieces(true);
+    }
+
+    /// The lane of a message; a response has the method of what it answers.
+    pub fn lane(&self, kind: Kind, method: Option<&str>) -> Lane {
+        match (self.lanes, ahp::lane_of(kind, method)) {
+            (Lanes::Each, _) => Lane(NEXT.fetch_add(1, Ordering::Relaxed)),
+            (Lanes::ByMeaning, ahp::Lane::Free) => FREE,
+            _ => Lane::ORDERED,
+        }
+    }
+
+    /// What to say of a message that this peer does not take.
+    pub fn too_large(&self, size: usize, peer: Option<&Chunking>) -> MessageTooLarge {
+        let cap = u64::try_from(self.cap.max).unwrap_or(u64::MAX);
+        let frame = peer.map_or(cap, |peer| peer.max_frame_bytes.min(cap));
+        MessageTooLarge {
+            message_bytes: size as u64,
+            max_frame_bytes: frame,
+            max_message_bytes: peer.map_or(frame, |peer| peer.max_message_bytes),
+            chunking: peer.is_some(),
+        }
+    }
+}
+
+/// What a peer's advertisement means to a sender.
+pub(crate) fn support(chunking: &Chunking) -> PeerSupport {
+    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    PeerSupport::Yes(PeerLimits {
+        frame: size(chunking.max_frame_bytes),
+        message: size(chunking.max_message_bytes),
+        transfers: size(chunking.groups_to_open()),
+        timeout: chunking.group_timeout_ms.map(Duration::from_millis),
+        timeout_from_last: chunking.timeout_from == TimeoutFrom::Last,
+    })
+}
+
+/// From the system's own hasher, which is seeded anew in every process. Group ids are no secrets.
+pub(crate) fn fresh_seed() -> [u8; 32] {
+    use std::hash::{BuildHasher, RandomState};
+    let mut seed = [0; 32];
+    for (number, word) in seed.chunks_exact_mut(8).enumerate() {
+        word.copy_from_slice(&RandomState::new().hash_one(number).to_be_bytes());
+    }
+    seed
+}

@@ -1,0 +1,423 @@
+//! The loop, and the state of its two sides.
+
+use std::collections::VecDeque;
+use std::future::{Future, pending};
+use std::sync::Arc;
+
+use breakbulk_link::{Closed, Event, Link, Outgoing, Rejected, SendError, TransferId};
+use breakbulk_net::Connection;
+use bytes::Bytes;
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    Done, EndOutput, Ended, Incoming, Instead, Options, Pass, Passing, Port, Ports, Side, TOO_LARGE,
+};
+
+/// The tag of what stands for a message that could not go out: it is not replaced again.
+const SUBSTITUTE: u64 = 1;
+
+/// The tag of a tunnel's first frame, which the pump did not send.
+pub(super) const HELLO: u64 = 2;
+
+/// Answers of our own that may wait for their reader.
+const ANSWERS: usize = 1024;
+
+/// Carries messages between two connections until both are closed and their last words are out.
+///
+/// When `stop` is done what has come in still goes out, and both are closed with 1001.
+pub async fn relay(
+    listen: Port,
+    to: Port,
+    passing: impl Passing,
+    stop: impl Future<Output = ()> + Send,
+    options: Options,
+) -> Ended {
+    let mut pump = Pump {
+        listen: End::new(listen),
+        to: End::new(to),
+        passing,
+        options,
+        stopping: false,
+        deadline: None,
+        first: None,
+    };
+    tokio::pin!(stop);
+    while !(pump.listen.closed && pump.to.closed) {
+        pump.settle();
+        let quiet = pump.stopping && pump.listen.is_idle() && pump.to.is_idle();
+        tokio::select! {
+            event = pump.listen.connection.event(), if !pump.listen.closed => {
+                pump.heard(Side::Listen, event);
+            }
+            event = pump.to.connection.event(), if !pump.to.closed => pump.heard(Side::To, event),
+            sent = pump.to.connection.send_when_writable(pump.to.next()), if pump.to.waits() => {
+                pump.to.sent(sent);
+            }
+            sent = pump.listen.connection.send_when_writable(pump.listen.next()),
+                if pump.listen.waits() => pump.listen.sent(sent),
+            () = done(&mut pump.listen.input_ended), if pump.listen.input_ended.is_some() => {
+                pump.listen.ended_input();
+            }
+            () = done(&mut pump.to.input_ended), if pump.to.input_ended.is_some() => {
+                pump.to.ended_input();
+            }
+            () = pump.listen.connection.drained(), if pump.listen.is_leaving() => {
+                pump.listen.leave().await;
+            }
+            () = pump.to.connection.drained(), if pump.to.is_leaving() => pump.to.leave().await,
+            () = &mut stop, if !pump.stopping => pump.stop(),
+            () = both_drained(&pump.listen.connection, &pump.to.connection), if quiet => {
+                pump.close(1001, "the gateway stops");
+            }
+            () = until(pump.deadline), if pump.deadline.is_some() => pump.too_late(),
+        }
+    }
+    tokio::join!(pump.listen.connection.ended(), pump.to.connection.ended());
+    let lost = pump.listen.lost + pump.to.lost;
+    let (side, closed, by_peer) = pump.first.unwrap_or((
+        Side::Listen,
+        Closed {
+            code: 1000,
+            reason: String::new(),
+        },
+        false,
+    ));
+    Ended {
+        side,
+        closed,
+        by_peer,
+        lost,
+    }
+}
+
+async fn done(what: &mut Option<Done>) {
+    match what {
+        Some(what) => what.await,
+        None => pending().await,
+    }
+}
+
+async fn both_drained(listen: &Connection, to: &Connection) {
+    tokio::join!(listen.drained(), to.drained());
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => pending().await,
+    }
+}
+
+struct Pump<P> {
+    listen: End,
+    to: End,
+    passing: P,
+    options: Options,
+    stopping: bool,
+    deadline: Option<Instant>,
+    first: Option<(Side, Closed, bool)>,
+}
+
+/// One side.
+struct End {
+    connection: Connection,
+    /// Messages that its queue has no room for. What they cost is charged to the other side.
+    waiting: VecDeque<Outgoing>,
+    /// Of these, answers of our own, which nobody is charged for.
+    answers: usize,
+    /// Messages in its queue.
+    queued: usize,
+    input_ended: Option<Done>,
+    /// No more comes in; what came may still be on its way.
+    no_input: bool,
+    end_output: EndOutput,
+    leave: Leave,
+    closed: bool,
+    lost: usize,
+}
+
+/// What happens to a side once all that waits is out.
+enum Leave {
+    /// Nothing.
+    Stay,
+    /// Its other end is told that there is no more.
+    EndOutput,
+    /// It was told.
+    OutputEnded,
+    /// It is closed.
+    Close(u16, String),
+}
+
+impl End {
+    fn new(port: Port) -> Self {
+        Self {
+            connection: port.connection,
+            waiting: VecDeque::new(),
+            answers: 0,
+            queued: 0,
+            input_ended: port.input_ended,
+            no_input: false,
+            end_output: port.end_output,
+            leave: Leave::Stay,
+            closed: false,
+            lost: 0,
+        }
+    }
+
+    /// Sends, or keeps for when there is room.
+    fn send(&mut self, message: Outgoing) {
+        let rejected = if self.waiting.is_empty() {
+            match self.connection.send(message) {
+                Ok(_) => {
+                    self.queued += 1;
+                    return;
+                }
+                Err(rejected) => rejected,
+            }
+        } else {
+            return self.wait(message);
+        };
+        match rejected.error {
+            SendError::QueueFull { .. } => self.wait(*rejected.message),
+            _ => self.lost += 1,
+        }
+    }
+
+    fn wait(&mut self, message: Outgoing) {
+        self.answers += usize::from(message.charge.is_none());
+        self.waiting.push_back(message);
+    }
+
+    fn waits(&self) -> bool {
+        !self.waiting.is_empty() && !self.closed
+    }
+
+    /// A copy of the first that waits: it shares the bytes.
+    fn next(&self) -> Outgoing {
+        let first = self.waiting.front().cloned();
+        first.unwrap_or_else(|| Outgoing::new(Bytes::new()))
+    }
+
+    fn sent(&mut self, sent: Result<TransferId, Rejected>) {
+        if let Some(message) = self.waiting.pop_front() {
+            self.answers -= usize::from(message.charge.is_none());
+            match sent {
+                Ok(_) => self.queued += 1,
+                Err(_) => self.lost += 1,
+            }
+        }
+    }
+
+    fn ended_input(&mut self) {
+        self.input_ended = None;
+        self.no_input = true;
+    }
+
+    /// Whether all that came in has been taken, and no more comes.
+    fn has_no_more(&self) -> bool {
+        self.closed || self.no_input && !self.connection.with(|link| link.has_event())
+    }
+
+    fn is_leaving(&self) -> bool {
+        let leaving = matches!(self.leave, Leave::EndOutput | Leave::Close(..));
+        leaving && self.waiting.is_empty() && !self.closed
+    }
+
+    /// All that waited is out.
+    async fn leave(&mut self) {
+        match std::mem::replace(&mut self.leave, Leave::OutputEnded) {
+            Leave::EndOutput => match std::mem::take(&mut self.end_output) {
+                EndOutput::Close => self.connection.close(1000, "end of input"),
+                EndOutput::Message(bytes) => self.send(Outgoing::new(bytes)),
+                EndOutput::Run(run) => run.await,
+            },
+            Leave::Close(code, reason) => self.connection.close(code, &reason),
+            leave @ (Leave::Stay | Leave::OutputEnded) => self.leave = leave,
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        let quiet =
+            |link: &mut Link| link.is_idle() && link.open_transfers() == 0 && !link.has_event();
+        self.closed || self.waiting.is_empty() && self.connection.with(quiet)
+    }
+}
+
+impl<P: Passing> Pump<P> {
+    fn end(&mut self, side: Side) -> &mut End {
+        match side {
+            Side::Listen => &mut self.listen,
+            Side::To => &mut self.to,
+        }
+    }
+
+    /// Where nothing more comes in by a side, the other one is told.
+    fn settle(&mut self) {
+        let both = self.listen.has_no_more() && self.to.has_no_more();
+        for side in [Side::Listen, Side::To] {
+            if !self.end(side.other()).has_no_more() {
+                continue;
+            }
+            let end = self.end(side);
+            match end.leave {
+                Leave::Stay if !both => end.leave = Leave::EndOutput,
+                Leave::Stay | Leave::OutputEnded if both => {
+                    end.leave = Leave::Close(1000, "end of input".to_owned());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn heard(&mut self, from: Side, event: Option<Event>) {
+        match event {
+            Some(Event::Message(message)) => {
+                let (shape, key) = (message.shape.clone(), message.key.clone());
+                let (bytes, charge) = message.into_parts();
+                let ports = Ports {
+                    listen: &self.listen.connection,
+                    to: &self.to.connection,
+                };
+                let message = Incoming {
+                    bytes,
+                    shape: &shape,
+                    key: key.as_ref(),
+                };
+                match self.passing.pass(from, ports, message) {
+                    Pass::On(mut message) => {
+                        message.charge = Some(Arc::new(charge));
+                        self.end(from.other()).send(*message);
+                    }
+                    Pass::InputEnded => self.end(from).ended_input(),
+                    Pass::Refuse(code, reason) => {
+                        tracing::error!(side = %from, code, reason, "a message cannot be passed on");
+                        self.close(code, &reason);
+                    }
+                }
+            }
+            Some(Event::Sent { tag: HELLO, .. }) => {}
+            Some(Event::Sent { .. }) => {
+                let end = self.end(from);
+                end.queued = end.queued.saturating_sub(1);
+            }
+            Some(Event::SendFailed {
+                id,
+                tag,
+                error,
+                bytes,
+            }) => self.not_sent(from, id, tag, &bytes, &error),
+            Some(Event::Closed(closed)) => self.closed(from, closed),
+            None => self.closed(
+                from,
+                Closed {
+                    code: 1006,
+                    reason: String::new(),
+                },
+            ),
+            Some(event) => {
+                if let Event::Fault(fault) | Event::TransferFailed(fault) = &event {
+                    tracing::warn!(side = %from, %fault, "something of the other end was wrong");
+                }
+                self.passing.heard(from, &event);
+            }
+        }
+    }
+
+    fn not_sent(&mut self, to: Side, id: TransferId, tag: u64, bytes: &Bytes, error: &SendError) {
+        let instead = if tag == SUBSTITUTE {
+            Instead::Close(TOO_LARGE, error.to_string())
+        } else {
+            self.passing.not_sent(to, bytes, error)
+        };
+        let end = self.end(to);
+        end.queued = end.queued.saturating_sub(1);
+        let give_up = |link: &mut Link| link.replace(id, None);
+        match instead {
+            Instead::Answer(answer) => {
+                end.connection.with(give_up);
+                tracing::warn!(side = %to, size = bytes.len(), %error, "a request is answered with an error");
+                let sender = self.end(to.other());
+                if sender.answers >= ANSWERS {
+                    let reason =
+                        "too many requests that cannot be carried, and their answers are not read";
+                    return self.close(1008, reason);
+                }
+                sender.send(Outgoing::new(answer).tagged(SUBSTITUTE));
+            }
+            Instead::Replace(message) => {
+                tracing::warn!(side = %to, size = bytes.len(), %error, "a response is replaced by an error");
+                let message = message.tagged(SUBSTITUTE);
+                end.connection.with(|link| link.replace(id, Some(message)));
+                end.queued += 1;
+            }
+            Instead::Drop(words) => {
+                tracing::warn!(side = %to, "{words}");
+                end.connection.with(give_up);
+            }
+            Instead::Close(code, reason) => {
+                end.lost += 1;
+                tracing::error!(side = %to, size = bytes.len(), %error, "a message cannot go out, and nobody can be told but by closing");
+                self.close(code, &reason);
+            }
+        }
+    }
+
+    /// A side is closed: the other one is, once all that waits for it is out.
+    fn closed(&mut self, side: Side, closed: Closed) {
+        let end = self.end(side);
+        end.closed = true;
+        end.lost += end.queued + end.waiting.len();
+        (end.queued, end.answers) = (0, 0);
+        end.waiting.clear();
+        let lost = end.lost;
+        let by_peer = end.connection.closed_by_peer();
+        if lost > 0 {
+            tracing::warn!(%side, messages = lost, "closed before everything had gone out");
+        }
+        let (code, reason) = passed_on(&closed);
+        let other = self.end(side.other());
+        if !matches!(other.leave, Leave::Close(..)) {
+            other.leave = Leave::Close(code, reason);
+        }
+        self.first.get_or_insert((side, closed, by_peer));
+        self.hurry();
+    }
+
+    fn stop(&mut self) {
+        self.stopping = true;
+        self.hurry();
+    }
+
+    /// From now on there is only so much time.
+    fn hurry(&mut self) {
+        let deadline = Instant::now() + self.options.grace;
+        self.deadline.get_or_insert(deadline);
+    }
+
+    fn too_late(&mut self) {
+        self.deadline = None;
+        let (code, reason) = match &self.first {
+            Some((_, closed, _)) => passed_on(closed),
+            None => (1001, "the gateway stops".to_owned()),
+        };
+        tracing::warn!("the time for what was queued is over");
+        self.close(code, &reason);
+    }
+
+    /// Both, now.
+    fn close(&mut self, code: u16, reason: &str) {
+        self.listen.connection.close(code, reason);
+        self.to.connection.close(code, reason);
+    }
+}
+
+/// The end of one connection as the other one is told. Some codes never travel.
+fn passed_on(closed: &Closed) -> (u16, String) {
+    let reason = closed.reason.clone();
+    match closed.code {
+        1005 => (1000, reason),
+        1000..=1003 | 1007..=1014 | 3000..=4999 => (closed.code, reason),
+        _ if reason.is_empty() => (1011, "the other side is lost".to_owned()),
+        _ => (1011, format!("the other side is lost: {reason}")),
+    }
+}

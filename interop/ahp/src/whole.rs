@@ -1,0 +1,83 @@
+//! A host that knows nothing of segments, made of one that does: neither side hears of the other's.
+
+use breakbulk::link::{Carries, Frame};
+use breakbulk::net::{Incoming, Lost, Sink, Source, Transport};
+use bytes::{Bytes, BytesMut};
+use memchr::memmem;
+
+/// The advertisement, and what an end without segments makes of it: a word of the same length that
+/// nobody knows.
+const NAME: &[u8] = br#"{"chunking":{"#;
+const UNKNOWN: &[u8] = br#"{"unspoken":{"#;
+
+/// Where it stands: near the end of an answer, and in requests that are small.
+const NEAR: usize = 4096;
+
+/// Below a host that shall know nothing of segments.
+pub struct Whole<T>(pub T);
+
+impl<T: Transport> Transport for Whole<T> {
+    type Source = Whole<T::Source>;
+    type Sink = Whole<T::Sink>;
+
+    fn carries(&self, carries: Carries) -> bool {
+        self.0.carries(carries)
+    }
+
+    fn split(self) -> (Self::Source, Self::Sink) {
+        let (source, sink) = self.0.split();
+        (Whole(source), Whole(sink))
+    }
+}
+
+impl<T: Source> Source for Whole<T> {
+    async fn next(&mut self) -> Incoming {
+        match self.0.next().await {
+            Incoming::Frame(Frame::Text(text)) => Incoming::Frame(Frame::Text(silenced(text))),
+            other => other,
+        }
+    }
+}
+
+impl<T: Sink> Sink for Whole<T> {
+    async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
+        let frame = match frame {
+            Frame::Text(text) => Frame::Text(silenced(text)),
+            binary => binary,
+        };
+        self.0.send(frame).await
+    }
+
+    async fn ping(&mut self) -> Result<(), Lost> {
+        self.0.ping().await
+    }
+
+    async fn close(&mut self, code: u16, reason: &str) {
+        self.0.close(code, reason).await;
+    }
+}
+
+fn silenced(text: Bytes) -> Bytes {
+    let from = text.len().saturating_sub(NEAR);
+    let Some(at) = memmem::find(&text[from..], NAME) else {
+        return text;
+    };
+    let mut text = BytesMut::from(text);
+    text[from + at..][..NAME.len()].copy_from_slice(UNKNOWN);
+    text.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_advertisement_is_unheard_and_nothing_else_changes() {
+        let said = r#"{"id":1,"params":{"capabilities":{"chunking":{"maxIncomingFrameBytes":9}}}}"#;
+        let heard =
+            r#"{"id":1,"params":{"capabilities":{"unspoken":{"maxIncomingFrameBytes":9}}}}"#;
+        assert_eq!(silenced(said.into()), heard);
+        let other = format!(r#"{{"chunking":{{}},"x":"{}"}}"#, "x".repeat(NEAR));
+        assert_eq!(silenced(other.clone().into()), other);
+    }
+}
