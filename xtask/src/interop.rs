@@ -1,5 +1,7 @@
 //! `cargo xtask interop`: live tests against the real peers.
 
+mod npm;
+
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
@@ -10,8 +12,9 @@ use crate::command::{self, cargo, root};
 type Live = Option<fn() -> Result<()>>;
 
 /// All protocols.
-const PROTOCOLS: [(&str, Live); 5] = [
+const PROTOCOLS: [(&str, Live); 6] = [
     ("ahp", Some(ahp)),
+    ("mcp", Some(mcp)),
     ("contextvm", None),
     ("tywrap", None),
     ("loro", None),
@@ -20,8 +23,12 @@ const PROTOCOLS: [(&str, Live); 5] = [
 
 pub(crate) fn run(name: Option<&str>) -> Result<()> {
     let Some(name) = name else {
-        for (_, live) in PROTOCOLS {
-            live.map_or(Ok(()), |live| live())?;
+        for (name, live) in PROTOCOLS {
+            match (live, unavailable(name)) {
+                (Some(live), None) => live()?,
+                (Some(_), Some(why)) => println!("{name} is skipped: {why}"),
+                (None, _) => {}
+            }
         }
         let missing = PROTOCOLS.iter().filter(|(_, live)| live.is_none());
         let missing: Vec<_> = missing.map(|(name, _)| *name).collect();
@@ -41,11 +48,41 @@ pub(crate) fn run(name: Option<&str>) -> Result<()> {
     }
 }
 
+/// Live tests that cannot run here, each with its reason.
+pub(crate) fn skipped() -> Vec<String> {
+    PROTOCOLS
+        .iter()
+        .filter_map(|(name, _)| Some(format!("live tests of {name}: {}", unavailable(name)?)))
+        .collect()
+}
+
+/// Why a protocol's peers cannot run here; none if they can.
+fn unavailable(name: &str) -> Option<String> {
+    match name {
+        "mcp" => npm::unavailable(),
+        _ => None,
+    }
+}
+
 /// The real client of the crates `ahp` and `ahp-ws` against our host, by all ways.
 fn ahp() -> Result<()> {
+    tests("interop-ahp", &["real_client", "protocol_errors"])
+}
+
+/// A server and a client of npm, between two gateways.
+fn mcp() -> Result<()> {
+    if let Some(why) = npm::unavailable() {
+        bail!("mcp: {why}");
+    }
+    npm::install(&root().join("interop").join("mcp"))?;
+    tests("interop-mcp", &["published_server"])
+}
+
+/// Runs those test files of a package, with the program beside them.
+fn tests(package: &str, files: &[&str]) -> Result<()> {
     let program = program()?;
-    let tests = ["--test", "real_client", "--test", "protocol_errors"];
-    let package = ["--release", "--package", "interop-ahp"];
+    let tests = files.iter().flat_map(|file| ["--test", file]);
+    let package = ["--release", "--package", package];
     let mut command = if command::has("nextest") {
         let mut command = cargo(&["nextest", "run"]);
         command.args(package).args(tests);

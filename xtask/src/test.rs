@@ -59,6 +59,7 @@ pub(crate) fn run(strict: bool) -> Result<()> {
         Some(why) => skipped.push(format!("fuzz smoke: {why}")),
     }
     step("live tests", || interop::run(None))?;
+    skipped.extend(interop::skipped());
     step("doc tests", || {
         command::run(&mut cargo(&["test", "--quiet", "--workspace", "--doc"]))
     })?;

@@ -1,5 +1,7 @@
 //! `breakbulk demo`: each format carries a message that its path would refuse.
 
+mod ahp;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,7 +14,7 @@ use breakbulk::net::memory::carry;
 use breakbulk::wire::json_text::Growth;
 use breakbulk::wire::{Ahp, Cep22, Loro, Stream, Tywrap, nostr_cap};
 use bytes::Bytes;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::failure::Failure;
 use crate::memory;
@@ -26,7 +28,17 @@ const MESSAGE: usize = 24_000_000;
 const RUNS: usize = 5;
 
 #[derive(Args)]
-pub(crate) struct Demo {}
+pub(crate) struct Demo {
+    /// One protocol over real sockets; all formats within this process if absent
+    #[arg(value_enum)]
+    protocol: Option<Protocol>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Protocol {
+    /// An agent host behind a relay that takes 1 MB
+    Ahp,
+}
 
 /// One format on its usual path.
 struct Show {
@@ -50,6 +62,9 @@ struct Carried {
 
 impl Demo {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if self.protocol == Some(Protocol::Ahp) {
+            return ahp::run();
+        }
         let mut out = Output::open(None)?;
         let size = size::show(MESSAGE);
         out.line(&format!(
@@ -88,6 +103,7 @@ impl Demo {
         out.line("\nEvery message came back byte for byte, and no frame was over its cap.")?;
         out.line("largest: the largest frame as its path counts: tywrap the data alone, cep22 the event around it, loro the fragment.")?;
         out.line("memory: the most that was resident while carrying, beside the message itself.")?;
+        out.line("\nOver real sockets: breakbulk demo ahp")?;
         out.finish()
     }
 }

@@ -23,7 +23,9 @@ mod too_large;
 mod write;
 
 pub use chunking::{Chunking, TimeoutFrom};
-pub use edit::{with_chunking, with_chunking_in_result, with_last_seen, without_applied};
+pub use edit::{
+    with_chunking, with_chunking_in_result, with_last_seen, without_applied, without_chunking,
+};
 pub use hello::{Hello, NoHello, TUNNEL, is_tunnel_end, is_tunnels_own, tunnel_end};
 pub use lane::{Lane, lane_of};
 pub use list::{Elements, Strings};

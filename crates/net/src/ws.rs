@@ -32,3 +32,7 @@ pub use transport::{WebSocket, WsSink, WsSource};
 
 /// The largest frame that is taken where nothing else is said.
 pub const FRAME_LIMIT: usize = 16 << 20;
+
+/// A larger message goes out in fragments of this size where nothing else is said: common libraries
+/// refuse frames over 16 MiB, although they take larger messages.
+pub const FRAGMENT: usize = 8 << 20;

@@ -3,6 +3,8 @@
 //!
 //! They need the program `breakbulk` and node, and are run by `cargo xtask interop mcp`.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 mod published;
 
 use std::path::PathBuf;

@@ -10,7 +10,7 @@ use breakbulk::link::{Budget, Cap, Carries};
 use breakbulk::message::ahp::{Chunking, TimeoutFrom};
 use breakbulk::net::preset::Preset;
 use breakbulk::net::process::Framing;
-use breakbulk::net::ws::{Bearer, Identity, Roots};
+use breakbulk::net::ws::{self, Bearer, Identity, Roots};
 use breakbulk::net::{Options, process};
 use breakbulk::relay::{TunnelSettings, session_memory};
 
@@ -225,7 +225,9 @@ impl End {
             tunnel: options.tunnel.unwrap_or_default(),
             max_frame,
             max_message,
-            fragment: preset.and_then(|preset| preset.fragment),
+            fragment: preset
+                .and_then(|preset| preset.fragment)
+                .or(Some(ws::FRAGMENT)),
             token,
             identity,
             roots: options.ca.map_or(Roots::Native, Roots::File),

@@ -25,6 +25,16 @@ pub fn with_chunking(text: &str, chunking: &Chunking) -> Option<String> {
     )
 }
 
+/// An `initialize` or `reconnect` request as a host shall hear it that is not to send segments: with
+/// `null` for the client's advertisement. `None` where there is none, and for everything else.
+pub fn without_chunking(text: &str) -> Option<String> {
+    let params = request(text)?.params?.get();
+    let capabilities = member(params, "capabilities")??;
+    let chunking = member(capabilities.get(), "chunking")??;
+    let handshake = with_chunking(text, &Chunking::default()).is_some();
+    handshake.then(|| replace(text, chunking.get(), "null"))
+}
+
 /// The response to an `initialize` with our advertisement. The caller knows what it answers.
 /// `None` if it is an error or its result is no object.
 pub fn with_chunking_in_result(text: &str, chunking: &Chunking) -> Option<String> {
@@ -113,6 +123,24 @@ mod tests {
         timeout_from: super::super::TimeoutFrom::First,
     };
     const JSON: &str = r#"{"maxIncomingFrameBytes":1,"maxIncomingMessageBytes":2}"#;
+
+    #[test]
+    fn an_advertisement_is_kept_from_who_shall_not_cut() {
+        let with = |chunking: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"reconnect","params":{{"capabilities":{{ "chunking" : {chunking},"x":1}},"clientId":"c"}}}}"#
+            )
+        };
+        assert_eq!(without_chunking(&with(JSON)), Some(with("null")));
+        for untouched in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{"chunking":{}}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"reconnect","params":{"capabilities":{}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{"capabilities":{"chunking":{}}}}"#,
+            "[]",
+        ] {
+            assert_eq!(without_chunking(untouched), None, "{untouched}");
+        }
+    }
 
     #[test]
     fn our_advertisement_in_requests() {

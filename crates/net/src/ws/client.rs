@@ -16,12 +16,12 @@ use tokio_tungstenite::tungstenite::http::header::{
 };
 use tokio_tungstenite::tungstenite::http::{Request, StatusCode, Uri};
 
-use super::FRAME_LIMIT;
 use super::bearer::Bearer;
 use super::error::ConnectError;
 use super::head::{NoHead, read_head};
 use super::socket::{Socket, tune};
 use super::transport::{Parts, WebSocket};
+use super::{FRAGMENT, FRAME_LIMIT};
 
 /// No more of an answer that is no WebSocket is told.
 const TEXT_MAX: usize = 200;
@@ -54,7 +54,7 @@ impl Default for ConnectOptions {
             subprotocols: Vec::new(),
             timeout: Duration::from_secs(10),
             frame_limit: FRAME_LIMIT,
-            fragment: None,
+            fragment: Some(FRAGMENT),
             #[cfg(feature = "tls")]
             roots: super::tls::Roots::Native,
         }

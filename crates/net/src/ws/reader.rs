@@ -70,6 +70,9 @@ pub(crate) struct Reader {
     /// The last message, while more is there to be read: if nobody else holds it by then, the next one
     /// lies in its memory.
     last: Option<Bytes>,
+    /// So many bytes at the beginning of the message under way are ASCII: they were looked at as they
+    /// came, while the processor still had them.
+    ascii: usize,
     /// Bytes of the message under way that were not told of.
     untold: usize,
 }
@@ -93,6 +96,7 @@ impl Reader {
             message: None,
             control: Vec::new(),
             last: None,
+            ascii: 0,
             untold: 0,
         }
     }
@@ -136,6 +140,12 @@ impl Reader {
                         if let Some(key) = &mut frame.mask {
                             mask(&mut target[from..], *key);
                             key.rotate_left(count % 4);
+                        }
+                        if matches!(frame.opcode, OpCode::Data(_))
+                            && self.ascii == from
+                            && target[from..].is_ascii()
+                        {
+                            self.ascii = target.len();
                         }
                         frame.left -= count;
                         if frame.left == 0 {
@@ -209,6 +219,7 @@ impl Reader {
                 let mut memory = again.map_or_else(Vec::new, Vec::from);
                 memory.clear();
                 self.message = Some((kind, memory));
+                self.ascii = 0;
             }
         }
         if let OpCode::Data(_) = header.opcode {
@@ -241,7 +252,7 @@ impl Reader {
                         let bytes = fitted(bytes);
                         // Small ones are not worth it, and they are kept longer.
                         self.last = (bytes.len() > AHEAD).then(|| bytes.clone());
-                        message(kind, bytes).map(Some)
+                        message(kind, bytes, self.ascii).map(Some)
                     }
                     None => Ok(None),
                 };
@@ -268,11 +279,11 @@ fn fitted(mut bytes: Vec<u8>) -> Bytes {
     bytes.into()
 }
 
-fn message(kind: Data, bytes: Bytes) -> Result<Word, Stop> {
+fn message(kind: Data, bytes: Bytes, ascii: usize) -> Result<Word, Stop> {
     if kind != Data::Text {
         return Ok(Word::Message(Frame::Binary(bytes)));
     }
-    if simdutf8::basic::from_utf8(&bytes).is_err() {
+    if simdutf8::basic::from_utf8(&bytes[ascii..]).is_err() {
         return Err(broken(1007, "text that is not UTF-8"));
     }
     Ok(Word::Message(Frame::Text(bytes)))

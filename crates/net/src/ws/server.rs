@@ -13,13 +13,13 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, write_response};
 use tokio_tungstenite::tungstenite::http::header::HeaderMap;
 
-use super::FRAME_LIMIT;
 use super::bearer::Bearer;
 use super::error::ListenError;
 use super::head::{HEAD_MAX, NoHead, read_head};
 use super::request::{self, Refusal, admit};
 use super::socket::{Socket, tune};
 use super::transport::{Parts, WebSocket};
+use super::{FRAGMENT, FRAME_LIMIT};
 
 /// How long to wait when the system has no room for another connection.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -65,7 +65,7 @@ impl Default for ListenOptions {
             handshakes: 256,
             connections: 1024,
             frame_limit: FRAME_LIMIT,
-            fragment: None,
+            fragment: Some(FRAGMENT),
             #[cfg(feature = "tls")]
             identity: None,
         }

@@ -44,13 +44,17 @@ impl HostSide {
         }
     }
 
-    /// A message of the client's, as it goes to the host: untouched.
+    /// A message of the client's, as it goes to the host. What the client takes is for us alone: a host
+    /// that knows segments would send them here.
     pub fn from_client(&mut self, link: &mut Link, bytes: Bytes) -> Bytes {
-        if let Some((_, envelope)) = read(&bytes) {
+        let mut edited = None;
+        if let Some((text, envelope)) = read(&bytes) {
             self.asked.asked(&self.settings, &envelope);
-            self.shakes(link, &envelope);
+            if self.shakes(link, &envelope).is_some() {
+                edited = ahp::without_chunking(text);
+            }
         }
-        bytes
+        edited.map_or(bytes, Bytes::from)
     }
 
     /// A message of the host's, as it goes over the link.

@@ -1,0 +1,233 @@
+//! `breakbulk demo ahp`: a 24 MB state through a relay that takes 1 MB, over real sockets.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use breakbulk::ahp::host::{Applied, State};
+use breakbulk::ahp::log::{Limits, MemoryLog};
+use breakbulk::ahp::{
+    Application, Client, ClientConfig, ClientError, Event, Host, HostConfig, Settings,
+};
+use breakbulk::link::Cap;
+use breakbulk::message::ahp::Chunking;
+use breakbulk::net::bad_path::{BadPath, Cut, Direction, How, Way, Weather};
+use breakbulk::net::preset::Preset;
+use breakbulk::net::ws::{ConnectOptions, ListenOptions, Listener, connect};
+use serde_json::value::RawValue;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::size;
+
+const MESSAGE: usize = 24_000_000;
+
+const CHANNEL: &str = "ahp-session:/demo";
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One channel with a large state.
+struct Session(Mutex<Box<RawValue>>);
+
+impl Application for Session {
+    fn snapshot(&self, channel: &str) -> Option<State> {
+        let state = self.0.lock().ok()?.clone();
+        (channel == CHANNEL).then(|| State::new(state))
+    }
+
+    fn apply(&self, _: &Applied<'_>) {}
+}
+
+/// A host behind a relay that takes messages of 1 MB.
+struct Scene {
+    host: Host<Session>,
+    relay: BadPath,
+    state: String,
+}
+
+pub(super) fn run() -> Result<(), Failure> {
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
+    let mut out = Output::open(None)?;
+    let outcome = runtime.block_on(async {
+        let shown = tokio::time::timeout(PATIENCE, show(&mut out));
+        shown.await.unwrap_or_else(|_| {
+            Err(failed(&format!(
+                "nothing more happened for {} s",
+                PATIENCE.as_secs()
+            )))
+        })
+    });
+    runtime.shutdown_background();
+    outcome?;
+    out.finish()
+}
+
+async fn show(out: &mut Output) -> Result<(), Failure> {
+    let relay = Preset::AZURE_WEB_PUBSUB;
+    out.line(&format!(
+        "An AHP host with a state of {}, behind a relay ({}).\n",
+        size::show(MESSAGE),
+        relay.about
+    ))?;
+
+    // The path's cap is unknown to this host, and its client takes no segments.
+    let scene = Scene::start(Cap::frame(usize::MAX)).await?;
+    let deaf = Chunking {
+        max_frame_bytes: 0,
+        ..Chunking::default()
+    };
+    match scene
+        .client(deaf)
+        .initialize(scene.line().await?, &[CHANNEL])
+        .await
+    {
+        Err(ClientError::Disconnected { code, reason }) => {
+            out.line(&format!("the plain way   closed with {code}: {reason}"))?;
+        }
+        Err(error) => return Err(failed(&error)),
+        Ok(_) => {
+            return Err(failed(
+                "the relay let a message through that is over its cap",
+            ));
+        }
+    }
+
+    let scene = Scene::start(relay.cap()).await?;
+    let client = scene.client(Chunking::default());
+    let start = Instant::now();
+    let initialized = client
+        .initialize(scene.line().await?, &[CHANNEL])
+        .await
+        .map_err(|error| failed(&error))?;
+    let seconds = start.elapsed().as_secs_f64();
+    let arrived = initialized.snapshots.iter().next();
+    if arrived.is_none_or(|snapshot| snapshot.state.as_str() != scene.state) {
+        return Err(failed("the state came changed"));
+    }
+    let passed = scene.relay.counts().from_target;
+    out.line(&format!(
+        "in segments     {} as {} frames, the largest {} bytes, in {seconds:.2} s; the same byte for byte",
+        size::show(MESSAGE),
+        passed.frames,
+        passed.largest_frame
+    ))?;
+    cut(out, &scene, &client).await
+}
+
+/// The line breaks in the middle of a large action, and nothing is lost.
+async fn cut(out: &mut Output, scene: &Scene, client: &Client) -> Result<(), Failure> {
+    while !matches!(client.next().await, Some(Event::Snapshot(_)) | None) {}
+    scene.relay.cut_after(Cut {
+        counting: Some(Direction::FromTarget),
+        how: How::End,
+        ..Cut::frames(10)
+    });
+    // A large action, and a small one right behind it that must not hide it.
+    let texts = [scene.state.clone(), "\"small\"".to_owned()];
+    for text in &texts {
+        let action = RawValue::from_string(text.clone()).map_err(|error| failed(&error))?;
+        let published = scene.host.publish(CHANNEL, &action, None);
+        published.map_err(|error| failed(&error))?;
+    }
+    let mut got = Vec::new();
+    while got.len() < 2 {
+        match client.next().await {
+            Some(Event::Action(action)) => {
+                if texts.get(got.len()).map(String::as_str) != Some(action.action.as_str()) {
+                    return Err(failed("an action came changed, or out of order"));
+                }
+                got.push(action.seq);
+            }
+            Some(Event::Disconnected { closed, .. }) => {
+                out.line(&format!(
+                    "a cut           after 10 frames of a {} action ({closed}); it reconnects",
+                    size::show(MESSAGE)
+                ))?;
+                let resumed = client.reconnect(scene.line().await?).await;
+                resumed.map_err(|error| failed(&error))?;
+            }
+            Some(_) => {}
+            None => return Err(failed("the connection ended")),
+        }
+    }
+    if got != [1, 2] {
+        return Err(failed(&format!("the actions came as {got:?}")));
+    }
+    out.line(
+        "                that action and the small one behind it arrived, each once and in order",
+    )?;
+    let counts = scene.relay.counts();
+    if counts.from_target.struck + counts.from_client.struck > 0 {
+        return Err(failed("the relay met a frame over its cap"));
+    }
+    out.line("\nThe relay saw no frame over its cap.")
+}
+
+impl Scene {
+    async fn start(cap: Cap) -> Result<Self, Failure> {
+        let state = state();
+        let app = RawValue::from_string(state.clone()).map_err(|error| failed(&error))?;
+        let settings = Settings {
+            cap,
+            ..Settings::default()
+        };
+        let config = HostConfig {
+            settings,
+            ..HostConfig::default()
+        };
+        let host = Host::new(
+            Session(Mutex::new(app)),
+            MemoryLog::new(Limits::default()),
+            config,
+        );
+        let mut listener = Listener::bind("127.0.0.1:0", ListenOptions::default())
+            .await
+            .map_err(|error| failed(&error))?;
+        let address = listener.local_addr();
+        let serving = host.clone();
+        tokio::spawn(async move {
+            while let Ok(accepted) = listener.accept().await {
+                tokio::spawn(serving.serve(accepted.websocket));
+            }
+        });
+        let relay = Way {
+            message_cap: Preset::AZURE_WEB_PUBSUB.message.map(|cap| cap as u64),
+            ..Way::default()
+        };
+        let relay = BadPath::start(address, Weather::both_ways(relay))
+            .await
+            .map_err(|error| Failure::Io("the relay".to_owned(), error))?;
+        Ok(Self { host, relay, state })
+    }
+
+    fn client(&self, chunking: Chunking) -> Client {
+        let mut config = ClientConfig::new("demo");
+        config.settings.chunking = chunking;
+        config.settings.cap = Preset::AZURE_WEB_PUBSUB.cap();
+        Client::new(config)
+    }
+
+    /// A new connection through the relay.
+    async fn line(&self) -> Result<breakbulk::net::ws::WebSocket, Failure> {
+        let url = format!("ws://{}/", self.relay.address());
+        let options = ConnectOptions {
+            frame_limit: 2 * MESSAGE,
+            ..ConnectOptions::default()
+        };
+        connect(&url, &options)
+            .await
+            .map_err(|error| failed(&error))
+    }
+}
+
+/// A JSON string, with something in it that is not ASCII.
+fn state() -> String {
+    let line = "To break bulk: to open the hold and carry a cargo ashore, piece by piece. 散貨。 ";
+    let text = line.repeat(MESSAGE / line.len());
+    format!("\"{text}\"")
+}
+
+fn failed(why: &(impl ToString + ?Sized)) -> Failure {
+    Failure::Session(format!("demo ahp: {}", why.to_string()))
+}

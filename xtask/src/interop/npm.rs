@@ -1,0 +1,39 @@
+//! Packages of npm, exactly as a folder's lockfile has them.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+use crate::command;
+
+/// A copy of the lockfile that was installed last, beside what was installed.
+const INSTALLED: &str = "node_modules/.installed-lock.json";
+
+/// Why nothing of npm can run here; none if it can.
+pub(super) fn unavailable() -> Option<String> {
+    let missing = ["node", "npm"].into_iter().find(|program| {
+        let version = Command::new(program)
+            .arg("--version")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        !version.is_ok_and(|status| status.success())
+    });
+    missing.map(|program| format!("there is no {program} in PATH; install Node.js 20 or later"))
+}
+
+/// Installs what the folder's lockfile names, unless it is there already.
+pub(super) fn install(folder: &Path) -> Result<()> {
+    let lockfile = folder.join("package-lock.json");
+    let wanted = std::fs::read(&lockfile).with_context(|| lockfile.display().to_string())?;
+    let installed = folder.join(INSTALLED);
+    if std::fs::read(&installed).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    // None of the packages has anything to build, so none of their scripts runs.
+    let arguments = ["ci", "--ignore-scripts", "--no-audit", "--no-fund"];
+    command::run(Command::new("npm").args(arguments).current_dir(folder))?;
+    std::fs::write(&installed, wanted).with_context(|| installed.display().to_string())
+}
