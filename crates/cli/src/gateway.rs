@@ -105,7 +105,8 @@ impl Gateway {
     fn plan(&self) -> Result<Plan, Failure> {
         let parse = |option: &str, text: &str| {
             text.parse::<Endpoint>()
-                .map_err(|error| Failure::Usage(format!("--{option} {text}: {error}")))
+                // The text itself is not repeated: somebody may have put a secret into it.
+                .map_err(|error| Failure::Usage(format!("--{option}: {error}")))
         };
         let preset = self.preset.as_deref().map(endpoint::preset).transpose();
         Plan::new(

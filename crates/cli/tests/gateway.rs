@@ -274,9 +274,9 @@ fn what_must_be_mended_is_one_line_and_2() {
             "nothing",
             "exec:cat",
             &[][..],
-            "--listen nothing: there is no colon",
+            "--listen: there is no colon",
         ),
-        ("ws://0", "exec:", &[], "--to exec:: there is no command"),
+        ("ws://0", "exec:", &[], "--to: there is no command"),
         (
             "ws://0",
             "exec:no-such-program",

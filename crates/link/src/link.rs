@@ -190,6 +190,11 @@ impl Link {
         }
     }
 
+    /// Bytes of the largest frame that is taken.
+    pub fn frame_limit(&self) -> usize {
+        self.config.limits.frame
+    }
+
     /// Whether the peer's pieces are taken: once a negotiation says so.
     pub fn set_receives_pieces(&mut self, receives: bool) {
         self.config.receives_pieces = receives;

@@ -14,6 +14,9 @@ pub trait Transport: Send + 'static {
     /// Whether frames of this kind can travel; a wire that needs another is a configuration error.
     fn carries(&self, carries: Carries) -> bool;
 
+    /// Nobody takes a frame larger than this: more of one need not be held.
+    fn expect(&mut self, _largest: usize) {}
+
     /// The two halves.
     fn split(self) -> (Self::Source, Self::Sink);
 }

@@ -64,7 +64,7 @@ impl Path {
         let mut heard = Vec::new();
         while let Some(event) = self.far.poll_event() {
             if let Event::Message(message) = event {
-                let bytes = self.host.from_client(&mut self.far, message.bytes);
+                let bytes = self.host.from_client(message.bytes);
                 heard.push(String::from_utf8(bytes.to_vec()).unwrap());
             }
         }
@@ -201,6 +201,34 @@ fn what_was_overtaken_when_the_line_dropped_comes_with_the_replay() {
     let mut path = Path::new(&clients, &hosts);
     let again = reconnect.replace("422", "423");
     assert!(path.up(&again)[0].contains(r#""lastSeenServerSeq":423,"#));
+}
+
+#[test]
+fn a_second_handshake_that_is_refused_changes_nothing() {
+    let mut path = Path::new(&Sessions::default(), &Sessions::default());
+    initialize(&mut path);
+    path.up(&INITIALIZE.replace(r#""id":1"#, r#""id":2"#));
+    let refused = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32600,"message":"already"}}"#;
+    assert_eq!(path.down(refused), [refused]);
+    let large = format!(
+        r#"{{"jsonrpc":"2.0","id":3,"method":"x","params":["{}"]}}"#,
+        "y".repeat(2000)
+    );
+    assert_eq!(path.up(&large), [large]);
+    let large = action(421, 5000);
+    assert_eq!(path.down(&large), [large]);
+}
+
+#[test]
+fn an_id_that_is_used_again_is_in_the_lane_of_its_last_use() {
+    let mut path = Path::new(&Sessions::default(), &Sessions::default());
+    initialize(&mut path);
+    path.up(r#"{"jsonrpc":"2.0","id":7,"method":"resourceRead","params":{}}"#);
+    // Given up by the client and never answered.
+    path.up(r#"{"jsonrpc":"2.0","id":7,"method":"subscribe","params":{"channel":"c"}}"#);
+    let answer = Bytes::from_static(br#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+    let out = path.host.to_client(&mut path.far, answer);
+    assert_eq!(out.lane, breakbulk::link::Lane::ORDERED);
 }
 
 #[test]

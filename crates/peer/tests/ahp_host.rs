@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+#[path = "ahp_host/busy.rs"]
+mod busy;
 #[path = "ahp_host/common.rs"]
 mod common;
 #[path = "ahp_host/handshake.rs"]

@@ -24,6 +24,10 @@ impl<T: Transport> Transport for Whole<T> {
         self.0.carries(carries)
     }
 
+    fn expect(&mut self, largest: usize) {
+        self.0.expect(largest);
+    }
+
     fn split(self) -> (Self::Source, Self::Sink) {
         let (source, sink) = self.0.split();
         (Whole(source), Whole(sink))

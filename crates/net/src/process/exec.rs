@@ -80,6 +80,8 @@ pub fn exec(words: &[String], framing: Framing, limit: usize) -> Result<(Exec, E
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
+        // What others must show us is no business of the command's.
+        .env_remove("BREAKBULK_TOKEN")
         .kill_on_drop(true);
     #[cfg(unix)]
     command.arg0(name).process_group(0);

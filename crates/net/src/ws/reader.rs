@@ -21,7 +21,7 @@ const STEP: usize = 256 << 10;
 
 /// So much of a message that is not yet whole is a sign of life: on a slow path a large frame takes
 /// longer than any silence may.
-const SIGN: usize = 16 << 10;
+pub(crate) const SIGN: usize = 16 << 10;
 
 /// The longest payload of a control frame.
 const CONTROL_MAX: u64 = 125;
@@ -99,6 +99,11 @@ impl Reader {
             ascii: 0,
             untold: 0,
         }
+    }
+
+    /// Nothing larger than this is taken.
+    pub(crate) fn expect(&mut self, largest: usize) {
+        self.limit = self.limit.min(largest);
     }
 
     /// Whether this is a server's end.

@@ -85,6 +85,10 @@ impl Transport for WebSocket {
         true
     }
 
+    fn expect(&mut self, largest: usize) {
+        self.shared.lock().reader.expect(largest);
+    }
+
     fn split(self) -> (WsSource, WsSink) {
         let source = WsSource {
             shared: self.shared.clone(),
@@ -144,7 +148,12 @@ impl State {
             // What could not go out before. A failure shows in reading too.
             let _ = self.poll_flush(context);
         }
-        let word = ready!(self.reader.poll_word(context, &mut self.socket));
+        let word = match self.reader.poll_word(context, &mut self.socket) {
+            Poll::Ready(word) => word,
+            // Who reads what we send is not silent, though a large frame keeps a ping waiting.
+            Poll::Pending if self.writer.progressed() => return Poll::Ready(Incoming::Life),
+            Poll::Pending => return Poll::Pending,
+        };
         let incoming = match word {
             Ok(Word::Message(frame)) => return Poll::Ready(Incoming::Frame(frame)),
             Ok(Word::Pong | Word::Progress) => return Poll::Ready(Incoming::Life),

@@ -14,6 +14,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Control, OpCode};
 
 use super::mask::mask;
+use super::reader::SIGN;
 
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -29,6 +30,8 @@ pub(crate) struct Writer {
     close: Option<Bytes>,
     /// A close is queued or out: nothing may follow it.
     closed: bool,
+    /// Bytes that the socket took and nobody was told of.
+    taken: usize,
 }
 
 impl Writer {
@@ -41,7 +44,18 @@ impl Writer {
             pong: None,
             close: None,
             closed: false,
+            taken: 0,
         }
+    }
+
+    /// Whether the socket took so much that the other end must live: beyond its buffers it takes only
+    /// what was acknowledged.
+    pub(crate) fn progressed(&mut self) -> bool {
+        let progressed = self.taken >= SIGN;
+        if progressed {
+            self.taken = 0;
+        }
+        progressed
     }
 
     /// Whether nothing may follow any more.
@@ -106,6 +120,7 @@ impl Writer {
                 if written == 0 {
                     return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
                 }
+                self.taken += written;
                 let of_head = written.min(self.head.len());
                 self.head.advance(of_head);
                 self.payload.advance(written - of_head);

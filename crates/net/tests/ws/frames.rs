@@ -73,7 +73,7 @@ async fn a_frame_of_the_limit_passes_and_one_byte_more_is_told() {
         );
         closer.close(told.code, &told.reason).await;
         // The close overtakes nothing and is not lost, though the rest of the frame was never read.
-        assert_eq!(next(&mut answers).await, Incoming::Closed(told));
+        assert_eq!(next_frame(&mut answers).await, Incoming::Closed(told));
         let _sink = soon("the sender", sending).await.unwrap();
     }
     assert_eq!(FRAME_LIMIT, 16_777_216);

@@ -70,7 +70,7 @@ impl Passing for HostBox {
     fn pass(&mut self, from: Side, ports: Ports<'_>, message: Incoming<'_>) -> Pass {
         let bytes = message.bytes;
         let message = ports.listen.with(|link| match from {
-            Side::Listen => Outgoing::new(self.host.from_client(link, bytes)),
+            Side::Listen => Outgoing::new(self.host.from_client(bytes)),
             Side::To => self.host.to_client(link, bytes),
         });
         Pass::On(Box::new(message))
@@ -107,7 +107,7 @@ impl Passing for BothBoxes {
         let Incoming { bytes, key, .. } = message;
         let message = match from {
             Side::Listen => {
-                let bytes = ports.listen.with(|link| self.host.from_client(link, bytes));
+                let bytes = self.host.from_client(bytes);
                 ports.to.with(|link| self.client.to_host(link, bytes))
             }
             Side::To => {

@@ -42,6 +42,10 @@ impl<T: Transport> Transport for Watched<T> {
         self.0.carries(carries)
     }
 
+    fn expect(&mut self, largest: usize) {
+        self.0.expect(largest);
+    }
+
     fn split(self) -> (Self::Source, Self::Sink) {
         let (source, sink) = self.0.split();
         (Watched(source, self.1.clone()), Watched(sink, self.1))

@@ -29,6 +29,10 @@ impl Answers {
             return;
         };
         let ordered = settings.lane(Kind::Request, None);
+        // Asked anew, the id has the meaning of the newest question.
+        if self.free.remove(id.get()) {
+            self.oldest.retain(|one| **one != *id.get());
+        }
         if id.get().len() > ID || settings.lane(Kind::Result, Some(&method)) == ordered {
             return;
         }

@@ -29,6 +29,9 @@ pub struct HostSide {
 struct Handshake {
     id: Box<str>,
     first: bool,
+    who: String,
+    /// What the client takes, which counts once the host has agreed.
+    client: Option<Chunking>,
 }
 
 impl HostSide {
@@ -46,11 +49,11 @@ impl HostSide {
 
     /// A message of the client's, as it goes to the host. What the client takes is for us alone: a host
     /// that knows segments would send them here.
-    pub fn from_client(&mut self, link: &mut Link, bytes: Bytes) -> Bytes {
+    pub fn from_client(&mut self, bytes: Bytes) -> Bytes {
         let mut edited = None;
         if let Some((text, envelope)) = read(&bytes) {
             self.asked.asked(&self.settings, &envelope);
-            if self.shakes(link, &envelope).is_some() {
+            if self.shakes(&envelope).is_some() {
                 edited = ahp::without_chunking(text);
             }
         }
@@ -70,11 +73,17 @@ impl HostSide {
             && let Some(handshake) = self.handshake.take_if(answers)
             && envelope.result.is_some()
         {
+            self.came(&handshake.who);
+            self.client = handshake.client;
+            if let Some(who) = &self.who {
+                self.sessions
+                    .with(who, |session| session.peer = handshake.client);
+            }
+            // Before the answer is planned. Ours is in it, or was when this client first came.
+            self.settings.shake(link, handshake.client.as_ref());
             if handshake.first {
                 edited = ahp::with_chunking_in_result(text, &self.settings.chunking);
             }
-            // Advertised, now or when this client first came.
-            link.set_receives_pieces(true);
         }
         let bytes = edited.map_or(bytes, Bytes::from);
         Outgoing::new(bytes).in_lane(lane)
@@ -104,43 +113,37 @@ impl HostSide {
         }
     }
 
-    fn shakes(&mut self, link: &mut Link, envelope: &Envelope<'_>) -> Option<()> {
+    /// Notes a handshake. It changes nothing yet: a second one may be refused.
+    fn shakes(&mut self, envelope: &Envelope<'_>) -> Option<()> {
         if envelope.kind()? != Kind::Request {
             return None;
         }
         let (params, id) = (envelope.params?, envelope.id?);
-        let first = match &*envelope.method()? {
+        let (first, who, client) = match &*envelope.method()? {
             "initialize" => {
                 let params = InitializeParams::read(params).ok()?;
                 (params.channel == ahp::ROOT_CHANNEL).then_some(())?;
-                self.client = params.chunking();
-                self.came(&params.client_id);
-                true
+                let client = params.chunking();
+                (true, params.client_id, client)
             }
             "reconnect" => {
                 let params = ReconnectParams::read(params).ok()?;
-                self.came(&params.client_id);
                 let stored = self
                     .sessions
                     .with(&params.client_id, |session| session.peer);
-                self.client = match params.capabilities {
+                let client = match params.capabilities {
                     Some(_) => params.chunking(),
                     None => stored.flatten(),
                 };
-                false
+                (false, params.client_id, client)
             }
             _ => return None,
         };
-        let client = self.client;
-        if let Some(who) = &self.who {
-            self.sessions.with(who, |session| session.peer = client);
-        }
-        // The answer may be cut already; segments are taken once ours is said.
-        self.settings.shake(link, client.as_ref());
-        link.set_receives_pieces(false);
         self.handshake = Some(Handshake {
             id: id.get().into(),
             first,
+            who: who.into_owned(),
+            client,
         });
         Some(())
     }

@@ -208,6 +208,11 @@ impl<A: Application> Peer<A> {
             core.release(self.id, None, channels);
             return Err(error);
         }
+        // It may have gone while its replay was read; then it takes nothing from its successor.
+        if self.connection.with(|link| link.closed().is_some()) {
+            core.release(self.id, None, channels);
+            return Ok(());
+        }
         core.introduce(self.id, client_id, session);
         let settings = &inner.config.settings;
         self.connection

@@ -110,9 +110,15 @@ impl<A: Application> Peer<A> {
         let config = &self.host.inner.config;
         let (most, patience) = (config.max_requests.max(1), config.handshake_timeout);
         let deadline = tokio::time::Instant::now() + patience;
+        // Messages that came while the client had as many requests as it may: charged to it.
+        let mut later = std::collections::VecDeque::new();
         loop {
             let connection = self.connection.clone();
             let busy = self.requests.len() >= most;
+            if !busy && let Some(message) = later.pop_front() {
+                self.message(message).await;
+                continue;
+            }
             tokio::select! {
                 biased;
                 Some((asked, answer)) = self.requests.next() => self.answered(&asked, answer),
@@ -122,11 +128,11 @@ impl<A: Application> Peer<A> {
                     return;
                 }
                 // While it has as many requests as it may, nothing more of it is read.
-                event = connection.event(), if !busy => match event {
+                event = connection.event() => match event {
+                    Some(Event::Message(message)) if busy => later.push_back(message),
                     Some(event) => self.event(event).await,
                     None => return,
                 },
-                _ = connection.closed(), if busy => return,
             }
         }
     }
