@@ -603,12 +603,23 @@ fn a_message_that_is_too_large_is_answered_and_the_rest_goes_on() {
 }
 
 #[test]
-fn messages_pass_over_a_plain_websocket() {
-    let end = Listening::new(&["--listen", "whole+ws://0", "--to", "exec:cat"]);
-    let whole = end.address.replace("ws://", "whole+ws://");
-    let near = gateway(&["--listen", "stdio:", "--to", &whole]);
-    let mut child = near_until_answered(near, &lines(&[100, 2_000_000]));
-    assert_eq!(wait(&mut child), Some(0));
+fn over_a_plain_websocket_answers_are_waited_for_at_the_end_of_input() {
+    let answers = r#"exec:sed -u 's/"method":"m","params"/"result"/'"#;
+    let input = lines(&[100, 2_000_000]);
+    let answered = String::from_utf8(input.clone()).unwrap();
+    let answered = answered.replace(r#""method":"m","params""#, r#""result""#);
+    // A program that never answers: what is owed counts as lost.
+    for (program, expected, grace, code) in [
+        (answers, answered, "30", 0),
+        ("exec:sed -u d", String::new(), "1", 1),
+    ] {
+        let end = Listening::new(&["--listen", "whole+ws://0", "--to", program]);
+        let whole = end.address.replace("ws://", "whole+ws://");
+        let near = gateway(&["--listen", "stdio:", "--to", &whole, "--grace", grace]);
+        let output = run(near, input.clone());
+        assert!(output.stdout == expected.as_bytes(), "{program}");
+        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+    }
 }
 
 /// A WebSocket server that sends back what it gets, without looking at it.
@@ -670,26 +681,4 @@ async fn bytes_pass_in_fragments_between_whole_ends() {
             panic!("{size}: {shown} {log:#?}");
         }
     }
-}
-
-/// Writes, reads as much as was written, and ends the input only then: a plain WebSocket has no end
-/// of one direction.
-fn near_until_answered(mut command: Command, input: &[u8]) -> Child {
-    let mut child = command.spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let sent = input.to_vec();
-    let writer = std::thread::spawn(move || {
-        stdin.write_all(&sent).unwrap();
-        stdin
-    });
-    let mut output = vec![0; input.len()];
-    child
-        .stdout
-        .as_mut()
-        .unwrap()
-        .read_exact(&mut output)
-        .unwrap();
-    assert!(output == input, "not byte for byte");
-    drop(writer.join().unwrap());
-    child
 }

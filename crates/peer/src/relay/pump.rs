@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::future::{Future, pending};
 use std::sync::Arc;
 
-use breakbulk_link::{Closed, Event, Link, Outgoing, Rejected, SendError, TransferId};
+use breakbulk_link::{Closed, Event, Link, MessageKind, Outgoing, Rejected, SendError, TransferId};
 use breakbulk_net::Connection;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
@@ -39,6 +39,7 @@ pub async fn relay(
         options,
         stopping: false,
         deadline: None,
+        patience: None,
         first: None,
     };
     tokio::pin!(stop);
@@ -70,6 +71,7 @@ pub async fn relay(
                 pump.close(1001, "the gateway stops");
             }
             () = until(pump.deadline), if pump.deadline.is_some() => pump.too_late(),
+            () = until(pump.patience), if pump.patience.is_some() => pump.waited(),
         }
     }
     tokio::join!(pump.listen.connection.ended(), pump.to.connection.ended());
@@ -115,6 +117,8 @@ struct Pump<P> {
     options: Options,
     stopping: bool,
     deadline: Option<Instant>,
+    /// How long answers are waited for whose asker has no more to say.
+    patience: Option<Instant>,
     first: Option<(Side, Closed, bool)>,
 }
 
@@ -127,6 +131,8 @@ struct End {
     answers: usize,
     /// Messages in its queue.
     queued: usize,
+    /// Requests that came in by it and have no answer yet.
+    owed: usize,
     input_ended: Option<Done>,
     /// No more comes in; what came may still be on its way.
     no_input: bool,
@@ -155,6 +161,7 @@ impl End {
             waiting: VecDeque::new(),
             answers: 0,
             queued: 0,
+            owed: 0,
             input_ended: port.input_ended,
             no_input: false,
             end_output: port.end_output,
@@ -255,10 +262,18 @@ impl<P: Passing> Pump<P> {
     fn settle(&mut self) {
         let both = self.listen.has_no_more() && self.to.has_no_more();
         for side in [Side::Listen, Side::To] {
-            if !self.end(side.other()).has_no_more() {
+            let other = self.end(side.other());
+            if !other.has_no_more() {
                 continue;
             }
+            let owed = !other.closed && other.owed > 0;
             let end = self.end(side);
+            // A side that cannot end one way alone would be closed with the answers still to come.
+            if owed && !both && matches!(end.end_output, EndOutput::Close) {
+                let patience = Instant::now() + self.options.grace;
+                self.patience.get_or_insert(patience);
+                continue;
+            }
             match end.leave {
                 Leave::Stay if !both => end.leave = Leave::EndOutput,
                 Leave::Stay | Leave::OutputEnded if both => {
@@ -269,9 +284,31 @@ impl<P: Passing> Pump<P> {
         }
     }
 
+    /// Answers that did not come by now are lost.
+    fn waited(&mut self) {
+        self.patience = None;
+        for end in [&mut self.listen, &mut self.to] {
+            if end.no_input && end.owed > 0 {
+                tracing::warn!(
+                    requests = end.owed,
+                    "no answers came after the end of input"
+                );
+                end.lost += std::mem::take(&mut end.owed);
+            }
+        }
+    }
+
     fn heard(&mut self, from: Side, event: Option<Event>) {
         match event {
             Some(Event::Message(message)) => {
+                match message.shape.kind {
+                    MessageKind::Request => self.end(from).owed += 1,
+                    MessageKind::Result | MessageKind::Error => {
+                        let asker = self.end(from.other());
+                        asker.owed = asker.owed.saturating_sub(1);
+                    }
+                    MessageKind::Notification | MessageKind::Opaque => {}
+                }
                 let (shape, key) = (message.shape.clone(), message.key.clone());
                 let (bytes, charge) = message.into_parts();
                 let ports = Ports {
@@ -342,6 +379,7 @@ impl<P: Passing> Pump<P> {
                         "too many requests that cannot be carried, and their answers are not read";
                     return self.close(1008, reason);
                 }
+                sender.owed = sender.owed.saturating_sub(1);
                 sender.send(Outgoing::new(answer).tagged(SUBSTITUTE));
             }
             Instead::Replace(message) => {
