@@ -27,13 +27,15 @@ const MEMORY: [Memory; 2] = [
     },
 ];
 
-fn bench(json: bool, settings: &[(&str, &str)]) -> Result<String> {
+fn bench(name: &str, json: bool, settings: &[(&str, &str)]) -> Result<String> {
     let mut command = cargo(&[
         "run",
         "--quiet",
         "--release",
         "--package",
         "breakbulk-bench",
+        "--bin",
+        name,
         "--",
     ]);
     command
@@ -46,7 +48,7 @@ pub(crate) fn run(json: bool, record: bool) -> Result<()> {
     let mut tables = String::new();
     let mut values = serde_json::Map::new();
     for memory in MEMORY {
-        let printed = bench(json, memory.settings)?;
+        let printed = bench("breakbulk-bench", json, memory.settings)?;
         if json {
             values.insert(memory.key.to_owned(), serde_json::from_str(&printed)?);
             continue;
@@ -55,8 +57,14 @@ pub(crate) fn run(json: bool, record: bool) -> Result<()> {
         print!("{table}");
         tables.push_str(&table);
     }
+    let printed = bench("sockets", json, &[])?;
     if json {
+        values.insert("sockets".to_owned(), serde_json::from_str(&printed)?);
         println!("{}", serde_json::Value::Object(values));
+    } else {
+        let table = format!("Real sockets: {printed}");
+        print!("{table}");
+        tables.push_str(&table);
     }
     if record {
         std::fs::write(root().join("bench/RESULTS.md"), results(&tables))?;

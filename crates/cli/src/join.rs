@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use breakbulk::link::{Event, Fault, FaultKind, Frame, Inbound, Key, Link, Message, Received};
+use breakbulk::net::fresh_seed;
 use clap::Args;
 
 use crate::check::{frame_of, wrong_message};
 use crate::failure::Failure;
 use crate::frames::FrameReader;
 use crate::memory;
-use crate::options::{WireOptions, seed};
+use crate::options::WireOptions;
 use crate::output::Output;
 use crate::progress;
 use crate::size::Size;
@@ -43,7 +44,7 @@ impl Join {
         let bar = progress::bar(length, "joining");
         let mut joint = Joint {
             wire: &self.wire,
-            link: self.wire.link(limit, seed()),
+            link: self.wire.link(limit, fresh_seed()),
             message: None,
             keys: BTreeSet::new(),
         };

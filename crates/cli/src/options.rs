@@ -236,13 +236,3 @@ fn batch_id(text: &str) -> Result<Key, Failure> {
     }
     Ok(Key::new(&number.to_be_bytes()))
 }
-
-/// Randomness for keys: from the system's own hasher, which is seeded anew in every process.
-pub(crate) fn seed() -> [u8; 32] {
-    use std::hash::{BuildHasher, RandomState};
-    let mut seed = [0; 32];
-    for (number, word) in seed.chunks_exact_mut(8).enumerate() {
-        word.copy_from_slice(&RandomState::new().hash_one(number).to_be_bytes());
-    }
-    seed
-}

@@ -6,13 +6,14 @@ use std::time::Instant;
 use breakbulk::link::{Event, Outgoing, PeerLimits, PeerSupport, Plan, PlanOptions, SendError};
 use breakbulk::message::ahp;
 use breakbulk::message::jsonrpc::Envelope;
+use breakbulk::net::fresh_seed;
 use clap::Args;
 
 use crate::check::wrong_message;
 use crate::failure::Failure;
 use crate::frames;
 use crate::memory;
-use crate::options::{WireName, WireOptions, seed};
+use crate::options::{WireName, WireOptions};
 use crate::output::Output;
 use crate::progress;
 use crate::size::Size;
@@ -40,7 +41,7 @@ impl Split {
         self.wire.check()?;
         let cap = self.wire.cap(self.max_frame.0)?;
         let message = frames::read_message(self.file.as_deref(), self.wire.max_message())?;
-        let seed = seed();
+        let seed = fresh_seed();
         let key = self.wire.key(&message, &seed)?;
         let bar = progress::bar(Some(message.len() as u64), "splitting");
 

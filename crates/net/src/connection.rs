@@ -121,6 +121,17 @@ impl Connection {
     }
 }
 
+/// A seed for a link: from the system's own hasher, which is seeded anew in every process. Keys of
+/// transfers are no secrets.
+pub fn fresh_seed() -> [u8; 32] {
+    use std::hash::{BuildHasher, RandomState};
+    let mut seed = [0; 32];
+    for (number, word) in seed.chunks_exact_mut(8).enumerate() {
+        word.copy_from_slice(&RandomState::new().hash_one(number).to_be_bytes());
+    }
+    seed
+}
+
 /// The time, which a test may have paused.
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()

@@ -18,6 +18,6 @@ mod transport;
 #[cfg(feature = "ws")]
 pub mod ws;
 
-pub use connection::Connection;
+pub use connection::{Connection, fresh_seed};
 pub use driver::Options;
 pub use transport::{Incoming, Lost, Sink, Source, Transport};

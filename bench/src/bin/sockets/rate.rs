@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use base64::Engine;
 use breakbulk::link::{Event, Outgoing};
 use breakbulk::message::ahp::Chunking;
 use breakbulk::net::{Connection, Options};
@@ -60,6 +61,7 @@ async fn both(up: bool) -> Result<(f64, f64), Box<dyn std::error::Error>> {
         (server, client)
     };
     let (mut raw_from, mut raw_to) = raw_pair(up).await?;
+    let frames = frames(&message)?;
     let (mut ours, mut raw) = (f64::MAX, f64::MAX);
     for _ in 0..ROUNDS {
         let start = Instant::now();
@@ -74,7 +76,9 @@ async fn both(up: bool) -> Result<(f64, f64), Box<dyn std::error::Error>> {
             }
         }
         ours = ours.min(start.elapsed().as_secs_f64());
-        raw = raw.min(raw_round(&mut raw_from, &mut raw_to, message.len()).await?);
+        let seconds;
+        (seconds, raw_from, raw_to) = raw_round(raw_from, raw_to, frames.clone()).await?;
+        raw = raw.min(seconds);
     }
     Ok((ours, raw))
 }
@@ -103,35 +107,40 @@ async fn raw_pair(up: bool) -> Result<(Raw, Raw), Box<dyn std::error::Error>> {
     })
 }
 
-/// The base64 of that many bytes in frames of the same size. The frames are made beforehand.
+/// The base64 of the message in frames of the same size, made beforehand.
+fn frames(message: &[u8]) -> Result<Vec<Utf8Bytes>, Box<dyn std::error::Error>> {
+    let encoded = Bytes::from(base64::engine::general_purpose::STANDARD.encode(message));
+    let frames = (0..encoded.len())
+        .step_by(FRAME)
+        .map(|at| Utf8Bytes::try_from(encoded.slice(at..encoded.len().min(at + FRAME))));
+    Ok(frames.collect::<Result<_, _>>()?)
+}
+
+/// Moves them, each end in a task of its own, as ours are.
 async fn raw_round(
-    from: &mut Raw,
-    to: &mut Raw,
-    bytes: usize,
-) -> Result<f64, Box<dyn std::error::Error>> {
-    let encoded = bytes.div_ceil(3) * 4;
-    let frame = Utf8Bytes::from(text(FRAME));
-    let count = encoded / FRAME;
-    let rest = Utf8Bytes::from(text(encoded % FRAME));
+    mut from: Raw,
+    mut to: Raw,
+    frames: Vec<Utf8Bytes>,
+) -> Result<(f64, Raw, Raw), Box<dyn std::error::Error>> {
+    let expected: usize = frames.iter().map(|frame| frame.len()).sum();
     let start = Instant::now();
-    let sending = async {
-        for _ in 0..count {
-            from.send(Message::Text(frame.clone())).await?;
+    let sending = tokio::spawn(async move {
+        for frame in frames {
+            from.send(Message::Text(frame)).await?;
         }
-        from.send(Message::Text(rest)).await
-    };
-    let receiving = async {
+        Ok::<_, tokio_tungstenite::tungstenite::Error>(from)
+    });
+    let receiving = tokio::spawn(async move {
         let mut got = 0;
-        while got < encoded {
+        while got < expected {
             match to.next().await {
                 Some(Ok(message)) => got += message.len(),
                 other => return Err(format!("{other:?}")),
             }
         }
-        Ok(())
-    };
-    let (sent, received) = tokio::join!(sending, receiving);
-    sent?;
-    received?;
-    Ok(start.elapsed().as_secs_f64())
+        Ok((Instant::now(), to))
+    });
+    let from = sending.await??;
+    let (end, to) = receiving.await??;
+    Ok(((end - start).as_secs_f64(), from, to))
 }

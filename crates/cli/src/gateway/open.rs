@@ -4,7 +4,7 @@ use breakbulk::link::{Config, Limits, Link};
 use breakbulk::message::ahp::TUNNEL;
 use breakbulk::net::process;
 use breakbulk::net::ws::{self, ConnectOptions, WebSocket};
-use breakbulk::net::{Connection, Transport};
+use breakbulk::net::{Connection, Transport, fresh_seed};
 use breakbulk::relay::{
     BothBoxes, ClientBox, HostBox, Passing, Plain, Port, Raw, Tunnel, greet, session_memory,
     whole_link,
@@ -13,7 +13,6 @@ use breakbulk::wire::Loro;
 
 use super::plan::{End, Plan};
 use crate::endpoint::{At, TunnelUse, WireKind};
-use crate::options::seed;
 
 /// What an end turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +98,7 @@ pub(super) fn subprotocols(end: &End) -> Vec<String> {
 pub(super) fn web_socket(end: &End, websocket: WebSocket) -> Opened {
     let is_tunnel = websocket.subprotocol() == Some(TUNNEL);
     let (face, link) = match end.wire {
-        WireKind::Ahp if is_tunnel => (Face::Tunnel, end.tunnel_settings().link(seed())),
+        WireKind::Ahp if is_tunnel => (Face::Tunnel, end.tunnel_settings().link(fresh_seed())),
         WireKind::Ahp => (Face::Ahp, end.ahp_settings().link()),
         WireKind::Loro => (Face::Binary, loro(end)),
         WireKind::Whole if end.carries == breakbulk::link::Carries::Binary => {
@@ -133,7 +132,7 @@ fn loro(end: &End) -> Link {
         ..config.limits
     };
     let wire = std::sync::Arc::new(Loro);
-    let mut link = Link::new(wire.clone(), wire, config, end.budget.clone(), seed());
+    let mut link = Link::new(wire.clone(), wire, config, end.budget.clone(), fresh_seed());
     link.set_cap(end.cap());
     link
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use breakbulk_link::{Budget, Cap, Lane, Limits, Link, PeerLimits, PeerSupport};
 use breakbulk_message::ahp::{self, Chunking, MESSAGE_TOO_LARGE, MessageTooLarge, TimeoutFrom};
 use breakbulk_message::jsonrpc::Kind;
-use breakbulk_net::Options;
+use breakbulk_net::{Options, fresh_seed};
 use breakbulk_wire::Ahp;
 
 /// The lane of what carries no state.
@@ -154,14 +154,4 @@ pub(crate) fn support(chunking: &Chunking) -> PeerSupport {
         timeout: chunking.group_timeout_ms.map(Duration::from_millis),
         timeout_from_last: chunking.timeout_from == TimeoutFrom::Last,
     })
-}
-
-/// From the system's own hasher, which is seeded anew in every process. Group ids are no secrets.
-pub(crate) fn fresh_seed() -> [u8; 32] {
-    use std::hash::{BuildHasher, RandomState};
-    let mut seed = [0; 32];
-    for (number, word) in seed.chunks_exact_mut(8).enumerate() {
-        word.copy_from_slice(&RandomState::new().hash_one(number).to_be_bytes());
-    }
-    seed
 }
