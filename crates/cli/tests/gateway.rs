@@ -510,6 +510,16 @@ fn sigterm_lets_what_is_queued_go_out() {
 }
 
 #[test]
+fn what_its_reader_does_not_take_in_time_is_no_success() {
+    let mut near = Near::new(&["--listen", "stdio:", "--to", "exec:cat", "--grace", "1"]);
+    near.write(&lines(&[4_000_000]));
+    assert!(!near.stdout.fill_buf().unwrap().is_empty());
+    signal(&near.child, "-TERM");
+    // Nobody reads on.
+    assert_eq!(wait(&mut near.child), Some(1));
+}
+
+#[test]
 fn a_listener_stops_its_sessions_and_itself() {
     let mut far = Listening::new(&["--listen", "ws://0", "--to", "exec:cat"]);
     let mut near = Near::new(&["--listen", "stdio:", "--to", &far.address]);

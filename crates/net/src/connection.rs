@@ -115,6 +115,11 @@ impl Connection {
         self.shared.until(|state| state.ended).await;
     }
 
+    /// Whether a frame was still on its way when the end came: the other end has at most a part of it.
+    pub fn broke_off(&self) -> bool {
+        self.shared.lock().broke_off
+    }
+
     /// Whether the other end closed, or the transport failed, rather than this side.
     pub fn closed_by_peer(&self) -> bool {
         self.shared.lock().by_peer
@@ -166,6 +171,8 @@ pub(crate) struct State {
     /// What the clock is set for.
     pub(crate) armed: Option<Instant>,
     pub(crate) by_peer: bool,
+    /// A frame was on its way when the transport failed or time was up.
+    pub(crate) broke_off: bool,
     pub(crate) ended: bool,
 }
 
@@ -204,6 +211,7 @@ impl Shared {
                 asked: now(),
                 armed: None,
                 by_peer: false,
+                broke_off: false,
                 ended: false,
             }),
             outbound: Notify::new(),

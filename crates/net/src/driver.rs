@@ -94,6 +94,7 @@ async fn write(shared: &Shared, sink: &mut impl Sink, grace: Duration) {
             Next::Frame(frame) => {
                 turn += frame_len(&frame) + FRAME_TURN;
                 if !handed_over(shared, sink.send(frame), grace).await {
+                    shared.update(|state| state.broke_off = true);
                     return;
                 }
             }

@@ -186,6 +186,8 @@ async fn finishing_sends_what_is_queued_first() {
     let (got, ()) = tokio::join!(next_message(&right), left.finish(1001, "going away"));
     assert_eq!(got.unwrap().len(), 100_000);
     assert_eq!(right.closed().await.code, 1001);
+    left.ended().await;
+    assert!(!left.broke_off());
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,6 +226,7 @@ async fn a_peer_that_takes_nothing_does_not_hold_up_the_end() {
     let start = Instant::now();
     stuck.ended().await;
     assert!(start.elapsed() <= 2 * Options::default().grace);
+    assert!(stuck.broke_off(), "and it is told");
 }
 
 #[tokio::test(start_paused = true)]

@@ -181,7 +181,11 @@ impl Scene {
             MemoryLog::new(Limits::default()),
             config,
         );
-        let mut listener = Listener::bind("127.0.0.1:0", ListenOptions::default())
+        let options = ListenOptions {
+            fragment: None,
+            ..ListenOptions::default()
+        };
+        let mut listener = Listener::bind("127.0.0.1:0", options)
             .await
             .map_err(|error| failed(&error))?;
         let address = listener.local_addr();

@@ -75,7 +75,13 @@ pub async fn relay(
         }
     }
     tokio::join!(pump.listen.connection.ended(), pump.to.connection.ended());
-    let lost = pump.listen.lost + pump.to.lost;
+    let mut lost = pump.listen.lost + pump.to.lost;
+    for (side, end) in [(Side::Listen, &pump.listen), (Side::To, &pump.to)] {
+        if end.connection.broke_off() {
+            tracing::error!(%side, "a message was cut off: its reader took too long or is gone");
+            lost += 1;
+        }
+    }
     let (side, closed, by_peer) = pump.first.unwrap_or((
         Side::Listen,
         Closed {
@@ -417,8 +423,12 @@ impl<P: Passing> Pump<P> {
         if !matches!(other.leave, Leave::Close(..)) {
             other.leave = Leave::Close(code, reason);
         }
+        let clean = matches!(closed.code, 1000 | 1001 | 1005);
         self.first.get_or_insert((side, closed, by_peer));
-        self.hurry();
+        // All was said: whoever still reads may take the time it needs.
+        if !clean {
+            self.hurry();
+        }
     }
 
     fn stop(&mut self) {
