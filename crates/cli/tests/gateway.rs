@@ -396,7 +396,7 @@ fn a_session_that_fails_midway_is_1_and_says_why() {
             deaf,
             "exec:cat",
             "{}\n\n",
-            "a line without a colon; is the framing lines?",
+            "it begins as JSON does; is the framing lines?",
         ),
         (
             deaf,

@@ -127,7 +127,9 @@ fn what_cannot_be_read_says_why() {
     let no_colon = bad("a line without a colon");
     let no_number = bad("a Content-Length that is no number");
     for (input, error) in [
-        (&b"{\"jsonrpc\":\n\n"[..], Unreadable::NoLength),
+        (&b"{"[..], bad("it begins as JSON does")),
+        (b"\r\n[{\"jsonrpc\":", bad("it begins as JSON does")),
+        (b"jsonrpc:\n\n", Unreadable::NoLength),
         (b"just text\r\n\r\n", no_colon.clone()),
         (b"Content-Length\r\n\r\n", no_colon),
         (b"Content-Length: \r\n\r\n", no_number.clone()),

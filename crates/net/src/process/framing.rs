@@ -235,6 +235,11 @@ impl Decoder {
         self.start += breaks.count();
         self.scanned = self.scanned.max(self.start);
         let bytes = &self.buffer[self.start..];
+        // Lines would be waited for until they are longer than headers may be.
+        if let Some(b'{' | b'[') = bytes.first() {
+            let what = "it begins as JSON does";
+            return Err(Unreadable::BadHeader { what });
+        }
         // An end may lie across what was looked at before.
         let look = self.scanned.saturating_sub(self.start + 3);
         let Some((head, skip)) = headers_end(bytes, look) else {
