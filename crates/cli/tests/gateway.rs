@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use breakbulk::link::Frame;
 use breakbulk::net::ws::{ConnectOptions, ListenOptions, Listener, connect};
@@ -96,17 +96,20 @@ fn signal(child: &Child, signal: &str) {
 
 /// The exit code; a process that does not end is a failure, and is ended.
 fn wait(child: &mut Child) -> Option<i32> {
-    let started = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.code();
+    let (ended, watch) = std::sync::mpsc::channel();
+    let id = child.id().to_string();
+    let watchdog = std::thread::spawn(move || {
+        let too_long = watch.recv_timeout(PATIENCE).is_err();
+        if too_long {
+            let _ = Command::new("kill").args(["-KILL", &id]).status();
         }
-        if started.elapsed() > PATIENCE {
-            let _ = child.kill();
-            panic!("it does not end");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        too_long
+    });
+    let status = child.wait().unwrap();
+    // Nobody listens any more where it was too late.
+    let _ = ended.send(());
+    assert!(!watchdog.join().unwrap(), "it does not end");
+    status.code()
 }
 
 /// Runs to its end with this input, from a thread so that no pipe fills up.

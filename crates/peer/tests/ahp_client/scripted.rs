@@ -1,6 +1,9 @@
 //! A host that says what a test tells it to: by whole messages, or frame by frame.
 
-#![allow(dead_code)]
+#![allow(
+    dead_code,
+    reason = "two test programs share it, and neither uses all of it"
+)]
 
 use breakbulk::ahp::Settings;
 use breakbulk::link::{Closed, Event, Frame, Outgoing};

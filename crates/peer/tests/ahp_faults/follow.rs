@@ -12,8 +12,8 @@ use breakbulk::ahp::{Client, ClientConfig, ClientError, Event};
 use tokio::sync::watch;
 
 use crate::random::Random;
-use crate::session::{Plan, World, read_title};
-use crate::tape::{CHANNEL, Tape};
+use crate::session::{Plan, World};
+use crate::tape::{CHANNEL, Tape, title};
 
 /// More virtual time than any session needs.
 const PATIENCE: Duration = Duration::from_secs(4 * 3600);
@@ -99,7 +99,7 @@ async fn read(
         };
         match event {
             Event::Action(action) => {
-                tape.send_modify(|tape| tape.apply(action.seq, read_title(action.action.as_str())));
+                tape.send_modify(|tape| tape.apply(action.seq, title(action.action.as_str())));
             }
             Event::Snapshot(snapshot) => {
                 *snapshots.lock().unwrap() += 1;

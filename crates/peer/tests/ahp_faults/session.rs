@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::path::{Line, Rough, Weather, line};
 use crate::random::Random;
-use crate::tape::{App, CHANNEL, Tape, action, title};
+use crate::tape::{App, CHANNEL, Tape, action};
 
 /// A session as data.
 #[derive(Clone, Copy, Debug)]
@@ -245,9 +245,4 @@ fn host(plan: &Plan, disk: &CrashDisk, mut tape: Tape) -> Host<App> {
         stateless: plan.stateless,
     };
     Host::new(app, log, config)
-}
-
-/// The title of an action's JSON.
-pub(crate) fn read_title(action: &str) -> &str {
-    title(action)
 }
