@@ -1,6 +1,6 @@
 //! The checks of one frame.
 
-use breakbulk_link::{Fault, Frame, Inbound, Piece, Shape, Wire};
+use breakbulk_link::{Assembled, Fault, Frame, Inbound, Piece, Shape, Wire};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
@@ -19,7 +19,12 @@ pub fn check(wire: &dyn Wire, bytes: &[u8]) {
             Ok(inbound) => drop(format!("{inbound:?}")),
             Err(fault) => drop(format!("{fault} {}", wire.code(&fault.kind))),
         }
-        if let Ok(shape) = wire.finish(None, frame.bytes()) {
+        let whole = Assembled {
+            opening: None,
+            bytes: frame.bytes(),
+            ascii: frame.bytes().is_ascii(),
+        };
+        if let Ok(shape) = wire.finish(&whole) {
             check_shape(frame.bytes(), &shape);
         }
     }

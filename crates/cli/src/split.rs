@@ -54,6 +54,7 @@ impl Split {
         let options = PlanOptions {
             key: key.as_ref(),
             may_cut: true,
+            known_text: false,
             peer: &peer,
             cap: &cap,
         };

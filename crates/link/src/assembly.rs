@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use crate::budget::{Charge, PIECE_CHARGE, Short, TRANSFER_CHARGE};
 use crate::rules::{Duplicate, Numbering, Order, Rules};
-use crate::wire::{Opening, Piece, Wire};
-use crate::{FaultKind, Key};
+use crate::wire::{Assembled, Opening, Piece, Wire};
+use crate::{Carries, FaultKind, Key};
 
 /// No coding makes data more than this much longer: a control character becomes six.
 const MOST_ESCAPED: usize = 6;
@@ -53,6 +53,8 @@ pub(crate) struct Assembly {
     /// The position of the first missing piece.
     next: u64,
     buffer: Vec<u8>,
+    /// Whether all in the buffer is known to be ASCII.
+    ascii: bool,
     /// Where each piece in the buffer ends, kept only where duplicates are compared.
     ends: Vec<usize>,
     stash: BTreeMap<u64, Box<[u8]>>,
@@ -115,6 +117,7 @@ impl Assembly {
             first,
             next: first.unwrap_or(1),
             buffer: Vec::new(),
+            ascii: true,
             ends: Vec::new(),
             stash: BTreeMap::new(),
             stashed_bytes: 0,
@@ -233,6 +236,7 @@ impl Assembly {
             self.grow(size, self.bound(usize::MAX))?;
             self.reserve_end(rules)?;
             if let Some((_, data)) = self.stash.pop_first() {
+                self.ascii &= data.is_ascii();
                 self.buffer.extend_from_slice(&data);
             }
             self.stashed_bytes -= size;
@@ -287,8 +291,12 @@ impl Assembly {
     }
 
     /// What was put together.
-    pub(crate) fn whole(&self) -> &[u8] {
-        &self.buffer
+    pub(crate) fn whole(&self) -> Assembled<'_> {
+        Assembled {
+            opening: self.opening.as_ref(),
+            bytes: &self.buffer,
+            ascii: self.ascii,
+        }
     }
 
     /// What it is charged, for telling of its end.
@@ -401,6 +409,8 @@ impl Assembly {
             self.grow(site.scratch.len(), self.bound(site.limit))?;
             self.buffer.extend_from_slice(site.scratch);
         }
+        let text = site.wire.carries() == Carries::Text;
+        self.ascii = self.ascii && text && self.buffer[before..].is_ascii();
         self.note_end(site.rules);
         Ok(())
     }

@@ -105,6 +105,7 @@ pub struct PlanJob {
     message: bytes::Bytes,
     key: Option<Key>,
     may_cut: bool,
+    known_text: bool,
     peer: PeerSupport,
     cap: Cap,
 }
@@ -123,6 +124,7 @@ impl PlanJob {
         let options = PlanOptions {
             key: self.key.as_ref(),
             may_cut: self.may_cut,
+            known_text: self.known_text,
             peer: &self.peer,
             cap: &self.cap,
         };

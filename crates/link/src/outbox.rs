@@ -30,6 +30,8 @@ pub struct Outgoing {
     pub tag: u64,
     /// False for a message that must arrive in one frame.
     pub may_cut: bool,
+    /// Whether it is known to be UTF-8, so that planning need not look.
+    pub known_text: bool,
     /// Pieces of this message stay below this size, if it is smaller than what the cap says.
     pub cut_above: Option<usize>,
     /// What a message that is passed on was charged where it came in, until it is out.
@@ -45,9 +47,15 @@ impl Outgoing {
             key: None,
             tag: 0,
             may_cut: true,
+            known_text: false,
             cut_above: None,
             charge: None,
         }
+    }
+
+    /// A text in the ordered lane.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::new(text.into()).known_text()
     }
 
     /// The cap that counts for it.
@@ -77,6 +85,12 @@ impl Outgoing {
     /// The same with a tag.
     pub fn tagged(mut self, tag: u64) -> Self {
         self.tag = tag;
+        self
+    }
+
+    /// The same, known to be UTF-8: it was checked where it came in, or made of text.
+    pub fn known_text(mut self) -> Self {
+        self.known_text = true;
         self
     }
 

@@ -46,7 +46,7 @@ pub trait Wire: Debug + Send + Sync {
     fn decode(&self, piece: &Piece<'_>, into: &mut Vec<u8>) -> Result<(), FaultKind>;
 
     /// The checks of a message that came in pieces, once it is whole.
-    fn finish(&self, opening: Option<&Opening>, whole: &[u8]) -> Result<Shape, FaultKind>;
+    fn finish(&self, whole: &Assembled<'_>) -> Result<Shape, FaultKind>;
 
     /// The format's own word for a fault, where it has one.
     fn code(&self, fault: &FaultKind) -> &'static str {
@@ -66,6 +66,8 @@ pub struct PlanOptions<'a> {
     pub key: Option<&'a Key>,
     /// Whether the message may be cut at all.
     pub may_cut: bool,
+    /// Whether the message is known to be UTF-8.
+    pub known_text: bool,
     /// What the peer said it can take.
     pub peer: &'a PeerSupport,
     /// What the transport lets through.
@@ -277,6 +279,18 @@ pub struct Piece<'a> {
     pub bytes: Option<u64>,
     /// Its data, still coded.
     pub data: &'a [u8],
+}
+
+/// A message that came in pieces, with all of them in their places.
+#[derive(Clone, Copy, Debug)]
+pub struct Assembled<'a> {
+    /// What announced it.
+    pub opening: Option<&'a Opening>,
+    /// The message.
+    pub bytes: &'a [u8],
+    /// Whether it is known to be ASCII: each piece was looked at as it came, while the processor still
+    /// had it.
+    pub ascii: bool,
 }
 
 /// What was found in a message on the way, as byte ranges, so that JSON is parsed once.

@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
+use crate::scan::{members, unquoted};
+
 crate::raw_members! {
     /// The members of an object that may be a JSON-RPC message. Unknown members are ignored, and of two
     /// members with one name the last wins.
@@ -37,6 +39,103 @@ pub enum Kind {
     Error,
 }
 
+/// Where the parts of a JSON-RPC message lie in its text. Of two members with one name the last wins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outline {
+    /// `jsonrpc`.
+    pub version: Option<Range<usize>>,
+    /// `id`.
+    pub id: Option<Range<usize>>,
+    /// `method`, with its quotes if it is a string.
+    pub method: Option<Range<usize>>,
+    /// `params`.
+    pub params: Option<Range<usize>>,
+    /// `result`.
+    pub result: Option<Range<usize>>,
+    /// `error`.
+    pub error: Option<Range<usize>>,
+}
+
+impl Outline {
+    /// Finds them in a text that is known to be UTF-8. `None` if it is no JSON object; nesting costs
+    /// no stack.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let mut outline = Self::default();
+        members(text, |name, at| {
+            let member = match &*name {
+                "jsonrpc" => &mut outline.version,
+                "id" => &mut outline.id,
+                "method" => &mut outline.method,
+                "params" => &mut outline.params,
+                "result" => &mut outline.result,
+                "error" => &mut outline.error,
+                _ => return,
+            };
+            *member = Some(at);
+        })?;
+        Some(outline)
+    }
+
+    /// What it is; `None` if it is no JSON-RPC 2.0 message.
+    pub fn kind(&self, text: &[u8]) -> Option<Kind> {
+        let part = |range: &Option<Range<usize>>| text.get(range.clone()?);
+        Members {
+            version: part(&self.version),
+            id: part(&self.id),
+            method: part(&self.method),
+            params: part(&self.params),
+            result: part(&self.result),
+            error: part(&self.error),
+        }
+        .kind()
+    }
+
+    /// The method, unescaped.
+    pub fn method<'a>(&self, text: &'a [u8]) -> Option<Cow<'a, str>> {
+        unquoted(text.get(self.method.clone()?)?)
+    }
+
+    /// Params, result or error: whichever it has.
+    pub fn body(&self) -> Option<Range<usize>> {
+        let body = self.params.as_ref().or(self.result.as_ref());
+        body.or(self.error.as_ref()).cloned()
+    }
+}
+
+/// The members that tell what a message is.
+struct Members<'a> {
+    version: Option<&'a [u8]>,
+    id: Option<&'a [u8]>,
+    method: Option<&'a [u8]>,
+    params: Option<&'a [u8]>,
+    result: Option<&'a [u8]>,
+    error: Option<&'a [u8]>,
+}
+
+impl Members<'_> {
+    fn kind(&self) -> Option<Kind> {
+        if self.version != Some(br#""2.0""#) || !self.id.is_none_or(is_id) {
+            return None;
+        }
+        match (self.method, self.id, self.result, self.error) {
+            (Some(method), id, None, None) => {
+                let structured = self
+                    .params
+                    .is_none_or(|params| matches!(params.first(), Some(b'{' | b'[')));
+                let named = method.starts_with(b"\"") && structured;
+                named.then_some(if id.is_some() {
+                    Kind::Request
+                } else {
+                    Kind::Notification
+                })
+            }
+            (None, Some(_), Some(_), None) => Some(Kind::Result),
+            (None, Some(_), None, Some(error)) if error.starts_with(b"{") => Some(Kind::Error),
+            _ => None,
+        }
+    }
+}
+
 impl<'a> Envelope<'a> {
     /// Reads one object. `None` if the text is no JSON object; nesting costs no stack.
     pub fn parse(text: &'a str) -> Option<Self> {
@@ -45,29 +144,16 @@ impl<'a> Envelope<'a> {
 
     /// What it is; `None` if it is no JSON-RPC 2.0 message.
     pub fn kind(&self) -> Option<Kind> {
-        if self
-            .version
-            .is_none_or(|version| version.get() != r#""2.0""#)
-            || !self.id.is_none_or(is_id)
-        {
-            return None;
+        let part = |raw: Option<&'a RawValue>| raw.map(|raw| raw.get().as_bytes());
+        Members {
+            version: part(self.version),
+            id: part(self.id),
+            method: part(self.method),
+            params: part(self.params),
+            result: part(self.result),
+            error: part(self.error),
         }
-        match (self.method, self.id, self.result, self.error) {
-            (Some(method), id, None, None) => {
-                let structured = self
-                    .params
-                    .is_none_or(|params| params.get().starts_with(['{', '[']));
-                let named = method.get().starts_with('"') && structured;
-                named.then_some(if id.is_some() {
-                    Kind::Request
-                } else {
-                    Kind::Notification
-                })
-            }
-            (None, Some(_), Some(_), None) => Some(Kind::Result),
-            (None, Some(_), None, Some(error)) if error.get().starts_with('{') => Some(Kind::Error),
-            _ => None,
-        }
+        .kind()
     }
 
     /// The method, unescaped.
@@ -117,10 +203,8 @@ pub fn range_in(whole: &str, part: &str) -> Range<usize> {
     start..start + part.len()
 }
 
-fn is_id(raw: &RawValue) -> bool {
-    raw.get().starts_with(['"', '-'])
-        || raw.get().starts_with(|c: char| c.is_ascii_digit())
-        || raw.get() == "null"
+fn is_id(raw: &[u8]) -> bool {
+    matches!(raw.first(), Some(b'"' | b'-' | b'0'..=b'9')) || raw == b"null"
 }
 
 #[cfg(test)]
@@ -159,9 +243,15 @@ mod tests {
             (r#"{"hello":1}"#, None),
         ] {
             assert_eq!(Envelope::parse(text).unwrap().kind(), kind, "{text}");
+            let outline = Outline::parse(text.as_bytes()).unwrap();
+            assert_eq!(outline.kind(text.as_bytes()), kind, "{text}");
         }
         for no_object in ["", "[]", "1", "null", r#"{"a":1"#, r#"{"a":1} x"#] {
             assert!(Envelope::parse(no_object).is_none(), "{no_object}");
+            assert!(
+                Outline::parse(no_object.as_bytes()).is_none(),
+                "{no_object}"
+            );
         }
     }
 
@@ -174,6 +264,9 @@ mod tests {
             &text[range_in(text, envelope.params.unwrap().get())],
             r#"{"x":[1, 2]}"#
         );
+        let outline = Outline::parse(text.as_bytes()).unwrap();
+        assert_eq!(outline.method(text.as_bytes()).unwrap(), "bc");
+        assert_eq!(&text[outline.body().unwrap()], r#"{"x":[1, 2]}"#);
     }
 
     #[test]
@@ -204,5 +297,7 @@ mod tests {
             Envelope::parse(&deep).unwrap().kind(),
             Some(Kind::Notification)
         );
+        let outline = Outline::parse(deep.as_bytes()).unwrap();
+        assert_eq!(outline.kind(deep.as_bytes()), Some(Kind::Notification));
     }
 }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod raw_members;
+mod scan;
 mod splice;
 
 pub mod ahp;

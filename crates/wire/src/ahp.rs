@@ -1,5 +1,6 @@
 //! AHP message segments: `ahp/messageSegment` notifications that carry base64 of a JSON-RPC message.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -7,11 +8,11 @@ use base64::Engine;
 use base64::engine::general_purpose::PAD;
 use base64::engine::simd::Simd;
 use breakbulk_link::{
-    Carries, Config, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key, Numbering, OnCancel,
-    Opening, Order, Part, Piece, Pieces, Plan, PlanOptions, Random, Rules, Scope, Scopes,
+    Assembled, Carries, Config, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key, Numbering,
+    OnCancel, Order, Part, Piece, Pieces, Plan, PlanOptions, Random, Rules, Scope, Scopes,
     SendError, Shape, Timeouts, Uncut, Unknown, Wire,
 };
-use breakbulk_message::jsonrpc::{Envelope, is_batch, string, unsigned};
+use breakbulk_message::jsonrpc::{Outline, is_batch, string, unsigned};
 use breakbulk_message::raw_members;
 
 use crate::json_text;
@@ -38,6 +39,10 @@ const MAX_GROUP_ID: usize = 128;
 
 /// A minted groupId: 16 random bytes in hex.
 const MINTED: usize = 32;
+
+/// So many characters of base64 are written or read at a time: the room for them is zeroed first, and
+/// that costs nothing while the processor has it at hand.
+const STEP: usize = 16 << 10;
 
 /// Standard alphabet, canonical padding, no stray bits.
 static BASE64: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
@@ -105,7 +110,7 @@ impl Wire for Ahp {
     fn plan(&self, message: &[u8], options: &PlanOptions<'_>) -> Result<Plan, SendError> {
         let cap = options.cap;
         let (size, whole) = (message.len(), counted(message, cap));
-        if simdutf8::basic::from_utf8(message).is_err() {
+        if !options.known_text && simdutf8::basic::from_utf8(message).is_err() {
             return Err(SendError::NotUtf8);
         }
         let peer = options.peer.limits();
@@ -181,11 +186,7 @@ impl Wire for Ahp {
                 out.extend_from_slice(TOTAL);
                 out.extend_from_slice(pieces.count.to_string().as_bytes());
                 out.extend_from_slice(DATA);
-                let start = out.len();
-                out.resize(start + coded, 0);
-                // The buffer is as long as the code: there is nothing that could fail.
-                let written = BASE64.encode_slice(data, &mut out[start..]).unwrap_or(0);
-                out.truncate(start + written);
+                encode_base64(data, out);
                 out.extend_from_slice(TAIL);
             }
             // The format has no such frames, and its rules never ask for one.
@@ -205,7 +206,8 @@ impl Wire for Ahp {
         let (index, rest) = json_text::digits(rest.strip_prefix(INDEX)?)?;
         let (count, rest) = json_text::digits(rest.strip_prefix(TOTAL)?)?;
         let data = rest.strip_prefix(DATA)?.strip_suffix(TAIL)?;
-        if index >= count || count > MAX_PIECES || memchr::memchr(b'"', data).is_some() {
+        // A quote in the data is no base64: the decoder finds it, and the general form then decides.
+        if index >= count || count > MAX_PIECES {
             return None;
         }
         Some(Piece {
@@ -220,13 +222,13 @@ impl Wire for Ahp {
     fn read<'a>(&self, frame: &'a Frame) -> Result<Inbound<'a>, Fault> {
         let (bytes, text) = text(frame)?;
         // What is no JSON-RPC goes up as it is: it may be for somebody else.
-        let Some(envelope) = Envelope::parse(text) else {
+        let Some(outline) = Outline::parse(bytes) else {
             return Ok(Inbound::Whole(bytes.clone(), Shape::default()));
         };
-        if envelope.method().as_deref() != Some(METHOD) {
-            return Ok(Inbound::Whole(bytes.clone(), shape(text, &envelope)));
+        if outline.method(bytes).as_deref() != Some(METHOD) {
+            return Ok(Inbound::Whole(bytes.clone(), shape(bytes, &outline)));
         }
-        segment(&envelope)
+        segment(text, &outline)
     }
 
     fn decoded_max(&self, piece: &Piece<'_>) -> usize {
@@ -247,22 +249,25 @@ impl Wire for Ahp {
         Err(FaultKind::malformed("data", "canonical padded base64"))
     }
 
-    fn finish(&self, _opening: Option<&Opening>, whole: &[u8]) -> Result<Shape, FaultKind> {
-        let text = simdutf8::basic::from_utf8(whole).map_err(|_| FaultKind::NotUtf8)?;
-        let Some(envelope) = Envelope::parse(text) else {
-            return Err(if is_batch(whole) {
+    fn finish(&self, whole: &Assembled<'_>) -> Result<Shape, FaultKind> {
+        let text = whole.bytes;
+        if !whole.ascii && simdutf8::basic::from_utf8(text).is_err() {
+            return Err(FaultKind::NotUtf8);
+        }
+        let Some(outline) = Outline::parse(text) else {
+            return Err(if is_batch(text) {
                 FaultKind::Batch
             } else {
                 FaultKind::NotJsonRpc
             });
         };
-        if envelope.kind().is_none() {
+        if outline.kind(text).is_none() {
             return Err(FaultKind::NotJsonRpc);
         }
-        if envelope.method().as_deref() == Some(METHOD) {
+        if outline.method(text).as_deref() == Some(METHOD) {
             return Err(FaultKind::Nested);
         }
-        Ok(shape(text, &envelope))
+        Ok(shape(text, &outline))
     }
 }
 
@@ -276,19 +281,16 @@ raw_members! {
 }
 
 /// A segment in any form of JSON.
-fn segment<'a>(envelope: &Envelope<'a>) -> Result<Inbound<'a>, Fault> {
-    if envelope.id.is_some() {
+fn segment<'a>(text: &'a str, outline: &Outline) -> Result<Inbound<'a>, Fault> {
+    if outline.id.is_some() {
         return Err(FaultKind::malformed("id", "absent: a segment is a notification").into());
     }
-    if envelope
-        .version
-        .is_none_or(|version| version.get() != r#""2.0""#)
-    {
+    let part = |range: &Option<Range<usize>>| text.get(range.clone()?);
+    if part(&outline.version) != Some(r#""2.0""#) {
         return Err(FaultKind::malformed("jsonrpc", "\"2.0\"").into());
     }
-    let params: Option<Params<'a>> = envelope
-        .params
-        .and_then(|params| serde_json::from_str(params.get()).ok());
+    let params: Option<Params<'a>> =
+        part(&outline.params).and_then(|params| serde_json::from_str(params).ok());
     let Some(params) = params else {
         return Err(FaultKind::malformed("params", "an object").into());
     };
@@ -329,12 +331,33 @@ fn segment<'a>(envelope: &Envelope<'a>) -> Result<Inbound<'a>, Fault> {
     }))
 }
 
+fn encode_base64(data: &[u8], out: &mut Vec<u8>) {
+    for part in data.chunks(STEP / 4 * 3) {
+        let start = out.len();
+        out.resize(start + part.len().div_ceil(3) * 4, 0);
+        // The room is as long as the code: there is nothing that could fail.
+        let written = BASE64.encode_slice(part, &mut out[start..]).unwrap_or(0);
+        out.truncate(start + written);
+    }
+}
+
 fn decode_base64(data: &[u8], into: &mut Vec<u8>) -> bool {
-    let start = into.len();
-    into.resize(start + data.len() / 4 * 3, 0);
-    let decoded = BASE64.decode_slice(data, &mut into[start..]);
-    into.truncate(start + decoded.as_ref().map_or(0, |len| *len));
-    decoded.is_ok()
+    let before = into.len();
+    let last = data.len().saturating_sub(1) / STEP;
+    for (index, part) in data.chunks(STEP).enumerate() {
+        let start = into.len();
+        let room = part.len() / 4 * 3;
+        into.resize(start + room, 0);
+        match BASE64.decode_slice(part, &mut into[start..]) {
+            // Padding in the middle makes a part shorter than its room.
+            Ok(len) if len == room || index == last => into.truncate(start + len),
+            _ => {
+                into.truncate(before);
+                return false;
+            }
+        }
+    }
+    true
 }
 
 fn is_group_id(group: &[u8]) -> bool {

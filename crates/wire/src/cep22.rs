@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use breakbulk_link::{
-    Announce, Cap, Carries, Config, Count, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key,
-    Limits, Numbering, OnCancel, Opening, Order, Part, PeerSupport, Piece, Pieces, Plan,
-    PlanOptions, Random, Rules, Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire,
-    Wrap,
+    Announce, Assembled, Cap, Carries, Config, Count, Duplicate, Fault, FaultKind, Frame, Full,
+    Inbound, Key, Limits, Numbering, OnCancel, Opening, Order, Part, PeerSupport, Piece, Pieces,
+    Plan, PlanOptions, Random, Rules, Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown,
+    Wire, Wrap,
 };
-use breakbulk_message::jsonrpc::{Envelope, integer, string, unsigned};
+use breakbulk_message::jsonrpc::{Outline, integer, string, unsigned};
 use breakbulk_message::raw_members;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -147,7 +147,7 @@ impl Wire for Cep22 {
     fn plan(&self, message: &[u8], options: &PlanOptions<'_>) -> Result<Plan, SendError> {
         let cap = options.cap;
         let (size, whole) = (message.len(), counted_at_least(message, cap));
-        if simdutf8::basic::from_utf8(message).is_err() {
+        if !options.known_text && simdutf8::basic::from_utf8(message).is_err() {
             return Err(SendError::NotUtf8);
         }
         let broken = cap.lines && has_line_break(message);
@@ -284,11 +284,12 @@ impl Wire for Cep22 {
 
     fn read<'a>(&self, frame: &'a Frame) -> Result<Inbound<'a>, Fault> {
         let (bytes, text) = text(frame)?;
-        let Some(envelope) = Envelope::parse(text) else {
+        let Some(outline) = Outline::parse(bytes) else {
             return Ok(Inbound::Whole(bytes.clone(), Shape::default()));
         };
-        if let (Some(METHOD), Some(params)) = (envelope.method().as_deref(), envelope.params)
-            && let Ok(params) = serde_json::from_str::<Params<'a>>(params.get())
+        if outline.method(bytes).as_deref() == Some(METHOD)
+            && let Some(params) = outline.params.clone()
+            && let Ok(params) = serde_json::from_str::<Params<'a>>(&text[params])
             && let Some(cvm) = params
                 .cvm
                 .and_then(|cvm| serde_json::from_str::<Cvm<'a>>(cvm.get()).ok())
@@ -296,7 +297,7 @@ impl Wire for Cep22 {
         {
             return transfer_frame(&params, &cvm);
         }
-        Ok(Inbound::Whole(bytes.clone(), shape(text, &envelope)))
+        Ok(Inbound::Whole(bytes.clone(), shape(bytes, &outline)))
     }
 
     fn decoded_max(&self, piece: &Piece<'_>) -> usize {
@@ -307,9 +308,9 @@ impl Wire for Cep22 {
         json_text::unescape(piece.data, into)
     }
 
-    fn finish(&self, opening: Option<&Opening>, whole: &[u8]) -> Result<Shape, FaultKind> {
-        let announced = opening.and_then(|opening| opening.digest);
-        if announced.is_some_and(|digest| digest != *Sha256::digest(whole)) {
+    fn finish(&self, whole: &Assembled<'_>) -> Result<Shape, FaultKind> {
+        let announced = whole.opening.and_then(|opening| opening.digest);
+        if announced.is_some_and(|digest| digest != *Sha256::digest(whole.bytes)) {
             return Err(FaultKind::DigestMismatch);
         }
         Ok(Shape::default())

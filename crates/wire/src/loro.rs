@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use breakbulk_link::{
-    Announce, Carries, Config, Count, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key,
-    Limits, Numbering, OnCancel, Opening, Order, Part, PeerSupport, Piece, Pieces, Plan,
+    Announce, Assembled, Carries, Config, Count, Duplicate, Fault, FaultKind, Frame, Full, Inbound,
+    Key, Limits, Numbering, OnCancel, Opening, Order, Part, PeerSupport, Piece, Pieces, Plan,
     PlanOptions, Random, Rules, Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire,
 };
 
@@ -229,7 +229,7 @@ impl Wire for Loro {
         Ok(())
     }
 
-    fn finish(&self, _opening: Option<&Opening>, _whole: &[u8]) -> Result<Shape, FaultKind> {
+    fn finish(&self, _whole: &Assembled<'_>) -> Result<Shape, FaultKind> {
         Ok(Shape::default())
     }
 

@@ -1,33 +1,32 @@
 //! What was found in a JSON-RPC text, as byte ranges.
 
 use breakbulk_link::{MessageKind, Shape};
-use breakbulk_message::jsonrpc::{Envelope, Kind, range_in};
+use breakbulk_message::jsonrpc::{Kind, Outline};
 
 /// The shape of a JSON text, for messages that a wire assembles without looking into them.
 pub fn shape_of(text: &str) -> Shape {
-    Envelope::parse(text)
-        .map(|envelope| shape(text, &envelope))
+    let text = text.as_bytes();
+    Outline::parse(text)
+        .map(|outline| shape(text, &outline))
         .unwrap_or_default()
 }
 
-/// The shape of a parsed envelope in `text`.
-pub(crate) fn shape(text: &str, envelope: &Envelope<'_>) -> Shape {
-    let kind = match envelope.kind() {
+/// The shape of a text whose outline is known.
+pub(crate) fn shape(text: &[u8], outline: &Outline) -> Shape {
+    let kind = match outline.kind(text) {
         None => MessageKind::Opaque,
         Some(Kind::Request) => MessageKind::Request,
         Some(Kind::Notification) => MessageKind::Notification,
         Some(Kind::Result) => MessageKind::Result,
         Some(Kind::Error) => MessageKind::Error,
     };
-    let range = |raw: &serde_json::value::RawValue| range_in(text, raw.get());
-    let method = envelope
-        .method
-        .filter(|method| method.get().starts_with('"'))
-        .map(range);
+    let method = outline.method.clone();
     Shape {
         kind,
-        id: envelope.id.map(range),
-        method: method.map(|range| range.start + 1..range.end - 1),
-        body: envelope.body().map(range),
+        id: outline.id.clone(),
+        method: method
+            .filter(|method| text.get(method.start) == Some(&b'"'))
+            .map(|method| method.start + 1..method.end - 1),
+        body: outline.body(),
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use breakbulk_link::{
-    Cap, Carries, Config, Count, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key, Limits,
-    Numbering, OnCancel, Opening, Order, Part, Piece, Pieces, Plan, PlanOptions, Random, Rules,
+    Assembled, Cap, Carries, Config, Count, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key,
+    Limits, Numbering, OnCancel, Order, Part, Piece, Pieces, Plan, PlanOptions, Random, Rules,
     Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire,
 };
 use breakbulk_message::jsonrpc::{integer, string, unsigned};
@@ -243,7 +243,7 @@ impl Wire for Tywrap {
         let whole = crate::whole::counted(message, cap);
         let peer = options.peer.limits();
         let peer_frame = peer.map_or(usize::MAX, |peer| peer.frame);
-        if simdutf8::basic::from_utf8(message).is_err() {
+        if !options.known_text && simdutf8::basic::from_utf8(message).is_err() {
             return Err(SendError::NotUtf8);
         }
         let broken = has_line_break(message);
@@ -381,7 +381,7 @@ impl Wire for Tywrap {
         json_text::unescape(piece.data, into)
     }
 
-    fn finish(&self, _opening: Option<&Opening>, _whole: &[u8]) -> Result<Shape, FaultKind> {
+    fn finish(&self, _whole: &Assembled<'_>) -> Result<Shape, FaultKind> {
         // Size and order are checked, and whole characters make whole text.
         Ok(Shape::default())
     }

@@ -1,8 +1,8 @@
 //! One message, one frame: for paths that need no pieces, and for directions that have none.
 
 use breakbulk_link::{
-    Cap, Carries, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key, Numbering, OnCancel,
-    Opening, Order, Part, Piece, Pieces, Plan, PlanOptions, Random, Rules, Scope, Scopes,
+    Assembled, Cap, Carries, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key, Numbering,
+    OnCancel, Order, Part, Piece, Pieces, Plan, PlanOptions, Random, Rules, Scope, Scopes,
     SendError, Shape, Timeouts, Uncut, Unknown, Wire,
 };
 use bytes::Bytes;
@@ -134,7 +134,8 @@ impl Wire for Whole {
         if options.cap.lines && has_line_break(message) {
             return Err(SendError::RawNewline);
         }
-        if self.carries == Carries::Text && simdutf8::basic::from_utf8(message).is_err() {
+        let text = self.carries == Carries::Binary || options.known_text;
+        if !text && simdutf8::basic::from_utf8(message).is_err() {
             return Err(SendError::NotUtf8);
         }
         Ok(Plan::Whole)
@@ -173,7 +174,7 @@ impl Wire for Whole {
         Ok(())
     }
 
-    fn finish(&self, _opening: Option<&Opening>, _whole: &[u8]) -> Result<Shape, FaultKind> {
+    fn finish(&self, _whole: &Assembled<'_>) -> Result<Shape, FaultKind> {
         Ok(Shape::default())
     }
 }

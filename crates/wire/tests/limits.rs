@@ -10,6 +10,7 @@ fn plan(wire: &dyn Wire, size: usize, cap: Cap, key: Option<&str>) -> Result<Pla
     let options = PlanOptions {
         key: key.as_ref(),
         may_cut: true,
+        known_text: false,
         peer: &PeerSupport::Yes(PeerLimits::NONE),
         cap: &cap,
     };

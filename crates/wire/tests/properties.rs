@@ -134,6 +134,7 @@ fn a_cap_is_named_too_small_exactly_where_it_is() {
                 &PlanOptions {
                     key: key.as_ref(),
                     may_cut: true,
+                    known_text: false,
                     peer: &setup.peer,
                     cap: &cap,
                 },
@@ -302,6 +303,7 @@ fn what_a_wire_plans_it_also_cuts() {
         let options = PlanOptions {
             key: key.as_ref(),
             may_cut: true,
+            known_text: false,
             peer: &setup.peer,
             cap: &cap,
         };

@@ -205,9 +205,7 @@ impl Link {
             return Ok(Received::Ignored);
         };
         assembly.check_size()?;
-        let shape = self
-            .receive
-            .finish(assembly.opening.as_ref(), assembly.whole())?;
+        let shape = self.receive.finish(&assembly.whole())?;
         let Some(assembly) = self.inbox.remove(serial, &mut self.timers) else {
             return Ok(Received::Ignored);
         };

@@ -105,6 +105,7 @@ impl Link {
                 message: out.message.bytes.clone(),
                 key: out.message.key.clone(),
                 may_cut: out.message.may_cut,
+                known_text: out.message.known_text,
                 peer: self.peer.clone(),
                 cap: out.message.cap(&self.cap),
             });
@@ -298,6 +299,7 @@ impl Link {
         let options = PlanOptions {
             key: out.message.key.as_ref(),
             may_cut: out.message.may_cut,
+            known_text: out.message.known_text,
             peer: &self.peer,
             cap: &out.message.cap(&self.cap),
         };

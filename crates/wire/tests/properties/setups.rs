@@ -255,6 +255,7 @@ pub(crate) fn smallest_cap(setup: &Setup, message: &[u8], key: Option<&Key>) -> 
         let options = PlanOptions {
             key,
             may_cut: true,
+            known_text: false,
             peer: &setup.peer,
             cap: &(setup.cap)(max),
         };

@@ -28,6 +28,7 @@ pub(super) fn fits(
     let options = PlanOptions {
         key: None,
         may_cut: message.may_cut,
+        known_text: message.known_text,
         peer: &peer,
         cap: &settings.cap,
     };

@@ -24,6 +24,7 @@ pub(super) fn check(
     let options = PlanOptions {
         key: None,
         may_cut: true,
+        known_text: true,
         peer: &peer,
         cap: &settings.cap,
     };

@@ -1,0 +1,360 @@
+//! Where the members of a JSON object lie. The whole text is checked, nothing is copied, and long
+//! strings go by as fast as memory does.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Tells the name and the place of each member of the one object that `text` is; `None` if it is no
+/// JSON object. `text` is UTF-8. Nesting costs a bit of memory a level and no stack.
+pub(crate) fn members<'a>(
+    text: &'a [u8],
+    mut member: impl FnMut(Cow<'a, str>, Range<usize>),
+) -> Option<()> {
+    let mut open = Open::default();
+    let mut at = blank(text, 0);
+    if text.get(at) != Some(&b'{') {
+        return None;
+    }
+    at = blank(text, at + 1);
+    if text.get(at) == Some(&b'}') {
+        return (blank(text, at + 1) == text.len()).then_some(());
+    }
+    loop {
+        let start = at;
+        let end = quoted(text, start)?;
+        let from = colon(text, end)?;
+        let to = value(text, from, &mut open)?;
+        member(unquoted(&text[start..end])?, from..to);
+        at = blank(text, to);
+        match text.get(at)? {
+            b',' => at = blank(text, at + 1),
+            b'}' => return (blank(text, at + 1) == text.len()).then_some(()),
+            _ => return None,
+        }
+    }
+}
+
+/// What a JSON string says; `None` if it has a lone surrogate.
+pub(crate) fn unquoted(string: &[u8]) -> Option<Cow<'_, str>> {
+    let inner = string.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    if memchr::memchr(b'\\', inner).is_some() {
+        return serde_json::from_slice(string).ok().map(Cow::Owned);
+    }
+    std::str::from_utf8(inner).ok().map(Cow::Borrowed)
+}
+
+/// The brackets that are open, innermost last: a bit each, set for an object.
+#[derive(Default)]
+struct Open {
+    bits: Vec<u64>,
+    depth: usize,
+}
+
+impl Open {
+    fn push(&mut self, object: bool) {
+        let (word, bit) = (self.depth / 64, self.depth % 64);
+        if word == self.bits.len() {
+            self.bits.push(0);
+        }
+        self.bits[word] = self.bits[word] & !(1 << bit) | u64::from(object) << bit;
+        self.depth += 1;
+    }
+
+    fn is_object(&self) -> Option<bool> {
+        let last = self.depth.checked_sub(1)?;
+        Some(self.bits[last / 64] >> (last % 64) & 1 == 1)
+    }
+}
+
+/// Where the value at `at` ends.
+fn value(text: &[u8], mut at: usize, open: &mut Open) -> Option<usize> {
+    loop {
+        at = match *text.get(at)? {
+            b'"' => quoted(text, at)?,
+            bracket @ (b'{' | b'[') => {
+                let object = bracket == b'{';
+                at = blank(text, at + 1);
+                if *text.get(at)? == if object { b'}' } else { b']' } {
+                    at + 1
+                } else {
+                    open.push(object);
+                    if object {
+                        at = colon(text, quoted(text, at)?)?;
+                    }
+                    continue;
+                }
+            }
+            b't' => literal(text, at, b"true")?,
+            b'f' => literal(text, at, b"false")?,
+            b'n' => literal(text, at, b"null")?,
+            _ => number(text, at)?,
+        };
+        // A value has ended: so may what holds it.
+        loop {
+            let Some(object) = open.is_object() else {
+                return Some(at);
+            };
+            at = blank(text, at);
+            match (*text.get(at)?, object) {
+                (b',', false) => {
+                    at = blank(text, at + 1);
+                    break;
+                }
+                (b',', true) => {
+                    at = colon(text, quoted(text, blank(text, at + 1))?)?;
+                    break;
+                }
+                (b']', false) | (b'}', true) => {
+                    open.depth -= 1;
+                    at += 1;
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+fn blank(text: &[u8], mut at: usize) -> usize {
+    while matches!(text.get(at), Some(b' ' | b'\n' | b'\t' | b'\r')) {
+        at += 1;
+    }
+    at
+}
+
+/// The value after a member's name.
+fn colon(text: &[u8], at: usize) -> Option<usize> {
+    let at = blank(text, at);
+    (text.get(at) == Some(&b':')).then(|| blank(text, at + 1))
+}
+
+fn literal(text: &[u8], at: usize, word: &[u8]) -> Option<usize> {
+    text[at..].starts_with(word).then_some(at + word.len())
+}
+
+fn number(text: &[u8], mut at: usize) -> Option<usize> {
+    let digits = |at: usize| {
+        let count = text[at..]
+            .iter()
+            .take_while(|it| it.is_ascii_digit())
+            .count();
+        (count > 0).then_some(at + count)
+    };
+    if text.get(at) == Some(&b'-') {
+        at += 1;
+    }
+    let start = at;
+    at = digits(at)?;
+    if text[start] == b'0' && at > start + 1 {
+        return None;
+    }
+    if text.get(at) == Some(&b'.') {
+        at = digits(at + 1)?;
+    }
+    if matches!(text.get(at), Some(b'e' | b'E')) {
+        at += 1;
+        if matches!(text.get(at), Some(b'+' | b'-')) {
+            at += 1;
+        }
+        at = digits(at)?;
+    }
+    Some(at)
+}
+
+/// Where the string at `at` ends, its quotes included.
+fn quoted(text: &[u8], at: usize) -> Option<usize> {
+    if text.get(at) != Some(&b'"') {
+        return None;
+    }
+    let mut at = at + 1;
+    loop {
+        at += plain(&text[at..]);
+        match *text.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => match *text.get(at + 1)? {
+                b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => at += 2,
+                b'u' => {
+                    let digits = text.get(at + 2..at + 6)?;
+                    if !digits.iter().all(u8::is_ascii_hexdigit) {
+                        return None;
+                    }
+                    at += 6;
+                }
+                _ => return None,
+            },
+            _ => return None,
+        }
+    }
+}
+
+/// How many bytes stand for themselves in a string.
+fn plain(text: &[u8]) -> usize {
+    /// Most strings are short, and where escapes are dense so are the runs between them.
+    const NEAR: usize = 16;
+    /// Looked at without a branch, which the compiler makes a few wide instructions.
+    const FAR: usize = 64;
+    let ends = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    let near = &text[..text.len().min(NEAR)];
+    if let Some(end) = near.iter().position(|&byte| ends(byte)) {
+        return end;
+    }
+    let far = text[near.len()..].chunks_exact(FAR);
+    let clean = far
+        .take_while(|part| !part.iter().fold(false, |found, &byte| found | ends(byte)))
+        .count();
+    let at = near.len() + clean * FAR;
+    let rest = text[at..].iter().position(|&byte| ends(byte));
+    rest.map_or(text.len(), |end| at + end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::de::IgnoredAny;
+
+    /// Whether both agree on what is an object.
+    fn agree(text: &str) -> bool {
+        let scanned = members(text.as_bytes(), |_, _| {}).is_some();
+        let parsed: Result<std::collections::BTreeMap<String, IgnoredAny>, _> =
+            serde_json::from_str(text);
+        scanned == parsed.is_ok()
+    }
+
+    #[test]
+    fn members_are_found_where_they_lie() {
+        let text = r#" { "a" : [1, {"b":2}] ,"\u0063":"x\"y", "a":-0.5e+3 } "#;
+        let mut found = Vec::new();
+        members(text.as_bytes(), |name, at| {
+            found.push((name.into_owned(), &text[at]));
+        })
+        .unwrap();
+        let found: Vec<_> = found.iter().map(|(name, at)| (&**name, *at)).collect();
+        assert_eq!(
+            found,
+            [
+                ("a", r#"[1, {"b":2}]"#),
+                ("c", r#""x\"y""#),
+                ("a", "-0.5e+3")
+            ]
+        );
+    }
+
+    #[test]
+    fn it_takes_and_refuses_what_serde_does() {
+        let long = "é".repeat(100);
+        let values = [
+            "1",
+            "-1",
+            "01",
+            "-",
+            "1.",
+            ".5",
+            "1.5",
+            "1e5",
+            "1E+5",
+            "1e-",
+            "1e",
+            "+1",
+            "true",
+            "tru",
+            "false",
+            "null",
+            "nul",
+            "nulll",
+            "\"\"",
+            "\"",
+            "\"\\n\"",
+            "\"\\x\"",
+            "\"\\u12\"",
+            "\"\\u00e9\"",
+            "\"\\ud800\"",
+            "\"\\u00g0\"",
+            "\"\n\"",
+            "\"\t\"",
+            "[]",
+            "[",
+            "]",
+            "[1]",
+            "[1,]",
+            "[,1]",
+            "[1 2]",
+            "[ 1 , 2 ]",
+            "{}",
+            "{",
+            "}",
+            "{\"a\":1}",
+            "{\"a\":1,}",
+            "{,}",
+            "{\"a\"}",
+            "{a:1}",
+            "{\"a\":1 \"b\":2}",
+            "[[]",
+            "[}",
+            "{]",
+            "[{\"a\":[[],{}]},[[1]]]",
+            "{\"\\ud800\":1}",
+            "",
+            " ",
+            "\u{c}1",
+            "1\u{b}",
+            "/**/1",
+            "NaN",
+            "[\u{a0}]",
+            "\"\\",
+        ];
+        let strings = [
+            long.as_str(),
+            "plain",
+            "\\\\",
+            "\\\"",
+            "\u{1}",
+            "\u{7f}",
+            "\"",
+        ];
+        for value in values {
+            for frame in [
+                format!("{{\"k\":{value}}}"),
+                format!("{{\"k\":[{value}]}}"),
+                format!(" {{ \"k\" : {value} , \"l\" : {value} }} "),
+                format!("{{\"k\":{{\"n\":{value}}}}}"),
+                format!("{{\"k\":1}}{value}"),
+                value.to_owned(),
+            ] {
+                assert!(agree(&frame), "{frame}");
+            }
+        }
+        for (string, count) in strings
+            .iter()
+            .flat_map(|it| [0, 1, 15, 16, 17, 79, 80, 81, 200].map(|n| (it, n)))
+        {
+            for frame in [
+                format!("{{\"k\":\"{}{string}\"}}", "x".repeat(count)),
+                format!(
+                    "{{\"k\":\"{}{string}{}\"}}",
+                    "x".repeat(count),
+                    "y".repeat(90)
+                ),
+                format!("{{\"{}{string}\":1}}", "x".repeat(count)),
+            ] {
+                assert!(agree(&frame), "{frame}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_cut_and_every_changed_byte_is_judged_as_serde_does() {
+        let text = r#"{"jsonrpc":"2.0","id":-1.5e3,"params":{"a":[true,false,null,"\u00e9\\ long enough for a wide look: 0123456789012345678901234567890123456789"],"b":{}}}"#;
+        for end in 0..=text.len() {
+            assert!(agree(&text[..end]), "{}", &text[..end]);
+        }
+        for at in 0..text.len() {
+            for byte in [
+                b'"', b'\\', b'{', b'}', b'[', b']', b',', b':', b' ', b'0', b'x', 1,
+            ] {
+                let mut changed = text.as_bytes().to_vec();
+                changed[at] = byte;
+                let changed = String::from_utf8(changed).unwrap();
+                assert!(agree(&changed), "{changed}");
+            }
+        }
+    }
+}
