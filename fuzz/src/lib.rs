@@ -4,5 +4,7 @@ pub mod input;
 pub mod links;
 pub mod read;
 pub mod roundtrip;
+pub mod streams;
+pub mod websocket;
 
 pub use input::Input;

@@ -57,14 +57,18 @@ pub(crate) fn run(json: bool, record: bool) -> Result<()> {
         print!("{table}");
         tables.push_str(&table);
     }
-    let printed = bench("sockets", json, &[])?;
-    if json {
-        values.insert("sockets".to_owned(), serde_json::from_str(&printed)?);
-        println!("{}", serde_json::Value::Object(values));
-    } else {
-        let table = format!("Real sockets: {printed}");
+    for (name, about) in [("sockets", "Real sockets"), ("pipes", "Real pipes")] {
+        let printed = bench(name, json, &[])?;
+        if json {
+            values.insert(name.to_owned(), serde_json::from_str(&printed)?);
+            continue;
+        }
+        let table = format!("{about}: {printed}\n");
         print!("{table}");
         tables.push_str(&table);
+    }
+    if json {
+        println!("{}", serde_json::Value::Object(values));
     }
     if record {
         std::fs::write(root().join("bench/RESULTS.md"), results(&tables))?;

@@ -12,7 +12,10 @@ const SEEDS: &str = "20000";
 /// Seeds of the faults between a host and a client.
 const FAULT_SEEDS: &str = "2000";
 
-const PARTS: [&str; 4] = ["seeds", "carry", "ahp", "fuzz"];
+const PARTS: [&str; 5] = ["seeds", "carry", "ahp", "tywrap", "fuzz"];
+
+/// Bytes of the text that goes to Python and back.
+const ECHO_BYTES: &str = "200000000";
 
 pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&str>) -> Result<()> {
     if let Some(name) = name
@@ -71,6 +74,23 @@ pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&st
                 "--nocapture",
             ];
             command::run(&mut cargo(&tests))
+        })?;
+    }
+    if wanted("tywrap") {
+        step("a large text to Python and back", || {
+            let tests = [
+                "test",
+                "--release",
+                "--package",
+                "breakbulk",
+                "--features",
+                "tywrap",
+                "--test",
+                "tywrap_large",
+                "--",
+                "--nocapture",
+            ];
+            command::run(cargo(&tests).env("BREAKBULK_ECHO_BYTES", ECHO_BYTES))
         })?;
     }
     if wanted("fuzz") {

@@ -1,6 +1,7 @@
 //! `breakbulk demo`: each format carries a message that its path would refuse.
 
 mod ahp;
+mod tywrap;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,6 +39,8 @@ pub(crate) struct Demo {
 enum Protocol {
     /// An agent host behind a relay that takes 1 MB
     Ahp,
+    /// A Python function whose result is longer than a line may be
+    Tywrap,
 }
 
 /// One format on its usual path.
@@ -62,8 +65,10 @@ struct Carried {
 
 impl Demo {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        if self.protocol == Some(Protocol::Ahp) {
-            return ahp::run();
+        match self.protocol {
+            Some(Protocol::Ahp) => return ahp::run(),
+            Some(Protocol::Tywrap) => return tywrap::run(),
+            None => {}
         }
         let mut out = Output::open(None)?;
         let size = size::show(MESSAGE);
@@ -103,7 +108,7 @@ impl Demo {
         out.line("\nEvery message came back byte for byte, and no frame was over its cap.")?;
         out.line("largest: the largest frame as its path counts: tywrap the data alone, cep22 the event around it, loro the fragment.")?;
         out.line("memory: the most that was resident while carrying, beside the message itself.")?;
-        out.line("\nOver real sockets: breakbulk demo ahp")?;
+        out.line("\nOver real sockets and pipes: breakbulk demo ahp, breakbulk demo tywrap")?;
         out.finish()
     }
 }

@@ -1,13 +1,14 @@
 //! `[wire+]transport:address[?options]`: one end of a gateway as it stands on the command line.
 
+mod options;
+
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 
-use breakbulk::net::preset::Preset;
-use breakbulk::net::process::{self, Framing};
+use breakbulk::net::process::{self, BadWords};
 
-use crate::size::Size;
+use options::{EndpointOptions, command_options, none_unknown, options};
+pub(crate) use options::{preset, unknown_option};
 
 /// What an endpoint looks like, for those whose endpoint does not.
 const FORMS: &str =
@@ -70,20 +71,6 @@ pub(crate) enum TunnelUse {
     Never,
 }
 
-/// The options of an endpoint.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct EndpointOptions {
-    pub(crate) framing: Option<Framing>,
-    pub(crate) token_file: Option<PathBuf>,
-    pub(crate) cert: Option<PathBuf>,
-    pub(crate) key: Option<PathBuf>,
-    pub(crate) ca: Option<PathBuf>,
-    pub(crate) preset: Option<Preset>,
-    pub(crate) max_frame: Option<usize>,
-    pub(crate) max_message: Option<usize>,
-    pub(crate) tunnel: Option<TunnelUse>,
-}
-
 /// One end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
@@ -118,8 +105,12 @@ impl FromStr for Endpoint {
             }
             "exec" => {
                 let (command, options) = command_options(rest)?;
-                let words = process::split(command)
-                    .map_err(|error| format!("{error}; write exec:COMMAND ARGUMENTS"))?;
+                let words = process::split(command).map_err(|error| match error {
+                    BadWords::Shell { word } => format!(
+                        "{word:?} means something to a shell, and exec: starts none; write exec:sh -c '…' around the whole, or quote it if it is an argument"
+                    ),
+                    error => format!("{error}; write exec:COMMAND ARGUMENTS"),
+                })?;
                 (At::Exec(words), options)
             }
             "ws" | "wss" => web_socket(transport == "wss", rest)?,
@@ -197,6 +188,31 @@ impl WsAddress {
         if self.secure { "wss" } else { "ws" }
     }
 
+    /// Whether somebody can be there: `ws://8080` is short for a listener, and 8080 is no host.
+    pub(crate) fn check_target(&self) -> Result<(), String> {
+        let (host, port) = match self.authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port),
+            _ => (self.authority.as_str(), ""),
+        };
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_number(host) {
+            return Ok(());
+        }
+        let scheme = self.scheme();
+        let port = if port.is_empty() { host } else { port };
+        match port.parse::<u16>() {
+            Ok(port @ 1..) if host.is_empty() || host == port.to_string() => Err(format!(
+                "{scheme}://{} names no host; did you mean {scheme}://127.0.0.1:{port}{}?",
+                self.authority,
+                if self.path == "/" { "" } else { &self.path }
+            )),
+            _ => Err(format!(
+                "{scheme}://{} names no host; write {scheme}://HOST:PORT/PATH",
+                self.authority
+            )),
+        }
+    }
+
     /// Where to listen: this machine alone, unless it says otherwise.
     pub(crate) fn listen_at(&self) -> Result<(String, u16), String> {
         let wrong = || {
@@ -265,134 +281,8 @@ fn web_socket(secure: bool, rest: &str) -> Result<(At, EndpointOptions), String>
     Ok((At::Ws(address), options))
 }
 
-/// A command may have a question mark of its own: what follows the last one are options if all of it
-/// looks so.
-fn command_options(text: &str) -> Result<(&str, EndpointOptions), String> {
-    if let Some((command, query)) = text.rsplit_once('?')
-        && !query.contains([' ', '\t', '\'', '"', '\\'])
-        && query.split('&').all(|pair| {
-            pair.split_once('=')
-                .is_some_and(|(name, _)| is_option(name))
-        })
-    {
-        return Ok((command, options(query)?.0));
-    }
-    Ok((text, EndpointOptions::default()))
-}
-
 fn at_question_mark(text: &str) -> (&str, &str) {
     text.split_once('?').unwrap_or((text, ""))
-}
-
-fn none_unknown(unknown: &[&str]) -> Result<(), String> {
-    match unknown.first() {
-        None => Ok(()),
-        Some(pair) => Err(unknown_option(pair)),
-    }
-}
-
-/// What to say of an option that nobody knows.
-pub(crate) fn unknown_option(pair: &str) -> String {
-    let name = pair.split('=').next().unwrap_or_default();
-    format!("{name:?} is no option; use {}", NAMES.join(", "))
-}
-
-const NAMES: [&str; 9] = [
-    "framing",
-    "token-file",
-    "cert",
-    "key",
-    "ca",
-    "preset",
-    "max-frame",
-    "max-message",
-    "tunnel",
-];
-
-fn is_option(name: &str) -> bool {
-    NAMES.contains(&name)
-}
-
-/// Our options of a query, and what else is in it.
-fn options(query: &str) -> Result<(EndpointOptions, Vec<&str>), String> {
-    let mut options = EndpointOptions::default();
-    let mut unknown = Vec::new();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        if name == "token" {
-            return Err(
-                "a token on the command line is seen by every program; use ?token-file=FILE or BREAKBULK_TOKEN"
-                    .to_owned(),
-            );
-        }
-        if !is_option(name) {
-            unknown.push(pair);
-            continue;
-        }
-        let value = decoded(value)?;
-        if value.is_empty() {
-            return Err(format!("{name} has no value; write {name}=VALUE"));
-        }
-        options
-            .set(name, &value)
-            .map_err(|error| format!("{name}: {error}"))?;
-    }
-    Ok((options, unknown))
-}
-
-impl EndpointOptions {
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let once = |taken: bool| match taken {
-            true => Err("it is there twice".to_owned()),
-            false => Ok(()),
-        };
-        let size = |value: &str| value.parse().map(|Size(size)| size);
-        match name {
-            "framing" => once(self.framing.replace(value.parse()?).is_some()),
-            "token-file" => once(self.token_file.replace(value.into()).is_some()),
-            "cert" => once(self.cert.replace(value.into()).is_some()),
-            "key" => once(self.key.replace(value.into()).is_some()),
-            "ca" => once(self.ca.replace(value.into()).is_some()),
-            "preset" => once(self.preset.replace(preset(value)?).is_some()),
-            "max-frame" => once(self.max_frame.replace(size(value)?).is_some()),
-            "max-message" => once(self.max_message.replace(size(value)?).is_some()),
-            _ => {
-                let tunnel = match value {
-                    "auto" => TunnelUse::Auto,
-                    "always" => TunnelUse::Always,
-                    "never" => TunnelUse::Never,
-                    _ => return Err(format!("{value:?} is none of auto, always, never")),
-                };
-                once(self.tunnel.replace(tunnel).is_some())
-            }
-        }
-    }
-}
-
-/// A preset by its name.
-pub(crate) fn preset(name: &str) -> Result<Preset, String> {
-    Preset::by_name(name).ok_or_else(|| {
-        let names: Vec<_> = Preset::ALL.iter().map(|preset| preset.name).collect();
-        format!("{name:?} is no preset; use {}", names.join(", "))
-    })
-}
-
-/// `%26` and the like, for file names with an `&` in them.
-fn decoded(value: &str) -> Result<String, String> {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
-        match (digit(), digit()) {
-            (Some(high), Some(low)) => bytes.push((high * 16 + low) as u8),
-            _ => return Err(format!("{value:?}: write a % itself as %25")),
-        }
-    }
-    String::from_utf8(bytes).map_err(|_| format!("{value:?} is not UTF-8"))
 }
 
 #[cfg(test)]

@@ -20,7 +20,8 @@ use plan::Plan;
 const RULES: &str = "\
 An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   stdio:              this process's own standard streams
-  exec:COMMAND        a command's standard streams; quotes and backslashes as in a shell, but no shell
+  exec:COMMAND        a command's standard streams; quotes and backslashes as in a shell, but no shell:
+                      for pipes and the like exec:sh -c '…'
   ws://HOST:PORT/PATH a WebSocket; to listen, ws://PORT is ws://127.0.0.1:PORT, and port 0 any free one
   wss://…             the same with TLS
   WIRE+               ahp (the default of WebSockets), whole (of streams: one message, one frame), loro
@@ -41,9 +42,21 @@ A tunnel carries any JSON-RPC program (MCP, LSP) unchanged. Its gateways know ea
 WebSocket subprotocol breakbulk.v1, and each first says what it takes. Of an AHP program nothing is
 edited but capabilities.chunking and lastSeenServerSeq.
 
+A gateway tells the other its max-frame and max-message, and the smaller counts both ways; the frame
+size of a preset inside a message (aws-api-gateway: 32 KB) it does not tell. So give a preset to both
+gateways. Of --max-frame and a preset the smaller counts.
+
+A message over --max-message (32MiB) is skipped: a request is answered with error -32011, a response is
+replaced by it, a notification is dropped with a warning; an AHP action ends the session (4413), since
+what follows would hide the hole. On a WebSocket such a message closes the connection (1009).
+
 A token comes from token-file, or from the environment: BREAKBULK_TOKEN is the listener's, and the
-target's if the listener is no WebSocket. Exit codes: 0 all was said; 1 a session failed; 2 something
-must be mended first: an endpoint, a taken port, an unreachable target.
+target's if the listener is no WebSocket.
+
+SIGINT and SIGTERM let what is queued go out; a second signal, a second later or more, stops at once.
+Exit codes: 0 all was said, or a listener was stopped by a signal (how its sessions ended is in the
+log); 1 the one session of stdio: failed, a listener failed, or a second signal came; 2 something must
+be mended first: an endpoint, a taken port, an unreachable target.
 
 Examples:
   breakbulk gateway --listen ws://8080 --to 'exec:npx some-mcp-server' --max-frame 100KB
@@ -61,10 +74,11 @@ pub(crate) struct Gateway {
     /// The largest frame where messages are cut, on ahp and loro ends [default: 900KB]
     #[arg(long, value_name = "SIZE")]
     max_frame: Option<Size>,
-    /// The largest message [default: 32MiB]
+    /// The largest message that is taken; a larger request is answered with an error [default: 32MiB]
     #[arg(long, value_name = "SIZE")]
     max_message: Option<Size>,
-    /// What that path is known to let through: azure-web-pubsub, aws-api-gateway, cloudflare, none
+    /// What that path is known to let through: azure-web-pubsub, aws-api-gateway, cloudflare, none; give
+    /// it to both gateways
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// The memory of all messages on their way, of all sessions
@@ -79,7 +93,7 @@ pub(crate) struct Gateway {
     /// Listen although the target cannot be reached yet
     #[arg(long)]
     no_check: bool,
-    /// How long what is queued may take to go out at the end, in seconds
+    /// How long what is queued may take to go out at the end, in seconds; closing may take 5 more
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
     /// Tell more

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod call;
 mod check;
 mod demo;
 mod endpoint;
@@ -41,6 +42,8 @@ enum Command {
     Inspect(inspect::Inspect),
     /// Carry the messages of programs over a capped path, or be the middle box before AHP programs.
     Gateway(gateway::Gateway),
+    /// Call a function in another process, with arguments and results of any size.
+    Call(call::Call),
     /// Show each format carry a 24 MB message under its usual cap.
     Demo(demo::Demo),
 }
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::Join(join) => join.run(),
         Command::Inspect(inspect) => inspect.run(),
         Command::Gateway(gateway) => gateway.run(),
+        Command::Call(call) => call.run(),
         Command::Demo(demo) => demo.run(),
     };
     match outcome {

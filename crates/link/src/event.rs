@@ -49,6 +49,16 @@ pub enum Event {
         /// The message itself.
         bytes: Bytes,
     },
+    /// A message of ours that had begun cannot be finished, and the format cannot take it back: the
+    /// link ends with it, and [`Event::Closed`] follows.
+    GaveUp {
+        /// The message.
+        id: TransferId,
+        /// Its tag.
+        tag: u64,
+        /// Why.
+        error: SendError,
+    },
     /// A large transfer went on.
     Progress {
         /// Which.
@@ -67,6 +77,9 @@ pub enum Event {
     Opened(Key),
     /// A transfer of the peer's ended without a message.
     TransferFailed(Fault),
+    /// The last late frame of a key that was [discarded](crate::Link::discard) came by: the peer is
+    /// done with it.
+    Discarded(Key),
     /// The link is closed and stays closed. Everything that was queued is gone with it.
     Closed(Closed),
 }
@@ -195,7 +208,7 @@ fn allocated(event: &Event) -> usize {
             of: ProgressOf::Incoming(key),
             ..
         } => key.allocated(),
-        Event::Opened(key) => key.allocated(),
+        Event::Opened(key) | Event::Discarded(key) => key.allocated(),
         Event::Control(text) => 64 + text.len(),
         _ => 0,
     }

@@ -17,6 +17,8 @@ pub(crate) enum Taken {
     Pending,
     /// It belongs to nothing that we still want.
     Ignored,
+    /// It was the last of what nobody wanted any more.
+    Drained,
     /// The transfer with this serial number has all its pieces.
     Complete(u64),
 }
@@ -100,8 +102,8 @@ impl Inbox {
         budget: &LinkBudget,
         timers: &mut Timers,
     ) -> Result<Taken, FaultKind> {
-        if self.discarded.drops(piece) {
-            return Ok(Taken::Ignored);
+        if let Some(taken) = self.discarded.drops(piece) {
+            return Ok(taken);
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut site = Site {
@@ -444,9 +446,9 @@ impl DiscardSet {
         }
     }
 
-    fn drops(&mut self, piece: &Piece<'_>) -> bool {
+    fn drops(&mut self, piece: &Piece<'_>) -> Option<Taken> {
         if self.keys.is_empty() || !self.keys.contains(&piece.key) {
-            return false;
+            return None;
         }
         if piece
             .count
@@ -454,7 +456,8 @@ impl DiscardSet {
         {
             self.keys.remove(&piece.key);
             self.order.retain(|key| *key != piece.key);
+            return Some(Taken::Drained);
         }
-        true
+        Some(Taken::Ignored)
     }
 }

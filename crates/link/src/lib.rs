@@ -37,6 +37,6 @@ pub use rules::{
     Unknown,
 };
 pub use wire::{
-    Announce, Assembled, Inbound, MessageKind, Opening, Part, PeerLimits, PeerSupport, Piece, Pieces, Plan,
-    PlanOptions, Shape, Wire,
+    Announce, Assembled, Inbound, MessageKind, Opening, Part, PeerLimits, PeerSupport, Piece,
+    Pieces, Plan, PlanOptions, Shape, Wire,
 };

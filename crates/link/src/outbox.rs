@@ -142,8 +142,10 @@ pub(crate) struct Sending {
     pub(crate) plan: Plan,
     pub(crate) cursor: Cursor,
     pub(crate) offset: usize,
-    /// Frames that are out and of which the transport has not spoken.
-    pub(crate) unconfirmed: u32,
+    /// Frames that were made, and so the number of the next.
+    pub(crate) made: u64,
+    /// Frames that are out and of which the transport has not spoken, by their numbers.
+    pub(crate) unconfirmed: BTreeSet<u64>,
     /// Whether it counts among the transfers that the peer holds open.
     pub(crate) counted: bool,
     /// For which peer and cap it was planned.
@@ -173,7 +175,8 @@ impl Sending {
             plan,
             cursor,
             offset: 0,
-            unconfirmed: 0,
+            made: 0,
+            unconfirmed: BTreeSet::new(),
             counted: false,
             generation,
         }
@@ -185,8 +188,13 @@ impl Sending {
             (Cursor::AwaitAccept | Cursor::Settling, _) => false,
             (_, None) => true,
             // The opening and the first piece must be through before others follow; all before the close.
-            (Cursor::Piece(0 | 1) | Cursor::Close, Some(_)) => self.unconfirmed == 0,
-            (_, Some(window)) => self.unconfirmed < window.max(1),
+            (Cursor::Piece(0 | 1) | Cursor::Close, Some(_)) => self.unconfirmed.is_empty(),
+            // Not how many count but how far the next would be ahead: one that is slow may be missing
+            // at the receiver, whose window that is.
+            (_, Some(window)) => self
+                .unconfirmed
+                .first()
+                .is_none_or(|oldest| self.made - oldest < u64::from(window.max(1))),
         }
     }
 
@@ -280,12 +288,20 @@ pub(crate) struct Reply {
     pub(crate) _charge: Charge,
 }
 
+/// A frame of which the transport has not spoken.
+pub(crate) struct Unconfirmed {
+    pub(crate) message: TransferId,
+    /// Its number among the frames of that message.
+    pub(crate) number: u64,
+    pub(crate) size: usize,
+}
+
 #[derive(Default)]
 pub(crate) struct Outbox {
     pub(crate) messages: BTreeMap<TransferId, Out>,
     pub(crate) replies: VecDeque<Reply>,
     /// Which message the transport's outcomes belong to.
-    pub(crate) frames: BTreeMap<FrameId, (TransferId, usize)>,
+    pub(crate) frames: BTreeMap<FrameId, Unconfirmed>,
     /// The message that must be finished before another begins, where frames may not be mixed.
     pub(crate) burst: Option<TransferId>,
     /// Transfers of ours that the peer holds open.
@@ -419,8 +435,8 @@ impl Outbox {
         let State::Sending(sending) = &mut out.state else {
             return false;
         };
-        if sending.unconfirmed > 0 {
-            self.frames.retain(|_, (other, _)| *other != id);
+        if !sending.unconfirmed.is_empty() {
+            self.frames.retain(|_, frame| frame.message != id);
         }
         let counted = std::mem::take(&mut sending.counted);
         self.counted -= usize::from(counted);

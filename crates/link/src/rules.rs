@@ -237,8 +237,8 @@ pub struct Config {
     pub limits: Limits,
     /// Whether pieces are taken at all; a format with a negotiation sets it once that is done.
     pub receives_pieces: bool,
-    /// Frames of one transfer that may be out before the transport has said of each that it went
-    /// through; `None` where the transport reports nothing.
+    /// How far a frame of a transfer may be ahead of the first of which the transport has not said
+    /// that it went through; `None` where the transport reports nothing.
     pub confirm: Option<u32>,
     /// Messages at least this large are planned by whoever takes [`Link::poll_plan`](crate::Link::poll_plan).
     pub plan_elsewhere: Option<usize>,

@@ -27,9 +27,10 @@ impl Connection {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn open(link: Link, mut transport: impl Transport, options: Options) -> Self {
-        // What is held of an unfinished frame is charged to nobody. A frame that is a little too large
-        // still reaches the link, whose words for it are better.
-        transport.expect(link.frame_limit().saturating_mul(2));
+        // What is held of an unfinished frame is charged to nobody, so that it is held to the link's own
+        // limit. A frame that is a little too large still reaches the link, whose words are better.
+        let limit = link.frame_limit();
+        transport.expect(limit.saturating_add(limit / 8));
         let shared = Arc::new(Shared::new(link));
         let (source, sink) = transport.split();
         tokio::spawn(driver::drive(shared.clone(), source, sink, options));

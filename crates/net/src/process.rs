@@ -10,12 +10,18 @@
 
 mod exec;
 mod framing;
+mod program;
+mod stderr;
 mod stdio;
+mod stop;
 mod stream;
 mod words;
 
-pub use exec::{Exec, ExecError, Exited, exec, find};
+pub use exec::{Exec, ExecError, ExecSink, ExecSource, Exited, exec};
 pub use framing::{Decoder, Framing, Unreadable};
+pub use program::{Program, Stderr, find};
+pub use stderr::Tail;
 pub use stdio::{Stdio, stdio};
+pub use stop::Stopper;
 pub use stream::{Ends, Stream, StreamSink, StreamSource};
 pub use words::{BadWords, split};

@@ -8,9 +8,12 @@
 //! tungstenite would copy each into a buffer that never shrinks, and cut what it read from buffers
 //! that a small message then keeps alive.
 
+mod age;
 mod bearer;
 mod client;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod head;
 mod mask;
 mod reader;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_link::{Budget, Cap, Carries, Closed, Config, Event, Frame, Limits, Link, Outgoing};
-use breakbulk_net::process::{ExecError, Exited, Framing, Stream, exec, find, split};
+use breakbulk_net::process::{ExecError, Exited, Framing, Stream, Unreadable, exec, find, split};
 use breakbulk_net::{Connection, Incoming, Options, Sink, Source, Transport};
 use breakbulk_wire::Whole;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -94,7 +94,7 @@ async fn the_end_of_a_stream_is_told() {
         (
             b"{}\n{\"unfin",
             1006,
-            "end of input within a frame: 7 bytes of it came and are dropped",
+            "the input ends within a message: 7 bytes, \"{\\\"unfin\"…, are dropped; why did the program stop?",
         ),
         (b"{}\n\xff\n", 1007, "a frame of 1 bytes is not UTF-8"),
     ] {
@@ -116,6 +116,86 @@ async fn the_end_of_a_stream_is_told() {
             assert_eq!(end, Incoming::Closed(expected));
         }
     }
+}
+
+#[tokio::test]
+async fn the_last_line_of_a_command_needs_no_line_break() {
+    let (connection, _exited) = started("printf '[1]\\n[2]'", Framing::Lines);
+    assert_eq!(message(&connection).await, "[1]");
+    assert_eq!(message(&connection).await, "[2]");
+    let expected = closed(1000, "the command exited with status 0");
+    assert_eq!(connection.closed().await, expected);
+}
+
+#[tokio::test]
+async fn what_is_over_the_limit_is_told_to_who_asked() {
+    let large = format!(r#"{{"id":1,"method":"m","params":"{}"}}"#, "x".repeat(200));
+    let input = format!("{large}\n{{}}\n");
+    // Nobody asked: it is the end.
+    let stream = |input: &str| {
+        let input = std::io::Cursor::new(input.as_bytes().to_vec());
+        Stream::new(input, tokio::io::sink(), Framing::Lines, 100)
+    };
+    let (mut source, _sink) = stream(&input).split();
+    let Incoming::Broken(end) = source.next().await else {
+        panic!("it was taken")
+    };
+    assert_eq!(end.code, 1009);
+
+    let mut asked = stream(&input);
+    let mut skipped = asked.ends().skipped();
+    let (mut source, _sink) = asked.split();
+    assert_eq!(
+        source.next().await,
+        Incoming::Frame(Frame::Text("{}".into()))
+    );
+    let expected = Unreadable::Oversized {
+        size: large.len() as u64,
+        limit: 100,
+        id: Some("1".to_owned()),
+        method: Some("\"m\"".to_owned()),
+        is_answer: false,
+    };
+    assert_eq!(skipped.recv().await, Some(expected));
+    assert!(skipped.is_empty());
+
+    // Reports that nobody hears hold up the reading, and no more than a few are held.
+    let mut flood = stream(&input.repeat(1000));
+    let mut skipped = flood.ends().skipped();
+    let (mut source, _sink) = flood.split();
+    let mut frames = 0;
+    loop {
+        tokio::select! {
+            biased;
+            incoming = source.next() => match incoming {
+                Incoming::Frame(_) => frames += 1,
+                other => panic!("{other:?}"),
+            },
+            () = tokio::task::yield_now() => break,
+        }
+    }
+    assert!((1..=20).contains(&frames), "{frames}");
+    // A read that was dropped has lost none of them.
+    let mut told = 0;
+    // The end of the input is told elsewhere: the last frame is the last that comes.
+    let rest = async {
+        while frames < 1000 {
+            assert!(matches!(source.next().await, Incoming::Frame(_)));
+            frames += 1;
+        }
+        frames
+    };
+    tokio::pin!(rest);
+    let frames = loop {
+        tokio::select! {
+            frames = &mut rest => break frames,
+            Some(_) = skipped.recv() => told += 1,
+        }
+    };
+    while skipped.try_recv().is_ok() {
+        told += 1;
+    }
+    assert_eq!((frames, told), (1000, 1000));
 }
 
 #[tokio::test]
@@ -218,7 +298,7 @@ async fn how_a_command_ended_is_the_reason() {
         (
             "sh -c 'printf {; exit 4'",
             1011,
-            "the command exited with status 4; end of input within a frame: 1 bytes of it came and are dropped",
+            "the command exited with status 4; the input ends within a message: 1 bytes, \"{\"…, are dropped; why did the program stop?",
         ),
         // Somebody else holds its output; nobody waits for that one.
         (

@@ -124,11 +124,15 @@ fn announced_bodies_are_frames() {
 #[test]
 fn what_cannot_be_read_says_why() {
     let bad = |what| Unreadable::BadHeader { what };
+    let lines = Unreadable::WrongFraming {
+        seen: Framing::Lines,
+        expected: Framing::ContentLength,
+    };
     let no_colon = bad("a line without a colon");
     let no_number = bad("a Content-Length that is no number");
     for (input, error) in [
-        (&b"{"[..], bad("it begins as JSON does")),
-        (b"\r\n[{\"jsonrpc\":", bad("it begins as JSON does")),
+        (&b"{"[..], lines.clone()),
+        (b"\r\n[{\"jsonrpc\":", lines),
         (b"jsonrpc:\n\n", Unreadable::NoLength),
         (b"just text\r\n\r\n", no_colon.clone()),
         (b"Content-Length\r\n\r\n", no_colon),
@@ -188,6 +192,243 @@ fn what_cannot_be_read_says_why() {
         &["ok"],
         Err(Unreadable::NotUtf8 { size: 1 }),
     );
+}
+
+#[test]
+fn the_other_framing_is_named_with_the_option_that_mends_it() {
+    for (framing, input, frames, text) in [
+        (
+            Framing::Lines,
+            "Content-Length: 2\r\n\r\n{}",
+            &[][..],
+            "this stream has Content-Length headers, not JSON lines; use ?framing=content-length",
+        ),
+        (
+            Framing::Lines,
+            "{}\ncontent-type: x\r\nContent-Length: 2\r\n\r\n{}",
+            &["{}"],
+            "this stream has Content-Length headers, not JSON lines; use ?framing=content-length",
+        ),
+        (
+            Framing::ContentLength,
+            "{}\n",
+            &[],
+            "this stream has JSON lines, not Content-Length headers; use ?framing=lines",
+        ),
+        (
+            Framing::ContentLength,
+            "hello\n\n",
+            &[],
+            "a frame's header is wrong: a line without a colon; for JSON lines use ?framing=lines",
+        ),
+    ] {
+        for step in [1, 5, usize::MAX] {
+            let (found, end) = decode(framing, 100, input.as_bytes(), step);
+            assert_eq!(found, frames, "{input:?}");
+            assert_eq!(end.unwrap_err().to_string(), text, "{input:?}");
+        }
+    }
+}
+
+type Found = Result<String, Unreadable>;
+
+/// What a decoder that skips finds, to the end of the input; the error; the most that it held.
+fn skipping(
+    framing: Framing,
+    limit: usize,
+    input: &[u8],
+    step: usize,
+) -> (Vec<Found>, Option<Unreadable>, usize) {
+    let mut decoder = Decoder::new(framing, limit);
+    decoder.skip_oversized(true);
+    let (mut found, mut rest, mut held) = (Vec::new(), input, 0);
+    loop {
+        let next = match decoder.next() {
+            None if rest.is_empty() => match decoder.finish() {
+                None => return (found, None, held),
+                finished => finished,
+            },
+            next => next,
+        };
+        match next {
+            Some(Ok(frame)) => found.push(Ok(String::from_utf8(frame.to_vec()).unwrap())),
+            Some(Err(skipped @ Unreadable::Oversized { .. })) => found.push(Err(skipped)),
+            Some(Err(error)) => return (found, Some(error), held),
+            None => {
+                let (buffer, most) = decoder.space();
+                held = held.max(buffer.capacity());
+                let (now, later) = rest.split_at(step.min(most).min(rest.len()));
+                buffer.extend_from_slice(now);
+                rest = later;
+            }
+        }
+    }
+}
+
+#[test]
+fn the_last_line_counts_without_its_line_break_if_it_is_whole() {
+    let cut = |size, start: &str| Unreadable::CutLine {
+        size,
+        start: start.to_owned(),
+    };
+    for (framing, input, frames, error) in [
+        (
+            Framing::Lines,
+            "{}\n{\"a\":1}",
+            &["{}", "{\"a\":1}"][..],
+            None,
+        ),
+        (Framing::Lines, "[1]\r", &["[1]"], None),
+        (Framing::Lines, "{} ", &["{}"], None),
+        (Framing::Lines, "{}\n \r", &["{}"], None),
+        (
+            Framing::Lines,
+            "{}\n{\"a\":",
+            &["{}"],
+            Some(cut(5, "{\"a\":")),
+        ),
+        (
+            Framing::Lines,
+            "{\"a\":\"}",
+            &[],
+            Some(cut(7, "{\"a\":\"}")),
+        ),
+        (Framing::Lines, "12", &[], Some(cut(2, "12"))),
+        (Framing::Lines, "{}{}", &[], Some(cut(4, "{}{}"))),
+        (
+            Framing::ContentLength,
+            "Content-Length: 2\r\n\r\n{}\r\n",
+            &["{}"],
+            None,
+        ),
+        (
+            Framing::ContentLength,
+            "Content-Length: 5\r\n\r\n{}",
+            &[],
+            Some(Unreadable::CutBody {
+                size: 2,
+                announced: 5,
+            }),
+        ),
+        (
+            Framing::ContentLength,
+            "Content-Le",
+            &[],
+            Some(Unreadable::CutHeaders { size: 10 }),
+        ),
+    ] {
+        for step in 1..=input.len() {
+            let (found, end, _) = skipping(framing, 24, input.as_bytes(), step);
+            let expected: Vec<_> = frames.iter().map(|&text| Ok(text.to_owned())).collect();
+            assert_eq!((found, &end), (expected, &error), "{input:?} by {step}");
+        }
+    }
+}
+
+#[test]
+fn what_is_over_the_limit_is_skipped_to_its_end() {
+    let request = r#"{"jsonrpc":"2.0","method":"m","params":["xxxxxxxxxx"],"id":7}"#;
+    let len = request.len();
+    let oversized = |size: usize, id: Option<&str>| -> Found {
+        Err(Unreadable::Oversized {
+            size: size as u64,
+            limit: 24,
+            id: id.map(ToOwned::to_owned),
+            method: id.map(|_| "\"m\"".to_owned()),
+            is_answer: false,
+        })
+    };
+    let frame = |text: &str| -> Found { Ok(text.to_owned()) };
+    let cut = &request[..40];
+    for (framing, input, expected, error) in [
+        (
+            Framing::Lines,
+            format!("{{}}\n{request}\n[1]\n{request}\r\n[2]\n"),
+            vec![
+                frame("{}"),
+                oversized(len, Some("7")),
+                frame("[1]"),
+                oversized(len, Some("7")),
+                frame("[2]"),
+            ],
+            None,
+        ),
+        (
+            Framing::Lines,
+            format!("{request}{request}\n[1]\n"),
+            vec![oversized(2 * len, None), frame("[1]")],
+            None,
+        ),
+        // At the end of the input.
+        (
+            Framing::Lines,
+            request.to_owned(),
+            vec![oversized(len, Some("7"))],
+            None,
+        ),
+        (
+            Framing::Lines,
+            cut.to_owned(),
+            vec![oversized(40, None)],
+            None,
+        ),
+        (
+            Framing::ContentLength,
+            format!(
+                "Content-Length: {len}\r\n\r\n{request}Content-Length: 3\r\n\r\n[1]Content-Length: {len}\r\n\r\n{request}\r\n"
+            ),
+            vec![
+                oversized(len, Some("7")),
+                frame("[1]"),
+                oversized(len, Some("7")),
+            ],
+            None,
+        ),
+        (
+            Framing::ContentLength,
+            format!("Content-Length: {len}\r\n\r\n{cut}"),
+            vec![],
+            Some(Unreadable::CutBody {
+                size: 40,
+                announced: len as u64,
+            }),
+        ),
+        // Nobody waits for that many.
+        (
+            Framing::ContentLength,
+            "Content-Length: 1099511627777\r\n\r\n".to_owned(),
+            vec![],
+            Some(Unreadable::TooLong {
+                size: 1_099_511_627_777,
+                limit: 24,
+            }),
+        ),
+    ] {
+        for step in (1..=input.len()).chain([usize::MAX]) {
+            let (found, end, _) = skipping(framing, 24, input.as_bytes(), step);
+            assert_eq!((&found, &end), (&expected, &error), "{input:?} by {step}");
+        }
+    }
+}
+
+#[test]
+fn what_is_skipped_is_not_held() {
+    let limit = 1 << 20;
+    let large = format!(r#"{{"params":"{}","id":1}}"#, "x".repeat(20 << 20));
+    let announced = format!("Content-Length: {}\r\n\r\n{large}", large.len());
+    for (framing, input, most) in [
+        (Framing::Lines, format!("{large}\n"), limit + 2),
+        (Framing::ContentLength, announced, 64 << 10),
+    ] {
+        let (found, error, held) = skipping(framing, limit, input.as_bytes(), usize::MAX);
+        assert_eq!((found.len(), error), (1, None), "{framing}");
+        assert!(held <= most, "{framing}: {held} bytes were held");
+        let Err(Unreadable::Oversized { size, id, .. }) = &found[0] else {
+            panic!("{framing}")
+        };
+        assert_eq!(*size, large.len() as u64, "{framing}");
+        assert_eq!(id.as_deref(), Some("1"), "{framing}");
+    }
 }
 
 /// Writes endlessly; how much is buffered at most, and what comes of it.

@@ -5,6 +5,8 @@
 pub mod ahp;
 #[cfg(feature = "ahp")]
 pub mod relay;
+#[cfg(feature = "tywrap")]
+pub mod tywrap;
 
 pub use breakbulk_link as link;
 pub use breakbulk_message as message;

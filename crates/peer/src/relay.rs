@@ -10,9 +10,12 @@
 //! error, and what cannot be answered ends both connections.
 
 mod boxes;
+mod end;
 mod plain;
 mod pump;
+mod skipped;
 mod tunnel;
+mod unsent;
 
 use std::fmt;
 use std::future::Future;
@@ -27,6 +30,7 @@ pub use crate::ahp::foreign::Instead;
 pub use boxes::{BothBoxes, ClientBox, HostBox};
 pub use plain::{Plain, Raw, whole_link};
 pub use pump::relay;
+pub use skipped::{Oversized, Skipped};
 pub use tunnel::{NoTunnel, Tunnel, TunnelSettings, greet};
 
 /// What a sender closes with when a message that may not be lost is too large.
@@ -70,6 +74,9 @@ pub struct Port {
     pub input_ended: Option<Done>,
     /// How the other end is told that no more goes out, although more may come in.
     pub end_output: EndOutput,
+    /// Messages that were too large to be taken. Only some transports can skip them
+    /// ([`Skipped::of`]); with others such a message is the end.
+    pub skipped: Option<Skipped>,
 }
 
 /// How a connection ends one way and stays open the other.
@@ -91,6 +98,7 @@ impl Port {
             connection,
             input_ended: None,
             end_output: EndOutput::Close,
+            skipped: None,
         }
     }
 
@@ -100,6 +108,7 @@ impl Port {
         let mut reading = ends.clone();
         Self {
             connection,
+            skipped: None,
             input_ended: Some(Box::pin(async move { reading.input_ended().await })),
             end_output: EndOutput::Run(Box::pin(async move { ends.end_output().await })),
         }
@@ -135,6 +144,14 @@ pub trait Passing: Send {
 
     /// A message could not go out by a side.
     fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Instead;
+
+    /// A message that came in by a side was too large to be taken. [`Instead::Replace`] is what then
+    /// comes in in its place, and passes like any other; unless it says otherwise, both end.
+    fn oversized(&mut self, _from: Side, oversized: &Oversized) -> Instead {
+        let Oversized { size, limit, .. } = oversized;
+        let reason = format!("a message of {size} bytes is over {limit}");
+        Instead::Close(TOO_LARGE, reason)
+    }
 }
 
 impl Passing for Box<dyn Passing> {
@@ -148,6 +165,10 @@ impl Passing for Box<dyn Passing> {
 
     fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Instead {
         (**self).not_sent(to, bytes, error)
+    }
+
+    fn oversized(&mut self, from: Side, oversized: &Oversized) -> Instead {
+        (**self).oversized(from, oversized)
     }
 }
 

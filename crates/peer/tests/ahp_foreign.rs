@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use breakbulk::ahp::Settings;
 use breakbulk::ahp::foreign::{ClientSide, HostSide, Instead, Sessions};
@@ -217,6 +217,89 @@ fn a_second_handshake_that_is_refused_changes_nothing() {
     assert_eq!(path.up(&large), [large]);
     let large = action(421, 5000);
     assert_eq!(path.down(&large), [large]);
+}
+
+/// A second handshake under another name is refused, and what then comes is still the first one's.
+#[test]
+fn a_name_that_the_host_refuses_is_nobodys() {
+    let (clients, hosts) = (Sessions::default(), Sessions::default());
+    let mut path = Path::new(&clients, &hosts);
+    initialize(&mut path);
+    let other = INITIALIZE.replace(r#""id":1"#, r#""id":2"#);
+    path.up(&other.replace(r#""clientId":"c""#, r#""clientId":"d""#));
+    let refused = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32600,"message":"already"}}"#;
+    assert_eq!(path.down(refused), [refused]);
+    // 422 overtakes 421, and the line drops.
+    let out = path.host.to_client(&mut path.far, action(421, 3000).into());
+    path.far.send(path.now, out).unwrap();
+    assert!(path.carry_down(3).is_empty());
+    let out = breakbulk::link::Outgoing::new(action(422, 10)).in_lane(breakbulk::link::Lane(9));
+    path.far.send(path.now, out).unwrap();
+    assert_eq!(path.carry_down(2), [action(422, 10)]);
+    drop(path);
+    for (name, from) in [("c", 420), ("d", 422)] {
+        let reconnect = format!(
+            r#"{{"jsonrpc":"2.0","id":3,"method":"reconnect","params":{{"channel":"ahp-root://","clientId":"{name}","lastSeenServerSeq":422,"subscriptions":["c"]}}}}"#
+        );
+        let heard = Path::new(&clients, &hosts).up(&reconnect);
+        let expected = format!(r#""lastSeenServerSeq":{from},"#);
+        assert!(heard[0].contains(&expected), "{name}: {}", heard[0]);
+    }
+}
+
+/// A client that gives a message one second gets a refusal in place of what was too slow once.
+#[test]
+fn an_answer_larger_than_what_was_too_slow_is_refused() {
+    let strict = Settings {
+        chunking: Chunking {
+            timeout_from: TimeoutFrom::First,
+            ..settings().chunking
+        },
+        ..settings()
+    };
+    let hosts = Sessions::default();
+    let result = |id: u32, size: usize| {
+        let text = "x".repeat(size);
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"result":{{"serverSeq":1,"snapshots":["{text}"]}}}}"#
+        )
+    };
+    // Who counts from the last segment has all the time.
+    for (settings, refuses) in [(strict, true), (settings(), false)] {
+        let connect = |method: &str| {
+            let mut path = Path::new(&Sessions::default(), &hosts);
+            path.client = ClientSide::new(settings.clone(), Sessions::default());
+            let params = r#""channel":"ahp-root://","clientId":"c","protocolVersions":["1.0.0"],"lastSeenServerSeq":1,"subscriptions":[]"#;
+            let said =
+                format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params}}}}}"#);
+            path.up(&said);
+            path
+        };
+        let mut path = connect("initialize");
+        assert!(path.down(&result(1, 5000))[0].contains("capabilities"));
+        // The path crawls: 421 is begun, and the second is over.
+        let out = path.host.to_client(&mut path.far, action(421, 5000).into());
+        path.far.send(path.now, out).unwrap();
+        assert!(path.carry_down(9).is_empty());
+        path.far.handle_timeout(path.now + Duration::from_secs(1));
+        while let Some(event) = path.far.poll_event() {
+            path.host.heard(&event);
+        }
+        drop(path);
+        for method in ["reconnect", "initialize"] {
+            let mut path = connect(method);
+            let heard = path.down(&result(1, 5000));
+            let refused = heard[0].contains(
+                r#""code":-32011,"message":"message too large for this path: 5"#,
+            ) && heard[0].contains(
+                r#" bytes, and only 1728 went out in the 1 s that the receiver gives a message; send less or raise its groupTimeoutMs","data":{"reason":"messageTooLarge","messageBytes":5"#,
+            );
+            assert_eq!(refused, refuses, "{method}: {}", heard[0]);
+            // What is smaller goes through, and an action is tried.
+            assert_eq!(path.down(&result(2, 1500)), [result(2, 1500)]);
+            assert_eq!(path.down(&action(1, 5000)), [action(1, 5000)]);
+        }
+    }
 }
 
 #[test]

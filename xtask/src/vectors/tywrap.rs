@@ -1,4 +1,8 @@
-//! tywrap: both writers' lines, and what a reassembler makes of any line.
+//! tywrap: both writers' lines, what a reassembler makes of any line, and what
+//! a bridge and a host do.
+
+mod bridge;
+mod host;
 
 use std::time::Instant;
 
@@ -34,6 +38,18 @@ pub(crate) const RULES: &[Rule] = &[
     LONE_SURROGATES,
     PLAIN_INTEGERS,
     OVERRUN_AT_ONCE,
+    bridge::OWN_WORDS,
+    bridge::BOTH_HANDSHAKES,
+    bridge::NO_CRASH,
+    bridge::NOT_UTF8,
+    bridge::OWN_TRACEBACK,
+    bridge::TABLE,
+    host::EXITED,
+    host::UNNAMED,
+    host::FRAME_IDS,
+    host::NESTED,
+    host::SURROGATES,
+    host::RAW_UTF8,
 ];
 
 pub(crate) fn run(file: &str, value: &Value, tally: &mut Tally) -> Option<()> {
@@ -46,14 +62,8 @@ pub(crate) fn run(file: &str, value: &Value, tally: &mut Tally) -> Option<()> {
             }
             Some(())
         }
-        // Recorded from live peers: they wait for the endpoints.
-        "bridge_transcripts.json" | "ts_host_behaviour.json" => {
-            value["scenarios"]
-                .as_array()?
-                .iter()
-                .for_each(|_| tally.defer());
-            Some(())
-        }
+        "bridge_transcripts.json" => bridge::run(file, value, tally),
+        "ts_host_behaviour.json" => host::run(file, value, tally),
         _ => None,
     }
 }

@@ -1,5 +1,6 @@
 //! Speed over real sockets on loopback, each figure beside what it is compared with, in one run.
 
+mod frames;
 mod idle;
 mod payload;
 mod ping;
@@ -25,8 +26,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let machine = arguments.iter().any(|argument| argument == "--json");
     let mut values = serde_json::Map::new();
-    let parts: [(&str, Measure); 3] = [
+    let parts: [(&str, Measure); 4] = [
         ("rate", || runtime()?.block_on(rate::measure())),
+        ("frames", || runtime()?.block_on(frames::measure())),
         ("ping", || runtime()?.block_on(ping::measure())),
         ("idle", || runtime()?.block_on(idle::measure())),
     ];

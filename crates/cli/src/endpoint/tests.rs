@@ -1,5 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
+use breakbulk::net::preset::Preset;
+use breakbulk::net::process::Framing;
+
 use super::*;
 
 fn ws(secure: bool, authority: &str, path: &str, query: Option<&str>) -> At {
@@ -122,6 +125,15 @@ fn what_is_wrong_says_what_to_mend() {
         ("exec:sh -c 'x", "a ' is not closed"),
         ("exec:x\\", "a backslash at the end"),
         ("exec:x?max-message=1XB", "max-message: \"XB\" is no unit"),
+        (
+            "exec:cat | tee",
+            "\"|\" means something to a shell, and exec: starts none; write exec:sh -c '…'",
+        ),
+        ("exec:a; b", "\"a;\" means something to a shell"),
+        (
+            "exec:a 2>/dev/null",
+            "write exec:sh -c '…' around the whole",
+        ),
         ("ws:x", "write ws:// with its slashes"),
         ("wss:/x", "write wss:// with its slashes"),
         ("ws://", "there is no host; write ws://HOST:PORT/PATH"),
@@ -155,6 +167,31 @@ fn what_is_wrong_says_what_to_mend() {
         assert!(error.contains(words), "{text}: {error}");
         assert!(!error.contains('\n'), "{text}: {error}");
         assert!(!error.contains("secret"), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_target_has_a_host() {
+    for (text, words) in [
+        ("ws://18099", "did you mean ws://127.0.0.1:18099?"),
+        ("wss://443/a", "did you mean wss://127.0.0.1:443/a?"),
+        ("ws://:18099/", "did you mean ws://127.0.0.1:18099?"),
+        ("ws://99999", "names no host; write ws://HOST:PORT/PATH"),
+        ("ws://0", "names no host"),
+        ("ws://1:2", "names no host"),
+        ("ws://127.0.0.1:1", ""),
+        ("ws://host", ""),
+        ("ws://host:1", ""),
+        ("ws://[::1]", ""),
+        ("ws://[::1]:1", ""),
+    ] {
+        let endpoint: Endpoint = text.parse().unwrap();
+        let At::Ws(address) = endpoint.at else {
+            panic!("{text}")
+        };
+        let said = address.check_target().err().unwrap_or_default();
+        assert_eq!(said.is_empty(), words.is_empty(), "{text}: {said}");
+        assert!(said.contains(words), "{text}: {said}");
     }
 }
 

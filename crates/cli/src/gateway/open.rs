@@ -6,8 +6,8 @@ use breakbulk::net::process;
 use breakbulk::net::ws::{self, ConnectOptions, WebSocket};
 use breakbulk::net::{Connection, Transport, fresh_seed};
 use breakbulk::relay::{
-    BothBoxes, ClientBox, HostBox, Passing, Plain, Port, Raw, Tunnel, greet, session_memory,
-    whole_link,
+    BothBoxes, ClientBox, HostBox, Passing, Plain, Port, Raw, Skipped, Tunnel, greet,
+    session_memory, whole_link,
 };
 use breakbulk::wire::Loro;
 
@@ -38,10 +38,14 @@ pub(super) fn stdio(end: &End) -> Result<Opened, String> {
     let mut stdio = process::stdio(end.framing, end.max_message)
         .map_err(|error| format!("the standard streams: {error}"))?;
     let ends = stdio.ends();
+    let skipped = Some(Skipped::of(&ends));
     let connection = connect(end, whole(end), stdio, false);
     Ok(Opened {
         face: Face::Whole,
-        port: Port::with_ends(connection, ends),
+        port: Port {
+            skipped,
+            ..Port::with_ends(connection, ends)
+        },
     })
 }
 
@@ -53,12 +57,14 @@ pub(super) async fn target(end: &End) -> Result<Opened, String> {
             let (mut exec, _) = process::exec(words, end.framing, end.max_message)
                 .map_err(|error| format!("exec: {error}"))?;
             let ends = exec.ends();
+            let skipped = Some(Skipped::of(&ends));
             let connection = connect(end, whole(end), exec, false);
             Ok(Opened {
                 face: Face::Whole,
                 port: Port {
                     // Its end is the end of the command, which closes the connection.
                     input_ended: None,
+                    skipped,
                     ..Port::with_ends(connection, ends)
                 },
             })

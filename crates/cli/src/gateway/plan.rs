@@ -67,6 +67,8 @@ pub(crate) struct End {
     pub(crate) identity: Option<Identity>,
     pub(crate) roots: Roots,
     pub(crate) budget: Budget,
+    /// What was asked for and does not count, in words.
+    pub(crate) overruled: Option<String>,
 }
 
 impl Plan {
@@ -90,6 +92,14 @@ impl Plan {
                 );
             }
             _ => {}
+        }
+        if common.max_sessions == 0 {
+            return Err("--max-sessions 0 lets nobody in; give at least 1".to_owned());
+        }
+        if let At::Ws(address) = &to.at {
+            address
+                .check_target()
+                .map_err(|error| format!("--to: {error}"))?;
         }
         let carries = carries(&listen, &to)?;
         let budget = Budget::new(common.memory);
@@ -119,7 +129,7 @@ impl Plan {
         Ok(Self {
             listen,
             to,
-            max_sessions: common.max_sessions.max(1),
+            max_sessions: common.max_sessions,
             check: common.check,
             grace: common.grace,
             sessions: Default::default(),
@@ -198,6 +208,13 @@ impl End {
         };
         let asked = options.max_frame.or(common.max_frame.filter(|_| cuts));
         let max_frame = asked.unwrap_or(usual).min(of_path.unwrap_or(usize::MAX));
+        let overruled = match (asked, preset) {
+            (Some(asked), Some(preset)) if asked > max_frame => Some(format!(
+                "max-frame {asked} is over the {max_frame} bytes of the preset {}: the smaller counts; leave the preset out if the path lets more through",
+                preset.name
+            )),
+            _ => None,
+        };
         if max_frame < LEAST_FRAME {
             return Err(format!(
                 "a frame of {max_frame} bytes holds nothing; max-frame must be at least {LEAST_FRAME}"
@@ -232,6 +249,7 @@ impl End {
             identity,
             roots: options.ca.map_or(Roots::Native, Roots::File),
             budget: budget.clone(),
+            overruled,
         })
     }
 

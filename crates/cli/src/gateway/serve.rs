@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breakbulk::link::Closed;
 use breakbulk::message::ahp::TUNNEL;
-use breakbulk::net::ws::{Accepted, ListenOptions, Listener};
+use breakbulk::net::ws::{Accepted, ListenError, ListenOptions, Listener};
 use breakbulk::relay::{self, Ended};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -23,9 +23,17 @@ const CHECK: Duration = Duration::from_secs(5);
 /// What a client is told when there is no target for it.
 const NO_TARGET: u16 = 1014;
 
+/// Why there is none may name what is no business of strangers: that is for the log.
+const NO_TARGET_REASON: &str = "the gateway has no connection to its target; its log says why";
+
 pub(crate) async fn serve(plan: Plan) -> Result<(), Failure> {
     let stop = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
     plan.to.check_command().map_err(Failure::Usage)?;
+    for (option, end) in [("--listen", &plan.listen), ("--to", &plan.to)] {
+        if let Some(words) = &end.overruled {
+            tracing::warn!("{option}: {words}");
+        }
+    }
     let insisted = stop.insisted();
     let work = async {
         match &plan.listen.at {
@@ -63,7 +71,7 @@ async fn once(plan: &Plan, stop: &Stop) -> Result<(), Failure> {
     if ended.is_clean() {
         return Ok(());
     }
-    Err(Failure::Session(told(&ended)))
+    Err(Failure::Session(told(plan, &ended)))
 }
 
 async fn pump(plan: &Plan, listen: Opened, to: Opened, stop: &Stop) -> Ended {
@@ -74,26 +82,37 @@ async fn pump(plan: &Plan, listen: Opened, to: Opened, stop: &Stop) -> Ended {
 }
 
 /// The end of a session in words.
-fn told(ended: &Ended) -> String {
+fn told(plan: &Plan, ended: &Ended) -> String {
     let Ended {
         side,
         closed: Closed { code, reason },
         lost,
         ..
     } = ended;
-    let who = match (ended.by_peer, side) {
-        (true, relay::Side::Listen) => "the program closed",
-        (true, relay::Side::To) => "the target closed",
-        (false, _) => "the gateway closed",
+    let (at, is_listen) = match side {
+        relay::Side::Listen => (&plan.listen.at, true),
+        relay::Side::To => (&plan.to.at, false),
+    };
+    let other = match at {
+        At::Stdio => "the program at the standard streams",
+        At::Exec(_) => "the command",
+        At::Ws(_) if is_listen => "the client",
+        At::Ws(_) => "the target",
+    };
+    let who = match ended.by_peer {
+        true => format!("{other} closed"),
+        false => format!("this gateway closed its connection to {other}"),
     };
     let reason = match reason.as_str() {
         "" => String::new(),
         reason => format!(": {reason}"),
     };
-    match lost {
-        0 => format!("{who} with {code}{reason}"),
-        lost => format!("{who} with {code}{reason}; {lost} messages had not gone out"),
-    }
+    let lost = match lost {
+        0 => String::new(),
+        1 => "; 1 message did not go out".to_owned(),
+        lost => format!("; {lost} messages did not go out"),
+    };
+    format!("{who} with {code}{reason}{lost}")
 }
 
 /// A session for each that comes.
@@ -126,7 +145,7 @@ async fn listen(plan: Arc<Plan>, address: &WsAddress, stop: &Stop) -> Result<(),
     if !sessions.is_empty() {
         tracing::info!(
             sessions = sessions.len(),
-            "stopping: what is queued goes out"
+            "stopping: what is queued goes out; another signal after a second stops at once"
         );
     }
     while sessions.join_next().await.is_some() {}
@@ -156,9 +175,18 @@ async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, Failure> {
         identity: end.identity.clone().filter(|_| address.secure),
         ..ListenOptions::default()
     };
+    let named = match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    };
     Listener::bind((host.as_str(), port), options)
         .await
-        .map_err(|error| usage(error.to_string()))
+        .map_err(|error| match error {
+            ListenError::Bind { error, .. } => usage(format!(
+                "cannot listen at {named}: {error}; is another program there, or is it not ours?"
+            )),
+            error => usage(error.to_string()),
+        })
 }
 
 /// Looks whether somebody is at the target: better now than when the first client is there.
@@ -194,6 +222,7 @@ async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
     let listen = open::web_socket(&plan.listen, accepted.websocket);
     let client = listen.port.connection.clone();
     if must_tunnel && !is_tunnel {
+        tracing::warn!(%peer, "a client is refused: it is no breakbulk gateway, and tunnel=always");
         client.close(
             1002,
             "this listener is for breakbulk gateways (tunnel=always)",
@@ -218,7 +247,7 @@ async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
         Ok(opened) => opened,
         Err(error) => {
             tracing::error!(%peer, error, "no session");
-            client.close(NO_TARGET, &error);
+            client.close(NO_TARGET, NO_TARGET_REASON);
             client.ended().await;
             return;
         }
@@ -227,8 +256,8 @@ async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
     tracing::info!(%peer, face = ?listen.face, "a session begins");
     let ended = pump(plan, listen, to, stop).await;
     if ended.is_clean() {
-        tracing::info!(%peer, "{}", told(&ended));
+        tracing::info!(%peer, "{}", told(plan, &ended));
     } else {
-        tracing::error!(%peer, "{}", told(&ended));
+        tracing::error!(%peer, "{}", told(plan, &ended));
     }
 }

@@ -2,8 +2,14 @@
 
 use std::future::Future;
 use std::io;
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// What comes this soon after the first is the same wish said twice: `timeout` signals the process and
+/// then its group, and a terminal whoever is in the foreground.
+const ECHO: Duration = Duration::from_secs(1);
 
 /// Whether to stop. Clones share it.
 #[derive(Clone)]
@@ -15,9 +21,10 @@ impl Stop {
         let (count, stop) = watch::channel(0);
         let mut signals = Signals::new()?;
         tokio::spawn(async move {
+            let mut wishes = Wishes::default();
             loop {
                 signals.next().await;
-                count.send_modify(|count| *count += 1);
+                count.send_replace(wishes.heard(Instant::now()));
             }
         });
         Ok(Self(stop))
@@ -41,6 +48,23 @@ impl Stop {
                 std::future::pending::<()>().await;
             }
         }
+    }
+}
+
+/// How often somebody wanted the end.
+#[derive(Default)]
+struct Wishes {
+    first: Option<Instant>,
+    count: u32,
+}
+
+impl Wishes {
+    fn heard(&mut self, now: Instant) -> u32 {
+        let first = *self.first.get_or_insert(now);
+        if self.count == 0 || now >= first + ECHO {
+            self.count += 1;
+        }
+        self.count
     }
 }
 
@@ -80,6 +104,20 @@ impl Signals {
     async fn next(&mut self) {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_comes_twice_is_one_wish() {
+        let (mut wishes, start) = (Wishes::default(), Instant::now());
+        for (after, count) in [(0, 1), (0, 1), (1, 1), (999, 1), (1000, 2), (1001, 3)] {
+            let now = start + Duration::from_millis(after);
+            assert_eq!(wishes.heard(now), count, "after {after} ms");
         }
     }
 }

@@ -196,6 +196,10 @@ impl Link {
                 self.tell_incoming(key);
                 Ok(Received::Pending)
             }
+            Taken::Drained => {
+                self.report(Event::Discarded(key.clone()));
+                Ok(Received::Ignored)
+            }
             Taken::Ignored => Ok(Received::Ignored),
         }
     }

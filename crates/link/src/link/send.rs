@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{Cancelled, Link, PlanJob, Planned, Received, Sent};
 use crate::event::{Event, ProgressOf};
 use crate::frame::{FrameId, FrameKind, TransferId, Transmit};
-use crate::outbox::{Cursor, Out, Outgoing, Rejected, Sending, State};
+use crate::outbox::{Cursor, Out, Outgoing, Rejected, Sending, State, Unconfirmed};
 use crate::rules::OnCancel;
 use crate::timers::Timer;
 use crate::wire::{Part, Plan, PlanOptions};
@@ -190,18 +190,19 @@ impl Link {
             self.close(LOST, "the transport lost a frame");
             return;
         }
-        let Some((id, size)) = self.outbox.frames.remove(&frame) else {
+        let Some(frame) = self.outbox.frames.remove(&frame) else {
             return;
         };
+        let (id, size) = (frame.message, frame.size);
         let Some(out) = self.outbox.messages.get_mut(&id) else {
             return;
         };
         let State::Sending(sending) = &mut out.state else {
             return;
         };
-        sending.unconfirmed = sending.unconfirmed.saturating_sub(1);
+        sending.unconfirmed.remove(&frame.number);
         match outcome {
-            Sent::Ok if sending.cursor == Cursor::Settling && sending.unconfirmed == 0 => {
+            Sent::Ok if sending.cursor == Cursor::Settling && sending.unconfirmed.is_empty() => {
                 self.done(id)
             }
             Sent::Ok => {
@@ -242,19 +243,25 @@ impl Link {
         out.last = Some(now);
         out.begun.get_or_insert(now);
         if self.config.confirm.is_some() {
-            sending.unconfirmed += 1;
+            sending.unconfirmed.insert(sending.made);
+            let frame = Unconfirmed {
+                message: id,
+                number: sending.made,
+                size: buffer.len() - start,
+            };
             self.outbox
                 .frames
-                .insert(FrameId(self.next_frame + 1), (id, buffer.len() - start));
+                .insert(FrameId(self.next_frame + 1), frame);
         }
-        let (cursor, unconfirmed) = (sending.cursor, sending.unconfirmed);
+        sending.made += 1;
+        let (cursor, settled) = (sending.cursor, sending.unconfirmed.is_empty());
         let transmit = self.transmit(Some(id), tag, kind);
         if in_pieces && !self.config.rules.interleave {
             self.outbox.burst = Some(id);
         }
         self.set_timer(now, id, cursor);
         self.tell_outgoing(id);
-        if cursor == Cursor::Settling && unconfirmed == 0 {
+        if cursor == Cursor::Settling && settled {
             self.done(id);
         }
         Some(transmit)
@@ -404,7 +411,9 @@ impl Link {
         let in_pieces = matches!(&out.state, State::Sending(sending) if sending.pieces().is_some());
         if in_pieces && out.begun.is_some() && self.config.rules.cancel == OnCancel::Finish {
             // The format cannot take a transfer back: the link ends with it.
-            self.close(GAVE_UP, &error.to_string());
+            let (tag, reason) = (out.message.tag, error.to_string());
+            self.events.push(Event::GaveUp { id, tag, error });
+            self.close(GAVE_UP, &reason);
             return;
         }
         // A peer that ended it needs not be told.

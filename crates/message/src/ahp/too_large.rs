@@ -13,7 +13,7 @@ pub const MESSAGE_TOO_LARGE: i32 = -32011;
 
 const REASON: &str = "messageTooLarge";
 
-/// What was too large, and for what. Of a peer's error a number is 0 where it did not say.
+/// What was too large, and for what. A number is 0 where nobody said it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageTooLarge {
     /// The message's bytes.
@@ -29,19 +29,31 @@ pub struct MessageTooLarge {
 impl MessageTooLarge {
     /// The response that stands for the one that was too large. The id is kept as it was written.
     pub fn response(&self, id: &RawValue, code: i32) -> String {
+        self.response_saying(id, code, &self.to_string())
+    }
+
+    /// The same in other words, where AHP's own remedies are none: for other programs' messages.
+    pub fn response_saying(&self, id: &RawValue, code: i32, words: &str) -> String {
         format!(
             r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":{code},"message":{},"data":{}}}}}"#,
             id.get(),
-            quoted(&self.to_string()),
+            quoted(words),
             self.data()
         )
     }
 
-    /// The error's `data`.
+    /// The error's `data`, without the numbers that nobody knows.
     pub fn data(&self) -> String {
+        let known = |name: &str, number: u64| match number {
+            0 => String::new(),
+            _ => format!(r#""{name}":{number},"#),
+        };
         format!(
-            r#"{{"reason":"{REASON}","messageBytes":{},"maxFrameBytes":{},"maxMessageBytes":{},"chunking":{}}}"#,
-            self.message_bytes, self.max_frame_bytes, self.max_message_bytes, self.chunking
+            r#"{{"reason":"{REASON}",{}{}{}"chunking":{}}}"#,
+            known("messageBytes", self.message_bytes),
+            known("maxFrameBytes", self.max_frame_bytes),
+            known("maxMessageBytes", self.max_message_bytes),
+            self.chunking
         )
     }
 
@@ -143,6 +155,22 @@ mod tests {
             assert_eq!(envelope.kind(), Some(Kind::Error));
             assert_eq!(MessageTooLarge::read(envelope.error.unwrap()), Some(error));
         }
+    }
+
+    #[test]
+    fn other_words_and_unknown_numbers() {
+        let error = MessageTooLarge {
+            max_message_bytes: 0,
+            chunking: true,
+            ..ERROR
+        };
+        let text = error.response_saying(raw("7"), MESSAGE_TOO_LARGE, "say \"less\"");
+        assert_eq!(
+            text,
+            r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32011,"message":"say \"less\"","data":{"reason":"messageTooLarge","messageBytes":2400000,"maxFrameBytes":900000,"chunking":true}}}"#
+        );
+        let envelope = Envelope::parse(&text).unwrap();
+        assert_eq!(MessageTooLarge::read(envelope.error.unwrap()), Some(error));
     }
 
     #[test]

@@ -1,18 +1,23 @@
 //! A command that is started for its standard streams.
 
 use std::io;
-use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk_link::{Carries, Closed};
-use tokio::process::{Child, ChildStdout, Command};
+use breakbulk_link::{Carries, Closed, Frame};
+use tokio::process::ChildStdout;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::framing::Framing;
+use super::program::Program;
+use super::stderr::Tail;
+use super::stop::{Leash, Stopper};
 use super::stream::{Ends, Stream, StreamSink, StreamSource};
-use crate::transport::{Incoming, Source, Transport};
+use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
 /// For how long output is still read from a command that has ended: others may hold its pipe.
 const LINGER: Duration = Duration::from_secs(1);
@@ -46,25 +51,7 @@ pub enum ExecError {
     },
 }
 
-/// Frames over the standard streams of a command.
-///
-/// Its standard input ends when the connection closes. If it has not ended after the connection's
-/// grace ([`Options::grace`](crate::Options)) it is killed. It has a process group of its own, so
-/// that an interrupt from the keyboard does not take it away while the last messages go out.
-pub struct Exec {
-    stream: Stream<ChildStdout>,
-    child: Child,
-    status: Arc<watch::Sender<Option<ExitStatus>>>,
-}
-
-/// How the command ended, once it has.
-#[derive(Clone, Debug)]
-pub struct Exited(watch::Receiver<Option<ExitStatus>>);
-
-/// Starts a command, without a shell; its standard error is ours.
-///
-/// The connection closes when the command has ended, and the reason tells how: with 1000 if it was
-/// status 0, else with 1011.
+/// Starts a command, without a shell; its standard error is ours. See [`Program`] for more.
 ///
 /// # Errors
 /// If there is no such program, or the system does not start it.
@@ -72,84 +59,77 @@ pub struct Exited(watch::Receiver<Option<ExitStatus>>);
 /// # Panics
 /// Outside of a tokio runtime.
 pub fn exec(words: &[String], framing: Framing, limit: usize) -> Result<(Exec, Exited), ExecError> {
-    let (name, arguments) = words.split_first().ok_or(ExecError::Empty)?;
-    let program = find(name)?;
-    let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        // What others must show us is no business of the command's.
-        .env_remove("BREAKBULK_TOKEN")
-        .kill_on_drop(true);
-    #[cfg(unix)]
-    command.arg0(name).process_group(0);
-    let failed = |error| ExecError::Start {
-        name: name.clone(),
-        error,
-    };
-    let mut child = command.spawn().map_err(failed)?;
-    let missing = || failed(io::Error::other("it has no standard streams"));
-    let input = child.stdin.take().ok_or_else(missing)?;
-    let output = child.stdout.take().ok_or_else(missing)?;
-    let status = Arc::new(watch::Sender::new(None));
-    let exited = Exited(status.subscribe());
-    let exec = Exec {
-        stream: Stream::new(output, input, framing, limit),
-        child,
-        status,
-    };
-    Ok((exec, exited))
+    Program::new(words).start(framing, limit)
 }
 
-/// Where a program is: a path as it is, a bare name as PATH has it.
+/// Frames over the standard streams of a command.
 ///
-/// # Errors
-/// If it is not there, or cannot be executed.
-pub fn find(name: &str) -> Result<PathBuf, ExecError> {
-    if name.contains(std::path::is_separator) {
-        let path = PathBuf::from(name);
-        return match is_program(&path) {
-            true => Ok(path),
-            false => Err(ExecError::NotExecutable { path }),
-        };
+/// Its standard input ends when the connection closes. If it has not ended after the connection's
+/// grace ([`Options::grace`](crate::Options)) it is killed, with all that it started. It has a process
+/// group of its own, so that an interrupt from the keyboard does not take it away while the last
+/// messages go out.
+pub struct Exec {
+    stream: Stream<ChildStdout>,
+    held: Held,
+    status: Arc<watch::Sender<Option<ExitStatus>>>,
+    terminate_after: Option<Duration>,
+}
+
+/// How the command ended, once it has.
+#[derive(Clone, Debug)]
+pub struct Exited(watch::Receiver<Option<ExitStatus>>);
+
+/// The command, and who reads its standard error: both end with this.
+struct Held {
+    leash: Leash,
+    tail: Option<(Tail, AbortHandle)>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some((_, task)) = &self.tail {
+            // What the command left behind may hold the pipe for ever.
+            task.abort();
+        }
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let candidates = |folder: PathBuf| {
-        let plain = folder.join(name);
-        let exe = folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
-        [plain, exe]
-    };
-    std::env::split_paths(&path)
-        .flat_map(candidates)
-        .find(|path| is_program(path))
-        .ok_or_else(|| ExecError::NotFound {
-            name: name.to_owned(),
-        })
-}
-
-#[cfg(unix)]
-fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    path.metadata()
-        .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
-}
-
-#[cfg(not(unix))]
-fn is_program(path: &Path) -> bool {
-    path.is_file()
 }
 
 impl Exec {
+    pub(super) fn new(
+        stream: Stream<ChildStdout>,
+        leash: Leash,
+        tail: Option<(Tail, AbortHandle)>,
+        terminate_after: Option<Duration>,
+    ) -> (Self, Exited) {
+        let status = Arc::new(watch::Sender::new(None));
+        let exited = Exited(status.subscribe());
+        let exec = Self {
+            stream,
+            held: Held { leash, tail },
+            status,
+            terminate_after,
+        };
+        (exec, exited)
+    }
+
     /// The number of the process, while it runs.
     pub fn id(&self) -> Option<u32> {
-        self.child.id()
+        self.held.leash.child.id()
     }
 
     /// By which its input can end before its output does. See [`Stream::ends`].
     pub fn ends(&mut self) -> Ends {
         self.stream.ends()
+    }
+
+    /// By which it can be ended from elsewhere.
+    pub fn stopper(&self) -> Stopper {
+        self.held.leash.stopper.clone()
+    }
+
+    /// What it says on its standard error, where that is kept.
+    pub fn stderr(&self) -> Option<Tail> {
+        self.held.tail.as_ref().map(|(tail, _)| tail.clone())
     }
 }
 
@@ -163,73 +143,124 @@ impl Exited {
 
 impl Transport for Exec {
     type Source = ExecSource;
-    type Sink = StreamSink;
+    type Sink = ExecSink;
 
     fn carries(&self, carries: Carries) -> bool {
         self.stream.carries(carries)
     }
 
-    fn split(self) -> (ExecSource, StreamSink) {
+    fn split(self) -> (ExecSource, ExecSink) {
         let (stream, sink) = self.stream.halves();
+        let (closing, closed) = watch::channel(false);
+        let (over, told) = watch::channel(false);
         let source = ExecSource {
             stream,
-            child: self.child,
+            held: self.held,
             status: self.status,
             ended: None,
+            over,
+            terminate: Terminate {
+                after: self.terminate_after,
+                closed,
+                at: None,
+            },
+        };
+        let sink = ExecSink {
+            stream: sink,
+            closing,
+            over: told,
         };
         (source, sink)
+    }
+}
+
+/// The half that goes to a command's input.
+pub struct ExecSink {
+    stream: StreamSink,
+    closing: watch::Sender<bool>,
+    over: watch::Receiver<bool>,
+}
+
+impl Sink for ExecSink {
+    async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
+        let sent = self.stream.send(frame).await;
+        if sent.is_err() {
+            // A command that takes no more has mostly ended: its last words and how it ended tell more
+            // than a broken pipe does.
+            let _ = timeout(LINGER, self.over.wait_for(|over| *over)).await;
+        }
+        sent
+    }
+
+    async fn close(&mut self, code: u16, reason: &str) {
+        self.closing.send_replace(true);
+        self.stream.close(code, reason).await;
+    }
+}
+
+/// When a command is asked to end.
+struct Terminate {
+    after: Option<Duration>,
+    closed: watch::Receiver<bool>,
+    at: Option<Instant>,
+}
+
+impl Terminate {
+    /// Waits until it is time, which comes once. Cancel-safe.
+    async fn due(&mut self) {
+        let Some(after) = self.after else {
+            return std::future::pending().await;
+        };
+        // Without a sink there is no input either.
+        let _ = self.closed.wait_for(|closed| *closed).await;
+        sleep_until(*self.at.get_or_insert_with(|| Instant::now() + after)).await;
+        self.after = None;
     }
 }
 
 /// The half that a command's output comes in by. Dropping it kills the command.
 pub struct ExecSource {
     stream: StreamSource<ChildStdout>,
-    child: Child,
+    held: Held,
     status: Arc<watch::Sender<Option<ExitStatus>>>,
     /// How its output ended.
     ended: Option<Closed>,
+    over: watch::Sender<bool>,
+    terminate: Terminate,
 }
 
 impl Source for ExecSource {
     async fn next(&mut self) -> Incoming {
-        while self.ended.is_none() {
-            let has_exited = self.status.borrow().is_some();
-            let incoming = if has_exited {
-                let reading = tokio::time::timeout(LINGER, self.stream.read());
-                reading.await.unwrap_or_else(|_| {
-                    Incoming::Closed(Closed {
-                        code: 1000,
-                        reason: String::new(),
-                    })
-                })
-            } else {
-                tokio::select! {
-                    biased;
-                    incoming = self.stream.read() => incoming,
-                    status = self.child.wait() => match status {
-                        Ok(status) => {
-                            self.status.send_replace(Some(status));
-                            continue;
-                        }
-                        Err(error) => return Incoming::Closed(told(Err(error), None)),
-                    },
-                }
-            };
-            match incoming {
-                Incoming::Closed(closed) => self.ended = Some(closed),
-                incoming => return incoming,
+        // Its output may end before it does: it may still read until its input ends too.
+        let (status, ended) = loop {
+            let status = *self.status.borrow();
+            let (unread, runs) = (self.ended.is_none(), status.is_none());
+            if let (Some(status), Some(ended)) = (status, &self.ended) {
+                break (Ok(status), Some(ended));
             }
-        }
-        // Its output has ended; it may still read until its input ends too.
-        let known = *self.status.borrow();
-        let status = match known {
-            Some(status) => Ok(status),
-            None => self.child.wait().await,
+            tokio::select! {
+                biased;
+                incoming = self.stream.read(), if unread => match incoming {
+                    Incoming::Closed(closed) => self.ended = Some(closed),
+                    incoming => return incoming,
+                },
+                status = self.held.leash.wait(), if runs => match status {
+                    Ok(status) => drop(self.status.send_replace(Some(status))),
+                    Err(error) => break (Err(error), None),
+                },
+                () = self.terminate.due(), if runs => self.held.leash.stopper.terminate(),
+                () = sleep(LINGER), if !runs => self.ended = Some(Closed {
+                    code: 1000,
+                    reason: String::new(),
+                }),
+            }
         };
-        if let Ok(status) = status {
-            self.status.send_replace(Some(status));
+        let closed = told(status, ended);
+        if let Some((tail, _)) = &self.held.tail {
+            let _ = timeout(LINGER, tail.ended()).await;
         }
-        Incoming::Closed(told(status, self.ended.as_ref()))
+        self.over.send_replace(true);
+        Incoming::Closed(closed)
     }
 }
 

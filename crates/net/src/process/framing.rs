@@ -3,12 +3,18 @@
 //! The decoder holds one buffer. A small frame is copied out of it; a large one takes the buffer with
 //! it, so that nothing large is copied twice. The search for a line's end goes on where it stopped.
 
+mod glance;
+mod unreadable;
+
 use std::fmt;
 use std::str::FromStr;
 
-use breakbulk_link::Closed;
 use bytes::Bytes;
 use memchr::{memchr, memchr_iter, memmem};
+
+use glance::Glance;
+use unreadable::HEADERS;
+pub use unreadable::Unreadable;
 
 /// So much is read at a time, until a frame is larger than that.
 const STEP: usize = 64 << 10;
@@ -19,8 +25,11 @@ const MAX_STEP: usize = 256 << 10;
 /// A frame at least this large takes the buffer with it.
 const LARGE: usize = 32 << 10;
 
-/// The most bytes of all headers of one frame.
-const HEADERS: usize = 4096;
+/// Nobody waits for the end of a frame that is larger than this, not even to skip it.
+const SKIP_MAX: u64 = 1 << 40;
+
+/// How much of a message that was cut off is shown.
+const SHOWN: usize = 24;
 
 /// How frames lie in a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,61 +74,6 @@ impl Framing {
     }
 }
 
-/// Why a stream cannot be read on.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Unreadable {
-    /// A line that does not end in time.
-    #[error("a line is longer than {limit} bytes; raise the maximum message size or send less")]
-    LineTooLong {
-        /// The limit.
-        limit: usize,
-    },
-    /// A header announces too much.
-    #[error(
-        "Content-Length {size} is over {limit} bytes; raise the maximum message size or send less"
-    )]
-    TooLong {
-        /// What it announces; saturated where that is more than anybody can count.
-        size: u64,
-        /// The limit.
-        limit: usize,
-    },
-    /// Headers without an end.
-    #[error("the headers of a frame are longer than {HEADERS} bytes")]
-    HeadersTooLong,
-    /// Headers without the one that counts.
-    #[error("a frame has no Content-Length; is the framing lines?")]
-    NoLength,
-    /// Something that is no header.
-    #[error("a frame's header is wrong: {what}; is the framing lines?")]
-    BadHeader {
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// Frames are text.
-    #[error("a frame of {size} bytes is not UTF-8")]
-    NotUtf8 {
-        /// Its size.
-        size: usize,
-    },
-}
-
-impl Unreadable {
-    /// The same as an end, with WebSocket's code for it.
-    pub fn closed(&self) -> Closed {
-        let code = match self {
-            Self::LineTooLong { .. } | Self::TooLong { .. } | Self::HeadersTooLong => 1009,
-            Self::NoLength | Self::BadHeader { .. } => 1002,
-            Self::NotUtf8 { .. } => 1007,
-        };
-        Closed {
-            code,
-            reason: self.to_string(),
-        }
-    }
-}
-
 /// Finds frames in what was read.
 #[derive(Debug)]
 pub struct Decoder {
@@ -132,10 +86,24 @@ pub struct Decoder {
     scanned: usize,
     /// Of a frame whose headers are read: where its body begins and ends.
     body: Option<(usize, usize)>,
+    /// Whether what is over the limit is skipped.
+    skips: bool,
+    skip: Option<Skip>,
+}
+
+/// A frame that is skipped.
+#[derive(Debug, Default)]
+struct Skip {
+    glance: Glance,
+    /// Bytes of it that went by.
+    size: u64,
+    /// The size that was announced; without one it goes to the line's end.
+    announced: Option<u64>,
+    ends_in_cr: bool,
 }
 
 impl Decoder {
-    /// Frames of at most `limit` bytes.
+    /// Frames of at most `limit` bytes; a larger one cannot be read.
     pub fn new(framing: Framing, limit: usize) -> Self {
         Self {
             framing,
@@ -144,7 +112,15 @@ impl Decoder {
             start: 0,
             scanned: 0,
             body: None,
+            skips: false,
+            skip: None,
         }
+    }
+
+    /// Whether a frame over the limit is skipped to its end and told as [`Unreadable::Oversized`], after
+    /// which the stream is read on. No more than the limit is ever held of it.
+    pub fn skip_oversized(&mut self, skips: bool) {
+        self.skips = skips;
     }
 
     /// Bytes of an unfinished frame.
@@ -179,16 +155,26 @@ impl Decoder {
         (&mut self.buffer, step)
     }
 
-    /// The next whole frame, as text. After an error the stream cannot be read on.
+    /// The next whole frame, as text. After an error the stream cannot be read on, but for
+    /// [`Unreadable::Oversized`].
     #[expect(clippy::should_implement_trait, reason = "it goes on after None")]
     pub fn next(&mut self) -> Option<Result<Bytes, Unreadable>> {
         loop {
+            if self.skip.is_some() {
+                return self.skip_on();
+            }
             let found = match self.framing {
                 Framing::Lines => self.line(),
                 Framing::ContentLength => self.announced(),
             };
             let (from, to, end) = match found {
-                Err(error) => return Some(Err(error)),
+                Err(error) => {
+                    self.skip = self.begin_skip(&error);
+                    if self.skip.is_none() {
+                        return Some(Err(error));
+                    }
+                    continue;
+                }
                 Ok(None) => return None,
                 Ok(Some(found)) => found,
             };
@@ -203,12 +189,96 @@ impl Decoder {
         }
     }
 
+    /// What is left at the end of the input, when [`next`](Self::next) gives nothing more: a last line
+    /// without its line break, if it is whole.
+    pub fn finish(&mut self) -> Option<Result<Bytes, Unreadable>> {
+        let cut_body = |size, announced| Some(Err(Unreadable::CutBody { size, announced }));
+        if let Some(skip) = self.skip.take() {
+            return match skip.announced {
+                Some(announced) => cut_body(skip.size, announced),
+                None => Some(Err(skip.told(self.limit))),
+            };
+        }
+        if let Some((from, to)) = self.body {
+            let size = self.buffer.len() - from;
+            return cut_body(size as u64, (to - from) as u64);
+        }
+        let size = self.unfinished();
+        let rest = self.buffer[self.start..].trim_ascii_end();
+        if rest.is_empty() {
+            return None;
+        }
+        if self.framing == Framing::ContentLength {
+            return Some(Err(Unreadable::CutHeaders { size }));
+        }
+        if Glance::is_whole_json(rest) && simdutf8::basic::from_utf8(rest).is_ok() {
+            let (to, end) = (self.start + rest.len(), self.buffer.len());
+            return Some(Ok(self.take(self.start, to, end)));
+        }
+        let start = &rest[..rest.len().min(SHOWN)];
+        let start = String::from_utf8_lossy(start).into_owned();
+        Some(Err(Unreadable::CutLine { size, start }))
+    }
+
+    /// Whether the frame at `start` can be skipped.
+    fn begin_skip(&self, error: &Unreadable) -> Option<Skip> {
+        let announced = match *error {
+            Unreadable::LineTooLong { .. } => None,
+            Unreadable::TooLong { size, .. } if size <= SKIP_MAX => Some(size),
+            _ => return None,
+        };
+        self.skips.then(|| Skip {
+            announced,
+            ..Skip::default()
+        })
+    }
+
+    /// Lets go of what is there of the frame that is skipped.
+    fn skip_on(&mut self) -> Option<Result<Bytes, Unreadable>> {
+        let skip = self.skip.as_mut()?;
+        let bytes = &self.buffer[self.start..];
+        let (seen, line_end, is_done) = match skip.announced {
+            None => match memchr(b'\n', bytes) {
+                Some(at) => (at, 1, true),
+                None => (bytes.len(), 0, false),
+            },
+            Some(announced) => {
+                let left = announced - skip.size;
+                let seen = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
+                (seen, 0, seen as u64 == left)
+            }
+        };
+        skip.see(&bytes[..seen]);
+        if skip.size > SKIP_MAX {
+            let limit = self.limit;
+            return Some(Err(Unreadable::LineTooLong { limit }));
+        }
+        self.start += seen + line_end;
+        if self.start == self.buffer.len() {
+            // It may have grown to the limit.
+            self.buffer = Vec::new();
+            self.start = 0;
+        }
+        self.scanned = self.start;
+        if !is_done {
+            return None;
+        }
+        let skip = self.skip.take()?;
+        Some(Err(skip.told(self.limit)))
+    }
+
     /// The next line: where it begins, where it ends, where the next one begins.
     fn line(&mut self) -> Result<Option<(usize, usize, usize)>, Unreadable> {
         let found = memchr(b'\n', &self.buffer[self.scanned..]).map(|at| self.scanned + at);
         let end = found.unwrap_or(self.buffer.len());
         let crlf = end > self.start && self.buffer[end - 1] == b'\r';
         let to = end - usize::from(crlf);
+        if found.is_some() && is_header(&self.buffer[self.start..to]) {
+            return Err(Unreadable::WrongFraming {
+                seen: Framing::ContentLength,
+                expected: self.framing,
+            });
+        }
         if to - self.start > self.limit {
             return Err(Unreadable::LineTooLong { limit: self.limit });
         }
@@ -237,8 +307,10 @@ impl Decoder {
         let bytes = &self.buffer[self.start..];
         // Lines would be waited for until they are longer than headers may be.
         if let Some(b'{' | b'[') = bytes.first() {
-            let what = "it begins as JSON does";
-            return Err(Unreadable::BadHeader { what });
+            return Err(Unreadable::WrongFraming {
+                seen: Framing::Lines,
+                expected: self.framing,
+            });
         }
         // An end may lie across what was looked at before.
         let look = self.scanned.saturating_sub(self.start + 3);
@@ -254,11 +326,13 @@ impl Decoder {
         }
         let size = content_length(&bytes[..head])?;
         let length = usize::try_from(size).ok().filter(|&len| len <= self.limit);
+        let from = self.start + head + skip;
         let Some(length) = length else {
             let limit = self.limit;
+            // Who skips it begins with the body.
+            self.start = from;
             return Err(Unreadable::TooLong { size, limit });
         };
-        let from = self.start + head + skip;
         Ok(Some((from, from + length)))
     }
 
@@ -289,6 +363,39 @@ impl Decoder {
         (self.scanned, self.body) = (self.start, None);
         frame
     }
+}
+
+impl Skip {
+    fn see(&mut self, bytes: &[u8]) {
+        self.glance.see(bytes);
+        self.size += bytes.len() as u64;
+        if let Some(last) = bytes.last() {
+            self.ends_in_cr = *last == b'\r';
+        }
+    }
+
+    /// What is told of it.
+    fn told(self, limit: usize) -> Unreadable {
+        let line_end = self.announced.is_none() && self.ends_in_cr;
+        let (id, method, is_answer) = self.glance.members();
+        Unreadable::Oversized {
+            size: self.size - u64::from(line_end),
+            limit,
+            id,
+            method,
+            is_answer,
+        }
+    }
+}
+
+/// Whether a line is a header of the other framing: no JSON text begins so.
+fn is_header(line: &[u8]) -> bool {
+    [&b"content-length:"[..], b"content-type:"]
+        .iter()
+        .any(|name| {
+            let begin = line.get(..name.len());
+            begin.is_some_and(|begin| begin.eq_ignore_ascii_case(name))
+        })
 }
 
 /// Where the headers end, and how long the empty line after them is. Lines may end without `\r`.

@@ -1,21 +1,43 @@
 //! The transport over any two directions of bytes.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use breakbulk_link::{Carries, Closed, Frame};
 use bytes::{Buf, BufMut, Bytes};
 use memchr::memchr2;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 
-use super::framing::{Decoder, Framing};
+use super::framing::{Decoder, Framing, Unreadable};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
 /// A small frame goes out in one write with what frames it.
 const SMALL: usize = 16 << 10;
 
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// So many reports of what was skipped may wait.
+const REPORTS: usize = 16;
+
+type Tell = mpsc::Sender<Unreadable>;
+
+/// Where it is told what was skipped, if anybody asked.
+#[derive(Clone, Debug, Default)]
+struct Listener(Arc<std::sync::Mutex<Option<Tell>>>);
+
+impl Listener {
+    fn get(&self) -> Option<Tell> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn set(&self, tell: Tell) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(tell);
+    }
+}
 
 /// Frames over two directions of bytes.
 pub struct Stream<R> {
@@ -33,6 +55,9 @@ pub struct StreamSource<R> {
     /// Whether the end of the input is told by [`Ends`] alone.
     half: bool,
     closed: watch::Receiver<bool>,
+    listener: Listener,
+    /// What was skipped and is not told yet.
+    untold: Option<Unreadable>,
 }
 
 /// The half that frames go out by.
@@ -47,6 +72,7 @@ pub struct StreamSink {
 pub struct Ends {
     ended: watch::Receiver<bool>,
     writer: Arc<Mutex<Option<Writer>>>,
+    listener: Listener,
 }
 
 impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
@@ -66,6 +92,8 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
                 ended: Arc::new(watch::Sender::new(false)),
                 half: false,
                 closed: closing,
+                listener: Listener::default(),
+                untold: None,
             },
             sink: StreamSink {
                 writer: Arc::new(Mutex::new(Some(Box::new(writer)))),
@@ -81,6 +109,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
         Ends {
             ended: self.source.ended.subscribe(),
             writer: self.sink.writer.clone(),
+            listener: self.source.listener.clone(),
         }
     }
 
@@ -95,6 +124,15 @@ impl Ends {
     pub async fn input_ended(&mut self) {
         // Without a sender the connection is gone, and with it the input.
         let _ = self.ended.wait_for(|ended| *ended).await;
+    }
+
+    /// From now on a message over the limit is skipped and told here as [`Unreadable::Oversized`], rather
+    /// than being the end. Ask before anything is read. What is told must be heard: reading waits for
+    /// it.
+    pub fn skipped(&self) -> mpsc::Receiver<Unreadable> {
+        let (tell, skipped) = mpsc::channel(REPORTS);
+        self.listener.set(tell);
+        skipped
     }
 
     /// Closes the way out; what comes in is read on. Wait for
@@ -124,8 +162,18 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
             return Incoming::Closed(end("what cannot be read is not read on", 1006));
         }
         loop {
+            let listener = self.listener.get();
+            if let Err(closed) = self.tell(listener.as_ref()).await {
+                self.broken = true;
+                return Incoming::Broken(closed);
+            }
+            self.decoder.skip_oversized(listener.is_some());
             match self.decoder.next() {
                 Some(Ok(frame)) => return Incoming::Frame(Frame::Text(frame)),
+                Some(Err(error @ Unreadable::Oversized { .. })) => {
+                    self.untold = Some(error);
+                    continue;
+                }
                 Some(Err(error)) => {
                     self.broken = true;
                     return Incoming::Broken(error.closed());
@@ -134,7 +182,12 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
             }
             let (buffer, most) = self.decoder.space();
             match self.reader.read_buf(&mut buffer.limit(most)).await {
-                Ok(0) => return Incoming::Closed(self.end_of_input()),
+                Ok(0) => match self.decoder.finish() {
+                    Some(Ok(frame)) => return Incoming::Frame(Frame::Text(frame)),
+                    Some(Err(error @ Unreadable::Oversized { .. })) => self.untold = Some(error),
+                    Some(Err(error)) => return Incoming::Closed(error.closed()),
+                    None => return Incoming::Closed(end("end of input", 1000)),
+                },
                 Ok(_) => {}
                 Err(error) => {
                     return Incoming::Closed(end(&format!("reading failed: {error}"), 1006));
@@ -143,14 +196,17 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
         }
     }
 
-    fn end_of_input(&self) -> Closed {
-        match self.decoder.unfinished() {
-            0 => end("end of input", 1000),
-            lost => end(
-                &format!("end of input within a frame: {lost} bytes of it came and are dropped"),
-                1006,
-            ),
+    /// Tells what was skipped, or that there is nobody to tell. Dropped, it has told nothing yet.
+    async fn tell(&mut self, listener: Option<&Tell>) -> Result<(), Closed> {
+        let Some(oversized) = &self.untold else {
+            return Ok(());
+        };
+        let tell = listener.ok_or_else(|| oversized.closed())?;
+        let permit = tell.reserve().await.map_err(|_| oversized.closed())?;
+        if let Some(oversized) = self.untold.take() {
+            permit.send(oversized);
         }
+        Ok(())
     }
 }
 

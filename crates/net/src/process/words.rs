@@ -1,7 +1,7 @@
 //! A command line as words: quotes and backslashes as a shell reads them, and nothing else of a shell.
 
 /// Why a command line cannot be split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadWords {
     /// A quote without its end.
@@ -13,30 +13,76 @@ pub enum BadWords {
     /// Nothing at all.
     #[error("there is no command")]
     Empty,
+    /// Something that only a shell understands.
+    #[error(
+        "{word:?} means something to a shell, and there is none here; use sh -c '…' around the whole, or quote it if it is an argument"
+    )]
+    Shell {
+        /// The word.
+        word: String,
+    },
 }
 
 /// Splits a command line at spaces. `'…'` is taken as it is; in `"…"` a backslash escapes `"`, `\`,
-/// `$` and a backquote; elsewhere it escapes anything. There are no variables, pipes or patterns.
+/// `$` and a backquote; elsewhere it escapes anything. There are no variables, pipes or patterns; an
+/// unquoted word that would be a pipe, a list or a redirection in a shell is a mistake.
 pub fn split(line: &str) -> Result<Vec<String>, BadWords> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
+    // What a word would be if nothing in it were quoted; a quoted part stands there as a letter.
+    let mut bare = String::new();
     let mut rest = line.chars();
-    while let Some(c) = rest.next() {
+    loop {
+        let Some(c) = rest.next() else {
+            finish(&mut word, &mut bare, &mut words)?;
+            break;
+        };
         match c {
-            ' ' | '\t' | '\n' | '\r' => words.extend(word.take()),
+            ' ' | '\t' | '\n' | '\r' => finish(&mut word, &mut bare, &mut words)?,
             '\\' => {
                 let escaped = rest.next().ok_or(BadWords::Backslash)?;
                 word.get_or_insert_default().push(escaped);
+                bare.push('q');
             }
-            '\'' | '"' => quoted(c, &mut rest, word.get_or_insert_default())?,
-            c => word.get_or_insert_default().push(c),
+            '\'' | '"' => {
+                quoted(c, &mut rest, word.get_or_insert_default())?;
+                bare.push('q');
+            }
+            c => {
+                word.get_or_insert_default().push(c);
+                bare.push(c);
+            }
         }
     }
-    words.extend(word);
     if words.is_empty() {
         return Err(BadWords::Empty);
     }
     Ok(words)
+}
+
+/// The end of a word.
+fn finish(
+    word: &mut Option<String>,
+    bare: &mut String,
+    words: &mut Vec<String>,
+) -> Result<(), BadWords> {
+    let is_shell = is_shell(&std::mem::take(bare));
+    match word.take() {
+        Some(word) if is_shell => Err(BadWords::Shell { word }),
+        word => {
+            words.extend(word);
+            Ok(())
+        }
+    }
+}
+
+/// Whether nobody would write this but for a shell: `|`, `&&`, `;`, `x;`, `>file`, `2>&1`. A `&` or
+/// `>` within a word may be part of an address or a tag.
+fn is_shell(bare: &str) -> bool {
+    let redirection = bare.trim_start_matches(|c: char| c.is_ascii_digit() || c == '&');
+    matches!(bare, "|" | "||" | "|&" | "&" | "&&")
+        || bare.ends_with(';')
+        || redirection.starts_with(['>', '<'])
 }
 
 fn quoted(
@@ -73,12 +119,34 @@ mod tests {
             (r#""a\"b\\c\d\$""#, vec![r#"a"b\c\d$"#]),
             (r"a\ b \'c \\", vec!["a b", "'c", r"\"]),
             (r#"'' """#, vec!["", ""]),
-            ("a|b > $c *", vec!["a|b", ">", "$c", "*"]),
+            (
+                "a|b $c * x&y --to=<z>",
+                vec!["a|b", "$c", "*", "x&y", "--to=<z>"],
+            ),
+            (
+                r#"a '|' "&&" \; 'x;' '>'f"#,
+                vec!["a", "|", "&&", ";", "x;", ">f"],
+            ),
             ("größe '世 界'", vec!["größe", "世 界"]),
         ] {
             assert_eq!(split(line).unwrap(), words, "{line}");
         }
+        let shell = |word: &str| BadWords::Shell {
+            word: word.to_owned(),
+        };
         for (line, error) in [
+            ("cat | tee", shell("|")),
+            ("a || b", shell("||")),
+            ("a && b", shell("&&")),
+            ("a &", shell("&")),
+            ("a; b", shell("a;")),
+            ("a ; b", shell(";")),
+            ("a > b", shell(">")),
+            ("a >>b", shell(">>b")),
+            ("a <b", shell("<b")),
+            ("a 2>&1", shell("2>&1")),
+            ("a 2>/dev/null", shell("2>/dev/null")),
+            ("a &>'b c'", shell("&>b c")),
             ("", BadWords::Empty),
             (" \t", BadWords::Empty),
             ("a 'b", BadWords::Unclosed('\'')),

@@ -111,6 +111,21 @@ impl Reader {
         self.server
     }
 
+    /// Bytes that came of a message or a frame that is not whole, if there is one.
+    pub(crate) fn under_way(&self) -> Option<usize> {
+        match &self.message {
+            Some((_, bytes)) => Some(bytes.len()),
+            None => self.frame.as_ref().map(|_| self.control.len()),
+        }
+    }
+
+    /// Bytes of memory that are held here.
+    pub(crate) fn held(&self) -> usize {
+        let message = self.message.as_ref().map_or(0, |(_, it)| it.capacity());
+        let last = self.last.as_ref().map_or(0, Bytes::len);
+        self.ahead.capacity() + message + last + self.control.capacity()
+    }
+
     /// The next word. Dropped in between, nothing is lost.
     pub(crate) fn poll_word(
         &mut self,

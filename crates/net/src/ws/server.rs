@@ -2,14 +2,14 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::handshake::server::{Request, write_response};
 use tokio_tungstenite::tungstenite::http::header::HeaderMap;
 
@@ -23,6 +23,9 @@ use super::{FRAGMENT, FRAME_LIMIT};
 
 /// How long to wait when the system has no room for another connection.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// At most one line of the log in this time is about clients that were refused.
+const LOG_PAUSE: Duration = Duration::from_secs(1);
 
 /// How to listen.
 #[derive(Clone, Debug)]
@@ -133,6 +136,7 @@ impl Listener {
                 options.connections.min(Semaphore::MAX_PERMITS),
             )),
             options,
+            refused: Refused::default(),
         };
         let task = tokio::spawn(serve(listener, address, Arc::new(desk), tell));
         Ok(Self {
@@ -192,7 +196,9 @@ async fn serve(
         while handshakes.try_join_next().is_some() {}
         if handshakes.len() >= desk.options.handshakes {
             // It is closed at once: an answer would have to wait for a request.
-            tracing::debug!(%peer, "too many handshakes under way");
+            let limit = desk.options.handshakes;
+            desk.refused
+                .tell(peer, &format_args!("{limit} handshakes are under way"));
             continue;
         }
         let (desk, tell) = (desk.clone(), tell.clone());
@@ -203,7 +209,11 @@ async fn serve(
                     let _ = tell.send(Ok(accepted)).await;
                 }
                 Ok(None) => {}
-                Err(_) => tracing::debug!(%peer, "a handshake took too long"),
+                Err(_) => {
+                    let after = desk.options.timeout.as_secs_f64();
+                    desk.refused
+                        .tell(peer, &format_args!("no handshake within {after} s"));
+                }
             }
         });
     }
@@ -227,9 +237,47 @@ fn is_fatal(error: &io::Error) -> bool {
     )
 }
 
+/// Who was refused of late. Anybody can be, as often as he likes: the log is told at most once in a
+/// while, with a count.
+#[derive(Default)]
+struct Refused(Mutex<Untold>);
+
+#[derive(Default)]
+struct Untold {
+    told: Option<Instant>,
+    more: u64,
+}
+
+impl Refused {
+    fn tell(&self, peer: SocketAddr, why: &dyn std::fmt::Display) {
+        let Some(more) = self.due(Instant::now()) else {
+            return tracing::debug!(%peer, %why, "a client is refused");
+        };
+        match more {
+            0 => tracing::warn!(%peer, "a client is refused: {why}"),
+            more => tracing::warn!(
+                %peer,
+                "a client is refused: {why}; {more} more were refused since the last such line"
+            ),
+        }
+    }
+
+    /// How many were not told, if it is time to tell.
+    fn due(&self, now: Instant) -> Option<u64> {
+        let mut untold = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if untold.told.is_some_and(|told| now < told + LOG_PAUSE) {
+            untold.more = untold.more.saturating_add(1);
+            return None;
+        }
+        untold.told = Some(now);
+        Some(std::mem::take(&mut untold.more))
+    }
+}
+
 /// What every handshake needs.
 struct Desk {
     options: ListenOptions,
+    refused: Refused,
     /// One permit for every connection that may be open.
     open: Arc<Semaphore>,
     #[cfg(feature = "tls")]
@@ -245,7 +293,8 @@ impl Desk {
         let mut socket = match self.secure(stream).await {
             Ok(socket) => socket,
             Err(error) => {
-                told(&error);
+                self.refused
+                    .tell(peer, &format_args!("TLS failed: {error}"));
                 return None;
             }
         };
@@ -296,7 +345,11 @@ impl Desk {
                 Refusal::new("400 Bad Request", format!("{reason}\n"))
             }
         };
-        tracing::debug!(%peer, status = refusal.status, "a request is refused");
+        // Some of it may be the client's own words.
+        let why = refusal.text.chars().filter(|c| !c.is_control());
+        let why: String = why.take(200).collect();
+        self.refused
+            .tell(peer, &format_args!("{}: {why}", refusal.status));
         refuse(socket, &refusal).await;
         None
     }
@@ -335,6 +388,28 @@ async fn refuse(mut socket: Socket, refusal: &Refusal) {
         left = left.saturating_sub(read);
         if left == 0 {
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_clients_are_told_once_a_second_with_a_count() {
+        let (refused, start) = (Refused::default(), Instant::now());
+        for (after, told) in [
+            (0, Some(0)),
+            (1, None),
+            (999, None),
+            (1000, Some(2)),
+            (1999, None),
+            (5000, Some(1)),
+            (9000, Some(0)),
+        ] {
+            let now = start + Duration::from_millis(after);
+            assert_eq!(refused.due(now), told, "after {after} ms");
         }
     }
 }

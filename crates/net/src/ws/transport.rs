@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
+use super::age::Age;
 use super::reader::{Reader, Stop, Word, sendable};
 use super::socket::Socket;
 use super::writer::Writer;
@@ -52,6 +53,7 @@ impl WebSocket {
             reader: Reader::new(parts.server, parts.frame_limit, &parts.rest),
             writer: Writer::new(parts.server),
             sending: false,
+            age: None,
             broken: false,
             ends_first: false,
         };
@@ -114,6 +116,8 @@ struct State {
     /// The sink waits for the socket and will bring out all there is. A socket wakes one writer
     /// alone, so that the source must not wait for it too.
     sending: bool,
+    /// Of a message that is not whole.
+    age: Option<Age>,
     /// The other end broke a rule: nothing more of it is read as frames.
     broken: bool,
     /// After its close this side ends the connection: a server whose client has closed, and whoever
@@ -139,11 +143,36 @@ impl State {
         self.writer.poll_flush(context, &mut self.socket)
     }
 
-    /// The next word, and its answer on the way.
+    /// The next thing that comes in, unless a message takes too long.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Incoming> {
         if self.broken {
             return self.poll_drain(context);
         }
+        if let Some(age) = &mut self.age {
+            age.back();
+        }
+        let incoming = self.poll_incoming(context);
+        if let Poll::Ready(Incoming::Closed(_) | Incoming::Broken(_)) = incoming {
+            return incoming;
+        }
+        let Some(bytes) = self.reader.under_way() else {
+            self.age = None;
+            return incoming;
+        };
+        let age = self.age.get_or_insert_with(|| Age::new(bytes));
+        if let Poll::Ready(closed) = age.poll_over(context, bytes) {
+            self.broken = true;
+            self.ends_first = true;
+            return Poll::Ready(Incoming::Broken(closed));
+        }
+        if incoming.is_ready() {
+            age.leave();
+        }
+        incoming
+    }
+
+    /// The next word, and its answer on the way.
+    fn poll_incoming(&mut self, context: &mut Context<'_>) -> Poll<Incoming> {
         if !self.sending {
             // What could not go out before. A failure shows in reading too.
             let _ = self.poll_flush(context);

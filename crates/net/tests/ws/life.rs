@@ -56,6 +56,77 @@ async fn a_large_frame_that_comes_slowly_is_a_sign_of_life() {
     assert_eq!(next_frame(&mut source).await, Incoming::Frame(whole));
 }
 
+/// The head of a binary frame of a client, masked with zeros.
+fn begin(first: u8, length: u16) -> Vec<u8> {
+    let [high, low] = length.to_be_bytes();
+    vec![first, 0xfe, high, low, 0, 0, 0, 0]
+}
+
+/// Half a message is held, and pings between its fragments are signs of life: its age ends it.
+#[tokio::test]
+async fn a_message_that_does_not_become_whole_is_given_up() {
+    for (fragments, seconds) in [(0, 60), (1, 80), (5, 160)] {
+        let (websocket, mut wire) = raw_client(ListenOptions::default()).await;
+        let (mut source, _sink) = websocket.split();
+        let mut said = begin(0x02, 0);
+        for _ in 0..fragments {
+            said.extend(begin(0x00, 20 << 10));
+            said.resize(said.len() + (20 << 10), 7);
+        }
+        said.extend(PING);
+        // And half a frame of it.
+        said.extend(begin(0x00, 5000));
+        wire.write_all(&said).await.unwrap();
+        let answered = raw_frame(&mut wire);
+        tokio::pin!(answered);
+        // By the answer all that was before the ping has been read.
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answered => {
+                    assert_eq!(answer, pong(b"hi"));
+                    break;
+                }
+                incoming = source.next() => assert_eq!(incoming, Incoming::Life),
+            }
+        }
+        tokio::time::pause();
+        let began = tokio::time::Instant::now();
+        let broken = loop {
+            match source.next().await {
+                Incoming::Life => {}
+                Incoming::Broken(broken) => break broken,
+                other => panic!("{other:?}"),
+            }
+        };
+        let bytes = fragments * (20 << 10);
+        let reason = format!(
+            "a message was not whole after {seconds} s, {bytes} bytes had come: send faster, or in smaller frames"
+        );
+        assert_eq!((broken.code, broken.reason), (1008, reason));
+        let took = began.elapsed().as_secs();
+        assert!((seconds - 2..=seconds).contains(&took), "{took} s");
+        tokio::time::resume();
+    }
+}
+
+/// While nobody reads here the other end cannot be blamed.
+#[tokio::test]
+async fn time_in_which_this_side_does_not_read_does_not_count() {
+    let (websocket, mut wire) = raw_client(ListenOptions::default()).await;
+    let (mut source, _sink) = websocket.split();
+    wire.write_all(&begin(0x82, 50_000)).await.unwrap();
+    wire.write_all(&[7; 20_000]).await.unwrap();
+    assert_eq!(next(&mut source).await, Incoming::Life);
+    tokio::time::pause();
+    tokio::time::advance(std::time::Duration::from_secs(3600)).await;
+    tokio::time::resume();
+    assert!(source.next().now_or_never().is_none(), "it waits on");
+    wire.write_all(&[7; 30_000]).await.unwrap();
+    let whole = Frame::Binary(vec![7; 50_000].into());
+    assert_eq!(next_frame(&mut source).await, Incoming::Frame(whole));
+}
+
 #[tokio::test]
 async fn a_ping_that_comes_while_a_frame_is_stuck_is_answered_after_it() {
     let (websocket, mut wire) = raw_client(uncut()).await;

@@ -185,7 +185,7 @@ impl Client {
         let text = format!(
             r#"{{"jsonrpc":"2.0","method":"unsubscribe","params":{{"channel":{channel}}}}}"#
         );
-        self.send(Outgoing::new(text)).await
+        self.send(Outgoing::text(text)).await
     }
 
     /// Sends an action of our own, and returns its number (`clientSeq`) once it is queued; it waits
@@ -204,7 +204,7 @@ impl Client {
                 .config
                 .settings
                 .lane(Kind::Notification, Some("dispatchAction"));
-            let message = Outgoing::new(text).in_lane(lane).tagged(dispatch_tag(seq));
+            let message = Outgoing::text(text).in_lane(lane).tagged(dispatch_tag(seq));
             fits(&self.shared.config.settings, host.as_ref(), &message)?;
             state.dispatching = Some((seq, false));
             (serial, connection, seq, message)

@@ -82,7 +82,10 @@ pub use error::{PublishError, RpcError};
 
 use self::core::{Core, tag};
 use self::pending::{Draft, Pending};
+#[cfg(doc)]
+use crate::ahp::Settings;
 use crate::ahp::log::{ReplayLog, ReplayReader};
+pub use crate::ahp::settings::Unsound;
 
 /// The host of an application. Clones share it; with the last one its log is closed.
 pub struct Host<A: Application> {
@@ -117,18 +120,28 @@ struct Visible {
 impl<A: Application> Host<A> {
     /// A host that goes on where its log ends.
     ///
+    /// The states of `app` must be as far as the log is: [`Application::apply`] is called for what is
+    /// published from now on and never for what the log has already. An application that starts with
+    /// older states first brings them up to [`ReplayLog::last`], by states of its own or, as far as
+    /// the log reaches, by [`ReplayLog::since`]. Otherwise its snapshots lack actions whose numbers
+    /// they claim to contain, and no client ever finds out.
+    ///
+    /// With settings that no client could keep to ([`Settings::check`]) the host takes nothing: each
+    /// call says why, and clients are closed with 1011.
+    ///
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn new(app: A, log: impl ReplayLog, config: HostConfig) -> Self {
         Self::boxed(app, Box::new(log), config)
     }
 
-    /// The same with a log of any kind.
+    /// The same with a log of any kind; what [`new`](Self::new) asks of the application holds here too.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn boxed(app: A, log: Box<dyn ReplayLog>, config: HostConfig) -> Self {
         let last = log.last().max(config.start_after);
+        let unsound = config.settings.check().err();
         let sessions = config.max_sessions.max(config.max_clients);
         let core = Core::new(config.settings.clone(), config.max_clients, sessions, last);
         let visible = Visible {
@@ -146,6 +159,12 @@ impl<A: Application> Host<A> {
             committer: Mutex::new(None),
             config,
         });
+        if let Some(unsound) = unsound {
+            inner.fail(
+                &unsound.to_string(),
+                "the host is set up wrong: ask whoever runs it",
+            );
+        }
         let committer = tokio::spawn(committer::commit(inner.clone(), log));
         *lock(&inner.committer) = Some(committer);
         Self {

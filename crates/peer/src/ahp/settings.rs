@@ -1,5 +1,7 @@
 //! What one side of a connection allows and says.
 
+mod slow;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -9,6 +11,8 @@ use breakbulk_message::ahp::{self, Chunking, MESSAGE_TOO_LARGE, MessageTooLarge,
 use breakbulk_message::jsonrpc::Kind;
 use breakbulk_net::{Options, fresh_seed};
 use breakbulk_wire::Ahp;
+
+pub(crate) use slow::{SLOW_FOR, Slow};
 
 /// The lane of what carries no state.
 const FREE: Lane = Lane(1);
@@ -76,7 +80,53 @@ impl Default for Settings {
     }
 }
 
+/// Limits of one's own that no peer could keep to: it would take them for none at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unsound {
+    /// A limit of nothing.
+    #[error("chunking.{limit} is 0, so that nothing could ever be received; raise it")]
+    Zero {
+        /// Which.
+        limit: &'static str,
+    },
+    /// A message that would be smaller than a frame.
+    #[error(
+        "chunking.max_message_bytes is {message}, less than max_frame_bytes, which is {frame}; raise the one or lower the other"
+    )]
+    MessageBelowFrame {
+        /// The bytes of a message.
+        message: u64,
+        /// The bytes of a frame.
+        frame: u64,
+    },
+}
+
 impl Settings {
+    /// Whether a peer would believe what this side advertises.
+    ///
+    /// # Errors
+    /// The first limit that makes it unsound.
+    pub fn check(&self) -> Result<(), Unsound> {
+        let it = &self.chunking;
+        for (limit, is_zero) in [
+            ("max_frame_bytes", it.max_frame_bytes == 0),
+            ("max_groups", it.max_groups == Some(0)),
+            ("group_timeout_ms", it.group_timeout_ms == Some(0)),
+        ] {
+            if is_zero {
+                return Err(Unsound::Zero { limit });
+            }
+        }
+        if it.is_sound() {
+            return Ok(());
+        }
+        Err(Unsound::MessageBelowFrame {
+            message: it.max_message_bytes,
+            frame: it.max_frame_bytes,
+        })
+    }
+
     /// A link before its handshake: nothing is cut, and no segment is taken.
     pub fn link(&self) -> Link {
         let chunking = &self.chunking;

@@ -3,8 +3,8 @@
 use breakbulk_link::{Event, Outgoing, SendError};
 use bytes::Bytes;
 
-use super::plain::instead;
-use super::{Incoming, Instead, Pass, Passing, Ports, Side};
+use super::unsent::{instead, of_oversized};
+use super::{Incoming, Instead, Oversized, Pass, Passing, Ports, Side, TOO_LARGE};
 use crate::ahp::Settings;
 use crate::ahp::foreign::{ClientSide, HostSide, Sessions};
 
@@ -47,6 +47,21 @@ impl Passing for ClientBox {
             Side::Listen => instead(bytes, error, self.too_large_code),
         }
     }
+
+    fn oversized(&mut self, _from: Side, oversized: &Oversized) -> Instead {
+        // Whatever a client tells may change its state: what follows would hide that it is missing.
+        of_ahp(oversized, self.too_large_code, |_| false)
+    }
+}
+
+/// Of an AHP program only what carries no state may be missing.
+fn of_ahp(oversized: &Oversized, too_large_code: i32, may_miss: impl Fn(&str) -> bool) -> Instead {
+    match of_oversized(oversized, too_large_code) {
+        Instead::Drop(words) if !oversized.method.as_deref().is_some_and(may_miss) => {
+            Instead::Close(TOO_LARGE, words)
+        }
+        instead => instead,
+    }
 }
 
 /// Before a host: clients come by the capped link; the host gets whole messages.
@@ -76,11 +91,23 @@ impl Passing for HostBox {
         Pass::On(Box::new(message))
     }
 
+    fn heard(&mut self, from: Side, event: &Event) {
+        if from == Side::Listen {
+            self.host.heard(event);
+        }
+    }
+
     fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Instead {
         match to {
             Side::Listen => self.host.not_sent(bytes, error),
             Side::To => instead(bytes, error, self.too_large_code),
         }
+    }
+
+    fn oversized(&mut self, _from: Side, oversized: &Oversized) -> Instead {
+        // The next action would hide the hole.
+        let may_miss = |method: &str| !method.contains('\\') && method != "\"action\"";
+        of_ahp(oversized, self.too_large_code, may_miss)
     }
 }
 
@@ -121,8 +148,9 @@ impl Passing for BothBoxes {
     }
 
     fn heard(&mut self, from: Side, event: &Event) {
-        if from == Side::To {
-            self.client.heard(event);
+        match from {
+            Side::Listen => self.host.heard(event),
+            Side::To => self.client.heard(event),
         }
     }
 

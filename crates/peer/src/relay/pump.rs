@@ -1,16 +1,18 @@
-//! The loop, and the state of its two sides.
+//! The loop between the two sides.
 
-use std::collections::VecDeque;
 use std::future::{Future, pending};
 use std::sync::Arc;
 
-use breakbulk_link::{Closed, Event, Link, MessageKind, Outgoing, Rejected, SendError, TransferId};
+use breakbulk_link::{Closed, Event, Link, MessageKind, Outgoing, SendError, TransferId};
 use breakbulk_net::Connection;
+use breakbulk_wire::shape_of;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
 
+use super::end::{End, Leave};
 use super::{
-    Done, EndOutput, Ended, Incoming, Instead, Options, Pass, Passing, Port, Ports, Side, TOO_LARGE,
+    Done, EndOutput, Ended, Incoming, Instead, Options, Oversized, Pass, Passing, Port, Ports,
+    Side, Skipped, TOO_LARGE,
 };
 
 /// The tag of what stands for a message that could not go out: it is not replaced again.
@@ -18,6 +20,9 @@ const SUBSTITUTE: u64 = 1;
 
 /// The tag of a tunnel's first frame, which the pump did not send.
 pub(super) const HELLO: u64 = 2;
+
+/// What the one side is told when the other is lost.
+const LOST: &str = "the other side is lost; the gateway's log says how";
 
 /// Answers of our own that may wait for their reader.
 const ANSWERS: usize = 1024;
@@ -66,6 +71,12 @@ pub async fn relay(
                 pump.listen.leave().await;
             }
             () = pump.to.connection.drained(), if pump.to.is_leaving() => pump.to.leave().await,
+            oversized = next_skipped(&mut pump.listen.skipped), if pump.can_answer() => {
+                pump.skipped(Side::Listen, oversized);
+            }
+            oversized = next_skipped(&mut pump.to.skipped), if pump.can_answer() => {
+                pump.skipped(Side::To, oversized);
+            }
             () = &mut stop, if !pump.stopping => pump.stop(),
             () = both_drained(&pump.listen.connection, &pump.to.connection), if quiet => {
                 pump.close(1001, "the gateway stops");
@@ -105,6 +116,13 @@ async fn done(what: &mut Option<Done>) {
     }
 }
 
+async fn next_skipped(skipped: &mut Option<Skipped>) -> Option<Oversized> {
+    match skipped {
+        Some(skipped) => skipped.next().await,
+        None => pending().await,
+    }
+}
+
 async fn both_drained(listen: &Connection, to: &Connection) {
     tokio::join!(listen.drained(), to.drained());
 }
@@ -126,134 +144,6 @@ struct Pump<P> {
     /// How long answers are waited for whose asker has no more to say.
     patience: Option<Instant>,
     first: Option<(Side, Closed, bool)>,
-}
-
-/// One side.
-struct End {
-    connection: Connection,
-    /// Messages that its queue has no room for. What they cost is charged to the other side.
-    waiting: VecDeque<Outgoing>,
-    /// Of these, answers of our own, which nobody is charged for.
-    answers: usize,
-    /// Messages in its queue.
-    queued: usize,
-    /// Requests that came in by it and have no answer yet.
-    owed: usize,
-    input_ended: Option<Done>,
-    /// No more comes in; what came may still be on its way.
-    no_input: bool,
-    end_output: EndOutput,
-    leave: Leave,
-    closed: bool,
-    lost: usize,
-}
-
-/// What happens to a side once all that waits is out.
-enum Leave {
-    /// Nothing.
-    Stay,
-    /// Its other end is told that there is no more.
-    EndOutput,
-    /// It was told.
-    OutputEnded,
-    /// It is closed.
-    Close(u16, String),
-}
-
-impl End {
-    fn new(port: Port) -> Self {
-        Self {
-            connection: port.connection,
-            waiting: VecDeque::new(),
-            answers: 0,
-            queued: 0,
-            owed: 0,
-            input_ended: port.input_ended,
-            no_input: false,
-            end_output: port.end_output,
-            leave: Leave::Stay,
-            closed: false,
-            lost: 0,
-        }
-    }
-
-    /// Sends, or keeps for when there is room.
-    fn send(&mut self, message: Outgoing) {
-        let rejected = if self.waiting.is_empty() {
-            match self.connection.send(message) {
-                Ok(_) => {
-                    self.queued += 1;
-                    return;
-                }
-                Err(rejected) => rejected,
-            }
-        } else {
-            return self.wait(message);
-        };
-        match rejected.error {
-            SendError::QueueFull { .. } => self.wait(*rejected.message),
-            _ => self.lost += 1,
-        }
-    }
-
-    fn wait(&mut self, message: Outgoing) {
-        self.answers += usize::from(message.charge.is_none());
-        self.waiting.push_back(message);
-    }
-
-    fn waits(&self) -> bool {
-        !self.waiting.is_empty() && !self.closed
-    }
-
-    /// A copy of the first that waits: it shares the bytes.
-    fn next(&self) -> Outgoing {
-        let first = self.waiting.front().cloned();
-        first.unwrap_or_else(|| Outgoing::new(Bytes::new()))
-    }
-
-    fn sent(&mut self, sent: Result<TransferId, Rejected>) {
-        if let Some(message) = self.waiting.pop_front() {
-            self.answers -= usize::from(message.charge.is_none());
-            match sent {
-                Ok(_) => self.queued += 1,
-                Err(_) => self.lost += 1,
-            }
-        }
-    }
-
-    fn ended_input(&mut self) {
-        self.input_ended = None;
-        self.no_input = true;
-    }
-
-    /// Whether all that came in has been taken, and no more comes.
-    fn has_no_more(&self) -> bool {
-        self.closed || self.no_input && !self.connection.with(|link| link.has_event())
-    }
-
-    fn is_leaving(&self) -> bool {
-        let leaving = matches!(self.leave, Leave::EndOutput | Leave::Close(..));
-        leaving && self.waiting.is_empty() && !self.closed
-    }
-
-    /// All that waited is out.
-    async fn leave(&mut self) {
-        match std::mem::replace(&mut self.leave, Leave::OutputEnded) {
-            Leave::EndOutput => match std::mem::take(&mut self.end_output) {
-                EndOutput::Close => self.connection.close(1000, "end of input"),
-                EndOutput::Message(bytes) => self.send(Outgoing::new(bytes)),
-                EndOutput::Run(run) => run.await,
-            },
-            Leave::Close(code, reason) => self.connection.close(code, &reason),
-            leave @ (Leave::Stay | Leave::OutputEnded) => self.leave = leave,
-        }
-    }
-
-    fn is_idle(&self) -> bool {
-        let quiet =
-            |link: &mut Link| link.is_idle() && link.open_transfers() == 0 && !link.has_event();
-        self.closed || self.waiting.is_empty() && self.connection.with(quiet)
-    }
 }
 
 impl<P: Passing> Pump<P> {
@@ -307,35 +197,16 @@ impl<P: Passing> Pump<P> {
     fn heard(&mut self, from: Side, event: Option<Event>) {
         match event {
             Some(Event::Message(message)) => {
-                match message.shape.kind {
-                    MessageKind::Request => self.end(from).owed += 1,
-                    MessageKind::Result | MessageKind::Error => {
-                        let asker = self.end(from.other());
-                        asker.owed = asker.owed.saturating_sub(1);
-                    }
-                    MessageKind::Notification | MessageKind::Opaque => {}
-                }
                 let (shape, key) = (message.shape.clone(), message.key.clone());
                 let (bytes, charge) = message.into_parts();
-                let ports = Ports {
-                    listen: &self.listen.connection,
-                    to: &self.to.connection,
-                };
                 let message = Incoming {
                     bytes,
                     shape: &shape,
                     key: key.as_ref(),
                 };
-                match self.passing.pass(from, ports, message) {
-                    Pass::On(mut message) => {
-                        message.charge = Some(Arc::new(charge));
-                        self.end(from.other()).send(*message);
-                    }
-                    Pass::InputEnded => self.end(from).ended_input(),
-                    Pass::Refuse(code, reason) => {
-                        tracing::error!(side = %from, code, reason, "a message cannot be passed on");
-                        self.close(code, &reason);
-                    }
+                if let Some(mut message) = self.pass(from, message) {
+                    message.charge = Some(Arc::new(charge));
+                    self.end(from.other()).send(message);
                 }
             }
             Some(Event::Sent { tag: HELLO, .. }) => {}
@@ -362,6 +233,74 @@ impl<P: Passing> Pump<P> {
                     tracing::warn!(side = %from, %fault, "something of the other end was wrong");
                 }
                 self.passing.heard(from, &event);
+            }
+        }
+    }
+
+    /// What goes out for a message that came in.
+    fn pass(&mut self, from: Side, message: Incoming<'_>) -> Option<Outgoing> {
+        match message.shape.kind {
+            MessageKind::Request => self.end(from).owed += 1,
+            MessageKind::Result | MessageKind::Error => {
+                let asker = self.end(from.other());
+                asker.owed = asker.owed.saturating_sub(1);
+            }
+            MessageKind::Notification | MessageKind::Opaque => {}
+        }
+        let ports = Ports {
+            listen: &self.listen.connection,
+            to: &self.to.connection,
+        };
+        match self.passing.pass(from, ports, message) {
+            Pass::On(message) => return Some(*message),
+            Pass::InputEnded => self.end(from).ended_input(),
+            Pass::Refuse(code, reason) => {
+                tracing::error!(side = %from, code, reason, "a message cannot be passed on");
+                self.close(code, &reason);
+            }
+        }
+        None
+    }
+
+    /// Whether an answer of our own may still wait, whichever way it goes.
+    fn can_answer(&self) -> bool {
+        self.listen.answers < ANSWERS && self.to.answers < ANSWERS
+    }
+
+    /// A message was too large to come in.
+    fn skipped(&mut self, from: Side, oversized: Option<Oversized>) {
+        let Some(oversized) = oversized else {
+            self.end(from).skipped = None;
+            return;
+        };
+        let Oversized { size, limit, .. } = oversized;
+        match self.passing.oversized(from, &oversized) {
+            Instead::Answer(answer) => {
+                tracing::warn!(side = %from, size, limit, "a request is too large and is answered with an error; raise --max-message or send less");
+                let answer = Outgoing::new(answer).tagged(SUBSTITUTE);
+                self.end(from).send(answer);
+            }
+            Instead::Replace(message) => {
+                tracing::warn!(side = %from, size, limit, "a response is too large and is replaced by an error; raise --max-message or send less");
+                let bytes = message.bytes;
+                let shape = shape_of(std::str::from_utf8(&bytes).unwrap_or_default());
+                let message = Incoming {
+                    bytes,
+                    shape: &shape,
+                    key: None,
+                };
+                if let Some(message) = self.pass(from, message) {
+                    self.end(from.other()).send(message.tagged(SUBSTITUTE));
+                }
+            }
+            Instead::Drop(words) => {
+                self.end(from.other()).lost += 1;
+                tracing::warn!(side = %from, size, limit, "{words}");
+            }
+            Instead::Close(code, reason) => {
+                self.end(from.other()).lost += 1;
+                tracing::error!(side = %from, size, limit, reason, "a message is too large to be taken, and nobody can be told but by closing");
+                self.close(code, &reason);
             }
         }
     }
@@ -408,6 +347,10 @@ impl<P: Passing> Pump<P> {
 
     /// A side is closed: the other one is, once all that waits for it is out.
     fn closed(&mut self, side: Side, closed: Closed) {
+        // What was skipped before the end is told before it.
+        while let Some(oversized) = self.end(side).skipped.as_mut().and_then(Skipped::try_next) {
+            self.skipped(side, Some(oversized));
+        }
         let end = self.end(side);
         end.closed = true;
         end.lost += end.queued + end.waiting.len();
@@ -459,13 +402,12 @@ impl<P: Passing> Pump<P> {
     }
 }
 
-/// The end of one connection as the other one is told. Some codes never travel.
+/// The end of one connection as the other one is told. Some codes never travel, and how a connection
+/// was lost may name what is no business of strangers: that is for the log.
 fn passed_on(closed: &Closed) -> (u16, String) {
-    let reason = closed.reason.clone();
     match closed.code {
-        1005 => (1000, reason),
-        1000..=1003 | 1007..=1014 | 3000..=4999 => (closed.code, reason),
-        _ if reason.is_empty() => (1011, "the other side is lost".to_owned()),
-        _ => (1011, format!("the other side is lost: {reason}")),
+        1005 => (1000, closed.reason.clone()),
+        1000..=1003 | 1007..=1014 | 3000..=4999 => (closed.code, closed.reason.clone()),
+        _ => (1011, LOST.to_owned()),
     }
 }

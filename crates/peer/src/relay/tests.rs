@@ -211,13 +211,14 @@ async fn what_cannot_be_answered_ends_both() {
 
 #[tokio::test(start_paused = true)]
 async fn ends_that_cannot_travel_are_translated() {
+    let lost = "the other side is lost; the gateway's log says how";
     for (code, reason, told) in [
         (1000, "", closed(1000, "")),
         (1001, "bye", closed(1001, "bye")),
         (1005, "", closed(1000, "")),
-        (1006, "cut", closed(1011, "the other side is lost: cut")),
-        (1006, "", closed(1011, "the other side is lost")),
-        (1015, "tls", closed(1011, "the other side is lost: tls")),
+        (1006, "10.0.0.1 is gone", closed(1011, lost)),
+        (1006, "", closed(1011, lost)),
+        (1015, "tls", closed(1011, lost)),
         (1009, "large", closed(1009, "large")),
         (4413, "large", closed(4413, "large")),
     ] {
@@ -359,6 +360,10 @@ async fn a_tunnel_carries_what_no_frame_holds() {
         answer.contains(r#""maxMessageBytes":1048576,"chunking":true"#),
         "{answer}"
     );
+    assert!(
+        answer.contains("start that gateway with a larger --max-message"),
+        "{answer}"
+    );
     // The end of what the other side has to say is no end of the tunnel.
     send(&setup.to, breakbulk_message::ahp::tunnel_end());
     send(&setup.listen, request("4", 5000));
@@ -435,5 +440,59 @@ async fn a_held_up_tunnel_lives_as_long_as_it_takes() {
     tokio::time::sleep(Duration::from_secs(50)).await;
     for _ in 0..10 {
         assert_eq!(message(&setup.to).await, request("1", 400_000));
+    }
+}
+
+/// What a box or a plain pump does with messages that its standard input may not have.
+#[cfg(feature = "process")]
+#[tokio::test]
+async fn what_is_skipped_ends_both_only_where_it_would_leave_a_hole() {
+    use crate::ahp::Settings;
+    use breakbulk_net::process::{Framing, Stream};
+    use tokio::io::AsyncWriteExt;
+
+    let large = "x".repeat(2000);
+    let action = format!(r#"{{"jsonrpc":"2.0","method":"action","params":"{large}"}}"#);
+    let other = format!(r#"{{"jsonrpc":"2.0","method":"n","params":"{large}"}}"#);
+    let unread = format!(r#"{{"jsonrpc":"2.0","method":"n","params":["{large}"]"#);
+    let host =
+        || -> Box<dyn Passing> { Box::new(HostBox::new(Settings::default(), Default::default())) };
+    let plain = || -> Box<dyn Passing> { Box::new(Plain::default()) };
+    for (name, passing, text, goes_on) in [
+        ("plain", plain(), &action, true),
+        ("plain", plain(), &unread, true),
+        ("host", host(), &other, true),
+        ("host", host(), &action, false),
+        ("host", host(), &unread, false),
+    ] {
+        let (mut program, stream) = tokio::io::duplex(100_000);
+        let (read, write) = tokio::io::split(stream);
+        let mut stream = Stream::new(read, write, Framing::Lines, 1000);
+        let ends = stream.ends();
+        let skipped = Some(Skipped::of(&ends));
+        let to = Port {
+            skipped,
+            ..Port::with_ends(open(whole(usize::MAX), stream), ends)
+        };
+        let (near, listen) = pair(1);
+        let near = open(self::program(), near);
+        let listen = Port::new(open(whole(usize::MAX), listen));
+        let never = std::future::pending();
+        let pump = tokio::spawn(relay(listen, to, passing, never, Options::default()));
+        let after = r#"{"jsonrpc":"2.0","method":"after"}"#;
+        let input = format!("{text}\n{after}\n");
+        program.write_all(input.as_bytes()).await.unwrap();
+        if goes_on {
+            assert_eq!(message(&near).await, after, "{name}");
+            near.close(1000, "");
+        } else {
+            let end = near.closed().await;
+            assert_eq!(end.code, 4413, "{name}: {end:?}");
+        }
+        drop(program);
+        let ended = pump.await.unwrap();
+        // What came after it may have been read before both ended.
+        let most = if goes_on { 1 } else { 2 };
+        assert!((1..=most).contains(&ended.lost), "{name}: {ended:?}");
     }
 }

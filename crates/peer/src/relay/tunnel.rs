@@ -14,7 +14,7 @@ use breakbulk_wire::Ahp;
 use bytes::Bytes;
 
 use super::pump::HELLO;
-use super::{EndOutput, Incoming, Instead, Pass, Passing, Port, Ports, Side};
+use super::{EndOutput, Incoming, Instead, Oversized, Pass, Passing, Port, Ports, Side};
 
 /// What a side closes with when the other breaks the tunnel's rules.
 const BROKEN: u16 = 4400;
@@ -80,6 +80,7 @@ pub async fn greet(connection: Connection, ours: &TunnelSettings) -> Result<Port
         connection,
         input_ended: None,
         end_output: EndOutput::Message(tunnel_end().into()),
+        skipped: None,
     })
 }
 
@@ -189,5 +190,9 @@ impl<P: Passing> Passing for Tunnel<P> {
 
     fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Instead {
         self.inner.not_sent(to, bytes, error)
+    }
+
+    fn oversized(&mut self, from: Side, oversized: &Oversized) -> Instead {
+        self.inner.oversized(from, oversized)
     }
 }

@@ -34,6 +34,11 @@ impl Board {
         board
     }
 
+    /// The channel is no more.
+    pub(crate) fn shut(&self, channel: &str) {
+        self.states.lock().unwrap().remove(channel);
+    }
+
     pub(crate) fn open(&self, channel: &str, actions: &[&str]) {
         let actions = actions.iter().map(|action| (*action).to_owned()).collect();
         let mut states = self.states.lock().unwrap();

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 use breakbulk::ahp::log::{Entry, LogError, MemoryLog, ReplayLog, ReplayReader};
-use breakbulk::ahp::{Host, HostConfig, PublishError};
+use breakbulk::ahp::{Host, HostConfig, PublishError, Settings};
+use breakbulk::message::ahp::Chunking;
 
 use super::common::*;
 
@@ -81,6 +82,64 @@ async fn a_log_that_fails_ends_the_host_and_shows_nothing() {
             )
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_no_client_would_believe_are_refused() {
+    let sound = settings().chunking;
+    for (chunking, words) in [
+        (
+            Chunking {
+                max_frame_bytes: 0,
+                ..sound
+            },
+            "chunking.max_frame_bytes is 0, so that nothing could ever be received; raise it",
+        ),
+        (
+            Chunking {
+                max_groups: Some(0),
+                ..sound
+            },
+            "chunking.max_groups is 0, so that nothing could ever be received; raise it",
+        ),
+        (
+            Chunking {
+                group_timeout_ms: Some(0),
+                ..sound
+            },
+            "chunking.group_timeout_ms is 0, so that nothing could ever be received; raise it",
+        ),
+        (
+            Chunking {
+                max_message_bytes: 999,
+                ..sound
+            },
+            "chunking.max_message_bytes is 999, less than max_frame_bytes, which is 1000; raise the one or lower the other",
+        ),
+    ] {
+        let settings = Settings {
+            chunking,
+            ..settings()
+        };
+        assert_eq!(settings.check().unwrap_err().to_string(), words);
+        let host = host(HostConfig {
+            settings,
+            ..config()
+        });
+        let refused = host.publish(ROOT, &raw("0"), None).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            format!("the host takes no more actions: {words}")
+        );
+        assert_eq!(host.visible(1).await, Err(refused));
+        let closed = Client::new(&host).closed().await;
+        assert_eq!(
+            (closed.code, &*closed.reason),
+            (1011, "the host is set up wrong: ask whoever runs it")
+        );
+        assert!(host.shutdown().await.is_some(), "the log comes back");
+    }
+    assert_eq!(settings().check(), Ok(()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! A client that was away gets what it missed, or a snapshot, and never a hole.
 
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use breakbulk::ahp::log::{Entry, Limits, LogError, MemoryLog, Replay, ReplayLog, ReplayReader};
 use breakbulk::ahp::{Host, HostConfig};
@@ -221,6 +222,23 @@ impl ReplayReader for GatedReader {
     }
 }
 
+/// A host whose replays wait; what lets one go on, and what tells that one is asked for.
+fn gated() -> (
+    Host<Board>,
+    mpsc::Sender<()>,
+    tokio::sync::mpsc::UnboundedReceiver<()>,
+) {
+    let (open, gate) = mpsc::channel();
+    let (asked, asks) = tokio::sync::mpsc::unbounded_channel();
+    let log = Gated {
+        log: MemoryLog::default(),
+        gate: Arc::new(Mutex::new(gate)),
+        asked,
+    };
+    let host = Host::new(Board::with(&[ROOT, CHAT]), log, config());
+    (host, open, asks)
+}
+
 /// While a replay is read nobody waits, and what happens meanwhile comes behind it, once.
 #[tokio::test]
 async fn what_happens_while_a_replay_is_read_comes_behind_it() {
@@ -235,14 +253,7 @@ async fn what_happens_while_a_replay_is_read_comes_behind_it() {
             )),
         ),
     ] {
-        let (open, gate) = mpsc::channel();
-        let (asked, mut asks) = tokio::sync::mpsc::unbounded_channel();
-        let log = Gated {
-            log: MemoryLog::default(),
-            gate: Arc::new(Mutex::new(gate)),
-            asked,
-        };
-        let host = Host::new(Board::with(&[ROOT, CHAT]), log, config());
+        let (host, open, mut asks) = gated();
         for seq in 1..=3 {
             publish(
                 &host,
@@ -265,4 +276,77 @@ async fn what_happens_while_a_replay_is_read_comes_behind_it() {
         publish(&host, ROOT, "6").await;
         assert_eq!(client.hear().await, action(ROOT, "6", 6));
     }
+}
+
+/// The line of the first is dead and nobody knows yet: when its replay is read at last, the client is
+/// long back by another.
+#[tokio::test]
+async fn a_reconnect_that_is_late_takes_nothing_from_its_successor() {
+    for successor in [
+        initialize("c", r#""ahp-root://""#, ""),
+        // From a number that never was: its answer needs no replay.
+        reconnect("c", 9, r#""ahp-root://""#, ""),
+    ] {
+        for gone in [false, true] {
+            let (host, open, mut asks) = gated();
+            publish(&host, ROOT, "1").await;
+            let first = Client::new(&host);
+            first.say(reconnect("c", 0, r#""ahp-root://""#, ""));
+            asks.recv().await.unwrap();
+            let second = Client::new(&host);
+            assert!(second.ask(&*successor).await.contains("result"));
+            let second = if gone {
+                second.leave().await;
+                None
+            } else {
+                Some(second)
+            };
+            open.send(()).unwrap();
+            let closed = tokio::time::timeout(Duration::from_secs(20), first.closed());
+            let closed = closed.await.expect("it takes over from its successor");
+            assert_eq!(
+                (closed.code, &*closed.reason),
+                (4409, "another connection with this clientId has taken over")
+            );
+            if let Some(second) = second {
+                publish(&host, ROOT, "2").await;
+                assert_eq!(second.hear().await, action(ROOT, "2", 2));
+            }
+            // And who comes after both is welcome.
+            let third = Client::new(&host);
+            assert!(
+                third
+                    .initialize("c", r#""ahp-root://""#)
+                    .await
+                    .contains("result")
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_channel_that_vanishes_while_the_replay_is_read_is_not_followed() {
+    let (host, open, mut asks) = gated();
+    for seq in 1..=3 {
+        let channel = if seq % 2 == 0 { ROOT } else { CHAT };
+        publish(&host, channel, &seq.to_string()).await;
+    }
+    let client = Client::new(&host);
+    let both = r#""ahp-root://","ahp-chat:/a""#;
+    client.say(reconnect("c", 0, both, &takes(200, 200)));
+    asks.recv().await.unwrap();
+    host.notify(CHAT, "note", &raw("[1]"));
+    host.notify(ROOT, "note", &raw("[2]"));
+    host.app().shut(CHAT);
+    open.send(()).unwrap();
+    let root = r#"{"resource":"ahp-root://","state":[2],"fromSeq":3}"#;
+    assert_eq!(client.hear().await, snapshot(root));
+    // It knows nothing of a channel of that name that is opened anew.
+    host.app().open(CHAT, &[]);
+    publish(&host, CHAT, "4").await;
+    host.notify(CHAT, "note", &raw("[3]"));
+    publish(&host, ROOT, "5").await;
+    let note = r#"{"jsonrpc":"2.0","method":"note","params":[2]}"#;
+    assert_eq!(client.hear().await, note);
+    assert_eq!(client.hear().await, action(ROOT, "5", 5));
 }

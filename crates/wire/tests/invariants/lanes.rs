@@ -76,6 +76,23 @@ fn invariant_4_a_small_message_waits_for_one_frame_of_the_bulk_at_most() {
     }
 }
 
+/// Off, messages begin in the order in which they were sent: a receiver that remembers what was open
+/// when a message came needs that, or a small one would hide a large one that has not begun.
+#[test]
+fn invariant_4_messages_begin_in_their_order_where_small_ones_may_not_go_first() {
+    for kit in MIXING {
+        for (small_first, expected) in [(true, [0, 9, 1, 2]), (false, [0, 1, 2, 9])] {
+            let mut bench = Bench::new(link(kit, |config| config.small_first = small_first));
+            for lane in 0..3 {
+                bench.send(outgoing(kit, lane, 100_000).in_lane(Lane(lane as u32)));
+            }
+            bench.send(outgoing(kit, 9, 100).in_lane(Lane(9)));
+            let order: Vec<u64> = (0..4).map(|_| bench.next().unwrap().0).collect();
+            assert_eq!(order, expected, "{kit:?}, small first: {small_first}");
+        }
+    }
+}
+
 #[test]
 fn invariant_4_small_messages_do_not_starve_the_bulk_and_bulk_is_shared() {
     for kit in MIXING {

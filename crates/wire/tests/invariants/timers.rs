@@ -91,6 +91,17 @@ fn a_transfer_that_is_slower_than_the_peer_allows_says_so() {
                         .contains("of 50000 bytes went out in the 30 s"),
                     "{closed}"
                 );
+                assert!(matches!(
+                    &bench.events()[..],
+                    [
+                        ..,
+                        Event::GaveUp {
+                            error: SendError::TooSlow { size: 50_000, .. },
+                            ..
+                        },
+                        Event::Closed(_)
+                    ]
+                ));
             } else {
                 assert!(matches!(
                     send_error(&bench.events()),

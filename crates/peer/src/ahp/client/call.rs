@@ -41,7 +41,7 @@ impl Client {
             let id = state.next_id;
             let (text, more) = write(id, &state);
             // Nothing is negotiated yet on this transport: it goes whole or not at all.
-            let message = Outgoing::new(text).uncut().tagged(request_tag(id));
+            let message = Outgoing::text(text).uncut().tagged(request_tag(id));
             fits(settings, None, &message)?;
             state.next_id += 1;
             let mut link = settings.link();
@@ -115,7 +115,7 @@ impl Client {
             let (id, host) = (state.next_id, state.host);
             state.session()?;
             let lane = settings.lane(Kind::Request, Some(method));
-            let message = Outgoing::new(write(id))
+            let message = Outgoing::text(write(id))
                 .in_lane(lane)
                 .tagged(request_tag(id));
             fits(settings, host.as_ref(), &message)?;

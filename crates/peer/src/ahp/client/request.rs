@@ -95,7 +95,7 @@ impl Request {
 
     fn message(&self, kind: Kind, text: String) -> Outgoing {
         let lane = self.from.settings.lane(kind, Some(&self.method));
-        Outgoing::new(text).in_lane(lane)
+        Outgoing::text(text).in_lane(lane)
     }
 }
 

@@ -20,6 +20,8 @@ pub struct ClientSide {
     sessions: Sessions,
     /// Who this is, once it said so.
     client: Option<String>,
+    /// Whether the host has agreed to that.
+    agreed: bool,
     /// The handshake that waits for its answer.
     handshake: Option<Handshake>,
     /// What the host takes.
@@ -31,6 +33,8 @@ pub struct ClientSide {
 #[derive(Debug)]
 struct Handshake {
     id: Box<str>,
+    /// Who makes it.
+    who: String,
     /// Of a reconnect: what the client itself said it saw last.
     own: Option<i64>,
 }
@@ -42,6 +46,7 @@ impl ClientSide {
             settings,
             sessions,
             client: None,
+            agreed: false,
             handshake: None,
             host: None,
             asked: Answers::default(),
@@ -156,14 +161,27 @@ impl ClientSide {
             }
             _ => return None,
         };
-        self.leave();
-        if self.sessions.connected(&client) {
-            self.client = Some(client.into_owned());
+        let who = client.into_owned();
+        // Who is here stays until the host agrees to another: a second handshake may be refused. Before
+        // the first one is answered nobody is, and what overtakes the answer must be remembered.
+        if !self.agreed {
+            self.came(&who);
         }
         Some(Handshake {
             id: id.get().into(),
+            who,
             own,
         })
+    }
+
+    fn came(&mut self, who: &str) {
+        if self.client.as_deref() == Some(who) {
+            return;
+        }
+        self.leave();
+        if self.sessions.connected(who) {
+            self.client = Some(who.to_owned());
+        }
     }
 
     fn advertise(&mut self, text: &str, handshake: &Handshake) -> String {
@@ -172,12 +190,12 @@ impl ClientSide {
         let Some(own) = handshake.own else {
             return text;
         };
-        let from = self.defend(|session| {
+        let from = self.sessions.with(&handshake.who, |session| {
             let from = session.defence.reconnect_from(own);
             session.defence.reconnecting(from);
             from
         });
-        match from {
+        match from.filter(|_| self.settings.defends) {
             Some(from) if from < own => ahp::with_last_seen(&text, from).unwrap_or(text),
             _ => text,
         }
@@ -192,6 +210,8 @@ impl ClientSide {
         handshake: &Handshake,
     ) -> Option<String> {
         let result = envelope.result?;
+        self.came(&handshake.who);
+        self.agreed = true;
         let Some(own) = handshake.own else {
             let result = InitializeResult::read(result).ok()?;
             self.host = result.chunking();
@@ -238,6 +258,7 @@ impl ClientSide {
     }
 
     fn leave(&mut self) {
+        self.agreed = false;
         if let Some(client) = self.client.take() {
             self.sessions
                 .with(&client, |session| session.defence.disconnected());

@@ -1,15 +1,18 @@
 //! Before a foreign host: it says and hears whole messages, the client is behind a capped link.
 
-use breakbulk_link::{Link, Outgoing, SendError};
+use breakbulk_link::{Event, Link, Outgoing, SendError};
 use breakbulk_message::ahp::{self, Chunking, InitializeParams, ReconnectParams};
 use breakbulk_message::jsonrpc::{Envelope, Kind};
 use bytes::Bytes;
+use serde_json::value::RawValue;
 
 use super::answers::Answers;
 use super::client_side::read;
 use super::sessions::Sessions;
 use super::{Instead, TOO_LARGE};
 use crate::ahp::Settings;
+use crate::ahp::client::moved::now;
+use crate::ahp::settings::{SLOW_FOR, Slow};
 
 /// The state of one connection to a foreign host.
 #[derive(Debug)]
@@ -85,8 +88,41 @@ impl HostSide {
                 edited = ahp::with_chunking_in_result(text, &self.settings.chunking);
             }
         }
+        if let (Some(_), Some(id)) = (envelope.result, envelope.id) {
+            let size = edited.as_ref().map_or(bytes.len(), String::len);
+            edited = self.refuse(id, size).or(edited);
+        }
         let bytes = edited.map_or(bytes, Bytes::from);
         Outgoing::new(bytes).in_lane(lane)
+    }
+
+    /// What the link tells beside messages. A message that was given up since the client gives it only
+    /// so much time is remembered: for a while a larger answer is refused, or a client that comes back
+    /// would ask for it for ever.
+    pub fn heard(&mut self, event: &Event) {
+        let Event::GaveUp {
+            error: SendError::TooSlow { sent, limit, .. },
+            ..
+        } = event
+        else {
+            return;
+        };
+        if let Some(who) = &self.who {
+            let slow = Slow {
+                sent: *sent,
+                within: *limit,
+                until: now() + SLOW_FOR,
+            };
+            self.sessions.with(who, |session| session.slow = Some(slow));
+        }
+    }
+
+    /// What is answered instead of a result that would be too slow again.
+    fn refuse(&self, id: &RawValue, size: usize) -> Option<String> {
+        let slow = self.sessions.with(self.who.as_deref()?, |it| it.slow)??;
+        let reason = slow.refuses(self.client.as_ref(), size, now())?;
+        let too_large = self.settings.too_large(size, self.client.as_ref());
+        Some(too_large.response_saying(id, self.settings.too_large_code, &reason))
     }
 
     /// A message of the host's did not go out.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use breakbulk_message::ahp::Chunking;
 
 use crate::ahp::Defence;
+use crate::ahp::settings::Slow;
 
 /// Clients that are remembered at most; ids are free to make.
 const CLIENTS: usize = 4096;
@@ -29,6 +30,8 @@ pub(super) struct Session {
     pub(super) defence: Defence,
     /// What the side that the middle box sends to has advertised.
     pub(super) peer: Option<Chunking>,
+    /// The last transfer to it was too slow for it.
+    pub(super) slow: Option<Slow>,
     used: u64,
     connected: u32,
 }

@@ -15,7 +15,9 @@ use super::error::{PublishError, RpcError};
 ///
 /// The host numbers actions, keeps them for replays and tells every subscriber. The application
 /// keeps the states. [`apply`](Self::apply) and [`snapshot`](Self::snapshot) are called under one
-/// lock, so that a snapshot is exactly the state after the actions it claims to contain.
+/// lock, so that a snapshot is exactly the state after the actions it claims to contain. For that the
+/// states must be as far as the log is when the host starts: what the log has already is not applied
+/// again (see [`Host::new`]).
 pub trait Application: Sized + Send + Sync + 'static {
     /// The state of a channel, or `None` if there is no such channel (any more).
     ///

@@ -13,6 +13,9 @@ use crate::ahp::log::{Entry, LogError, ReplayLog};
 
 type Log = Box<dyn ReplayLog>;
 
+/// What clients are told of a host that failed under way.
+const NOT_RECORDED: &str = "the host cannot record what happens: ask whoever runs it";
+
 /// Runs until the host ends; the log comes back unless it was lost in a panic.
 pub(super) async fn commit<A: Application>(inner: Arc<Inner<A>>, log: Log) -> Option<Log> {
     let ending = Ending(inner.clone());
@@ -28,7 +31,7 @@ pub(super) async fn commit<A: Application>(inner: Arc<Inner<A>>, log: Log) -> Op
         };
         let outcome = append(&mut log, &batch).await;
         if let Err(reason) = outcome {
-            inner.fail(&reason);
+            inner.fail(&reason, NOT_RECORDED);
             break;
         }
         show(&inner, &batch);
@@ -74,16 +77,15 @@ fn show<A: Application>(inner: &Inner<A>, batch: &[Published]) {
 }
 
 impl<A: Application> Inner<A> {
-    /// Nothing becomes visible any more, and everybody is told why.
-    pub(super) fn fail(&self, reason: &str) {
+    /// Nothing becomes visible any more, and everybody is told why. The details are for publishers and
+    /// the log of this machine, not for clients.
+    pub(super) fn fail(&self, reason: &str, to_clients: &str) {
         tracing::error!(reason, "the host has failed");
         let why = PublishError::Failed {
             reason: reason.into(),
         };
         self.pending.end(why);
-        // The details are for the log of this machine, not for clients.
-        let reason = "the host cannot record what happens: ask whoever runs it";
-        self.core().end(close::FAILED, reason);
+        self.core().end(close::FAILED, to_clients);
     }
 }
 
@@ -94,7 +96,7 @@ impl<A: Application> Drop for Ending<A> {
     fn drop(&mut self) {
         let inner = &self.0;
         if inner.pending.ended().is_none() {
-            inner.fail("the application panicked under an action");
+            inner.fail("the application panicked under an action", NOT_RECORDED);
         }
         let ended = inner.pending.ended();
         inner.visible.send_modify(|visible: &mut Visible| {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use breakbulk_message::ahp::PROTOCOL_VERSIONS;
 
 use crate::ahp::Settings;
+use crate::ahp::settings::SLOW_FOR;
 
 /// What a host closes a connection with.
 pub mod close {
@@ -74,7 +75,7 @@ impl Default for HostConfig {
             uncommitted_bytes: 64 << 20,
             max_replay_bytes: 64 << 20,
             handshake_timeout: Duration::from_secs(30),
-            slow_for: Duration::from_secs(600),
+            slow_for: SLOW_FOR,
         }
     }
 }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use super::application::{Application, State};
 use super::config::close;
 use super::pending::Published;
-use super::sessions::{Session, Sessions};
+use super::sessions::{Late, Session, Sessions};
 use crate::ahp::Settings;
 
 /// What a message is, to be known again when it could not be sent.
@@ -34,6 +34,8 @@ pub(super) struct Core {
     max_clients: usize,
     clients: BTreeMap<u64, Client>,
     next: u64,
+    /// Handshakes that have begun.
+    turns: u64,
     channels: BTreeMap<Arc<str>, BTreeSet<u64>>,
     pub(super) sessions: Sessions,
     pub(super) visible: i64,
@@ -44,6 +46,8 @@ pub(super) struct Core {
 struct Client {
     connection: Connection,
     client_id: Option<Arc<str>>,
+    /// The number of its handshake.
+    turn: u64,
     subscriptions: BTreeSet<Arc<str>>,
     /// Bytes of their names.
     names: usize,
@@ -77,6 +81,7 @@ impl Core {
             max_clients,
             clients: BTreeMap::new(),
             next: 0,
+            turns: 0,
             channels: BTreeMap::new(),
             sessions: Sessions::new(max_sessions),
             visible,
@@ -102,6 +107,7 @@ impl Core {
         let client = Client {
             connection: connection.clone(),
             client_id: None,
+            turn: 0,
             subscriptions: BTreeSet::new(),
             names: 0,
             hold: None,
@@ -163,12 +169,21 @@ impl Core {
         channels: &BTreeSet<Arc<str>>,
     ) -> Seen {
         let seen = self.look(app, client_id, channels);
+        // What vanished since an earlier look of the same answer is not followed.
+        for channel in &seen.missing {
+            self.unsubscribe(id, channel);
+        }
         let Some(client) = self.clients.get_mut(&id) else {
             return seen;
         };
+        if client.client_id.is_none() && client.hold.is_none() {
+            self.turns += 1;
+            client.turn = self.turns;
+        }
         // An earlier snapshot of the same answer is void, and with it what was held behind it.
         let hold = client.hold.get_or_insert_default();
-        hold.messages.retain(|(_, _, tag)| *tag != tag::ACTION);
+        hold.messages
+            .retain(|(channel, _, tag)| *tag != tag::ACTION && !seen.missing.contains(channel));
         hold.bytes = hold.messages.iter().map(|(_, text, _)| text.len()).sum();
         for (channel, _) in &seen.states {
             if client.subscriptions.insert(channel.clone()) {
@@ -204,19 +219,33 @@ impl Core {
         }
     }
 
-    /// The client is who it says, by this connection from now on.
-    pub(super) fn introduce(&mut self, id: u64, client_id: &Arc<str>, session: Session) {
+    /// The client is who it says, by this connection from now on; unless it has come by another one
+    /// since this one began its handshake.
+    pub(super) fn introduce(
+        &mut self,
+        id: u64,
+        client_id: &Arc<str>,
+        session: Session,
+    ) -> Result<(), Late> {
         let Some(client) = self.clients.get_mut(&id) else {
-            return;
+            return Err(Late);
         };
-        client.client_id = Some(client_id.clone());
-        if let Some(old) = self.sessions.connect(client_id, id, session) {
-            self.silence(old);
-            if let Some(old) = self.clients.get(&old) {
+        let connected = self.sessions.connect(client_id, id, client.turn, session);
+        let replaced = match connected {
+            Ok(old) => {
+                client.client_id = Some(client_id.clone());
+                old
+            }
+            Err(Late) => Some(id),
+        };
+        if let Some(replaced) = replaced {
+            self.silence(replaced);
+            if let Some(replaced) = self.clients.get(&replaced) {
                 let reason = "another connection with this clientId has taken over";
-                old.connection.close(close::REPLACED, reason);
+                replaced.connection.close(close::REPLACED, reason);
             }
         }
+        connected.map(|_| ())
     }
 
     pub(super) fn unsubscribe(&mut self, id: u64, channel: &str) {
@@ -332,7 +361,10 @@ fn send(
     tag: u64,
 ) -> Result<(), String> {
     let lane = settings.lane(Kind::Notification, Some("action"));
-    let message = Outgoing::new(message.clone()).in_lane(lane).tagged(tag);
+    let message = Outgoing::new(message.clone())
+        .known_text()
+        .in_lane(lane)
+        .tagged(tag);
     match connection.send(message) {
         Err(rejected) if rejected.error != SendError::Closed => Err(rejected.error.to_string()),
         _ => Ok(()),

@@ -1,16 +1,15 @@
 //! Whether a client can take an answer, asked before it is promised.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use breakbulk_link::{PeerSupport, PlanOptions, SendError, Wire};
-use breakbulk_message::ahp::{Chunking, TimeoutFrom};
+use breakbulk_message::ahp::Chunking;
 use breakbulk_wire::Ahp;
 use serde_json::value::RawValue;
 
 use super::error::RpcError;
-use super::sessions::Slow;
 use crate::ahp::Settings;
-use crate::ahp::settings::support;
+use crate::ahp::settings::{Slow, support};
 
 /// `Err` is what to answer instead.
 pub(super) fn check(
@@ -31,18 +30,10 @@ pub(super) fn check(
     let too_large = settings.too_large(message.len(), chunking);
     let text = match Ahp.plan(message, &options) {
         Err(_) => too_large.to_string(),
-        Ok(_) => {
-            let from_first = chunking.is_some_and(|it| it.timeout_from == TimeoutFrom::First);
-            match slow.filter(|slow| from_first && now < slow.until && message.len() > slow.sent) {
-                None => return Ok(()),
-                Some(slow) => format!(
-                    "message too large for this path: {} bytes, and only {} went out in the {} s that the receiver gives a message; send less or raise its groupTimeoutMs",
-                    message.len(),
-                    slow.sent,
-                    slow.within.as_secs_f64()
-                ),
-            }
-        }
+        Ok(_) => match slow.and_then(|slow| slow.refuses(chunking, message.len(), now)) {
+            None => return Ok(()),
+            Some(reason) => reason,
+        },
     };
     Err(RpcError {
         code: settings.too_large_code,
@@ -75,32 +66,9 @@ pub(super) fn reason(what: &str, error: &SendError, size: usize) -> String {
     }
 }
 
-/// What the link says of a transfer that was too slow: bytes out, bytes in all, and the time.
-///
-/// It has ended the link, and the reason is all that is left.
-pub(super) fn too_slow(reason: &str) -> Option<(usize, usize, Duration)> {
-    let (sent, rest) = reason.strip_prefix("only ")?.split_once(" of ")?;
-    let (size, rest) = rest.split_once(" bytes went out in the ")?;
-    let (seconds, _) = rest.split_once(" s that")?;
-    let within = Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?;
-    Some((sent.parse().ok()?, size.parse().ok()?, within))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_the_link_says_of_a_slow_transfer_is_understood() {
-        for (size, sent, ms) in [(10, 0, 1), (usize::MAX, 123_456_789, 30_000)] {
-            let limit = Duration::from_millis(ms);
-            let error = SendError::TooSlow { size, sent, limit };
-            let mut said = error.to_string();
-            said.truncate(123);
-            assert_eq!(too_slow(&said), Some((sent, size, limit)), "{said}");
-        }
-        assert_eq!(too_slow("action of 5 bytes"), None);
-    }
 
     #[test]
     fn reasons_fit_a_close_frame() {

@@ -213,7 +213,9 @@ impl<A: Application> Peer<A> {
             core.release(self.id, None, channels);
             return Ok(());
         }
-        core.introduce(self.id, client_id, session);
+        if core.introduce(self.id, client_id, session).is_err() {
+            return Ok(());
+        }
         let settings = &inner.config.settings;
         self.connection
             .with(|link| settings.shake(link, session.chunking.as_ref()));
@@ -242,7 +244,10 @@ impl<A: Application> Peer<A> {
     fn stateful(&self, method: &str, text: Vec<u8>) -> Outgoing {
         let settings = &self.host.inner.config.settings;
         let lane = settings.lane(Kind::Result, Some(method));
-        Outgoing::new(text).in_lane(lane).tagged(tag::STATE)
+        Outgoing::new(text)
+            .known_text()
+            .in_lane(lane)
+            .tagged(tag::STATE)
     }
 
     /// The params of a handshake on a connection that has had none.

@@ -18,8 +18,8 @@ use super::core::tag;
 use super::error::RpcError;
 use super::rate::{REQUEST_TIMEOUT, Rate};
 use super::requests::Requests;
-use super::sessions::Slow;
 use super::{Host, farewell, fit, reply};
+use crate::ahp::settings::Slow;
 
 /// So many connections may be told at a time that there is no room for them; others just end.
 const REFUSING: usize = 64;
@@ -159,7 +159,7 @@ impl<A: Application> Peer<A> {
                     );
                 }
             }
-            Event::Closed(closed) => self.closed(&closed),
+            Event::GaveUp { error, .. } => self.gave_up(&error),
             Event::Fault(fault) => tracing::debug!(client = ?self.client_id(), %fault, "a fault"),
             _ => {}
         }
@@ -203,12 +203,15 @@ impl<A: Application> Peer<A> {
         Some(error.response(id, settings.too_large_code))
     }
 
-    /// The link has ended. If a transfer was too slow for the client, the next one is not tried.
-    fn closed(&mut self, closed: &Closed) {
-        if closed.code != close::TOO_LARGE || self.connection.closed_by_peer() {
-            return;
-        }
-        let Some((sent, size, within)) = fit::too_slow(&closed.reason) else {
+    /// The link ends with a message under way. If it was too slow for the client, the next one is not
+    /// tried.
+    fn gave_up(&mut self, error: &SendError) {
+        let SendError::TooSlow {
+            size,
+            sent,
+            limit: within,
+        } = *error
+        else {
             return;
         };
         tracing::warn!(
@@ -239,7 +242,7 @@ impl<A: Application> Peer<A> {
     pub(super) fn answer(&self, method: &str, text: String) {
         let settings = &self.host.inner.config.settings;
         let lane = settings.lane(Kind::Result, Some(method));
-        let out = Outgoing::new(text).in_lane(lane).tagged(tag::RESPONSE);
+        let out = Outgoing::text(text).in_lane(lane).tagged(tag::RESPONSE);
         let Err(rejected) = self.connection.send(out) else {
             return;
         };

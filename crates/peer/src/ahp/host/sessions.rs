@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use breakbulk_message::ahp::Chunking;
+
+use crate::ahp::settings::Slow;
 
 /// What is known of one client beyond its connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,16 +18,9 @@ pub(super) struct Session {
     pub(super) slow: Option<Slow>,
 }
 
-/// What a transfer that was given up has shown.
+/// A connection whose client has come by a newer one meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slow {
-    /// Bytes that went out.
-    pub(super) sent: usize,
-    /// In this time, which is all that the client gives a transfer.
-    pub(super) within: Duration,
-    /// For how long it is believed.
-    pub(super) until: Instant,
-}
+pub(super) struct Late;
 
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
@@ -40,6 +34,8 @@ struct Entry {
     session: Session,
     /// Its connection, while it has one.
     connection: Option<u64>,
+    /// When that connection began its handshake, as a number that only grows.
+    turn: u64,
     used: u64,
 }
 
@@ -55,22 +51,28 @@ impl Sessions {
         self.all.get(client_id).map(|entry| entry.session)
     }
 
-    /// A client is here by this connection; the one that it had before comes back.
+    /// A client is here by this connection; the one that it had before comes back. `Err`: another
+    /// connection has begun its handshake later and finished it sooner, and that one counts.
     pub(super) fn connect(
         &mut self,
         client_id: &Arc<str>,
         connection: u64,
+        turn: u64,
         session: Session,
-    ) -> Option<u64> {
+    ) -> Result<Option<u64>, Late> {
+        if self.all.get(client_id).is_some_and(|it| it.turn > turn) {
+            return Err(Late);
+        }
         self.clock += 1;
         let entry = Entry {
             session,
             connection: Some(connection),
+            turn,
             used: self.clock,
         };
         let old = self.all.insert(client_id.clone(), entry);
         self.trim();
-        old.and_then(|entry| entry.connection)
+        Ok(old.and_then(|entry| entry.connection))
     }
 
     /// A connection is gone, unless another one has taken its place.
@@ -117,14 +119,16 @@ mod tests {
             sessions.all.keys().map(|name| name.to_string()).collect()
         };
         for (connection, name) in (0u64..).zip(&names[..3]) {
-            assert_eq!(sessions.connect(name, connection, Session::default()), None);
+            let old = sessions.connect(name, connection, connection, Session::default());
+            assert_eq!(old, Ok(None));
         }
         assert_eq!(known(&sessions), ["a", "b", "c"]);
         sessions.disconnect("b", 1);
         assert_eq!(known(&sessions), ["a", "c"]);
         sessions.disconnect("c", 2);
         sessions.disconnect("a", 0);
-        assert_eq!(sessions.connect(&names[3], 3, Session::default()), None);
+        let old = sessions.connect(&names[3], 3, 3, Session::default());
+        assert_eq!(old, Ok(None));
         assert_eq!(known(&sessions), ["a", "d"]);
     }
 
@@ -132,9 +136,29 @@ mod tests {
     fn a_late_farewell_does_not_touch_the_successor() {
         let mut sessions = Sessions::new(1);
         let name = Arc::<str>::from("a");
-        sessions.connect(&name, 1, Session::default());
-        assert_eq!(sessions.connect(&name, 2, Session::default()), Some(1));
+        let connect = |sessions: &mut Sessions, number| {
+            sessions.connect(&name, number, number, Session::default())
+        };
+        assert_eq!(connect(&mut sessions, 1), Ok(None));
+        assert_eq!(connect(&mut sessions, 2), Ok(Some(1)));
         sessions.disconnect("a", 1);
-        assert_eq!(sessions.connect(&name, 3, Session::default()), Some(2));
+        assert_eq!(connect(&mut sessions, 3), Ok(Some(2)));
+    }
+
+    #[test]
+    fn who_began_last_counts_even_once_it_is_gone() {
+        let mut sessions = Sessions::new(1);
+        let name = Arc::<str>::from("a");
+        let marked = Session {
+            wants_snapshot: true,
+            ..Session::default()
+        };
+        assert_eq!(sessions.connect(&name, 7, 2, marked), Ok(None));
+        let late = sessions.connect(&name, 8, 1, Session::default());
+        assert_eq!(late, Err(Late));
+        sessions.disconnect("a", 7);
+        let late = sessions.connect(&name, 8, 1, Session::default());
+        assert_eq!(late, Err(Late));
+        assert!(sessions.get("a").is_some_and(|known| known.wants_snapshot));
     }
 }

@@ -1,0 +1,78 @@
+//! The rival: the same Python doing readline, loads, dumps and write, and a host that does nothing but
+//! write a line and read a line.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+
+use breakbulk::tywrap::python::INTERPRETER;
+
+/// It calls the function, as a bridge does, and looks at nothing else.
+const LOOP: &str = r#"
+import sys, json, importlib
+read, write, flush = sys.stdin.buffer.readline, sys.stdout.buffer.write, sys.stdout.buffer.flush
+while True:
+    line = read()
+    if not line:
+        break
+    request = json.loads(line)
+    params = request["params"]
+    function = getattr(importlib.import_module(params["module"]), params["functionName"])
+    result = function(*params["args"])
+    write(json.dumps({"id": request["id"], "protocol": "tywrap/1", "result": result}).encode() + b"\n")
+    flush()
+"#;
+
+pub(crate) struct Plain {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    line: Vec<u8>,
+}
+
+impl Plain {
+    pub(crate) fn start() -> Result<Self, Box<dyn std::error::Error>> {
+        let mut child = Command::new(INTERPRETER)
+            .args(["-u", "-c", LOOP])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let input = child.stdin.take();
+        let output = child.stdout.take().ok_or("no standard output")?;
+        Ok(Self {
+            child,
+            input,
+            output: BufReader::with_capacity(256 << 10, output),
+            line: Vec::new(),
+        })
+    }
+
+    /// Writes a line and reads a line, both at once where they are large.
+    pub(crate) fn exchange(&mut self, line: &[u8]) -> Result<&[u8], Box<dyn std::error::Error>> {
+        let mut input = self.input.take().ok_or("no standard input")?;
+        self.line.clear();
+        if line.len() < 4096 {
+            input.write_all(line)?;
+            self.output.read_until(b'\n', &mut self.line)?;
+        } else {
+            let (output, answer) = (&mut self.output, &mut self.line);
+            thread::scope(|scope| {
+                let writing = scope.spawn(|| input.write_all(line));
+                output.read_until(b'\n', answer)?;
+                writing
+                    .join()
+                    .map_err(|_| std::io::Error::other("the writer failed"))?
+            })?;
+        }
+        self.input = Some(input);
+        Ok(&self.line)
+    }
+}
+
+impl Drop for Plain {
+    fn drop(&mut self) {
+        self.input = None;
+        // It ends with its input; nobody is there to be told if it does not.
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,136 @@
+//! `breakbulk call`: one call of a function in another process.
+
+mod arguments;
+mod tywrap;
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use breakbulk::net::process;
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::size::Size;
+
+/// What a target looks like, for those whose target does not.
+const FORMS: &str =
+    "a target is python: (or python:INTERPRETER, python:VIRTUALENV) or tywrap+exec:COMMAND";
+
+#[derive(Args)]
+pub(crate) struct Call {
+    /// python: for the built-in Python side, python:.venv for that of a virtual environment,
+    /// tywrap+exec:COMMAND for any bridge that speaks tywrap/1
+    target: Target,
+    /// The module to import
+    module: String,
+    /// The function in it
+    function: String,
+    /// Its arguments: JSON where it parses, else a string; after -- they may begin with a dash
+    #[arg(allow_negative_numbers = true)]
+    arguments: Vec<String>,
+    /// An argument by name; more than once if need be
+    #[arg(long = "kwarg", value_name = "NAME=VALUE")]
+    named: Vec<String>,
+    /// Take the arguments from this file instead, a JSON array; "-" is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "arguments")]
+    args_from: Option<PathBuf>,
+    /// Write the result to this file instead of standard output; it appears once it is complete
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write a string without its quotes and bytes as they are
+    #[arg(long)]
+    raw: bool,
+    /// How long the call may take, in seconds; 0 is for ever
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    timeout: f64,
+    /// The largest request and the largest result
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    max_message: Size,
+    /// A larger message travels in frames of so much data
+    #[arg(long, value_name = "SIZE", default_value = "1MiB")]
+    max_frame: Size,
+}
+
+/// Who is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Target {
+    /// The built-in Python side, with an interpreter or a virtual environment.
+    Python(Option<PathBuf>),
+    /// A bridge.
+    Bridge(Vec<String>),
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (scheme, rest) = text
+            .split_once(':')
+            .ok_or_else(|| format!("there is no colon; {FORMS}"))?;
+        match scheme {
+            "python" if rest.is_empty() => Ok(Self::Python(None)),
+            "python" => Ok(Self::Python(Some(rest.into()))),
+            "tywrap+exec" => match process::split(rest) {
+                Ok(words) if !words.is_empty() => Ok(Self::Bridge(words)),
+                Ok(_) => Err("there is no command; write tywrap+exec:COMMAND ARGUMENTS".to_owned()),
+                Err(error) => Err(error.to_string()),
+            },
+            _ => Err(format!("{scheme:?} is nothing that can be called; {FORMS}")),
+        }
+    }
+}
+
+impl Call {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
+        let outcome = runtime.block_on(tywrap::call(&self));
+        runtime.shutdown_background();
+        outcome
+    }
+
+    fn timeout(&self) -> Result<Option<Duration>, Failure> {
+        if self.timeout == 0.0 {
+            return Ok(None);
+        }
+        let timeout = Duration::try_from_secs_f64(self.timeout);
+        timeout.map(Some).map_err(|_| {
+            Failure::Usage(format!(
+                "--timeout {} is no time; give seconds, or 0 for ever",
+                self.timeout
+            ))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets() {
+        for (text, target) in [
+            ("python:", Target::Python(None)),
+            ("python:.venv", Target::Python(Some(".venv".into()))),
+            (
+                "tywrap+exec:python3 'my bridge.py'",
+                Target::Bridge(vec!["python3".into(), "my bridge.py".into()]),
+            ),
+        ] {
+            assert_eq!(text.parse(), Ok(target), "{text}");
+        }
+        for (wrong, why) in [
+            ("python", "no colon"),
+            ("ruby:", "nothing that can be called"),
+            ("tywrap+exec:", "no command"),
+            ("tywrap+exec:a 'b", "not closed"),
+        ] {
+            let error = wrong.parse::<Target>().unwrap_err();
+            assert!(error.contains(why), "{wrong}: {error}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `breakbulk demo tywrap`: a result of 24 MB from a Python process whose lines may have 1 MB.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use breakbulk::tywrap::python::INTERPRETER;
+use breakbulk::tywrap::{CallError, Host, Settings, StartError};
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::size;
+
+const MESSAGE: usize = 24_000_000;
+
+/// What whoever reads the pipe takes as one line.
+const LINE: usize = 1_000_000;
+
+/// Data of one frame: ASCII text in JSON is no longer than itself, and the envelope needs its room.
+const FRAME: usize = 900_000;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) fn run() -> Result<(), Failure> {
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
+    let mut out = Output::open(None)?;
+    let outcome = runtime.block_on(show(&mut out));
+    runtime.shutdown_background();
+    outcome?;
+    out.finish()
+}
+
+async fn show(out: &mut Output) -> Result<(), Failure> {
+    out.line(&format!(
+        "A Python function returns {}; a line of its output may have {}.\n",
+        size::show(MESSAGE),
+        size::show(LINE)
+    ))?;
+
+    // Frames larger than the result: it comes as one line, as it would without frames.
+    let plain = host(64 << 20);
+    out.line("as one line:")?;
+    match returned(&plain).await {
+        Ok((size, _)) => {
+            let size = size::show(size);
+            return Err(failed(&format!("a line of {size} came through the limit")));
+        }
+        Err(CallError::Breach { breach, .. }) => out.line(&format!("  {breach}"))?,
+        Err(error) => return Err(explained(error)),
+    }
+    plain.stop().await;
+
+    out.line(&format!("\nin frames of {}:", size::show(FRAME)))?;
+    let framed = host(FRAME);
+    let (size, seconds) = returned(&framed).await.map_err(explained)?;
+    if size != MESSAGE + 2 {
+        return Err(failed(&format!("{size} bytes came back")));
+    }
+    out.line(&format!(
+        "  {} came back whole in {:.0} ms ({:.0} MB/s, Python's own JSON included)",
+        size::show(size),
+        seconds * 1e3,
+        size as f64 / seconds / 1e6
+    ))?;
+    let small = framed.call("math", "sqrt", "[2]", None).await;
+    let small = small.map_err(explained)?;
+    out.line(&format!(
+        "  and the bridge is ready for the next call: math.sqrt(2) = {}",
+        small.json()
+    ))?;
+    framed.stop().await;
+    out.line("\nTry it: breakbulk call python: operator mul '\"ab\"' 12000000 --output result.json")
+}
+
+fn host(frame: usize) -> Host {
+    let settings = Settings {
+        frame,
+        line: Some(LINE),
+        timeout: Some(PATIENCE),
+        ..Settings::default().with_message(2 * MESSAGE)
+    };
+    Host::python(Path::new(INTERPRETER), settings)
+}
+
+/// Bytes of the result's JSON, and the seconds it took.
+async fn returned(host: &Host) -> Result<(usize, f64), CallError> {
+    // The start of Python is no matter of the call.
+    host.start().await?;
+    let start = Instant::now();
+    let args = format!(r#"["breakbulk ", {}]"#, MESSAGE / 10);
+    let result = host.call("operator", "mul", args, None).await?;
+    Ok((result.json().len(), start.elapsed().as_secs_f64()))
+}
+
+fn explained(error: CallError) -> Failure {
+    match error {
+        CallError::Start(StartError::Exec(error)) => {
+            Failure::Usage(format!("this demo needs Python 3.9 or later: {error}"))
+        }
+        error => failed(&error.to_string()),
+    }
+}
+
+fn failed(why: &str) -> Failure {
+    Failure::Session(format!("the demo failed: {why}"))
+}

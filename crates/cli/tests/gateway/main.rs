@@ -1,0 +1,12 @@
+//! `breakbulk gateway` as programs and people meet it: the real program, real pipes, real sockets.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used)]
+
+mod admission;
+mod carry;
+mod common;
+mod ends;
+mod mend;
+mod sizes;
+mod web_sockets;

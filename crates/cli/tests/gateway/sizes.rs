@@ -1,0 +1,135 @@
+//! Messages that are too large.
+
+use crate::common::{Listening, Near, gateway, lines, run, said};
+
+#[test]
+fn a_message_that_is_too_large_is_answered_and_the_rest_goes_on() {
+    let far = Listening::new(&[
+        "--listen",
+        "ws://0",
+        "--to",
+        "exec:cat",
+        "--max-message",
+        "1MB",
+    ]);
+    let mut near = Near::new(&["--listen", "stdio:", "--to", &far.address]);
+    near.write(&lines(&[2_000_000]));
+    let answer = near.read_line();
+    assert!(
+        answer.starts_with(r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32011,"#),
+        "{answer}"
+    );
+    assert!(answer.contains(r#""maxMessageBytes":1000000"#), "{answer}");
+    let remedy = "the gateway at its receiver takes 1000000; send less or start that gateway with a larger --max-message";
+    assert!(answer.contains(remedy), "{answer}");
+    near.write(&lines(&[900_000]));
+    assert!(near.read_line().as_bytes() == lines(&[900_000]));
+}
+
+#[test]
+fn too_many_pieces_are_told_as_what_they_are() {
+    // Segments are numbered up to a limit, and a frame of 256 bytes holds little.
+    let cap = ["--max-frame", "256"];
+    let far = Listening::new(&["--listen", "ws://0", "--to", "exec:cat", cap[0], cap[1]]);
+    let mut near = Near::new(&["--listen", "stdio:", "--to", &far.address, cap[0], cap[1]]);
+    near.write(&lines(&[20_000_000]));
+    let answer = near.read_line();
+    assert!(
+        answer.contains("pieces in frames of 256 bytes; send less or start both gateways with a larger --max-frame"),
+        "{answer}"
+    );
+    assert!(!answer.contains("maxMessageBytes"), "{answer}");
+    near.write(b"{}\n");
+    assert_eq!(near.read_line(), "{}\n");
+}
+
+fn large(head: &str, tail: &str) -> String {
+    format!("{head}\"{}\"{tail}\n", "x".repeat(50_000))
+}
+
+#[test]
+fn what_is_too_large_for_this_side_is_skipped_and_the_rest_goes_on() {
+    // The id comes last, as some programs have it.
+    let request = large(
+        r#"{"jsonrpc":"2.0","method":"m","params":"#,
+        r#","id":"a"}"#,
+    );
+    let notification = large(r#"{"jsonrpc":"2.0","method":"n","params":"#, "}");
+    let answer = |size: usize| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":"a","error":{{"code":-32011,"message":"message too large: {size} bytes, and the gateway at its sender takes 10000; send less or start that gateway with a larger --max-message","data":{{"reason":"messageTooLarge","messageBytes":{size},"maxMessageBytes":10000,"chunking":false}}}}}}"#
+        )
+    };
+    let announced = |text: &str| format!("Content-Length: {}\r\n\r\n{text}", text.len());
+    let size = request.len() - 1;
+    for (framing, input, output, code, words) in [
+        (
+            "lines",
+            format!("[1]\n{request}[2]\n"),
+            vec![
+                "[1]\n".to_owned(),
+                format!("{}\n", answer(size)),
+                "[2]\n".to_owned(),
+            ],
+            0,
+            "a request is too large and is answered with an error; raise --max-message or send less",
+        ),
+        (
+            "content-length",
+            [announced(&request), announced("[2]")].concat(),
+            vec![announced(&answer(size + 1)), announced("[2]")],
+            0,
+            "a request is too large and is answered with an error",
+        ),
+        (
+            "lines",
+            format!("{notification}[2]\n"),
+            vec!["[2]\n".to_owned()],
+            1,
+            "\"n\" is dropped: message too large: 50042 bytes, and the gateway at its sender takes 10000; send less or start that gateway with a larger --max-message",
+        ),
+        (
+            "lines",
+            format!("{}\n[2]\n", "x".repeat(20_000)),
+            vec!["[2]\n".to_owned()],
+            1,
+            "what cannot be read is dropped: message too large: 20000 bytes",
+        ),
+    ] {
+        let listen = format!("stdio:?framing={framing}&max-message=10KB");
+        let to = format!("exec:cat?framing={framing}");
+        let ran = run(gateway(&["--listen", &listen, "--to", &to]), input.into());
+        let (out, said) = (
+            String::from_utf8_lossy(&ran.stdout).into_owned(),
+            said(&ran),
+        );
+        // An answer of the gateway's own does not wait for those of the program.
+        for part in &output {
+            assert!(out.contains(part), "{framing}: {out} has no {part}");
+        }
+        assert_eq!(out.len(), output.concat().len(), "{framing}: {out}");
+        assert_eq!(ran.status.code(), Some(code), "{said}");
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn a_response_that_is_too_large_for_this_side_becomes_an_error() {
+    // A program that answers everything with 50 KB.
+    let text = "x".repeat(50_000);
+    let to = format!(
+        r#"exec:sh -c 'while read line; do echo "{{\"result\":\"{text}\",\"jsonrpc\":\"2.0\",\"id\":7}}"; done'?max-message=10KB"#
+    );
+    let far = Listening::new(&["--listen", "ws://0", "--to", &to]);
+    let near = gateway(&["--listen", "stdio:", "--to", &far.address]);
+    let request = b"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"m\"}\n".to_vec();
+    let output = run(near, request);
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        out.starts_with(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32011,"message":"message too large: 50036 bytes, and the gateway at its sender takes 10000;"#),
+        "{out}"
+    );
+    assert_eq!(out.lines().count(), 1, "{out}");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    far.line("a response is too large and is replaced by an error");
+}

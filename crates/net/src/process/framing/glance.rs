@@ -1,0 +1,229 @@
+//! A look at a JSON text as it goes by: whether it is whole, and the few members that tell whom it
+//! concerns. It holds a few hundred bytes, whatever goes by; it does not judge what is valid JSON.
+
+use memchr::memchr2;
+
+/// The longest `id` or `method` that is kept.
+const SHORT: usize = 256;
+
+/// What was seen so far.
+#[derive(Debug, Default)]
+pub(super) struct Glance {
+    /// Braces and brackets that are open.
+    depth: u64,
+    is_object: bool,
+    in_string: bool,
+    escaped: bool,
+    in_value: bool,
+    /// The outermost brace or bracket was closed.
+    ended: bool,
+    /// It is no object or array, or something comes after it.
+    other: bool,
+    name: Short,
+    value: Short,
+    id: Option<String>,
+    method: Option<String>,
+    is_answer: bool,
+}
+
+/// Some bytes, unless they are many.
+#[derive(Debug, Default)]
+struct Short {
+    bytes: Vec<u8>,
+    over: bool,
+}
+
+impl Short {
+    fn push(&mut self, bytes: &[u8]) {
+        self.over |= self.bytes.len() + bytes.len() > SHORT;
+        if !self.over {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// Its text, and it is empty again.
+    fn take(&mut self) -> Option<String> {
+        let Self { bytes, over } = std::mem::take(self);
+        String::from_utf8(bytes)
+            .ok()
+            .filter(|text| !over && !text.is_empty())
+    }
+}
+
+impl Glance {
+    /// Whether a text is one object or array, to its last brace.
+    pub(super) fn is_whole_json(text: &[u8]) -> bool {
+        let mut glance = Self::default();
+        glance.see(text);
+        glance.is_whole()
+    }
+
+    /// Whether that was all of it.
+    pub(super) fn is_whole(&self) -> bool {
+        self.ended && !self.other
+    }
+
+    /// `id`, `method`, and whether it is an answer; nothing of what did not come whole.
+    pub(super) fn members(self) -> (Option<String>, Option<String>, bool) {
+        match self.is_whole() {
+            true => (self.id, self.method, self.is_answer),
+            false => (None, None, false),
+        }
+    }
+
+    /// The next bytes.
+    pub(super) fn see(&mut self, mut bytes: &[u8]) {
+        while let Some(&byte) = bytes.first() {
+            if self.other {
+                return;
+            }
+            let seen = match self.in_string {
+                true => self.string(bytes),
+                false => {
+                    self.token(byte);
+                    1
+                }
+            };
+            bytes = &bytes[seen..];
+        }
+    }
+
+    /// Within a string: up to what could end it.
+    fn string(&mut self, bytes: &[u8]) -> usize {
+        let end = match self.escaped {
+            true => 0,
+            false => memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len()),
+        };
+        let Some(&byte) = bytes.get(end) else {
+            self.keep(bytes);
+            return bytes.len();
+        };
+        self.keep(&bytes[..=end]);
+        if std::mem::take(&mut self.escaped) {
+            return end + 1;
+        }
+        match byte {
+            b'\\' => self.escaped = true,
+            _ => self.in_string = false,
+        }
+        end + 1
+    }
+
+    fn token(&mut self, byte: u8) {
+        match byte {
+            b' ' | b'\t' | b'\r' | b'\n' => {}
+            _ if self.ended => self.other = true,
+            b'{' | b'[' => {
+                if self.depth == 0 {
+                    self.is_object = byte == b'{';
+                }
+                // What is nested is none of the members that are kept.
+                self.value.over |= self.depth > 0;
+                self.depth += 1;
+            }
+            _ if self.depth == 0 => self.other = true,
+            b'}' | b']' => {
+                self.depth -= 1;
+                if self.depth == 0 {
+                    self.member();
+                    self.ended = true;
+                }
+            }
+            b',' if self.depth == 1 => self.member(),
+            b':' if self.depth == 1 => self.in_value = true,
+            _ => {
+                self.in_string = byte == b'"';
+                self.keep(&[byte]);
+            }
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        match (self.depth, self.is_object, self.in_value) {
+            (1, true, false) => self.name.push(bytes),
+            (1, true, true) => self.value.push(bytes),
+            _ => {}
+        }
+    }
+
+    /// A member of the outermost object is complete. Of two with one name the last counts.
+    fn member(&mut self) {
+        let (name, value) = (self.name.take(), self.value.take());
+        self.in_value = false;
+        match name.as_deref() {
+            Some(r#""id""#) => self.id = value,
+            Some(r#""method""#) => self.method = value,
+            Some(r#""result""# | r#""error""#) => self.is_answer = true,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_found_wherever_they_are() {
+        let long = "x".repeat(1000);
+        let none = (None, None, false);
+        let found = |id: &str, method: Option<&str>, answer| {
+            (Some(id.to_owned()), method.map(ToOwned::to_owned), answer)
+        };
+        for (text, expected) in [
+            (
+                r#"{"jsonrpc":"2.0","id":7,"method":"m","params":{"id":8}}"#.to_owned(),
+                found("7", Some("\"m\""), false),
+            ),
+            (
+                format!(r#"{{"method":"m","params":{{"id":1,"t":"{long}"}},"id":"a\"}}b"}} "#),
+                found(r#""a\"}b""#, Some("\"m\""), false),
+            ),
+            (
+                format!(r#"{{"result":["{long}",{{"method":"x"}}],"id": -1 }}"#),
+                found("-1", None, true),
+            ),
+            (
+                r#"{"id":1,"error":{},"id":2}"#.to_owned(),
+                found("2", None, true),
+            ),
+            (
+                r#"{"method":"m"}"#.to_owned(),
+                (None, Some("\"m\"".to_owned()), false),
+            ),
+            // Too long, nested, cut off, several, none.
+            (format!(r#"{{"id":"{long}"}}"#), none.clone()),
+            (r#"{"id":{"a":1}}"#.to_owned(), none.clone()),
+            (
+                r#"{"id":7,"method":"m","params":["#.to_owned(),
+                none.clone(),
+            ),
+            (r#"{"id":7}{"id":8}"#.to_owned(), none.clone()),
+            (r#"[{"id":7,"method":"m"}]"#.to_owned(), none.clone()),
+            (r#""id":7"#.to_owned(), none.clone()),
+            (String::new(), none),
+        ] {
+            for step in [1, 2, 3, 7, 64, usize::MAX] {
+                let mut glance = Glance::default();
+                for bytes in text.as_bytes().chunks(step.min(text.len().max(1))) {
+                    glance.see(bytes);
+                }
+                let shown: String = text.chars().take(60).collect();
+                assert_eq!(glance.members(), expected, "{shown} by {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_is_whole_at_its_last_brace() {
+        let text = r#"{"a":["}",{"b":"\\"}],"c":"\"{"}"#;
+        assert!(Glance::is_whole_json(text.as_bytes()));
+        assert!(Glance::is_whole_json(b" [1] \r"));
+        for end in 0..text.len() {
+            assert!(!Glance::is_whole_json(&text.as_bytes()[..end]), "{end}");
+        }
+        for other in ["12", "\"x\"", "{}x", "}", "{}{}", "null"] {
+            assert!(!Glance::is_whole_json(other.as_bytes()), "{other}");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! How a command is started: its words, what is around it, and how it ends.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+
+use super::exec::{Exec, ExecError, Exited};
+use super::framing::Framing;
+use super::stderr::Tail;
+use super::stop::Leash;
+use super::stream::Stream;
+
+/// What becomes of a command's standard error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stderr {
+    /// It is ours.
+    #[default]
+    Inherit,
+    /// Nobody reads it.
+    Null,
+    /// So many characters of it are kept, the last ones, for errors.
+    Keep(usize),
+}
+
+/// A command that can be started, as often as one likes, without a shell.
+///
+/// It has a process group of its own, and ends with its connection: its standard input ends, then it
+/// is asked to end if [`terminate_after`](Self::terminate_after) says so, then the group is killed.
+#[derive(Clone, Debug)]
+pub struct Program {
+    words: Vec<OsString>,
+    environment: Vec<(OsString, Option<OsString>)>,
+    directory: Option<PathBuf>,
+    stderr: Stderr,
+    terminate_after: Option<Duration>,
+    sweeps: bool,
+}
+
+impl Program {
+    /// A program, by its path or its name in PATH, and its arguments.
+    pub fn new(words: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        Self {
+            words: words.into_iter().map(Into::into).collect(),
+            // What others must show us is no business of the command's.
+            environment: vec![("BREAKBULK_TOKEN".into(), None)],
+            directory: None,
+            stderr: Stderr::Inherit,
+            terminate_after: None,
+            sweeps: false,
+        }
+    }
+
+    /// The Python of a virtual environment, which sees that environment as if it were activated.
+    ///
+    /// # Errors
+    /// If there is no Python in it.
+    pub fn virtualenv(folder: impl AsRef<Path>) -> Result<Self, ExecError> {
+        let folder = std::path::absolute(&folder).unwrap_or(folder.as_ref().to_owned());
+        let (scripts, names) = if cfg!(windows) {
+            (folder.join("Scripts"), ["python.exe", "python3.exe"])
+        } else {
+            (folder.join("bin"), ["python3", "python"])
+        };
+        let mut candidates = names.iter().map(|name| scripts.join(name));
+        let Some(python) = candidates.find(|path| is_program(path)) else {
+            let path = scripts.join(names[0]);
+            return Err(ExecError::NotExecutable { path });
+        };
+        let before = std::env::var_os("PATH").unwrap_or_default();
+        let paths = std::iter::once(scripts).chain(std::env::split_paths(&before));
+        let path = std::env::join_paths(paths).unwrap_or(before.clone());
+        Ok(Self::new([python])
+            .env("VIRTUAL_ENV", folder)
+            .env("PATH", path)
+            .env_remove("PYTHONHOME"))
+    }
+
+    /// The same with another argument.
+    pub fn arg(mut self, word: impl Into<OsString>) -> Self {
+        self.words.push(word.into());
+        self
+    }
+
+    /// The same with an environment variable, whatever was said of it before.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), Some(value.into())));
+        self
+    }
+
+    /// The same with an environment variable, unless something was said of it before.
+    pub fn env_default(self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        let name = name.into();
+        if self.environment.iter().any(|(known, _)| *known == name) {
+            return self;
+        }
+        self.env(name, value)
+    }
+
+    /// The same without an environment variable.
+    pub fn env_remove(mut self, name: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), None));
+        self
+    }
+
+    /// The same in another working directory.
+    pub fn current_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// The same with another use of its standard error.
+    pub fn stderr(mut self, stderr: Stderr) -> Self {
+        self.stderr = stderr;
+        self
+    }
+
+    /// The same, but it gets SIGTERM if it has not ended so long after its input did.
+    pub fn terminate_after(mut self, after: Duration) -> Self {
+        self.terminate_after = Some(after);
+        self
+    }
+
+    /// The same, but what it started goes with it, even where it ends by itself.
+    pub fn sweep(mut self) -> Self {
+        self.sweeps = true;
+        self
+    }
+
+    /// Starts it; frames of at most `limit` bytes go over its standard streams.
+    ///
+    /// The connection closes when the command has ended, and the reason tells how: with 1000 if it
+    /// was status 0, else with 1011.
+    ///
+    /// # Errors
+    /// If there is no such program, or the system does not start it.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn start(&self, framing: Framing, limit: usize) -> Result<(Exec, Exited), ExecError> {
+        let (name, arguments) = self.words.split_first().ok_or(ExecError::Empty)?;
+        let mut program = locate(name)?;
+        if self.directory.is_some() {
+            // A relative path is meant from here, not from where the command will be.
+            program = std::path::absolute(&program).unwrap_or(program);
+        }
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(match self.stderr {
+                Stderr::Inherit => Stdio::inherit(),
+                Stderr::Null => Stdio::null(),
+                Stderr::Keep(_) => Stdio::piped(),
+            })
+            .kill_on_drop(true);
+        for (name, value) in &self.environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(directory) = &self.directory {
+            command.current_dir(directory);
+        }
+        #[cfg(unix)]
+        command.arg0(name).process_group(0);
+        let failed = |error| ExecError::Start {
+            name: name.to_string_lossy().into_owned(),
+            error,
+        };
+        let mut child = command.spawn().map_err(failed)?;
+        let missing = || failed(io::Error::other("it has no standard streams"));
+        let input = child.stdin.take().ok_or_else(missing)?;
+        let output = child.stdout.take().ok_or_else(missing)?;
+        let tail = match (self.stderr, child.stderr.take()) {
+            (Stderr::Keep(characters), Some(stderr)) => Some(Tail::read(stderr, characters)),
+            _ => None,
+        };
+        Ok(Exec::new(
+            Stream::new(output, input, framing, limit),
+            Leash::new(child, self.sweeps),
+            tail,
+            self.terminate_after,
+        ))
+    }
+}
+
+/// Where a program is: a path as it is, a bare name as PATH has it.
+///
+/// # Errors
+/// If it is not there, or cannot be executed.
+pub fn find(name: &str) -> Result<PathBuf, ExecError> {
+    locate(OsStr::new(name))
+}
+
+fn locate(name: &OsStr) -> Result<PathBuf, ExecError> {
+    let text = name.to_string_lossy();
+    if text.contains(std::path::is_separator) {
+        let path = PathBuf::from(name);
+        return match is_program(&path) {
+            true => Ok(path),
+            false => Err(ExecError::NotExecutable { path }),
+        };
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let candidates = |folder: PathBuf| {
+        let plain = folder.join(name);
+        let exe = folder.join(format!("{text}{}", std::env::consts::EXE_SUFFIX));
+        [plain, exe]
+    };
+    std::env::split_paths(&path)
+        .flat_map(candidates)
+        .find(|path| is_program(path))
+        .ok_or_else(|| ExecError::NotFound {
+            name: text.into_owned(),
+        })
+}
+
+#[cfg(unix)]
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata()
+        .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_program(path: &Path) -> bool {
+    path.is_file()
+}

@@ -1,0 +1,79 @@
+//! Messages that a transport skipped since they were too large to be held.
+
+use tokio::sync::mpsc;
+
+#[cfg(feature = "process")]
+type Report = breakbulk_net::process::Unreadable;
+
+/// Only streams skip anything.
+#[cfg(not(feature = "process"))]
+type Report = std::convert::Infallible;
+
+/// A message that was over the limit of the side it came by; these few bytes of it are known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Oversized {
+    /// The bytes that it had.
+    pub size: u64,
+    /// The limit.
+    pub limit: usize,
+    /// Its `id` as JSON text, if it was a JSON object with a short one.
+    pub id: Option<String>,
+    /// Its `method` as JSON text, likewise.
+    pub method: Option<String>,
+    /// Whether it has a `result` or an `error`.
+    pub is_answer: bool,
+}
+
+/// What a transport skipped.
+#[derive(Debug)]
+pub struct Skipped(mpsc::Receiver<Report>);
+
+impl Skipped {
+    /// What this stream skips from now on. Ask before its connection is opened: what is read before
+    /// that is not skipped.
+    #[cfg(feature = "process")]
+    pub fn of(ends: &breakbulk_net::process::Ends) -> Self {
+        Self(ends.skipped())
+    }
+
+    /// The next one; `None` when there will be no more. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<Oversized> {
+        self.0.recv().await.map(told)
+    }
+
+    /// The next one, if it is there already.
+    pub(super) fn try_next(&mut self) -> Option<Oversized> {
+        self.0.try_recv().ok().map(told)
+    }
+
+    /// Whether none is waiting.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(feature = "process")]
+fn told(report: Report) -> Oversized {
+    match report {
+        Report::Oversized {
+            size,
+            limit,
+            id,
+            method,
+            is_answer,
+        } => Oversized {
+            size,
+            limit,
+            id,
+            method,
+            is_answer,
+        },
+        // Nothing else is skipped; unread, it is answered to nobody.
+        _ => Oversized::default(),
+    }
+}
+
+#[cfg(not(feature = "process"))]
+fn told(report: Report) -> Oversized {
+    match report {}
+}

@@ -1,0 +1,277 @@
+//! What stands for a message of a JSON-RPC program that cannot be carried.
+//!
+//! The words are for people who run gateways: of AHP's capabilities their programs know nothing.
+
+use breakbulk_link::{Outgoing, SendError, Uncut};
+use breakbulk_message::ahp::MessageTooLarge;
+use breakbulk_message::jsonrpc::{Envelope, Kind};
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use super::{Instead, Oversized, TOO_LARGE};
+
+/// JSON-RPC's code for what is nobody's fault in particular.
+const INTERNAL_ERROR: i32 = -32603;
+
+/// So much of a method's name is told.
+const NAME: usize = 64;
+
+/// What becomes of a message that did not go out.
+pub(super) fn instead(bytes: &Bytes, error: &SendError, too_large_code: i32) -> Instead {
+    let envelope = std::str::from_utf8(bytes).ok().and_then(Envelope::parse);
+    let (kind, id) = match &envelope {
+        Some(envelope) => (envelope.kind(), envelope.id),
+        None => (None, None),
+    };
+    match (kind, id) {
+        (Some(Kind::Request), Some(id)) => {
+            Instead::Answer(answer(id, bytes.len(), error, too_large_code).into())
+        }
+        (Some(Kind::Result | Kind::Error), Some(id)) => {
+            let answer = answer(id, bytes.len(), error, too_large_code);
+            Instead::Replace(Box::new(Outgoing::new(answer)))
+        }
+        _ => {
+            let method = envelope.as_ref().and_then(Envelope::method);
+            let name: String = match &method {
+                Some(method) => method.chars().take(NAME).collect(),
+                None => "what is no JSON-RPC message".to_owned(),
+            };
+            Instead::Close(TOO_LARGE, format!("{name}: {error}"))
+        }
+    }
+}
+
+/// What becomes of a message that was too large to be taken.
+pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Instead {
+    let Oversized {
+        size,
+        limit,
+        id,
+        method,
+        is_answer,
+    } = oversized;
+    let words = format!(
+        "message too large: {size} bytes, and the gateway at its sender takes {limit}; send less or start that gateway with a larger --max-message"
+    );
+    let too_large = MessageTooLarge {
+        message_bytes: *size,
+        max_frame_bytes: 0,
+        max_message_bytes: *limit as u64,
+        chunking: false,
+    };
+    let id = id.as_deref().and_then(identifier);
+    match (id, method, is_answer) {
+        (Some(id), Some(_), false) => {
+            Instead::Answer(too_large.response_saying(id, too_large_code, &words).into())
+        }
+        (Some(id), None, true) => {
+            let answer = too_large.response_saying(id, too_large_code, &words);
+            Instead::Replace(Box::new(Outgoing::new(answer)))
+        }
+        (_, method, _) => {
+            let method = method.as_deref().unwrap_or("what cannot be read");
+            let name: String = method.chars().take(NAME).collect();
+            Instead::Drop(format!("{name} is dropped: {words}"))
+        }
+    }
+}
+
+/// An id that can be answered: a string or a number.
+fn identifier(text: &str) -> Option<&RawValue> {
+    let raw: &RawValue = serde_json::from_str(text).ok()?;
+    let begin = raw.get().bytes().next()?;
+    matches!(begin, b'"' | b'-' | b'0'..=b'9').then_some(raw)
+}
+
+fn answer(id: &RawValue, size: usize, error: &SendError, too_large_code: i32) -> String {
+    let too_large = |frame: usize, message: usize, chunking| MessageTooLarge {
+        message_bytes: size as u64,
+        max_frame_bytes: frame as u64,
+        max_message_bytes: message as u64,
+        chunking,
+    };
+    let (data, words) = match *error {
+        SendError::MessageTooLarge { limit, .. } => (
+            too_large(0, limit, true),
+            format!(
+                "message too large: {size} bytes, and the gateway at its receiver takes {limit}; send less or start that gateway with a larger --max-message"
+            ),
+        ),
+        SendError::FrameTooLarge {
+            limit,
+            uncut: uncut @ (Uncut::NotNegotiated | Uncut::NoPieces),
+            ..
+        } => (
+            too_large(limit, limit, false),
+            match uncut {
+                Uncut::NoPieces => format!(
+                    "message too large: {size} bytes, and the gateway at its receiver passes on {limit}; send less or start that gateway with a larger --max-message"
+                ),
+                _ => format!(
+                    "message too large: {size} bytes, one frame holds {limit} and the receiver takes no pieces; send less, put a gateway before the receiver, or raise --max-frame if the path lets more through"
+                ),
+            },
+        ),
+        SendError::FrameTooLarge { limit, uncut, .. } => (
+            too_large(limit, limit, true),
+            format!("message too large: {size} bytes, one frame holds {limit}, and {uncut}"),
+        ),
+        // How large a message may be follows from both, and depends on what is in it.
+        SendError::TooManyPieces { limit, cap, .. } => (
+            too_large(cap, 0, true),
+            format!(
+                "message too large: {size} bytes make more than {limit} pieces in frames of {cap} bytes; send less or start both gateways with a larger --max-frame"
+            ),
+        ),
+        SendError::CapTooSmall { cap, needed } => (
+            too_large(cap, 0, true),
+            format!(
+                "frames of {cap} bytes leave no room for pieces; start both gateways with a --max-frame of {needed} or more"
+            ),
+        ),
+        _ => {
+            let text = serde_json::Value::from(error.to_string());
+            return format!(
+                r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":{INTERNAL_ERROR},"message":{text}}}}}"#,
+                id.get()
+            );
+        }
+    };
+    data.response_saying(id, too_large_code, &words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: usize = 65;
+
+    fn told(error: &SendError) -> String {
+        let request = format!(
+            r#"{{"jsonrpc":"2.0","id":7,"method":"m","params":{{"t":"{}"}}}}"#,
+            "x".repeat(10)
+        );
+        match instead(&Bytes::from(request), error, -32011) {
+            Instead::Answer(answer) => String::from_utf8(answer.to_vec()).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_reason_the_limit_and_the_remedy_are_the_real_ones() {
+        let large = |limit, uncut| SendError::FrameTooLarge {
+            size: SIZE,
+            limit,
+            uncut,
+        };
+        for (error, words, data) in [
+            (
+                SendError::MessageTooLarge {
+                    size: SIZE,
+                    limit: 50,
+                },
+                "message too large: 65 bytes, and the gateway at its receiver takes 50; send less or start that gateway with a larger --max-message",
+                r#""maxMessageBytes":50,"chunking":true"#,
+            ),
+            (
+                SendError::TooManyPieces {
+                    size: SIZE,
+                    limit: 65_536,
+                    cap: 300,
+                },
+                "message too large: 65 bytes make more than 65536 pieces in frames of 300 bytes; send less or start both gateways with a larger --max-frame",
+                r#""maxFrameBytes":300,"chunking":true"#,
+            ),
+            (
+                SendError::CapTooSmall {
+                    cap: 100,
+                    needed: 200,
+                },
+                "frames of 100 bytes leave no room for pieces; start both gateways with a --max-frame of 200 or more",
+                r#""maxFrameBytes":100,"chunking":true"#,
+            ),
+            (
+                large(50, Uncut::NoPieces),
+                "message too large: 65 bytes, and the gateway at its receiver passes on 50; send less or start that gateway with a larger --max-message",
+                r#""maxFrameBytes":50,"maxMessageBytes":50,"chunking":false"#,
+            ),
+            (
+                large(50, Uncut::NotNegotiated),
+                "message too large: 65 bytes, one frame holds 50 and the receiver takes no pieces; send less, put a gateway before the receiver, or raise --max-frame if the path lets more through",
+                r#""maxFrameBytes":50,"maxMessageBytes":50,"chunking":false"#,
+            ),
+        ] {
+            let expected = format!(
+                r#"{{"jsonrpc":"2.0","id":7,"error":{{"code":-32011,"message":"{words}","data":{{"reason":"messageTooLarge","messageBytes":65,{data}}}}}}}"#
+            );
+            assert_eq!(told(&error), expected);
+        }
+        let other = told(&SendError::Lost);
+        assert!(other.contains(r#""code":-32603"#), "{other}");
+    }
+
+    #[test]
+    fn what_was_skipped_is_answered_replaced_or_dropped() {
+        let words = "message too large: 2000 bytes, and the gateway at its sender takes 1000; send less or start that gateway with a larger --max-message";
+        let error = |id: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32011,"message":"{words}","data":{{"reason":"messageTooLarge","messageBytes":2000,"maxMessageBytes":1000,"chunking":false}}}}}}"#
+            )
+        };
+        for (id, method, is_answer, expected) in [
+            (
+                Some("7"),
+                Some("\"m\""),
+                false,
+                format!("answer {}", error("7")),
+            ),
+            (
+                Some("\"a\""),
+                None,
+                true,
+                format!("replace {}", error("\"a\"")),
+            ),
+            (
+                None,
+                Some("\"m\""),
+                false,
+                format!("drop \"m\" is dropped: {words}"),
+            ),
+            (
+                Some("null"),
+                None,
+                true,
+                format!("drop what cannot be read is dropped: {words}"),
+            ),
+            (
+                Some("1x"),
+                Some("\"m\""),
+                false,
+                format!("drop \"m\" is dropped: {words}"),
+            ),
+            (
+                None,
+                None,
+                false,
+                format!("drop what cannot be read is dropped: {words}"),
+            ),
+        ] {
+            let oversized = Oversized {
+                size: 2000,
+                limit: 1000,
+                id: id.map(ToOwned::to_owned),
+                method: method.map(ToOwned::to_owned),
+                is_answer,
+            };
+            let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
+            let found = match of_oversized(&oversized, -32011) {
+                Instead::Answer(bytes) => format!("answer {}", text(&bytes)),
+                Instead::Replace(message) => format!("replace {}", text(&message.bytes)),
+                Instead::Drop(words) => format!("drop {words}"),
+                Instead::Close(..) => "close".to_owned(),
+            };
+            assert_eq!(found, expected, "{id:?} {method:?}");
+        }
+    }
+}

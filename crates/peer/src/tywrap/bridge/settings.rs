@@ -1,0 +1,244 @@
+//! What the host asked for when it started the bridge.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use breakbulk_link::{Budget, Cap, Config, Limits, Link, PeerLimits, PeerSupport};
+use breakbulk_message::tywrap::FRAME_PROTOCOL;
+use breakbulk_net::fresh_seed;
+use breakbulk_wire::{Stream, Style, Tywrap};
+
+/// What a frame's line has beside its data.
+const ENVELOPE: usize = 1024;
+
+/// The argument of hosts from version 0.9 on.
+const ARGUMENT: &str = "--tywrap-max-frame-bytes";
+
+/// How a bridge serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BridgeSettings {
+    /// Bytes of data in a frame; a longer response is cut. `None`: the host asked for no frames, and
+    /// gets lines.
+    pub frame: Option<usize>,
+    /// Whether `meta` tells the frame size, as hosts of version 0.8 want it.
+    pub tells_transport: bool,
+    /// Bytes of a request.
+    pub request: usize,
+    /// Bytes of a response.
+    pub response: Option<usize>,
+    /// The modules that may be called; `None`: all that there are.
+    pub allowed: Option<BTreeSet<String>>,
+    /// What `meta` says instead of Python's version.
+    pub version: String,
+}
+
+/// A setting that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} must be a positive integer, not {value:?}")]
+pub struct BadSetting {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub value: String,
+}
+
+impl Default for BridgeSettings {
+    fn default() -> Self {
+        Self {
+            frame: None,
+            tells_transport: false,
+            request: 1 << 30,
+            response: None,
+            allowed: None,
+            version: concat!("breakbulk ", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+impl BridgeSettings {
+    /// As this process's arguments and environment have it.
+    ///
+    /// # Errors
+    /// If a number is none.
+    pub fn from_process() -> Result<Self, BadSetting> {
+        let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+        let arguments: Vec<String> = std::env::args_os().skip(1).map(text).collect();
+        Self::read(&arguments, |name| std::env::var_os(name).map(text))
+    }
+
+    /// As these arguments and this environment have it. Where both handshakes are there the smaller
+    /// frame counts.
+    ///
+    /// # Errors
+    /// If a number is none.
+    pub fn read(
+        arguments: &[String],
+        env: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, BadSetting> {
+        let mut frames = Vec::new();
+        if let Some(at) = arguments.iter().position(|word| word == ARGUMENT) {
+            let value = arguments.get(at + 1).map_or("", String::as_str);
+            frames.push(positive(ARGUMENT, value)?);
+        }
+        let tells_transport = env("TYWRAP_TRANSPORT_CHUNKING").as_deref() == Some("1")
+            && env("TYWRAP_TRANSPORT_FRAME_PROTOCOL").as_deref() == Some(FRAME_PROTOCOL);
+        if tells_transport {
+            let name = "TYWRAP_TRANSPORT_MAX_FRAME_BYTES";
+            frames.push(positive(name, &env(name).unwrap_or_default())?);
+        }
+        let limit = |name| match env(name).as_deref().map(str::trim) {
+            None | Some("") => Ok(None),
+            Some(value) => positive(name, value).map(Some),
+        };
+        let allowed: BTreeSet<String> = env("TYWRAP_ALLOWED_MODULES")
+            .unwrap_or_default()
+            .split(|c: char| c == ',' || c.is_whitespace())
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let default = Self::default();
+        Ok(Self {
+            frame: frames.into_iter().min(),
+            tells_transport,
+            request: limit("TYWRAP_REQUEST_MAX_BYTES")?.unwrap_or(default.request),
+            response: limit("TYWRAP_CODEC_MAX_BYTES")?,
+            allowed: (!allowed.is_empty()).then_some(allowed),
+            version: default.version,
+        })
+    }
+
+    /// Bytes of the longest line that is read.
+    pub fn line_limit(&self) -> usize {
+        // A frame's line is longer than its data, by what JSON escapes.
+        let escaped = self
+            .frame
+            .map_or(usize::MAX, |frame| frame.saturating_mul(6));
+        let frame = escaped.min(self.request.saturating_mul(3));
+        frame.max(self.request).saturating_add(ENVELOPE)
+    }
+
+    /// The link to the host.
+    pub(super) fn link(&self) -> Link {
+        let mut config = Config::new(Tywrap::bridge_rules());
+        config.limits = Limits {
+            frame: self.line_limit(),
+            message: self.request,
+            transfers: 1024,
+            // One request is under way at a time; its buffer has a quarter of spare room.
+            memory: self.request.saturating_mul(2).saturating_add(16 << 20),
+            queued_bytes: usize::MAX,
+            ..Limits::default()
+        };
+        config.progress = 0;
+        // The host reads its input chunk by chunk: only ASCII survives that.
+        let send = Arc::new(Tywrap {
+            style: Style::Ascii,
+            ..Tywrap::default()
+        });
+        let receive = Arc::new(Tywrap {
+            expects: Some(Stream::Request),
+            ..Tywrap::default()
+        });
+        let mut link = Link::new(send, receive, config, Budget::unlimited(), fresh_seed());
+        match self.frame {
+            Some(frame) => {
+                link.set_peer(PeerSupport::Yes(PeerLimits::NONE));
+                link.set_cap(Cap::piece(frame).lines());
+            }
+            None => link.set_cap(Cap::frame(usize::MAX).lines()),
+        }
+        link
+    }
+}
+
+fn positive(name: &'static str, value: &str) -> Result<usize, BadSetting> {
+    // No sign: Rust's own parser takes a plus.
+    let number = value.bytes().all(|byte| byte.is_ascii_digit());
+    match value.parse() {
+        Ok(parsed) if number && parsed > 0 => Ok(parsed),
+        _ => Err(BadSetting {
+            name,
+            value: value.chars().take(64).collect(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(arguments: &[&str], env: &[(&str, &str)]) -> Result<(Option<usize>, bool), BadSetting> {
+        let arguments: Vec<_> = arguments.iter().map(|word| (*word).to_owned()).collect();
+        let find = |name: &str| {
+            let found = env.iter().find(|(known, _)| *known == name)?;
+            Some(found.1.to_owned())
+        };
+        BridgeSettings::read(&arguments, find).map(|read| (read.frame, read.tells_transport))
+    }
+
+    #[test]
+    fn both_handshakes_count_and_the_smaller_frame_wins() {
+        const CHUNKING: (&str, &str) = ("TYWRAP_TRANSPORT_CHUNKING", "1");
+        const PROTOCOL: (&str, &str) = ("TYWRAP_TRANSPORT_FRAME_PROTOCOL", "tywrap-frame/1");
+        const MAX: &str = "TYWRAP_TRANSPORT_MAX_FRAME_BYTES";
+        for (arguments, env, expected) in [
+            (vec![], vec![], (None, false)),
+            (vec![ARGUMENT, "200"], vec![], (Some(200), false)),
+            (
+                vec![],
+                vec![CHUNKING, PROTOCOL, (MAX, "64")],
+                (Some(64), true),
+            ),
+            (
+                vec![ARGUMENT, "32"],
+                vec![CHUNKING, PROTOCOL, (MAX, "64")],
+                (Some(32), true),
+            ),
+            (
+                vec![ARGUMENT, "96"],
+                vec![CHUNKING, PROTOCOL, (MAX, "64")],
+                (Some(64), true),
+            ),
+            // Half an offer is none.
+            (vec![], vec![CHUNKING, (MAX, "64")], (None, false)),
+            (vec![], vec![PROTOCOL, (MAX, "64")], (None, false)),
+        ] {
+            assert_eq!(
+                read(&arguments, &env),
+                Ok(expected),
+                "{arguments:?} {env:?}"
+            );
+        }
+        for bad in [
+            "",
+            "0",
+            "-1",
+            "+1",
+            "abc",
+            " 5",
+            "1e3",
+            "99999999999999999999999",
+        ] {
+            assert!(read(&[ARGUMENT, bad], &[]).is_err(), "{bad:?}");
+            assert!(
+                read(&[], &[CHUNKING, PROTOCOL, (MAX, bad)]).is_err(),
+                "{bad:?}"
+            );
+        }
+        assert!(read(&[ARGUMENT], &[]).is_err());
+        assert!(read(&[], &[("TYWRAP_REQUEST_MAX_BYTES", "x")]).is_err());
+    }
+
+    #[test]
+    fn a_line_has_room_for_what_json_escapes() {
+        let mut settings = BridgeSettings {
+            request: 1000,
+            ..BridgeSettings::default()
+        };
+        assert_eq!(settings.line_limit(), 3000 + 1024);
+        settings.frame = Some(100);
+        assert_eq!(settings.line_limit(), 1000 + 1024);
+        settings.frame = Some(400);
+        assert_eq!(settings.line_limit(), 2400 + 1024);
+    }
+}

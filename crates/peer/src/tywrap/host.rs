@@ -1,0 +1,379 @@
+//! A host: it starts a bridge and calls functions in it.
+//!
+//! Arguments and results are JSON text, and may be larger than any line: they travel in frames where
+//! the bridge takes them. A bridge that ended, or that broke the protocol, is started anew before the
+//! next call. **Nothing is sent twice**: a call that may have reached a bridge that is gone fails.
+
+mod calls;
+mod request;
+mod returned;
+mod session;
+mod start;
+mod tap;
+
+pub use returned::Returned;
+pub use start::About;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use breakbulk_message::tywrap::Meta;
+use breakbulk_net::process::Program;
+use bytes::Bytes;
+use tokio::sync::{Semaphore, watch};
+
+use request::Call;
+use session::{Reply, Session};
+
+use super::{Breach, CallError, Settings, StartError, python};
+
+/// How often a call looks for another bridge while none got anything of it.
+const ATTEMPTS: usize = 3;
+
+/// Requests of so many KiB may wait for their answers; more wait to be written.
+const WAITING_KIB: u32 = 256 << 10;
+
+/// A host of one bridge. Clones share it; the bridge ends with the last one.
+#[derive(Clone)]
+pub struct Host {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    config: Arc<Config>,
+    phase: Mutex<Phase>,
+    next_id: AtomicI64,
+    room: Semaphore,
+    starts: AtomicU64,
+}
+
+struct Config {
+    program: Program,
+    settings: Settings,
+    progress: watch::Sender<Progress>,
+}
+
+/// How far the last large message came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Whether it comes in, or goes out.
+    pub incoming: bool,
+    /// Bytes that are through.
+    pub done: usize,
+    /// Bytes in all, where known.
+    pub total: Option<u64>,
+}
+
+enum Phase {
+    Down,
+    Starting(watch::Receiver<Option<Started>>),
+    Up(Arc<Session>),
+    Stopped,
+}
+
+type Started = Result<Arc<Session>, StartError>;
+
+impl Host {
+    /// A host of this program, which is started with the first call. Arguments and environment for the
+    /// handshake are added.
+    pub fn new(program: Program, settings: Settings) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                config: Arc::new(Config {
+                    program,
+                    settings,
+                    progress: watch::Sender::default(),
+                }),
+                phase: Mutex::new(Phase::Down),
+                // The id 0 is none that the original ever writes.
+                next_id: AtomicI64::new(1),
+                room: Semaphore::new(WAITING_KIB as usize),
+                starts: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// A host of this Python interpreter, with the bridge that this crate brings along.
+    pub fn python(interpreter: &Path, settings: Settings) -> Self {
+        let (words, environment) = python::command(interpreter);
+        let program = environment
+            .into_iter()
+            .fold(Program::new(words), |program, (name, value)| {
+                program.env(name, value)
+            });
+        Self::new(program, settings)
+    }
+
+    /// Starts the bridge, if none runs that can be used.
+    pub async fn start(&self) -> Result<About, CallError> {
+        let session = self.shared.ready().await?;
+        let about = lock(&session.about).clone();
+        Ok(about)
+    }
+
+    /// Calls a function. `args` is the text of a JSON array, `kwargs` of a JSON object. Dropping the
+    /// future gives the call up: what is not written yet stays unwritten, and a late answer is dropped.
+    pub async fn call(
+        &self,
+        module: &str,
+        function: &str,
+        args: impl Into<Bytes>,
+        kwargs: Option<Bytes>,
+    ) -> Result<Returned, CallError> {
+        let limit = self.settings().timeout;
+        self.call_within(limit, module, function, args, kwargs)
+            .await
+    }
+
+    /// The same with a time limit of its own; `None`: for ever. It covers all: the start of a bridge
+    /// where none runs, the writing, the execution, the reading.
+    pub async fn call_within(
+        &self,
+        limit: Option<Duration>,
+        module: &str,
+        function: &str,
+        args: impl Into<Bytes>,
+        kwargs: Option<Bytes>,
+    ) -> Result<Returned, CallError> {
+        let call = Call {
+            module: module.to_owned(),
+            function: function.to_owned(),
+            args: args.into(),
+            kwargs,
+        };
+        call.check()?;
+        // Before a bridge is started for it.
+        self.fits(call.least())?;
+        let write = |id| {
+            let request = call.write(id);
+            self.fits(request.len())?;
+            Ok(request)
+        };
+        self.within(limit, || call.name(), self.ask(call.least(), write))
+            .await
+    }
+
+    /// Asks the bridge what it is.
+    pub async fn meta(&self) -> Result<Meta<'static>, CallError> {
+        let write = |id| Ok(request::meta(id));
+        let limit = self.settings().timeout;
+        let name = || "meta".to_owned();
+        let result = self.within(limit, name, self.ask(0, write)).await?;
+        start::meta(&result).ok_or_else(|| CallError::Breach {
+            breach: Breach::Unreadable {
+                why: breakbulk_message::tywrap::DecodeErrorKind::Missing { member: "bridge" },
+                line: calls::excerpt(result.json().as_bytes()),
+            },
+            stderr: self.stderr(),
+        })
+    }
+
+    /// How the bridge is dealt with.
+    pub fn settings(&self) -> &Settings {
+        &self.shared.config.settings
+    }
+
+    /// How far messages in frames are, about once in a MiB.
+    pub fn progress(&self) -> watch::Receiver<Progress> {
+        self.shared.config.progress.subscribe()
+    }
+
+    /// The end of what the bridge said on its standard error.
+    pub fn stderr(&self) -> String {
+        let session = self.session();
+        session.map(|session| session.stderr()).unwrap_or_default()
+    }
+
+    /// How often a bridge was started.
+    pub fn starts(&self) -> u64 {
+        self.shared.starts.load(Ordering::Relaxed)
+    }
+
+    /// Whether a bridge runs that can be used.
+    pub fn is_up(&self) -> bool {
+        self.session().is_some_and(|session| session.is_usable())
+    }
+
+    /// Whether the bridge works on a call that was given up: the next one would wait for it.
+    pub fn is_busy(&self) -> bool {
+        let session = self.session();
+        session.is_some_and(|session| session.is_usable() && *session.owed().borrow() > 0)
+    }
+
+    /// Waits until the bridge works on no call that was given up, or is gone.
+    pub async fn settled(&self) {
+        if let Some(session) = self.session() {
+            // Without a sender there is no bridge.
+            let _ = session.owed().wait_for(|owed| *owed == 0).await;
+        }
+    }
+
+    /// Ends the bridge: calls that wait fail, and the next one starts another.
+    pub fn restart(&self) {
+        if let Some(session) = self.session() {
+            session.dismiss();
+        }
+    }
+
+    /// Ends the bridge and waits until it is gone: its input ends, then it is asked to end, then it is
+    /// killed with all that it started. Calls fail from now on.
+    pub async fn stop(&self) {
+        let phase = std::mem::replace(&mut *self.shared.phase(), Phase::Stopped);
+        match phase {
+            Phase::Up(session) => session.stop().await,
+            Phase::Starting(mut started) => {
+                // Whoever starts it ends it when it is there.
+                let _ = started.wait_for(Option::is_some).await;
+            }
+            Phase::Down | Phase::Stopped => {}
+        }
+    }
+
+    fn session(&self) -> Option<Arc<Session>> {
+        match &*self.shared.phase() {
+            Phase::Up(session) => Some(session.clone()),
+            _ => None,
+        }
+    }
+
+    fn fits(&self, size: usize) -> Result<(), CallError> {
+        let limit = self.settings().message;
+        match size > limit {
+            true => Err(CallError::RequestTooLarge { size, limit }),
+            false => Ok(()),
+        }
+    }
+
+    async fn within(
+        &self,
+        limit: Option<Duration>,
+        name: impl FnOnce() -> String,
+        asked: impl Future<Output = Result<Returned, CallError>>,
+    ) -> Result<Returned, CallError> {
+        let Some(after) = limit else {
+            return asked.await;
+        };
+        match tokio::time::timeout(after, asked).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(CallError::TimedOut {
+                call: name(),
+                after,
+                stderr: self.stderr(),
+            }),
+        }
+    }
+
+    /// Asks whatever bridge there is, and another one where it got nothing of the question.
+    async fn ask(
+        &self,
+        size: usize,
+        write: impl Fn(i64) -> Result<Bytes, CallError>,
+    ) -> Result<Returned, CallError> {
+        let permits =
+            u32::try_from(size >> 10).map_or(WAITING_KIB, |kib| (kib + 1).min(WAITING_KIB));
+        // It is never closed.
+        let _room = self.shared.room.acquire_many(permits).await;
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            let session = self.shared.ready().await?;
+            let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
+            match session.exchange(id, write(id)?).await {
+                Reply::Done(outcome) => return outcome,
+                Reply::Again => last = Some(session),
+            }
+        }
+        let last = last.map(|session| {
+            (
+                session.connection.with(|link| link.closed().cloned()),
+                session,
+            )
+        });
+        let (how, stderr) = match last {
+            Some((closed, session)) => (
+                closed.map_or_else(String::new, |closed| closed.reason),
+                session.stderr(),
+            ),
+            None => Default::default(),
+        };
+        Err(CallError::Exited { how, stderr })
+    }
+}
+
+impl Shared {
+    fn phase(&self) -> MutexGuard<'_, Phase> {
+        lock(&self.phase)
+    }
+
+    /// A bridge that can be used: the one that runs, or a new one. The start goes on where whoever
+    /// waits for it leaves.
+    async fn ready(self: &Arc<Self>) -> Result<Arc<Session>, CallError> {
+        let mut started = {
+            let mut phase = self.phase();
+            match &*phase {
+                Phase::Stopped => return Err(CallError::Stopped),
+                Phase::Up(session) if session.is_usable() => return Ok(session.clone()),
+                Phase::Starting(started) => started.clone(),
+                Phase::Up(_) | Phase::Down => {
+                    let (tell, started) = watch::channel(None);
+                    let old = std::mem::replace(&mut *phase, Phase::Starting(started.clone()));
+                    let (weak, config) = (Arc::downgrade(self), self.config.clone());
+                    tokio::spawn(replace(weak, config, old, tell));
+                    self.starts.fetch_add(1, Ordering::Relaxed);
+                    started
+                }
+            }
+        };
+        let started = started.wait_for(Option::is_some).await;
+        let started = started.ok().and_then(|started| started.clone());
+        started
+            .unwrap_or(Err(StartError::Stopped))
+            .map_err(CallError::Start)
+    }
+}
+
+/// Ends the bridge that was, starts another, and tells all who wait.
+async fn replace(
+    shared: Weak<Shared>,
+    config: Arc<Config>,
+    old: Phase,
+    tell: watch::Sender<Option<Started>>,
+) {
+    if let Phase::Up(old) = old {
+        old.retire().await;
+    }
+    let mut started = start::start(&config).await;
+    let unwanted = {
+        let shared = shared.upgrade();
+        let phase = shared.as_ref().map(|shared| shared.phase());
+        match (phase, &started) {
+            (Some(mut phase), _) if !matches!(*phase, Phase::Stopped) => {
+                *phase = match &started {
+                    Ok(session) => Phase::Up(session.clone()),
+                    Err(_) => Phase::Down,
+                };
+                None
+            }
+            (_, Ok(session)) => Some(session.clone()),
+            (_, Err(_)) => None,
+        }
+    };
+    if let Some(session) = unwanted {
+        session.stop().await;
+        started = Err(StartError::Stopped);
+    }
+    tell.send_replace(Some(started));
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Phase::Up(session) = &*self.phase() {
+            session.connection.close(1000, "the host is gone");
+        }
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}

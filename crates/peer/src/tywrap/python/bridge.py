@@ -1,0 +1,699 @@
+"""The Python side of tywrap/1: runs functions for a host that writes to our standard input.
+
+One JSON message a line, or in pieces (tywrap-frame/1) where it is larger than a frame.
+Needs nothing but Python 3.9 or later. Trusts its host: an allow-list bounds what it may import.
+"""
+
+import base64
+import binascii
+import importlib
+import json
+import os
+import sys
+import traceback
+import types
+
+PROTOCOL = "tywrap/1"
+FRAME_PROTOCOL = "tywrap-frame/1"
+UNKNOWN_ID = -1
+MAX_SAFE = 2**53 - 1
+
+# Without a limit of the host's own a request may be this large.
+REQUEST_MAX = 1 << 30
+# Bounds on unfinished requests, whatever they declare.
+MAX_STREAMS = 1024
+MAX_PIECES = 1 << 20
+# Room for the members of a frame around its data.
+ENVELOPE = 1024
+READ_STEP = 1 << 18
+WRITE_STEP = 1 << 20
+# So much of an error's text is told.
+MAX_TEXT = 1 << 16
+MAX_INT_DIGITS = 4300
+
+
+class ConfigError(Exception):
+    """Settings that cannot be used."""
+
+
+class ProtocolError(Exception):
+    """A request that breaks a rule of tywrap/1."""
+
+    def __init__(self, text, mid=UNKNOWN_ID):
+        super().__init__(text)
+        self.mid = mid
+
+
+class RequestTooLargeError(Exception):
+    """A request above the limit."""
+
+
+class PayloadTooLargeError(Exception):
+    """A response above the limit."""
+
+
+class ImportNotAllowedError(PermissionError):
+    """A module that is not on the list."""
+
+
+class AttributeNotAllowedError(PermissionError):
+    """A name that begins with an underscore."""
+
+
+class FrameError(Exception):
+    """A frame that breaks a rule: from here on nobody knows what belongs to what."""
+
+    def __str__(self):
+        return ": ".join(self.args)
+
+
+# ---- settings
+
+
+class Settings:
+    """What the host asked for, by arguments and environment."""
+
+    def __init__(self, argv, env):
+        asked = []
+        if "--tywrap-max-frame-bytes" in argv:
+            at = argv.index("--tywrap-max-frame-bytes") + 1
+            asked.append(positive("--tywrap-max-frame-bytes", argv[at] if at < len(argv) else ""))
+        # Hosts of version 0.8 negotiate: they want to see the answer in `meta`.
+        self.tells_transport = (
+            env.get("TYWRAP_TRANSPORT_CHUNKING") == "1"
+            and env.get("TYWRAP_TRANSPORT_FRAME_PROTOCOL") == FRAME_PROTOCOL
+        )
+        if self.tells_transport:
+            name = "TYWRAP_TRANSPORT_MAX_FRAME_BYTES"
+            asked.append(positive(name, env.get(name, "")))
+        # A host that asked for no frames gets lines, however long.
+        self.frame = min(asked) if asked else None
+        self.request = limit(env, "TYWRAP_REQUEST_MAX_BYTES") or REQUEST_MAX
+        self.response = limit(env, "TYWRAP_CODEC_MAX_BYTES")
+        # A frame's line is longer than its data, by what JSON escapes.
+        escaped = 3 * self.request
+        if self.frame is not None:
+            escaped = min(escaped, 6 * self.frame)
+        self.line = max(self.request, escaped) + ENVELOPE
+        names = env.get("TYWRAP_ALLOWED_MODULES", "").replace(",", " ").split()
+        self.allowed = frozenset(names) or None
+        private = env.get("TYWRAP_ALLOW_PRIVATE_ATTRS", "").strip().lower()
+        self.private = private in ("1", "true", "yes")
+
+
+def positive(name, text):
+    """A positive number, as a setting."""
+    # Not int() alone: it takes spaces, signs and underscores.
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) > 0):
+        raise ConfigError("%s must be a positive integer, not %r" % (name, text[:64]))
+    return int(text)
+
+
+def limit(env, name):
+    """An optional number of the environment."""
+    text = env.get(name, "").strip()
+    return positive(name, text) if text else None
+
+
+# ---- requests in pieces
+
+
+class Burst:
+    """One request on its way as pieces."""
+
+    def __init__(self, total, total_bytes):
+        self.total = total
+        self.total_bytes = total_bytes
+        self.pieces = {}
+        self.size = 0
+
+
+class Reassembler:
+    """Puts requests together. Pieces of one request come without anything in between."""
+
+    def __init__(self, largest):
+        self.largest = largest
+        self.bursts = {}
+        self.size = 0
+        self.count = 0
+        # The burst that was refused, how many of its pieces are still to come, whether 0 came.
+        self.refused = None
+
+    def clear(self):
+        """The host began something else: what is unfinished will stay so."""
+        if self.bursts:
+            self.bursts.clear()
+            self.size = self.count = 0
+        self.refused = None
+
+    def accept(self, frame):
+        """Takes a frame; gives the request once it is whole."""
+        mid, seq, total, total_bytes, data = check_frame(frame)
+        if self.refused is not None and self.is_refused(mid, seq, total, total_bytes):
+            return None
+        burst = self.bursts.get(mid)
+        if burst is None:
+            if seq == 0:
+                self.clear()
+            if len(self.bursts) >= MAX_STREAMS:
+                raise FrameError("FRAME_TOO_MANY_STREAMS", "%d are unfinished" % MAX_STREAMS)
+            if total_bytes > self.largest or total > MAX_PIECES:
+                self.refused = [mid, total, total_bytes, total - 1, seq == 0]
+                raise too_large(total_bytes, self.largest, total)
+            burst = self.bursts[mid] = Burst(total, total_bytes)
+        elif burst.total != total or burst.total_bytes != total_bytes:
+            raise FrameError(
+                "FRAME_INCONSISTENT",
+                "request %d began as %d pieces of %d bytes and goes on as %d of %d"
+                % (mid, burst.total, burst.total_bytes, total, total_bytes),
+            )
+        if seq in burst.pieces:
+            raise FrameError("FRAME_DUPLICATE_SEQ", "piece %d of request %d again" % (seq, mid))
+        size = byte_length(data)
+        burst.size += size
+        self.size += size
+        self.count += 1
+        if burst.size > total_bytes:
+            text = "request %d has more than the %d bytes that it declares" % (mid, total_bytes)
+            raise FrameError("FRAME_BYTES_MISMATCH", text)
+        if self.size > self.largest or self.count > MAX_PIECES:
+            text = "unfinished requests hold %d bytes in %d pieces" % (self.size, self.count)
+            raise FrameError("FRAME_PAYLOAD_TOO_LARGE", text)
+        burst.pieces[seq] = data
+        if len(burst.pieces) < total:
+            return None
+        del self.bursts[mid]
+        self.size -= burst.size
+        self.count -= total
+        if burst.size != total_bytes:
+            text = "request %d has %d bytes and declares %d" % (mid, burst.size, total_bytes)
+            raise FrameError("FRAME_BYTES_MISMATCH", text)
+        # As many different numbers below `total` as `total`: none is missing.
+        pieces = burst.pieces
+        return "".join([pieces[seq] for seq in range(total)])
+
+    def is_refused(self, mid, seq, total, total_bytes):
+        """Whether this is a late piece of what was answered already."""
+        known = self.refused
+        again = seq == 0 and known[4]
+        if known[:3] != [mid, total, total_bytes] or known[3] == 0 or again:
+            self.refused = None
+            return False
+        known[3] -= 1
+        known[4] = known[4] or seq == 0
+        return True
+
+
+def check_frame(frame):
+    """The members of a frame, checked in the order that real receivers have."""
+
+    def malformed(name, expected):
+        return FrameError("FRAME_MALFORMED", "`%s` must be %s" % (name, expected))
+
+    if frame.get("__tywrap_frame__") != "chunk":
+        raise malformed("__tywrap_frame__", '"chunk"')
+    if frame.get("frameProtocol") != FRAME_PROTOCOL:
+        raise FrameError("FRAME_UNKNOWN_PROTOCOL", "`frameProtocol` must be " + FRAME_PROTOCOL)
+    stream = frame.get("stream")
+    if stream != "request" and stream != "response":
+        raise malformed("stream", '"request" or "response"')
+    if frame.get("encoding") != "utf8-slice":
+        raise malformed("encoding", '"utf8-slice"')
+    mid, seq = frame.get("id"), frame.get("seq")
+    total, total_bytes = frame.get("total"), frame.get("totalBytes")
+    # Exactly int: true and 1.0 are none.
+    if type(mid) is not int or not -MAX_SAFE <= mid <= MAX_SAFE:
+        raise malformed("id", "an integer within 2^53 - 1 of 0")
+    if type(seq) is not int or seq < 0:
+        raise malformed("seq", "an integer from 0")
+    if type(total) is not int or total < 1:
+        raise malformed("total", "an integer from 1")
+    if type(total_bytes) is not int or total_bytes < 0:
+        raise malformed("totalBytes", "an integer from 0")
+    data = frame.get("data")
+    if type(data) is not str:
+        raise malformed("data", "a string")
+    if seq >= total:
+        raise malformed("seq", "below `total`")
+    if stream != "request":
+        raise FrameError("FRAME_WRONG_STREAM", "a bridge takes requests")
+    return mid, seq, total, total_bytes, data
+
+
+def byte_length(text):
+    """The bytes of a text in UTF-8."""
+    # Known without a look at the characters.
+    if text.isascii():
+        return len(text)
+    try:
+        return len(text.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise FrameError("FRAME_INVALID_UTF8", "half a character (a lone surrogate)") from None
+
+
+def too_large(size, largest, pieces=0):
+    """What a request above the limit is told."""
+    if pieces > MAX_PIECES:
+        text = "Request of %d pieces is over %d; use larger frames"
+        return RequestTooLargeError(text % (pieces, MAX_PIECES))
+    text = "Request of %d bytes is over TYWRAP_REQUEST_MAX_BYTES=%d; send less or raise it"
+    return RequestTooLargeError(text % (size, largest))
+
+
+# ---- JSON
+
+
+def refuse_constant(name):
+    """NaN and Infinity are no JSON."""
+    raise ValueError("%s is no JSON; send null or a string instead" % name)
+
+
+def bounded_int(text):
+    """An integer, where Python itself does not bound the digits that it converts."""
+    if len(text) > MAX_INT_DIGITS:
+        raise ValueError("an integer has %d digits; the limit is %d" % (len(text), MAX_INT_DIGITS))
+    return int(text)
+
+
+def revive(members):
+    """Bytes among the arguments."""
+    if members.get("__tywrap_bytes__") is not True:
+        return members
+    text = members.get("b64")
+    if type(text) is not str:
+        raise ProtocolError("`b64` must be a string of base64")
+    try:
+        return base64.b64decode(text.encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise ProtocolError("`b64` is no base64: %s" % error) from None
+
+
+def dehydrate(value):
+    """A value that JSON does not have."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        data = base64.b64encode(value).decode("ascii")
+        return {"__type__": "bytes", "encoding": "base64", "data": data}
+    text = "a value of type %s cannot be sent; return numbers, strings, bytes, lists and dicts"
+    raise TypeError(text % type(value).__qualname__)
+
+
+PARSE_INT = None if hasattr(sys, "get_int_max_str_digits") else bounded_int
+PLAIN = json.JSONDecoder(parse_constant=refuse_constant, parse_int=PARSE_INT)
+REVIVING = json.JSONDecoder(
+    parse_constant=refuse_constant, parse_int=PARSE_INT, object_hook=revive)
+ENCODER = json.JSONEncoder(allow_nan=False, default=dehydrate)
+RAW_ENCODER = json.JSONEncoder(allow_nan=False, default=dehydrate, ensure_ascii=False)
+
+
+def parse(decoder, text):
+    """JSON to values. Without spaces around it the slow search for them is left out."""
+    if text.startswith("{"):
+        value, end = decoder.raw_decode(text)
+        if end == len(text):
+            return value
+    return decoder.decode(text)
+
+
+def has_half_characters(value):
+    """Whether a value holds a lone surrogate. Not cheap: ask only where the text has escapes."""
+    try:
+        RAW_ENCODER.encode(value).encode("utf-8")
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def shown(value):
+    """The beginning of a value, for an error."""
+    text = repr(value)
+    return text if len(text) <= 64 else text[:64] + "..."
+
+
+# ---- calls
+
+
+def read_request(text):
+    """The id, method and parameters of a whole request."""
+    if "__tywrap_bytes__" in text:
+        try:
+            message = parse(REVIVING, text)
+        except ProtocolError as error:
+            # Read again for the id: the call fails, not the host.
+            raise ProtocolError(str(error), known_id(parse(PLAIN, text))) from None
+    else:
+        message = parse(PLAIN, text)
+    if type(message) is not dict:
+        raise ProtocolError("the request is no JSON object")
+    mid, protocol, params = message.get("id"), message.get("protocol"), message.get("params")
+    if protocol != PROTOCOL:
+        raise ProtocolError(
+            "Invalid protocol: %s is not %s" % (shown(protocol), PROTOCOL), known_id(message)
+        )
+    if type(mid) is not int or not -MAX_SAFE <= mid <= MAX_SAFE:
+        raise ProtocolError("`id` must be an integer within 2^53 - 1 of 0")
+    if "\\u" in text and has_half_characters(message):
+        raise ProtocolError("half a character (a lone surrogate) cannot be kept", mid)
+    if params is None:
+        params = {}
+    elif type(params) is not dict:
+        raise ProtocolError("`params` must be an object", mid)
+    return mid, message.get("method"), params
+
+
+def check_allowed(name, allowed):
+    """Refuses a module that is not on the list."""
+    if name not in allowed:
+        text = "module %r is not allowed; add it to TYWRAP_ALLOWED_MODULES"
+        raise ImportNotAllowedError(text % name)
+
+
+def known_id(message):
+    """The id of a request, if that much can be read."""
+    mid = message.get("id") if type(message) is dict else None
+    return mid if type(mid) is int and -MAX_SAFE <= mid <= MAX_SAFE else UNKNOWN_ID
+
+
+
+class Bridge:
+    """Answers requests, one after the other."""
+
+    def __init__(self, settings, write):
+        self.settings = settings
+        self.write = write
+        self.requests = Reassembler(settings.request)
+        self.modules = {}
+
+    def take_line(self, line):
+        """Handles one line without its end; None is the end of all."""
+        if line is None:
+            return False
+        try:
+            request = self.read(line)
+        except (ProtocolError, RequestTooLargeError) as error:
+            self.fail(getattr(error, "mid", UNKNOWN_ID), error)
+            return True
+        except (ValueError, RecursionError, MemoryError) as error:
+            # No JSON, or such as Python cannot hold.
+            self.requests.clear()
+            if isinstance(error, UnicodeDecodeError):
+                error = ProtocolError("the line is not UTF-8: " + error.reason)
+            self.fail(UNKNOWN_ID, error)
+            return True
+        # A large request is not held as text while it runs.
+        line = None
+        if request is None:
+            return True
+        mid, method, params = request
+        request = None
+        try:
+            if method == "call":
+                self.run(mid, params)
+            elif method == "meta":
+                self.reply(mid, self.meta())
+            else:
+                raise ProtocolError('`method` must be "call" or "meta", not %s' % shown(method))
+        except ProtocolError as error:
+            self.fail(mid, error)
+        return True
+
+    def fail(self, mid, error):
+        """Answers what could not be run."""
+        note(error)
+        self.reply_error(mid, error, None)
+
+    def read(self, line):
+        """The request of a line: its id, method and parameters. None while it is not whole."""
+        # Most requests are plain, and no frame hides its name.
+        if b'"__tywrap_frame__"' in line or b'"frameProtocol"' in line:
+            frame = parse(PLAIN, line.decode("utf-8"))
+            if type(frame) is dict and ("__tywrap_frame__" in frame or "frameProtocol" in frame):
+                text = self.requests.accept(frame)
+                return None if text is None else read_request(text)
+        self.requests.clear()
+        if len(line) > self.settings.request:
+            raise too_large(len(line), self.settings.request)
+        return read_request(line.decode("utf-8"))
+
+    def run(self, mid, params):
+        """Calls a function."""
+        module, function = params.get("module"), params.get("functionName")
+        args, kwargs = params.get("args"), params.get("kwargs")
+        if type(module) is not str or not module:
+            raise ProtocolError("`module` must be a string that is not empty")
+        if type(function) is not str or not function:
+            raise ProtocolError("`functionName` must be a string that is not empty")
+        if args is None:
+            args = ()
+        elif type(args) is not list:
+            raise ProtocolError("`args` must be an array")
+        if kwargs is None:
+            kwargs = {}
+        elif type(kwargs) is not dict:
+            raise ProtocolError("`kwargs` must be an object")
+        params.clear()
+        try:
+            result = self.find(module, function)(*args, **kwargs)
+        except KeyboardInterrupt:
+            raise
+        # Even an exit is the call's, not the bridge's.
+        except BaseException as error:
+            self.reply_error(mid, error, told_trace(error))
+            return
+        args = kwargs = None
+        self.reply(mid, result)
+
+    def find(self, name, path):
+        """The function of a module, by a dotted path."""
+        allowed = self.settings.allowed
+        if allowed is not None:
+            check_allowed(name, allowed)
+        found = self.modules.get(name)
+        # Known ones are not asked for again, unless somebody put another in their place.
+        if found is None or sys.modules.get(name) is not found:
+            found = self.modules[name] = importlib.import_module(name)
+        for part in path.split(".") if "." in path else (path,):
+            if part.startswith("_") and not self.settings.private:
+                raise AttributeNotAllowedError(
+                    "attribute %r is private and not allowed; "
+                    "set TYWRAP_ALLOW_PRIVATE_ATTRS=1 to allow such" % part
+                )
+            found = getattr(found, part)
+            # A module that an allowed one imported is not allowed by that.
+            if allowed is not None and isinstance(found, types.ModuleType):
+                check_allowed(found.__name__, allowed)
+        return found
+
+    def meta(self):
+        """What this bridge is."""
+        meta = {
+            "protocol": PROTOCOL,
+            "protocolVersion": 1,
+            "bridge": "python-subprocess",
+            "pythonVersion": "%d.%d.%d" % sys.version_info[:3],
+            "pid": os.getpid(),
+            "codecFallback": "none",
+            # Whatever is installed: results travel as plain JSON.
+            "arrowAvailable": False,
+            "scipyAvailable": False,
+            "torchAvailable": False,
+            "sklearnAvailable": False,
+            "instances": 0,
+        }
+        if self.settings.tells_transport:
+            meta["transport"] = {
+                "frameProtocol": FRAME_PROTOCOL,
+                "supportsChunking": True,
+                "maxFrameBytes": self.settings.frame,
+            }
+        return meta
+
+    # ---- responses
+
+    def reply(self, mid, result):
+        """Writes a result."""
+        message = {"id": mid, "protocol": PROTOCOL, "result": result}
+        try:
+            text = ENCODER.encode(message)
+            if "\\ud" in text and has_half_characters(message):
+                raise ValueError("the result holds half a character (a lone surrogate)")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            if isinstance(error, ValueError) and "not JSON compliant" in str(error):
+                error = ValueError(
+                    "the result holds NaN or Infinity, which JSON does not have; return None instead"
+                )
+            self.reply_error(mid, error, None)
+            return
+        message = result = None
+        most = self.settings.response
+        if most is None or len(text) <= most:
+            self.send(mid, text)
+            return
+        size, text = len(text), None
+        error = PayloadTooLargeError(
+            "Response of %d bytes is over TYWRAP_CODEC_MAX_BYTES=%d; return less or raise it"
+            % (size, most)
+        )
+        self.reply_error(mid, error, None)
+
+    def reply_error(self, mid, error, trace):
+        """Writes what went wrong."""
+        body = {"type": type(error).__name__, "message": told(error)}
+        if trace is not None:
+            body["traceback"] = trace
+        self.send(mid, ENCODER.encode({"id": mid, "protocol": PROTOCOL, "error": body}))
+
+    def send(self, mid, text):
+        """Writes a response, whole or in frames. It is ASCII: a character is a byte."""
+        room = self.settings.frame
+        if room is None or (len(text) <= room and room >= 4):
+            self.write_line(text)
+            return
+        if room < 4:
+            text = "FRAME_BAD_MAX_BYTES: frames of %d bytes; 4 are the least" % room
+            body = {"type": "FrameError", "message": text}
+            self.write_line(ENCODER.encode({"id": mid, "protocol": PROTOCOL, "error": body}))
+            return
+        size = len(text)
+        head = (
+            '{"__tywrap_frame__": "chunk", "frameProtocol": "tywrap-frame/1", '
+            '"stream": "response", "id": %d, "seq": ' % mid
+        )
+        middle = ', "total": %d, "totalBytes": %d, "encoding": "utf8-slice", "data": '
+        middle %= (-(-size // room), size)
+        escape = json.encoder.encode_basestring_ascii
+        for seq, at in enumerate(range(0, size, room)):
+            frame = "".join((head, str(seq), middle, escape(text[at : at + room]), "}\n"))
+            self.write(frame.encode("ascii"))
+
+
+    def write_line(self, text):
+        """Writes a line; a long one in slices, so that it is not held twice more."""
+        if len(text) > WRITE_STEP:
+            last = len(text) // WRITE_STEP * WRITE_STEP
+            for at in range(0, last, WRITE_STEP):
+                self.write(text[at : at + WRITE_STEP].encode("ascii"))
+            text = text[last:]
+        self.write((text + "\n").encode("ascii"))
+
+
+def told(error):
+    """The text of an error: whatever it is, it can be sent."""
+    try:
+        text = str(error)
+    except BaseException as inner:
+        text = "an error whose text cannot be had: " + type(inner).__name__
+    if len(text) > MAX_TEXT:
+        text = text[:MAX_TEXT] + "..."
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def told_trace(error):
+    """Where an error came from, without our own frames; the end of it says most."""
+    try:
+        trace = error.__traceback__
+        ours = (Bridge.run.__code__, Bridge.find.__code__, check_allowed.__code__)
+        while trace is not None and trace.tb_frame.f_code in ours:
+            trace = trace.tb_next
+        text = "".join(traceback.format_exception(type(error), error, trace))
+    except BaseException:
+        return None
+    if len(text) > MAX_TEXT:
+        text = "..." + text[-MAX_TEXT:]
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def note(error):
+    """A line on standard error, which the host keeps for its own errors."""
+    try:
+        sys.stderr.write("[tywrap] %s: %s\n" % (type(error).__name__, told(error)))
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        pass
+
+
+# ---- standard streams
+
+
+def take_streams():
+    """The real standard streams, kept aside: called code may print and read what it likes."""
+    source, sink = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    try:
+        os.dup2(2, 1)
+    except OSError:
+        os.dup2(nothing, 1)
+    os.close(nothing)
+    # Python's own objects would buffer what is printed apart from standard error.
+    sys.stdin = open(0, "r", closefd=False)
+    sys.stdout = sys.stderr
+    return source, sink
+
+
+def writer(sink):
+    """Writes all of it, in one go where the system takes it."""
+
+    def write(data):
+        written = os.write(sink, data)
+        if written < len(data):
+            rest = memoryview(data)[written:]
+            while rest:
+                rest = rest[os.write(sink, rest) :]
+
+    return write
+
+
+def read_line(reader, bridge):
+    """The next line without its end, None at the end of the input. One that is too long is answered."""
+    longest = bridge.settings.line
+    while True:
+        line = reader.readline(longest)
+        if not line:
+            return None
+        if len(line) < longest or line[-1] == 10:
+            line = line.rstrip(b"\r\n")
+            if line:
+                return line
+            continue
+        size = len(line)
+        line = None
+        while True:
+            rest = reader.readline(READ_STEP)
+            size += len(rest)
+            if not rest or rest[-1] == 10:
+                break
+        bridge.requests.clear()
+        bridge.fail(UNKNOWN_ID, too_large(size, bridge.settings.request))
+
+
+def serve(bridge, source):
+    """Reads lines to the end of the input."""
+    with open(source, "rb", buffering=READ_STEP) as reader:
+        # The line is handed over: nobody else holds it while it is run.
+        while bridge.take_line(read_line(reader, bridge)):
+            pass
+
+
+def main():
+    """Serves until the input ends. 0: it did, or the host broke the framing."""
+    try:
+        settings = Settings(sys.argv[1:], os.environ)
+        source, sink = take_streams()
+        serve(Bridge(settings, writer(sink)), source)
+    except FrameError as error:
+        note(error)
+    except (BrokenPipeError, ConnectionResetError):
+        # The host has gone; there is nobody to tell.
+        pass
+    except (ConfigError, OSError) as error:
+        note(error)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

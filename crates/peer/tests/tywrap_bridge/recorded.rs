@@ -1,0 +1,71 @@
+//! Every recorded scenario of the original bridge gives the same replies from both of ours, or differs
+//! by a rule. A rule that nothing uses any more is a failure.
+
+use serde_json::Value;
+
+use super::python_runs::in_python;
+use super::runs::in_rust;
+use super::transcripts::{
+    BOTH_HANDSHAKES, NO_CRASH, NOT_UTF8, OWN_TRACEBACK, OWN_WORDS, Rule, Scenario, TABLE, Used,
+};
+
+const PYTHON: &[Rule] = &[
+    OWN_WORDS,
+    BOTH_HANDSHAKES,
+    NO_CRASH,
+    NOT_UTF8,
+    OWN_TRACEBACK,
+];
+
+const RUST: &[Rule] = &[
+    OWN_WORDS,
+    BOTH_HANDSHAKES,
+    NO_CRASH,
+    NOT_UTF8,
+    OWN_TRACEBACK,
+    TABLE,
+];
+
+#[tokio::test]
+async fn the_rust_bridge_answers_as_recorded() {
+    let mut used = Used::new();
+    for scenario in scenarios() {
+        let run = in_rust(&scenario.input).await;
+        note(&scenario, scenario.compare(&run, false), &mut used);
+    }
+    all_used(RUST, &used);
+}
+
+#[test]
+fn the_python_bridge_answers_as_recorded() {
+    let mut used = Used::new();
+    for scenario in scenarios() {
+        let run = in_python(&scenario.input);
+        note(&scenario, scenario.compare(&run, true), &mut used);
+    }
+    all_used(PYTHON, &used);
+}
+
+fn note(scenario: &Scenario, compared: Result<Used, String>, used: &mut Used) {
+    used.extend(compared.unwrap_or_else(|why| panic!("{}: {why}", scenario.name)));
+}
+
+fn all_used(rules: &[Rule], used: &Used) {
+    let known: Used = rules.iter().map(|rule| rule.name).collect();
+    assert_eq!(
+        *used, known,
+        "rules that are used, and rules that there are"
+    );
+    assert!(rules.iter().all(|rule| !rule.reason.is_empty()));
+}
+
+fn scenarios() -> Vec<Scenario> {
+    let path = "/../../vectors/tywrap/bridge_transcripts.json";
+    let path = format!("{}{path}", env!("CARGO_MANIFEST_DIR"));
+    let file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let scenarios = file["scenarios"].as_array().unwrap();
+    scenarios
+        .iter()
+        .map(|scenario| Scenario::read(scenario).unwrap())
+        .collect()
+}

@@ -1,0 +1,29 @@
+//! The recorded scenarios, against our host.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::scenarios::{EXITED, FRAME_IDS, NESTED, RAW_UTF8, SURROGATES, UNNAMED, judge};
+
+#[tokio::test]
+async fn a_misbehaving_bridge_is_met_as_recorded_or_better() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/tywrap");
+    let text = std::fs::read_to_string(format!("{folder}/ts_host_behaviour.json")).unwrap();
+    let recorded: Value = serde_json::from_str(&text).unwrap();
+    let mut used = BTreeSet::new();
+    for case in recorded["scenarios"].as_array().unwrap() {
+        match judge(case).await {
+            Ok(rules) => used.extend(rules),
+            Err(why) => panic!("{}: {why}", case["scenario"]),
+        }
+    }
+    for rule in [EXITED, UNNAMED, FRAME_IDS, NESTED, SURROGATES, RAW_UTF8] {
+        assert!(
+            used.contains(rule.name),
+            "no case needs {}: {}",
+            rule.name,
+            rule.reason
+        );
+    }
+}
