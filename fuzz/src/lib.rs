@@ -2,6 +2,7 @@
 
 pub mod input;
 pub mod links;
+pub mod machines;
 pub mod read;
 pub mod roundtrip;
 pub mod streams;

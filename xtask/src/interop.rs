@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 
 use crate::command::{self, cargo, root};
 
-/// What runs the live tests of a protocol; none where there is no endpoint yet.
+/// What runs the live tests of a protocol; none where there are none yet.
 type Live = Option<fn() -> Result<()>>;
 
 /// All protocols.
@@ -18,7 +18,7 @@ const PROTOCOLS: [(&str, Live); 6] = [
     ("contextvm", None),
     ("tywrap", None),
     ("loro", None),
-    ("vscode", None),
+    ("vscode", Some(vscode)),
 ];
 
 pub(crate) fn run(name: Option<&str>) -> Result<()> {
@@ -34,13 +34,13 @@ pub(crate) fn run(name: Option<&str>) -> Result<()> {
         let missing: Vec<_> = missing.map(|(name, _)| *name).collect();
         if !missing.is_empty() {
             let missing = missing.join(", ");
-            println!("no endpoint exists yet, so no live test: {missing}");
+            println!("no live test exists yet: {missing}");
         }
         return Ok(());
     };
     match PROTOCOLS.iter().find(|(known, _)| *known == name) {
         Some((_, Some(live))) => live(),
-        Some((_, None)) => bail!("{name} has no endpoint yet, and so no live test"),
+        Some((_, None)) => bail!("{name} has no live test yet"),
         None => {
             let names = PROTOCOLS.map(|(name, _)| name).join(", ");
             bail!("{name} is no protocol; it is one of {names}")
@@ -59,7 +59,7 @@ pub(crate) fn skipped() -> Vec<String> {
 /// Why a protocol's peers cannot run here; none if they can.
 fn unavailable(name: &str) -> Option<String> {
     match name {
-        "mcp" => npm::unavailable(),
+        "mcp" | "vscode" => npm::unavailable(),
         _ => None,
     }
 }
@@ -71,11 +71,22 @@ fn ahp() -> Result<()> {
 
 /// A server and a client of npm, between two gateways.
 fn mcp() -> Result<()> {
-    if let Some(why) = npm::unavailable() {
-        bail!("mcp: {why}");
-    }
-    npm::install(&root().join("interop").join("mcp"))?;
+    install("mcp")?;
     tests("interop-mcp", &["published_server"])
+}
+
+/// VSCode's own RPCProtocol in node against our endpoint, by all carriers.
+fn vscode() -> Result<()> {
+    install("vscode")?;
+    tests("interop-vscode", &["real_node"])
+}
+
+/// What a protocol's live tests need of npm.
+fn install(name: &str) -> Result<()> {
+    if let Some(why) = npm::unavailable() {
+        bail!("{name}: {why}");
+    }
+    npm::install(&root().join("interop").join(name))
 }
 
 /// Runs those test files of a package, with the program beside them.

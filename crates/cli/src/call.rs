@@ -2,29 +2,31 @@
 
 mod arguments;
 mod tywrap;
+mod vscode;
 
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use breakbulk::net::process;
+use breakbulk::net::process::{self, Program};
+use breakbulk::tywrap::Host;
 use clap::Args;
 
 use crate::failure::Failure;
 use crate::size::Size;
 
 /// What a target looks like, for those whose target does not.
-const FORMS: &str =
-    "a target is python: (or python:INTERPRETER, python:VIRTUALENV) or tywrap+exec:COMMAND";
+const FORMS: &str = "a target is python: (or python:INTERPRETER, python:VIRTUALENV), tywrap+exec:COMMAND or vscode+tcp:HOST:PORT";
 
 #[derive(Args)]
 pub(crate) struct Call {
     /// python: for the built-in Python side, python:.venv for that of a virtual environment,
-    /// tywrap+exec:COMMAND for any bridge that speaks tywrap/1
+    /// tywrap+exec:COMMAND for any bridge that speaks tywrap/1, vscode+tcp:HOST:PORT for an extension
+    /// host's RPC (?protocol=persistent for the protocol that survives its connections)
     target: Target,
-    /// The module to import
-    module: String,
-    /// The function in it
+    /// The module to import; for vscode the number of the actor
+    object: String,
+    /// The function in it, or the actor's method
     function: String,
     /// Its arguments: JSON where it parses, else a string; after -- they may begin with a dash
     #[arg(allow_negative_numbers = true)]
@@ -59,6 +61,13 @@ enum Target {
     Python(Option<PathBuf>),
     /// A bridge.
     Bridge(Vec<String>),
+    /// An endpoint of VSCode's RPC.
+    Vscode {
+        /// Host and port.
+        address: String,
+        /// Whether it is spoken to in the protocol that survives its connections.
+        persistent: bool,
+    },
 }
 
 impl FromStr for Target {
@@ -76,6 +85,28 @@ impl FromStr for Target {
                 Ok(_) => Err("there is no command; write tywrap+exec:COMMAND ARGUMENTS".to_owned()),
                 Err(error) => Err(error.to_string()),
             },
+            "vscode+tcp" => {
+                let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
+                let persistent = match query {
+                    "" | "protocol=plain" => false,
+                    "protocol=persistent" => true,
+                    _ => {
+                        return Err(format!(
+                            "{query:?} is no option; ?protocol is plain or persistent"
+                        ));
+                    }
+                };
+                if address
+                    .rsplit_once(':')
+                    .is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
+                {
+                    return Err(format!("{address:?} is no HOST:PORT"));
+                }
+                Ok(Self::Vscode {
+                    address: address.to_owned(),
+                    persistent,
+                })
+            }
             _ => Err(format!("{scheme:?} is nothing that can be called; {FORMS}")),
         }
     }
@@ -88,7 +119,21 @@ impl Call {
             .enable_all()
             .build()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
-        let outcome = runtime.block_on(tywrap::call(&self));
+        let outcome = runtime.block_on(async {
+            match &self.target {
+                Target::Python(path) => {
+                    let python = tywrap::interpreter(path.as_deref());
+                    tywrap::call(&self, |settings| Host::python(&python, settings)).await
+                }
+                Target::Bridge(words) => {
+                    tywrap::call(&self, |settings| Host::new(Program::new(words), settings)).await
+                }
+                Target::Vscode {
+                    address,
+                    persistent,
+                } => vscode::call(&self, address, *persistent).await,
+            }
+        });
         runtime.shutdown_background();
         outcome
     }
@@ -120,6 +165,20 @@ mod tests {
                 "tywrap+exec:python3 'my bridge.py'",
                 Target::Bridge(vec!["python3".into(), "my bridge.py".into()]),
             ),
+            (
+                "vscode+tcp:127.0.0.1:5007",
+                Target::Vscode {
+                    address: "127.0.0.1:5007".to_owned(),
+                    persistent: false,
+                },
+            ),
+            (
+                "vscode+tcp:[::1]:5007?protocol=persistent",
+                Target::Vscode {
+                    address: "[::1]:5007".to_owned(),
+                    persistent: true,
+                },
+            ),
         ] {
             assert_eq!(text.parse(), Ok(target), "{text}");
         }
@@ -127,6 +186,8 @@ mod tests {
             ("python", "no colon"),
             ("ruby:", "nothing that can be called"),
             ("tywrap+exec:", "no command"),
+            ("vscode+tcp:5007", "no HOST:PORT"),
+            ("vscode+tcp:localhost:5007?protocol=x", "no option"),
             ("tywrap+exec:a 'b", "not closed"),
         ] {
             let error = wrong.parse::<Target>().unwrap_err();

@@ -2,6 +2,7 @@
 
 mod ahp;
 mod tywrap;
+mod vscode;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,7 +11,7 @@ use breakbulk::link::{
     Budget, Cap, Carries, Config, Count, Event, Frame, FrameKind, Inbound, Key, Limits, Link,
     Outgoing, PeerLimits, PeerSupport, Rules, Wire,
 };
-use breakbulk::message::vscode;
+use breakbulk::message::vscode as rpc;
 use breakbulk::net::memory::carry;
 use breakbulk::wire::json_text::Growth;
 use breakbulk::wire::{Ahp, Cep22, Loro, Stream, Tywrap, nostr_cap};
@@ -41,6 +42,8 @@ enum Protocol {
     Ahp,
     /// A Python function whose result is longer than a line may be
     Tywrap,
+    /// A buffer for an actor behind a relay that takes 1 MB
+    Vscode,
 }
 
 /// One format on its usual path.
@@ -68,6 +71,7 @@ impl Demo {
         match self.protocol {
             Some(Protocol::Ahp) => return ahp::run(),
             Some(Protocol::Tywrap) => return tywrap::run(),
+            Some(Protocol::Vscode) => return vscode::run(),
             None => {}
         }
         let mut out = Output::open(None)?;
@@ -108,7 +112,7 @@ impl Demo {
         out.line("\nEvery message came back byte for byte, and no frame was over its cap.")?;
         out.line("largest: the largest frame as its path counts: tywrap the data alone, cep22 the event around it, loro the fragment.")?;
         out.line("memory: the most that was resident while carrying, beside the message itself.")?;
-        out.line("\nOver real sockets and pipes: breakbulk demo ahp, breakbulk demo tywrap")?;
+        out.line("\nOver real sockets and pipes: breakbulk demo ahp, demo tywrap, demo vscode")?;
         out.finish()
     }
 }
@@ -180,20 +184,20 @@ fn json_message() -> Vec<u8> {
 
 /// A call of `$write` with a buffer argument.
 fn rpc_message() -> Result<Bytes, Failure> {
-    let wrong = |error: vscode::EncodeError| Failure::Input(error.to_string());
+    let wrong = |error: rpc::EncodeError| Failure::Input(error.to_string());
     let buffer: Vec<u8> = (0..MESSAGE).map(|i| (i * 7 + 3) as u8).collect();
-    let args = vec![vscode::Passed::Plain(vscode::Value::Buffer(buffer.into()))];
-    let request = vscode::Request {
-        rpc_id: vscode::RpcId::new(2).map_err(wrong)?,
+    let args = vec![rpc::Passed::Plain(rpc::Value::Buffer(buffer.into()))];
+    let request = rpc::Request {
+        rpc_id: rpc::RpcId::new(2).map_err(wrong)?,
         method: "$write".into(),
-        args: vscode::Args::write(args, None).map_err(wrong)?,
+        args: rpc::Args::write(args, None).map_err(wrong)?,
         cancellation: false,
     };
     let mut message = Vec::new();
-    vscode::encode(
-        &vscode::RpcMessage {
+    rpc::encode(
+        &rpc::RpcMessage {
             req: 1,
-            body: vscode::Body::Request(request),
+            body: rpc::Body::Request(request),
         },
         &mut message,
     )
@@ -202,7 +206,7 @@ fn rpc_message() -> Result<Bytes, Failure> {
 }
 
 fn check_rpc(message: &Bytes) -> Result<(), Failure> {
-    let decoded = vscode::decode(message.clone(), &vscode::Limits::default());
+    let decoded = rpc::decode(message.clone(), &rpc::Limits::default());
     decoded
         .map(drop)
         .map_err(|error| Failure::Input(error.to_string()))

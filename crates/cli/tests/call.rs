@@ -123,3 +123,63 @@ fn a_large_result_becomes_a_file_and_a_failed_one_does_not() {
     assert!(!std::path::Path::new(&failed).exists());
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_actor_of_vscodes_rpc_is_called_over_tcp() {
+    use breakbulk::message::vscode::{RpcId, SerializedError, Thrown};
+    use breakbulk::net::tcp;
+    use breakbulk::vscode::{Actor, Actors, Endpoint, Options, Returned};
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = format!("vscode+tcp:{}", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move {
+        loop {
+            let actor = Actor::new()
+                .typed("$add", |(a, b): (i64, i64)| async move {
+                    Ok::<_, Thrown>(a + b)
+                })
+                .typed("$greet", |(name,): (String,)| async move {
+                    Ok::<_, Thrown>(format!("hello {name}"))
+                })
+                .method("$bytes", |_| async {
+                    Ok(Returned::Buffer(vec![1, 2, 255].into()))
+                })
+                .method("$nothing", |_| async { Ok(Returned::Undefined) })
+                .method("$throw", |_| async {
+                    Err(SerializedError::new("RangeError", "too far").into())
+                });
+            let options = Options {
+                actors: Actors::new().add(RpcId::new(3).unwrap(), "Test", actor),
+                ..Options::default()
+            };
+            let endpoint = Endpoint::over_stream(tcp::accept(&listener).await.unwrap(), options);
+            tokio::spawn(async move { endpoint.ended().await });
+        }
+    });
+    let call = |words: &'static [&str]| {
+        let target = target.clone();
+        tokio::task::spawn_blocking(move || call(&[&[target.as_str()], words].concat()))
+    };
+    for (words, code, stdout, said) in [
+        (&["3", "$add", "2", "40"][..], 0, &b"42\n"[..], ""),
+        (&["3", "$greet", "you", "--raw"], 0, b"hello you", ""),
+        (&["3", "$bytes"], 0, &[1, 2, 255], ""),
+        (&["3", "$nothing"], 0, b"undefined\n", ""),
+        (&["3", "$throw"], 1, b"", "too far"),
+        (&["3", "$absent"], 1, b"", "$absent"),
+        (&["300", "$add"], 2, b"", "1 to 255"),
+        (
+            &["3", "$add", "--kwarg", "a=1"],
+            2,
+            b"",
+            "--kwarg is for Python",
+        ),
+    ] {
+        let output = call(words).await.unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {told}");
+        assert_eq!(output.stdout, stdout, "{words:?}");
+        assert!(told.contains(said), "{words:?}: {told}");
+    }
+    serving.abort();
+}

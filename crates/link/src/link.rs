@@ -313,6 +313,11 @@ impl Link {
         self.outbox.messages.is_empty() && self.outbox.replies.is_empty()
     }
 
+    /// Whether an answer to the peer, or the end of a transfer of ours, is still to be said.
+    pub fn has_replies(&self) -> bool {
+        !self.outbox.replies.is_empty()
+    }
+
     /// Bytes of messages that are not fully out yet.
     pub fn queued_bytes(&self) -> usize {
         self.outbox.bytes

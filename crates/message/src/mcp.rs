@@ -12,8 +12,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod cancelled;
 mod progress;
 mod token;
 
-pub use progress::{PROGRESS, Progress, cvm};
+pub use cancelled::{CANCELLED, cancellation, cancelled_request};
+pub use progress::{PROGRESS, Progress, cvm, cvm_type};
 pub use token::{ProgressToken, progress_token, replace_progress_token, with_progress_token};

@@ -43,6 +43,7 @@ mod message;
 mod parse;
 mod refs;
 mod text;
+mod typed;
 mod uri;
 mod value;
 mod write;
@@ -52,12 +53,13 @@ mod tests;
 
 pub use args::{Passed, ReadError};
 pub use decode::{DecodeError, DecodeErrorKind, Limits, decode};
-pub use encode::{EncodeError, encode, encoded_len};
+pub use encode::{EncodeError, Out, encode, encode_to, encoded_len, request_len};
 pub use error::{SerializedError, Thrown};
 pub use json::JsonError;
 pub use message::{
     Arg, Args, Body, Header, MessageType, Reply, Request, RpcId, RpcMessage, WithBuffers,
 };
 pub use text::{NotUtf8, Text};
+pub use typed::to_json;
 pub use uri::{Place, StockTransformer, UriTransformer};
 pub use value::{MAX_DEPTH, Value};

@@ -11,9 +11,14 @@ pub mod bad_path;
 mod connection;
 mod driver;
 pub mod memory;
+#[cfg(feature = "nostr")]
+pub mod nostr;
 pub mod preset;
 #[cfg(feature = "process")]
 pub mod process;
+pub mod stream;
+#[cfg(feature = "tcp")]
+pub mod tcp;
 mod transport;
 #[cfg(feature = "ws")]
 pub mod ws;

@@ -3,10 +3,14 @@
 
 #[cfg(feature = "ahp")]
 pub mod ahp;
+#[cfg(feature = "contextvm")]
+pub mod contextvm;
 #[cfg(feature = "ahp")]
 pub mod relay;
 #[cfg(feature = "tywrap")]
 pub mod tywrap;
+#[cfg(feature = "vscode")]
+pub mod vscode;
 
 pub use breakbulk_link as link;
 pub use breakbulk_message as message;

@@ -166,7 +166,10 @@ impl Wire for Cep22 {
             (peer, _) => {
                 let why = peer.err().unwrap_or(Uncut::NoKey);
                 let size = if whole > cap.max {
-                    counted(message, cap)
+                    // What no seal holds has no sealed size.
+                    Some(counted(message, cap))
+                        .filter(|&size| size < usize::MAX)
+                        .unwrap_or(message.len())
                 } else {
                     whole
                 };

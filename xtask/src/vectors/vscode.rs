@@ -1,9 +1,9 @@
-//! VSCode's extension-host RPC: recorded messages against our codec and our values.
-//!
-//! What an endpoint does with time and ids (`rpc-timers.json`) waits for the endpoint.
+//! VSCode's extension-host RPC: recorded messages against our codec, our values and our machines.
 
 mod calls;
 mod frames;
+mod ipc_net;
+mod machines;
 mod values;
 
 use breakbulk::message::vscode::ipc::{Frame as IpcFrame, IpcReader};
@@ -15,7 +15,8 @@ use serde_json::Value as Json;
 
 use super::{Rule, Tally, Verdict};
 use calls::{Call, transformers};
-use frames::{Frame, frames, is_lone_surrogate, roundtrip};
+use frames::{Frame, frames, is_lone_surrogate};
+use ipc_net::Sessions;
 use values::{bytes_of, passed_same, same};
 
 const LENGTHS_WRAP: Rule = Rule {
@@ -50,6 +51,18 @@ const UNDECODABLE: Rule = Rule {
     name: "undecodable-request",
     reason: "a request that cannot be read but has a good header gets an ack and an error reply; the original is silent, or goes on with what it could read",
 };
+const REQUEST_ZERO: Rule = Rule {
+    name: "request-zero",
+    reason: "request ids wrap past 0 and skip those in use; the original uses 0 and never finds its reply",
+};
+const SILENT_AFTER_DISPOSE: Rule = Rule {
+    name: "silent-after-dispose",
+    reason: "after dispose nothing more is sent; the original still sends replies of running handlers",
+};
+const NO_DEFLATE: Rule = Rule {
+    name: "no-deflate",
+    reason: "permessage-deflate is not offered, so that nobody compresses towards us",
+};
 
 pub(crate) const RULES: &[Rule] = &[
     LENGTHS_WRAP,
@@ -60,6 +73,9 @@ pub(crate) const RULES: &[Rule] = &[
     ARGS_NOT_ARRAY,
     BAD_ARGUMENT,
     UNDECODABLE,
+    REQUEST_ZERO,
+    SILENT_AFTER_DISPOSE,
+    NO_DEFLATE,
 ];
 
 type Deviation = Option<&'static Rule>;
@@ -109,6 +125,7 @@ fn call_case(case: &Json) -> Verdict {
     }
     if let (None, Some(req)) = (deviation, req) {
         check_outcome(case, &frames, req)?;
+        return machines::replay(case);
     }
     Ok(deviation)
 }
@@ -229,6 +246,20 @@ fn inject_case(case: &Json) -> Verdict {
         Json::Array(messages) => messages.iter().map(bytes_of).collect::<Result<_, _>>()?,
         message => vec![bytes_of(message)?],
     };
+    let answers = machines::answers(&injected);
+    let verdict = judge_injected(case, &sent, injected);
+    match &verdict {
+        Ok(None) if !machines::same_answers(&answers, &sent) => {
+            Err(format!("our machine answers {answers:?}"))
+        }
+        Ok(Some(_)) if !machines::all_settled(&answers) => {
+            Err(format!("our machine leaves somebody waiting: {answers:?}"))
+        }
+        _ => verdict,
+    }
+}
+
+fn judge_injected(case: &Json, sent: &[Frame], injected: Vec<Bytes>) -> Verdict {
     let mut requests = Vec::new();
     let mut last_args = None;
     for message in injected {
@@ -238,7 +269,7 @@ fn inject_case(case: &Json) -> Verdict {
                 last_args = args;
             }
             Injected::Refused(req, rule) => {
-                if !is_refusal(&sent, req) {
+                if !is_refusal(sent, req) {
                     return Ok(Some(rule));
                 }
                 requests.push(req);
@@ -316,17 +347,19 @@ fn is_refusal(sent: &[Frame], req: u32) -> bool {
     types == [MessageType::Acknowledged, MessageType::ReplyErrError]
 }
 
-// ---- ipc-net.json and rpc-timers.json: the bytes now, the behaviour with the endpoint
+// ---- ipc-net.json and rpc-timers.json: the bytes, and the behaviour of our machines
 
 fn run_ipc(file: &str, value: &Json, tally: &mut Tally) -> Option<()> {
+    let mut sessions = Sessions::default();
     for (name, entry) in value.as_object()? {
         let mut recorded = Vec::new();
         collect_frames(entry, &mut recorded);
-        if recorded.is_empty() {
-            tally.defer(); // WebSocket cuts
-        } else {
-            tally.check(file, name, ipc_entry(&recorded));
-        }
+        let bytes = ipc_entry(&recorded);
+        let verdict = match sessions.check(name, entry) {
+            Some(verdict) => bytes.and(verdict),
+            None => Err("no session of that name is known".into()),
+        };
+        tally.check(file, name, verdict);
     }
     Some(())
 }
@@ -354,7 +387,7 @@ fn ipc_entry(recorded: &[&Json]) -> Verdict {
     for frame in recorded {
         stream.extend_from_slice(&bytes_of(&frame["hex"])?);
     }
-    for cut in [1, 5, 13, stream.len()] {
+    for cut in [1, 5, 13, stream.len().max(1)] {
         let mut reader = IpcReader::new(1 << 20);
         let mut found = Vec::new();
         for chunk in stream.chunks(cut) {
@@ -389,13 +422,9 @@ fn check_ipc_frame(frame: &IpcFrame, recorded: &Json) -> Result<(), String> {
 
 fn run_timers(file: &str, value: &Json, tally: &mut Tally) -> Option<()> {
     for (name, entry) in value.as_object()? {
-        let sent = entry["sent"].as_array().into_iter().flatten();
-        let sent = sent.filter(|message| message.is_string());
-        let checked = sent.map(|hex| roundtrip(bytes_of(hex)?)).collect();
-        match checked {
-            Ok::<Vec<_>, _>(_) => tally.defer(),
-            Err(why) => tally.check(file, name, Err(why)),
-        }
+        let verdict = machines::timer_case(name, entry);
+        let verdict = verdict.unwrap_or_else(|| Err("no timer of that name is known".into()));
+        tally.check(file, name, verdict);
     }
     Some(())
 }

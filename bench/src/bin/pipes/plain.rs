@@ -47,25 +47,54 @@ impl Plain {
         })
     }
 
-    /// Writes a line and reads a line, both at once where they are large.
+    /// Writes a large line and reads one, both at once.
     pub(crate) fn exchange(&mut self, line: &[u8]) -> Result<&[u8], Box<dyn std::error::Error>> {
         let mut input = self.input.take().ok_or("no standard input")?;
         self.line.clear();
-        if line.len() < 4096 {
-            input.write_all(line)?;
-            self.output.read_until(b'\n', &mut self.line)?;
-        } else {
-            let (output, answer) = (&mut self.output, &mut self.line);
-            thread::scope(|scope| {
-                let writing = scope.spawn(|| input.write_all(line));
-                output.read_until(b'\n', answer)?;
-                writing
-                    .join()
-                    .map_err(|_| std::io::Error::other("the writer failed"))?
-            })?;
-        }
+        let (output, answer) = (&mut self.output, &mut self.line);
+        thread::scope(|scope| {
+            let writing = scope.spawn(|| input.write_all(line));
+            output.read_until(b'\n', answer)?;
+            writing
+                .join()
+                .map_err(|_| std::io::Error::other("the writer failed"))?
+        })?;
         self.input = Some(input);
         Ok(&self.line)
+    }
+
+    /// Adds 1 to so many numbers, with so many questions ahead of their answers.
+    pub(crate) fn ask_all(
+        &mut self,
+        count: usize,
+        ahead: usize,
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        let mut questions = Vec::new();
+        for from in (0..count).step_by(ahead) {
+            questions.clear();
+            for id in from..count.min(from + ahead) {
+                writeln!(
+                    questions,
+                    r#"{{"method":"call","params":{{"module":"operator","functionName":"add","args":[{id},1]}},"id":{id},"protocol":"tywrap/1"}}"#
+                )?;
+            }
+            self.input
+                .as_mut()
+                .ok_or("no standard input")?
+                .write_all(&questions)?;
+            for id in from..count.min(from + ahead) {
+                self.line.clear();
+                self.output.read_until(b'\n', &mut self.line)?;
+                if !self
+                    .line
+                    .ends_with(format!("\"result\": {}}}\n", id + 1).as_bytes())
+                {
+                    let line = String::from_utf8_lossy(&self.line);
+                    return Err(format!("{id} + 1 is {line}").into());
+                }
+            }
+        }
+        Ok(())
     }
 }
 

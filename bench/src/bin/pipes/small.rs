@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use breakbulk::net::process::Program;
 use breakbulk::tywrap::python::{INTERPRETER, command};
-use breakbulk::tywrap::{Pool, PoolSettings, Settings};
+use breakbulk::tywrap::{Lease, Pool, PoolSettings, Settings};
+use futures_util::{StreamExt, stream};
 use serde_json::json;
 
 use crate::plain::Plain;
@@ -14,12 +15,12 @@ use crate::{Outcome, memory};
 
 const CALLS: usize = 10_000;
 
-/// So many calls are on their way at once: two work, the others wait for a bridge.
-const CALLERS: usize = 4;
-
 const ROUNDS: usize = 5;
 
 const LEAST: f64 = 0.8;
+
+/// So many calls of one lease are on their way at once, where calls do not wait for each other.
+const AHEAD: usize = 32;
 
 pub(crate) async fn measure() -> Outcome {
     let (words, environment) = command(Path::new(INTERPRETER));
@@ -30,70 +31,74 @@ pub(crate) async fn measure() -> Outcome {
         });
     let pool = Pool::new(&program, &Settings::default(), PoolSettings::default());
     pool.warm().await?;
-    calls(&pool, 1000).await?;
+    pooled(&pool, 1000, 1).await?;
     let early = everybody()?;
-    let mut pooled = f64::MAX;
-    for _ in 0..ROUNDS {
-        let start = Instant::now();
-        calls(&pool, CALLS).await?;
-        pooled = pooled.min(start.elapsed().as_secs_f64());
+    let mut ours = [f64::MAX; 2];
+    for (ours, ahead) in ours.iter_mut().zip([AHEAD, 1]) {
+        for _ in 0..ROUNDS {
+            let start = Instant::now();
+            pooled(&pool, CALLS, ahead).await?;
+            *ours = ours.min(start.elapsed().as_secs_f64());
+        }
     }
     let late = everybody()?;
     let starts = pool.starts();
     pool.stop().await;
 
     let mut bare = [Plain::start()?, Plain::start()?];
-    let mut plain = f64::MAX;
-    for _ in 0..ROUNDS {
-        let start = Instant::now();
-        let outcome = thread::scope(|scope| {
-            let workers = bare.each_mut().map(|bare| {
-                scope.spawn(|| {
-                    (0..CALLS / 2).try_for_each(|id| ask(bare, id).map_err(|it| it.to_string()))
+    let mut theirs = [f64::MAX; 2];
+    for (theirs, ahead) in theirs.iter_mut().zip([AHEAD, 1]) {
+        for _ in 0..ROUNDS {
+            let start = Instant::now();
+            let outcome = thread::scope(|scope| {
+                let workers = bare.each_mut().map(|bare| {
+                    scope.spawn(move || bare.ask_all(CALLS / 2, ahead).map_err(|it| it.to_string()))
+                });
+                workers.into_iter().try_for_each(|worker| {
+                    worker
+                        .join()
+                        .unwrap_or_else(|_| Err("a thread failed".to_owned()))
                 })
             });
-            workers.into_iter().try_for_each(|worker| {
-                worker
-                    .join()
-                    .unwrap_or_else(|_| Err("a thread failed".to_owned()))
-            })
-        });
-        outcome?;
-        plain = plain.min(start.elapsed().as_secs_f64());
+            outcome?;
+            *theirs = theirs.min(start.elapsed().as_secs_f64());
+        }
     }
-    let part = plain / pooled;
-    let mark = if part >= LEAST { "ok" } else { "UNDER" };
     let rate = |seconds: f64| CALLS as f64 / seconds / 1e3;
-    let text = format!(
-        "{CALLS} small calls, best of {ROUNDS}\n\
-         a pool of 2 {:.1} thousand/s, two bare Python loops {:.1} thousand/s: {part:.2} of it {mark} (at least {LEAST})\n\
-         memory of the host and its bridges after 1,000 calls and after {}: {early} KiB, {late} KiB; bridges started: {starts}\n",
-        rate(pooled),
-        rate(plain),
-        1000 + CALLS * ROUNDS,
-    );
-    let value = json!({
-        "calls": CALLS, "seconds": pooled, "plainSeconds": plain, "part": part,
-        "memoryEarly": early, "memoryLate": late,
-    });
+    let mut text = format!("{CALLS} small calls, best of {ROUNDS}\n");
+    let mut values = Vec::new();
+    for (index, how) in ["32 ahead", "one by one"].into_iter().enumerate() {
+        let (ours, theirs) = (ours[index], theirs[index]);
+        let part = theirs / ours;
+        let mark = if part >= LEAST { "ok" } else { "UNDER" };
+        text.push_str(&format!(
+            "{how:<10}  two leases of a pool {:.1} thousand/s, two bare Python loops {:.1} thousand/s: {part:.2} of it {mark} (at least {LEAST})\n",
+            rate(ours),
+            rate(theirs),
+        ));
+        values.push(json!({ "how": how, "seconds": ours, "plainSeconds": theirs, "part": part }));
+    }
+    text.push_str(&format!(
+        "memory of the host and its bridges after 1,000 calls and after {}: {early} KiB, {late} KiB; bridges started: {starts}\n",
+        1000 + 2 * CALLS * ROUNDS,
+    ));
+    let value = json!({ "calls": CALLS, "ways": values, "memoryEarly": early, "memoryLate": late });
     Ok((text, value))
 }
 
-async fn calls(pool: &Pool, count: usize) -> Result<(), Box<dyn std::error::Error>> {
-    let callers: Vec<_> = (0..CALLERS)
+/// Two callers with a lease each.
+async fn pooled(pool: &Pool, count: usize, ahead: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let callers: Vec<_> = (0..2)
         .map(|caller| {
             let pool = pool.clone();
             tokio::spawn(async move {
-                for id in (caller..count).step_by(CALLERS) {
-                    let sum = pool
-                        .call("operator", "add", format!("[{id},1]"), None)
-                        .await;
-                    let sum = sum.map_err(|error| error.to_string())?;
-                    if sum.json() != (id + 1).to_string() {
-                        return Err(format!("{id} + 1 is {}", sum.json()));
-                    }
+                let lease = pool.lease().await.map_err(|error| error.to_string())?;
+                let sums = (caller..count).step_by(2).map(|id| sum(&lease, id));
+                let mut sums = stream::iter(sums).buffer_unordered(ahead);
+                while let Some(outcome) = sums.next().await {
+                    outcome?;
                 }
-                Ok(())
+                Ok::<_, String>(())
             })
         })
         .collect();
@@ -103,16 +108,15 @@ async fn calls(pool: &Pool, count: usize) -> Result<(), Box<dyn std::error::Erro
     Ok(())
 }
 
-fn ask(bare: &mut Plain, id: usize) -> Result<(), Box<dyn std::error::Error>> {
-    let line = format!(
-        "{{\"method\":\"call\",\"params\":{{\"module\":\"operator\",\"functionName\":\"add\",\"args\":[{id},1]}},\"id\":{id},\"protocol\":\"tywrap/1\"}}\n"
-    );
-    let answer = bare.exchange(line.as_bytes())?;
-    let expected = format!("\"result\": {}}}\n", id + 1);
-    if !answer.ends_with(expected.as_bytes()) {
-        return Err(format!("{id} + 1 is {}", String::from_utf8_lossy(answer)).into());
+async fn sum(lease: &Lease, id: usize) -> Result<(), String> {
+    let sum = lease
+        .call("operator", "add", format!("[{id},1]"), None)
+        .await;
+    let sum = sum.map_err(|error| error.to_string())?;
+    match sum.json() == (id + 1).to_string() {
+        true => Ok(()),
+        false => Err(format!("{id} + 1 is {}", sum.json())),
     }
-    Ok(())
 }
 
 /// Resident KiB of this process and all that it started.

@@ -4,17 +4,16 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use breakbulk::net::process::Program;
 use breakbulk::tywrap::python::INTERPRETER;
 use breakbulk::tywrap::{CallError, Host, Returned, Settings, StartError};
 use indicatif::ProgressBar;
 
-use super::{Call, Target, arguments};
+use super::{Call, arguments};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::{frames, progress, size};
 
-pub(super) async fn call(call: &Call) -> Result<(), Failure> {
+pub(super) async fn call(call: &Call, host: impl FnOnce(Settings) -> Host) -> Result<(), Failure> {
     let timeout = call.timeout()?;
     let args = match &call.args_from {
         None => arguments::array(&call.arguments).into(),
@@ -26,12 +25,9 @@ pub(super) async fn call(call: &Call) -> Result<(), Failure> {
         timeout,
         ..Settings::default().with_message(call.max_message.0)
     };
-    let host = match &call.target {
-        Target::Bridge(words) => Host::new(Program::new(words), settings),
-        Target::Python(path) => Host::python(&interpreter(path.as_deref()), settings),
-    };
+    let host = host(settings);
     let bar = watch(&host);
-    let called = host.call(&call.module, &call.function, args, named);
+    let called = host.call(&call.object, &call.function, args, named);
     let outcome = tokio::select! {
         outcome = called => outcome,
         _ = tokio::signal::ctrl_c() => {
@@ -50,7 +46,7 @@ pub(super) async fn call(call: &Call) -> Result<(), Failure> {
 }
 
 /// What was named, which may be the folder of a virtual environment.
-fn interpreter(named: Option<&Path>) -> PathBuf {
+pub(super) fn interpreter(named: Option<&Path>) -> PathBuf {
     let Some(path) = named else {
         return INTERPRETER.into();
     };
@@ -132,7 +128,7 @@ fn failed(error: CallError, call: &Call) -> Failure {
         )),
         CallError::TimedOut { after, stderr, .. } => Failure::Session(format!(
             "{}.{} did not answer within {} s; raise --timeout{}{stderr}",
-            call.module,
+            call.object,
             call.function,
             after.as_secs_f64(),
             if stderr.is_empty() { "" } else { "\n" },

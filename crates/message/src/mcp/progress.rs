@@ -66,6 +66,11 @@ pub fn cvm(params: &RawValue) -> Option<&RawValue> {
     member(params.get(), "cvm")?
 }
 
+/// What such an object is: CEP-22 and CEP-41 share the envelope and tell themselves apart by it.
+pub fn cvm_type(cvm: &RawValue) -> Option<Cow<'_, str>> {
+    string(member(cvm.get(), "type")??)
+}
+
 crate::raw_members! {
     struct Members {
         token: "progressToken",
@@ -102,6 +107,13 @@ mod tests {
             cvm(frame).unwrap().get(),
             r#"{"type":"oversized-transfer","frameType":"accept"}"#
         );
+        assert_eq!(
+            cvm_type(cvm(frame).unwrap()).as_deref(),
+            Some("oversized-transfer")
+        );
+        for no_type in ["{}", r#"{"type":1}"#, "[]", "1"] {
+            assert_eq!(cvm_type(raw(no_type)), None, "{no_type}");
+        }
         let mut read = Progress::read(frame).unwrap();
         assert_eq!(
             read.notification(),

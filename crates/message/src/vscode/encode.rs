@@ -1,6 +1,25 @@
-//! A message to bytes: sized exactly, then each buffer copied once.
+//! A message to bytes: sized exactly, then each buffer copied once, or not at all.
 
-use super::message::{Arg, Args, Body, Header, Reply, RpcMessage, WithBuffers};
+use bytes::Bytes;
+
+use super::message::{Arg, Args, Body, Header, Reply, Request, RpcMessage, WithBuffers};
+
+/// Where a message's bytes go.
+pub trait Out {
+    /// Appends bytes by copying them.
+    fn put(&mut self, bytes: &[u8]);
+
+    /// Appends bytes that may be kept as they are: the buffers and texts of a message.
+    fn put_shared(&mut self, bytes: &Bytes) {
+        self.put(bytes);
+    }
+}
+
+impl Out for Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
 
 /// Why a message cannot be written. The original writes these with numbers wrapped around.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -46,13 +65,7 @@ pub enum EncodeError {
 /// How many bytes [`encode`] will write.
 pub fn encoded_len(message: &RpcMessage) -> Result<usize, EncodeError> {
     let payload = match &message.body {
-        Body::Request(request) => {
-            let method = request.method.len();
-            if method > usize::from(u8::MAX) {
-                return Err(EncodeError::MethodTooLong { len: method });
-            }
-            2 + method + args_len(&request.args)?
-        }
+        Body::Request(request) => return request_len(request),
         Body::Acknowledged | Body::Cancel => 0,
         Body::Reply(reply) => match reply {
             Reply::OkEmpty | Reply::ErrEmpty => 0,
@@ -64,27 +77,46 @@ pub fn encoded_len(message: &RpcMessage) -> Result<usize, EncodeError> {
     Ok(Header::LEN + payload)
 }
 
+/// How many bytes a request takes, its header too.
+pub fn request_len(request: &Request) -> Result<usize, EncodeError> {
+    let method = request.method.len();
+    if method > usize::from(u8::MAX) {
+        return Err(EncodeError::MethodTooLong { len: method });
+    }
+    Ok(Header::LEN + 2 + method + args_len(&request.args)?)
+}
+
 /// Appends the message to `out`, which grows at most once.
 pub fn encode(message: &RpcMessage, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     out.reserve(encoded_len(message)?);
-    out.push(message.body.message_type() as u8);
-    out.extend_from_slice(&message.req.to_be_bytes());
+    write(message, out);
+    Ok(())
+}
+
+/// Appends the message to anything that takes bytes; buffers are handed over without a copy.
+pub fn encode_to(message: &RpcMessage, out: &mut impl Out) -> Result<(), EncodeError> {
+    encoded_len(message)?;
+    write(message, out);
+    Ok(())
+}
+
+fn write(message: &RpcMessage, out: &mut impl Out) {
+    let [a, b, c, d] = message.req.to_be_bytes();
+    out.put(&[message.body.message_type() as u8, a, b, c, d]);
     match &message.body {
         Body::Request(request) => {
-            out.push(request.rpc_id.get());
-            out.push(request.method.len() as u8);
-            out.extend_from_slice(request.method.as_bytes());
+            out.put(&[request.rpc_id.get(), request.method.len() as u8]);
+            out.put(request.method.as_bytes());
             write_args(&request.args, out);
         }
         Body::Acknowledged | Body::Cancel => {}
         Body::Reply(reply) => match reply {
             Reply::OkEmpty | Reply::ErrEmpty => {}
             Reply::OkBuffer(buffer) => write_long(buffer, out),
-            Reply::OkJson(json) | Reply::ErrError(json) => write_long(json.as_bytes(), out),
+            Reply::OkJson(json) | Reply::ErrError(json) => write_long(json.shared(), out),
             Reply::OkJsonWithBuffers(value) => write_with_buffers(value, out),
         },
     }
-    Ok(())
 }
 
 fn args_len(args: &Args) -> Result<usize, EncodeError> {
@@ -130,11 +162,11 @@ fn check_u32(what: &'static str, len: usize) -> Result<(), EncodeError> {
 
 // What follows writes what was sized above, so the casts lose nothing.
 
-fn write_args(args: &Args, out: &mut Vec<u8>) {
+fn write_args(args: &Args, out: &mut impl Out) {
     match args {
-        Args::Json(json) => write_long(json.as_bytes(), out),
+        Args::Json(json) => write_long(json.shared(), out),
         Args::Mixed(mixed) => {
-            out.push(mixed.len() as u8);
+            out.put(&[mixed.len() as u8]);
             for arg in mixed {
                 write_arg(arg, out);
             }
@@ -142,33 +174,33 @@ fn write_args(args: &Args, out: &mut Vec<u8>) {
     }
 }
 
-fn write_arg(arg: &Arg, out: &mut Vec<u8>) {
+fn write_arg(arg: &Arg, out: &mut impl Out) {
     match arg {
         Arg::Json(json) => {
-            out.push(1);
-            write_long(json.as_bytes(), out);
+            out.put(&[1]);
+            write_long(json.shared(), out);
         }
         Arg::Buffer(buffer) => {
-            out.push(2);
+            out.put(&[2]);
             write_long(buffer, out);
         }
         Arg::ObjectWithBuffers(value) => {
-            out.push(3);
+            out.put(&[3]);
             write_with_buffers(value, out);
         }
-        Arg::Undefined => out.push(4),
+        Arg::Undefined => out.put(&[4]),
     }
 }
 
-fn write_with_buffers(value: &WithBuffers, out: &mut Vec<u8>) {
-    out.extend_from_slice(&(value.buffers.len() as u32).to_be_bytes());
-    write_long(value.json.as_bytes(), out);
+fn write_with_buffers(value: &WithBuffers, out: &mut impl Out) {
+    out.put(&(value.buffers.len() as u32).to_be_bytes());
+    write_long(value.json.shared(), out);
     for buffer in &value.buffers {
         write_long(buffer, out);
     }
 }
 
-fn write_long(bytes: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
-    out.extend_from_slice(bytes);
+fn write_long(bytes: &Bytes, out: &mut impl Out) {
+    out.put(&(bytes.len() as u32).to_be_bytes());
+    out.put_shared(bytes);
 }

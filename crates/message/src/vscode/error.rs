@@ -24,8 +24,8 @@ pub struct SerializedError {
 /// What a call threw.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Thrown {
-    /// An error.
-    Error(SerializedError),
+    /// An error, in a box: most results are none.
+    Error(Box<SerializedError>),
     /// Any other value; `undefined` where the reply says nothing.
     Other(Value),
 }
@@ -93,7 +93,7 @@ impl Thrown {
             Value::Object(entries) => SerializedError::from_entries(entries),
             _ => None,
         };
-        error.map_or(Self::Other(value), Self::Error)
+        error.map_or(Self::Other(value), Self::from)
     }
 
     /// The JSON of a reply, or `None` where a falsy throw has nothing to say.
@@ -122,7 +122,7 @@ impl Thrown {
 
 impl From<SerializedError> for Thrown {
     fn from(error: SerializedError) -> Self {
-        Self::Error(error)
+        Self::Error(Box::new(error))
     }
 }
 

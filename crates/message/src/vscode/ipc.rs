@@ -168,6 +168,8 @@ pub enum IpcError {
 #[derive(Debug)]
 pub struct IpcReader {
     limit: usize,
+    /// Payloads up to this size are copied.
+    copied: usize,
     state: State,
 }
 
@@ -189,8 +191,16 @@ impl IpcReader {
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
+            copied: SMALL,
             state: State::START,
         }
+    }
+
+    /// The same, but small payloads share the memory of their read too: for whoever looks at them at
+    /// once and keeps none.
+    pub fn sharing(mut self) -> Self {
+        self.copied = 0;
+        self
     }
 
     /// Takes from `input` up to the end of the next frame. Call again until it gives `None`: then
@@ -211,7 +221,7 @@ impl IpcReader {
                 }
                 State::Payload(header, so_far) => {
                     let header = *header;
-                    let payload = take_payload(header.len as usize, so_far, input);
+                    let payload = take_payload(header.len as usize, self.copied, so_far, input);
                     let Some(payload) = payload else {
                         return Ok(None);
                     };
@@ -258,12 +268,17 @@ impl IpcReader {
 }
 
 /// The payload once it is complete: a slice of the input where it lies there whole.
-fn take_payload(declared: usize, so_far: &mut Vec<u8>, input: &mut Bytes) -> Option<Bytes> {
+fn take_payload(
+    declared: usize,
+    copied: usize,
+    so_far: &mut Vec<u8>,
+    input: &mut Bytes,
+) -> Option<Bytes> {
     if so_far.is_empty() && input.len() >= declared {
         let payload = input.split_to(declared);
-        return Some(match declared {
-            ..=SMALL => Bytes::copy_from_slice(&payload),
-            _ => payload,
+        return Some(match declared <= copied {
+            true => Bytes::copy_from_slice(&payload),
+            false => payload,
         });
     }
     let take = input.len().min(declared - so_far.len());

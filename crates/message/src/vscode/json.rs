@@ -61,6 +61,10 @@ pub(super) fn check(text: &str, nesting: usize) -> Result<Root, JsonError> {
             b'"' => {
                 lexer.string()?;
             }
+            b'-' | b'0'..=b'9' => {
+                lexer.at -= 1;
+                lexer.skip_number()?;
+            }
             other => {
                 lexer.scalar(other)?;
             }
@@ -226,6 +230,14 @@ impl<'a> Lexer<'a> {
 
     fn number(&mut self) -> Result<Scalar, JsonError> {
         let start = self.at;
+        self.skip_number()?;
+        // Too large is infinity and too small is zero, as in JavaScript.
+        let number = self.text[start..self.at].parse();
+        number.map(Scalar::Number).map_err(|_| self.malformed())
+    }
+
+    /// The grammar of a number, whatever it is worth.
+    fn skip_number(&mut self) -> Result<(), JsonError> {
         self.at += usize::from(self.peek() == Some(b'-'));
         if self.peek() == Some(b'0') {
             self.at += 1;
@@ -243,9 +255,7 @@ impl<'a> Lexer<'a> {
             }
             self.digits()?;
         }
-        // Too large is infinity and too small is zero, as in JavaScript.
-        let number = self.text[start..self.at].parse();
-        number.map(Scalar::Number).map_err(|_| self.malformed())
+        Ok(())
     }
 
     fn digits(&mut self) -> Result<(), JsonError> {

@@ -43,6 +43,11 @@ impl Text {
         &self.0
     }
 
+    /// The shared bytes, as they are kept.
+    pub fn shared(&self) -> &Bytes {
+        &self.0
+    }
+
     /// The shared bytes themselves.
     pub fn into_bytes(self) -> Bytes {
         self.0

@@ -15,7 +15,7 @@ pub struct Place {
 }
 
 /// Says which URIs point elsewhere on the other side. `None` leaves a URI as it is.
-pub trait UriTransformer {
+pub trait UriTransformer: Send + Sync {
     /// For a URI that came in.
     fn incoming(&self, scheme: &str, authority: &str) -> Option<Place>;
 

@@ -1,0 +1,101 @@
+//! A call of an actor behind VSCode's extension-host RPC.
+
+use std::time::Duration;
+
+use breakbulk::message::vscode::{Args, Reply, RpcId, Text};
+use breakbulk::net::tcp;
+use breakbulk::vscode::{Answer, CallError, Endpoint, Options, PersistentOptions};
+
+use super::{Call, arguments};
+use crate::failure::Failure;
+use crate::frames;
+use crate::output::Output;
+
+/// How long a connection may take to open.
+const OPENING: Duration = Duration::from_secs(10);
+
+pub(super) async fn call(call: &Call, address: &str, persistent: bool) -> Result<(), Failure> {
+    let timeout = call.timeout()?;
+    if !call.named.is_empty() {
+        let why = "--kwarg is for Python; the arguments of an actor have no names";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    let actor = call.object.parse::<usize>().ok();
+    let actor = actor.and_then(|id| RpcId::new(id).ok()).ok_or_else(|| {
+        Failure::Usage(format!(
+            "{:?} is no rpcId; give the number of the actor, 1 to 255",
+            call.object
+        ))
+    })?;
+    let args = match &call.args_from {
+        None => arguments::array(&call.arguments).into(),
+        Some(path) => frames::read_message(Some(path), call.max_message.0)?,
+    };
+    let args = std::str::from_utf8(&args).map_err(|_| {
+        Failure::Usage("the arguments are not UTF-8; look at --args-from".to_owned())
+    })?;
+    let args = Args::Json(Text::from(args.to_owned()));
+
+    let stream = tcp::connect(address, OPENING).await;
+    let stream = stream.map_err(|error| Failure::Usage(format!("{address}: {error}")))?;
+    let mut options = Options::default();
+    options.rpc.received.message = call.max_message.0;
+    options.rpc.sent_message = call.max_message.0;
+    let endpoint = if persistent {
+        Endpoint::persistent(stream, options, PersistentOptions::default())
+    } else {
+        Endpoint::over_stream(stream, options)
+    };
+    let called = endpoint
+        .remote(actor)
+        .cancellable()
+        .call_raw(call.function.clone(), args);
+    let outcome = match timeout {
+        None => called.await,
+        Some(after) => match tokio::time::timeout(after, called).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                return Err(Failure::Session(format!(
+                    "{} of actor {} did not answer within {} s; raise --timeout",
+                    call.function,
+                    call.object,
+                    after.as_secs_f64()
+                )));
+            }
+        },
+    };
+    let answer = outcome.map_err(failed)?;
+    write(call, &answer)?;
+    endpoint.dispose();
+    Ok(())
+}
+
+/// JSON as it came; a buffer as it is, since JSON has none.
+fn write(call: &Call, answer: &Answer) -> Result<(), Failure> {
+    let mut out = Output::open(call.output.as_deref())?;
+    match answer.raw() {
+        Reply::OkBuffer(bytes) => out.write(bytes)?,
+        Reply::OkEmpty => out.write(b"undefined\n")?,
+        Reply::OkJson(json) if call.raw && json.as_str().starts_with('"') => {
+            let text: String = serde_json::from_str(json.as_str())
+                .map_err(|error| Failure::Session(format!("the result cannot be read: {error}")))?;
+            out.write(text.as_bytes())?;
+        }
+        Reply::OkJson(json) => {
+            out.write(json.as_str().as_bytes())?;
+            out.write(b"\n")?;
+        }
+        Reply::OkJsonWithBuffers(value) => {
+            // The buffers it refers to have no place in JSON.
+            out.write(value.json.as_str().as_bytes())?;
+            out.write(b"\n")?;
+        }
+        // An error never gets here: it is told as one.
+        Reply::ErrError(_) | Reply::ErrEmpty => {}
+    }
+    out.finish()
+}
+
+fn failed(error: CallError) -> Failure {
+    Failure::Session(error.to_string())
+}

@@ -1,0 +1,246 @@
+//! The event around a message: signed, and sealed in a gift wrap where it is private.
+
+use nostr_sdk::nips::nip44;
+use nostr_sdk::{Event, EventBuilder, EventId, JsonUtil, Keys, Kind, PublicKey, Tag};
+
+use super::{EPHEMERAL_WRAP_KIND, MESSAGE_KIND, WRAP_KIND};
+
+/// How an event travels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Seal {
+    /// Everybody can read it.
+    #[default]
+    Plain,
+    /// In a gift wrap that relays keep.
+    Persistent,
+    /// In a gift wrap that relays forget.
+    Ephemeral,
+}
+
+impl Seal {
+    /// The kind of the event that relays see.
+    pub fn kind(self) -> u16 {
+        match self {
+            Self::Plain => MESSAGE_KIND,
+            Self::Persistent => WRAP_KIND,
+            Self::Ephemeral => EPHEMERAL_WRAP_KIND,
+        }
+    }
+
+    /// How an event of this kind travels; `None` for a kind that is not ours.
+    pub fn of_kind(kind: u16) -> Option<Self> {
+        [Self::Plain, Self::Persistent, Self::Ephemeral]
+            .into_iter()
+            .find(|seal| seal.kind() == kind)
+    }
+}
+
+/// What is to be published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    /// For whom; its `p` tag is among `tags`.
+    pub to: PublicKey,
+    /// The text.
+    pub content: String,
+    /// All tags.
+    pub tags: Vec<Vec<String>>,
+    /// How it travels.
+    pub seal: Seal,
+}
+
+/// An event that can be published.
+#[derive(Clone, Debug)]
+pub struct Signed {
+    /// The id that answers refer to: the inner event's.
+    pub inner: EventId,
+    /// What relays get.
+    pub event: Event,
+}
+
+/// A message that came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Who signed it.
+    pub author: PublicKey,
+    /// The inner event's id.
+    pub id: EventId,
+    /// Its tags.
+    pub tags: Vec<Vec<String>>,
+    /// Its text.
+    pub content: String,
+    /// When it was made, in seconds of its author's clock.
+    pub created_at: u64,
+    /// How it travelled.
+    pub seal: Seal,
+}
+
+/// Why an event could not be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the event could not be {step}: {reason}")]
+pub struct SealError {
+    step: &'static str,
+    reason: String,
+}
+
+/// Why an event says nothing to us.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A kind that is not ours.
+    #[error("an event of kind {0} is no message")]
+    Kind(u16),
+    /// It cannot be decrypted with our key.
+    #[error("the gift wrap cannot be opened: {0}")]
+    Sealed(String),
+    /// What was in it is no signed event of the right kind.
+    #[error("what is in the gift wrap is no signed message: {0}")]
+    Inner(String),
+    /// It is for somebody else: whoever sent it on wants us to take it for ours.
+    #[error("the message is not addressed to us")]
+    NotForUs,
+}
+
+/// Signs a draft and seals it where it says so. This costs a millisecond for a large one.
+pub fn sign(keys: &Keys, draft: Draft) -> Result<Signed, SealError> {
+    let failed = |step, reason: String| SealError { step, reason };
+    let mut tags = Vec::with_capacity(draft.tags.len());
+    for tag in draft.tags {
+        tags.push(Tag::parse(tag).map_err(|error| failed("tagged", error.to_string()))?);
+    }
+    let event = EventBuilder::new(Kind::from_u16(MESSAGE_KIND), draft.content)
+        .tags(tags)
+        // Both ends may have one key.
+        .allow_self_tagging()
+        .sign_with_keys(keys)
+        .map_err(|error| failed("signed", error.to_string()))?;
+    let inner = event.id;
+    if draft.seal == Seal::Plain {
+        return Ok(Signed { inner, event });
+    }
+    let one_time = Keys::generate();
+    let text = nip44::encrypt(
+        one_time.secret_key(),
+        &draft.to,
+        event.as_json(),
+        nip44::Version::V2,
+    )
+    .map_err(|error| failed("sealed", error.to_string()))?;
+    let event = EventBuilder::new(Kind::from_u16(draft.seal.kind()), text)
+        .tag(Tag::public_key(draft.to))
+        .sign_with_keys(&one_time)
+        .map_err(|error| failed("signed", error.to_string()))?;
+    Ok(Signed { inner, event })
+}
+
+/// Reads an event whose own signature was checked; the one inside of a gift wrap is checked here.
+pub fn open(keys: &Keys, event: Event) -> Result<Opened, OpenError> {
+    let kind = event.kind.as_u16();
+    let seal = Seal::of_kind(kind).ok_or(OpenError::Kind(kind))?;
+    let event = if seal == Seal::Plain {
+        event
+    } else {
+        let text = nip44::decrypt(keys.secret_key(), &event.pubkey, &event.content)
+            .map_err(|error| OpenError::Sealed(error.to_string()))?;
+        let wrong = |reason: String| OpenError::Inner(reason);
+        let inner = Event::from_json(text).map_err(|error| wrong(error.to_string()))?;
+        if inner.kind.as_u16() != MESSAGE_KIND {
+            return Err(wrong(format!("kind {}", inner.kind.as_u16())));
+        }
+        inner.verify().map_err(|error| wrong(error.to_string()))?;
+        inner
+    };
+    // A message to another must not be taken for one to us, whoever wraps it.
+    let us = keys.public_key();
+    if !event.tags.public_keys().any(|key| *key == us) {
+        return Err(OpenError::NotForUs);
+    }
+    Ok(Opened {
+        author: event.pubkey,
+        id: event.id,
+        tags: event.tags.to_vec().into_iter().map(Tag::to_vec).collect(),
+        content: event.content,
+        created_at: event.created_at.as_secs(),
+        seal,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draft(to: &Keys, content: &str, seal: Seal) -> Draft {
+        let to = to.public_key();
+        Draft {
+            to,
+            content: content.to_owned(),
+            tags: vec![
+                vec!["p".to_owned(), to.to_hex()],
+                vec!["support_oversized_transfer".to_owned()],
+            ],
+            seal,
+        }
+    }
+
+    #[test]
+    fn what_is_signed_is_what_is_opened() {
+        let (from, to) = (Keys::generate(), Keys::generate());
+        for seal in [Seal::Plain, Seal::Persistent, Seal::Ephemeral] {
+            let draft = draft(&to, "{\"a\":\"é\\\"\"}", seal);
+            let signed = sign(&from, draft.clone()).unwrap();
+            signed.event.verify().unwrap();
+            assert_eq!(signed.event.kind.as_u16(), seal.kind());
+            let hidden = seal != Seal::Plain;
+            assert_eq!(signed.event.pubkey != from.public_key(), hidden);
+            assert_eq!(signed.inner != signed.event.id, hidden);
+            assert_eq!(signed.event.tags.len(), if hidden { 1 } else { 2 });
+            let opened = open(&to, signed.event).unwrap();
+            assert_eq!(
+                (opened.author, opened.id, opened.seal),
+                (from.public_key(), signed.inner, seal)
+            );
+            assert_eq!((opened.content, opened.tags), (draft.content, draft.tags));
+        }
+    }
+
+    #[test]
+    fn what_is_not_for_us_is_not_taken() {
+        let (from, to, other) = (Keys::generate(), Keys::generate(), Keys::generate());
+        let sealed = sign(&from, draft(&to, "{}", Seal::Ephemeral)).unwrap();
+        assert!(matches!(
+            open(&other, sealed.event),
+            Err(OpenError::Sealed(_))
+        ));
+        // A signed message to `to`, wrapped anew for `other`.
+        let plain = sign(&from, draft(&to, "{}", Seal::Plain)).unwrap().event;
+        let wrapper = Keys::generate();
+        let rewrap = |text: String| {
+            let sealed = nip44::encrypt(
+                wrapper.secret_key(),
+                &other.public_key(),
+                text,
+                nip44::Version::V2,
+            )
+            .unwrap();
+            EventBuilder::new(Kind::from_u16(WRAP_KIND), sealed)
+                .tag(Tag::public_key(other.public_key()))
+                .sign_with_keys(&wrapper)
+                .unwrap()
+        };
+        assert_eq!(
+            open(&other, rewrap(plain.as_json())),
+            Err(OpenError::NotForUs)
+        );
+        assert_eq!(open(&other, plain.clone()), Err(OpenError::NotForUs));
+        // A broken signature inside, and no event at all.
+        let mut forged = plain;
+        forged.pubkey = to.public_key();
+        for text in [forged.as_json(), "{}".to_owned(), "[".to_owned()] {
+            assert!(matches!(
+                open(&other, rewrap(text)),
+                Err(OpenError::Inner(_))
+            ));
+        }
+        let note = EventBuilder::text_note("x").sign_with_keys(&from).unwrap();
+        assert_eq!(open(&other, note), Err(OpenError::Kind(1)));
+    }
+}

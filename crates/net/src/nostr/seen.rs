@@ -1,0 +1,64 @@
+//! What was seen lately, so that an event that comes by several relays counts once.
+
+use std::collections::{BTreeSet, VecDeque};
+
+/// The last so many ids. The oldest are forgotten first.
+#[derive(Debug)]
+pub struct Seen<T> {
+    known: BTreeSet<T>,
+    order: VecDeque<T>,
+    limit: usize,
+}
+
+impl<T: Copy + Ord> Seen<T> {
+    /// Remembers at most `limit`.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            known: BTreeSet::new(),
+            order: VecDeque::new(),
+            limit: limit.max(1),
+        }
+    }
+
+    /// Notes an id; false if it was known.
+    pub fn insert(&mut self, id: T) -> bool {
+        if !self.known.insert(id) {
+            return false;
+        }
+        self.order.push_back(id);
+        while self.order.len() > self.limit {
+            if let Some(oldest) = self.order.pop_front() {
+                self.known.remove(&oldest);
+            }
+        }
+        true
+    }
+
+    /// How many are remembered.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_counts_once_and_memory_is_bounded() {
+        let mut seen = Seen::new(3);
+        for (id, fresh) in [(1, true), (1, false), (2, true), (3, true), (2, false)] {
+            assert_eq!(seen.insert(id), fresh, "{id}");
+        }
+        for id in 4..10_000 {
+            assert!(seen.insert(id));
+        }
+        assert_eq!((seen.len(), seen.is_empty()), (3, false));
+        assert!(seen.insert(1), "the oldest was forgotten");
+    }
+}

@@ -1,0 +1,218 @@
+//! Byte streams: a transport of frames read and written as one.
+//!
+//! Some protocols frame a stream of their own and let it be cut anywhere; over WebSockets they travel
+//! as binary messages whose boundaries mean nothing.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use breakbulk_link::{Carries, Frame};
+use bytes::{BufMut, BytesMut};
+use tokio::io::{
+    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf, WriteHalf,
+};
+use tokio::time::timeout;
+
+use crate::transport::{Incoming, Sink, Source, Transport};
+
+/// How long the last words may take.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A stream over binary frames. Dropped, it closes the transport with 1000.
+#[derive(Debug)]
+pub struct ByteStream {
+    pipe: DuplexStream,
+    lost: Arc<Mutex<Option<String>>>,
+}
+
+/// Carries a byte stream over a transport in binary frames of at most `cut` bytes; what comes in may
+/// be cut in any way. `cut` bytes in each direction may lie between the two.
+///
+/// # Panics
+/// Outside of a tokio runtime.
+pub fn over_frames(transport: impl Transport, cut: usize) -> io::Result<ByteStream> {
+    if !transport.carries(Carries::Binary) {
+        return Err(io::Error::other("the transport carries no binary frames"));
+    }
+    let cut = cut.max(1);
+    let (pipe, other) = tokio::io::duplex(cut);
+    let lost = Arc::new(Mutex::new(None));
+    let (source, sink) = transport.split();
+    tokio::spawn(pump(source, sink, other, cut, lost.clone()));
+    Ok(ByteStream { pipe, lost })
+}
+
+async fn pump(
+    mut source: impl Source,
+    mut sink: impl Sink,
+    pipe: DuplexStream,
+    cut: usize,
+    lost: Arc<Mutex<Option<String>>>,
+) {
+    let (mut from, mut into) = tokio::io::split(pipe);
+    let (code, reason) = tokio::select! {
+        why = up(&mut from, &mut sink, cut) => why,
+        why = down(&mut source, &mut into) => why,
+    };
+    if code != 1000 {
+        let mut lost = lost.lock().unwrap_or_else(PoisonError::into_inner);
+        *lost = Some(format!("{code} {reason}"));
+    }
+    drop((from, into));
+    let goodbye = async {
+        sink.close(code, &reason).await;
+        // The other end's close, so that the socket is not reset under our last bytes.
+        while !matches!(source.next().await, Incoming::Closed(_)) {}
+    };
+    let _ = timeout(GRACE, goodbye).await;
+}
+
+async fn up(from: &mut ReadHalf<DuplexStream>, sink: &mut impl Sink, cut: usize) -> (u16, String) {
+    let mut buffer = BytesMut::new();
+    loop {
+        buffer.reserve(cut.min(4096));
+        match from.read_buf(&mut (&mut buffer).limit(cut)).await {
+            Ok(0) | Err(_) => return (1000, String::new()),
+            Ok(_) => {}
+        }
+        // What else lies in the pipe goes with it.
+        while buffer.len() < cut
+            && let Some(Ok(1..)) = now_or_never(from, &mut buffer, cut).await
+        {}
+        if let Err(error) = sink.send(Frame::Binary(buffer.split().freeze())).await {
+            return (1006, error.to_string());
+        }
+    }
+}
+
+/// Reads what is there already.
+async fn now_or_never(
+    from: &mut ReadHalf<DuplexStream>,
+    buffer: &mut BytesMut,
+    cut: usize,
+) -> Option<io::Result<usize>> {
+    let room = cut - buffer.len();
+    buffer.reserve(room);
+    let mut limited = buffer.limit(room);
+    let read = from.read_buf(&mut limited);
+    tokio::pin!(read);
+    std::future::poll_fn(|context| match read.as_mut().poll(context) {
+        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+async fn down(source: &mut impl Source, into: &mut WriteHalf<DuplexStream>) -> (u16, String) {
+    loop {
+        match source.next().await {
+            Incoming::Frame(Frame::Binary(bytes)) => {
+                if into.write_all(&bytes).await.is_err() {
+                    return (1000, String::new());
+                }
+            }
+            Incoming::Frame(Frame::Text(_)) => {
+                return (1003, "a text frame in a byte stream".to_owned());
+            }
+            Incoming::Life => {}
+            Incoming::Closed(closed) | Incoming::Broken(closed) => {
+                return (closed.code, closed.reason);
+            }
+        }
+    }
+}
+
+impl AsyncRead for ByteStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let room = buffer.remaining();
+        let outcome = Pin::new(&mut self.pipe).poll_read(context, buffer);
+        let ended = matches!(outcome, Poll::Ready(Ok(()))) && buffer.filled().len() == before;
+        if ended && room > 0 {
+            let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(why) = lost.take() {
+                return Poll::Ready(Err(io::Error::other(why)));
+            }
+        }
+        outcome
+    }
+}
+
+impl AsyncWrite for ByteStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.pipe).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.pipe).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.pipe.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::memory;
+
+    #[tokio::test]
+    async fn cut_on_the_way_out_and_taken_in_any_cut() {
+        let (left, right) = memory::pair(1);
+        let mut left = over_frames(left, 1000).unwrap();
+        let (mut source, mut sink) = right.split();
+        let sent: Vec<u8> = (0..10_500_u32).map(|n| n as u8).collect();
+        let writing = async {
+            left.write_all(&sent).await.unwrap();
+            left.read_u8().await.unwrap()
+        };
+        let taking = async {
+            let mut got = Vec::new();
+            while got.len() < sent.len() {
+                match source.next().await {
+                    Incoming::Frame(Frame::Binary(bytes)) => {
+                        assert!((1..=1000).contains(&bytes.len()));
+                        got.extend_from_slice(&bytes);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            let empty_then_one = [&b""[..], b"\x07"];
+            for bytes in empty_then_one {
+                let frame = Frame::Binary(bytes::Bytes::from_static(bytes));
+                sink.send(frame).await.unwrap();
+            }
+            got
+        };
+        let (answer, got) = tokio::join!(writing, taking);
+        assert_eq!((answer, got), (7, sent.clone()));
+        sink.close(4000, "enough").await;
+        let error = left.read_u8().await.unwrap_err();
+        assert!(error.to_string().contains("4000 enough"), "{error}");
+    }
+}

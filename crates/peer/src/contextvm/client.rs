@@ -1,0 +1,75 @@
+//! The end that asks.
+
+use breakbulk_net::nostr::PublicKey;
+use bytes::Bytes;
+
+use super::config::ClientConfig;
+use super::endpoint::{Endpoint, Setup};
+use super::error::{OpenError, SendError};
+use super::machine::{Event, InboundMessage, Role, SendId, Stats};
+
+/// A client of one server. Clones share it; the last one dropped ends it.
+#[derive(Clone)]
+pub struct Client {
+    endpoint: Endpoint,
+    server: PublicKey,
+}
+
+impl Client {
+    /// Connects to the relays; returns once one of them has taken the subscription.
+    pub async fn connect(config: ClientConfig) -> Result<Self, OpenError> {
+        let server = config.server;
+        let setup = Setup {
+            role: Role::Client { server },
+            keys: config.keys,
+            relays: config.relays,
+            config: config.config,
+            relay_options: config.relay_options,
+            memory: config.memory,
+        };
+        Ok(Self {
+            endpoint: Endpoint::open(setup).await?,
+            server,
+        })
+    }
+
+    /// Sends one JSON-RPC text. A request is always answered: by the server, or by an error in its
+    /// place.
+    pub async fn send(&self, text: impl Into<Bytes>) -> Result<SendId, SendError> {
+        self.endpoint.send(self.server, text.into()).await
+    }
+
+    /// What happens next; `None` once the client is closed. For one caller at a time.
+    pub async fn event(&self) -> Option<Event> {
+        self.endpoint.event().await
+    }
+
+    /// The next message; all other events are dropped. For one caller at a time.
+    pub async fn recv(&self) -> Option<InboundMessage> {
+        loop {
+            if let Event::Message(message) = self.endpoint.event().await? {
+                return Some(message);
+            }
+        }
+    }
+
+    /// Waits until all that was sent is with a relay, or has failed.
+    pub async fn drained(&self) {
+        self.endpoint.drained().await;
+    }
+
+    /// Our key.
+    pub fn public_key(&self) -> PublicKey {
+        self.endpoint.public_key()
+    }
+
+    /// Figures for logs.
+    pub fn stats(&self) -> Stats {
+        self.endpoint.stats()
+    }
+
+    /// Ends it: what is not out yet stays here.
+    pub fn close(&self) {
+        self.endpoint.close();
+    }
+}

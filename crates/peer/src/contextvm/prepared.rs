@@ -1,0 +1,191 @@
+//! A message that is ready to go out: what it is, and a token by which large answers can come.
+
+use breakbulk_message::jsonrpc::{self, Envelope};
+use breakbulk_message::mcp::{self, ProgressToken};
+use bytes::Bytes;
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It wants an answer.
+    Request,
+    /// It wants none.
+    Notification,
+    /// It is an answer.
+    Response,
+}
+
+/// Only single JSON-RPC 2.0 messages travel.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is no JSON-RPC 2.0 message; a batch must be sent as its members")]
+pub struct NotJsonRpc;
+
+/// A message and what is known of it. Making one reads the text once: for a large one do it where it
+/// holds up nobody.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    pub(crate) bytes: Bytes,
+    pub(crate) kind: Kind,
+    /// The id as JSON text.
+    pub(crate) id: Option<String>,
+    pub(crate) method: Option<String>,
+    /// The token that the message carries: on a request of ours, one of our own.
+    pub(crate) token: Option<String>,
+    /// The token that the application gave its request.
+    pub(crate) given: Option<ProgressToken<'static>>,
+    /// For a progress notification, whose it is; for a cancellation, which request's.
+    pub(crate) about: Option<String>,
+}
+
+impl Prepared {
+    /// Reads a message that goes out. A request's token is replaced by `token`, which must be hard to
+    /// guess and never used twice: real servers tell transfers apart by it alone.
+    pub fn outgoing(text: Bytes, token: Option<&str>) -> Result<Self, NotJsonRpc> {
+        let mut prepared = Self::read(text)?;
+        let Some(token) = token.filter(|_| prepared.kind == Kind::Request) else {
+            return Ok(prepared);
+        };
+        let text = utf8(&prepared.bytes)?;
+        let new = ProgressToken::Text(token.into());
+        let edited = match mcp::replace_progress_token(text, &new) {
+            Some((edited, _)) => Some(edited),
+            None => mcp::with_progress_token(text, &new),
+        };
+        // Params that are a list have no room for a token: then it must fit one event.
+        if let Some(edited) = edited {
+            prepared.bytes = edited.into();
+            prepared.token = Some(token.to_owned());
+        }
+        Ok(prepared)
+    }
+
+    /// Reads a message as it is.
+    pub(crate) fn read(bytes: Bytes) -> Result<Self, NotJsonRpc> {
+        let text = utf8(&bytes)?;
+        let envelope = Envelope::parse(text).ok_or(NotJsonRpc)?;
+        let kind = match envelope.kind().ok_or(NotJsonRpc)? {
+            jsonrpc::Kind::Request => Kind::Request,
+            jsonrpc::Kind::Notification => Kind::Notification,
+            jsonrpc::Kind::Result | jsonrpc::Kind::Error => Kind::Response,
+        };
+        let given = mcp::progress_token(&envelope).map(ProgressToken::into_owned);
+        let method = envelope.method().map(|method| method.into_owned());
+        let about = match (method.as_deref(), envelope.params) {
+            (Some(mcp::PROGRESS), Some(params)) => {
+                mcp::Progress::read(params).map(|progress| progress.token.to_string())
+            }
+            (Some(mcp::CANCELLED), Some(params)) => {
+                mcp::cancelled_request(params).map(|id| id.get().to_owned())
+            }
+            _ => None,
+        };
+        Ok(Self {
+            kind,
+            id: envelope.id.map(|id| id.get().to_owned()),
+            token: given.as_ref().map(ToString::to_string),
+            given,
+            method,
+            about,
+            bytes,
+        })
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Its bytes as they travel.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    pub(crate) fn is_cancellation(&self) -> bool {
+        self.method.as_deref() == Some(mcp::CANCELLED)
+    }
+
+    pub(crate) fn is_progress(&self) -> bool {
+        self.method.as_deref() == Some(mcp::PROGRESS)
+    }
+
+    /// Whether it is ContextVM's own: such a thing inside of a transfer would be a frame in a frame.
+    pub(crate) fn is_frame(&self) -> bool {
+        self.is_progress()
+            && utf8(&self.bytes)
+                .ok()
+                .and_then(Envelope::parse)
+                .and_then(|envelope| envelope.params)
+                .and_then(mcp::cvm)
+                .and_then(mcp::cvm_type)
+                .is_some_and(|name| name == "oversized-transfer")
+    }
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str, NotJsonRpc> {
+    std::str::from_utf8(bytes).map_err(|_| NotJsonRpc)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outgoing(text: &str) -> Prepared {
+        Prepared::outgoing(Bytes::copy_from_slice(text.as_bytes()), Some("T")).unwrap()
+    }
+
+    #[test]
+    fn requests_get_a_token_of_ours() {
+        for (text, wire, given) in [
+            (
+                r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#,
+                r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"_meta":{"progressToken":"T"}}}"#,
+                None,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":"a","method":"m","params":{"_meta":{"progressToken":3}}}"#,
+                r#"{"jsonrpc":"2.0","id":"a","method":"m","params":{"_meta":{"progressToken":"T"}}}"#,
+                Some(ProgressToken::Integer(3)),
+            ),
+        ] {
+            let prepared = outgoing(text);
+            assert_eq!(prepared.bytes, wire.as_bytes());
+            assert_eq!(prepared.token.as_deref(), Some("T"));
+            assert_eq!(prepared.given, given);
+        }
+        let list = outgoing(r#"{"jsonrpc":"2.0","id":7,"method":"m","params":[1]}"#);
+        assert_eq!((list.token, list.id.as_deref()), (None, Some("7")));
+    }
+
+    #[test]
+    fn what_a_message_is_about() {
+        let progress = outgoing(
+            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":1}}"#,
+        );
+        assert!(progress.is_progress() && !progress.is_frame());
+        assert_eq!(progress.about.as_deref(), Some("5"));
+        let cancelled = outgoing(
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x","reason":"y"}}"#,
+        );
+        assert!(cancelled.is_cancellation());
+        assert_eq!(cancelled.about.as_deref(), Some("\"x\""));
+        let frame = outgoing(
+            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"a","progress":1,"cvm":{"type":"oversized-transfer","frameType":"end"}}}"#,
+        );
+        assert!(frame.is_frame());
+        let answer = outgoing(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        assert_eq!((answer.kind, answer.token), (Kind::Response, None));
+        for bad in [
+            "",
+            "[]",
+            "{}",
+            "1",
+            r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#,
+        ] {
+            assert_eq!(
+                Prepared::outgoing(Bytes::copy_from_slice(bad.as_bytes()), None).err(),
+                Some(NotJsonRpc),
+                "{bad}"
+            );
+        }
+    }
+}

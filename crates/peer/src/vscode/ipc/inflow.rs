@@ -1,0 +1,225 @@
+//! Frames out of a stream that is read where they will lie.
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use breakbulk_message::vscode::ipc::{Frame, Header, IpcError};
+use bytes::{Buf, BufMut, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// What is read at once. A larger payload is read into memory of its own.
+const READ: usize = 64 << 10;
+
+/// Less room than this is not worth a read.
+const LEAST_ROOM: usize = 4 << 10;
+
+/// Reads a stream and finds its frames. A small payload shares the memory of its read; a large one is
+/// read straight to where it stays, in memory that grows with what arrived.
+#[derive(Debug)]
+pub struct Inflow {
+    limit: usize,
+    buffer: BytesMut,
+    large: Option<(Header, Vec<u8>)>,
+}
+
+impl Inflow {
+    /// Payloads of at most `limit` bytes are taken.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            buffer: BytesMut::new(),
+            large: None,
+        }
+    }
+
+    /// Reads what there is, once. `Ok(0)` is the end of the stream.
+    pub fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        stream: &mut (impl AsyncRead + Unpin),
+    ) -> Poll<io::Result<usize>> {
+        // Reading is cancel-safe, so a future of one poll will do.
+        if let Some((header, payload)) = &mut self.large {
+            let declared = header.len as usize;
+            let missing = declared - payload.len();
+            grow(payload, declared);
+            return pin!(stream.read_buf(&mut payload.limit(missing))).poll(context);
+        }
+        if self.buffer.capacity() - self.buffer.len() < LEAST_ROOM {
+            self.buffer.reserve(READ);
+        }
+        pin!(stream.read_buf(&mut self.buffer)).poll(context)
+    }
+
+    /// The next frame that is all there. After an error nothing more can be found in the stream.
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, IpcError> {
+        if let Some((header, payload)) = &mut self.large {
+            if payload.len() < header.len as usize {
+                return Ok(None);
+            }
+            let frame = frame(header, std::mem::take(payload).into());
+            self.large = None;
+            return Ok(Some(frame));
+        }
+        let Some(header) = self.buffer.first_chunk().map(Header::read) else {
+            return Ok(None);
+        };
+        let declared = usize::try_from(header.len).unwrap_or(usize::MAX);
+        if declared > self.limit {
+            return Err(IpcError::OverLimit {
+                declared: header.len,
+                limit: self.limit,
+            });
+        }
+        if self.buffer.len() - Header::LEN >= declared {
+            self.buffer.advance(Header::LEN);
+            let payload = self.buffer.split_to(declared).freeze();
+            return Ok(Some(frame(&header, payload)));
+        }
+        if declared > READ - Header::LEN {
+            self.buffer.advance(Header::LEN);
+            let mut payload = Vec::new();
+            payload.reserve_exact(READ.min(declared).max(self.buffer.len()));
+            payload.extend_from_slice(&self.buffer);
+            self.buffer.clear();
+            self.large = Some((header, payload));
+        } else {
+            // The rest of a small frame must fit behind what is there.
+            self.buffer
+                .reserve(Header::LEN + declared - self.buffer.len());
+        }
+        Ok(None)
+    }
+
+    /// Whether the stream, if it ended now, would end inside a frame.
+    pub fn is_inside_frame(&self) -> bool {
+        self.large.is_some() || !self.buffer.is_empty()
+    }
+
+    /// Forgets a stream that is gone.
+    pub fn reset(&mut self) {
+        *self = Self::new(self.limit);
+    }
+
+    /// Bytes held.
+    pub fn held(&self) -> usize {
+        let large = self
+            .large
+            .as_ref()
+            .map_or(0, |(_, payload)| payload.capacity());
+        self.buffer.capacity() + large
+    }
+}
+
+fn frame(header: &Header, payload: bytes::Bytes) -> Frame {
+    Frame {
+        frame_type: header.frame_type,
+        id: header.id,
+        ack: header.ack,
+        payload,
+    }
+}
+
+/// Makes room for four times what has arrived, and never past what was declared. A stream has one frame
+/// under way; to grow in smaller steps would copy a large one several times.
+fn grow(payload: &mut Vec<u8>, declared: usize) {
+    let len = payload.len();
+    if len == payload.capacity() {
+        payload.reserve_exact(len.saturating_mul(4).min(declared) - len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use breakbulk_message::vscode::ipc::FrameType;
+    use bytes::Bytes;
+    use std::task::Waker;
+
+    fn stream(payloads: &[usize]) -> (Vec<Frame>, Vec<u8>) {
+        let mut bytes = Vec::new();
+        let frames = payloads.iter().enumerate().map(|(id, &len)| {
+            let payload = (0..len).map(|at| (at * 7 + id) as u8).collect::<Vec<_>>();
+            let frame = Frame {
+                frame_type: FrameType::Regular,
+                id: id as u32,
+                ack: 9,
+                payload: payload.into(),
+            };
+            frame.write(&mut bytes).unwrap();
+            frame
+        });
+        (frames.collect(), bytes)
+    }
+
+    /// A stream that gives at most `cut` bytes at a time.
+    struct Cut<'a>(&'a [u8], usize);
+
+    impl AsyncRead for Cut<'_> {
+        fn poll_read(
+            mut self: std::pin::Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &mut tokio::io::ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            let take = self.1.min(self.0.len()).min(buffer.remaining());
+            buffer.put_slice(&self.0[..take]);
+            self.0 = &self.0[take..];
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn cuts_mean_nothing() {
+        let sizes = [0, 1, 5000, READ - 13, READ - 12, READ, 0, 300_000, 2];
+        let (frames, bytes) = stream(&sizes);
+        let mut context = Context::from_waker(Waker::noop());
+        for cut in [1, 13, 100, 4096, READ, READ + 1, usize::MAX] {
+            let mut inflow = Inflow::new(300_000);
+            let mut source = Cut(&bytes, cut);
+            let mut found = Vec::new();
+            loop {
+                while let Some(frame) = inflow.next_frame().unwrap() {
+                    found.push(frame);
+                }
+                match inflow.poll_read(&mut context, &mut source) {
+                    Poll::Ready(Ok(0)) => break,
+                    Poll::Ready(Ok(_)) => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert!(found == frames, "cut {cut}");
+            assert!(!inflow.is_inside_frame());
+        }
+    }
+
+    #[test]
+    fn a_declared_length_takes_no_memory_and_the_limit_holds() {
+        let mut context = Context::from_waker(Waker::noop());
+        let header = |len: u32| [&[1, 0, 0, 0, 0, 0, 0, 0, 0][..], &len.to_be_bytes()].concat();
+        let mut inflow = Inflow::new(usize::MAX);
+        let bytes = header(u32::MAX);
+        let mut source = Cut(&bytes, usize::MAX);
+        let _ = inflow.poll_read(&mut context, &mut source);
+        assert_eq!(inflow.next_frame(), Ok(None));
+        assert!(inflow.held() <= 3 * READ, "{}", inflow.held());
+        let mut sent = 0;
+        while sent < 4 << 20 {
+            let more = Bytes::from(vec![1; 10_000]);
+            let mut source = Cut(&more, usize::MAX);
+            while let Poll::Ready(Ok(1..)) = inflow.poll_read(&mut context, &mut source) {}
+            sent += more.len();
+            assert_eq!(inflow.next_frame(), Ok(None));
+            assert!(inflow.held() <= 4 * sent + 3 * READ);
+        }
+        let mut inflow = Inflow::new(10);
+        let bytes = header(11);
+        let _ = inflow.poll_read(&mut context, &mut Cut(&bytes, usize::MAX));
+        let over = IpcError::OverLimit {
+            declared: 11,
+            limit: 10,
+        };
+        assert_eq!(inflow.next_frame(), Err(over));
+    }
+}

@@ -1,0 +1,7 @@
+#![no_main]
+
+use breakbulk_fuzz::{Input, machines};
+use libfuzzer_sys::fuzz_target;
+
+// A framing, the cuts of reads, what is done between stretches of the stream, and the stream.
+fuzz_target!(|bytes: &[u8]| machines::check(Input::new(bytes)));

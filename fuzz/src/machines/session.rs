@@ -1,0 +1,261 @@
+//! Our side of the session: calls, handlers, a clock and a socket that comes and goes.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use breakbulk::vscode::ipc::{PersistentEvent, Received};
+use breakbulk::vscode::rpc::{Config, Event, Ignored, RequestId, Rpc};
+use breakbulk_message::vscode::{Args, Limits, Reply, Request, RpcId};
+use bytes::Bytes;
+
+use super::framing::{Framing, start};
+
+const CONFIG: Config = Config {
+    received: Limits {
+        message: 4096,
+        args: 8,
+        text: 1024,
+        buffers: 8,
+        nesting: 16,
+    },
+    sent_message: 2048,
+    pending_calls: 4,
+    running: 4,
+    running_bytes: 4096,
+    queued_bytes: 4096,
+    unread_bytes: 16_384,
+    unresponsive_after: Duration::from_secs(3),
+    check_every: Duration::from_secs(1),
+};
+
+/// All that the session did and was told.
+#[derive(Debug, PartialEq)]
+pub(super) struct Outcome {
+    events: Vec<Event>,
+    told: Vec<PersistentEvent>,
+    written: Vec<u8>,
+    ignored: Ignored,
+}
+
+pub(super) struct Session {
+    framing: Framing,
+    rpc: Rpc,
+    now: Instant,
+    /// There is a stream to read from.
+    connected: bool,
+    /// Nothing more is read, whatever comes.
+    over: bool,
+    /// Requests that run, the oldest first.
+    requests: VecDeque<RequestId>,
+    /// Calls that somebody waits for.
+    calls: BTreeSet<u32>,
+    outcome: Outcome,
+}
+
+impl Session {
+    pub(super) fn new(framing: Framing) -> Self {
+        Self {
+            framing,
+            rpc: Rpc::new(CONFIG),
+            now: start(),
+            connected: true,
+            over: false,
+            requests: VecDeque::new(),
+            calls: BTreeSet::new(),
+            outcome: Outcome {
+                events: Vec::new(),
+                told: Vec::new(),
+                written: Vec::new(),
+                ignored: Ignored::default(),
+            },
+        }
+    }
+
+    /// Takes a read. False if nothing more of this stream can be taken.
+    pub(super) fn read(&mut self, mut input: Bytes) -> bool {
+        while self.connected && !self.over {
+            self.make_room();
+            match self.framing.read(self.now, &mut input) {
+                Ok(Some(Received::Message(message))) => {
+                    self.rpc.handle_message(self.now, message);
+                }
+                Ok(Some(Received::Disconnect)) => self.over = true,
+                Ok(Some(Received::Control(_) | Received::Nothing)) => {}
+                Ok(None) => {
+                    assert!(input.is_empty());
+                    return true;
+                }
+                Err(()) => self.lose(),
+            }
+            self.look();
+        }
+        false
+    }
+
+    /// Does one thing of our own accord.
+    pub(super) fn step(&mut self, what: u8) {
+        let size = usize::from(what >> 4);
+        match what & 15 {
+            0 => self.pass(Duration::from_millis(250)),
+            1 => self.pass(Duration::from_secs(1) * u32::from(what >> 4)),
+            2 | 3 => self.call(what & 1 == 1, size),
+            4 => {
+                if let Some(&req) = self.calls.last() {
+                    self.rpc.cancel(req);
+                }
+            }
+            5 => {
+                if let Some(req) = self.calls.pop_first() {
+                    self.rpc.cancel(req);
+                    self.rpc.forget(req);
+                }
+            }
+            6 => {
+                if let Some(req) = self.calls.pop_first() {
+                    self.rpc.lost(req);
+                }
+            }
+            7 => {
+                if let Some(&id) = self.requests.front() {
+                    self.rpc.acknowledge(id);
+                }
+            }
+            8 | 9 => self.reply(size),
+            10 => self.lose(),
+            11 => {
+                if !self.over && self.framing.resume(self.now) {
+                    self.connected = true;
+                }
+            }
+            12 => self.hand_over(),
+            13 => self.flush(size),
+            14 => self.flush(usize::MAX),
+            _ => self.rpc.dispose(),
+        }
+        self.look();
+    }
+
+    /// Ends it: nobody may be left waiting.
+    pub(super) fn end(mut self) -> Outcome {
+        self.rpc.dispose();
+        self.look();
+        assert!(
+            self.calls.is_empty(),
+            "calls without an end: {:?}",
+            self.calls
+        );
+        assert_eq!(
+            (self.rpc.pending_calls(), self.rpc.running_requests()),
+            (0, 0)
+        );
+        assert_eq!(self.rpc.queued_bytes(), 0);
+        assert_eq!(self.rpc.poll_transmit(), None);
+        self.outcome.ignored = self.rpc.ignored();
+        self.outcome
+    }
+
+    fn call(&mut self, cancellation: bool, size: usize) {
+        let request = Request {
+            rpc_id: RpcId::new(1).expect("it is one"),
+            method: "$m".into(),
+            args: Args::Json(format!("[\"{}\"]", "x".repeat(size * 160)).into()),
+            cancellation,
+        };
+        let room = self.rpc.has_room();
+        match self.rpc.call(self.now, request) {
+            Ok(req) => assert!(room && self.calls.insert(req), "{req} is in use"),
+            Err(_) => assert!(!room || size * 160 + 64 > CONFIG.sent_message),
+        }
+    }
+
+    fn reply(&mut self, size: usize) {
+        if let Some(id) = self.requests.pop_front() {
+            // The largest one is too large, and replaced by an error.
+            let reply = Reply::OkBuffer(vec![7; size * 160].into());
+            let _ = self.rpc.reply(id, reply);
+        }
+    }
+
+    /// As a driver does: where nothing more is wanted, handlers end and what waits is written.
+    fn make_room(&mut self) {
+        while !self.rpc.wants_message() {
+            if self.requests.is_empty() {
+                while self.rpc.poll_transmit().is_some() {}
+                self.look();
+                assert!(!self.requests.is_empty() || self.rpc.wants_message());
+            }
+            self.reply(1);
+            self.look();
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        for event in self.framing.timeout(self.now) {
+            match event {
+                PersistentEvent::StreamTimeout { .. } => self.lose(),
+                PersistentEvent::Failed(_) => self.over = true,
+            }
+            self.outcome.told.push(event);
+        }
+        for look in 0.. {
+            match self.rpc.poll_timeout() {
+                Some((at, _)) if self.now >= at => self.rpc.handle_timeout(self.now),
+                _ => break,
+            }
+            assert!(
+                look < 100,
+                "due again and again: {:?}",
+                self.rpc.poll_timeout()
+            );
+        }
+    }
+
+    fn lose(&mut self) {
+        self.connected = false;
+        if !self.framing.lost() {
+            self.over = true;
+        }
+    }
+
+    /// Messages to the framing, as long as it takes them.
+    fn hand_over(&mut self) {
+        while !self.over
+            && self.framing.has_room()
+            && let Some(packet) = self.rpc.poll_transmit()
+        {
+            assert!(packet.len() <= CONFIG.sent_message);
+            self.framing.send(self.now, &packet);
+        }
+    }
+
+    fn flush(&mut self, max: usize) {
+        self.hand_over();
+        if self.connected {
+            self.framing.write(self.now, max, &mut self.outcome.written);
+        }
+    }
+
+    /// Takes note of what happened, and sees that no limit gave way.
+    fn look(&mut self) {
+        while let Some(event) = self.rpc.poll_event() {
+            match &event {
+                Event::Request { id, .. } => self.requests.push_back(*id),
+                Event::Reply { req, .. } => {
+                    assert!(self.calls.remove(req), "{req} ended twice, or nobody waits");
+                }
+                Event::Failed(_) => self.over = true,
+                Event::Cancelled { .. } | Event::Responsive | Event::Unresponsive => {}
+            }
+            self.outcome.events.push(event);
+        }
+        if self.rpc.is_disposed() {
+            self.requests.clear();
+        }
+        assert!(self.rpc.pending_calls() <= CONFIG.pending_calls);
+        assert!(self.rpc.running_requests() <= CONFIG.running);
+        assert!(self.requests.len() <= CONFIG.running);
+        assert!(self.rpc.queued_bytes() <= CONFIG.unread_bytes);
+        self.framing.check(CONFIG.sent_message);
+    }
+}

@@ -1,0 +1,323 @@
+//! Both ends of a session, and the ways on which it travels.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use breakbulk::link::{Budget, Config, Limits, Link};
+use breakbulk::message::vscode::{RpcId, UriTransformer};
+use breakbulk::net::ws::WebSocket;
+use breakbulk::net::{Connection, fresh_seed};
+use breakbulk::vscode::{Ended, Endpoint, Options, PersistentOptions, Remote, Stream};
+use breakbulk::wire::Whole;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::actor::{NODES, Seen, actors};
+use crate::node::Node;
+use crate::sockets::{Door, MESSAGE, dial, dial_websocket, hear_hello, say_hello};
+
+/// A session that a test has open for longer hangs.
+const LONGEST: Duration = Duration::from_secs(240);
+
+/// How long a new socket may take until the line that says whose it is was said.
+const LONGEST_HELLO: Duration = Duration::from_secs(20);
+
+/// How often another socket is tried, and the pause between.
+const RETRIES: u32 = 250;
+const RETRY: Duration = Duration::from_millis(20);
+
+/// How RPC messages travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// Each in a binary WebSocket message.
+    Frame,
+    /// In ipc.net's Protocol over TCP.
+    Plain,
+    /// In ipc.net's PersistentProtocol over TCP.
+    Persistent,
+    /// In ipc.net's Protocol over a WebSocket, cut anywhere.
+    PlainWebSocket,
+    /// In ipc.net's PersistentProtocol over WebSockets, cut anywhere.
+    PersistentWebSocket,
+}
+
+impl Carrier {
+    const ALL: [Self; 5] = [
+        Self::Frame,
+        Self::Plain,
+        Self::Persistent,
+        Self::PlainWebSocket,
+        Self::PersistentWebSocket,
+    ];
+
+    /// Its name in `carriers.mjs`.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Frame => "frame",
+            Self::Plain => "plain",
+            Self::Persistent => "persistent",
+            Self::PlainWebSocket => "plain-ws",
+            Self::PersistentWebSocket => "persistent-ws",
+        }
+    }
+
+    fn is_websocket(self) -> bool {
+        !matches!(self, Self::Plain | Self::Persistent)
+    }
+
+    fn is_persistent(self) -> bool {
+        matches!(self, Self::Persistent | Self::PersistentWebSocket)
+    }
+}
+
+/// A carrier, and who connects to whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// How they travel.
+    pub carrier: Carrier,
+    /// Whether node waits for us, or we for it.
+    pub node_listens: bool,
+}
+
+/// Every carrier, with node at either end.
+pub fn ways() -> impl Iterator<Item = Way> {
+    Carrier::ALL.into_iter().flat_map(|carrier| {
+        [true, false].map(|node_listens| Way {
+            carrier,
+            node_listens,
+        })
+    })
+}
+
+/// Those on which a session outlives its sockets.
+pub fn persistent_ways() -> impl Iterator<Item = Way> {
+    ways().filter(|way| way.carrier.is_persistent())
+}
+
+/// One of each carrier, where it does not matter who connects.
+pub fn carriers() -> impl Iterator<Item = Way> {
+    ways().filter(|way| way.node_listens)
+}
+
+/// Who changes URIs, and for which authority.
+#[derive(Clone, Default)]
+pub struct Uris {
+    /// Our transformer.
+    pub ours: Option<Arc<dyn UriTransformer>>,
+    /// The authority of node's.
+    pub nodes: Option<&'static str>,
+}
+
+/// Node's end and ours of one session.
+pub struct Ends {
+    /// Theirs.
+    pub node: Node,
+    /// Ours.
+    pub endpoint: Endpoint,
+    /// What our actor did.
+    pub seen: Seen,
+    /// Node's actor.
+    pub remote: Remote,
+    /// Bring a persistent session its next sockets, and end one that hangs.
+    watchers: Vec<Watcher>,
+}
+
+/// A task that ends with the value that stands for it.
+struct Watcher(JoinHandle<()>);
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Ends {
+    /// Opens a session by this way.
+    pub async fn open(way: Way) -> Result<Self> {
+        Self::open_with(way, Uris::default()).await
+    }
+
+    /// The same, with URIs changed.
+    pub async fn open_with(way: Way, uris: Uris) -> Result<Self> {
+        let (actors, seen) = actors()?;
+        let options = Options {
+            actors,
+            uris: uris.ours,
+            ..Options::default()
+        };
+        let transformer = uris.nodes.map(|authority| ["--transformer", authority]);
+        let arguments = transformer.as_ref().map_or(&[][..], |words| &words[..]);
+        let (mut node, endpoint, sockets) = match way.carrier {
+            Carrier::Frame => over_frames(way, arguments, options).await?,
+            carrier if carrier.is_persistent() => over_persistent(way, arguments, options).await?,
+            _ => over_plain(way, arguments, options).await?,
+        };
+        let mut watchers = vec![watch(way, endpoint.clone())];
+        watchers.extend(sockets);
+        node.opened().await?;
+        let remote = endpoint.remote(RpcId::new(NODES)?);
+        Ok(Self {
+            node,
+            endpoint,
+            seen,
+            remote,
+            watchers,
+        })
+    }
+
+    /// Ends both, node first, and sees that our end notices.
+    pub async fn close(self) -> Result<()> {
+        self.node.stop().await?;
+        let ended = self.endpoint.ended().await;
+        if ended != Ended::Left {
+            bail!("node has left, and our end says: {ended}");
+        }
+        drop(self.watchers);
+        Ok(())
+    }
+}
+
+/// Ends a session that hangs, so that the test fails by the call that it waits for.
+fn watch(way: Way, endpoint: Endpoint) -> Watcher {
+    Watcher(tokio::spawn(async move {
+        sleep(LONGEST).await;
+        let status = endpoint.status().borrow().clone();
+        eprintln!("{way:?}: not over after {LONGEST:?}, and given up: {status:?}");
+        endpoint.dispose();
+    }))
+}
+
+type Opened = (Node, Endpoint, Option<Watcher>);
+
+async fn over_frames(way: Way, arguments: &[&str], options: Options) -> Result<Opened> {
+    let name = way.carrier.name();
+    let (node, websocket) = if way.node_listens {
+        let (node, address) = Node::listen(name, arguments).await?;
+        (node, dial_websocket(&address).await?)
+    } else {
+        let mut door = Door::open(true).await?;
+        let node = Node::connect(name, &door.address()?, arguments)?;
+        (node, door.websocket().await?)
+    };
+    let endpoint = Endpoint::over_connection(connection(websocket), options);
+    Ok((node, endpoint, None))
+}
+
+/// One message per frame.
+fn connection(websocket: WebSocket) -> Connection {
+    let config = Config {
+        limits: Limits {
+            frame: MESSAGE,
+            message: MESSAGE,
+            memory: 2 * MESSAGE,
+            ..Limits::default()
+        },
+        ..Config::new(Whole::rules())
+    };
+    let wire = Arc::new(Whole::BINARY);
+    let budget = Budget::unlimited();
+    let link = Link::new(wire.clone(), wire, config, budget, fresh_seed());
+    Connection::open(link, websocket, breakbulk::net::Options::default())
+}
+
+async fn over_plain(way: Way, arguments: &[&str], options: Options) -> Result<Opened> {
+    let (name, websocket) = (way.carrier.name(), way.carrier.is_websocket());
+    let (node, stream) = if way.node_listens {
+        let (node, address) = Node::listen(name, arguments).await?;
+        (node, dial(websocket, &address).await?)
+    } else {
+        let mut door = Door::open(websocket).await?;
+        let node = Node::connect(name, &door.address()?, arguments)?;
+        (node, door.stream().await?)
+    };
+    Ok((node, Endpoint::over_stream(stream, options), None))
+}
+
+async fn over_persistent(way: Way, arguments: &[&str], options: Options) -> Result<Opened> {
+    let (name, websocket) = (way.carrier.name(), way.carrier.is_websocket());
+    let persistent = PersistentOptions::default();
+    if way.node_listens {
+        let (node, address) = Node::listen(name, arguments).await?;
+        let mut stream = dial(websocket, &address).await?;
+        say_hello(&mut stream).await?;
+        let endpoint = Endpoint::persistent(stream, options, persistent);
+        let again = connect_again(endpoint.clone(), websocket, address);
+        let again = or_dispose(endpoint.clone(), again);
+        Ok((node, endpoint, Some(again)))
+    } else {
+        let mut door = Door::open(websocket).await?;
+        let node = Node::connect(name, &door.address()?, arguments)?;
+        let mut stream = door.stream().await?;
+        let session = hear_hello(&mut stream).await?;
+        let endpoint = Endpoint::persistent(stream, options, persistent);
+        let again = accept_again(endpoint.clone(), door, session);
+        let again = or_dispose(endpoint.clone(), again);
+        Ok((node, endpoint, Some(again)))
+    }
+}
+
+/// Runs what brings the next sockets. A session that gets none is over, and its calls say so.
+fn or_dispose(
+    endpoint: Endpoint,
+    again: impl Future<Output = Result<()>> + Send + 'static,
+) -> Watcher {
+    Watcher(tokio::spawn(async move {
+        if let Err(why) = again.await {
+            eprintln!("no more sockets, and the session is given up: {why:#}");
+            endpoint.dispose();
+        }
+    }))
+}
+
+async fn connect_again(endpoint: Endpoint, websocket: bool, address: String) -> Result<()> {
+    let mut stream = 1;
+    while endpoint.lost(stream).await.is_ok() {
+        let next = timeout(LONGEST_HELLO, dial_patiently(websocket, &address)).await;
+        stream = endpoint.resume(next.map_err(|_| anyhow!("{address} does not answer"))??);
+    }
+    Ok(())
+}
+
+async fn dial_patiently(websocket: bool, address: &str) -> Result<Box<dyn Stream>> {
+    let mut attempt = 0;
+    loop {
+        let dialled = async {
+            let mut stream = dial(websocket, address).await?;
+            say_hello(&mut stream).await?;
+            Ok(stream)
+        };
+        match dialled.await {
+            Err(why) if attempt < RETRIES => eprintln!("dialled in vain: {why:#}"),
+            outcome => return outcome,
+        }
+        attempt += 1;
+        sleep(RETRY).await;
+    }
+}
+
+async fn accept_again(endpoint: Endpoint, mut door: Door, session: Value) -> Result<()> {
+    let mut failures = 0;
+    loop {
+        let next = async {
+            let mut stream = door.stream().await?;
+            let heard = timeout(LONGEST_HELLO, hear_hello(&mut stream)).await;
+            match heard.map_err(|_| anyhow!("no hello within {LONGEST_HELLO:?}"))?? {
+                said if said == session => Ok(stream),
+                other => bail!("a socket of another session: {other}"),
+            }
+        };
+        match next.await {
+            Ok(stream) => {
+                endpoint.resume(stream);
+            }
+            // Node tries again, and so does this.
+            Err(why) if failures < RETRIES => {
+                failures += 1;
+                eprintln!("a socket that was none: {why:#}");
+            }
+            Err(why) => return Err(why),
+        }
+    }
+}

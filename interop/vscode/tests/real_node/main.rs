@@ -1,0 +1,11 @@
+//! VSCode's own RPCProtocol, in node, and our endpoint, by all ways and in both directions.
+//!
+//! They need node, and are run by `cargo xtask interop vscode`.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod kinds;
+mod life;
+mod reconnect;
+mod size;
+mod uris;
