@@ -5,7 +5,7 @@ mod tywrap;
 mod vscode;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use breakbulk::link::{
     Budget, Cap, Carries, Config, Count, Event, Frame, FrameKind, Inbound, Key, Limits, Link,
@@ -17,6 +17,7 @@ use breakbulk::wire::json_text::Growth;
 use breakbulk::wire::{Ahp, Cep22, Loro, Stream, Tywrap, nostr_cap};
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
+use tokio::time::timeout;
 
 use crate::failure::Failure;
 use crate::memory;
@@ -25,6 +26,9 @@ use crate::size;
 
 /// Past every cap below, and past the limits of most paths.
 const MESSAGE: usize = 24_000_000;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The best of so many runs is shown: the first one pays for fresh memory.
 const RUNS: usize = 5;
@@ -69,9 +73,9 @@ struct Carried {
 impl Demo {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.protocol {
-            Some(Protocol::Ahp) => return ahp::run(),
-            Some(Protocol::Tywrap) => return tywrap::run(),
-            Some(Protocol::Vscode) => return vscode::run(),
+            Some(Protocol::Ahp) => return live(ahp::show),
+            Some(Protocol::Tywrap) => return live(tywrap::show),
+            Some(Protocol::Vscode) => return live(vscode::show),
             None => {}
         }
         let mut out = Output::open(None)?;
@@ -115,6 +119,21 @@ impl Demo {
         out.line("\nOver real sockets and pipes: breakbulk demo ahp, demo tywrap, demo vscode")?;
         out.finish()
     }
+}
+
+/// Shows something over real sockets or pipes.
+fn live(show: impl AsyncFnOnce(&mut Output) -> Result<(), Failure>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
+    let mut out = Output::open(None)?;
+    let shown = runtime.block_on(async { timeout(PATIENCE, show(&mut out)).await });
+    runtime.shutdown_background();
+    shown.unwrap_or_else(|_| {
+        let seconds = PATIENCE.as_secs();
+        let why = format!("the demo failed: nothing more happened for {seconds} s");
+        Err(Failure::Session(why))
+    })?;
+    out.finish()
 }
 
 fn shows() -> Result<Vec<Show>, Failure> {

@@ -1,7 +1,7 @@
 //! `breakbulk demo ahp`: a 24 MB state through a relay that takes 1 MB, over real sockets.
 
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use breakbulk::ahp::host::{Applied, State};
 use breakbulk::ahp::log::{Limits, MemoryLog};
@@ -23,9 +23,6 @@ const MESSAGE: usize = 24_000_000;
 
 const CHANNEL: &str = "ahp-session:/demo";
 
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// One channel with a large state.
 struct Session(Mutex<Box<RawValue>>);
 
@@ -45,25 +42,7 @@ struct Scene {
     state: String,
 }
 
-pub(super) fn run() -> Result<(), Failure> {
-    let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
-    let mut out = Output::open(None)?;
-    let outcome = runtime.block_on(async {
-        let shown = tokio::time::timeout(PATIENCE, show(&mut out));
-        shown.await.unwrap_or_else(|_| {
-            Err(failed(&format!(
-                "nothing more happened for {} s",
-                PATIENCE.as_secs()
-            )))
-        })
-    });
-    runtime.shutdown_background();
-    outcome?;
-    out.finish()
-}
-
-async fn show(out: &mut Output) -> Result<(), Failure> {
+pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
     let relay = Preset::AZURE_WEB_PUBSUB;
     out.line(&format!(
         "An AHP host with a state of {}, behind a relay ({}).\n",

@@ -1,7 +1,7 @@
 //! `breakbulk demo tywrap`: a result of 24 MB from a Python process whose lines may have 1 MB.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use breakbulk::tywrap::python::INTERPRETER;
 use breakbulk::tywrap::{CallError, Host, Settings, StartError};
@@ -18,20 +18,7 @@ const LINE: usize = 1_000_000;
 /// Data of one frame: ASCII text in JSON is no longer than itself, and the envelope needs its room.
 const FRAME: usize = 900_000;
 
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-pub(super) fn run() -> Result<(), Failure> {
-    let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
-    let mut out = Output::open(None)?;
-    let outcome = runtime.block_on(show(&mut out));
-    runtime.shutdown_background();
-    outcome?;
-    out.finish()
-}
-
-async fn show(out: &mut Output) -> Result<(), Failure> {
+pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
     out.line(&format!(
         "A Python function returns {}; a line of its output may have {}.\n",
         size::show(MESSAGE),
@@ -77,7 +64,7 @@ fn host(frame: usize) -> Host {
     let settings = Settings {
         frame,
         line: Some(LINE),
-        timeout: Some(PATIENCE),
+        timeout: Some(super::PATIENCE),
         ..Settings::default().with_message(2 * MESSAGE)
     };
     Host::python(Path::new(INTERPRETER), settings)

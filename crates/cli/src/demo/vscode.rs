@@ -1,7 +1,7 @@
 //! `breakbulk demo vscode`: a buffer of 24 MB as an argument, through a relay that takes 1 MB.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use breakbulk::link::{Budget, Cap, Link, PeerLimits, PeerSupport, Wire};
 use breakbulk::message::vscode::{Passed, RpcId, SerializedError, Value};
@@ -19,9 +19,6 @@ use crate::size;
 
 const BUFFER: usize = 24_000_000;
 
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// Two endpoints with a relay between them.
 struct Scene {
     caller: Endpoint,
@@ -30,20 +27,7 @@ struct Scene {
     _callee: Endpoint,
 }
 
-pub(super) fn run() -> Result<(), Failure> {
-    let runtime = tokio::runtime::Runtime::new()
-        .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
-    let mut out = Output::open(None)?;
-    let outcome = runtime.block_on(async {
-        let shown = tokio::time::timeout(PATIENCE, show(&mut out)).await;
-        shown.unwrap_or_else(|_| Err(failed("nothing more happened")))
-    });
-    runtime.shutdown_background();
-    outcome?;
-    out.finish()
-}
-
-async fn show(out: &mut Output) -> Result<(), Failure> {
+pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
     let relay = Preset::AZURE_WEB_PUBSUB;
     out.line(&format!(
         "An actor behind VSCode's RPC gets a buffer of {}, behind a relay ({}).\n",

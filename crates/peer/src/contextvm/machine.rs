@@ -26,7 +26,7 @@ pub use types::{
     Arrival, Event, InboundMessage, Publish, PublishId, Refused, Role, SendId, Stats, Way,
 };
 
-/// See the [module](self).
+/// All that a client or a server does, without sockets, keys and clock.
 pub struct Machine {
     role: Role,
     desk: Desk,
