@@ -14,7 +14,5 @@ mod hostile;
 #[cfg(feature = "bad-path")]
 #[path = "vscode_endpoint/reconnect.rs"]
 mod reconnect;
-#[path = "vscode_endpoint/speed.rs"]
-mod speed;
 #[path = "vscode_endpoint/streams.rs"]
 mod streams;

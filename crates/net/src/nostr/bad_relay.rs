@@ -284,8 +284,10 @@ impl Way {
             let longest = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
             let pause = if is_event { self.below(longest) } else { 0 };
             if pause == 0 && copy == 0 {
-                // Order is kept where nothing is to be changed. A full channel is a broken test.
-                let _ = send.try_send(frame.clone());
+                // Order is kept where nothing is to be changed.
+                if send.try_send(frame.clone()).is_err() {
+                    tracing::error!("the relay drops a frame: its channel is full or closed");
+                }
                 continue;
             }
             let (frame, send) = (frame.clone(), send.clone());

@@ -46,11 +46,7 @@ impl Client {
 
     /// The next message; all other events are dropped. For one caller at a time.
     pub async fn recv(&self) -> Option<InboundMessage> {
-        loop {
-            if let Event::Message(message) = self.endpoint.event().await? {
-                return Some(message);
-            }
-        }
+        self.endpoint.message().await
     }
 
     /// Waits until all that was sent is with a relay, or has failed.

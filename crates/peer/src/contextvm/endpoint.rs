@@ -16,7 +16,7 @@ use tokio::task::{AbortHandle, spawn_blocking};
 use super::config::{Config, Encryption};
 use super::error::{OpenError, SendError};
 use super::learned::Memory;
-use super::machine::{Arrival, Event, Machine, Publish, Role, SendId, Stats};
+use super::machine::{Arrival, Event, InboundMessage, Machine, Publish, Role, SendId, Stats};
 use super::prepared::Prepared;
 
 /// Events that are with the relays at once, for all peers together.
@@ -122,6 +122,15 @@ impl Endpoint {
         let sent = self.shared.lock().send(now(), to, message);
         self.shared.touched();
         Ok(sent?)
+    }
+
+    /// The next message; all other events are dropped. For one caller at a time.
+    pub(crate) async fn message(&self) -> Option<InboundMessage> {
+        loop {
+            if let Event::Message(message) = self.event().await? {
+                return Some(message);
+            }
+        }
     }
 
     /// The next event; `None` once the endpoint is closed and all was told. For one caller at a time.

@@ -49,11 +49,7 @@ impl Server {
 
     /// The next message; all other events are dropped. For one caller at a time.
     pub async fn recv(&self) -> Option<InboundMessage> {
-        loop {
-            if let Event::Message(message) = self.endpoint.event().await? {
-                return Some(message);
-            }
-        }
+        self.endpoint.message().await
     }
 
     /// One stream of messages per client, for services that serve one each. It takes all events.
