@@ -45,14 +45,14 @@ enum Command {
         #[arg(long)]
         record: bool,
     },
-    /// The live tests of one protocol: ahp, mcp, contextvm, tywrap, loro, vscode.
+    /// The live tests of one protocol: ahp, mcp, contextvm, loro, vscode.
     Interop {
         /// Which; all if absent.
         name: Option<String>,
     },
     /// All seeds, big sizes, long fuzzing. Its outcome belongs into docs/TRUST.md.
     Long {
-        /// One part: seeds, carry, ahp, fuzz; all if absent.
+        /// One part: seeds, carry, ahp, tywrap, contextvm, loro, fuzz; all if absent.
         name: Option<String>,
         /// Seconds for each fuzz target.
         #[arg(long, default_value = "600")]

@@ -1,6 +1,8 @@
 //! `breakbulk demo`: each format carries a message that its path would refuse.
 
 mod ahp;
+mod contextvm;
+mod loro;
 mod tywrap;
 mod vscode;
 
@@ -48,6 +50,10 @@ enum Protocol {
     Tywrap,
     /// A buffer for an actor behind a relay that takes 1 MB
     Vscode,
+    /// An MCP server's result over a Nostr relay that takes 64 KiB
+    Contextvm,
+    /// A document for a sync server behind a gateway that takes 128 KB
+    Loro,
 }
 
 /// One format on its usual path.
@@ -76,6 +82,8 @@ impl Demo {
             Some(Protocol::Ahp) => return live(ahp::show),
             Some(Protocol::Tywrap) => return live(tywrap::show),
             Some(Protocol::Vscode) => return live(vscode::show),
+            Some(Protocol::Contextvm) => return live(contextvm::show),
+            Some(Protocol::Loro) => return live(loro::show),
             None => {}
         }
         let mut out = Output::open(None)?;
@@ -116,7 +124,9 @@ impl Demo {
         out.line("\nEvery message came back byte for byte, and no frame was over its cap.")?;
         out.line("largest: the largest frame as its path counts: tywrap the data alone, cep22 the event around it, loro the fragment.")?;
         out.line("memory: the most that was resident while carrying, beside the message itself.")?;
-        out.line("\nOver real sockets and pipes: breakbulk demo ahp, demo tywrap, demo vscode")?;
+        out.line(
+            "\nOver real sockets and pipes: breakbulk demo ahp, demo tywrap, demo vscode, demo contextvm, demo loro",
+        )?;
         out.finish()
     }
 }

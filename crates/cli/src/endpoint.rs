@@ -1,5 +1,6 @@
 //! `[wire+]transport:address[?options]`: one end of a gateway as it stands on the command line.
 
+mod nostr;
 mod options;
 
 use std::fmt;
@@ -7,12 +8,12 @@ use std::str::FromStr;
 
 use breakbulk::net::process::{self, BadWords};
 
+pub(crate) use nostr::{NostrAddress, NostrOptions};
 use options::{EndpointOptions, command_options, none_unknown, options};
 pub(crate) use options::{preset, unknown_option};
 
 /// What an endpoint looks like, for those whose endpoint does not.
-const FORMS: &str =
-    "an endpoint is stdio:, exec:COMMAND, ws://HOST:PORT/PATH or wss://HOST:PORT/PATH";
+const FORMS: &str = "an endpoint is stdio:, exec:COMMAND, ws://HOST:PORT/PATH, wss://HOST:PORT/PATH or cep22+nostr:RELAY";
 
 /// The format of the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub(crate) enum WireKind {
     Ahp,
     /// loro-extended's fragments.
     Loro,
+    /// ContextVM's oversized transfers, in Nostr events.
+    Cep22,
 }
 
 impl fmt::Display for WireKind {
@@ -31,6 +34,7 @@ impl fmt::Display for WireKind {
             Self::Whole => "whole",
             Self::Ahp => "ahp",
             Self::Loro => "loro",
+            Self::Cep22 => "cep22",
         })
     }
 }
@@ -44,6 +48,8 @@ pub(crate) enum At {
     Exec(Vec<String>),
     /// A WebSocket.
     Ws(WsAddress),
+    /// Nostr relays.
+    Nostr(NostrAddress),
 }
 
 /// The address of a WebSocket.
@@ -114,12 +120,14 @@ impl FromStr for Endpoint {
                 (At::Exec(words), options)
             }
             "ws" | "wss" => web_socket(transport == "wss", rest)?,
+            "nostr" => nostr::endpoint(rest)?,
             _ => return Err(format!("{transport:?} is no transport; {FORMS}")),
         };
         let endpoint = Self {
             wire: wire.unwrap_or(match at {
                 At::Ws(_) => WireKind::Ahp,
                 At::Stdio | At::Exec(_) => WireKind::Whole,
+                At::Nostr(_) => WireKind::Cep22,
             }),
             at,
             options,
@@ -141,6 +149,19 @@ impl Endpoint {
             true => Err(format!("{name} is for {what}")),
             false => Ok(()),
         };
+        match (&self.at, self.wire) {
+            // It has no options of others.
+            (At::Nostr(_), WireKind::Cep22) => return Ok(()),
+            (At::Nostr(_), wire) => {
+                return Err(format!(
+                    "relays carry ContextVM's messages alone: write cep22+nostr: for {wire}+nostr:"
+                ));
+            }
+            (_, WireKind::Cep22) => {
+                return Err("cep22 is for relays; write cep22+nostr:wss://RELAY".to_owned());
+            }
+            _ => {}
+        }
         if self.is_ws() {
             only(options.framing.is_some(), "framing", "stdio: and exec:")?;
         } else {
@@ -243,7 +264,10 @@ fn wire_of(name: &str) -> Result<WireKind, String> {
         "ahp" => Ok(WireKind::Ahp),
         "loro" => Ok(WireKind::Loro),
         "whole" => Ok(WireKind::Whole),
-        _ => Err(format!("{name:?} is no wire; use ahp, loro or whole")),
+        "cep22" => Ok(WireKind::Cep22),
+        _ => Err(format!(
+            "{name:?} is no wire; use ahp, loro, whole or cep22"
+        )),
     }
 }
 

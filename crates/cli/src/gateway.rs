@@ -1,18 +1,17 @@
 //! `breakbulk gateway`: carries the messages of programs that know nothing of capped paths.
 
+mod nostr;
 mod open;
 mod plan;
 mod serve;
-mod signals;
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Args;
-use tracing::Level;
 
 use crate::endpoint::{self, Endpoint};
 use crate::failure::Failure;
+use crate::log;
 use crate::size::Size;
 use plan::Plan;
 
@@ -24,10 +23,18 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
                       for pipes and the like exec:sh -c '…'
   ws://HOST:PORT/PATH a WebSocket; to listen, ws://PORT is ws://127.0.0.1:PORT, and port 0 any free one
   wss://…             the same with TLS
-  WIRE+               ahp (the default of WebSockets), whole (of streams: one message, one frame), loro
+  cep22+nostr:RELAY[,RELAY…]?key=FILE       to listen: an MCP server that is found by its key, at relays
+                                            that are written as wss://HOST
+  cep22+nostr:RELAY[,RELAY…]?server=PUBKEY  as a target: that server (npub or hex)
+  WIRE+               ahp (the default of WebSockets), whole (of streams: one message, one frame), loro,
+                      cep22 (of relays)
   OPTIONS             framing=lines|content-length (streams), token-file=FILE, cert=FILE&key=FILE (wss
                       listeners), ca=FILE (wss targets), preset=NAME, max-frame=SIZE, max-message=SIZE,
                       tunnel=auto|always|never; anything else in a target's query goes to the server
+  OPTIONS of relays   key=FILE, encryption=disabled|optional|required, wraps=any|persistent|ephemeral,
+                      max-frame=SIZE (of an event), max-message=SIZE; listeners: allow=PUBKEY,…,
+                      idle=SECONDS (1800); targets: server=PUBKEY, timeout=SECONDS (120) without a sign
+                      of life until a request is answered with an error
 
 What the two ends make of it:
   stdio:, exec:, whole+ws  with the same        passes messages on
@@ -37,6 +44,7 @@ What the two ends make of it:
       --listen ahp side --to whole side           before a host that knows nothing of segments
   ahp+ws                   with ahp+ws          puts together and cuts anew
   loro+ws                  with loro+ws, whole+ws    binary messages, in fragments and whole
+  cep22+nostr              with stdio:, exec:, whole+ws or a tunnel    MCP over Nostr relays (ContextVM)
 
 A tunnel carries any JSON-RPC program (MCP, LSP) unchanged. Its gateways know each other by the
 WebSocket subprotocol breakbulk.v1, and each first says what it takes. Of an AHP program nothing is
@@ -50,6 +58,15 @@ A message over --max-message (32MiB) is skipped: a request is answered with erro
 replaced by it, a notification is dropped with a warning; an AHP action ends the session (4413), since
 what follows would hide the hole. On a WebSocket such a message closes the connection (1009).
 
+At relays each client has a command of its own (--max-sessions in all), which ends when the client is
+silent for too long; if it speaks again, another command is told the client's initialize. If a command
+ends, what it owes is answered with an error. A client's requests get a progress token, without which
+nothing large can come back; progress that it did not ask for it does not see.
+
+The key of relays comes from a file that nobody else can read (breakbulk keygen FILE makes one) or from
+BREAKBULK_NOSTR_KEY, which is the listener's, and the target's if the listener is no relay. Without one
+a target is asked by a new key. What was learned of servers is kept beside the key, in FILE.servers.
+
 A token comes from token-file, or from the environment: BREAKBULK_TOKEN is the listener's, and the
 target's if the listener is no WebSocket.
 
@@ -60,7 +77,9 @@ be mended first: an endpoint, a taken port, an unreachable target.
 
 Examples:
   breakbulk gateway --listen ws://8080 --to 'exec:npx some-mcp-server' --max-frame 100KB
-  breakbulk gateway --listen stdio: --to ws://127.0.0.1:8080/ --max-frame 100KB";
+  breakbulk gateway --listen stdio: --to ws://127.0.0.1:8080/ --max-frame 100KB
+  breakbulk gateway --listen 'cep22+nostr:wss://relay.example?key=FILE' --to 'exec:npx some-mcp-server'
+  breakbulk gateway --listen stdio: --to 'cep22+nostr:wss://relay.example?server=npub1…'";
 
 #[derive(Args, Debug)]
 #[command(after_long_help = RULES, after_help = "See --help for what an endpoint is, and examples.")]
@@ -71,7 +90,8 @@ pub(crate) struct Gateway {
     /// Where their messages go; each one that comes gets its own connection, or its own command
     #[arg(long, value_name = "ENDPOINT")]
     to: String,
-    /// The largest frame where messages are cut, on ahp and loro ends [default: 900KB]
+    /// The largest frame where messages are cut, on ahp, loro and cep22 ends [default: 900KB; of relays
+    /// 64KiB, or what they say]
     #[arg(long, value_name = "SIZE")]
     max_frame: Option<Size>,
     /// The largest message that is taken; a larger request is answered with an error [default: 32MiB]
@@ -107,7 +127,7 @@ pub(crate) struct Gateway {
 impl Gateway {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let plan = self.plan()?;
-        self.start_log();
+        log::start(self.verbose, self.quiet);
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
         let outcome = runtime.block_on(serve::serve(plan));
@@ -138,21 +158,5 @@ impl Gateway {
             },
         )
         .map_err(Failure::Usage)
-    }
-
-    /// Standard output may be a program's: what is told goes to standard error.
-    fn start_log(&self) {
-        let level = match (self.verbose, self.quiet) {
-            (true, _) => Level::DEBUG,
-            (_, true) => Level::ERROR,
-            _ => Level::INFO,
-        };
-        let log = tracing_subscriber::fmt()
-            .with_writer(std::io::stderr)
-            .with_ansi(std::io::stderr().is_terminal())
-            .with_max_level(level)
-            .with_target(false);
-        // Where somebody else has set one up, that one stays.
-        let _ = log.try_init();
     }
 }

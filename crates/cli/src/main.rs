@@ -11,12 +11,17 @@ mod frames;
 mod gateway;
 mod inspect;
 mod join;
+mod key;
+mod log;
+mod loro;
 mod memory;
 mod options;
 mod output;
 mod progress;
+mod signals;
 mod size;
 mod split;
+mod token;
 
 use std::process::ExitCode;
 
@@ -44,6 +49,10 @@ enum Command {
     Gateway(gateway::Gateway),
     /// Call a function in another process, with arguments and results of any size.
     Call(call::Call),
+    /// Serve loro documents by four transports, or fetch, bring and watch one.
+    Loro(loro::Loro),
+    /// Make a key for Nostr: the secret half goes to a file, the public half is printed (npub, then hex).
+    Keygen(key::Keygen),
     /// Show each format carry a 24 MB message under its usual cap.
     Demo(demo::Demo),
 }
@@ -64,6 +73,8 @@ fn main() -> ExitCode {
         Command::Inspect(inspect) => inspect.run(),
         Command::Gateway(gateway) => gateway.run(),
         Command::Call(call) => call.run(),
+        Command::Loro(loro) => loro.run(),
+        Command::Keygen(keygen) => keygen.run(),
         Command::Demo(demo) => demo.run(),
     };
     match outcome {

@@ -6,11 +6,12 @@ use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use breakbulk_link::{
-    Carries, Closed, Event, Frame, Link, Outgoing, Rejected, SendError, TransferId,
+    Carries, Closed, Event, Frame, Link, MessageId, Outgoing, Rejected, SendError, TransferId,
 };
 use tokio::sync::Notify;
 
 use crate::driver::{self, Options};
+use crate::receipt::{Receipts, Refusal};
 use crate::transport::Transport;
 
 /// A connection. Clones share it; when the last one is dropped it is closed with 1000.
@@ -79,6 +80,12 @@ impl Connection {
                 None => self.shared.events.notified().await,
             }
         }
+    }
+
+    /// A message was decoded and kept, or not and why. Where it came by HTTP its POST is answered now;
+    /// what is never settled is answered when the connection ends. Elsewhere nobody waits for it.
+    pub fn settle(&self, message: MessageId, outcome: Result<(), Refusal>) {
+        self.shared.lock().receipts.settle(message, outcome);
     }
 
     /// Does something to the link itself, which nobody else touches meanwhile.
@@ -160,6 +167,8 @@ pub(crate) struct Shared {
 
 pub(crate) struct State {
     pub(crate) link: Link,
+    /// Whole messages whose senders wait for a word.
+    pub(crate) receipts: Receipts,
     /// The reader, while it waits for the application.
     reader: Option<Waker>,
     /// A frame is between the link and the transport.
@@ -205,6 +214,7 @@ impl Shared {
         Self {
             state: Mutex::new(State {
                 link,
+                receipts: Receipts::default(),
                 reader: None,
                 sending: false,
                 ping_due: false,
@@ -303,11 +313,17 @@ impl Shared {
         .await
     }
 
-    /// The writer's next task. A frame is made only here, when the transport can take it.
-    pub(crate) fn next(&self) -> Next {
+    /// Whether another frame is likely to follow.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.lock().link.is_idle()
+    }
+
+    /// The writer's next task. A frame is made only here, when the transport can take it; `holds`: the
+    /// transport holds some that are not out yet.
+    pub(crate) fn next(&self, holds: bool) -> Next {
         let mut buffer = Vec::new();
         self.change(false, |state| {
-            state.sending = false;
+            state.sending = holds;
             if let Some(closed) = state.link.closed() {
                 return Next::Close(closed.clone());
             }

@@ -15,6 +15,9 @@ const TURN: usize = 256 << 10;
 /// What a frame counts in a turn beside its bytes.
 const FRAME_TURN: usize = 4 << 10;
 
+/// A frame of at most so many bytes may go out with the next one.
+const SMALL: usize = 2 << 10;
+
 /// How a connection is kept alive, and how long its end may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -50,7 +53,10 @@ pub(crate) async fn drive(
     );
     // The transport goes before anybody is told that it is gone.
     drop((source, sink));
-    shared.update(|state| state.ended = true);
+    shared.update(|state| {
+        state.receipts.clear();
+        state.ended = true;
+    });
 }
 
 async fn read(shared: &Shared, source: &mut impl Source, grace: Duration) {
@@ -70,6 +76,19 @@ async fn read(shared: &Shared, source: &mut impl Source, grace: Duration) {
                     state.link.handle_frame(now, frame);
                 });
             }
+            Incoming::Posted(frame, receipt) => {
+                turn += frame_len(&frame) + FRAME_TURN;
+                shared.update(|state| {
+                    let now = now();
+                    state.heard = now;
+                    // What a closed link does not look at is not taken: its sender hears of the end.
+                    let open = !state.is_closed();
+                    let received = state.link.handle_frame(now, frame);
+                    if open {
+                        state.receipts.received(received, receipt);
+                    }
+                });
+            }
             Incoming::Life => shared.update(|state| state.heard = now()),
             Incoming::Closed(closed) => return closed_by_peer(shared, &closed),
             Incoming::Broken(closed) => {
@@ -87,12 +106,29 @@ async fn read(shared: &Shared, source: &mut impl Source, grace: Duration) {
 }
 
 async fn write(shared: &Shared, sink: &mut impl Sink, grace: Duration) {
-    let mut turn = 0;
+    let (mut turn, mut holds) = (0, false);
     loop {
-        match shared.next() {
+        match shared.next(holds) {
+            Next::Wait if holds => {
+                holds = false;
+                if !handed_over(shared, sink.flush(), grace).await {
+                    shared.update(|state| state.broke_off = true);
+                    return;
+                }
+            }
             Next::Wait => shared.outbound.notified().await,
-            Next::Frame(frame) => {
+            Next::Frame(mut frame) => {
                 turn += frame_len(&frame) + FRAME_TURN;
+                if frame_len(&frame) <= SMALL && turn <= TURN && shared.has_more() {
+                    match sink.hold(frame) {
+                        None => {
+                            holds = true;
+                            continue;
+                        }
+                        Some(back) => frame = back,
+                    }
+                }
+                holds = false;
                 if !handed_over(shared, sink.send(frame), grace).await {
                     shared.update(|state| state.broke_off = true);
                     return;

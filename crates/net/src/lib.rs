@@ -10,19 +10,29 @@
 pub mod bad_path;
 mod connection;
 mod driver;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod memory;
 #[cfg(feature = "nostr")]
 pub mod nostr;
+#[cfg(feature = "http")]
+pub mod poll;
 pub mod preset;
 #[cfg(feature = "process")]
 pub mod process;
+mod receipt;
+#[cfg(feature = "http")]
+pub mod sse;
 pub mod stream;
 #[cfg(feature = "tcp")]
 pub mod tcp;
 mod transport;
+#[cfg(feature = "webrtc")]
+pub mod webrtc;
 #[cfg(feature = "ws")]
 pub mod ws;
 
 pub use connection::{Connection, fresh_seed};
 pub use driver::Options;
+pub use receipt::{Receipt, Refusal, Verdict};
 pub use transport::{Incoming, Lost, Sink, Source, Transport};

@@ -28,6 +28,11 @@ pub fn fresh_token() -> String {
     nostr_sdk::SubscriptionId::generate().to_string()
 }
 
+/// A public key as people pass it on: npub1…
+pub fn npub(key: &PublicKey) -> String {
+    nostr_sdk::ToBech32::to_bech32(key).unwrap_or_else(|never| match never {})
+}
+
 /// The kind of a ContextVM event: ephemeral, so that relays pass it on and keep nothing.
 pub const MESSAGE_KIND: u16 = 25910;
 

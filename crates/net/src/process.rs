@@ -10,6 +10,7 @@
 
 mod exec;
 mod framing;
+mod output;
 mod program;
 mod stderr;
 mod stdio;

@@ -16,6 +16,7 @@ use tokio::io::{
 };
 use tokio::time::timeout;
 
+use crate::receipt::Verdict;
 use crate::transport::{Incoming, Sink, Source, Transport};
 
 /// How long the last words may take.
@@ -114,7 +115,13 @@ async fn down(source: &mut impl Source, into: &mut WriteHalf<DuplexStream>) -> (
                     return (1000, String::new());
                 }
             }
-            Incoming::Frame(Frame::Text(_)) => {
+            Incoming::Posted(Frame::Binary(bytes), receipt) => {
+                if into.write_all(&bytes).await.is_err() {
+                    return (1000, String::new());
+                }
+                receipt.answer(Verdict::Settled(Ok(())));
+            }
+            Incoming::Frame(Frame::Text(_)) | Incoming::Posted(Frame::Text(_), _) => {
                 return (1003, "a text frame in a byte stream".to_owned());
             }
             Incoming::Life => {}

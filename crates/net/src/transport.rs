@@ -4,6 +4,8 @@ use std::future::Future;
 
 use breakbulk_link::{Carries, Closed, Frame};
 
+use crate::receipt::Receipt;
+
 /// Something that moves frames, in two halves that never wait for each other.
 pub trait Transport: Send + 'static {
     /// Where frames come in.
@@ -32,6 +34,18 @@ pub trait Sink: Send + 'static {
     /// Hands over one frame, and returns once it is out of this process.
     fn send(&mut self, frame: Frame) -> impl Future<Output = Result<(), Lost>> + Send;
 
+    /// Takes a small frame that goes out with the next one, or hands it back: where a write costs more
+    /// than what is written, frames that follow each other share one. Whoever hands one over sees to it
+    /// that [`send`](Self::send), [`flush`](Self::flush) or [`close`](Self::close) follows at once.
+    fn hold(&mut self, frame: Frame) -> Option<Frame> {
+        Some(frame)
+    }
+
+    /// Sends what is held.
+    fn flush(&mut self) -> impl Future<Output = Result<(), Lost>> + Send {
+        async { Ok(()) }
+    }
+
     /// Asks the other end for a sign of life, where the transport has such a thing.
     fn ping(&mut self) -> impl Future<Output = Result<(), Lost>> + Send {
         async { Ok(()) }
@@ -46,6 +60,8 @@ pub trait Sink: Send + 'static {
 pub enum Incoming {
     /// A frame.
     Frame(Frame),
+    /// A frame whose sender waits to hear what became of it.
+    Posted(Frame, Receipt),
     /// A word of the transport's own (a ping, a pong): the other end lives.
     Life,
     /// There is nothing more, and why. 1006 where the other end did not say.

@@ -33,6 +33,17 @@ pub use server::{Accepted, ListenOptions, Listener};
 pub use tls::{Identity, Roots};
 pub use transport::{WebSocket, WsSink, WsSource};
 
+#[cfg(feature = "http")]
+pub(crate) use request::{admit, origin_allowed};
+#[cfg(feature = "http")]
+pub(crate) use server::{is_fatal, is_of_one};
+#[cfg(feature = "http")]
+pub(crate) use socket::{Socket, tune};
+#[cfg(feature = "http")]
+pub(crate) use tls::{acceptor, client_config, provider};
+#[cfg(feature = "http")]
+pub(crate) use transport::Parts;
+
 /// The largest frame that is taken where nothing else is said.
 pub const FRAME_LIMIT: usize = 16 << 20;
 

@@ -302,7 +302,7 @@ async fn how_a_command_ended_is_the_reason() {
         ),
         // Somebody else holds its output; nobody waits for that one.
         (
-            "sh -c 'sleep 100 & exit 5'",
+            "sh -c 'sleep 20 2>&- & exit 5'",
             1011,
             "the command exited with status 5",
         ),
@@ -346,4 +346,64 @@ fn a_program_that_is_not_there_is_named() {
     assert!(find("cat").unwrap().is_absolute());
     let none = exec(&[], Framing::Lines, 1).err().unwrap();
     assert_eq!(none.to_string(), "there is no command to start");
+}
+
+/// Takes everything, and counts in how many writes it came.
+#[derive(Clone, Default)]
+struct Counted(Arc<std::sync::Mutex<(usize, Vec<u8>)>>);
+
+impl tokio::io::AsyncWrite for Counted {
+    fn poll_write(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+        bytes: &[u8],
+    ) -> std::task::Poll<std::io::Result<usize>> {
+        let mut taken = self.0.lock().unwrap();
+        taken.0 += 1;
+        taken.1.extend_from_slice(bytes);
+        std::task::Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn small_frames_that_follow_each_other_share_a_write() {
+    // Messages of these sizes, queued at once, and in how many writes they go out.
+    for (sizes, writes) in [
+        (vec![10], 1),
+        (vec![10; 100], 2),
+        // What is held goes out before it grows.
+        (vec![1000; 100], 8),
+        // A large one takes what is held along, in pieces of its own.
+        (vec![10, 10, 100_000, 10, 10], 6),
+    ] {
+        let out = Counted::default();
+        let (reader, _held_open) = tokio::io::duplex(10);
+        let stream = Stream::new(reader, out.clone(), Framing::Lines, LIMIT);
+        let connection = open(Framing::Lines, stream);
+        let mut expected = String::new();
+        for size in &sizes {
+            let text = format!("\"{}\"", "x".repeat(size - 2));
+            connection.send(Outgoing::new(text.clone())).unwrap();
+            expected.push_str(&text);
+            expected.push('\n');
+        }
+        connection.drained().await;
+        let (counted, bytes) = out.0.lock().unwrap().clone();
+        assert!(bytes == expected.as_bytes(), "{sizes:?}");
+        assert!(counted <= writes, "{sizes:?}: {counted} writes");
+    }
 }

@@ -19,7 +19,7 @@ pub mod rmcp;
 mod server;
 mod tags;
 
-pub use breakbulk_net::nostr::{EventId, Keys, PublicKey, Seal};
+pub use breakbulk_net::nostr::{EventId, Keys, PublicKey, Seal, npub};
 pub use client::Client;
 pub use config::{ClientConfig, Config, Encryption, Limits, ServerConfig, Timeouts, Wraps};
 pub use error::{Failure, KeyError, OpenError, SendError, keys, public_key};

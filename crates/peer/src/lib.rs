@@ -5,6 +5,8 @@
 pub mod ahp;
 #[cfg(feature = "contextvm")]
 pub mod contextvm;
+#[cfg(feature = "loro")]
+pub mod loro;
 #[cfg(feature = "ahp")]
 pub mod relay;
 #[cfg(feature = "tywrap")]

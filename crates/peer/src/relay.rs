@@ -29,7 +29,7 @@ use bytes::Bytes;
 pub use crate::ahp::foreign::Instead;
 pub use boxes::{BothBoxes, ClientBox, HostBox};
 pub use plain::{Plain, Raw, whole_link};
-pub use pump::relay;
+pub use pump::{HELLO, relay};
 pub use skipped::{Oversized, Skipped};
 pub use tunnel::{NoTunnel, Tunnel, TunnelSettings, greet};
 

@@ -15,6 +15,8 @@ mod late;
 mod random;
 #[path = "tywrap_host/recorded.rs"]
 mod recorded;
+#[path = "tywrap_host/replayed.rs"]
+mod replayed;
 #[path = "tywrap_host/scenarios.rs"]
 mod scenarios;
 #[path = "tywrap_host/values.rs"]

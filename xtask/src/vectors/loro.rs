@@ -50,8 +50,8 @@ pub(crate) fn run(file: &str, value: &Value, tally: &mut Tally) -> Option<()> {
         "batch_frames.json" => batch_frame,
         "decode_errors.json" => decoding,
         "version_vectors.json" => version_vector,
-        "loro_payloads.json" => return defer(value.as_object()?.len(), tally),
-        _ if file.starts_with("transcript_") => return defer(value.as_array()?.len(), tally),
+        "loro_payloads.json" => return leave(value.as_object()?.len(), tally),
+        _ if file.starts_with("transcript_") => return leave(value.as_array()?.len(), tally),
         _ => return loro_frames::run(file, value, tally),
     };
     for case in value.as_array()? {
@@ -61,8 +61,8 @@ pub(crate) fn run(file: &str, value: &Value, tally: &mut Tally) -> Option<()> {
     Some(())
 }
 
-fn defer(cases: usize, tally: &mut Tally) -> Option<()> {
-    (0..cases).for_each(|_| tally.defer());
+fn leave(cases: usize, tally: &mut Tally) -> Option<()> {
+    tally.leave_to_tests(cases);
     Some(())
 }
 

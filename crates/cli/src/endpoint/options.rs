@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use breakbulk::net::preset::Preset;
 use breakbulk::net::process::Framing;
 
-use super::TunnelUse;
+use super::{NostrOptions, TunnelUse};
 use crate::size::Size;
 
 /// The options of an endpoint.
@@ -20,6 +20,8 @@ pub(crate) struct EndpointOptions {
     pub(crate) max_frame: Option<usize>,
     pub(crate) max_message: Option<usize>,
     pub(crate) tunnel: Option<TunnelUse>,
+    /// Those of relays alone.
+    pub(crate) nostr: NostrOptions,
 }
 
 /// A command may have a question mark of its own: what follows the last one are options if all of it
@@ -46,8 +48,12 @@ pub(super) fn none_unknown(unknown: &[&str]) -> Result<(), String> {
 
 /// What to say of an option that nobody knows.
 pub(crate) fn unknown_option(pair: &str) -> String {
+    unknown_among(pair, &NAMES)
+}
+
+pub(super) fn unknown_among(pair: &str, names: &[&str]) -> String {
     let name = pair.split('=').next().unwrap_or_default();
-    format!("{name:?} is no option; use {}", NAMES.join(", "))
+    format!("{name:?} is no option; use {}", names.join(", "))
 }
 
 const NAMES: [&str; 9] = [
@@ -68,6 +74,14 @@ fn is_option(name: &str) -> bool {
 
 /// Our options of a query, and what else is in it.
 pub(super) fn options(query: &str) -> Result<(EndpointOptions, Vec<&str>), String> {
+    options_among(query, &NAMES)
+}
+
+/// The same where only these are ours.
+pub(super) fn options_among<'a>(
+    query: &'a str,
+    names: &[&str],
+) -> Result<(EndpointOptions, Vec<&'a str>), String> {
     let mut options = EndpointOptions::default();
     let mut unknown = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -78,7 +92,7 @@ pub(super) fn options(query: &str) -> Result<(EndpointOptions, Vec<&str>), Strin
                     .to_owned(),
             );
         }
-        if !is_option(name) {
+        if !names.contains(&name) {
             unknown.push(pair);
             continue;
         }
@@ -109,7 +123,7 @@ impl EndpointOptions {
             "preset" => once(self.preset.replace(preset(value)?).is_some()),
             "max-frame" => once(self.max_frame.replace(size(value)?).is_some()),
             "max-message" => once(self.max_message.replace(size(value)?).is_some()),
-            _ => {
+            "tunnel" => {
                 let tunnel = match value {
                     "auto" => TunnelUse::Auto,
                     "always" => TunnelUse::Always,
@@ -118,6 +132,7 @@ impl EndpointOptions {
                 };
                 once(self.tunnel.replace(tunnel).is_some())
             }
+            _ => once(self.nostr.set(name, value)?),
         }
     }
 }

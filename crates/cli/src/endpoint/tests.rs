@@ -1,5 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
+use std::time::Duration;
+
+use breakbulk::contextvm::{Encryption, Wraps, public_key};
 use breakbulk::net::preset::Preset;
 use breakbulk::net::process::Framing;
 
@@ -85,8 +88,40 @@ fn options_are_read() {
             max_frame: Some(1024),
             max_message: None,
             tunnel: Some(TunnelUse::Never),
+            nostr: NostrOptions::default(),
         }
     );
+}
+
+#[test]
+fn relays_and_their_options_are_read() {
+    let key = "7e7e9c42a91bfef19fa929e5fda1b72e0ebc1a4c1141673e2794234d86addf4e";
+    let npub = "npub10elfcs4fr0l0r8af98jlmgdh9c8tcxjvz9qkw038js35mp4dma8qzvjptg";
+    let text = format!(
+        "cep22+nostr:wss://a.example/nostr,ws://[::1]:7000?key=a%26b&server={npub}&allow={key},{npub}&encryption=required&wraps=ephemeral&idle=60&timeout=5&max-frame=32KB"
+    );
+    let endpoint: Endpoint = text.parse().unwrap();
+    let relays = ["wss://a.example/nostr", "ws://[::1]:7000"].map(ToOwned::to_owned);
+    let relays = relays.to_vec();
+    assert_eq!(endpoint.at, At::Nostr(NostrAddress { relays }));
+    assert_eq!(endpoint.wire, WireKind::Cep22);
+    let options = endpoint.options;
+    assert_eq!(options.key, Some("a&b".into()));
+    assert_eq!(options.max_frame, Some(32_000));
+    let key = public_key(key).unwrap();
+    let expected = NostrOptions {
+        server: Some(key),
+        allow: Some([key].into()),
+        encryption: Some(Encryption::Required),
+        wraps: Some(Wraps::Ephemeral),
+        idle: Some(Duration::from_secs(60)),
+        timeout: Some(Duration::from_secs(5)),
+    };
+    assert_eq!(options.nostr, expected);
+
+    // These words mean nothing to us in the address of a WebSocket.
+    let endpoint: Endpoint = "ws://x:1?server=1&idle=2".parse().unwrap();
+    assert_eq!(endpoint.at, ws(false, "x:1", "/", Some("server=1&idle=2")));
 }
 
 #[test]
@@ -97,10 +132,24 @@ fn what_is_wrong_says_what_to_mend() {
         ("cat", "there is no colon"),
         ("tcp://x:1", "\"tcp\" is no transport; an endpoint is"),
         ("http://x", "\"http\" is no transport"),
-        ("mcp+ws://x:1", "\"mcp\" is no wire; use ahp, loro or whole"),
+        (
+            "mcp+ws://x:1",
+            "\"mcp\" is no wire; use ahp, loro, whole or cep22",
+        ),
         ("+ws://x:1", "\"\" is no wire"),
         ("ahp+stdio:", "streams carry whole messages"),
         ("loro+exec:cat", "streams carry whole messages"),
+        ("cep22+stdio:", "cep22 is for relays; write cep22+nostr:"),
+        ("ahp+nostr:wss://x", "write cep22+nostr: for ahp+nostr:"),
+        ("nostr:", "a relay is written as wss://HOST"),
+        ("nostr:wss://a,", "a relay is written as wss://HOST"),
+        ("nostr:wss://", "a relay is written as wss://HOST"),
+        ("nostr:wss://me:secret@x", "no names or passwords"),
+        (
+            "nostr:wss://x?framing=lines",
+            "\"framing\" is no option; use key, server, allow",
+        ),
+        ("nostr:wss://x?idle=1&idle=1", "idle: it is there twice"),
         ("stdio:x", "stdio: has no address"),
         (
             "stdio:?framing=json",

@@ -1,5 +1,6 @@
 //! From an end that was planned to a connection that the pump can use.
 
+use breakbulk::contextvm::Client;
 use breakbulk::link::{Config, Limits, Link};
 use breakbulk::message::ahp::TUNNEL;
 use breakbulk::net::process;
@@ -11,8 +12,10 @@ use breakbulk::relay::{
 };
 use breakbulk::wire::Loro;
 
+use super::nostr;
 use super::plan::{End, Plan};
 use crate::endpoint::{At, TunnelUse, WireKind};
+use crate::key;
 
 /// What an end turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub(super) enum Face {
 pub(super) struct Opened {
     pub(super) face: Face,
     pub(super) port: Port,
+    /// What is under the connection, where it may still have something to say when that is closed.
+    pub(super) client: Option<Client>,
 }
 
 /// Our own standard streams.
@@ -46,6 +51,7 @@ pub(super) fn stdio(end: &End) -> Result<Opened, String> {
             skipped,
             ..Port::with_ends(connection, ends)
         },
+        client: None,
     })
 }
 
@@ -54,7 +60,9 @@ pub(super) async fn target(end: &End) -> Result<Opened, String> {
     match &end.at {
         At::Stdio => stdio(end),
         At::Exec(words) => {
-            let (mut exec, _) = process::exec(words, end.framing, end.max_message)
+            let program = process::Program::new(words).env_remove(key::VARIABLE);
+            let (mut exec, _) = program
+                .start(end.framing, end.max_message)
                 .map_err(|error| format!("exec: {error}"))?;
             let ends = exec.ends();
             let skipped = Some(Skipped::of(&ends));
@@ -67,6 +75,7 @@ pub(super) async fn target(end: &End) -> Result<Opened, String> {
                     skipped,
                     ..Port::with_ends(connection, ends)
                 },
+                client: None,
             })
         }
         At::Ws(address) => {
@@ -89,7 +98,13 @@ pub(super) async fn target(end: &End) -> Result<Opened, String> {
             }
             Ok(web_socket(end, websocket))
         }
+        At::Nostr(address) => nostr::dial(end, address).await,
     }
+}
+
+/// A connection whose frames are whole messages.
+pub(super) fn whole_messages(end: &End, transport: impl Transport) -> Connection {
+    connect(end, whole(end), transport, false)
 }
 
 /// The subprotocols that are offered, or understood.
@@ -110,11 +125,13 @@ pub(super) fn web_socket(end: &End, websocket: WebSocket) -> Opened {
         WireKind::Whole if end.carries == breakbulk::link::Carries::Binary => {
             (Face::Binary, whole(end))
         }
-        WireKind::Whole => (Face::Whole, whole(end)),
+        // Relays of events are no WebSockets here.
+        WireKind::Whole | WireKind::Cep22 => (Face::Whole, whole(end)),
     };
     Opened {
         face,
         port: Port::new(connect(end, link, websocket, is_tunnel)),
+        client: None,
     }
 }
 

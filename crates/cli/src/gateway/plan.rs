@@ -1,20 +1,22 @@
 //! What the command line asks for, checked before anything is opened.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::Path;
 use std::time::Duration;
 
 use breakbulk::ahp::Settings;
 use breakbulk::ahp::foreign::Sessions;
 use breakbulk::link::{Budget, Cap, Carries};
 use breakbulk::message::ahp::{Chunking, TimeoutFrom};
+use breakbulk::net::nostr::EVENT_MAX;
 use breakbulk::net::preset::Preset;
 use breakbulk::net::process::Framing;
 use breakbulk::net::ws::{self, Bearer, Identity, Roots};
 use breakbulk::net::{Options, process};
 use breakbulk::relay::{TunnelSettings, session_memory};
 
+use super::nostr::NostrEnd;
 use crate::endpoint::{At, Endpoint, TunnelUse, WireKind, WsAddress, unknown_option};
+use crate::token;
 
 /// The proposal's frame for a relayed path.
 const DEFAULT_FRAME: usize = 900_000;
@@ -24,6 +26,9 @@ const DEFAULT_MESSAGE: usize = 32 << 20;
 
 /// No segment fits a smaller frame.
 const LEAST_FRAME: usize = 256;
+
+/// No chunk worth its event fits a smaller one.
+const LEAST_EVENT: usize = 4096;
 
 /// How long the other end of a tunnel may be silent: it does not answer while it is held up.
 const TUNNEL_SILENCE: Duration = Duration::from_secs(300);
@@ -67,6 +72,12 @@ pub(crate) struct End {
     pub(crate) identity: Option<Identity>,
     pub(crate) roots: Roots,
     pub(crate) budget: Budget,
+    /// All that the budget has.
+    pub(crate) memory: usize,
+    /// Keys and the like, where this is a relay.
+    pub(crate) nostr: Option<NostrEnd>,
+    /// How long its last words may take.
+    pub(crate) grace: Duration,
     /// What was asked for and does not count, in words.
     pub(crate) overruled: Option<String>,
 }
@@ -85,7 +96,7 @@ impl Plan {
                     "both ends are stdio:, and there is only one; use another --to".to_owned(),
                 );
             }
-            (At::Ws(_), At::Stdio) => {
+            (At::Ws(_) | At::Nostr(_), At::Stdio) => {
                 return Err(
                     "--to stdio: cannot be: many may come, and there is one standard output; use --listen stdio:"
                         .to_owned(),
@@ -102,19 +113,21 @@ impl Plan {
                 .map_err(|error| format!("--to: {error}"))?;
         }
         let carries = carries(&listen, &to)?;
+        let (listen_nostr, to_nostr) = NostrEnd::both(&listen, &to)?;
         let budget = Budget::new(common.memory);
         let end = |endpoint: Endpoint, token: Option<Bearer>| {
             End::new(endpoint, &common, carries, token, &budget)
         };
-        let from_environment = token_from_environment()?;
+        let from_environment = token::from_environment()?;
         let listens = listen.is_ws();
         let (for_listen, for_to) = match from_environment {
             // A token that others must send us is not sent to somebody else.
             Some(token) if listens => (Some(token), None),
             token => (None, token),
         };
-        let listen = end(listen, for_listen).map_err(|error| format!("--listen: {error}"))?;
-        let to = end(to, for_to).map_err(|error| format!("--to: {error}"))?;
+        let mut listen = end(listen, for_listen).map_err(|error| format!("--listen: {error}"))?;
+        let mut to = end(to, for_to).map_err(|error| format!("--to: {error}"))?;
+        (listen.nostr, to.nostr) = (listen_nostr, to_nostr);
         let needed =
             session_memory(listen.max_message).saturating_add(session_memory(to.max_message));
         if needed > common.memory {
@@ -154,30 +167,6 @@ fn carries(listen: &Endpoint, to: &Endpoint) -> Result<Carries, String> {
     }
 }
 
-fn token_from_environment() -> Result<Option<Bearer>, String> {
-    match std::env::var("BREAKBULK_TOKEN") {
-        Ok(token) => bearer(&token)
-            .map(Some)
-            .map_err(|error| format!("BREAKBULK_TOKEN {error}")),
-        Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(error) => Err(format!("BREAKBULK_TOKEN: {error}")),
-    }
-}
-
-fn token_from_file(file: &Path) -> Result<Bearer, String> {
-    let token = std::fs::read_to_string(file)
-        .map_err(|error| format!("token-file {}: {error}", file.display()))?;
-    bearer(token.trim()).map_err(|error| format!("token-file {} {error}", file.display()))
-}
-
-fn bearer(token: &str) -> Result<Bearer, String> {
-    match token {
-        "" => Err("is empty; put a token there or leave it out".to_owned()),
-        _ if token.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Bearer::new(token)),
-        _ => Err("is no token: use visible ASCII characters, without spaces".to_owned()),
-    }
-}
-
 impl End {
     fn new(
         endpoint: Endpoint,
@@ -190,7 +179,8 @@ impl End {
         let is_ws = matches!(endpoint.at, At::Ws(_));
         // What holds for both ends is about the capped path, which is where messages are cut.
         let cuts = endpoint.wire != WireKind::Whole;
-        let preset = options.preset.or(common.preset.filter(|_| cuts));
+        // No preset is about relays of events.
+        let preset = options.preset.or(common.preset.filter(|_| cuts && is_ws));
         if carries == Carries::Binary
             && let Some(preset) = preset.filter(|preset| !preset.binary)
         {
@@ -202,6 +192,7 @@ impl End {
             .unwrap_or(DEFAULT_MESSAGE);
         let of_path = preset.map(|preset| preset.cap().max);
         let usual = match endpoint.wire {
+            WireKind::Cep22 => EVENT_MAX,
             _ if !is_ws => usize::MAX,
             WireKind::Whole => max_message,
             WireKind::Ahp | WireKind::Loro => of_path.unwrap_or(DEFAULT_FRAME),
@@ -215,9 +206,13 @@ impl End {
             )),
             _ => None,
         };
-        if max_frame < LEAST_FRAME {
+        let least = match endpoint.wire {
+            WireKind::Cep22 => LEAST_EVENT,
+            _ => LEAST_FRAME,
+        };
+        if max_frame < least {
             return Err(format!(
-                "a frame of {max_frame} bytes holds nothing; max-frame must be at least {LEAST_FRAME}"
+                "a frame of {max_frame} bytes holds nothing; max-frame must be at least {least}"
             ));
         }
         if max_message < LEAST_FRAME {
@@ -226,10 +221,12 @@ impl End {
             ));
         }
         let token = match &options.token_file {
-            Some(file) => Some(token_from_file(file)?),
+            Some(file) => Some(token::from_file(file)?),
             None => token.filter(|_| is_ws),
         };
         let identity = match (options.cert, options.key) {
+            // A relay's key is another one.
+            _ if endpoint.wire == WireKind::Cep22 => None,
             (Some(chain), Some(key)) => Some(Identity { chain, key }),
             (None, None) => None,
             _ => return Err("cert and key go together; give both".to_owned()),
@@ -249,6 +246,9 @@ impl End {
             identity,
             roots: options.ca.map_or(Roots::Native, Roots::File),
             budget: budget.clone(),
+            memory: common.memory,
+            nostr: None,
+            grace: common.grace,
             overruled,
         })
     }
@@ -287,7 +287,11 @@ impl End {
 
     /// What goes out in one frame.
     pub(crate) fn cap(&self) -> Cap {
-        let cap = Cap::frame(self.max_frame);
+        // Events are cut further down: here they are messages.
+        let cap = Cap::frame(match self.at {
+            At::Nostr(_) => self.max_message,
+            _ => self.max_frame,
+        });
         match (&self.at, self.framing) {
             (At::Stdio | At::Exec(_), Framing::Lines) => cap.lines(),
             _ => cap,
@@ -335,13 +339,18 @@ impl End {
                 silence: None,
                 ..usual
             },
+            At::Nostr(_) => Options {
+                keepalive: None,
+                silence: None,
+                grace: self.grace,
+            },
         }
     }
 
     /// The largest frame that comes in.
     pub(crate) fn frame_limit(&self) -> usize {
         match self.wire {
-            WireKind::Whole => self.max_message,
+            WireKind::Whole | WireKind::Cep22 => self.max_message,
             WireKind::Ahp | WireKind::Loro => self.max_frame,
         }
     }
@@ -353,7 +362,7 @@ impl End {
                 Ok(_) => Ok(()),
                 Err(error) => Err(format!("--to exec: {error}")),
             },
-            At::Stdio | At::Ws(_) => Ok(()),
+            At::Stdio | At::Ws(_) | At::Nostr(_) => Ok(()),
         }
     }
 }

@@ -11,11 +11,12 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::nostr;
 use super::open::{self, Opened};
 use super::plan::Plan;
-use super::signals::Stop;
 use crate::endpoint::{At, TunnelUse, WsAddress};
 use crate::failure::Failure;
+use crate::signals::Stop;
 
 /// How long a look at the target may take.
 const CHECK: Duration = Duration::from_secs(5);
@@ -40,6 +41,10 @@ pub(crate) async fn serve(plan: Plan) -> Result<(), Failure> {
             At::Ws(address) => {
                 let address = address.clone();
                 listen(Arc::new(plan), &address, &stop).await
+            }
+            At::Nostr(address) => {
+                let address = address.clone();
+                nostr::listen(Arc::new(plan), &address, &stop).await
             }
             _ => once(&plan, &stop).await,
         }
@@ -67,22 +72,33 @@ async fn once(plan: &Plan, stop: &Stop) -> Result<(), Failure> {
     };
     // Only now: what is read from the standard input cannot be put back.
     let listen = open::stdio(&plan.listen).map_err(Failure::Session)?;
-    let ended = pump(plan, listen, to, stop).await;
-    if ended.is_clean() {
-        return Ok(());
+    let client = to.client.clone();
+    let ended = pump(plan, listen, to, stop.asked()).await;
+    let unsent = client.map_or(0, |client| client.stats().outgoing);
+    match unsent {
+        _ if !ended.is_clean() => Err(Failure::Session(told(plan, &ended))),
+        0 => Ok(()),
+        unsent => Err(Failure::Session(format!(
+            "{unsent} messages did not reach a relay in the {} s that there were; raise --grace",
+            plan.grace.as_secs()
+        ))),
     }
-    Err(Failure::Session(told(plan, &ended)))
 }
 
-async fn pump(plan: &Plan, listen: Opened, to: Opened, stop: &Stop) -> Ended {
+pub(super) async fn pump(
+    plan: &Plan,
+    listen: Opened,
+    to: Opened,
+    stop: impl Future<Output = ()> + Send,
+) -> Ended {
     let passing = open::passing(plan, listen.face, to.face);
     let options = relay::Options { grace: plan.grace };
     tracing::debug!(listen = ?listen.face, to = ?to.face, "a session begins");
-    relay::relay(listen.port, to.port, passing, stop.asked(), options).await
+    relay::relay(listen.port, to.port, passing, stop, options).await
 }
 
 /// The end of a session in words.
-fn told(plan: &Plan, ended: &Ended) -> String {
+pub(super) fn told(plan: &Plan, ended: &Ended) -> String {
     let Ended {
         side,
         closed: Closed { code, reason },
@@ -96,8 +112,9 @@ fn told(plan: &Plan, ended: &Ended) -> String {
     let other = match at {
         At::Stdio => "the program at the standard streams",
         At::Exec(_) => "the command",
-        At::Ws(_) if is_listen => "the client",
+        At::Ws(_) | At::Nostr(_) if is_listen => "the client",
         At::Ws(_) => "the target",
+        At::Nostr(_) => "the server",
     };
     let who = match ended.by_peer {
         true => format!("{other} closed"),
@@ -190,28 +207,35 @@ async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, Failure> {
 }
 
 /// Looks whether somebody is at the target: better now than when the first client is there.
-async fn reachable(plan: &Plan) -> Result<(), Failure> {
-    let At::Ws(address) = &plan.to.at else {
-        return Ok(());
-    };
-    let fail = |what: &str| {
-        Err(Failure::Usage(format!(
-            "--to: {} cannot be reached: {what}; start it first, check the address, or give --no-check",
-            address.authority
-        )))
-    };
-    let with_port = match address.authority.rsplit_once(':') {
-        Some((_, port)) if !port.ends_with(']') => address.authority.clone(),
-        _ => format!(
-            "{}:{}",
-            address.authority,
-            if address.secure { 443 } else { 80 }
+pub(super) async fn reachable(plan: &Plan) -> Result<(), Failure> {
+    let (at, found) = match &plan.to.at {
+        At::Ws(address) => (
+            address.authority.clone(),
+            answers(&address.authority, address.secure).await,
         ),
+        At::Nostr(address) => (
+            address.relays.join(","),
+            nostr::some_relay_answers(address).await,
+        ),
+        At::Stdio | At::Exec(_) => return Ok(()),
+    };
+    found.map_err(|what| {
+        Failure::Usage(format!(
+            "--to: {at} cannot be reached: {what}; start it first, check the address, or give --no-check"
+        ))
+    })
+}
+
+/// Whether somebody takes connections there.
+pub(super) async fn answers(authority: &str, secure: bool) -> Result<(), String> {
+    let with_port = match authority.rsplit_once(':') {
+        Some((_, port)) if !port.ends_with(']') => authority.to_owned(),
+        _ => format!("{authority}:{}", if secure { 443 } else { 80 }),
     };
     match timeout(CHECK, TcpStream::connect(with_port)).await {
         Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => fail(&error.to_string()),
-        Err(_) => fail(&format!("no answer within {} s", CHECK.as_secs())),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer within {} s", CHECK.as_secs())),
     }
 }
 
@@ -254,7 +278,7 @@ async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
     };
     drop(client);
     tracing::info!(%peer, face = ?listen.face, "a session begins");
-    let ended = pump(plan, listen, to, stop).await;
+    let ended = pump(plan, listen, to, stop.asked()).await;
     if ended.is_clean() {
         tracing::info!(%peer, "{}", told(plan, &ended));
     } else {

@@ -14,6 +14,7 @@ pub(crate) fn gateway(arguments: &[&str]) -> Command {
         .arg("gateway")
         .args(arguments)
         .env_remove("BREAKBULK_TOKEN")
+        .env_remove("BREAKBULK_NOSTR_KEY")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

@@ -8,5 +8,6 @@ mod carry;
 mod common;
 mod ends;
 mod mend;
+mod nostr;
 mod sizes;
 mod web_sockets;

@@ -82,7 +82,7 @@ async fn echo() -> std::net::SocketAddr {
                 loop {
                     match source.next().await {
                         Incoming::Frame(frame) => sink.send(frame).await.unwrap(),
-                        Incoming::Life => {}
+                        Incoming::Life | Incoming::Posted(..) => {}
                         end @ (Incoming::Closed(_) | Incoming::Broken(_)) => {
                             return println!("the echo ends: {end:?}");
                         }

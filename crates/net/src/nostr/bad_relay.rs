@@ -262,7 +262,9 @@ impl Way {
         loop {
             tokio::select! {
                 incoming = source.next() => match incoming {
-                    Incoming::Frame(frame) => self.hold(frame, &send, &mut held),
+                    Incoming::Frame(frame) | Incoming::Posted(frame, _) => {
+                        self.hold(frame, &send, &mut held);
+                    }
                     Incoming::Life => {}
                     Incoming::Closed(_) | Incoming::Broken(_) => return,
                 },

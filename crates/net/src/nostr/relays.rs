@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use nostr_sdk::pool::relay::Error as RelayError;
@@ -215,30 +216,42 @@ impl Relays {
 
     /// Publishes to all; returns when the first has it, or none took it. A relay that asks for a
     /// pause gets it, one that is away is waited for.
-    pub async fn publish(&self, event: Event) -> Outcome {
+    ///
+    /// It is begun here and now, so that what is published first is first at each relay, unless that
+    /// wants it once more.
+    pub fn publish(&self, event: Event) -> impl Future<Output = Outcome> + Send + use<> {
         let event = Arc::new(event);
         let deadline = Instant::now() + self.0.publish;
         let (tell, mut told) = mpsc::channel(self.0.relays.len());
         for relay in &self.0.relays {
             let (relay, event, tell) = (relay.clone(), event.clone(), tell.clone());
-            tokio::spawn(async move {
+            let mut publishing = Box::pin(async move {
                 let outcome = relay.publish(&event, deadline).await;
                 // Nobody waits any more for the slower ones.
                 let _ = tell.send(outcome).await;
             });
-        }
-        drop(tell);
-        let mut worst = Outcome::Lost {
-            reason: "no relay answered".to_owned(),
-        };
-        while let Some(outcome) = told.recv().await {
-            match (&outcome, &worst) {
-                (Outcome::Accepted, _) => return outcome,
-                (_, Outcome::TooLarge { .. }) => {}
-                _ => worst = outcome,
+            // The task that goes on with it is woken anew.
+            let begun = publishing
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()));
+            if begun.is_pending() {
+                tokio::spawn(publishing);
             }
         }
-        worst
+        drop(tell);
+        async move {
+            let mut worst = Outcome::Lost {
+                reason: "no relay answered".to_owned(),
+            };
+            while let Some(outcome) = told.recv().await {
+                match (&outcome, &worst) {
+                    (Outcome::Accepted, _) => return outcome,
+                    (_, Outcome::TooLarge { .. }) => {}
+                    _ => worst = outcome,
+                }
+            }
+            worst
+        }
     }
 
     /// Closes all connections.
@@ -265,7 +278,9 @@ impl OneRelay {
     async fn insist(&self, event: &Event) -> Outcome {
         loop {
             let until = self.pause().0;
-            sleep_until(until).await;
+            if until > Instant::now() {
+                sleep_until(until).await;
+            }
             let reason = match self.relay.send_event(event).await {
                 Ok(_) => return self.accepted(),
                 Err(RelayError::RelayMessage(text)) => match verdict(&text) {

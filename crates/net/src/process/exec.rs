@@ -181,15 +181,30 @@ pub struct ExecSink {
     over: watch::Receiver<bool>,
 }
 
-impl Sink for ExecSink {
-    async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
-        let sent = self.stream.send(frame).await;
+impl ExecSink {
+    /// A command that takes no more has mostly ended: its last words and how it ended tell more than a
+    /// broken pipe does.
+    async fn hear_out(&mut self, sent: Result<(), Lost>) -> Result<(), Lost> {
         if sent.is_err() {
-            // A command that takes no more has mostly ended: its last words and how it ended tell more
-            // than a broken pipe does.
             let _ = timeout(LINGER, self.over.wait_for(|over| *over)).await;
         }
         sent
+    }
+}
+
+impl Sink for ExecSink {
+    async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
+        let sent = self.stream.send(frame).await;
+        self.hear_out(sent).await
+    }
+
+    fn hold(&mut self, frame: Frame) -> Option<Frame> {
+        self.stream.hold(frame)
+    }
+
+    async fn flush(&mut self) -> Result<(), Lost> {
+        let sent = self.stream.flush().await;
+        self.hear_out(sent).await
     }
 
     async fn close(&mut self, code: u16, reason: &str) {

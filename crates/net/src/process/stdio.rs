@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 
 use super::framing::Framing;
+use super::output::Output;
 use super::stream::Stream;
 
 /// So much is read from the standard input at a time.
@@ -52,7 +53,7 @@ pub fn stdio(framing: Framing, limit: usize) -> io::Result<Stdio> {
         receiver,
         chunk: Bytes::new(),
     };
-    Ok(Stream::new(input, tokio::io::stdout(), framing, limit))
+    Ok(Stream::new(input, Output::new(), framing, limit))
 }
 
 /// The standard input, as its thread hands it over.

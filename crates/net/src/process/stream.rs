@@ -64,6 +64,8 @@ pub struct StreamSource<R> {
 pub struct StreamSink {
     writer: Arc<Mutex<Option<Writer>>>,
     framing: Framing,
+    /// Small frames that go out with the next one.
+    held: Vec<u8>,
     closed: watch::Sender<bool>,
 }
 
@@ -98,6 +100,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
             sink: StreamSink {
                 writer: Arc::new(Mutex::new(Some(Box::new(writer)))),
                 framing,
+                held: Vec::new(),
                 closed,
             },
         }
@@ -232,8 +235,9 @@ impl<R: AsyncRead + Send + Unpin + 'static> Source for StreamSource<R> {
     }
 }
 
-impl Sink for StreamSink {
-    async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
+impl StreamSink {
+    /// The text of a frame that can go out.
+    fn text(&self, frame: Frame) -> Result<Bytes, Lost> {
         let Frame::Text(bytes) = frame else {
             return Err(Lost("a stream carries text, and this is binary".to_owned()));
         };
@@ -242,28 +246,80 @@ impl Sink for StreamSink {
                 "a frame with a raw line break cannot go out as a line".to_owned(),
             ));
         }
+        Ok(bytes)
+    }
+
+    /// Writes what is held, and a large frame behind it.
+    async fn write(&mut self, large: Option<Bytes>) -> Result<(), Lost> {
         let mut writer = self.writer.lock().await;
         let Some(writer) = writer.as_mut() else {
             return Err(Lost("the way out is closed".to_owned()));
         };
-        let written = write(writer, self.framing, bytes).await;
+        let written = write(writer, self.framing, &self.held, large).await;
+        self.held.clear();
         written.map_err(|error| Lost(format!("writing failed: {error}")))
     }
 
+    fn add(&mut self, bytes: &[u8]) {
+        let (before, after) = self.framing.around(bytes.len());
+        self.held.extend_from_slice(before.as_bytes());
+        self.held.extend_from_slice(bytes);
+        self.held.extend_from_slice(after.as_bytes());
+    }
+}
+
+impl Sink for StreamSink {
+    async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
+        let bytes = self.text(frame)?;
+        if bytes.len() > SMALL {
+            return self.write(Some(bytes)).await;
+        }
+        self.add(&bytes);
+        self.write(None).await
+    }
+
+    fn hold(&mut self, frame: Frame) -> Option<Frame> {
+        if self.held.len() + frame.bytes().len() > SMALL {
+            return Some(frame);
+        }
+        // What cannot go out fails when it is sent.
+        match self.text(frame.clone()) {
+            Ok(bytes) => {
+                self.add(&bytes);
+                None
+            }
+            Err(_) => Some(frame),
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), Lost> {
+        self.write(None).await
+    }
+
     async fn close(&mut self, _code: u16, _reason: &str) {
+        if !self.held.is_empty() {
+            // Whoever has left already cannot be told.
+            let _ = self.write(None).await;
+        }
         close(&self.writer).await;
         self.closed.send_replace(true);
     }
 }
 
-async fn write(writer: &mut Writer, framing: Framing, bytes: Bytes) -> std::io::Result<()> {
-    let (before, after) = framing.around(bytes.len());
-    if bytes.len() <= SMALL {
-        let whole = [before.as_bytes(), &bytes, after.as_bytes()].concat();
-        writer.write_all(&whole).await?;
-    } else {
-        let mut whole = Buf::chain(before.as_bytes(), bytes).chain(after.as_bytes());
-        writer.write_all_buf(&mut whole).await?;
+async fn write(
+    writer: &mut Writer,
+    framing: Framing,
+    held: &[u8],
+    large: Option<Bytes>,
+) -> std::io::Result<()> {
+    match large {
+        None => writer.write_all(held).await?,
+        Some(bytes) => {
+            let (before, after) = framing.around(bytes.len());
+            let whole = Buf::chain(held, before.as_bytes());
+            let mut whole = whole.chain(bytes).chain(after.as_bytes());
+            writer.write_all_buf(&mut whole).await?;
+        }
     }
     writer.flush().await
 }

@@ -19,7 +19,7 @@ impl Bearer {
     }
 
     /// Whether the value of an `Authorization` header carries this token.
-    pub(crate) fn admits(&self, header: &[u8]) -> bool {
+    pub fn admits(&self, header: &[u8]) -> bool {
         // The scheme is no secret, and its case does not count.
         let Some((scheme, token)) = header.split_at_checked(7) else {
             return false;

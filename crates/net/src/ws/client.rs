@@ -10,9 +10,9 @@ use tokio::time::{Instant, timeout_at};
 use tokio_tungstenite::tungstenite::handshake::client::{Response, generate_key, generate_request};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::http::header::{
-    AUTHORIZATION, CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT,
-    SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION,
-    UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue,
+    SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use tokio_tungstenite::tungstenite::http::{Request, StatusCode, Uri};
 
@@ -249,7 +249,8 @@ impl Target {
                 });
             }
             status => {
-                if rest.is_empty() {
+                let silent = response.headers().get(CONTENT_LENGTH);
+                if rest.is_empty() && silent.is_none_or(|length| length != "0") {
                     // What it says may come a little later than its head; it is only an explanation.
                     rest.reserve(TEXT_MAX);
                     let _ = socket.read_buf(&mut rest).await;

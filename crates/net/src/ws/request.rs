@@ -126,7 +126,11 @@ fn choose(headers: &HeaderMap, ours: &[String]) -> Option<String> {
 
 /// Browsers let any page open a WebSocket to any address, this machine's own included, and only tell
 /// by `Origin` whose page it is. Programs send none.
-fn origin_allowed(origin: &HeaderValue, headers: &HeaderMap, allowed: Option<&[String]>) -> bool {
+pub(crate) fn origin_allowed(
+    origin: &HeaderValue,
+    headers: &HeaderMap,
+    allowed: Option<&[String]>,
+) -> bool {
     let Ok(origin) = origin.to_str() else {
         return false;
     };

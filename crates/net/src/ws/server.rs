@@ -219,7 +219,8 @@ async fn serve(
     }
 }
 
-fn is_of_one(error: &io::Error) -> bool {
+/// Whether only the client of that socket is concerned.
+pub(crate) fn is_of_one(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted
@@ -230,7 +231,7 @@ fn is_of_one(error: &io::Error) -> bool {
 }
 
 /// Whether the listening socket itself is of no more use.
-fn is_fatal(error: &io::Error) -> bool {
+pub(crate) fn is_fatal(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::InvalidInput | io::ErrorKind::NotConnected | io::ErrorKind::Unsupported

@@ -23,6 +23,9 @@ pub(crate) enum Socket {
     Plain(TcpStream),
     #[cfg(feature = "tls")]
     Tls(Box<tokio_rustls::TlsStream<TcpStream>>),
+    /// What somebody else's HTTP server made of its socket.
+    #[cfg(feature = "http")]
+    Upgraded(Box<hyper_util::rt::TokioIo<hyper::upgrade::Upgraded>>),
 }
 
 /// Asks the kernel to send at once and to keep little. A kernel that refuses is no reason to fail.
@@ -49,6 +52,11 @@ macro_rules! either {
             }
             #[cfg(feature = "tls")]
             Socket::Tls($stream) => {
+                let $stream = Pin::new($stream.as_mut());
+                $call
+            }
+            #[cfg(feature = "http")]
+            Socket::Upgraded($stream) => {
                 let $stream = Pin::new($stream.as_mut());
                 $call
             }
@@ -88,6 +96,8 @@ impl AsyncWrite for Socket {
             Self::Plain(stream) => stream.is_write_vectored(),
             #[cfg(feature = "tls")]
             Self::Tls(stream) => stream.is_write_vectored(),
+            #[cfg(feature = "http")]
+            Self::Upgraded(stream) => stream.is_write_vectored(),
         }
     }
 

@@ -45,19 +45,7 @@ pub(crate) async fn client(
         reason: error.to_string(),
         remedy: "use a host name that a certificate can hold",
     })?;
-    let roots = roots.clone();
-    // Reading the system's certificates takes a while and may block.
-    let store = tokio::task::spawn_blocking(move || trusted(&roots))
-        .await
-        .map_err(|error| ConnectError::Roots {
-            from: "the system".to_owned(),
-            reason: error.to_string(),
-        })??;
-    let config = ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| failed(address, &error))?
-        .with_root_certificates(store)
-        .with_no_client_auth();
+    let config = client_config(address, roots).await?;
     match TlsConnector::from(Arc::new(config))
         .connect(name, stream)
         .await
@@ -72,6 +60,26 @@ pub(crate) async fn client(
             },
         }),
     }
+}
+
+/// What a client of this address trusts, with our own provider of cryptography.
+pub(crate) async fn client_config(
+    address: &str,
+    roots: &Roots,
+) -> Result<ClientConfig, ConnectError> {
+    let roots = roots.clone();
+    // Reading the system's certificates takes a while and may block.
+    let store = tokio::task::spawn_blocking(move || trusted(&roots))
+        .await
+        .map_err(|error| ConnectError::Roots {
+            from: "the system".to_owned(),
+            reason: error.to_string(),
+        })??;
+    Ok(ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| failed(address, &error))?
+        .with_root_certificates(store)
+        .with_no_client_auth())
 }
 
 /// What puts TLS over the streams of a server.
@@ -160,6 +168,6 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
 }
 
 /// Named, so that another provider in the same program changes nothing here.
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }

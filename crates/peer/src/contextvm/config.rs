@@ -78,6 +78,8 @@ pub struct Limits {
     pub requests: usize,
     /// Messages that wait to go out to one peer.
     pub queued: usize,
+    /// Bytes of them: whoever sends more waits. One message may always go.
+    pub queued_bytes: usize,
     /// Event ids that are remembered, so that each counts once.
     pub remembered: usize,
 }
@@ -93,6 +95,7 @@ impl Default for Limits {
             peers: 1024,
             requests: 256,
             queued: 1024,
+            queued_bytes: 64 << 20,
             remembered: 1 << 16,
         }
     }

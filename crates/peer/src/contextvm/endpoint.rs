@@ -116,12 +116,19 @@ impl Endpoint {
     pub(crate) async fn send(&self, to: PublicKey, text: Bytes) -> Result<SendId, SendError> {
         let token = self.shared.add_tokens.then(fresh_token);
         let message = prepare(text, token).await?;
+        self.room(&to, message.bytes.len()).await;
         if self.shared.closed.load(Ordering::Acquire) {
             return Err(SendError::Closed);
         }
         let sent = self.shared.lock().send(now(), to, message);
         self.shared.touched();
         Ok(sent?)
+    }
+
+    /// Waits while too much is on its way to a peer already.
+    async fn room(&self, to: &PublicKey, bytes: usize) {
+        let room = || self.shared.lock().has_room(to, bytes);
+        self.until(room).await;
     }
 
     /// The next message; all other events are dropped. For one caller at a time.
@@ -155,11 +162,16 @@ impl Endpoint {
 
     /// Waits until nothing of ours is on its way out any more.
     pub(crate) async fn drained(&self) {
+        self.until(|| self.shared.lock().is_drained()).await;
+    }
+
+    /// Waits until something holds, or the endpoint is closed.
+    async fn until(&self, holds: impl Fn() -> bool) {
         loop {
             let settled = self.shared.settled.notified();
             tokio::pin!(settled);
             settled.as_mut().enable();
-            if self.shared.closed.load(Ordering::Acquire) || self.shared.lock().is_drained() {
+            if self.shared.closed.load(Ordering::Acquire) || holds() {
                 return;
             }
             settled.await;
@@ -284,9 +296,11 @@ async fn write(shared: Arc<Shared>, relays: Relays) {
         let Some(event) = signed(&shared, publish).await else {
             continue;
         };
-        let (shared, relays) = (shared.clone(), relays.clone());
+        // In this task, one after the other: messages keep their order.
+        let publishing = relays.publish(event);
+        let shared = shared.clone();
         tokio::spawn(async move {
-            let outcome = match relays.publish(event).await {
+            let outcome = match publishing.await {
                 Outcome::Accepted => Sent::Ok,
                 Outcome::TooLarge { reason } => {
                     tracing::info!(reason, "a relay found an event too large");

@@ -22,7 +22,7 @@ pub enum Failure {
         reason: String,
     },
     /// Nothing more came in time.
-    #[error("no sign of life for {} s; raise the soft timeout, or ask for less", after.as_secs())]
+    #[error("no sign of life for {} s; is the other end at these relays? If it is only slow, raise the soft timeout or ask for less", after.as_secs())]
     Silent {
         /// How long it was waited.
         after: Duration,

@@ -96,6 +96,16 @@ impl Machine {
         Ok(id)
     }
 
+    /// Whether a message of so many bytes need not wait for others to this peer.
+    pub fn has_room(&self, to: &PublicKey, bytes: usize) -> bool {
+        let limits = &self.desk.config.limits;
+        self.peers.get(to).is_none_or(|peer| {
+            let (count, queued) = peer.backlog();
+            count == 0
+                || count < limits.queued && queued.saturating_add(bytes) <= limits.queued_bytes
+        })
+    }
+
     /// An event came in.
     pub fn handle_event(&mut self, now: Instant, arrival: Arrival) {
         if !self.may_speak(&arrival.from) || !self.seen.insert(arrival.id) {

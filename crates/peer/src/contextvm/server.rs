@@ -97,6 +97,12 @@ impl Session {
         self.messages.recv().await
     }
 
+    /// Takes no more: what it says from now on begins another session. What came before can still be
+    /// received.
+    pub fn close(&mut self) {
+        self.messages.close();
+    }
+
     /// Sends it one JSON-RPC text.
     pub async fn send(&self, text: impl Into<Bytes>) -> Result<SendId, SendError> {
         self.server.send(self.peer, text).await

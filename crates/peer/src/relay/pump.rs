@@ -18,8 +18,8 @@ use super::{
 /// The tag of what stands for a message that could not go out: it is not replaced again.
 const SUBSTITUTE: u64 = 1;
 
-/// The tag of a tunnel's first frame, which the pump did not send.
-pub(super) const HELLO: u64 = 2;
+/// The tag of what was sent before the pump began: it does not count it as its own.
+pub const HELLO: u64 = 2;
 
 /// What the one side is told when the other is lost.
 const LOST: &str = "the other side is lost; the gateway's log says how";

@@ -19,7 +19,6 @@ mod arguments;
 mod functions;
 mod serve;
 mod settings;
-mod standard_output;
 
 use std::future::Future;
 use std::io;
@@ -31,8 +30,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use arguments::{Answer, Arguments, raise};
 pub use functions::Functions;
-use standard_output::StandardOutput;
-
 pub use settings::{BadSetting, BridgeSettings};
 
 /// What became of a call: a result, or the exception that the host is told.
@@ -113,7 +110,7 @@ impl<H: Handler> Bridge<H> {
     /// If the host breaks the framing, or the streams cannot be used.
     pub async fn stdio(&self) -> Result<Ended, BridgeError> {
         let stream = process::stdio(Framing::Lines, self.settings.line_limit())?;
-        self.serve_stream(stream, StandardOutput).await
+        self.serve_stream(stream).await
     }
 
     /// Serves over any two directions of bytes, to their end.
@@ -127,6 +124,6 @@ impl<H: Handler> Bridge<H> {
     ) -> Result<Ended, BridgeError> {
         let limit = self.settings.line_limit();
         let stream = Stream::new(reader, writer, Framing::Lines, limit);
-        self.serve_stream(stream, |sink| sink).await
+        self.serve_stream(stream).await
     }
 }

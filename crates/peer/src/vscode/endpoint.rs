@@ -188,6 +188,14 @@ impl Endpoint {
         self.shared.dispose();
     }
 
+    /// Ends the session once nothing is left: calls that were made have their replies, handlers that
+    /// run have answered, and all of it is written. Calls made from now on are cancelled. What the peer
+    /// asks meanwhile is answered, so that a limit on the time is yours to set.
+    pub async fn finish(&self) -> Ended {
+        self.shared.finish();
+        self.ended().await
+    }
+
     /// Asks an extension host to end. It goes out behind what was said before.
     pub fn terminate(&self) {
         self.shared.terminate();

@@ -188,7 +188,7 @@ def call(id, function, args, kwargs):
         # Until a file is there.
         open(args[0] + ".half", "w").close()
         wait_for(args[0])
-        answer(id, "waited")
+        answer(id, "x" * args[1] if len(args) > 1 else "waited")
     elif function == "tail":
         # Half of the frames, then the rest when a file is there.
         all_frames = halves(id, "x" * args[1], max(1, args[1] // args[2]))

@@ -44,6 +44,25 @@ async fn a_bridge_killed_within_a_request_is_followed_by_another() {
 }
 
 #[tokio::test]
+async fn an_answer_over_the_limit_fails_with_the_limit_and_the_size() {
+    for (way, frame) in [("in one line", 1 << 20), ("in frames", 200)] {
+        let host = host(|settings| {
+            settings.message = 20_000;
+            settings.frame = frame;
+        });
+        let large = host.call("t", "fill", "[100000,\"x\"]", None).await;
+        let Err(error @ CallError::Breach { .. }) = large else {
+            panic!("{way}: {large:?}")
+        };
+        let text = error.to_string();
+        assert!(text.contains("20000"), "{way}: {text}");
+        assert!(text.contains("1000"), "{way}: {text}");
+        ordinary(&host, 100).await;
+        assert_eq!(host.starts(), 2, "{way}");
+    }
+}
+
+#[tokio::test]
 async fn a_bridge_that_died_while_nobody_called_is_replaced_before_the_next_call() {
     let host = host(|_| ());
     let pid = number(&host, "pid").await;

@@ -193,3 +193,40 @@ async fn a_peer_that_speaks_no_handshake_is_refused() {
     assert!(ended.contains("expected the host's Ready (02)"), "{ended}");
     assert!(host.initialized().await.is_err());
 }
+
+#[tokio::test]
+async fn a_session_that_finishes_loses_nothing_that_was_begun() {
+    let piped = |persistent: bool| {
+        // Small, so that much is unwritten when the end is asked for.
+        let (left, right) = tokio::io::duplex(1000);
+        let open = |stream| match persistent {
+            false => Endpoint::over_stream(stream, options()),
+            true => Endpoint::persistent(stream, options(), PersistentOptions::default()),
+        };
+        (open(left), open(right))
+    };
+    let capped = || linked(Arc::new(Loro), &Loro::config(), 1000);
+    for (how, (a, b)) in [
+        ("plain", piped(false)),
+        ("persistent", piped(true)),
+        ("capped", capped()),
+    ] {
+        let buffer = Bytes::from(vec![7; 300_000]);
+        let args = || vec![Passed::Plain(Value::Buffer(buffer.clone()))];
+        // One of ours, and one of theirs whose reply is ours to write.
+        let ours = a.remote(id()).call_values("$echo", args());
+        let theirs = b.remote(id()).call_values("$echo", args());
+        let theirs = tokio::spawn(async move { theirs.await.unwrap() });
+        let back: i64 = {
+            let answer = b.remote(id()).call("$back", &[0; 0]).await.unwrap();
+            answer.typed().unwrap()
+        };
+        assert_eq!(back, 30, "{how}");
+        let (ended, ours) = tokio::join!(a.finish(), ours);
+        assert_eq!(ended, Ended::Disposed, "{how}");
+        assert!(ours.unwrap().buffer() == Some(&buffer), "{how}");
+        assert!(theirs.await.unwrap().buffer() == Some(&buffer), "{how}");
+        assert!(a.remote(id()).call("$add", &(1, 1)).await.is_err(), "{how}");
+        assert_eq!(b.ended().await, Ended::Left, "{how}");
+    }
+}

@@ -138,6 +138,12 @@ impl Peer {
         self.served.is_empty() && self.asked.is_empty() && self.outgoing.is_empty()
     }
 
+    /// Messages that are not fully out, and their bytes.
+    pub(crate) fn backlog(&self) -> (usize, usize) {
+        let sizes = self.outgoing.values().map(|out| out.message.bytes.len());
+        (self.outgoing.len(), sizes.sum())
+    }
+
     /// Whether nothing is on its way to it.
     pub(crate) fn is_drained(&self) -> bool {
         self.outgoing.is_empty() && self.ends_flying == 0 && !self.link.has_replies()

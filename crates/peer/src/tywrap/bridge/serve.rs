@@ -31,27 +31,21 @@ enum End {
     Error(BridgeError),
 }
 
-struct Session<'a, H, S> {
+struct Session<'a, H> {
     bridge: &'a Bridge<H>,
     link: Link,
-    sink: S,
+    sink: StreamSink,
 }
 
 impl<H: Handler> Bridge<H> {
     /// Serves over these lines; `out` is what is written to in their place.
-    pub(super) async fn serve_stream<R, S>(
-        &self,
-        mut lines: Lines<R>,
-        out: impl FnOnce(StreamSink) -> S,
-    ) -> Result<Ended, BridgeError>
+    pub(super) async fn serve_stream<R>(&self, mut lines: Lines<R>) -> Result<Ended, BridgeError>
     where
         R: AsyncRead + Send + Unpin + 'static,
-        S: Sink,
     {
         let ends = lines.ends();
         let skipped = ends.skipped();
         let (source, sink) = lines.split();
-        let sink = out(sink);
         let mut session = Session {
             bridge: self,
             link: self.settings.link(),
@@ -69,7 +63,7 @@ impl<H: Handler> Bridge<H> {
     }
 }
 
-impl<H: Handler, S: Sink> Session<'_, H, S> {
+impl<H: Handler> Session<'_, H> {
     async fn run<R>(
         &mut self,
         mut source: StreamSource<R>,
@@ -102,7 +96,8 @@ impl<H: Handler, S: Sink> Session<'_, H, S> {
                 Some(Incoming::Closed(closed) | Incoming::Broken(closed)) => {
                     self.unreadable(closed.reason).await
                 }
-                Some(Incoming::Life) | None => Ok(()),
+                // Nothing is posted over a pipe.
+                Some(Incoming::Life | Incoming::Posted(..)) | None => Ok(()),
             };
             if let Err(end) = taken {
                 return end;

@@ -43,6 +43,12 @@ impl Tap {
         }
     }
 
+    /// All lines up to this one are written.
+    fn written(&self, line: u64) {
+        self.0.done.store(line, Ordering::Release);
+        self.0.moved.notify_waiters();
+    }
+
     /// The beginning of the last line that was no object.
     pub(super) fn stray(&self) -> String {
         let stray = self.0.stray.lock();
@@ -86,11 +92,24 @@ impl<S: Source> Source for Tapped<S> {
 
 impl<S: Sink> Sink for Tapped<S> {
     async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
-        let seen = &self.1.0;
-        let number = seen.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        let number = self.1.0.begun.fetch_add(1, Ordering::AcqRel) + 1;
         let outcome = self.0.send(frame).await;
-        seen.done.store(number, Ordering::Release);
-        seen.moved.notify_waiters();
+        self.1.written(number);
+        outcome
+    }
+
+    fn hold(&mut self, frame: Frame) -> Option<Frame> {
+        let back = self.0.hold(frame);
+        if back.is_none() {
+            self.1.0.begun.fetch_add(1, Ordering::AcqRel);
+        }
+        back
+    }
+
+    async fn flush(&mut self) -> Result<(), Lost> {
+        let number = self.1.0.begun.load(Ordering::Acquire);
+        let outcome = self.0.flush().await;
+        self.1.written(number);
         outcome
     }
 

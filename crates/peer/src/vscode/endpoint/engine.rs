@@ -40,6 +40,7 @@ pub(super) struct Engine {
     running: FuturesUnordered<Handling>,
     cancellations: HashMap<RequestId, Cancellation>,
     terminate: bool,
+    finishing: bool,
     ended: Option<Ended>,
 }
 
@@ -64,6 +65,7 @@ impl Engine {
             running: FuturesUnordered::new(),
             cancellations: HashMap::new(),
             terminate: false,
+            finishing: false,
             ended: None,
         }
     }
@@ -79,6 +81,7 @@ impl Engine {
             self.end(Ended::Disposed);
         }
         self.terminate |= std::mem::take(&mut wishes.terminate);
+        self.finishing |= std::mem::take(&mut wishes.finish);
         while self.rpc.has_room()
             && let Some((request, slot)) = self.backlog.pop_front()
         {
@@ -164,6 +167,15 @@ impl Engine {
     pub(super) fn has_outgoing(&self) -> bool {
         let rpc = self.terminate || self.rpc.queued_bytes() > 0;
         !self.words.is_empty() || (self.handshake.is_done() && rpc)
+    }
+
+    /// Whether it is to end, and what was left is done and handed to the carrier.
+    pub(super) fn is_finished(&self) -> bool {
+        self.finishing
+            && self.calls.is_empty()
+            && self.backlog.is_empty()
+            && self.running.is_empty()
+            && !self.has_outgoing()
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {

@@ -34,6 +34,7 @@ pub(super) struct Wishes {
     pub(super) cancels: Vec<Arc<Slot>>,
     pub(super) stream: Option<(u64, Box<dyn Stream>)>,
     pub(super) terminate: bool,
+    pub(super) finish: bool,
     pub(super) dispose: bool,
 }
 
@@ -48,6 +49,8 @@ struct Inbox {
     last_ticket: u64,
     /// Streams given after the first.
     resumed: u64,
+    /// No more calls are taken.
+    finishing: bool,
     closed: Option<Ended>,
 }
 
@@ -94,6 +97,9 @@ impl Shared {
         if let Some(ended) = &inbox.closed {
             return Err(NotTaken::Failed(error_of(ended)));
         }
+        if inbox.finishing {
+            return Err(NotTaken::Failed(CallError::Canceled));
+        }
         if inbox.wishes.calls.len() >= self.calls || inbox.bytes >= self.bytes {
             if let Some((ticket, waker)) = waker {
                 let ticket = *ticket.get_or_insert_with(|| {
@@ -133,6 +139,13 @@ impl Shared {
     pub(super) fn terminate(&self) {
         let mut inbox = self.lock();
         inbox.wishes.terminate = true;
+        wake(inbox);
+    }
+
+    pub(super) fn finish(&self) {
+        let mut inbox = self.lock();
+        inbox.finishing = true;
+        inbox.wishes.finish = true;
         wake(inbox);
     }
 
@@ -176,6 +189,7 @@ impl Shared {
             && wishes.cancels.is_empty()
             && wishes.stream.is_none()
             && !wishes.terminate
+            && !wishes.finish
             && !wishes.dispose;
         if idle {
             inbox.task = Some(context.waker().clone());

@@ -49,6 +49,10 @@ pub(super) async fn drive(mut engine: Engine, connection: Connection) {
             })
             .await;
         }
+        if sending.is_none() && engine.is_finished() {
+            connection.drained().await;
+            engine.end(Ended::Disposed);
+        }
         if let Some(ended) = engine.ended() {
             let reason = ended.to_string();
             return connection.close(1000, &reason);
@@ -79,7 +83,7 @@ async fn next(engine: &mut Engine, connection: &Connection, sending: &mut Option
     let worked = poll_fn(|context| {
         engine.work(now(), context);
         // What it made goes out before it sleeps.
-        let idle = stuck || !engine.has_outgoing();
+        let idle = stuck || !(engine.has_outgoing() || engine.is_finished());
         match engine.ended().is_none() && idle && engine.sleep(context) {
             true => Poll::Pending,
             false => Poll::Ready(()),

@@ -271,6 +271,12 @@ impl StreamDriver {
         }
     }
 
+    /// Whether all that was handed over is out, or nothing can go out.
+    fn is_written(&mut self) -> bool {
+        let is_out = !self.unflushed && outgoing(&mut self.framing, now()).is_none();
+        self.deaf.is_some() || (is_out && self.stream.is_some())
+    }
+
     /// The last word of a persistent session, if it goes out at once.
     fn say_goodbye(&mut self, context: &mut Context<'_>) {
         if self.engine.ended() == Some(&Ended::Disposed)
@@ -324,6 +330,9 @@ impl Future for StreamDriver {
         let driver = &mut *self;
         for _ in 0..ROUNDS {
             let moved = driver.round(context);
+            if driver.engine.is_finished() && driver.is_written() {
+                driver.engine.end(Ended::Disposed);
+            }
             if driver.engine.ended().is_some() {
                 driver.say_goodbye(context);
                 return Poll::Ready(());

@@ -1,4 +1,4 @@
-//! The two signals that end a gateway: the first lets it finish, the second does not.
+//! The two signals that end what runs on: the first lets it finish, the second does not.
 
 use std::future::Future;
 use std::io;

@@ -1,0 +1,140 @@
+//! The first words to an MCP server whose client has none: it is stateless, or spoke them to a
+//! process that has ended since.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use breakbulk::contextvm::PublicKey;
+use breakbulk::link::{Event, Outgoing};
+use breakbulk::message::jsonrpc::{Envelope, Kind};
+use breakbulk::net::Connection;
+use breakbulk::relay::HELLO;
+use bytes::Bytes;
+use tokio::time::timeout;
+
+/// How long a server may take to be ready.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// No client's own id: those went to another process.
+const ID: &str = r#""breakbulk-initialize""#;
+
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+/// Clients whose `initialize` is kept.
+const KEPT: usize = 1024;
+
+/// The `initialize` of clients, for when their process has ended and they speak again.
+#[derive(Default)]
+pub(super) struct Introductions {
+    texts: BTreeMap<PublicKey, Bytes>,
+    order: VecDeque<PublicKey>,
+}
+
+impl Introductions {
+    pub(super) fn keep(&mut self, peer: PublicKey, text: Bytes) {
+        if self.texts.insert(peer, text).is_none() {
+            self.order.push_back(peer);
+        }
+        if self.order.len() > KEPT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.texts.remove(&oldest);
+        }
+    }
+
+    pub(super) fn of(&self, peer: &PublicKey) -> Option<Bytes> {
+        self.texts.get(peer).cloned()
+    }
+}
+
+/// Says `initialize` as the client said it once, or in our own name, and waits for the answer.
+pub(super) async fn introduce(
+    connection: &Connection,
+    before: Option<Bytes>,
+) -> Result<(), String> {
+    let lost = |_| "the command ended before it could be asked anything".to_owned();
+    let request = request(before.as_deref());
+    let say = |text: String| connection.send(Outgoing::new(text).tagged(HELLO));
+    say(request).map_err(lost)?;
+    match timeout(PATIENCE, answer(connection)).await {
+        Ok(answered) => answered?,
+        Err(_) => {
+            let seconds = PATIENCE.as_secs();
+            return Err(format!("no answer to initialize within {seconds} s"));
+        }
+    }
+    say(INITIALIZED.to_owned()).map(drop).map_err(lost)
+}
+
+fn request(before: Option<&[u8]>) -> String {
+    let before = before.and_then(|bytes| Envelope::parse(std::str::from_utf8(bytes).ok()?));
+    let params = match before.and_then(|envelope| envelope.params) {
+        Some(params) => params.get().to_owned(),
+        None => format!(
+            r#"{{"protocolVersion":"2025-06-18","capabilities":{{}},"clientInfo":{{"name":"breakbulk","version":"{}"}}}}"#,
+            env!("CARGO_PKG_VERSION")
+        ),
+    };
+    format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"initialize","params":{params}}}"#)
+}
+
+/// What else a server says meanwhile is for nobody.
+async fn answer(connection: &Connection) -> Result<(), String> {
+    loop {
+        let message = match connection.event().await {
+            Some(Event::Message(message)) => message,
+            Some(Event::Closed(closed)) => return Err(closed.reason),
+            None => return Err("the command ended".to_owned()),
+            Some(_) => continue,
+        };
+        let text = std::str::from_utf8(&message.bytes).unwrap_or_default();
+        let Some(envelope) = Envelope::parse(text) else {
+            continue;
+        };
+        if envelope.id.is_none_or(|id| id.get() != ID) {
+            continue;
+        }
+        match envelope.kind() {
+            Some(Kind::Result) => return Ok(()),
+            Some(Kind::Error) => {
+                let error: String = text.chars().take(500).collect();
+                return Err(format!("the command does not take initialize: {error}"));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use breakbulk::contextvm::Keys;
+
+    use super::*;
+
+    #[test]
+    fn a_client_is_introduced_as_it_introduced_itself() {
+        let before = br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"a":[1, 2]}}"#;
+        let again = r#"{"jsonrpc":"2.0","id":"breakbulk-initialize","method":"initialize","params":{"a":[1, 2]}}"#;
+        assert_eq!(request(Some(before)), again);
+        for nothing in [None, Some(&b"{}"[..]), Some(b"no JSON")] {
+            let ours = request(nothing);
+            let params = r#""params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"breakbulk""#;
+            assert!(ours.contains(params), "{ours}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_introductions_are_forgotten() {
+        let mut kept = Introductions::default();
+        let first = Keys::generate().public_key();
+        kept.keep(first, Bytes::from_static(b"a"));
+        kept.keep(first, Bytes::from_static(b"b"));
+        assert_eq!(kept.of(&first).unwrap(), "b");
+        for _ in 0..KEPT {
+            kept.keep(Keys::generate().public_key(), Bytes::new());
+        }
+        assert_eq!(kept.of(&first), None);
+        assert_eq!((kept.texts.len(), kept.order.len()), (KEPT, KEPT));
+    }
+}

@@ -1,0 +1,246 @@
+//! A command, or another target, for each client that asks by our key.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use breakbulk::contextvm::{PublicKey, Server, Session, npub};
+use breakbulk::relay::{Ended, Port};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::bind;
+use super::introduce::{Introductions, introduce};
+use super::life::Life;
+use super::line::SessionLine;
+use crate::endpoint::NostrAddress;
+use crate::failure::Failure;
+use crate::gateway::open::{self, Face, Opened};
+use crate::gateway::plan::Plan;
+use crate::gateway::serve::{pump, reachable, told};
+use crate::signals::Stop;
+
+/// Silent for so long, a session makes room for another where there is none.
+const MAKES_ROOM: Duration = Duration::from_secs(60);
+
+/// How long a newcomer waits for that room.
+const WAIT_FOR_ROOM: Duration = Duration::from_secs(15);
+
+/// What all sessions share.
+struct House {
+    plan: Arc<Plan>,
+    server: Server,
+    stop: Stop,
+    places: Arc<Semaphore>,
+    idle: Duration,
+    lives: Lock<BTreeMap<PublicKey, Arc<Life>>>,
+    introductions: Lock<Introductions>,
+}
+
+/// Serves until it is stopped.
+pub(in crate::gateway) async fn listen(
+    plan: Arc<Plan>,
+    address: &NostrAddress,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    if plan.check {
+        reachable(&plan).await?;
+    }
+    let server = tokio::select! {
+        server = bind(&plan.listen, address) => {
+            server.map_err(|error| Failure::Usage(format!("--listen: {error}")))?
+        }
+        () = stop.asked() => return Ok(()),
+    };
+    eprintln!("listening on {}", address.of_server(&server.public_key()));
+    let idle = plan.listen.nostr.as_ref().map(super::NostrEnd::idle);
+    let house = Arc::new(House {
+        places: Arc::new(Semaphore::new(plan.max_sessions)),
+        idle: idle.unwrap_or(super::IDLE),
+        stop: stop.clone(),
+        server: server.clone(),
+        lives: Lock::default(),
+        introductions: Lock::default(),
+        plan,
+    });
+    let mut coming = server.sessions();
+    let mut sessions = JoinSet::new();
+    let outcome = loop {
+        tokio::select! {
+            session = coming.recv() => match session {
+                Some(session) => house.open(session, &mut sessions),
+                None => break Err(Failure::Session("the server at the relays has ended".to_owned())),
+            },
+            Some(_) = sessions.join_next() => {}
+            () = stop.asked() => break Ok(()),
+        }
+    };
+    if !sessions.is_empty() {
+        tracing::info!(
+            sessions = sessions.len(),
+            "stopping: what is queued goes out; another signal after a second stops at once"
+        );
+    }
+    while sessions.join_next().await.is_some() {}
+    if timeout(house.plan.grace, server.drained()).await.is_err() {
+        tracing::error!(
+            messages = server.stats().outgoing,
+            "messages did not reach a relay in time"
+        );
+    }
+    server.close();
+    outcome
+}
+
+impl House {
+    /// Begins a session; one that its client left behind ends first.
+    fn open(self: &Arc<Self>, session: Session, sessions: &mut JoinSet<()>) {
+        let (peer, life) = (session.peer, Arc::new(Life::new()));
+        let before = self.lives().insert(peer, life.clone());
+        if let Some(before) = before.as_ref().filter(|_| session.initializes) {
+            before.abandon();
+        }
+        let house = self.clone();
+        sessions.spawn(async move {
+            if let Some(before) = before {
+                before.over().await;
+            }
+            let session = Arc::new(Mutex::new(session));
+            house.serve(&session, peer, &life).await;
+            let mut lives = house.lives();
+            if lives
+                .get(&peer)
+                .is_some_and(|last| Arc::ptr_eq(last, &life))
+            {
+                lives.remove(&peer);
+            }
+            life.mark_over();
+        });
+    }
+
+    async fn serve(&self, session: &Arc<Mutex<Session>>, peer: PublicKey, life: &Arc<Life>) {
+        if life.is_abandoned() {
+            return;
+        }
+        let who = npub(&peer);
+        let Some(_place) = self.place().await else {
+            tracing::warn!(
+                peer = who,
+                "a client is refused: all --max-sessions are in use"
+            );
+            let why = "the server has no room for another client; try again later";
+            return self.answer_all(session, peer, life, "busy", why).await;
+        };
+        let opened = tokio::select! {
+            opened = self.target(session, peer) => opened,
+            () = self.stop.asked() => Err("the gateway stops".to_owned()),
+        };
+        let to = match opened {
+            Ok(to) => to,
+            Err(error) => {
+                tracing::error!(peer = who, error, "no session");
+                let why = "the gateway has no connection to its server; its log says why";
+                return self.answer_all(session, peer, life, "noServer", why).await;
+            }
+        };
+        tracing::info!(peer = who, "a session begins");
+        let line = SessionLine {
+            session: session.clone(),
+            server: self.server.clone(),
+            peer,
+            life: life.clone(),
+            idle: self.idle,
+        };
+        let listen = Opened {
+            face: Face::Whole,
+            port: Port::new(open::whole_messages(&self.plan.listen, line)),
+            client: None,
+        };
+        let ended = pump(&self.plan, listen, to, self.stop.asked()).await;
+        if ended.is_clean() {
+            tracing::info!(peer = who, "{}", told(&self.plan, &ended));
+        } else {
+            tracing::error!(peer = who, "{}", told(&self.plan, &ended));
+        }
+        if let Some(text) = life.take_initialize() {
+            self.introductions().keep(peer, text);
+        }
+        let why = format!("the server has ended: {}", reason(&ended));
+        self.answer_all(session, peer, life, "serverEnded", &why)
+            .await;
+    }
+
+    /// A place among the sessions, where need be of one that nobody uses.
+    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = self.places.clone().try_acquire_owned() {
+            return Some(place);
+        }
+        let idle = {
+            let lives = self.lives();
+            let idle = lives
+                .values()
+                .filter_map(|life| Some((life.idle()?, life.clone())));
+            idle.max_by_key(|(silent, _)| *silent)
+        };
+        let (_, life) = idle.filter(|(silent, _)| *silent >= MAKES_ROOM)?;
+        life.end();
+        let place = timeout(WAIT_FOR_ROOM, self.places.clone().acquire_owned()).await;
+        place.ok()?.ok()
+    }
+
+    /// A target that is ready for what this client says next.
+    async fn target(&self, session: &Mutex<Session>, peer: PublicKey) -> Result<Opened, String> {
+        let to = &self.plan.to;
+        let opened = open::target(to).await?.greeted(to).await?;
+        let initializes = session.lock().await.initializes;
+        if !initializes && matches!(opened.face, Face::Whole | Face::Tunnel) {
+            let before = self.introductions().of(&peer);
+            introduce(&opened.port.connection, before).await?;
+        }
+        Ok(opened)
+    }
+
+    /// Whatever this client waits for, and whatever it said that nobody took, has an answer: an error.
+    async fn answer_all(
+        &self,
+        session: &Mutex<Session>,
+        peer: PublicKey,
+        life: &Life,
+        word: &str,
+        why: &str,
+    ) {
+        let mut session = session.lock().await;
+        session.close();
+        while let Some(message) = session.recv().await {
+            life.heard(&message.bytes);
+        }
+        let why = serde_json::Value::from(why);
+        for id in life.take_owed() {
+            let answer = format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":{why},"data":{{"reason":"{word}"}}}}}}"#
+            );
+            if let Err(error) = self.server.send(peer, answer).await {
+                tracing::debug!(%error, "an answer is dropped");
+            }
+        }
+    }
+
+    fn lives(&self) -> MutexGuard<'_, BTreeMap<PublicKey, Arc<Life>>> {
+        self.lives.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn introductions(&self) -> MutexGuard<'_, Introductions> {
+        self.introductions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why it ended, for strangers: how a connection was lost is for the log.
+fn reason(ended: &Ended) -> &str {
+    match ended.closed.code {
+        1000..=1003 | 1007..=1014 if !ended.closed.reason.is_empty() => &ended.closed.reason,
+        _ => "its connection was lost",
+    }
+}

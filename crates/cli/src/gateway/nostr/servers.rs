@@ -1,0 +1,155 @@
+//! What was learned of servers, in a file beside the key, so that a large first request need not ask.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use breakbulk::contextvm::{Learned, Memory, PublicKey, public_key};
+
+/// Servers that are remembered; the ones learned of last stay.
+const SERVERS: usize = 1000;
+
+/// More than that many lines need.
+const LONGEST: u64 = 256 << 10;
+
+/// Servers by their keys, a line each, the latest last.
+pub(super) struct KnownServers {
+    file: PathBuf,
+    servers: Mutex<Vec<(PublicKey, Learned)>>,
+}
+
+impl KnownServers {
+    /// Those beside this key.
+    pub(super) fn beside(key: &Path) -> Self {
+        let mut name = key.file_name().unwrap_or_default().to_owned();
+        name.push(".servers");
+        let file = key.with_file_name(name);
+        // What cannot be read is learned anew.
+        let servers = read(&file).unwrap_or_else(|error| {
+            if error.kind() != io::ErrorKind::NotFound {
+                tracing::warn!(file = %file.display(), %error, "what was learned of servers cannot be read");
+            }
+            Vec::new()
+        });
+        Self {
+            file,
+            servers: Mutex::new(servers),
+        }
+    }
+
+    fn servers(&self) -> MutexGuard<'_, Vec<(PublicKey, Learned)>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory for KnownServers {
+    fn recall(&self, peer: &PublicKey) -> Option<Learned> {
+        let servers = self.servers();
+        let known = servers.iter().find(|(server, _)| server == peer);
+        known.map(|(_, learned)| *learned)
+    }
+
+    fn keep(&self, peer: &PublicKey, learned: Learned) {
+        let mut servers = self.servers();
+        if servers.contains(&(*peer, learned)) {
+            return;
+        }
+        // Others with the same key may have learned of others since.
+        let mut all = read(&self.file).unwrap_or_default();
+        all.retain(|(server, _)| server != peer);
+        all.push((*peer, learned));
+        all.drain(..all.len().saturating_sub(SERVERS));
+        if let Err(error) = write(&self.file, &all) {
+            tracing::warn!(file = %self.file.display(), %error, "what was learned of a server cannot be kept");
+        }
+        *servers = all;
+    }
+}
+
+fn read(file: &Path) -> io::Result<Vec<(PublicKey, Learned)>> {
+    let mut text = String::new();
+    fs::File::open(file)?
+        .take(LONGEST)
+        .read_to_string(&mut text)?;
+    let line = |line: &str| {
+        let (server, learned) = line.split_once(' ')?;
+        Some((public_key(server).ok()?, learned.trim().parse().ok()?))
+    };
+    let mut servers: Vec<_> = text.lines().filter_map(line).collect();
+    servers.drain(..servers.len().saturating_sub(SERVERS));
+    Ok(servers)
+}
+
+/// All of it or nothing: a file that is half written never has this name.
+fn write(file: &Path, servers: &[(PublicKey, Learned)]) -> io::Result<()> {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".unfinished-{}", std::process::id()));
+    let unfinished = file.with_file_name(name);
+    let mut options = fs::File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let written = options.open(&unfinished).and_then(|mut out| {
+        let lines = servers.iter();
+        let lines = lines.map(|(server, learned)| format!("{} {learned}\n", server.to_hex()));
+        out.write_all(lines.collect::<String>().as_bytes())?;
+        out.sync_all()?;
+        fs::rename(&unfinished, file)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&unfinished);
+    }
+    written
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use breakbulk::contextvm::Keys;
+
+    use super::*;
+
+    #[test]
+    fn what_was_learned_outlives_the_process_and_stays_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("key");
+        let file = folder.path().join("key.servers");
+        let (first, second) = (Keys::generate().public_key(), Keys::generate().public_key());
+        let learned = |text: &str| text.parse::<Learned>().unwrap();
+        let known = KnownServers::beside(&key);
+        assert_eq!(known.recall(&first), None);
+        known.keep(&first, learned("oversized"));
+        known.keep(&second, learned("nothing"));
+        known.keep(&first, learned("oversized,encryption"));
+        let lines = format!(
+            "{} nothing\n{} oversized,encryption\n",
+            second.to_hex(),
+            first.to_hex()
+        );
+        assert_eq!(fs::read_to_string(&file).unwrap(), lines);
+
+        // What nobody wrote here is passed over.
+        fs::write(
+            &file,
+            format!("# a word\n{lines}rubbish\n{} flying\n", second.to_hex()),
+        )
+        .unwrap();
+        let known = KnownServers::beside(&key);
+        assert_eq!(known.recall(&first), Some(learned("oversized,encryption")));
+        assert_eq!(known.recall(&second), Some(learned("nothing")));
+
+        let many: String = (0..SERVERS)
+            .map(|_| format!("{} oversized\n", Keys::generate().public_key().to_hex()))
+            .collect();
+        fs::write(&file, format!("{lines}{many}")).unwrap();
+        let known = KnownServers::beside(&key);
+        let third = Keys::generate().public_key();
+        known.keep(&third, learned("oversized"));
+        let text = fs::read_to_string(&file).unwrap();
+        assert_eq!(text.lines().count(), SERVERS);
+        assert!(text.ends_with(&format!("{} oversized\n", third.to_hex())));
+        assert_eq!(known.recall(&first), None);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

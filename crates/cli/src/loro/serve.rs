@@ -1,0 +1,191 @@
+//! `breakbulk loro serve`.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakbulk::link::Budget;
+use breakbulk::loro::store::{DiskStore, MemoryStore};
+use breakbulk::loro::{Config, Node};
+use breakbulk::net::http::{self, Authorize, Claim, Denied, Grant, ServeOptions};
+use breakbulk::net::ws::{Bearer, Identity};
+use clap::Args;
+use tokio::net::TcpListener;
+
+use crate::failure::Failure;
+use crate::log;
+use crate::signals::Stop;
+use crate::size::Size;
+use crate::token;
+
+#[derive(Args)]
+#[command(after_help = "\
+A token that clients must bring comes from --token-file or from BREAKBULK_TOKEN in the environment. They
+send it as Authorization: Bearer, or, where a browser cannot, as ?token= in the address.")]
+pub(super) struct Serve {
+    /// Where documents are kept; without it they are gone with this process
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Where to listen
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7402")]
+    listen: String,
+    /// A file with the token that clients must bring
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Web pages of this origin may connect, "*" for all; more than once if need be [default: those of
+    /// this machine]
+    #[arg(long = "origin", value_name = "ORIGIN")]
+    origins: Vec<String>,
+    /// The server's certificate, for https and wss
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// The certificate's key
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Listen beyond this machine without a token
+    #[arg(long)]
+    allow_remote: bool,
+    /// The most connections at a time
+    #[arg(long, value_name = "NUMBER", default_value_t = 1024)]
+    max_connections: usize,
+    /// The largest document, as it is kept
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    max_document: Size,
+    /// The largest message that is taken
+    #[arg(long, value_name = "SIZE", default_value = "50MiB")]
+    max_message: Size,
+    /// The memory of all messages on their way
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    memory: Size,
+    /// How long what is queued may take to go out at the end, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    grace: u64,
+    /// Tell more
+    #[arg(short, long, conflicts_with = "quiet")]
+    verbose: bool,
+    /// Tell nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl Serve {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        log::start(self.verbose, self.quiet);
+        let stop = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
+        let token = match &self.token_file {
+            Some(file) => Some(token::from_file(file)),
+            None => token::from_environment().transpose(),
+        };
+        let token = token.transpose().map_err(Failure::Usage)?;
+        let listener = self.bind(token.is_some()).await?;
+        let address = listener.local_addr().map_err(|error| self.io(error))?;
+        let node = self.node()?;
+        let (server, arrivals) = http::Server::new(self.options(token));
+        let serving = node.serve(arrivals);
+        let identity = (self.cert.clone()).zip(self.key.clone());
+        let (web, socket) = match identity {
+            Some(_) => ("https", "wss"),
+            None => ("http", "ws"),
+        };
+        let limits = http::Limits {
+            sockets: self.max_connections.saturating_mul(2).saturating_add(64),
+            identity: identity.map(|(chain, key)| Identity { chain, key }),
+            ..http::Limits::default()
+        };
+        let kept = match &self.data {
+            Some(data) => format!("kept in {}", data.display()),
+            None => "gone with this process (--data DIR keeps them)".to_owned(),
+        };
+        tracing::info!(
+            "{} documents, {kept}; at {socket}://{address}/ws, {web}://{address}?transport=sse, poll or webrtc",
+            node.documents().len()
+        );
+        let outcome = tokio::select! {
+            ended = http::serve(listener, server.router(), limits) => match ended {
+                Ok(never) => match never {},
+                Err(error) => Err(Failure::Session(error.to_string())),
+            },
+            () = stop.asked() => Ok(()),
+        };
+        serving.abort();
+        let ending = node.shut_down(Duration::from_secs(self.grace));
+        tokio::select! {
+            () = ending => {}
+            () = stop.insisted() => return Err(Failure::Session("stopped at once by a second signal".to_owned())),
+        }
+        outcome
+    }
+
+    async fn bind(&self, has_token: bool) -> Result<TcpListener, Failure> {
+        let mut addresses = self.listen.to_socket_addrs().map_err(|error| {
+            Failure::Usage(format!("--listen {}: {error}; give HOST:PORT", self.listen))
+        })?;
+        let address: SocketAddr = addresses.next().ok_or_else(|| {
+            Failure::Usage(format!("--listen {}: there is no such host", self.listen))
+        })?;
+        if !address.ip().is_loopback() && !has_token && !self.allow_remote {
+            return Err(Failure::Usage(format!(
+                "{address} is open to others than this machine; set BREAKBULK_TOKEN or --token-file FILE, or listen at 127.0.0.1 (--allow-remote lets everybody in)"
+            )));
+        }
+        TcpListener::bind(address)
+            .await
+            .map_err(|error| self.io(error))
+    }
+
+    fn node(&self) -> Result<Node, Failure> {
+        let mut config = Config::server("breakbulk");
+        config.limits.document_bytes = self.max_document.0 as u64;
+        config.message = self.max_message.0;
+        config.budget = Budget::new(self.memory.0);
+        let node = match &self.data {
+            None => Node::new(config, MemoryStore::new()),
+            Some(data) => {
+                let name = data.display().to_string();
+                std::fs::create_dir_all(data).map_err(|error| Failure::Io(name, error))?;
+                DiskStore::open(data.join("documents.redb"))
+                    .and_then(|store| Node::new(config, store))
+            }
+        };
+        node.map_err(|error| Failure::Session(error.to_string()))
+    }
+
+    fn options(&self, token: Option<Bearer>) -> ServeOptions {
+        let mut options = ServeOptions {
+            connections: self.max_connections,
+            ..ServeOptions::default()
+        };
+        if !self.origins.is_empty() {
+            options.allowed_origins = Some(self.origins.clone());
+        }
+        if let Some(token) = token {
+            options.authorize = Arc::new(Gate(token));
+        }
+        options
+    }
+
+    fn io(&self, error: std::io::Error) -> Failure {
+        Failure::Io(format!("--listen {}", self.listen), error)
+    }
+}
+
+/// Whoever has the token comes in.
+struct Gate(Bearer);
+
+impl Authorize for Gate {
+    fn authorize(&self, claim: &Claim) -> Result<Grant, Denied> {
+        let header = claim.headers.get("authorization");
+        let by_header = header.is_some_and(|header| self.0.admits(header.as_bytes()));
+        let by_query = claim
+            .parameter("token")
+            .is_some_and(|token| self.0.admits(format!("Bearer {token}").as_bytes()));
+        if by_header || by_query {
+            return Ok(Grant::default());
+        }
+        Err(Denied {
+            status: 401,
+            error: "this server wants a token: send Authorization: Bearer".to_owned(),
+        })
+    }
+}

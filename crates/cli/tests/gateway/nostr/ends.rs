@@ -1,0 +1,176 @@
+//! How sessions end, and what becomes of what they owe.
+
+use serde_json::{Value, json};
+
+use super::{Scene, text};
+use crate::common::{signal, wait};
+
+fn error(answer: &Value) -> (&str, &str) {
+    let error = &answer["error"];
+    (
+        error["message"].as_str().unwrap_or_default(),
+        error["data"]["reason"].as_str().unwrap_or_default(),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_dies_leaves_no_request_unanswered_and_another_takes_over() {
+    let scene = Scene::start("", &[]).await;
+    let mut client = scene.client("");
+    client.initialize("mortal");
+    let (_, first, _) = client.about(1);
+    client.ask(2, "wait", json!({}));
+    client.ask(3, "die", json!({}));
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let answer = client.hear();
+        let (message, reason) = error(&answer);
+        assert_eq!(reason, "serverEnded", "{answer}");
+        assert!(
+            message.contains("the command exited with status 3"),
+            "{answer}"
+        );
+        ids.push(answer["id"].as_u64().unwrap());
+    }
+    ids.sort_unstable();
+    assert_eq!(ids, [2, 3]);
+    // The next one is introduced to the client as the first was.
+    let (name, second, _) = client.about(4);
+    assert_eq!(name, "mortal");
+    assert_ne!(first, second);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_session_ends_and_begins_again_when_it_speaks() {
+    let scene = Scene::start("&idle=1", &[]).await;
+    let mut client = scene.client("");
+    client.initialize("sleeper");
+    let (_, first, _) = client.about(1);
+    scene.far.line("a session was silent for too long");
+    let (name, second, _) = client.about(2);
+    assert_eq!(name, "sleeper");
+    assert_ne!(first, second);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_never_initializes_is_introduced_by_the_gateway() {
+    let scene = Scene::start("", &[]).await;
+    let mut client = scene.client("");
+    assert_eq!(client.about(1).0, "breakbulk");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_comes_again_gets_another_server() {
+    let scene = Scene::start("", &[]).await;
+    let key = super::keygen(&scene.folder, "client");
+    let options = format!("&key={}", key.display());
+    let mut client = scene.client(&options);
+    client.initialize("first");
+    let (_, first, _) = client.about(1);
+    // What the first one still waits for must not become the second's answer.
+    client.ask(2, "wait", json!({}));
+    drop(client);
+    let mut client = scene.client(&options);
+    client.initialize("second");
+    let (name, second, _) = client.about(2);
+    assert_eq!(name, "second");
+    assert_ne!(first, second);
+    // What it learned of the server it keeps.
+    let kept = std::fs::read_to_string(scene.folder.path().join("client.servers")).unwrap();
+    assert!(
+        kept.ends_with(" oversized,encryption,ephemeral\n"),
+        "{kept}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_clients_than_there_is_room_for_are_told() {
+    let scene = Scene::start("", &["--max-sessions", "1"]).await;
+    let mut first = scene.client("");
+    first.initialize("first");
+    let mut second = scene.client("");
+    let answer = second.call(1, "about", json!({}));
+    let (message, reason) = error(&answer);
+    assert_eq!(reason, "busy", "{answer}");
+    assert!(message.contains("try again later"), "{answer}");
+    scene
+        .far
+        .line("a client is refused: all --max-sessions are in use");
+    // Who is there is served on; when it has gone the other one is let in.
+    assert_eq!(first.about(1).0, "first");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_hears_who_is_unknown_or_not_allowed() {
+    let nobody = "7e7e9c42a91bfef19fa929e5fda1b72e0ebc1a4c1141673e2794234d86addf4e";
+    let allowing = Scene::start(&format!("&allow={nobody}"), &[]).await;
+    let elsewhere = Scene::start("", &[]).await;
+    let ours = elsewhere.far.address.split_once('=').unwrap().1;
+    let unknown = elsewhere.far.address.replace(ours, nobody);
+    for to in [allowing.far.address.clone(), unknown] {
+        let to = format!("{to}&timeout=1");
+        let near = crate::common::Near::new(&["--listen", "stdio:", "--to", &to]);
+        let mut client = super::Program(near);
+        let answer = client.call(1, "about", json!({}));
+        assert_eq!(answer["error"]["code"], -32001, "{answer}");
+        let (message, reason) = error(&answer);
+        assert_eq!(reason, "timeout", "{answer}");
+        assert!(
+            message.contains("is the other end at these relays?"),
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_loses_its_connections_in_the_middle_is_found_again() {
+    let scene = Scene::start("", &[]).await;
+    let mut client = scene.client("&timeout=5");
+    client.initialize("patient");
+    scene.relay.reset();
+    client.ask(1, "text", json!({"kind": "ascii", "size": 5_000_000}));
+    while scene.relay.events() < 20 {
+        tokio::task::yield_now().await;
+    }
+    scene.relay.cut();
+    // Events that nobody was there for are lost: then the request has an error, but it has an answer.
+    let answer = client.hear();
+    assert_eq!(answer["id"], 1, "{}", answer["error"]);
+    println!("after the cut: {}", answer["error"]);
+    let mut id = 1;
+    let text = text("ascii", 1_000_000);
+    let got = loop {
+        id += 1;
+        let answer = client.call(id, "text", json!({"kind": "ascii", "size": 1_000_000}));
+        match answer["result"]["content"][0]["text"].as_str() {
+            Some(got) => break got == text,
+            None => assert!(id < 10, "{}", answer["error"]),
+        }
+    };
+    assert!(got);
+    assert_eq!(client.about(id + 1).0, "patient");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_ends_both_gateways_and_what_is_owed_is_answered() {
+    let mut scene = Scene::start("", &[]).await;
+    let mut client = scene.client("");
+    client.initialize("witness");
+    let (_, process, _) = client.about(1);
+    client.ask(2, "wait", json!({}));
+    // The server has the request, since it has the next one.
+    client.about(3);
+    scene.far.signal("-TERM");
+    let answer = client.hear();
+    assert_eq!(answer["id"], 2, "{answer}");
+    let (message, _) = error(&answer);
+    assert!(message.contains("the gateway stops"), "{answer}");
+    assert_eq!(scene.far.exit_code(), Some(0));
+    let gone = std::process::Command::new("kill")
+        .args(["-0", &process])
+        .output()
+        .unwrap();
+    assert!(!gone.status.success(), "the server still runs");
+    signal(&client.0.child, "-TERM");
+    assert_eq!(wait(&mut client.0.child), Some(0));
+}

@@ -1,0 +1,115 @@
+//! The program as a server, and as anything else.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::JoinHandle;
+
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_breakbulk"));
+    command.env_remove("BREAKBULK_TOKEN");
+    command
+}
+
+/// A server that is killed when it is dropped.
+pub(crate) struct Server {
+    child: Child,
+    address: String,
+    stderr: Option<JoinHandle<String>>,
+}
+
+impl Server {
+    pub(crate) fn start(data: Option<&Path>) -> Self {
+        Self::with(data, |_| ())
+    }
+
+    /// The same, with more on its command line.
+    pub(crate) fn with(data: Option<&Path>, change: impl FnOnce(&mut Command)) -> Self {
+        let mut command = program();
+        command.args(["loro", "serve", "--listen", "127.0.0.1:0"]);
+        if let Some(data) = data {
+            command.arg("--data").arg(data);
+        }
+        change(&mut command);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        let address = loop {
+            let mut line = String::new();
+            assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended: {said}");
+            let found = line
+                .split("ws://")
+                .nth(1)
+                .and_then(|rest| rest.split("/ws").next());
+            if let Some(address) = found {
+                break address.to_owned();
+            }
+            said.push_str(&line);
+        };
+        // Read on, or it would be stuck one day.
+        let stderr = std::thread::spawn(move || {
+            let mut rest = String::new();
+            let _ = stderr.read_to_string(&mut rest);
+            rest
+        });
+        Self {
+            child,
+            address,
+            stderr: Some(stderr),
+        }
+    }
+
+    /// The address of each way.
+    pub(crate) fn ways(&self) -> [String; 4] {
+        let address = &self.address;
+        [
+            format!("ws://{address}/ws"),
+            format!("http://{address}?transport=sse"),
+            format!("http://{address}?transport=poll"),
+            format!("http://{address}?transport=webrtc"),
+        ]
+    }
+
+    /// Ends it without a word: nothing that is not on disk survives.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to end; whether it did so cleanly, and what it had said.
+    pub(crate) fn stop(mut self) -> (bool, String) {
+        let pid = self.child.id().to_string();
+        let asked = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(asked.unwrap().success());
+        let status = self.child.wait().unwrap();
+        (
+            status.success(),
+            self.stderr.take().unwrap().join().unwrap(),
+        )
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs the program to its end.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    program()
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// The same, which must succeed; its standard output.
+pub(crate) fn succeed(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}

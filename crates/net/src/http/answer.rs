@@ -1,0 +1,130 @@
+//! The answers of loro-extended's servers, word for word where they were recorded.
+
+use axum::body::Body;
+use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use axum::http::{Response, StatusCode};
+use breakbulk_link::{Fault, FaultKind};
+
+use crate::receipt::Verdict;
+
+/// An answer in JSON, or one line of text.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    status: StatusCode,
+    body: String,
+    json: bool,
+    /// The rest of the request is not read.
+    close: bool,
+}
+
+impl Answer {
+    pub(crate) fn ok() -> Self {
+        Self::json(StatusCode::OK, r#"{"ok":true}"#)
+    }
+
+    fn pending() -> Self {
+        Self::json(StatusCode::ACCEPTED, r#"{"pending":true}"#)
+    }
+
+    pub(crate) fn json(status: StatusCode, body: impl Into<String>) -> Self {
+        Self {
+            status,
+            body: body.into(),
+            json: true,
+            close: false,
+        }
+    }
+
+    pub(crate) fn text(status: StatusCode, body: impl Into<String>) -> Self {
+        Self {
+            json: false,
+            ..Self::json(status, body)
+        }
+    }
+
+    pub(crate) fn error(status: StatusCode, error: &str) -> Self {
+        let error = serde_json::Value::from(error);
+        Self::json(status, format!(r#"{{"error":{error}}}"#))
+    }
+
+    pub(crate) fn bad(error: &str) -> Self {
+        Self::error(StatusCode::BAD_REQUEST, error)
+    }
+
+    /// Too much at the moment.
+    pub(crate) fn busy(error: &str) -> Self {
+        Self::error(StatusCode::SERVICE_UNAVAILABLE, error)
+    }
+
+    pub(crate) fn closing(self) -> Self {
+        Self {
+            close: true,
+            ..self
+        }
+    }
+
+    pub(crate) fn of(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Settled(Ok(())) => Self::ok(),
+            Verdict::Settled(Err(refusal)) => Self::error(
+                StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST),
+                &refusal.error,
+            ),
+            Verdict::Pending => Self::pending(),
+            Verdict::Fault(fault) => Self::of_fault(&fault),
+        }
+    }
+
+    fn of_fault(fault: &Fault) -> Self {
+        let told = fault.kind.to_string();
+        match &fault.kind {
+            FaultKind::FrameTooLarge { .. } | FaultKind::MessageTooLarge { .. } => {
+                Self::error(StatusCode::PAYLOAD_TOO_LARGE, &told)
+            }
+            FaultKind::Busy => Self::busy(&told),
+            // The original has one word for all that it cannot take apart.
+            FaultKind::Malformed { .. } | FaultKind::UnknownKind => Self::bad("parse_error"),
+            FaultKind::Duplicate { .. } | FaultKind::Conflict { .. } => {
+                Self::bad("duplicate_fragment")
+            }
+            FaultKind::BadIndex { .. } => Self::bad("invalid_index"),
+            FaultKind::SizeMismatch { .. } | FaultKind::Overrun { .. } => {
+                Self::bad("size_mismatch")
+            }
+            FaultKind::Evicted => Self::bad("evicted"),
+            FaultKind::TimedOut { .. } => Self::bad("timeout"),
+            _ => Self::bad(&told),
+        }
+    }
+}
+
+impl From<Answer> for Response<Body> {
+    fn from(answer: Answer) -> Self {
+        let mut response = Response::new(Body::from(answer.body));
+        *response.status_mut() = answer.status;
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        if answer.json {
+            headers.insert(
+                CONTENT_TYPE,
+                HeaderValue::from_static("application/json; charset=utf-8"),
+            );
+        }
+        if matches!(
+            answer.status,
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS
+        ) {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
+        }
+        if answer.close {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+impl axum::response::IntoResponse for Answer {
+    fn into_response(self) -> axum::response::Response {
+        self.into()
+    }
+}

@@ -1,0 +1,101 @@
+//! The body of a POST, read within bounds.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::header::CONTENT_LENGTH;
+use axum::http::{HeaderMap, StatusCode};
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Duration, timeout};
+
+use super::answer::Answer;
+
+/// What is still read of a body that is refused, so that the answer is not lost in a reset.
+const DRAIN_MAX: usize = 8 << 20;
+
+/// How long that may take.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// A whole body, charged to all bodies until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) bytes: Bytes,
+    pub(crate) _charge: Option<OwnedSemaphorePermit>,
+}
+
+/// Reads a body of at most `limit` bytes. What has come is charged to `all`, and nothing else.
+pub(crate) async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+    all: &Arc<Semaphore>,
+) -> Result<Held, Answer> {
+    let declared = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let mut chunks = body.into_data_stream();
+    if let Some(size) = declared
+        && size > limit as u64
+    {
+        if size > DRAIN_MAX as u64 {
+            return Err(too_large(declared, limit).closing());
+        }
+        drain(&mut chunks).await;
+        return Err(too_large(declared, limit));
+    }
+    // Grown as it comes: a declared length is no reason to allocate.
+    let mut bytes = BytesMut::new();
+    let mut charge: Option<OwnedSemaphorePermit> = None;
+    while let Some(chunk) = chunks.next().await {
+        let Ok(chunk) = chunk else {
+            return Err(Answer::bad("the body broke off").closing());
+        };
+        if bytes.len() + chunk.len() > limit {
+            drop((bytes, charge));
+            drain(&mut chunks).await;
+            return Err(too_large(declared, limit));
+        }
+        let more = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
+        let Ok(more) = all.clone().try_acquire_many_owned(more) else {
+            let error = "too much is being posted at once: try again later";
+            return Err(Answer::busy(error).closing());
+        };
+        match &mut charge {
+            None => charge = Some(more),
+            Some(charge) => charge.merge(more),
+        }
+        if bytes.capacity() - bytes.len() < chunk.len() {
+            // By a quarter, and never past the limit.
+            let wanted = (bytes.len() + chunk.len()).max(bytes.len() + bytes.len() / 4);
+            bytes.reserve(wanted.min(limit) - bytes.len());
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(Held {
+        bytes: bytes.freeze(),
+        _charge: charge,
+    })
+}
+
+fn too_large(declared: Option<u64>, limit: usize) -> Answer {
+    let size = declared.map_or_else(|| "this one".to_owned(), |size| format!("one of {size}"));
+    let error = format!(
+        "a body may have {limit} bytes, {size} is too large: send the message in fragments"
+    );
+    Answer::error(StatusCode::PAYLOAD_TOO_LARGE, &error)
+}
+
+async fn drain(chunks: &mut axum::body::BodyDataStream) {
+    let mut left = DRAIN_MAX;
+    let drained = async {
+        while let Some(Ok(chunk)) = chunks.next().await {
+            left = left.saturating_sub(chunk.len());
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    let _ = timeout(DRAIN_TIME, drained).await;
+}

@@ -1,0 +1,389 @@
+//! What the clients of all HTTP ways share: where the server is, and how to ask it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakbulk_link::Frame;
+use bytes::{Bytes, BytesMut};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::transport::Lost;
+use crate::ws::{Bearer, Roots, client_config};
+
+/// No more of an answer's words is told.
+const TEXT_MAX: usize = 200;
+
+/// No more of an answer is read where only its words count.
+const ANSWER_MAX: usize = 16 << 10;
+
+/// An idle socket is given up before the server does so.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// How to connect.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// The id to go by.
+    pub peer_id: String,
+    /// Sent as `Authorization: Bearer …`.
+    pub bearer: Option<Bearer>,
+    /// Further headers, as names and values.
+    pub headers: Vec<(String, String)>,
+    /// How long connecting, and the head of an answer, may take.
+    pub timeout: Duration,
+    /// How long a POST may take: the server answers it when the message is kept.
+    pub post_time: Duration,
+    /// How long a poll asks to wait.
+    pub wait: Duration,
+    /// Whose certificates are trusted.
+    pub roots: Roots,
+}
+
+impl ClientOptions {
+    /// The usual options, under an id.
+    pub fn new(peer_id: impl Into<String>) -> Self {
+        Self {
+            peer_id: peer_id.into(),
+            bearer: None,
+            headers: Vec::new(),
+            timeout: Duration::from_secs(10),
+            post_time: Duration::from_secs(90),
+            wait: Duration::from_secs(30),
+            roots: Roots::Native,
+        }
+    }
+}
+
+/// Why there is no connection, and what would mend it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The address is not one of an HTTP server.
+    #[error(
+        "{url:?} is no address of an HTTP server: {reason}; use http://host:port/path or https://…"
+    )]
+    Url {
+        /// What was given, without a user's name or password.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A header, a token or an id that cannot travel.
+    #[error("the {what} cannot travel in an HTTP header: use visible ASCII characters alone")]
+    Header {
+        /// Which one.
+        what: String,
+    },
+    /// Certificates to trust could not be read.
+    #[error(transparent)]
+    Tls(#[from] crate::ws::ConnectError),
+    /// The network failed.
+    #[error("{address}: {reason}; is the server running, and is this its port?")]
+    Failed {
+        /// Host and port.
+        address: String,
+        /// What failed.
+        reason: String,
+    },
+    /// It took too long.
+    #[error("{address} did not answer within {} s; check the address and any firewall, or allow more time", after.as_secs_f64())]
+    Timeout {
+        /// Host and port.
+        address: String,
+        /// The time allowed.
+        after: Duration,
+    },
+    /// The server does not want this connection, or is none for it.
+    #[error("{address} answers {path} with HTTP {status}: {text}")]
+    Status {
+        /// Host and port.
+        address: String,
+        /// What was asked for.
+        path: String,
+        /// Its answer.
+        status: u16,
+        /// The beginning of what it said with it.
+        text: String,
+    },
+    /// What answers there speaks something else.
+    #[error("{address} is no such server: {reason}; check the path")]
+    NotOurs {
+        /// Host and port.
+        address: String,
+        /// What is wrong with its answer.
+        reason: String,
+    },
+}
+
+/// A server as its clients know it.
+pub(crate) struct Site {
+    http: Client,
+    base: Url,
+    address: String,
+    options: ClientOptions,
+    /// This side has closed.
+    pub(crate) over: watch::Sender<bool>,
+}
+
+impl fmt::Debug for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Site")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Site {
+    pub(crate) async fn new(url: &str, options: &ClientOptions) -> Result<Arc<Self>, ConnectError> {
+        let base = parse(url)?;
+        let host = base.host_str().unwrap_or_default();
+        let port = base.port_or_known_default().unwrap_or(80);
+        let address = format!("{host}:{port}");
+        let mut builder = Client::builder()
+            .default_headers(headers(options)?)
+            .connect_timeout(options.timeout)
+            .pool_idle_timeout(IDLE)
+            .tcp_nodelay(true)
+            .referer(false)
+            // A token goes nowhere but where it was sent.
+            .redirect(reqwest::redirect::Policy::none());
+        builder = if base.scheme() == "https" {
+            builder.tls_backend_preconfigured(client_config(&address, &options.roots).await?)
+        } else {
+            // Nobody is trusted, as nobody is asked; another provider in the program changes nothing.
+            builder.tls_backend_preconfigured(no_tls(&address)?)
+        };
+        let bare = host.trim_matches(['[', ']']);
+        let loopback = bare
+            .parse::<std::net::IpAddr>()
+            .map_or(bare == "localhost", |ip| ip.is_loopback());
+        if loopback {
+            builder = builder.no_proxy();
+        }
+        let http = builder.build().map_err(|error| ConnectError::Failed {
+            address: address.clone(),
+            reason: chain(&error),
+        })?;
+        Ok(Arc::new(Self {
+            http,
+            base,
+            address,
+            options: options.clone(),
+            over: watch::channel(false).0,
+        }))
+    }
+
+    pub(crate) fn options(&self) -> &ClientOptions {
+        &self.options
+    }
+
+    /// A request for something below the address.
+    pub(crate) fn request(
+        &self,
+        method: Method,
+        path: &str,
+        query: &[(&str, &str)],
+    ) -> RequestBuilder {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().push(path);
+        }
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        self.http.request(method, url)
+    }
+
+    /// The head of an answer that must be 200.
+    pub(crate) async fn ask(
+        &self,
+        request: RequestBuilder,
+        within: Duration,
+    ) -> Result<Response, ConnectError> {
+        let response = timeout(within, request.send()).await;
+        let response = response.map_err(|_| self.late(within))?;
+        let response = response.map_err(|error| self.failed(&error))?;
+        if response.status() == StatusCode::OK {
+            return Ok(response);
+        }
+        let path = response.url().path().to_owned();
+        let status = response.status().as_u16();
+        let text = timeout(within, words(response)).await.unwrap_or_default();
+        Err(ConnectError::Status {
+            address: self.address.clone(),
+            path,
+            status,
+            text,
+        })
+    }
+
+    /// Posts a frame, and waits until the server knows what became of it.
+    pub(crate) async fn post(&self, frame: Frame) -> Result<(), Lost> {
+        let Frame::Binary(bytes) = frame else {
+            return Err(Lost("a POST carries binary frames alone".to_owned()));
+        };
+        let size = bytes.len();
+        let request = self
+            .request(Method::POST, "sync", &[])
+            .header("x-peer-id", &self.options.peer_id)
+            .header("content-type", "application/octet-stream")
+            .body(bytes);
+        let answered = async {
+            let response = request.send().await.map_err(|error| Lost(chain(&error)))?;
+            let status = response.status();
+            let text = words(response).await;
+            if status.is_success() {
+                return Ok(());
+            }
+            let remedy = match status {
+                StatusCode::NOT_FOUND => "the server does not know this connection: connect again",
+                StatusCode::PAYLOAD_TOO_LARGE => "lower the cap on frames, or send less",
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "give another token",
+                _ => "see the server's log",
+            };
+            let status = status.as_u16();
+            Err(Lost(format!(
+                "a POST of {size} bytes was answered with HTTP {status} ({text}); {remedy}"
+            )))
+        };
+        let within = self.options.post_time;
+        timeout(within, answered).await.unwrap_or_else(|_| {
+            let seconds = within.as_secs_f64();
+            Err(Lost(format!(
+                "a POST of {size} bytes had no answer in {seconds} s"
+            )))
+        })
+    }
+
+    /// Waits until this side has closed.
+    pub(crate) async fn over(&self) {
+        let _ = self.over.subscribe().wait_for(|over| *over).await;
+    }
+
+    pub(crate) fn not_ours(&self, reason: impl Into<String>) -> ConnectError {
+        ConnectError::NotOurs {
+            address: self.address.clone(),
+            reason: reason.into(),
+        }
+    }
+
+    fn failed(&self, error: &reqwest::Error) -> ConnectError {
+        ConnectError::Failed {
+            address: self.address.clone(),
+            reason: chain(error),
+        }
+    }
+
+    #[cfg(feature = "webrtc")]
+    pub(crate) fn broken(&self, reason: impl Into<String>) -> ConnectError {
+        ConnectError::Failed {
+            address: self.address.clone(),
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn late(&self, after: Duration) -> ConnectError {
+        ConnectError::Timeout {
+            address: self.address.clone(),
+            after,
+        }
+    }
+}
+
+/// A whole body of at most so many bytes.
+pub(crate) async fn read(mut response: Response, limit: usize) -> Result<Bytes, String> {
+    let mut bytes = BytesMut::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| chain(&error))? {
+        if bytes.len() + chunk.len() > limit {
+            return Err(format!("its answer is over the limit of {limit} bytes"));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes.freeze())
+}
+
+/// The beginning of what an answer says, in one line that can be printed.
+async fn words(response: Response) -> String {
+    let body = read(response, ANSWER_MAX).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&body[..body.len().min(TEXT_MAX)]);
+    let words: Vec<_> = text.split_whitespace().collect();
+    let mut line = words.join(" ");
+    line.retain(|c| !c.is_control());
+    line
+}
+
+/// An error with its causes, without the address: its query may hold a secret.
+pub(crate) fn chain(error: &reqwest::Error) -> String {
+    let mut text = match error {
+        it if it.is_timeout() => "it took too long".to_owned(),
+        it if it.is_connect() => "no connection".to_owned(),
+        _ => "the request failed".to_owned(),
+    };
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+fn parse(url: &str) -> Result<Url, ConnectError> {
+    let named = match url.split_once("://") {
+        Some((scheme, rest)) => match rest.split_once('@') {
+            Some((_, rest)) => format!("{scheme}://…@{rest}"),
+            None => url.to_owned(),
+        },
+        None => url.to_owned(),
+    };
+    let wrong = |reason: &str| ConnectError::Url {
+        url: named.clone(),
+        reason: reason.to_owned(),
+    };
+    let parsed = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
+    match parsed.scheme() {
+        "http" | "https" => {}
+        other => return Err(wrong(&format!("{other} is not its scheme"))),
+    }
+    if !parsed.username().is_empty() || parsed.password().is_some() {
+        let reason = "it carries a name or password; give a bearer token instead";
+        return Err(wrong(reason));
+    }
+    Ok(parsed)
+}
+
+fn headers(options: &ClientOptions) -> Result<HeaderMap, ConnectError> {
+    let value = |what: &str, value: &str| {
+        HeaderValue::from_str(value).map_err(|_| ConnectError::Header {
+            what: what.to_owned(),
+        })
+    };
+    value("peer id", &options.peer_id)?;
+    let mut headers = HeaderMap::new();
+    for (name, content) in &options.headers {
+        let what = format!("header {name:?}");
+        let name =
+            HeaderName::try_from(name).map_err(|_| ConnectError::Header { what: what.clone() })?;
+        headers.append(name, value(&what, content)?);
+    }
+    if let Some(bearer) = &options.bearer {
+        let mut secret = value("bearer token", &bearer.header())?;
+        secret.set_sensitive(true);
+        headers.insert("authorization", secret);
+    }
+    Ok(headers)
+}
+
+fn no_tls(address: &str) -> Result<rustls::ClientConfig, ConnectError> {
+    let config = rustls::ClientConfig::builder_with_provider(crate::ws::provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ConnectError::Failed {
+            address: address.to_owned(),
+            reason: error.to_string(),
+        })?;
+    Ok(config
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth())
+}

@@ -1,0 +1,210 @@
+//! Where all requests of a server pass: who may come in, and how many.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::ConnectInfo;
+use axum::http::StatusCode;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use axum::{Router, extract::State};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::{Duration, timeout};
+
+use super::answer::Answer;
+use super::arrival::{Arrival, Arrivals};
+use super::authorize::{Claim, Grant, Way};
+use super::cors::cors;
+use super::options::ServeOptions;
+use super::posts::{Words, sync};
+use super::registry::{Registry, replaced};
+use super::upgrade::upgrade;
+
+/// How long somebody who was let in waits to be received.
+const RECEPTION: Duration = Duration::from_secs(10);
+
+/// A server of all ways, as routers to be mounted. Clones are the same server.
+#[derive(Clone, Debug)]
+pub struct Server(pub(crate) Arc<Desk>);
+
+/// All ways under one mount (see [`Server::router`]), and who comes in by them.
+pub fn router(options: ServeOptions) -> (Router, Arrivals) {
+    let (server, arrivals) = Server::new(options);
+    (server.router(), arrivals)
+}
+
+impl Server {
+    /// A server, and who comes in by it.
+    pub fn new(options: ServeOptions) -> (Self, Arrivals) {
+        let (tell, arrivals) = mpsc::channel(options.arrivals.max(1));
+        let desk = Desk {
+            open: semaphore(options.connections),
+            bodies: semaphore(options.posted_bytes),
+            #[cfg(feature = "webrtc")]
+            half_open: semaphore(options.webrtc.half_open),
+            registry: Registry::default(),
+            arrivals: tell,
+            options,
+        };
+        (Self(Arc::new(desk)), Arrivals(arrivals))
+    }
+
+    /// All ways under one mount: `GET /` or `/ws` (WebSocket), `GET /events`, `GET` and `DELETE /poll`,
+    /// `POST /sync` for both, and `POST /offer` (data channels, where they are built in).
+    pub fn router(&self) -> Router {
+        let router = Router::new()
+            .route("/", get(upgrade))
+            .route("/ws", get(upgrade))
+            .route("/events", get(crate::sse::events))
+            .route("/poll", get(crate::poll::poll).delete(crate::poll::forget))
+            .route("/sync", post(sync_sse));
+        #[cfg(feature = "webrtc")]
+        let router = router.route("/offer", post(crate::webrtc::offer));
+        self.finish(router)
+    }
+
+    /// `GET /events` and `POST /sync`, in the words of the original's SSE server.
+    pub fn sse(&self) -> Router {
+        let router = Router::new()
+            .route("/events", get(crate::sse::events))
+            .route("/sync", post(sync_sse));
+        self.finish(router)
+    }
+
+    /// `GET` and `DELETE /poll` and `POST /sync`, in the words of the original's polling server.
+    pub fn poll(&self) -> Router {
+        let router = Router::new()
+            .route("/poll", get(crate::poll::poll).delete(crate::poll::forget))
+            .route("/sync", post(sync_poll));
+        self.finish(router)
+    }
+
+    /// WebSockets, at any path.
+    pub fn ws(&self) -> Router {
+        self.finish(Router::new().fallback(upgrade))
+    }
+
+    /// `POST /offer`: an offer of a data channel, answered by an answer.
+    #[cfg(feature = "webrtc")]
+    pub fn webrtc(&self) -> Router {
+        self.finish(Router::new().route("/offer", post(crate::webrtc::offer)))
+    }
+
+    fn finish(&self, router: Router<Arc<Desk>>) -> Router {
+        router
+            .layer(from_fn_with_state(self.0.clone(), cors))
+            .with_state(self.0.clone())
+    }
+}
+
+async fn sync_sse(desk: State<Arc<Desk>>, request: axum::extract::Request) -> Answer {
+    sync(&desk, &Words::SSE, request).await
+}
+
+async fn sync_poll(desk: State<Arc<Desk>>, request: axum::extract::Request) -> Answer {
+    sync(&desk, &Words::POLL, request).await
+}
+
+/// What all requests of a server share.
+pub(crate) struct Desk {
+    pub(crate) options: ServeOptions,
+    pub(crate) registry: Registry,
+    /// A permit for every connection that may be open.
+    open: Arc<Semaphore>,
+    /// A permit for every byte of a body that may be held.
+    pub(crate) bodies: Arc<Semaphore>,
+    /// A permit for every data channel that may be on its way to be open.
+    #[cfg(feature = "webrtc")]
+    pub(crate) half_open: Arc<Semaphore>,
+    arrivals: mpsc::Sender<Arrival>,
+}
+
+impl fmt::Debug for Desk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Desk")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Desk {
+    /// Whom a request is from, if it is believed.
+    pub(crate) fn claim(
+        &self,
+        way: Way,
+        peer_id: String,
+        head: &Parts,
+    ) -> Result<(Claim, Grant), Answer> {
+        let (size, limit) = (peer_id.len(), self.options.peer_id_max);
+        if size > limit {
+            let error = format!("a peer id of {size} bytes is over the limit of {limit}");
+            return Err(Answer::bad(&error).closing());
+        }
+        let remote = head.extensions.get::<ConnectInfo<SocketAddr>>();
+        let claim = Claim {
+            peer_id,
+            way,
+            headers: head.headers.clone(),
+            query: head.uri.query().map(ToOwned::to_owned),
+            remote: remote.map(|info| info.0),
+        };
+        match self.options.authorize.authorize(&claim) {
+            Ok(grant) => Ok((claim, grant)),
+            Err(denied) => {
+                let status = StatusCode::from_u16(denied.status);
+                let status = status.unwrap_or(StatusCode::FORBIDDEN);
+                Err(Answer::error(status, &denied.error).closing())
+            }
+        }
+    }
+
+    /// Leave for a connection that may take the place of an earlier one of the same peer: that one
+    /// ends, and gives its own leave back.
+    pub(crate) async fn permit_for(&self, peer_id: &str) -> Result<OwnedSemaphorePermit, Answer> {
+        let permit = self.permit();
+        let (Err(_), Some(line)) = (&permit, self.registry.find(peer_id)) else {
+            return permit;
+        };
+        line.end(replaced());
+        match timeout(RECEPTION, self.open.clone().acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => permit,
+        }
+    }
+
+    /// Leave for one more connection.
+    pub(crate) fn permit(&self) -> Result<OwnedSemaphorePermit, Answer> {
+        self.open.clone().try_acquire_owned().map_err(|_| {
+            let limit = self.options.connections;
+            Answer::busy(&format!(
+                "all {limit} connections are taken: try again later"
+            ))
+        })
+    }
+
+    /// Lets somebody in, once there is room among those who wait to be received.
+    pub(crate) async fn receive(&self, mut arrival: Arrival) -> Result<(), Answer> {
+        // It has served.
+        arrival.claim.headers.remove(AUTHORIZATION);
+        match timeout(RECEPTION, self.arrivals.send(arrival)).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(Answer::busy("nobody receives connections: try again later")),
+        }
+    }
+}
+
+/// That this peer id belongs to somebody else.
+pub(crate) fn not_yours() -> Answer {
+    Answer::error(
+        StatusCode::FORBIDDEN,
+        "this peer id is in use by somebody else",
+    )
+    .closing()
+}
+
+fn semaphore(permits: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
+}

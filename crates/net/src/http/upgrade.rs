@@ -1,0 +1,112 @@
+//! A request that becomes a WebSocket, on the same port as all the others.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Response, StatusCode};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Duration, timeout};
+
+use super::answer::Answer;
+use super::arrival::{Arrival, Arrived};
+use super::authorize::{Claim, Grant, Way};
+use super::desk::Desk;
+use super::listen::Watched;
+use super::query;
+use crate::ws::{ListenOptions, Parts, Socket, WebSocket, admit};
+
+/// How long the switch may take once the answer is on its way.
+const SWITCH: Duration = Duration::from_secs(10);
+
+/// The letters of an id for those who give none.
+const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+pub(crate) async fn upgrade(
+    State(desk): State<Arc<Desk>>,
+    request: Request,
+) -> Result<Response<Body>, Answer> {
+    let (mut head, _) = request.into_parts();
+    // The origin was looked at before.
+    let listen = ListenOptions {
+        allowed_origins: Some(vec!["*".to_owned()]),
+        ..ListenOptions::default()
+    };
+    let mut bare = axum::http::Request::new(());
+    *bare.method_mut() = head.method.clone();
+    *bare.uri_mut() = head.uri.clone();
+    *bare.version_mut() = head.version;
+    *bare.headers_mut() = head.headers.clone();
+    let (response, _) = admit(&bare, &listen).map_err(|refusal| {
+        let status = refusal.status.split(' ').next().unwrap_or_default();
+        let status = StatusCode::from_bytes(status.as_bytes()).unwrap_or(StatusCode::BAD_REQUEST);
+        Answer::text(status, refusal.text)
+    })?;
+    let switch = head
+        .extensions
+        .remove::<OnUpgrade>()
+        .ok_or_else(|| Answer::bad("this connection cannot become a WebSocket"))?;
+    let peer_id = query::parameter(head.uri.query(), "peerId")
+        .filter(|id| !id.is_empty())
+        .unwrap_or_else(nameless);
+    let (claim, grant) = desk.claim(Way::WebSocket, peer_id, &head)?;
+    let permit = desk.permit()?;
+    tokio::spawn(async move {
+        let peer_id = claim.peer_id.clone();
+        let switched = timeout(SWITCH, switched(&desk, switch, claim, grant, permit));
+        if switched.await.is_err() {
+            tracing::debug!(peer_id, "a WebSocket was not there in time");
+        }
+    });
+    Ok(response.map(|()| Body::empty()))
+}
+
+async fn switched(
+    desk: &Desk,
+    switch: OnUpgrade,
+    claim: Claim,
+    grant: Grant,
+    permit: OwnedSemaphorePermit,
+) {
+    let upgraded = match switch.await {
+        Ok(upgraded) => upgraded,
+        Err(error) => return tracing::debug!(%error, "no WebSocket came of a request"),
+    };
+    let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    // Below our own server the socket itself comes back out.
+    let (socket, rest) = match upgraded.downcast::<TokioIo<Watched>>() {
+        Ok(parts) => (parts.io.into_inner().into_socket(), parts.read_buf.to_vec()),
+        Err(upgraded) => (
+            Socket::Upgraded(Box::new(TokioIo::new(upgraded))),
+            Vec::new(),
+        ),
+    };
+    let websocket = WebSocket::new(Parts {
+        socket,
+        peer: claim.remote.unwrap_or(nobody),
+        rest,
+        server: true,
+        frame_limit: desk.options.frame_limit,
+        fragment: desk.options.fragment,
+        subprotocol: None,
+        permit: Some(permit),
+    });
+    let arrival = Arrival {
+        claim,
+        grant,
+        transport: Arrived::WebSocket(websocket),
+    };
+    let _ = desk.receive(arrival).await;
+}
+
+/// An id for a client that gives none, as the original makes it.
+fn nameless() -> String {
+    let seed = crate::connection::fresh_seed();
+    let letters = seed
+        .iter()
+        .map(|byte| char::from(LETTERS[usize::from(byte % 32)]));
+    format!("ws-{}", letters.take(12).collect::<String>())
+}

@@ -1,0 +1,150 @@
+//! `POST /offer`: a description of a client's data channel, answered by one of ours.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::timeout;
+use webrtc::data_channel::DataChannel;
+use webrtc::peer_connection::{RTCSdpType, RTCSessionDescription};
+
+use super::channel::{Channel, opened};
+use super::options::LABEL;
+use super::peer::Peer;
+use crate::http::desk::Desk;
+use crate::http::{Answer, Arrival, Arrived, Claim, Grant, Way, query, read_body};
+
+/// An honest offer names few addresses; we knock at each.
+const CANDIDATES_MAX: usize = 32;
+
+/// The handler of `POST /offer`.
+pub(crate) async fn offer(
+    State(desk): State<Arc<Desk>>,
+    request: Request,
+) -> Result<Answer, Answer> {
+    let (head, body) = request.into_parts();
+    let (claim, grant) = who(&desk, &head)?;
+    let permit = desk.permit()?;
+    let limits = &desk.options.webrtc;
+    let half_open = desk.half_open.clone().try_acquire_owned().map_err(|_| {
+        let limit = limits.half_open;
+        Answer::busy(&format!(
+            "{limit} data channels are on their way: try again later"
+        ))
+    })?;
+    let within = limits.open_time;
+    let answered = async {
+        let held = read_body(&head.headers, body, limits.description_max, &desk.bodies).await?;
+        let offer = description(&held.bytes)?;
+        answer(&desk, offer).await
+    };
+    let late = |_| Answer::busy("the offer took too long").closing();
+    let (peer, channels, text) = timeout(within, answered).await.map_err(late)??;
+    tokio::spawn(async move {
+        let peer_id = claim.peer_id.clone();
+        let arrived = arrive(&desk, peer, channels, claim, grant, permit);
+        let arrived = timeout(desk.options.webrtc.open_time, arrived).await;
+        drop(half_open);
+        if !matches!(arrived, Ok(true)) {
+            tracing::debug!(peer_id, "no data channel came of an offer");
+        }
+    });
+    Ok(Answer::json(StatusCode::OK, text))
+}
+
+fn who(desk: &Desk, head: &Parts) -> Result<(Claim, Grant), Answer> {
+    let named = query::parameter(head.uri.query(), "peerId").or_else(|| {
+        let header = head.headers.get("x-peer-id")?;
+        Some(header.to_str().ok()?.to_owned())
+    });
+    let peer_id = named
+        .filter(|id| !id.is_empty())
+        .ok_or_else(|| Answer::bad("peerId is required"))?;
+    desk.claim(Way::DataChannel, peer_id, head)
+}
+
+/// An offer of data channels and nothing else.
+fn description(body: &[u8]) -> Result<RTCSessionDescription, Answer> {
+    let offer: RTCSessionDescription = serde_json::from_slice(body)
+        .map_err(|_| Answer::bad(r#"an offer is {"type":"offer","sdp":"…"}"#))?;
+    if offer.sdp_type != RTCSdpType::Offer {
+        return Err(Answer::bad(r#"its type must be "offer""#));
+    }
+    let count = |start: &str| {
+        offer
+            .sdp
+            .lines()
+            .filter(|line| line.starts_with(start))
+            .count()
+    };
+    if (count("m="), count("m=application ")) != (1, 1) {
+        return Err(Answer::bad("it must offer data channels and nothing else"));
+    }
+    let candidates = count("a=candidate:");
+    if candidates > CANDIDATES_MAX {
+        let error = format!("{candidates} candidates are over the limit of {CANDIDATES_MAX}");
+        return Err(Answer::bad(&error));
+    }
+    Ok(offer)
+}
+
+type Answered = (Peer, mpsc::Receiver<Arc<dyn DataChannel>>, String);
+
+async fn answer(desk: &Desk, offer: RTCSessionDescription) -> Result<Answered, Answer> {
+    let ours = |error: webrtc::error::Error| {
+        tracing::warn!(%error, "no data channels can be made");
+        Answer::busy("no data channels can be made here")
+    };
+    let theirs = |error: webrtc::error::Error| Answer::bad(&format!("no good offer: {error}"));
+    let (mut peer, channels) = Peer::new(&desk.options.webrtc).await.map_err(ours)?;
+    let connection = peer.connection.clone();
+    let remote = connection.set_remote_description(offer).await;
+    remote.map_err(theirs)?;
+    let answer = connection.create_answer(None).await.map_err(theirs)?;
+    let local = connection.set_local_description(answer).await;
+    local.map_err(theirs)?;
+    let none = || Answer::busy("no address of this machine to answer with");
+    let answer = peer.described().await.ok_or_else(none)?;
+    let text = serde_json::to_string(&answer).map_err(|_| none())?;
+    Ok((peer, channels, text))
+}
+
+/// Waits for the channel that carries frames, and lets it in.
+async fn arrive(
+    desk: &Desk,
+    mut peer: Peer,
+    mut channels: mpsc::Receiver<Arc<dyn DataChannel>>,
+    claim: Claim,
+    grant: Grant,
+    permit: OwnedSemaphorePermit,
+) -> bool {
+    let channel = loop {
+        let channel = tokio::select! {
+            Some(channel) = channels.recv() => channel,
+            () = peer.failed() => return false,
+        };
+        let ordered = channel.ordered().await.unwrap_or(false);
+        let reliable = matches!(channel.max_retransmits().await, Ok(None))
+            && matches!(channel.max_packet_life_time().await, Ok(None));
+        if channel.label().await.is_ok_and(|label| label == LABEL) && ordered && reliable {
+            break channel;
+        }
+    };
+    let open = tokio::select! {
+        open = opened(&channel) => open,
+        () = peer.failed() => false,
+    };
+    if !open {
+        return false;
+    }
+    let limit = desk.options.webrtc.message_max;
+    let transport = Arrived::Channel(Channel::new(channel, peer, Some(permit), limit));
+    let arrival = Arrival {
+        claim,
+        grant,
+        transport,
+    };
+    desk.receive(arrival).await.is_ok()
+}

@@ -1,0 +1,22 @@
+//! The HTTP ways over real sockets on the loopback: event streams, polls, and WebSockets beside them.
+
+#![cfg(feature = "http")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may")]
+
+#[cfg(feature = "webrtc")]
+#[path = "http/channels.rs"]
+mod channels;
+#[path = "http/common.rs"]
+mod common;
+#[path = "http/hostile.rs"]
+mod hostile;
+#[path = "http/pages.rs"]
+mod pages;
+#[path = "http/raw.rs"]
+mod raw;
+#[path = "http/replaced.rs"]
+mod replaced;
+#[path = "http/round_trips.rs"]
+mod round_trips;
+#[path = "http/transcripts.rs"]
+mod transcripts;

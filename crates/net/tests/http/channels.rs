@@ -1,0 +1,221 @@
+//! Data channels on the loopback: what they carry, how they end, and offers that want too much.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakbulk_link::{Cap, Frame};
+use breakbulk_net::http::{ClientOptions, ServeOptions, Way};
+use breakbulk_net::webrtc::{ChannelOptions, connect};
+use breakbulk_net::{Incoming, Source, Transport};
+use tokio::sync::watch;
+use webrtc::data_channel::{DataChannel, DataChannelEvent};
+use webrtc::peer_connection::{
+    PeerConnection, PeerConnectionBuilder, PeerConnectionEventHandler, RTCIceGatheringState,
+    RTCSessionDescription,
+};
+
+use crate::common::{all_ways, config, dialled, keepers, message, open, payload, send, soon};
+use crate::raw::{Answer, ask};
+
+/// Datagrams stay on this machine, and nobody is asked for an address.
+pub(crate) fn local() -> ChannelOptions {
+    ChannelOptions {
+        bind: vec!["127.0.0.1:0".to_owned()],
+        ..ChannelOptions::default()
+    }
+}
+
+pub(crate) fn serving() -> ServeOptions {
+    ServeOptions {
+        webrtc: local(),
+        ..ServeOptions::default()
+    }
+}
+
+#[tokio::test]
+async fn frames_of_the_originals_size_pass_both_ways_and_each_end_can_close() {
+    for closed_by_client in [true, false] {
+        let (address, mut arrivals, _serving) = all_ways(serving()).await;
+        let url = format!("http://{address}/loro");
+        let options = ClientOptions::new("2000");
+        let channel_options = local();
+        let (client, server) = soon("the channel", async {
+            tokio::join!(connect(&url, &options, &channel_options), arrivals.next())
+        })
+        .await;
+        let server = server.unwrap();
+        assert_eq!(server.claim.peer_id, "2000");
+        assert_eq!(server.transport.way(), Way::DataChannel);
+        let client = dialled(Way::DataChannel, client.unwrap());
+        let server = open(server, config(Way::DataChannel));
+        for end in [&client, &server] {
+            // The original's threshold counts the piece alone.
+            end.with(|link| link.set_cap(Cap::piece(204_800)));
+        }
+        for (from, to) in [(&client, &server), (&server, &client)] {
+            for size in [1, 204_800, 204_801, 2_000_000] {
+                send(from, payload(size));
+                let came = soon("a message", message(to)).await.unwrap();
+                assert!(came.bytes == payload(size), "{size}");
+            }
+        }
+        let (closer, other) = match closed_by_client {
+            true => (client, server),
+            false => (server, client),
+        };
+        send(&closer, payload(1_000_000));
+        let (came, ()) = tokio::join!(soon("the last message", message(&other)), async {
+            closer.finish(1000, "").await;
+        });
+        assert_eq!(
+            came.expect("the last words are not lost").bytes.len(),
+            1_000_000
+        );
+        let closed = soon("the end", other.closed()).await;
+        assert_eq!(closed.code, 1000, "{closed}");
+        soon("both ends", async {
+            tokio::join!(closer.ended(), other.ended())
+        })
+        .await;
+    }
+}
+
+const SDP: &str = "v=0\r\no=- 1 2 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\na=group:BUNDLE 0\r\n\
+    m=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\nc=IN IP4 0.0.0.0\r\na=ice-ufrag:abcd\r\n\
+    a=ice-pwd:abcdefghijklmnopqrstuvwx\r\na=fingerprint:sha-256 \
+    00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF\r\n\
+    a=setup:actpass\r\na=mid:0\r\na=sctp-port:5000\r\na=max-message-size:262144\r\n";
+
+async fn offer(address: std::net::SocketAddr, path: &str, kind: &str, sdp: &str) -> Answer {
+    let body = serde_json::json!({"type": kind, "sdp": sdp}).to_string();
+    let json = [("content-type", "application/json")];
+    ask(address, "POST", path, &json, body.as_bytes()).await
+}
+
+#[tokio::test]
+async fn offers_that_want_too_much_are_refused() {
+    let mut options = serving();
+    options.webrtc.half_open = 2;
+    let (address, arrivals, _serving) = all_ways(options).await;
+    keepers(arrivals);
+    let path = "/loro/offer?peerId=2000";
+    let audio = format!("{SDP}m=audio 9 UDP/TLS/RTP/SAVPF 111\r\n");
+    let candidate = "a=candidate:1 1 udp 1 127.0.0.1 9 typ host\r\n";
+    let many = format!("{SDP}{}", candidate.repeat(33));
+    let long = format!("{SDP}{}", "a=x\r\n".repeat(20_000));
+    for (what, path, kind, sdp, status, word) in [
+        (
+            "no id",
+            "/loro/offer",
+            "offer",
+            SDP,
+            400,
+            "peerId is required",
+        ),
+        ("an answer", path, "answer", SDP, 400, "offer"),
+        ("no description", path, "offer", "", 400, "nothing else"),
+        ("audio", path, "offer", &audio, 400, "nothing else"),
+        (
+            "many addresses",
+            path,
+            "offer",
+            &many,
+            400,
+            "over the limit of 32",
+        ),
+        ("a long one", path, "offer", &long, 413, "65536 bytes"),
+        (
+            "garbage",
+            path,
+            "offer",
+            "m=application x\r\n",
+            400,
+            "no good offer",
+        ),
+        ("the first", path, "offer", SDP, 200, "answer"),
+        ("the second", path, "offer", SDP, 200, "answer"),
+        ("one too many", path, "offer", SDP, 503, "2 data channels"),
+    ] {
+        let answer = offer(address, path, kind, sdp).await;
+        assert_eq!(answer.status, status, "{what}: {answer:?}");
+        assert!(answer.body.contains(word), "{what}: {answer:?}");
+    }
+    let none = ask(address, "POST", path, &[], b"{}").await;
+    assert_eq!(none.status, 503, "{none:?}");
+}
+
+#[tokio::test]
+async fn offers_of_those_who_never_come_are_forgotten() {
+    let mut options = serving();
+    options.connections = 1;
+    options.webrtc.open_time = Duration::from_millis(500);
+    let (address, _arrivals, _serving) = all_ways(options).await;
+    let path = "/loro/offer?peerId=2000";
+    assert_eq!(offer(address, path, "offer", SDP).await.status, 200);
+    assert_eq!(offer(address, path, "offer", SDP).await.status, 503);
+    let forgotten = async { while offer(address, path, "offer", SDP).await.status != 200 {} };
+    soon("its place", forgotten).await;
+}
+
+/// A peer that does as it likes.
+struct Gathered(watch::Sender<bool>);
+
+impl PeerConnectionEventHandler for Gathered {
+    fn on_ice_gathering_state_change<'a, 'b>(
+        &'a self,
+        state: RTCIceGatheringState,
+    ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'b>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        if state == RTCIceGatheringState::Complete {
+            self.0.send_replace(true);
+        }
+        Box::pin(async {})
+    }
+}
+
+async fn opened(channel: &Arc<dyn DataChannel>) {
+    while !matches!(channel.poll().await, Some(DataChannelEvent::OnOpen)) {}
+}
+
+#[tokio::test]
+async fn strings_and_other_channels_are_let_alone() {
+    let (address, mut arrivals, _serving) = all_ways(serving()).await;
+    let (tell, mut gathered) = watch::channel(false);
+    let peer = PeerConnectionBuilder::new()
+        .with_handler(Arc::new(Gathered(tell)))
+        .with_udp_addrs(vec!["127.0.0.1:0"])
+        .build()
+        .await
+        .unwrap();
+    let other = peer.create_data_channel("chat", None).await.unwrap();
+    let ours = peer.create_data_channel("loro-sync", None).await.unwrap();
+    let description = peer.create_offer(None).await.unwrap();
+    peer.set_local_description(description).await.unwrap();
+    soon("candidates", gathered.wait_for(|it| *it))
+        .await
+        .unwrap();
+    let description = peer.local_description().await.unwrap();
+    let answer = offer(address, "/loro/offer?peerId=1", "offer", &description.sdp).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let answer: RTCSessionDescription = serde_json::from_str(&answer.body).unwrap();
+    peer.set_remote_description(answer).await.unwrap();
+    soon("both channels", async {
+        tokio::join!(opened(&other), opened(&ours))
+    })
+    .await;
+    let arrival = soon("the arrival", arrivals.next()).await.unwrap();
+    let (mut source, _sink) = arrival.transport.split();
+    other.send((&b"not ours"[..]).into()).await.unwrap();
+    ours.send_text("a string").await.unwrap();
+    ours.send((&b"\x00\x02"[..]).into()).await.unwrap();
+    assert_eq!(soon("the string", source.next()).await, Incoming::Life);
+    let frame = Frame::Binary((&b"\x00\x02"[..]).into());
+    assert_eq!(
+        soon("the frame", source.next()).await,
+        Incoming::Frame(frame)
+    );
+    peer.close().await.unwrap();
+}

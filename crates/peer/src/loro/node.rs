@@ -1,0 +1,234 @@
+//! A peer that syncs documents: it serves whoever comes, calls others, and holds documents open.
+
+mod config;
+mod core;
+mod doc;
+mod remote;
+mod serve;
+mod words;
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use breakbulk_net::http::{Arrivals, Way};
+use breakbulk_net::{Options, Transport};
+use tokio::sync::{broadcast, oneshot};
+use tokio::task::JoinHandle;
+
+use self::core::{Core, keep_time};
+use super::hub::{DocId, Event, Head};
+use super::repo::{Repo, Request};
+use super::store::{Store, StoreError};
+pub use config::{Config, Cut, Cuts};
+pub use doc::{Doc, DocError, Seen};
+pub use remote::{Backoff, Dial, Remote, Status};
+
+/// How often a client says `ping`.
+const PING_EVERY: Duration = Duration::from_secs(30);
+/// How long a client waits for `ready`.
+const READY_WITHIN: Duration = Duration::from_secs(10);
+const SHUTTING_DOWN: &str = "Server shutting down";
+const DISCONNECTING: &str = "Client disconnecting";
+
+/// A peer that syncs documents. Clones share it; it serves until it is shut down or the last clone and
+/// the last document are dropped.
+#[derive(Clone)]
+pub struct Node {
+    core: Arc<Core>,
+}
+
+impl Node {
+    /// A node with the documents of this store.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn new(config: Config, store: impl Store) -> Result<Self, StoreError> {
+        let known: Arc<OnceLock<Weak<Core>>> = Arc::default();
+        let core = |known: &OnceLock<Weak<Core>>| known.get().and_then(Weak::upgrade);
+        let (for_done, for_edits) = (known.clone(), known.clone());
+        let tell = Arc::new(move |tasks| {
+            if let Some(core) = core(&for_done) {
+                core.done(tasks);
+            }
+        });
+        let edited = Arc::new(move |doc: &DocId| {
+            if let Some(core) = core(&for_edits) {
+                core.drive(|state, _| state.hub.edited(doc));
+            }
+        });
+        let store = Box::new(store);
+        let repo = Repo::start(store, &config.limits, config.threads, tell, edited)?;
+        let core = Arc::new(Core::new(config, repo));
+        let _ = known.set(Arc::downgrade(&core));
+        tokio::spawn(keep_time(Arc::downgrade(&core)));
+        Ok(Self { core })
+    }
+
+    /// Serves all that arrive by HTTP's four ways, until the node is shut down or nobody can come.
+    pub fn serve(&self, mut arrivals: Arrivals) -> JoinHandle<()> {
+        let node = self.clone();
+        tokio::spawn(async move {
+            while let Some(arrival) = arrivals.next().await {
+                let (way, options) = (arrival.transport.way(), arrival.transport.options());
+                let claim = arrival.grant.subject.unwrap_or(arrival.claim.peer_id);
+                node.accept(way, claim, arrival.transport, options);
+            }
+        })
+    }
+
+    /// Serves one peer that came by whatever transport, as `claim`.
+    pub fn accept<T: Transport>(
+        &self,
+        way: Way,
+        claim: impl Into<String>,
+        transport: T,
+        options: Options,
+    ) -> JoinHandle<()> {
+        let (core, claim) = (self.core.clone(), claim.into());
+        tokio::spawn(async move {
+            match serve::accept(&core, way, claim, transport, options).await {
+                Ok(joined) => {
+                    let closed = serve::run(&core, joined, |_, _| {}).await;
+                    tracing::debug!(%closed, "a peer is gone");
+                }
+                Err(reason) => tracing::debug!(reason, "a peer did not stay"),
+            }
+        })
+    }
+
+    /// Calls a peer, and again whenever the connection ends.
+    pub fn dial(&self, dial: Dial) -> Remote {
+        let backoff = dial.backoff;
+        remote::start(&self.core, backoff, move |core| {
+            remote::call(core, dial.clone())
+        })
+    }
+
+    /// Calls a peer by whatever transport `connect` makes.
+    pub fn dial_with<C, F, T>(&self, way: Way, backoff: Backoff, connect: C) -> Remote
+    where
+        C: Fn() -> F + Send + Sync + 'static,
+        F: Future<Output = Result<T, String>> + Send + 'static,
+        T: Transport,
+    {
+        let connect = Arc::new(connect);
+        remote::start(&self.core, backoff, move |core| {
+            let connect = connect.clone();
+            async move {
+                let transport = connect().await?;
+                serve::join(&core, way, transport, Options::default()).await
+            }
+        })
+    }
+
+    /// Opens a document, and makes it if there is none.
+    pub async fn open(&self, doc: &str) -> Result<Doc, DocError> {
+        let id: DocId = doc.into();
+        let (reply, opened) = oneshot::channel();
+        let seen = self.core.drive(|state, _| {
+            if state.ended {
+                return None;
+            }
+            state.hub.open_document(&id);
+            Some(state.watch(&id))
+        });
+        let seen = seen.ok_or(DocError::ShutDown)?;
+        let reply = Box::new(move |outcome| {
+            let _ = reply.send(outcome);
+        });
+        self.core.repo().ask(Request::Open(id.clone(), reply));
+        let opened = opened.await.map_err(|_| DocError::ShutDown);
+        let slot = match opened.and_then(|opened| opened.map_err(DocError::from)) {
+            Ok(slot) => slot,
+            Err(error) => {
+                self.core.drive(|state, _| state.hub.close_document(&id));
+                return Err(error);
+            }
+        };
+        Ok(Doc::new(self.core.clone(), id, slot, seen))
+    }
+
+    /// The documents that there are.
+    pub fn documents(&self) -> Vec<(DocId, Head)> {
+        let state = self.core.lock();
+        let documents = state.hub.documents();
+        documents
+            .map(|(doc, head)| (doc.clone(), head.clone()))
+            .collect()
+    }
+
+    /// Deletes a document here; false: there is none.
+    pub async fn delete(&self, doc: &str) -> bool {
+        let id: DocId = doc.into();
+        let mut events = self.events();
+        let found = self.core.drive(|state, _| {
+            let found = state.hub.head(&id).is_some_and(|head| head.size > 0);
+            state.hub.delete(&id);
+            found
+        });
+        if !found {
+            return false;
+        }
+        loop {
+            match events.recv().await {
+                Ok(Event::Deleted { doc }) if doc == id => return true,
+                Ok(_) => {}
+                // Too many events to see each: the machine knows.
+                Err(_) => return self.core.lock().hub.head(&id).is_none_or(|h| h.size == 0),
+            }
+        }
+    }
+
+    /// Asks the peers that this side called which documents they have. The answer is an
+    /// [`Event::Directory`]. False: nobody is there.
+    pub fn ask_directory(&self) -> bool {
+        self.core.drive(|state, _| state.hub.ask_directory())
+    }
+
+    /// Asks the peers that this side called to delete a document. The answer is an
+    /// [`Event::DeleteAnswered`]. False: nobody is there.
+    pub fn ask_delete(&self, doc: &str) -> bool {
+        let id: DocId = doc.into();
+        self.core.drive(|state, _| state.hub.ask_delete(&id))
+    }
+
+    /// What happens from now on. Whoever listens too slowly misses some.
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        self.core.events.subscribe()
+    }
+
+    /// How many connections there are.
+    pub fn connections(&self) -> usize {
+        self.core.lock().hub.channels()
+    }
+
+    /// Ends all connections once what is queued is out, at the latest after `grace`; nobody is let in or
+    /// called any more. What was told to be
+    /// kept is kept.
+    pub async fn shut_down(&self, grace: Duration) {
+        let (connections, dials) = {
+            let mut state = self.core.lock();
+            state.ended = true;
+            (state.connections(), self.core.config.identity.kind)
+        };
+        let reason = match dials {
+            breakbulk_message::loro::PeerType::Service => SHUTTING_DOWN,
+            _ => DISCONNECTING,
+        };
+        let code = if reason == SHUTTING_DOWN { 1001 } else { 1000 };
+        let finishing = async {
+            for connection in &connections {
+                connection.finish(code, reason).await;
+            }
+        };
+        if tokio::time::timeout(grace, finishing).await.is_err() {
+            for connection in &connections {
+                connection.close(code, reason);
+            }
+        }
+        self.core.timer.notify_one();
+        for connection in connections {
+            let _ = tokio::time::timeout(grace, connection.ended()).await;
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! One call of the tool that both sides serve, and what comes of it.
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::text::{About, Text};
+
+/// What is sent and what is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// What both texts are made of.
+    pub text: Text,
+    /// Bytes of the request's text.
+    pub up: usize,
+    /// Bytes of the answer's.
+    pub down: usize,
+    /// Whether the real server says something of CEP-41's first.
+    pub stream: bool,
+}
+
+impl Call {
+    /// A call without anything of CEP-41.
+    pub fn new(text: Text, up: usize, down: usize) -> Self {
+        Self {
+            text,
+            up,
+            down,
+            stream: false,
+        }
+    }
+
+    /// As a peer beside the test is told of it.
+    pub fn to_json(self) -> Value {
+        json!({"kind": self.text.name(), "up": self.up, "down": self.down, "stream": self.stream})
+    }
+
+    /// The request in MCP's words.
+    pub fn request(self, id: u64) -> String {
+        json!({
+            "jsonrpc": "2.0", "id": id, "method": "tools/call",
+            "params": {"name": "exchange", "arguments": {
+                "kind": self.text.name(), "data": self.text.make(self.up),
+                "down": self.down, "stream": self.stream,
+            }},
+        })
+        .to_string()
+    }
+}
+
+/// What a server of ours answers to a request; none to what is no request.
+pub fn answer(request: &Value) -> Option<Value> {
+    let id = request.get("id")?;
+    let result = match request["method"].as_str()? {
+        "initialize" => json!({
+            "protocolVersion": request["params"]["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "ours", "version": "0"},
+        }),
+        "ping" => json!({}),
+        "tools/call" => match exchange(&request["params"]["arguments"]) {
+            Some(content) => json!({ "content": content }),
+            None => return Some(error(id, -32602, "bad arguments")),
+        },
+        _ => return Some(error(id, -32601, "no such method")),
+    };
+    Some(json!({"jsonrpc": "2.0", "id": id, "result": result}))
+}
+
+fn error(id: &Value, code: i64, message: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+}
+
+fn exchange(arguments: &Value) -> Option<Vec<Value>> {
+    let text = Text::named(arguments["kind"].as_str()?)?;
+    let down = usize::try_from(arguments["down"].as_u64()?).ok()?;
+    let heard = About::of(arguments["data"].as_str()?).to_json();
+    let texts = [text.make(down), heard.to_string()];
+    Some(
+        texts
+            .map(|text| json!({"type": "text", "text": text}))
+            .into(),
+    )
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// An answer.
+    Answered(Answer),
+    /// An error in its place.
+    Failed(Value),
+}
+
+/// An answer, as its caller has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The text that came.
+    pub text: About,
+    /// The text that the server had of us.
+    pub heard: About,
+    /// From call to answer.
+    pub seconds: f64,
+    /// How often the caller was told of progress.
+    pub progress: u64,
+}
+
+impl Outcome {
+    /// The answer; an error is one here too.
+    pub fn answer(self) -> Result<Answer> {
+        match self {
+            Self::Answered(answer) => Ok(answer),
+            Self::Failed(error) => bail!("the call failed: {error}"),
+        }
+    }
+
+    /// Checks that both texts went over whole.
+    pub fn whole(self, call: Call) -> Result<Answer> {
+        let answer = self.answer().with_context(|| format!("{call:?}"))?;
+        let sent = About::of(&call.text.make(call.up));
+        ensure!(
+            answer.heard == sent,
+            "{call:?}: {:?} was heard, not {sent:?}",
+            answer.heard
+        );
+        let asked = About::of(&call.text.make(call.down));
+        ensure!(
+            answer.text == asked,
+            "{call:?}: {:?} came, not {asked:?}",
+            answer.text
+        );
+        Ok(answer)
+    }
+}

@@ -1,0 +1,73 @@
+//! Who else has an endpoint's key, and so sees all frames that come for it.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use breakbulk::net::nostr::{Keys, RelayOptions, Relays, open};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// Who waits longer for a frame hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A frame of an oversized transfer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// `start`, `accept`, `chunk`, `end` or `abort`.
+    pub kind: String,
+    /// Its token.
+    pub token: String,
+    /// Its number.
+    pub progress: u64,
+}
+
+/// Listens with somebody's key.
+pub struct Spy {
+    seen: watch::Receiver<Vec<Seen>>,
+    _relays: Relays,
+}
+
+impl Spy {
+    /// Listens at this relay.
+    pub async fn listen(relay: &str, keys: &Keys) -> Result<Self> {
+        let options = RelayOptions {
+            limits: Duration::ZERO,
+            ..RelayOptions::default()
+        };
+        let (relays, mut events) = Relays::open(&[relay.to_owned()], keys, &options).await?;
+        let (tell, seen) = watch::channel(Vec::new());
+        let keys = keys.clone();
+        tokio::spawn(async move {
+            while let Some(event) = events.recv().await {
+                if let Ok(opened) = open(&keys, event)
+                    && let Some(frame) = frame(&opened.content)
+                {
+                    tell.send_modify(|seen| seen.push(frame));
+                }
+            }
+        });
+        Ok(Self {
+            seen,
+            _relays: relays,
+        })
+    }
+
+    /// All frames, once a frame of this kind is among them.
+    pub async fn frames_with(&mut self, kind: &str) -> Result<Vec<Seen>> {
+        let there = |seen: &Vec<Seen>| seen.iter().any(|seen| seen.kind == kind);
+        let seen = timeout(PATIENCE, self.seen.wait_for(there)).await;
+        let seen = seen.with_context(|| format!("no {kind}"))??;
+        Ok(seen.clone())
+    }
+}
+
+fn frame(text: &str) -> Option<Seen> {
+    let message: Value = serde_json::from_str(text).ok()?;
+    let params = &message["params"];
+    Some(Seen {
+        kind: params["cvm"]["frameType"].as_str()?.to_owned(),
+        token: params["progressToken"].as_str()?.to_owned(),
+        progress: params["progress"].as_u64()?,
+    })
+}

@@ -1,0 +1,120 @@
+//! Texts that both sides make alike (`texts.mjs`), and what tells two of them apart.
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+/// What a text is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Text {
+    /// Nothing is escaped.
+    Ascii,
+    /// Characters of three and four bytes.
+    Cjk,
+    /// Each is escaped, and what escapes it is escaped again.
+    Backslashes,
+}
+
+impl Text {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Ascii, Self::Cjk, Self::Backslashes];
+
+    /// Its name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ascii => "ascii",
+            Self::Cjk => "cjk",
+            Self::Backslashes => "backslashes",
+        }
+    }
+
+    /// The kind of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|text| text.name() == name)
+    }
+
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Ascii => "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ 0123456789 ",
+            Self::Cjk => "运输大消息🚢請分成小塊🧊",
+            Self::Backslashes => r"\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\",
+        }
+    }
+
+    /// At least so many bytes: numbered units, so that no piece of it is like another.
+    pub fn make(self, size: usize) -> String {
+        let unit = self.unit();
+        let count = size.div_ceil(7 + unit.len());
+        let mut text = String::with_capacity(count * (7 + unit.len()));
+        for number in 0..count {
+            text.push_str(&format!("{number:07}{unit}"));
+        }
+        text
+    }
+}
+
+/// A text's size and digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// Its bytes.
+    pub bytes: usize,
+    /// Their SHA-256 in hex.
+    pub sha256: String,
+}
+
+impl About {
+    /// What tells this text from others.
+    pub fn of(text: &str) -> Self {
+        let digest = Sha256::digest(text.as_bytes());
+        Self {
+            bytes: text.len(),
+            sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+        }
+    }
+
+    /// As it is told.
+    pub fn to_json(&self) -> Value {
+        json!({"bytes": self.bytes, "sha256": self.sha256})
+    }
+
+    /// As it was told.
+    pub fn from_json(value: &Value) -> Option<Self> {
+        Some(Self {
+            bytes: usize::try_from(value["bytes"].as_u64()?).ok()?,
+            sha256: value["sha256"].as_str()?.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `texts.mjs` makes of the same.
+    #[test]
+    fn texts_are_those_of_the_other_side() {
+        for (text, bytes, sha256) in [
+            (
+                Text::Ascii,
+                1008,
+                "7e00ce35f593897e4a037ec4151cc722289a2dddfb5ec940efad83d43f6e246b",
+            ),
+            (
+                Text::Cjk,
+                1035,
+                "58f5235f28e771aa036f12ee48a989f3036e91cc6d517dbfa5f1a408311f0a76",
+            ),
+            (
+                Text::Backslashes,
+                1024,
+                "147eeb1c642c84113129cb4fb61843d253b1bcceec143cb1e01f6e50949b948f",
+            ),
+        ] {
+            let about = About::of(&text.make(1000));
+            assert_eq!(
+                (about.bytes, about.sha256.as_str()),
+                (bytes, sha256),
+                "{text:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! npm's `@contextvm/sdk` and our client and server, over a relay in this process.
+//!
+//! They need node, and are run by `cargo xtask interop contextvm`.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod counts;
+mod defects;
+mod meeting;
+mod past;
+mod refused;
+mod sizes;
+
+use std::time::Duration;
+
+use breakbulk::contextvm::{Config, Encryption, Timeouts};
+use breakbulk::net::nostr::bad_relay::{BadRelay, Weather};
+
+async fn relay() -> BadRelay {
+    BadRelay::start(Weather::default()).await.unwrap()
+}
+
+fn plain() -> Config {
+    Config {
+        encryption: Encryption::Disabled,
+        ..Config::default()
+    }
+}
+
+/// Without a sign of life for so long a request of ours has failed.
+fn patient(config: Config, soft: Duration) -> Config {
+    Config {
+        timeouts: Timeouts {
+            soft: Some(soft),
+            ..config.timeouts
+        },
+        ..config
+    }
+}

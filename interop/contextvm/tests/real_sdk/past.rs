@@ -1,0 +1,117 @@
+//! What relays have kept of earlier days is neither served nor taken for an answer again.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use breakbulk::contextvm::{
+    Config, Encryption, Forgetful, Keys, Learned, Memory, PublicKey, Wraps,
+};
+use interop_contextvm::call::{Call, Outcome};
+use interop_contextvm::ours::{Caller, serve_remembering};
+use interop_contextvm::peer::{Peer, Sdk};
+use interop_contextvm::text::Text;
+use serde_json::json;
+
+use super::relay;
+
+/// All events are kept.
+fn kept() -> Config {
+    Config {
+        encryption: Encryption::Required,
+        wraps: Wraps::Persistent,
+        ..Config::default()
+    }
+}
+
+/// Events tell the time in seconds: waits until what was sent is in an earlier one.
+async fn next_second() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let rest = Duration::from_secs(1) - Duration::from_nanos(now.subsec_nanos().into());
+    tokio::time::sleep(rest).await;
+}
+
+/// What outlives a server.
+#[derive(Default)]
+struct Kept(Mutex<BTreeMap<PublicKey, Learned>>);
+
+impl Memory for Kept {
+    fn recall(&self, peer: &PublicKey) -> Option<Learned> {
+        self.0.lock().unwrap().get(peer).copied()
+    }
+
+    fn keep(&self, peer: &PublicKey, learned: Learned) {
+        self.0.lock().unwrap().insert(*peer, learned);
+    }
+}
+
+/// Their client says only once what it can do: who has forgotten it cannot send it anything large, and says
+/// so.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "cargo xtask interop contextvm"]
+async fn a_server_that_comes_back_serves_nothing_twice() {
+    let memory = Arc::new(Kept::default());
+    for (memory, remembers) in [
+        (memory as Arc<dyn Memory>, true),
+        (Arc::new(Forgetful), false),
+    ] {
+        let relay = relay().await;
+        let keys = Keys::generate();
+        let serve = async || {
+            let serving = serve_remembering(relay.url(), keys.clone(), kept(), memory.clone());
+            serving.await.unwrap()
+        };
+        let server = serve().await;
+        let plan = json!({"relay": relay.url(), "encryption": "required"});
+        let client = Peer::client(Sdk::Npm, &server.public_key(), &plan).await;
+        let mut client = client.unwrap();
+        let large = Call::new(Text::Ascii, 10, 200_000);
+        client.call(large).await.unwrap().whole(large).unwrap();
+        server.drained().await;
+        server.close();
+        next_second().await;
+
+        relay.reset();
+        let server = serve().await;
+        let small = Call::new(Text::Cjk, 10, 100);
+        client.call(small).await.unwrap().whole(small).unwrap();
+        server.drained().await;
+        assert_eq!(relay.events(), 2, "the request and its answer");
+        match client.call(large).await.unwrap() {
+            outcome if remembers => drop(outcome.whole(large).unwrap()),
+            Outcome::Failed(error) => assert_eq!(error["data"]["reason"], "messageTooLarge"),
+            Outcome::Answered(_) => panic!("nobody said that it can"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "cargo xtask interop contextvm"]
+async fn a_client_that_comes_back_takes_no_old_answer() {
+    let relay = relay().await;
+    let server = Peer::server(
+        Sdk::Npm,
+        &json!({"relay": relay.url(), "wraps": "persistent", "chunk": 8_000}),
+    )
+    .await
+    .unwrap();
+    let keys = Keys::generate();
+    // The same id each time, and another answer.
+    for (text, down) in [
+        (Text::Ascii, 50_000),
+        (Text::Cjk, 100),
+        (Text::Ascii, 200),
+        (Text::Cjk, 49_000),
+    ] {
+        let client = Caller::connect(relay.url(), keys.clone(), server.key, kept()).await;
+        let call = Call::new(text, 10, down);
+        client
+            .unwrap()
+            .call(call)
+            .await
+            .unwrap()
+            .whole(call)
+            .unwrap();
+    }
+    assert_eq!(server.failures(), Vec::<String>::new());
+}

@@ -1,0 +1,120 @@
+//! Our server with all four ways in on one port of the loopback, and what it measured.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use anyhow::Result;
+use axum::extract::Request;
+use axum::http::Method;
+use axum::http::header::CONTENT_LENGTH;
+use axum::middleware::{Next, from_fn};
+use breakbulk::loro::store::MemoryStore;
+use breakbulk::loro::{Config, Node};
+use breakbulk::net::http::{Limits, ServeOptions, router, serve};
+use breakbulk::net::webrtc::ChannelOptions;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::browser::Passed;
+
+/// The most bytes in the body of a POST; a larger one is refused.
+pub const POST_CAP: u64 = 100 << 10;
+
+/// A server that ends with this.
+pub struct Server {
+    /// Its documents.
+    pub node: Node,
+    /// Where it listens.
+    pub address: SocketAddr,
+    posts: Arc<Posts>,
+    serving: Vec<JoinHandle<()>>,
+}
+
+/// The bodies that were posted.
+#[derive(Default)]
+struct Posts {
+    messages: AtomicU64,
+    bytes: AtomicU64,
+    largest: AtomicU64,
+    /// Those that do not say how long they are.
+    unmeasured: AtomicU64,
+}
+
+impl Server {
+    /// Starts one without documents.
+    pub async fn start() -> Result<Self> {
+        let node = Node::new(Config::server("server"), MemoryStore::new())?;
+        let options = ServeOptions {
+            body_max: usize::try_from(POST_CAP)?,
+            webrtc: ChannelOptions {
+                // A machine without a network has nothing else.
+                bind: vec!["127.0.0.1:0".to_owned()],
+                ..ChannelOptions::default()
+            },
+            ..ServeOptions::default()
+        };
+        let (router, arrivals) = router(options);
+        let posts = Arc::new(Posts::default());
+        let counting = posts.clone();
+        let router = router.layer(from_fn(move |request: Request, next: Next| {
+            counting.count(&request);
+            next.run(request)
+        }));
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let listening = tokio::spawn(async move {
+            let Err(error) = serve(listener, router, Limits::default()).await;
+            eprintln!("the server does not listen any more: {error}");
+        });
+        let serving = vec![node.serve(arrivals), listening];
+        Ok(Self {
+            node,
+            address,
+            posts,
+            serving,
+        })
+    }
+
+    /// Its address for clients by HTTP.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The bodies of all POSTs that bring messages.
+    pub fn posts(&self) -> Passed {
+        let posts = &self.posts;
+        assert_eq!(posts.unmeasured.load(Relaxed), 0, "POSTs without a length");
+        Passed {
+            messages: posts.messages.load(Relaxed),
+            bytes: posts.bytes.load(Relaxed),
+            largest: posts.largest.load(Relaxed),
+        }
+    }
+}
+
+impl Posts {
+    fn count(&self, request: &Request) {
+        if request.method() != Method::POST || !request.uri().path().ends_with("/sync") {
+            return;
+        }
+        // HTTP holds a body to the length that its head tells.
+        let length = request.headers().get(CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+        let Some(length) = length else {
+            self.unmeasured.fetch_add(1, Relaxed);
+            return;
+        };
+        self.messages.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(length, Relaxed);
+        self.largest.fetch_max(length, Relaxed);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        for task in &self.serving {
+            task.abort();
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What is in a document, in words that both sides have.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use breakbulk::loro::Doc;
+use loro::{LoroDoc, ToJson, VersionVector};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tokio::time::timeout;
+
+/// A document that does not come for longer does not come.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Digest and version of a document.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct State {
+    /// Bytes of its JSON with sorted keys.
+    pub bytes: usize,
+    /// SHA-256 of that, in hex.
+    pub sha256: String,
+    /// How far it has come.
+    pub version: Version,
+}
+
+/// How far a document has come, by peers.
+pub type Version = BTreeMap<String, i32>;
+
+impl State {
+    /// The state of a document now.
+    pub fn of(doc: &LoroDoc) -> Self {
+        let json = sorted(doc.get_deep_value().to_json_value()).to_string();
+        let hash = Sha256::digest(&json);
+        Self {
+            bytes: json.len(),
+            sha256: hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+            version: version_of(doc),
+        }
+    }
+}
+
+/// The version of a document now.
+pub fn version_of(doc: &LoroDoc) -> Version {
+    let version = doc.oplog_vv();
+    let entry = |(peer, counter): (&u64, &i32)| (peer.to_string(), *counter);
+    version.iter().map(entry).collect()
+}
+
+/// Waits until a document on this side has all of a version, and tells its state.
+pub async fn until(doc: &Doc, version: &Version) -> Result<State> {
+    let mut wanted = VersionVector::new();
+    for (peer, counter) in version {
+        wanted.insert(peer.parse().with_context(|| peer.clone())?, *counter);
+    }
+    let mut seen = doc.watch();
+    let arrives = async {
+        loop {
+            seen.mark_unchanged();
+            if doc.loro().oplog_vv().includes_vv(&wanted) {
+                return Ok(State::of(&doc.loro()));
+            }
+            seen.changed().await?;
+        }
+    };
+    timeout(PATIENCE, arrives).await.with_context(|| {
+        let has = version_of(&doc.loro());
+        format!(
+            "{} has {has:?} and not {version:?} after {PATIENCE:?}",
+            doc.id()
+        )
+    })?
+}
+
+/// The same value with its keys in order, whatever order maps are kept in.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Array(items) => items.into_iter().map(sorted).collect(),
+        Value::Object(entries) => {
+            let entries: BTreeMap<_, _> = entries.into_iter().collect();
+            let sorted = entries.into_iter().map(|(key, inner)| (key, sorted(inner)));
+            Value::Object(sorted.collect())
+        }
+        other => other,
+    }
+}
