@@ -19,6 +19,14 @@ use super::learned::Memory;
 use super::machine::{Arrival, Event, InboundMessage, Machine, Publish, Role, SendId, Stats};
 use super::prepared::Prepared;
 
+/// An event is what it says and the second in which it says it: the same notification twice in a
+/// second, or by a process that was started again, would be one event, and the second is dropped by
+/// whoever has the first. So what is small enough to be said twice has a tag of its own.
+const ONCE: &str = "once";
+
+/// Far below what any relay takes; larger messages are planned to the byte, and repeat nothing.
+const REPEATABLE: usize = 1000;
+
 /// Events that are with the relays at once, for all peers together.
 const FLYING: usize = 128;
 
@@ -321,10 +329,14 @@ async fn write(shared: Arc<Shared>, relays: Relays) {
 /// Signs off the machine's lock: many events at once are work for another thread.
 async fn signed(shared: &Arc<Shared>, publish: Publish) -> Option<nostr::Event> {
     let (id, keys) = (publish.id, shared.keys.clone());
+    let mut tags = publish.tags;
+    if publish.content.len() <= REPEATABLE {
+        tags.push(vec![ONCE.to_owned(), fresh_token()]);
+    }
     let draft = Draft {
         to: publish.to,
         content: publish.content,
-        tags: publish.tags,
+        tags,
         seal: publish.seal,
     };
     let signed = spawn_blocking(move || nostr::sign(&keys, draft)).await;
