@@ -100,7 +100,7 @@ impl Scene {
         config.cuts.post = cut;
         let client = Node::new(config, MemoryStore::new()).map_err(|error| error.to_string())?;
         let doc = client.open(name).await.map_err(|error| error.to_string())?;
-        let text = format!("{name} says: {}", "loro ".repeat(TEXT / 5));
+        let text = format!("{name} says: {}", noise(TEXT));
         let written = doc.loro().get_text("text").insert(0, &text);
         written.map_err(|error| error.to_string())?;
         let start = Instant::now();
@@ -136,6 +136,18 @@ impl Scene {
             false => Err("the server has another text".to_owned()),
         }
     }
+}
+
+/// Letters in no order: snapshots are compressed, and a text that repeats itself would not be large.
+fn noise(len: usize) -> String {
+    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+    let letter = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        char::from(b'a' + (state % 26) as u8)
+    };
+    (0..len).map(letter).collect()
 }
 
 fn failed(why: &str) -> Failure {
