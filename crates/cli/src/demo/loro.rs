@@ -112,12 +112,16 @@ impl Scene {
         };
         let remote = client.dial(dial);
         let mut status = remote.status();
-        let gave_up = status.wait_for(|status| matches!(status, Status::GaveUp { .. }));
+        // Whoever comes again would only be sent away again.
+        let gone = status
+            .wait_for(|status| matches!(status, Status::Waiting { .. } | Status::GaveUp { .. }));
         let synced = timeout(PATIENCE, async {
             tokio::select! {
                 synced = doc.sync() => synced.map_err(|error| error.to_string()),
-                status = gave_up => Err(match status.as_deref() {
-                    Ok(Status::GaveUp { reason }) => format!("refused again and again: {reason}"),
+                status = gone => Err(match status.as_deref() {
+                    Ok(Status::Waiting { reason, .. } | Status::GaveUp { reason }) => {
+                        format!("the connection ends, and would again: {reason}")
+                    }
                     _ => "the connection is gone".to_owned(),
                 }),
             }
