@@ -34,6 +34,8 @@ pub use tls::{Identity, Roots};
 pub use transport::{WebSocket, WsSink, WsSource};
 
 #[cfg(feature = "http")]
+pub(crate) use client::without_secrets;
+#[cfg(feature = "http")]
 pub(crate) use request::{admit, origin_allowed};
 #[cfg(feature = "http")]
 pub(crate) use server::{is_fatal, is_of_one};

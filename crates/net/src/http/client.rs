@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::transport::Lost;
-use crate::ws::{Bearer, Roots, client_config};
+use crate::ws::{Bearer, Roots, client_config, without_secrets};
 
 /// No more of an answer's words is told.
 const TEXT_MAX: usize = 200;
@@ -331,13 +331,7 @@ pub(crate) fn chain(error: &reqwest::Error) -> String {
 }
 
 fn parse(url: &str) -> Result<Url, ConnectError> {
-    let named = match url.split_once("://") {
-        Some((scheme, rest)) => match rest.split_once('@') {
-            Some((_, rest)) => format!("{scheme}://…@{rest}"),
-            None => url.to_owned(),
-        },
-        None => url.to_owned(),
-    };
+    let named = without_secrets(url);
     let wrong = |reason: &str| ConnectError::Url {
         url: named.clone(),
         reason: reason.to_owned(),

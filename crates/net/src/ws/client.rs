@@ -102,6 +102,15 @@ pub async fn connect(url: &str, options: &ConnectOptions) -> Result<WebSocket, C
     Ok(WebSocket::new(parts))
 }
 
+/// An address as errors name it: what stands before the @ may be a password, which none repeats.
+pub(crate) fn without_secrets(url: &str) -> String {
+    let parts = url.split_once("://");
+    match parts.and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?.1))) {
+        Some((scheme, rest)) => format!("{scheme}://…@{rest}"),
+        None => url.to_owned(),
+    }
+}
+
 /// An address, taken apart.
 struct Target {
     uri: Uri,
@@ -115,14 +124,7 @@ struct Target {
 
 impl Target {
     fn parse(url: &str) -> Result<Self, ConnectError> {
-        // What stands before the @ may be a password, which no error repeats.
-        let named = match url.split_once("://") {
-            Some((scheme, rest)) => match rest.split_once('@') {
-                Some((_, rest)) => format!("{scheme}://…@{rest}"),
-                None => url.to_owned(),
-            },
-            None => url.to_owned(),
-        };
+        let named = without_secrets(url);
         let wrong = |reason: &str| ConnectError::Url {
             url: named.clone(),
             reason: reason.to_owned(),
