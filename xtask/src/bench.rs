@@ -31,7 +31,7 @@ fn bench(name: &str, json: bool, settings: &[(&str, &str)]) -> Result<String> {
     let mut command = cargo(&[
         "run",
         "--quiet",
-        "--release",
+        "--profile=dist",
         "--package",
         "breakbulk-bench",
         "--bin",

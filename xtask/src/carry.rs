@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use breakbulk::link::Random;
+use breakbulk_link::Random;
 
-use crate::command::{self, cargo, root};
+use crate::shared;
 
 /// How much of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,13 +23,6 @@ const CAPS: [usize; 5] = [0, 1000, 64 << 10, 900_000, 4_000_000];
 const SLOW: usize = 2_000_000;
 
 pub(crate) fn run(form: Form) -> Result<()> {
-    command::run(&mut cargo(&[
-        "build",
-        "--quiet",
-        "--release",
-        "--package",
-        "breakbulk-cli",
-    ]))?;
     let workshop = Workshop::new()?;
     let mut sizes = vec![60, 999, 65_537, 1_000_000, 32_000_000];
     if form == Form::Long {
@@ -118,14 +111,10 @@ struct Workshop {
 
 impl Workshop {
     fn new() -> Result<Self> {
-        let target = std::env::var_os("CARGO_TARGET_DIR")
-            .map_or_else(|| root().join("target"), PathBuf::from);
-        let folder = target.join("carry");
+        let program = shared::program("breakbulk")?;
+        let folder = shared::target()?.join("carry");
         std::fs::create_dir_all(&folder)?;
-        Ok(Self {
-            program: target.join("release/breakbulk"),
-            folder,
-        })
+        Ok(Self { program, folder })
     }
 
     fn write(&self, message: &[u8]) -> Result<PathBuf> {

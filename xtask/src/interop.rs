@@ -2,11 +2,12 @@
 
 mod npm;
 
-use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::command::{self, cargo, root};
+use crate::command::{self, root};
+use crate::shared;
 
 /// What runs the live tests of a protocol.
 type Live = fn() -> Result<()>;
@@ -71,15 +72,7 @@ fn mcp() -> Result<()> {
 fn contextvm() -> Result<()> {
     install("contextvm")?;
     tests("interop-contextvm", &["real_sdk"])?;
-    let bench = [
-        "run",
-        "--release",
-        "--package",
-        "interop-contextvm",
-        "--bin",
-        "contextvm-bench",
-    ];
-    command::run(&mut cargo(&bench))
+    command::run(&mut Command::new(shared::program("contextvm-bench")?))
 }
 
 /// A browser with npm's `loro-crdt` against our server, by all four transports.
@@ -114,47 +107,6 @@ pub(crate) fn install(name: &str) -> Result<()> {
 
 /// Runs those test files of a package, with the program beside them.
 fn tests(package: &str, files: &[&str]) -> Result<()> {
-    let program = program()?;
-    let tests = files.iter().flat_map(|file| ["--test", file]);
-    let package = ["--release", "--package", package];
-    let mut command = if command::has("nextest") {
-        let mut command = cargo(&["nextest", "run"]);
-        command.args(package).args(tests);
-        // One at a time: each is large, and their times are told.
-        let options = ["--run-ignored", "all", "--test-threads", "1"];
-        command.args(options);
-        command.args(["--success-output", "immediate"]);
-        command
-    } else {
-        let mut command = cargo(&["test"]);
-        command.args(package).args(tests);
-        command.args([
-            "--",
-            "--include-ignored",
-            "--nocapture",
-            "--test-threads",
-            "1",
-        ]);
-        command
-    };
-    command::run(command.env("BREAKBULK_BIN", program))
-}
-
-/// The program, built as users have it, for tests that run it beside them.
-pub(crate) fn program() -> Result<PathBuf> {
-    command::run(&mut cargo(&[
-        "build",
-        "--release",
-        "--package",
-        "breakbulk-cli",
-    ]))?;
-    let name = format!("breakbulk{}", std::env::consts::EXE_SUFFIX);
-    Ok(target()?.join("release").join(name))
-}
-
-/// Where cargo builds, from wherever one looks: tests run in their own folder.
-pub(crate) fn target() -> Result<PathBuf> {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    Ok(std::path::absolute(target)?)
+    let program = shared::program("breakbulk")?;
+    command::run(shared::tests(package, files).env("BREAKBULK_BIN", program))
 }

@@ -3,8 +3,8 @@
 use anyhow::{Result, bail};
 
 use crate::command::{self, cargo};
-use crate::test::step;
-use crate::{carry, fuzz, interop};
+use crate::steps::Steps;
+use crate::{carry, fuzz, interop, shared};
 
 /// Seeds of each property test.
 const SEEDS: &str = "20000";
@@ -35,9 +35,10 @@ pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&st
         let parts = PARTS.join(", ");
         bail!("{name} is no part of the long form; it is one of {parts}");
     }
+    let mut steps = Steps::new();
     let wanted = |part: &str| name.is_none_or(|name| name == part);
     if wanted("seeds") {
-        step("all seeds", || {
+        steps.step("all seeds", || {
             let tests = [
                 "test",
                 "--release",
@@ -53,93 +54,43 @@ pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&st
         })?;
     }
     if wanted("carry") {
-        step("round trips and memory, big sizes", || {
+        steps.step("round trips and memory, big sizes", || {
             carry::run(carry::Form::Long)
         })?;
     }
     if wanted("ahp") {
-        step("a host and a client, many faults", || {
-            let tests = [
-                "test",
-                "--release",
-                "--package",
-                "breakbulk",
-                "--all-features",
-                "--test",
-                "ahp_faults",
-                "--",
-                "--nocapture",
-            ];
-            command::run(cargo(&tests).env("BREAKBULK_FAULT_SEEDS", FAULT_SEEDS))
+        steps.step("a host and a client, many faults", || {
+            let mut tests = shared::tests("breakbulk", &["ahp_faults"]);
+            command::run(tests.env("BREAKBULK_FAULT_SEEDS", FAULT_SEEDS))
         })?;
-        step("a host and a client at full size", || {
-            let tests = [
-                "test",
-                "--release",
-                "--package",
-                "interop-ahp",
-                "--test",
-                "long",
-                "--",
-                "--include-ignored",
-                "--nocapture",
-            ];
-            command::run(&mut cargo(&tests))
+        steps.step("a host and a client at full size", || {
+            let mut tests = shared::tests("interop-ahp", &["long"]);
+            command::run(&mut tests)
         })?;
     }
     if wanted("tywrap") {
-        step("a large text to Python and back", || {
-            let tests = [
-                "test",
-                "--release",
-                "--package",
-                "breakbulk",
-                "--features",
-                "tywrap",
-                "--test",
-                "tywrap_large",
-                "--",
-                "--nocapture",
-            ];
-            command::run(cargo(&tests).env("BREAKBULK_ECHO_BYTES", ECHO_BYTES))
+        steps.step("a large text to Python and back", || {
+            let mut tests = shared::tests("breakbulk", &["tywrap_large"]);
+            command::run(tests.env("BREAKBULK_ECHO_BYTES", ECHO_BYTES))
         })?;
     }
     if wanted("contextvm") {
-        step("ContextVM's own crate, and a bad relay", contextvm)?;
+        steps.step("ContextVM's own crate, and a bad relay", contextvm)?;
     }
     if wanted("loro") {
-        step("a sync server, killed again and again", || {
-            let tests = [
-                "test",
-                "--release",
-                "--package",
-                "breakbulk-cli",
-                "--test",
-                "loro",
-                "crash",
-                "--",
-                "--nocapture",
-            ];
-            command::run(cargo(&tests).env("BREAKBULK_KILLS", KILLS))
+        steps.step("a sync server, killed again and again", || {
+            let mut tests = shared::tests("breakbulk-cli", &["loro"]);
+            tests.arg("crash");
+            command::run(tests.env("BREAKBULK_KILLS", KILLS))
         })?;
-        step("a browser and two Rust peers, many cuts", || {
+        steps.step("a browser and two Rust peers, many cuts", || {
             interop::install("loro")?;
-            let tests = [
-                "test",
-                "--release",
-                "--package",
-                "interop-loro",
-                "--test",
-                "long",
-                "--",
-                "--include-ignored",
-                "--nocapture",
-            ];
-            command::run(&mut cargo(&tests))
+            let mut tests = shared::tests("interop-loro", &["long"]);
+            command::run(&mut tests)
         })?;
     }
     if wanted("fuzz") {
-        step("fuzzing", || {
+        steps.step("fuzzing", || {
             fuzz::run(
                 fuzz::Mode::Long {
                     seconds: fuzz_seconds,
@@ -154,7 +105,7 @@ pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&st
 /// The crate `contextvm-sdk` in a workspace of its own and npm's SDK, against our client and server.
 fn contextvm() -> Result<()> {
     interop::install("contextvm")?;
-    let target = interop::target()?.join("contextvm-sdk");
+    let target = shared::target()?.join("contextvm-sdk");
     let build = [
         "build",
         "--release",
@@ -165,19 +116,7 @@ fn contextvm() -> Result<()> {
     ];
     command::run(cargo(&build).arg(&target))?;
     let name = format!("contextvm-sdk-peer{}", std::env::consts::EXE_SUFFIX);
-    let tests = [
-        "test",
-        "--release",
-        "--package",
-        "interop-contextvm",
-        "--test",
-        "long",
-        "--",
-        "--include-ignored",
-        "--nocapture",
-        "--test-threads",
-        "1",
-    ];
+    let mut tests = shared::tests("interop-contextvm", &["long"]);
     let peer = target.join("release").join(name);
-    command::run(cargo(&tests).env("CONTEXTVM_SDK_PEER", peer))
+    command::run(tests.env("CONTEXTVM_SDK_PEER", peer))
 }

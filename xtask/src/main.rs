@@ -7,6 +7,8 @@ mod fuzz;
 mod interop;
 mod long;
 mod rules;
+mod shared;
+mod steps;
 mod test;
 mod vectors;
 

@@ -1,67 +1,49 @@
 //! `cargo xtask test`: the steps in their order, and at the end what was skipped and why.
 
-use std::time::Instant;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::command::{self, cargo, root};
-use crate::{carry, fuzz, interop, rules, vectors};
-
-pub(crate) fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
-    println!("\n== {name}");
-    let start = Instant::now();
-    work().with_context(|| name.to_owned())?;
-    println!("== {name}: {:.0} s", start.elapsed().as_secs_f64());
-    Ok(())
-}
+use crate::shared::BUILD;
+use crate::steps::Steps;
+use crate::{carry, fuzz, interop, rules, shared, vectors};
 
 pub(crate) fn run(strict: bool) -> Result<()> {
+    let mut steps = Steps::new();
     let mut skipped = Vec::new();
-    step("format", || {
+    steps.step("format", || {
         command::run(&mut cargo(&["fmt", "--all", "--check"]))
     })?;
-    step("lints", || {
-        command::run(&mut cargo(&[
-            "clippy",
-            "--quiet",
-            "--workspace",
-            "--all-targets",
-            "--all-features",
-            "--",
-            "-D",
-            "warnings",
-        ]))
+    // Lints and docs share what they know of the dependencies, and build scripts with all that follows.
+    steps.step("lints", || {
+        let mut lints = cargo(&["clippy", "--quiet", "--all-targets"]);
+        command::run(lints.args(BUILD).args(["--", "-D", "warnings"]))
     })?;
-    step("docs", || {
-        command::run(
-            cargo(&[
-                "doc",
-                "--quiet",
-                "--workspace",
-                "--no-deps",
-                "--all-features",
-            ])
-            .env("RUSTDOCFLAGS", "-D warnings"),
-        )
+    steps.step("docs", || {
+        let mut docs = cargo(&["doc", "--quiet", "--no-deps"]);
+        command::run(docs.args(BUILD).env("RUSTDOCFLAGS", "-D warnings"))
     })?;
-    step("dependency rules", rules::check)?;
-    step("vectors", || vectors::run(&root().join("vectors")))?;
-    step("round trips and memory of the program", || {
+    steps.step("dependency rules", rules::check)?;
+    steps.step("build of all tests and programs", || {
+        command::run(cargo(&["build", "--quiet", "--all-targets"]).args(BUILD))
+    })?;
+    steps.step("vectors", || vectors::run(&root().join("vectors")))?;
+    steps.step("round trips and memory of the program", || {
         carry::run(carry::Form::Short)
     })?;
-    step("demo", || {
+    // As a user runs it, with the program's own features: a missing one shows here alone.
+    steps.step("demo", || {
         command::run(&mut cargo(&["run", "--quiet", "--release", "--", "demo"]))
     })?;
     match fuzz::unavailable() {
-        None => step("fuzz smoke", || {
+        None => steps.step("fuzz smoke", || {
             fuzz::run(fuzz::Mode::Smoke { seconds: 5 }, None)
         })?,
         Some(why) => skipped.push(format!("fuzz smoke: {why}")),
     }
-    step("live tests", || interop::run(None))?;
+    steps.step("live tests", || interop::run(None))?;
     skipped.extend(interop::skipped());
-    step("doc tests", || {
-        command::run(&mut cargo(&["test", "--quiet", "--workspace", "--doc"]))
+    steps.step("doc tests", || {
+        command::run(cargo(&["test", "--quiet", "--doc"]).args(BUILD))
     })?;
     match &skipped[..] {
         [] => println!("\nnothing was skipped"),
@@ -70,17 +52,6 @@ pub(crate) fn run(strict: bool) -> Result<()> {
     if strict && !skipped.is_empty() {
         bail!("--strict: a skipped step is a failure");
     }
-    // Last and bare, so that the output ends with the test runner's count.
-    println!("\n== tests");
-    if command::has("nextest") {
-        command::run(&mut cargo(&[
-            "nextest",
-            "run",
-            "--workspace",
-            "--all-features",
-        ]))
-    } else {
-        let kinds = ["--lib", "--bins", "--tests"];
-        command::run(cargo(&["test", "--workspace", "--all-features"]).args(kinds))
-    }
+    // Last, so that the output ends with the test runner's count and the table of times.
+    steps.step("tests", || command::run(&mut shared::all_tests()))
 }

@@ -13,7 +13,7 @@
 //! | 8 | nothing is retried by itself | `confirm` |
 //! | 9 | a slow reader harms itself alone | `memory` |
 //!
-//! `cargo test -p breakbulk-wire --test invariants invariant_4` runs one of them.
+//! `cargo test --release -p breakbulk-wire --test invariants invariant_4` runs one of them.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 

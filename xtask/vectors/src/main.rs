@@ -1,12 +1,14 @@
 //! `cargo xtask vectors DIR`: every recorded case against our own code.
 //!
+//! A program beside xtask, not a part of it: it needs the protocols, and xtask should build in seconds.
+//!
 //! A case either gives what was recorded, or differs by a [`Rule`] that says why, or fails.
 //! Files that hold recordings of live peers may be `deferred` until their endpoint exists.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 mod ahp;
@@ -88,14 +90,23 @@ const FORMATS: &[Format] = &[
     },
 ];
 
+fn main() -> Result<()> {
+    let folders: Vec<_> = std::env::args_os().skip(1).collect();
+    ensure!(
+        folders.len() == 1,
+        "usage: cargo xtask vectors DIR: a folder with one folder per format"
+    );
+    run(Path::new(&folders[0]))
+}
+
 /// Runs every folder of `dir`; prints a line per format, and fails if any case did.
 ///
 /// In the project's own folder a rule that no case uses any more is a failure too; another folder
 /// may hold fewer kinds of cases.
-pub(crate) fn run(dir: &Path) -> Result<()> {
+fn run(dir: &Path) -> Result<()> {
     let own = dir.canonicalize().ok()
         == Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../vectors")
+            .join("../../vectors")
             .canonicalize()
             .ok();
     let mut failed = 0;
@@ -156,7 +167,7 @@ fn run_format(format: &Format, folder: &Path, own: bool) -> Result<usize> {
         0 => String::new(),
         // The variable is for another folder than the project's own.
         left => format!(
-            ", {left} of sessions left to: BREAKBULK_VECTORS={} cargo nextest run -p breakbulk --all-features --test loro_sync recorded",
+            ", {left} of sessions left to: BREAKBULK_VECTORS={} cargo nextest run --release -p breakbulk --all-features --test loro_sync recorded",
             folder.parent().unwrap_or(folder).display()
         ),
     };
