@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use crate::command::{cargo, output, root};
+use crate::interop;
 
 /// Where the buffers for assembled messages come from, on both sides alike: glibc is told so.
 struct Memory {
@@ -27,13 +28,13 @@ const MEMORY: [Memory; 2] = [
     },
 ];
 
-fn bench(name: &str, json: bool, settings: &[(&str, &str)]) -> Result<String> {
+fn bench(package: &str, name: &str, json: bool, settings: &[(&str, &str)]) -> Result<String> {
     let mut command = cargo(&[
         "run",
         "--quiet",
         "--profile=dist",
         "--package",
-        "breakbulk-bench",
+        package,
         "--bin",
         name,
         "--",
@@ -48,7 +49,7 @@ pub(crate) fn run(json: bool, record: bool) -> Result<()> {
     let mut tables = String::new();
     let mut values = serde_json::Map::new();
     for memory in MEMORY {
-        let printed = bench("breakbulk-bench", json, memory.settings)?;
+        let printed = bench("breakbulk-bench", "breakbulk-bench", json, memory.settings)?;
         if json {
             values.insert(memory.key.to_owned(), serde_json::from_str(&printed)?);
             continue;
@@ -57,8 +58,24 @@ pub(crate) fn run(json: bool, record: bool) -> Result<()> {
         print!("{table}");
         tables.push_str(&table);
     }
-    for (name, about) in [("sockets", "Real sockets"), ("pipes", "Real pipes")] {
-        let printed = bench(name, json, &[])?;
+    for (package, name, about) in [
+        ("breakbulk-bench", "sockets", "Real sockets"),
+        ("breakbulk-bench", "pipes", "Real pipes"),
+        ("interop-contextvm", "contextvm-bench", "Nostr relays"),
+        (
+            "interop-vscode",
+            "vscode-bench",
+            "VSCode's own code in node",
+        ),
+    ] {
+        if let Some(peer) = package.strip_prefix("interop-") {
+            if let Some(why) = interop::unavailable(peer) {
+                eprintln!("{name} is skipped: {why}");
+                continue;
+            }
+            interop::install(peer)?;
+        }
+        let printed = bench(package, name, json, &[])?;
         if json {
             values.insert(name.to_owned(), serde_json::from_str(&printed)?);
             continue;

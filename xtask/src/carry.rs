@@ -111,7 +111,7 @@ struct Workshop {
 
 impl Workshop {
     fn new() -> Result<Self> {
-        let program = shared::program("breakbulk")?;
+        let program = shared::program()?;
         let folder = shared::target()?.join("carry");
         std::fs::create_dir_all(&folder)?;
         Ok(Self { program, folder })

@@ -2,8 +2,6 @@
 
 mod npm;
 
-use std::process::Command;
-
 use anyhow::{Result, bail};
 
 use crate::command::{self, root};
@@ -49,7 +47,7 @@ pub(crate) fn skipped() -> Vec<String> {
 }
 
 /// Why a protocol's peers cannot run here; none if they can.
-fn unavailable(name: &str) -> Option<String> {
+pub(crate) fn unavailable(name: &str) -> Option<String> {
     match name {
         "mcp" | "contextvm" | "vscode" => npm::unavailable(),
         "loro" => npm::unavailable().or_else(no_browser),
@@ -68,11 +66,10 @@ fn mcp() -> Result<()> {
     tests("interop-mcp", &["published_server"])
 }
 
-/// npm's ContextVM SDK in node against our client and server, over a relay; then both by the clock.
+/// npm's ContextVM SDK in node against our client and server, over a relay.
 fn contextvm() -> Result<()> {
     install("contextvm")?;
-    tests("interop-contextvm", &["real_sdk"])?;
-    command::run(&mut Command::new(shared::program("contextvm-bench")?))
+    tests("interop-contextvm", &["real_sdk"])
 }
 
 /// A browser with npm's `loro-crdt` against our server, by all four transports.
@@ -107,6 +104,6 @@ pub(crate) fn install(name: &str) -> Result<()> {
 
 /// Runs those test files of a package, with the program beside them.
 fn tests(package: &str, files: &[&str]) -> Result<()> {
-    let program = shared::program("breakbulk")?;
+    let program = shared::program()?;
     command::run(shared::tests(package, files).env("BREAKBULK_BIN", program))
 }

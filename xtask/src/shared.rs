@@ -1,4 +1,4 @@
-//! The one build that tests, live tests and the program share.
+//! The one build that all tests share, and the program beside it.
 //!
 //! Another profile or another set of features compiles the dependencies again, which takes minutes.
 
@@ -12,11 +12,12 @@ use crate::command::{self, cargo, root};
 /// What every command of cargo is told that takes part.
 pub(crate) const BUILD: [&str; 3] = ["--release", "--workspace", "--all-features"];
 
-/// Builds one of the workspace's programs and gives its path.
-pub(crate) fn program(name: &str) -> Result<PathBuf> {
-    let mut build = cargo(&["build", "--quiet", "--bin", name]);
-    command::run(build.args(BUILD))?;
-    let name = format!("{name}{}", std::env::consts::EXE_SUFFIX);
+/// Builds the program as its users do, with its own features, and gives its path.
+///
+/// Not a part of the shared build: what the tests' own features add would hide that one is missing.
+pub(crate) fn program() -> Result<PathBuf> {
+    command::run(&mut cargo(&["build", "--quiet", "--release"]))?;
+    let name = format!("breakbulk{}", std::env::consts::EXE_SUFFIX);
     Ok(target()?.join("release").join(name))
 }
 

@@ -23,16 +23,12 @@ pub(crate) fn run(strict: bool) -> Result<()> {
         command::run(docs.args(BUILD).env("RUSTDOCFLAGS", "-D warnings"))
     })?;
     steps.step("dependency rules", rules::check)?;
-    steps.step("build of all tests and programs", || {
-        command::run(cargo(&["build", "--quiet", "--all-targets"]).args(BUILD))
+    // As a user runs it, with the program's own features; the steps that follow use this program.
+    steps.step("the program and its demo", || {
+        command::run(&mut cargo(&["run", "--quiet", "--release", "--", "demo"]))
     })?;
-    steps.step("vectors", || vectors::run(&root().join("vectors")))?;
     steps.step("round trips and memory of the program", || {
         carry::run(carry::Form::Short)
-    })?;
-    // As a user runs it, with the program's own features: a missing one shows here alone.
-    steps.step("demo", || {
-        command::run(&mut cargo(&["run", "--quiet", "--release", "--", "demo"]))
     })?;
     match fuzz::unavailable() {
         None => steps.step("fuzz smoke", || {
@@ -40,6 +36,10 @@ pub(crate) fn run(strict: bool) -> Result<()> {
         })?,
         Some(why) => skipped.push(format!("fuzz smoke: {why}")),
     }
+    steps.step("build of all tests", || {
+        command::run(cargo(&["build", "--quiet", "--all-targets"]).args(BUILD))
+    })?;
+    steps.step("vectors", || vectors::run(&root().join("vectors")))?;
     steps.step("live tests", || interop::run(None))?;
     skipped.extend(interop::skipped());
     steps.step("doc tests", || {
