@@ -3,7 +3,8 @@
 use std::io::IsTerminal;
 
 use tracing::Level;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 
 /// Standard output may be a program's: what is told goes to standard error.
 pub(crate) fn start(verbose: bool, quiet: bool) {
@@ -13,12 +14,16 @@ pub(crate) fn start(verbose: bool, quiet: bool) {
         _ => Level::INFO,
     };
     // Of the libraries below only what is wrong.
-    let filter = EnvFilter::new(format!("error,breakbulk={level}"));
-    let log = tracing_subscriber::fmt()
+    let filter = Targets::new()
+        .with_default(Level::ERROR)
+        .with_target("breakbulk", level);
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_env_filter(filter)
         .with_target(false);
     // Where somebody else has set one up, that one stays.
-    let _ = log.try_init();
+    let _ = tracing_subscriber::registry()
+        .with(filter)
+        .with(lines)
+        .try_init();
 }
