@@ -39,7 +39,33 @@ pub(crate) fn check() -> Result<()> {
         }
         println!("{name}: none of {}", never.join(", "));
     }
+    dist_is_optimised()?;
     licenses_and_bans()
+}
+
+/// A profile inherits what another one says of single packages, so `dist` must name again what `release` spares itself.
+fn dist_is_optimised() -> Result<()> {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml"))?;
+    let levels = |profile: &str| -> Result<BTreeMap<&str, &str>> {
+        let table = format!("[profile.{profile}.package]\n");
+        let (_, rest) = manifest
+            .split_once(&table)
+            .with_context(|| format!("Cargo.toml: no {}", table.trim()))?;
+        Ok(rest
+            .lines()
+            .take_while(|line| !line.starts_with('['))
+            .filter_map(|line| line.split_once(".opt-level = "))
+            .collect())
+    };
+    let (release, dist) = (levels("release")?, levels("dist")?);
+    for (package, level) in &release {
+        let level = dist.get(package).unwrap_or(level);
+        if *level != "3" {
+            bail!("Cargo.toml: {package} has opt-level {level} in the profile dist");
+        }
+    }
+    println!("dist: {} packages of release at opt-level 3", release.len());
+    Ok(())
 }
 
 /// The names of all crates that a crate needs to run.
