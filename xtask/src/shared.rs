@@ -23,15 +23,13 @@ pub(crate) fn program() -> Result<PathBuf> {
 
 /// All tests of the workspace that need no peer from elsewhere.
 pub(crate) fn all_tests() -> Command {
-    if command::has("nextest") {
-        let mut tests = cargo(&["nextest", "run"]);
-        tests.args(BUILD);
-        tests
+    let mut tests = if command::has("nextest") {
+        cargo(&["nextest", "run"])
     } else {
-        let mut tests = cargo(&["test", "--lib", "--bins", "--tests"]);
-        tests.args(BUILD);
-        tests
-    }
+        cargo(&["test", "--lib", "--bins", "--tests"])
+    };
+    tests.args(BUILD);
+    tests
 }
 
 /// Those test files of a package, the ignored tests too, one after the other, with all they print.
