@@ -11,11 +11,14 @@ fuzz_target!(|text: &str| {
         Ok(hello) => {
             sound(&hello.chunking);
             assert_eq!(Hello::read(&hello.to_json()), Ok(hello));
-            // A general parser that takes it finds the method, and no id.
-            let value: serde_json::Value = serde_json::from_str(text).expect("JSON");
-            assert_eq!(value["method"], "breakbulk/hello");
-            assert!(value.get("id").is_none());
-            assert_eq!(value["params"]["version"], 1);
+            // A general parser finds the method, and no id. What it cannot hold (1e999, deep nesting) is JSON all the same.
+            if let Ok(value) = serde_json::from_str::<serde_json::Value>(text) {
+                assert_eq!(value["method"], "breakbulk/hello");
+                assert!(value.get("id").is_none());
+                assert_eq!(value["params"]["version"], 1);
+            } else {
+                serde_json::from_str::<&serde_json::value::RawValue>(text).expect("JSON");
+            }
         }
         Err(NoHello::Version(version)) => assert_ne!(version, 1),
         Err(error) => drop(error.to_string()),

@@ -177,14 +177,17 @@ struct Run<'a> {
     corpus: PathBuf,
     artifacts: PathBuf,
     seconds: u64,
+    seed: u32,
 }
 
 impl<'a> Run<'a> {
     /// Copies the seeds to where the fuzzer may add its own.
     fn new(fuzz: &Path, binaries: &Path, target: &'a str, mode: Mode) -> Result<Self> {
-        let (kind, seconds) = match mode {
-            Mode::Smoke { seconds } => ("smoke", seconds),
-            Mode::Long { seconds } => ("long", seconds),
+        // A smoke run tries the same inputs on the same code each time: it judges a change, and the long form searches.
+        let (kind, seconds, seed) = match mode {
+            Mode::Smoke { seconds } => ("smoke", seconds, 1),
+            // libFuzzer takes 0 for a seed of its own choice.
+            Mode::Long { seconds } => ("long", seconds, 0),
         };
         let run = Self {
             target,
@@ -193,6 +196,7 @@ impl<'a> Run<'a> {
             corpus: fuzz.join("target/corpus").join(kind).join(target),
             artifacts: fuzz.join("target/artifacts").join(target),
             seconds,
+            seed,
         };
         if matches!(mode, Mode::Smoke { .. }) && run.corpus.exists() {
             // A smoke run begins with the committed seeds alone, whatever ran before.
@@ -217,9 +221,15 @@ impl<'a> Run<'a> {
             self.target,
             shown(&self.seeds)
         );
-        self.fuzz(&self.seeds, "-runs=0")?;
+        self.fuzz(&self.seeds, &["-runs=0"])?;
         let started = Instant::now();
-        let runs = self.fuzz(&self.corpus, &format!("-max_total_time={}", self.seconds))?;
+        let runs = self.fuzz(
+            &self.corpus,
+            &[
+                &format!("-max_total_time={}", self.seconds),
+                &format!("-seed={}", self.seed),
+            ],
+        )?;
         Ok(format!(
             "fuzz: {:<16} {seeds:>3} seeds {runs:>9} runs {:>4.0} s",
             self.target,
@@ -228,11 +238,11 @@ impl<'a> Run<'a> {
     }
 
     /// One call of the program. Gives how many inputs it tried.
-    fn fuzz(&self, corpus: &Path, until: &str) -> Result<u64> {
+    fn fuzz(&self, corpus: &Path, options: &[&str]) -> Result<u64> {
         let output = Command::new(&self.program)
             .arg(corpus)
             .args(OPTIONS)
-            .arg(until)
+            .args(options)
             .arg("-print_final_stats=1")
             .arg(format!("-artifact_prefix={}/", self.artifacts.display()))
             .stdin(Stdio::null())
