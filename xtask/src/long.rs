@@ -60,7 +60,7 @@ pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&st
     }
     if wanted("ahp") {
         steps.step("a host and a client, many faults", || {
-            let mut tests = shared::tests("breakbulk", &["ahp_faults"]);
+            let mut tests = shared::tests("breakbulk-ahp", &["faults"]);
             command::run(tests.env("BREAKBULK_FAULT_SEEDS", FAULT_SEEDS))
         })?;
         steps.step("a host and a client at full size", || {
@@ -70,7 +70,7 @@ pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&st
     }
     if wanted("tywrap") {
         steps.step("a large text to Python and back", || {
-            let mut tests = shared::tests("breakbulk", &["tywrap_large"]);
+            let mut tests = shared::tests("breakbulk-tywrap", &["large"]);
             command::run(tests.env("BREAKBULK_ECHO_BYTES", ECHO_BYTES))
         })?;
     }

@@ -18,8 +18,6 @@ mod link;
 mod outbox;
 mod random;
 mod rules;
-#[cfg(feature = "testing")]
-pub mod testing;
 mod timers;
 mod wire;
 

@@ -6,8 +6,6 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "bad-path")]
-pub mod bad_path;
 mod connection;
 mod driver;
 #[cfg(feature = "http")]

@@ -7,8 +7,6 @@
 //! An event that arrives goes through a bounded channel and holds up its own relay's reader while
 //! that is full; nothing is dropped on the way.
 
-#[cfg(feature = "bad-relay")]
-pub mod bad_relay;
 mod envelope;
 mod gate;
 mod info;

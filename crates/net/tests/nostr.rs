@@ -1,14 +1,14 @@
 //! Relays in this process: each event once, and a word on each.
 
-#![cfg(feature = "bad-relay")]
+#![cfg(feature = "nostr")]
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 
-use breakbulk_net::nostr::bad_relay::{BadRelay, Weather};
 use breakbulk_net::nostr::{
     Draft, Event, Keys, Outcome, RelayOptions, Relays, Seal, Signed, open, sign,
 };
+use breakbulk_testkit::bad_relay::{BadRelay, Weather};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 

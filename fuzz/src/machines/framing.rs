@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use breakbulk::vscode::ipc::{
+use breakbulk_vscode::ipc::{
     PersistentConfig, PersistentEvent, PersistentProtocol, Protocol, Received,
 };
-use breakbulk::vscode::rpc::Packet;
+use breakbulk_vscode::rpc::Packet;
 use bytes::Bytes;
 
 /// The largest payload that is taken, above what the RPC takes.

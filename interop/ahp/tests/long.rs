@@ -9,7 +9,7 @@ mod follow;
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use breakbulk::net::bad_path::{BadPath, Cut, How, Way, Weather};
+use breakbulk_testkit::bad_path::{BadPath, Cut, How, Way, Weather};
 use follow::{Applied, Follower};
 use interop_ahp::program::HostProgram;
 use interop_ahp::random::Random;
@@ -133,7 +133,7 @@ async fn run(seed: u64) {
 }
 
 /// One cut after the other, each after so many bytes, or so many frames, or in mid-frame.
-async fn cut(path: breakbulk::net::bad_path::Control, mut random: Random) {
+async fn cut(path: breakbulk_testkit::bad_path::Control, mut random: Random) {
     for number in 1..=CUTS {
         let mut cut = match random.below(3) {
             0 => Cut::frames(random.magnitude(1, 60)),

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use breakbulk::contextvm::{Config, Encryption, Keys};
-use breakbulk::net::nostr::bad_relay::{BadRelay, Weather};
+use breakbulk_testkit::bad_relay::{BadRelay, Weather};
 use serde_json::json;
 
 use crate::call::Call;

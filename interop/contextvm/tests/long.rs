@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use breakbulk::contextvm::{Config, Encryption, Keys};
-use breakbulk::net::nostr::bad_relay::{BadRelay, Weather};
+use breakbulk_testkit::bad_relay::{BadRelay, Weather};
 use interop_contextvm::call::Call;
 use interop_contextvm::matrix::{LARGE, Matrix, SIZES, Theirs};
 use interop_contextvm::ours::{self, Caller};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use breakbulk::loro::store::MemoryStore;
 use breakbulk::loro::{Backoff, Config, Dial, Doc, Node, Remote, Way};
-use breakbulk::net::bad_path::{BadPath, How, Weather};
+use breakbulk_testkit::bad_path::{BadPath, How, Weather};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use crate::content::{Random, edit};

@@ -9,7 +9,7 @@ mod published;
 
 use std::path::PathBuf;
 
-use breakbulk::net::bad_path::{BadPath, Counts, Way, Weather};
+use breakbulk_testkit::bad_path::{BadPath, Counts, Way, Weather};
 use interop_ahp::program::Gateway;
 use interop_ahp::text::text;
 use published::{call, client, server, write};

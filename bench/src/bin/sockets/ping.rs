@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use breakbulk::ahp::host::{Applied, State};
 use breakbulk::ahp::log::{Limits, MemoryLog};
 use breakbulk::ahp::{Application, Client, ClientConfig, Event, Host, HostConfig, Lanes, Settings};
-use breakbulk::net::bad_path::{BadPath, Way, Weather};
 use breakbulk::net::ws::{ConnectOptions, connect};
+use breakbulk_testkit::bad_path::{BadPath, Way, Weather};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 

@@ -10,9 +10,9 @@ use breakbulk::ahp::{
 };
 use breakbulk::link::Cap;
 use breakbulk::message::ahp::Chunking;
-use breakbulk::net::bad_path::{BadPath, Cut, Direction, How, Way, Weather};
 use breakbulk::net::preset::Preset;
 use breakbulk::net::ws::{ConnectOptions, ListenOptions, Listener, connect};
+use breakbulk_testkit::bad_path::{BadPath, Cut, Direction, How, Way, Weather};
 use serde_json::value::RawValue;
 
 use crate::failure::Failure;

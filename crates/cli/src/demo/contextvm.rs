@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use breakbulk::contextvm::{
     Client, ClientConfig, Config, Encryption, Keys, Seal, Server, ServerConfig,
 };
-use breakbulk::net::nostr::bad_relay::{BadRelay, Weather};
 use breakbulk::net::nostr::{Draft, Outcome, RelayOptions, Relays, sign};
+use breakbulk_testkit::bad_relay::{BadRelay, Weather};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;

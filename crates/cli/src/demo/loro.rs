@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use breakbulk::loro::store::MemoryStore;
 use breakbulk::loro::{Backoff, Config, Cut, Dial, Node, Status};
-use breakbulk::net::bad_path::{BadPath, Way, Weather};
 use breakbulk::net::http;
+use breakbulk_testkit::bad_path::{BadPath, Way, Weather};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 

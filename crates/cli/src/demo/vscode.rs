@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use breakbulk::link::{Budget, Cap, Link, PeerLimits, PeerSupport, Wire};
 use breakbulk::message::vscode::{Passed, RpcId, SerializedError, Value};
-use breakbulk::net::bad_path::{BadPath, Way, Weather};
 use breakbulk::net::preset::Preset;
 use breakbulk::net::ws::{ConnectOptions, ListenOptions, Listener, WebSocket, connect};
 use breakbulk::net::{Connection, Options as Driving, fresh_seed};
 use breakbulk::vscode::{Actor, Actors, Endpoint, Options, Returned};
 use breakbulk::wire::{Loro, Whole};
+use breakbulk_testkit::bad_path::{BadPath, Way, Weather};
 use bytes::Bytes;
 
 use crate::failure::Failure;

@@ -14,8 +14,8 @@ use breakbulk::contextvm::{
     self, Client, ClientConfig, Config, Forgetful, Keys, Memory, Server, ServerConfig, Timeouts,
     npub,
 };
+use breakbulk::gateway::{Port, session_memory};
 use breakbulk::net::nostr::RelayOptions;
-use breakbulk::relay::{Port, session_memory};
 use tokio::task::JoinSet;
 
 use super::open::{self, Face, Opened};

@@ -1,15 +1,15 @@
 //! From an end that was planned to a connection that the pump can use.
 
 use breakbulk::contextvm::Client;
+use breakbulk::gateway::{
+    BothBoxes, ClientBox, HostBox, Passing, Plain, Port, Raw, Skipped, Tunnel, greet,
+    session_memory, whole_link,
+};
 use breakbulk::link::{Config, Limits, Link};
 use breakbulk::message::ahp::TUNNEL;
 use breakbulk::net::process;
 use breakbulk::net::ws::{self, ConnectOptions, WebSocket};
 use breakbulk::net::{Connection, Transport, fresh_seed};
-use breakbulk::relay::{
-    BothBoxes, ClientBox, HostBox, Passing, Plain, Port, Raw, Skipped, Tunnel, greet,
-    session_memory, whole_link,
-};
 use breakbulk::wire::Loro;
 
 use super::nostr;

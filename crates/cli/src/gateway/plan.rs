@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use breakbulk::ahp::Settings;
 use breakbulk::ahp::foreign::Sessions;
+use breakbulk::gateway::{TunnelSettings, session_memory};
 use breakbulk::link::{Budget, Cap, Carries};
 use breakbulk::message::ahp::{Chunking, TimeoutFrom};
 use breakbulk::net::nostr::EVENT_MAX;
@@ -12,7 +13,6 @@ use breakbulk::net::preset::Preset;
 use breakbulk::net::process::Framing;
 use breakbulk::net::ws::{self, Bearer, Identity, Roots};
 use breakbulk::net::{Options, process};
-use breakbulk::relay::{TunnelSettings, session_memory};
 
 use super::nostr::NostrEnd;
 use crate::endpoint::{At, Endpoint, TunnelUse, WireKind, WsAddress, unknown_option};

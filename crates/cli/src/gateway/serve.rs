@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakbulk::gateway::{self, Ended};
 use breakbulk::link::Closed;
 use breakbulk::message::ahp::TUNNEL;
 use breakbulk::net::ws::{Accepted, ListenError, ListenOptions, Listener};
-use breakbulk::relay::{self, Ended};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -92,9 +92,9 @@ pub(super) async fn pump(
     stop: impl Future<Output = ()> + Send,
 ) -> Ended {
     let passing = open::passing(plan, listen.face, to.face);
-    let options = relay::Options { grace: plan.grace };
+    let options = gateway::Options { grace: plan.grace };
     tracing::debug!(listen = ?listen.face, to = ?to.face, "a session begins");
-    relay::relay(listen.port, to.port, passing, stop, options).await
+    gateway::relay(listen.port, to.port, passing, stop, options).await
 }
 
 /// The end of a session in words.
@@ -106,8 +106,8 @@ pub(super) fn told(plan: &Plan, ended: &Ended) -> String {
         ..
     } = ended;
     let (at, is_listen) = match side {
-        relay::Side::Listen => (&plan.listen.at, true),
-        relay::Side::To => (&plan.to.at, false),
+        gateway::Side::Listen => (&plan.listen.at, true),
+        gateway::Side::To => (&plan.to.at, false),
     };
     let other = match at {
         At::Stdio => "the program at the standard streams",

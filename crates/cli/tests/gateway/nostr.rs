@@ -7,7 +7,7 @@ mod mend;
 
 use std::path::PathBuf;
 
-use breakbulk::net::nostr::bad_relay::{BadRelay, Weather};
+use breakbulk_testkit::bad_relay::{BadRelay, Weather};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use breakbulk::contextvm::{Config, Encryption, Keys};
-use breakbulk::net::nostr::bad_relay::{BadRelay, Weather};
+use breakbulk_testkit::bad_relay::{BadRelay, Weather};
 use interop_contextvm::call::Call;
 use interop_contextvm::matrix::{EVENT_MAX, LARGE};
 use interop_contextvm::ours::{self, Caller};

@@ -14,7 +14,7 @@ mod sizes;
 use std::time::Duration;
 
 use breakbulk::contextvm::{Config, Encryption, Timeouts};
-use breakbulk::net::nostr::bad_relay::{BadRelay, Weather};
+use breakbulk_testkit::bad_relay::{BadRelay, Weather};
 
 async fn relay() -> BadRelay {
     BadRelay::start(Weather::default()).await.unwrap()

@@ -2,7 +2,7 @@
 //! the SDK has it whole.
 
 use breakbulk::contextvm::{Encryption, Keys};
-use breakbulk::net::nostr::bad_relay::{BadRelay, Weather};
+use breakbulk_testkit::bad_relay::{BadRelay, Weather};
 use interop_contextvm::call::{Call, Outcome};
 use interop_contextvm::ours::{self, Caller};
 use interop_contextvm::peer::{Peer, Sdk};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use breakbulk::loro::{Doc, Event, Way};
-use breakbulk::net::bad_path::{BadPath, Way as PathWay, Weather};
+use breakbulk_testkit::bad_path::{BadPath, Way as PathWay, Weather};
 use interop_loro::browser::{Browser, Counts, Page};
 use interop_loro::content::{Random, edit, fill};
 use interop_loro::server::{POST_CAP, Server};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use breakbulk::link::{Budget, Config, Event, Frame, Limits, Link, Received};
-use breakbulk::wire::Ahp;
+use breakbulk_link::{Budget, Config, Event, Frame, Limits, Link, Received};
+use breakbulk_wire::Ahp;
 use serde_json::Value;
 
 use super::drive::{expect, link};

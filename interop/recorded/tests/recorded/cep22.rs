@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use breakbulk::link::{
+use breakbulk_link::{
     Budget, Cap, Config, Event, Frame, FrameKind, Inbound, Key, Link, PeerLimits, PeerSupport,
     Received, Wire, Wrap,
 };
-use breakbulk::wire::json_text::Growth;
-use breakbulk::wire::{Cep22, Layout};
+use breakbulk_wire::json_text::Growth;
+use breakbulk_wire::{Cep22, Layout};
 use serde_json::Value;
 
 use super::drive::{expect, frames, link};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use breakbulk::link::{
+use breakbulk_link::{
     Budget, Cap, Config, Event, Key, Link, Outgoing, PeerSupport, SendError, Wire,
 };
 

@@ -1,6 +1,6 @@
 //! loro-extended's recorded messages: encoded, decoded, and as JSON, each in both directions.
 
-use breakbulk::message::loro::{
+use breakbulk_message::loro::{
     ChannelMsg, DecodeError, DecodeErrorCode, Detail, EphemeralStore, PeerIdentity, PeerType,
     Transmission, VersionVector, decode, decode_frame, encode, encode_batch_frame, encode_frame,
     from_json, to_json,

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use breakbulk::link::{
+use breakbulk_link::{
     Budget, Cap, Config, Event, FaultKind, Frame, Inbound, Key, Limits, Link, PeerSupport,
     Received, Wire,
 };
-use breakbulk::wire::Loro;
+use breakbulk_wire::Loro;
 use serde_json::{Value, json};
 
 use super::drive::{expect, frames, link, unhex};
@@ -314,7 +314,7 @@ fn view() -> Verdict {
     let Ok(Inbound::Whole(message, _)) = Loro.read(&Frame::Binary(buffer.slice(2..25))) else {
         return Err("not read as a message".into());
     };
-    breakbulk::message::loro::decode_frame(message).map_err(|error| error.to_string())?;
+    breakbulk_message::loro::decode_frame(message).map_err(|error| error.to_string())?;
     Ok(Some(&VIEW_QUIRK))
 }
 

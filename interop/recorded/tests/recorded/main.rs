@@ -199,7 +199,7 @@ fn run_format(format: &Format, folder: &Path, own: bool) -> Result<usize> {
         0 => String::new(),
         // The variable is for another folder than the project's own.
         left => format!(
-            ", {left} of sessions left to: BREAKBULK_VECTORS={} cargo nextest run --release -p breakbulk --all-features --test loro_sync recorded",
+            ", {left} of sessions left to: BREAKBULK_VECTORS={} cargo nextest run --release -p breakbulk-loro --all-features --test sync recorded",
             folder.parent().unwrap_or(folder).display()
         ),
     };

@@ -6,11 +6,11 @@ mod host;
 
 use std::time::Instant;
 
-use breakbulk::link::{
+use breakbulk_link::{
     Budget, Cap, Config, Event, Frame, Limits, Link, PeerLimits, PeerSupport, Received, SendError,
     Wire,
 };
-use breakbulk::wire::{Stream, Style, Tywrap};
+use breakbulk_wire::{Stream, Style, Tywrap};
 use serde_json::{Value, json};
 
 use super::drive::{expect, frames, link};

@@ -6,8 +6,8 @@ mod ipc_net;
 mod machines;
 mod values;
 
-use breakbulk::message::vscode::ipc::{Frame as IpcFrame, IpcReader};
-use breakbulk::message::vscode::{
+use breakbulk_message::vscode::ipc::{Frame as IpcFrame, IpcReader};
+use breakbulk_message::vscode::{
     Body, DecodeErrorKind, EncodeError, Limits, MessageType, Passed, ReadError, Thrown, decode,
 };
 use bytes::Bytes;

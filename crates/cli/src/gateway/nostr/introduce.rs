@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use breakbulk::contextvm::PublicKey;
+use breakbulk::gateway::HELLO;
 use breakbulk::link::{Event, Outgoing};
 use breakbulk::message::jsonrpc::{Envelope, Kind};
 use breakbulk::net::Connection;
-use breakbulk::relay::HELLO;
 use bytes::Bytes;
 use tokio::time::timeout;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use breakbulk::contextvm::{PublicKey, Server, Session, npub};
-use breakbulk::relay::{Ended, Port};
+use breakbulk::gateway::{Ended, Port};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;

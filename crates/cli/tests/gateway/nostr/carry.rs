@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use breakbulk::net::nostr::bad_relay::BadRelay;
+use breakbulk_testkit::bad_relay::BadRelay;
 use rmcp::ServiceExt;
 use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};

@@ -1,11 +1,11 @@
 //! Recorded runs of the original bridge, against the bridge in Rust. How they are read, run and
 //! compared is shared with the tests of the bridges, which run the one in Python too.
 
-#[path = "../../../../../crates/peer/tests/tywrap_bridge/replies.rs"]
+#[path = "../../../../../crates/tywrap/tests/bridge/replies.rs"]
 mod replies;
-#[path = "../../../../../crates/peer/tests/tywrap_bridge/runs.rs"]
+#[path = "../../../../../crates/tywrap/tests/bridge/runs.rs"]
 mod runs;
-#[path = "../../../../../crates/peer/tests/tywrap_bridge/transcripts.rs"]
+#[path = "../../../../../crates/tywrap/tests/bridge/transcripts.rs"]
 mod transcripts;
 
 use serde_json::Value;

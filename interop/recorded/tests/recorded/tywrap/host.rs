@@ -1,7 +1,7 @@
 //! Recorded meetings of the original host with a misbehaving bridge, against our host. How they are run
 //! and compared is shared with the tests of the host.
 
-#[path = "../../../../../crates/peer/tests/tywrap_host/scenarios.rs"]
+#[path = "../../../../../crates/tywrap/tests/host/scenarios.rs"]
 mod scenarios;
 
 use serde_json::Value;

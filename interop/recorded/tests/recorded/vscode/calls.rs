@@ -1,6 +1,6 @@
 //! Calls as described.
 
-use breakbulk::message::vscode::{
+use breakbulk_message::vscode::{
     Args, Body, EncodeError, Passed, Request, RpcId, RpcMessage, StockTransformer, UriTransformer,
     encode,
 };

@@ -1,6 +1,6 @@
 //! Frames as recorded.
 
-use breakbulk::message::vscode::{
+use breakbulk_message::vscode::{
     Args, Body, EncodeError, Header, JsonError, Limits, MessageType, Passed, ReadError, Reply,
     RpcMessage, Thrown, decode, encode,
 };

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use breakbulk::message::vscode::Out;
-use breakbulk::message::vscode::ipc::{Frame, FrameType, IpcReader};
-use breakbulk::vscode::Chunks;
-use breakbulk::vscode::ipc::{
+use breakbulk_message::vscode::Out;
+use breakbulk_message::vscode::ipc::{Frame, FrameType, IpcReader};
+use breakbulk_vscode::Chunks;
+use breakbulk_vscode::ipc::{
     PersistentConfig, PersistentProtocol, Protocol, Received, WEBSOCKET_CUT,
 };
 use bytes::Bytes;

@@ -2,10 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use breakbulk::message::vscode::{
-    Args, Body, Reply, Request, RpcId, SerializedError, Text, Thrown,
-};
-use breakbulk::vscode::rpc::{CallFailed, Config, Event, Packet, RequestId, Rpc};
+use breakbulk_message::vscode::{Args, Body, Reply, Request, RpcId, SerializedError, Text, Thrown};
+use breakbulk_vscode::rpc::{CallFailed, Config, Event, Packet, RequestId, Rpc};
 use bytes::Bytes;
 use serde_json::Value as Json;
 

@@ -1,6 +1,6 @@
 //! Values as described.
 
-use breakbulk::message::vscode::{Passed, Value};
+use breakbulk_message::vscode::{Passed, Value};
 use bytes::Bytes;
 use serde_json::Value as Json;
 

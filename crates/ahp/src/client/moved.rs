@@ -1,0 +1,79 @@
+//! When a frame last moved, either way: a call does not time out while its pieces are on their way.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use breakbulk_link::{Carries, Frame};
+use breakbulk_net::{Incoming, Lost, Sink, Source, Transport};
+
+/// When frames last moved. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Moved(Arc<Mutex<(Instant, Instant)>>);
+
+impl Moved {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Mutex::new((now(), now()))))
+    }
+
+    /// When a frame last came in.
+    pub(crate) fn incoming(&self) -> Instant {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// When the transport last took a frame.
+    pub(crate) fn outgoing(&self) -> Instant {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1
+    }
+}
+
+/// The time, which a test may have paused.
+pub(crate) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// A transport whose frames are noticed.
+pub(crate) struct Watched<T>(pub(crate) T, pub(crate) Moved);
+
+impl<T: Transport> Transport for Watched<T> {
+    type Source = Watched<T::Source>;
+    type Sink = Watched<T::Sink>;
+
+    fn carries(&self, carries: Carries) -> bool {
+        self.0.carries(carries)
+    }
+
+    fn expect(&mut self, largest: usize) {
+        self.0.expect(largest);
+    }
+
+    fn split(self) -> (Self::Source, Self::Sink) {
+        let (source, sink) = self.0.split();
+        (Watched(source, self.1.clone()), Watched(sink, self.1))
+    }
+}
+
+impl<S: Source> Source for Watched<S> {
+    async fn next(&mut self) -> Incoming {
+        let incoming = self.0.next().await;
+        if matches!(incoming, Incoming::Frame(_)) {
+            self.1.0.lock().unwrap_or_else(PoisonError::into_inner).0 = now();
+        }
+        incoming
+    }
+}
+
+impl<S: Sink> Sink for Watched<S> {
+    async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
+        let outcome = self.0.send(frame).await;
+        self.1.0.lock().unwrap_or_else(PoisonError::into_inner).1 = now();
+        outcome
+    }
+
+    async fn ping(&mut self) -> Result<(), Lost> {
+        self.0.ping().await
+    }
+
+    async fn close(&mut self, code: u16, reason: &str) {
+        self.0.close(code, reason).await;
+    }
+}

@@ -1,0 +1,280 @@
+//! Before a foreign client: it says and hears whole messages, the host is behind a capped link.
+
+use breakbulk_link::{Event, Key, Link, Outgoing, SendError};
+use breakbulk_message::ahp::{
+    self, Action, Chunking, InitializeParams, InitializeResult, ReconnectParams, ReconnectResult,
+    Snapshot,
+};
+use breakbulk_message::jsonrpc::{Envelope, Kind};
+use bytes::Bytes;
+
+use super::answers::Answers;
+use super::sessions::{Session, Sessions};
+use super::{Instead, TOO_LARGE};
+use crate::Settings;
+
+/// The state of one connection of a foreign client.
+#[derive(Debug)]
+pub struct ClientSide {
+    settings: Settings,
+    sessions: Sessions,
+    /// Who this is, once it said so.
+    client: Option<String>,
+    /// Whether the host has agreed to that.
+    agreed: bool,
+    /// The handshake that waits for its answer.
+    handshake: Option<Handshake>,
+    /// What the host takes.
+    host: Option<Chunking>,
+    /// The host's requests.
+    asked: Answers,
+}
+
+#[derive(Debug)]
+struct Handshake {
+    id: Box<str>,
+    /// Who makes it.
+    who: String,
+    /// Of a reconnect: what the client itself said it saw last.
+    own: Option<i64>,
+}
+
+impl ClientSide {
+    /// For a new connection; `sessions` are those of all connections before.
+    pub fn new(settings: Settings, sessions: Sessions) -> Self {
+        Self {
+            settings,
+            sessions,
+            client: None,
+            agreed: false,
+            handshake: None,
+            host: None,
+            asked: Answers::default(),
+        }
+    }
+
+    /// A message of the client's, as it goes over the link.
+    pub fn to_host(&mut self, link: &mut Link, bytes: Bytes) -> Outgoing {
+        let Some((text, envelope)) = read(&bytes) else {
+            return Outgoing::new(bytes);
+        };
+        let lane = self.asked.lane(&self.settings, &envelope);
+        let edited = self.shakes(&envelope).map(|handshake| {
+            // Advertised: the answer may come in segments.
+            link.set_receives_pieces(true);
+            let text = self.advertise(text, &handshake);
+            self.handshake = Some(handshake);
+            text
+        });
+        match edited {
+            // Nothing is negotiated yet on this transport: it goes whole or not at all.
+            Some(text) => Outgoing::new(text).in_lane(lane).uncut(),
+            None => Outgoing::new(bytes).in_lane(lane),
+        }
+    }
+
+    /// A message of the host's, as it goes to the client. The key is that of its group.
+    pub fn from_host(&mut self, link: &mut Link, bytes: Bytes, key: Option<&Key>) -> Bytes {
+        let Some((text, envelope)) = read(&bytes) else {
+            self.defend(|session| key.map(|key| session.defence.whole(key)));
+            return bytes;
+        };
+        let mut edited = None;
+        match envelope.kind() {
+            Some(Kind::Notification) if envelope.method().as_deref() == Some("action") => {
+                let action = envelope.params.and_then(|params| Action::read(params).ok());
+                if let Some(action) = action {
+                    let applied = self.defend(|session| session.defence.applied(action.server_seq));
+                    if let Some(Err(overtaken)) = applied {
+                        link.close(1013, &overtaken.to_string());
+                    }
+                }
+            }
+            Some(Kind::Request) => self.asked.asked(&self.settings, &envelope),
+            Some(Kind::Result | Kind::Error) => {
+                let answers = |handshake: &mut Handshake| {
+                    envelope.id.is_some_and(|id| id.get() == &*handshake.id)
+                };
+                if let Some(handshake) = self.handshake.take_if(answers) {
+                    edited = self.shaken(link, text, &envelope, &handshake);
+                }
+            }
+            _ => {}
+        }
+        self.defend(|session| key.map(|key| session.defence.whole(key)));
+        edited.map_or(bytes, Bytes::from)
+    }
+
+    /// What the link tells beside messages: groups that begin and end, and its own end.
+    pub fn heard(&mut self, event: &Event) {
+        self.defend(|session| match event {
+            Event::Opened(key) => session.defence.opened(key.clone()),
+            Event::TransferFailed(fault) => {
+                if let Some(key) = &fault.key {
+                    session.defence.failed(key);
+                }
+            }
+            _ => {}
+        });
+    }
+
+    /// A message of the client's did not go out.
+    pub fn not_sent(&mut self, bytes: &Bytes, error: &SendError) -> Instead {
+        let too_large = self.settings.too_large(bytes.len(), self.host.as_ref());
+        let code = self.settings.too_large_code;
+        let Some((_, envelope)) = read(bytes) else {
+            return Instead::Close(TOO_LARGE, error.to_string());
+        };
+        match (envelope.kind(), envelope.id) {
+            (Some(Kind::Request), Some(id)) => {
+                self.handshake
+                    .take_if(|handshake| *handshake.id == *id.get());
+                Instead::Answer(too_large.response(id, code).into())
+            }
+            (Some(Kind::Result | Kind::Error), Some(id)) => {
+                Instead::Replace(Box::new(Outgoing::new(too_large.response(id, code))))
+            }
+            _ => Instead::Close(TOO_LARGE, error.to_string()),
+        }
+    }
+
+    /// What the host takes, once it said so.
+    pub fn host_takes(&self) -> Option<&Chunking> {
+        self.host.as_ref()
+    }
+
+    /// A handshake, and who makes it.
+    fn shakes(&mut self, envelope: &Envelope<'_>) -> Option<Handshake> {
+        if envelope.kind()? != Kind::Request {
+            return None;
+        }
+        let (params, id) = (envelope.params?, envelope.id?);
+        let (client, own) = match &*envelope.method()? {
+            "initialize" => {
+                let params = InitializeParams::read(params).ok()?;
+                (params.channel == ahp::ROOT_CHANNEL).then_some(())?;
+                (params.client_id, None)
+            }
+            "reconnect" => {
+                let params = ReconnectParams::read(params).ok()?;
+                (params.client_id, Some(params.last_seen_server_seq))
+            }
+            _ => return None,
+        };
+        let who = client.into_owned();
+        // Who is here stays until the host agrees to another: a second handshake may be refused. Before
+        // the first one is answered nobody is, and what overtakes the answer must be remembered.
+        if !self.agreed {
+            self.came(&who);
+        }
+        Some(Handshake {
+            id: id.get().into(),
+            who,
+            own,
+        })
+    }
+
+    fn came(&mut self, who: &str) {
+        if self.client.as_deref() == Some(who) {
+            return;
+        }
+        self.leave();
+        if self.sessions.connected(who) {
+            self.client = Some(who.to_owned());
+        }
+    }
+
+    fn advertise(&mut self, text: &str, handshake: &Handshake) -> String {
+        let chunking = self.settings.chunking;
+        let text = ahp::with_chunking(text, &chunking).unwrap_or_else(|| text.to_owned());
+        let Some(own) = handshake.own else {
+            return text;
+        };
+        let from = self.sessions.with(&handshake.who, |session| {
+            let from = session.defence.reconnect_from(own);
+            session.defence.reconnecting(from);
+            from
+        });
+        match from.filter(|_| self.settings.defends) {
+            Some(from) if from < own => ahp::with_last_seen(&text, from).unwrap_or(text),
+            _ => text,
+        }
+    }
+
+    /// The handshake is answered: what the host takes, and where the client stands now.
+    fn shaken(
+        &mut self,
+        link: &mut Link,
+        text: &str,
+        envelope: &Envelope<'_>,
+        handshake: &Handshake,
+    ) -> Option<String> {
+        let result = envelope.result?;
+        self.came(&handshake.who);
+        self.agreed = true;
+        let Some(own) = handshake.own else {
+            let result = InitializeResult::read(result).ok()?;
+            self.host = result.chunking();
+            self.settings.shake(link, self.host.as_ref());
+            let host = self.host;
+            self.session(|session| {
+                session.peer = host;
+                session.defence.start(result.server_seq);
+            });
+            return None;
+        };
+        // A reconnect says nothing of the host: what it said before counts.
+        self.host = self.session(|session| session.peer).flatten();
+        self.settings.shake(link, self.host.as_ref());
+        match ReconnectResult::read(result).ok()? {
+            ReconnectResult::Replay { .. } => {
+                let defends = self.settings.defends;
+                self.session(|session| {
+                    let mut last = own;
+                    let edited = ahp::without_applied(text, |action| {
+                        last = last.max(action.server_seq);
+                        defends && session.defence.has_applied(action.server_seq, own)
+                    });
+                    session.defence.caught_up(last);
+                    edited
+                })
+                .flatten()
+            }
+            ReconnectResult::Snapshot { snapshots } => {
+                let from = |raw| Snapshot::read(raw).map_or(0, |snapshot| snapshot.from_seq);
+                let last = snapshots.map(from).max().unwrap_or(own);
+                self.session(|session| session.defence.start(last));
+                None
+            }
+        }
+    }
+
+    fn session<R>(&self, work: impl FnOnce(&mut Session) -> R) -> Option<R> {
+        self.sessions.with(self.client.as_deref()?, work)
+    }
+
+    fn defend<R>(&self, work: impl FnOnce(&mut Session) -> R) -> Option<R> {
+        self.session(work).filter(|_| self.settings.defends)
+    }
+
+    fn leave(&mut self) {
+        self.agreed = false;
+        if let Some(client) = self.client.take() {
+            self.sessions
+                .with(&client, |session| session.defence.disconnected());
+            self.sessions.left(&client);
+        }
+    }
+}
+
+/// The transport is gone: what was open is remembered.
+impl Drop for ClientSide {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+pub(super) fn read(bytes: &Bytes) -> Option<(&str, Envelope<'_>)> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    Some((text, Envelope::parse(text)?))
+}

@@ -1,0 +1,81 @@
+//! What is known of clients over the end of a transport, by clientId.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use breakbulk_message::ahp::Chunking;
+
+use crate::Defence;
+use crate::settings::Slow;
+
+/// Clients that are remembered at most; ids are free to make.
+const CLIENTS: usize = 4096;
+
+/// A clientId longer than this is not remembered.
+const ID: usize = 1024;
+
+/// The clients of one process. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Sessions(Arc<Mutex<Table>>);
+
+#[derive(Debug, Default)]
+struct Table {
+    clients: BTreeMap<String, Session>,
+    clock: u64,
+}
+
+/// One client.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Session {
+    pub(super) defence: Defence,
+    /// What the side that the middle box sends to has advertised.
+    pub(super) peer: Option<Chunking>,
+    /// The last transfer to it was too slow for it.
+    pub(super) slow: Option<Slow>,
+    used: u64,
+    connected: u32,
+}
+
+impl Sessions {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works on a client's session, if that client is remembered.
+    pub(super) fn with<R>(&self, client: &str, work: impl FnOnce(&mut Session) -> R) -> Option<R> {
+        let mut table = self.lock();
+        table.clock += 1;
+        let clock = table.clock;
+        let session = table.clients.get_mut(client)?;
+        session.used = clock;
+        Some(work(session))
+    }
+
+    /// A client is connected; it is remembered at least until it leaves.
+    pub(super) fn connected(&self, client: &str) -> bool {
+        if client.len() > ID {
+            return false;
+        }
+        let mut table = self.lock();
+        if !table.clients.contains_key(client) && table.clients.len() >= CLIENTS {
+            let idle = |(_, session): &(&String, &Session)| session.connected == 0;
+            let oldest = table.clients.iter().filter(idle);
+            let oldest = oldest.min_by_key(|(_, session)| session.used);
+            let Some(oldest) = oldest.map(|(name, _)| name.clone()) else {
+                return false;
+            };
+            table.clients.remove(&oldest);
+        }
+        table
+            .clients
+            .entry(client.to_owned())
+            .or_default()
+            .connected += 1;
+        true
+    }
+
+    /// It left.
+    pub(super) fn left(&self, client: &str) {
+        self.with(client, |session| session.connected -= 1);
+    }
+}

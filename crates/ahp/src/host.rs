@@ -1,0 +1,301 @@
+//! The host: numbers actions, keeps them for replays, and tells every subscriber in order.
+//!
+//! An action is *published*, then *committed* to the log, then *visible*: it is applied to the
+//! application's states and sent to all who follow its channel. [`Host::publish`] never waits: not
+//! for the log, and not for a client. A client that reads too slowly is cut off and replays what it
+//! missed when it comes back.
+//!
+//! A clientId is all that tells clients apart. A second connection with the same one takes over and
+//! the first is closed ([`close::REPLACED`]): who may use which id is for whoever accepts the
+//! transport to decide, or for [`Application::initialize`] and [`Application::reconnect`].
+//!
+//! One connection has one handshake. `initialize` and `reconnect` may be tried again after an
+//! error, not after a success.
+//!
+//! ```
+//! use breakbulk_ahp::host::{Applied, State};
+//! use breakbulk_ahp::log::MemoryLog;
+//! use breakbulk_ahp::{Application, Host, HostConfig};
+//! use breakbulk_net::memory;
+//! use serde_json::value::RawValue;
+//!
+//! /// One channel, which counts.
+//! #[derive(Default)]
+//! struct Counter(std::sync::atomic::AtomicU64);
+//!
+//! impl Application for Counter {
+//!     fn snapshot(&self, channel: &str) -> Option<State> {
+//!         let count = self.0.load(std::sync::atomic::Ordering::Relaxed);
+//!         let state = RawValue::from_string(count.to_string()).ok()?;
+//!         (channel == "ahp-root://").then(|| State::new(state))
+//!     }
+//!
+//!     fn apply(&self, _action: &Applied<'_>) {
+//!         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let host = Host::new(Counter::default(), MemoryLog::default(), HostConfig::default());
+//! let (_client, transport) = memory::pair(8);
+//! tokio::spawn(host.serve(transport));
+//! let action = RawValue::from_string(r#"{"type":"tick"}"#.to_owned())?;
+//! let seq = host.publish("ahp-root://", &action, None)?;
+//! host.visible(seq).await?;
+//! assert_eq!((seq, host.last_visible()), (1, 1));
+//! # Ok(())
+//! # }
+//! ```
+
+mod application;
+mod committer;
+mod config;
+mod core;
+mod error;
+mod fit;
+mod handshake;
+mod pending;
+mod rate;
+mod reply;
+mod requests;
+mod serve;
+mod sessions;
+mod version;
+
+use std::future::Future;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use breakbulk_link::Closed;
+use breakbulk_message::ahp::Origin;
+use breakbulk_net::{Connection, Transport};
+use serde_json::value::RawValue;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+
+pub use application::{Application, Applied, Call, Dispatch, Extras, State};
+pub use config::{HostConfig, close};
+pub use error::{PublishError, RpcError};
+
+use self::core::{Core, tag};
+use self::pending::{Draft, Pending};
+#[cfg(doc)]
+use crate::Settings;
+use crate::log::{ReplayLog, ReplayReader};
+pub use crate::settings::Unsound;
+
+/// The host of an application. Clones share it; with the last one its log is closed.
+pub struct Host<A: Application> {
+    inner: Arc<Inner<A>>,
+    _last: Arc<EndOnDrop<A>>,
+}
+
+pub(crate) struct Inner<A> {
+    app: A,
+    config: HostConfig,
+    pending: Pending,
+    core: Mutex<Core>,
+    reader: Arc<dyn ReplayReader>,
+    /// Whether reading the log waits for a disk.
+    blocks: bool,
+    visible: watch::Sender<Visible>,
+    /// Connections that are being told that there is no room for them.
+    refusing: AtomicUsize,
+    committer: Mutex<Option<Committer>>,
+}
+
+/// The task that holds the log, and gives it back.
+type Committer = JoinHandle<Option<Box<dyn ReplayLog>>>;
+
+#[derive(Clone, Debug)]
+struct Visible {
+    seq: i64,
+    /// Why there is no more to come.
+    ended: Option<PublishError>,
+}
+
+impl<A: Application> Host<A> {
+    /// A host that goes on where its log ends.
+    ///
+    /// The states of `app` must be as far as the log is: [`Application::apply`] is called for what is
+    /// published from now on and never for what the log has already. An application that starts with
+    /// older states first brings them up to [`ReplayLog::last`], by states of its own or, as far as
+    /// the log reaches, by [`ReplayLog::since`]. Otherwise its snapshots lack actions whose numbers
+    /// they claim to contain, and no client ever finds out.
+    ///
+    /// With settings that no client could keep to ([`Settings::check`]) the host takes nothing: each
+    /// call says why, and clients are closed with 1011.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn new(app: A, log: impl ReplayLog, config: HostConfig) -> Self {
+        Self::boxed(app, Box::new(log), config)
+    }
+
+    /// The same with a log of any kind; what [`new`](Self::new) asks of the application holds here too.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn boxed(app: A, log: Box<dyn ReplayLog>, config: HostConfig) -> Self {
+        let last = log.last().max(config.start_after);
+        let unsound = config.settings.check().err();
+        let sessions = config.max_sessions.max(config.max_clients);
+        let core = Core::new(config.settings.clone(), config.max_clients, sessions, last);
+        let visible = Visible {
+            seq: last,
+            ended: None,
+        };
+        let inner = Arc::new(Inner {
+            app,
+            pending: Pending::new(last, config.uncommitted_bytes),
+            core: Mutex::new(core),
+            reader: log.reader(),
+            blocks: log.blocks(),
+            visible: watch::Sender::new(visible),
+            refusing: AtomicUsize::new(0),
+            committer: Mutex::new(None),
+            config,
+        });
+        if let Some(unsound) = unsound {
+            inner.fail(
+                &unsound.to_string(),
+                "the host is set up wrong: ask whoever runs it",
+            );
+        }
+        let committer = tokio::spawn(committer::commit(inner.clone(), log));
+        *lock(&inner.committer) = Some(committer);
+        Self {
+            _last: Arc::new(EndOnDrop(inner.clone())),
+            inner,
+        }
+    }
+
+    /// The application.
+    pub fn app(&self) -> &A {
+        &self.inner.app
+    }
+
+    /// Serves one client until its connection ends, and tells why it ended. Dropped, it closes the
+    /// connection.
+    pub fn serve(
+        &self,
+        transport: impl Transport,
+    ) -> impl Future<Output = Closed> + Send + 'static {
+        serve::serve(self.clone(), transport)
+    }
+
+    /// Publishes an action and returns its number. Never waits; the action becomes visible later,
+    /// in the order of the numbers.
+    pub fn publish(
+        &self,
+        channel: &str,
+        action: &RawValue,
+        origin: Option<Origin<'_>>,
+    ) -> Result<i64, PublishError> {
+        let draft = Draft::new(channel, action, origin, None);
+        self.inner.pending.push(draft)
+    }
+
+    /// Publishes what a client dispatched, as it is.
+    pub fn accept(&self, dispatch: &Dispatch<'_>) -> Result<i64, PublishError> {
+        self.publish(dispatch.channel, dispatch.action, Some(dispatch.origin()))
+    }
+
+    /// Tells everybody on the channel that what a client dispatched does not happen.
+    pub fn reject(&self, dispatch: &Dispatch<'_>, reason: &str) -> Result<i64, PublishError> {
+        let origin = Some(dispatch.origin());
+        let draft = Draft::new(dispatch.channel, dispatch.action, origin, Some(reason));
+        self.inner.pending.push(draft)
+    }
+
+    /// Tells who follows a channel something that has no number and is not replayed. It may be
+    /// dropped for a client that is slow or takes no message of that size, and it does not wait for
+    /// actions that are not visible yet.
+    pub fn notify(&self, channel: &str, method: &str, params: &RawValue) {
+        let (method, params) = (reply::quoted(method), params.get());
+        let text = format!(r#"{{"jsonrpc":"2.0","method":{method},"params":{params}}}"#);
+        self.inner
+            .core()
+            .tell(channel, &text.into(), tag::NOTIFICATION);
+    }
+
+    /// Waits until the action with this number is visible.
+    pub async fn visible(&self, seq: i64) -> Result<(), PublishError> {
+        let mut watch = self.inner.visible.subscribe();
+        let state = watch
+            .wait_for(|state| state.seq >= seq || state.ended.is_some())
+            .await
+            .map_err(|_| PublishError::ShutDown)?;
+        match &state.ended {
+            Some(ended) if state.seq < seq => Err(ended.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The number of the last action that is visible.
+    pub fn last_visible(&self) -> i64 {
+        self.inner.core().visible
+    }
+
+    /// Ends the host: takes no more actions, makes visible what was published, hands it to the
+    /// clients as far as they take it in the connections' grace time, and closes them. The log
+    /// comes back, to the first who asks.
+    pub async fn shutdown(&self) -> Option<Box<dyn ReplayLog>> {
+        let inner = &self.inner;
+        inner.pending.end(PublishError::ShutDown);
+        let committer = lock(&inner.committer).take();
+        let log = match committer {
+            Some(committer) => committer.await.ok().flatten(),
+            None => None,
+        };
+        let mut watch = inner.visible.subscribe();
+        let _ = watch.wait_for(|state| state.ended.is_some()).await;
+        let reason = "the host is shut down: reconnect later";
+        inner.core().refuse(close::GOING_AWAY, reason);
+        let grace = inner.config.settings.options.grace;
+        let mut ending = JoinSet::new();
+        for connection in inner.core().connections() {
+            ending.spawn(farewell(connection, close::GOING_AWAY, reason, grace));
+        }
+        while ending.join_next().await.is_some() {}
+        log
+    }
+}
+
+/// Closes once all that is queued is out, or the time is up; and waits for the end.
+async fn farewell(connection: Connection, code: u16, reason: &'static str, grace: Duration) {
+    let _ = timeout(grace, connection.finish(code, reason)).await;
+    connection.close(code, reason);
+    connection.ended().await;
+}
+
+impl<A> Inner<A> {
+    fn core(&self) -> MutexGuard<'_, Core> {
+        lock(&self.core)
+    }
+}
+
+impl<A: Application> Clone for Host<A> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            _last: self._last.clone(),
+        }
+    }
+}
+
+/// With the last handle the task that holds the log ends.
+struct EndOnDrop<A>(Arc<Inner<A>>);
+
+impl<A> Drop for EndOnDrop<A> {
+    fn drop(&mut self) {
+        self.0.pending.end(PublishError::ShutDown);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

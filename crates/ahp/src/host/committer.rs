@@ -1,0 +1,106 @@
+//! The one task that writes to the log, and makes visible what the log has.
+
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
+
+use super::application::Application;
+use super::config::close;
+use super::error::PublishError;
+use super::pending::{Next, Published};
+use super::{Inner, Visible};
+use crate::log::{Entry, LogError, ReplayLog};
+
+type Log = Box<dyn ReplayLog>;
+
+/// What clients are told of a host that failed under way.
+const NOT_RECORDED: &str = "the host cannot record what happens: ask whoever runs it";
+
+/// Runs until the host ends; the log comes back unless it was lost in a panic.
+pub(super) async fn commit<A: Application>(inner: Arc<Inner<A>>, log: Log) -> Option<Log> {
+    let ending = Ending(inner.clone());
+    let mut log = Some(log);
+    loop {
+        let batch = match inner.pending.next() {
+            Next::Append(batch) => batch,
+            Next::Wait => {
+                inner.pending.wake.notified().await;
+                continue;
+            }
+            Next::End => break,
+        };
+        let outcome = append(&mut log, &batch).await;
+        if let Err(reason) = outcome {
+            inner.fail(&reason, NOT_RECORDED);
+            break;
+        }
+        show(&inner, &batch);
+        // Between two batches the writers of all connections have their turn.
+        tokio::task::yield_now().await;
+    }
+    drop(ending);
+    log
+}
+
+async fn append(log: &mut Option<Log>, batch: &[Published]) -> Result<(), String> {
+    let entries: Vec<Entry> = batch.iter().map(Published::entry).collect();
+    let Some(mut own) = log.take() else {
+        return Err("the replay log is lost".to_owned());
+    };
+    let appended = if own.blocks() {
+        let writing = spawn_blocking(move || {
+            let outcome = own.append(&entries);
+            (own, outcome)
+        });
+        let (own, outcome) = writing
+            .await
+            .map_err(|error| format!("the replay log failed: {error}"))?;
+        *log = Some(own);
+        outcome
+    } else {
+        let outcome = own.append(&entries);
+        *log = Some(own);
+        outcome
+    };
+    appended.map_err(|error: LogError| error.to_string())
+}
+
+fn show<A: Application>(inner: &Inner<A>, batch: &[Published]) {
+    for published in batch {
+        // One at a time: whoever wants to subscribe waits for one action, not for the batch.
+        inner.core().show(&inner.app, published);
+        inner.pending.settle(published);
+    }
+    if let Some(last) = batch.last() {
+        inner.visible.send_modify(|visible| visible.seq = last.seq);
+    }
+}
+
+impl<A: Application> Inner<A> {
+    /// Nothing becomes visible any more, and everybody is told why. The details are for publishers and
+    /// the log of this machine, not for clients.
+    pub(super) fn fail(&self, reason: &str, to_clients: &str) {
+        tracing::error!(reason, "the host has failed");
+        let why = PublishError::Failed {
+            reason: reason.into(),
+        };
+        self.pending.end(why);
+        self.core().end(close::FAILED, to_clients);
+    }
+}
+
+/// Tells who waits that nothing more becomes visible, also when the application panicked.
+struct Ending<A: Application>(Arc<Inner<A>>);
+
+impl<A: Application> Drop for Ending<A> {
+    fn drop(&mut self) {
+        let inner = &self.0;
+        if inner.pending.ended().is_none() {
+            inner.fail("the application panicked under an action", NOT_RECORDED);
+        }
+        let ended = inner.pending.ended();
+        inner.visible.send_modify(|visible: &mut Visible| {
+            visible.ended = Some(ended.unwrap_or(PublishError::ShutDown));
+        });
+    }
+}

@@ -1,0 +1,96 @@
+//! Whether a client can take an answer, asked before it is promised.
+
+use std::time::Instant;
+
+use breakbulk_link::{PeerSupport, PlanOptions, SendError, Wire};
+use breakbulk_message::ahp::Chunking;
+use breakbulk_wire::Ahp;
+use serde_json::value::RawValue;
+
+use super::error::RpcError;
+use crate::Settings;
+use crate::settings::{Slow, support};
+
+/// `Err` is what to answer instead.
+pub(super) fn check(
+    settings: &Settings,
+    chunking: Option<&Chunking>,
+    slow: Option<&Slow>,
+    message: &[u8],
+    now: Instant,
+) -> Result<(), RpcError> {
+    let peer = chunking.map_or(PeerSupport::No, support);
+    let options = PlanOptions {
+        key: None,
+        may_cut: true,
+        known_text: true,
+        peer: &peer,
+        cap: &settings.cap,
+    };
+    let too_large = settings.too_large(message.len(), chunking);
+    let text = match Ahp.plan(message, &options) {
+        Err(_) => too_large.to_string(),
+        Ok(_) => match slow.and_then(|slow| slow.refuses(chunking, message.len(), now)) {
+            None => return Ok(()),
+            Some(reason) => reason,
+        },
+    };
+    Err(RpcError {
+        code: settings.too_large_code,
+        message: text,
+        data: RawValue::from_string(too_large.data()).ok(),
+    })
+}
+
+/// The most bytes of a replay for this client.
+pub(super) fn replay_limit(settings: &Settings, chunking: Option<&Chunking>, most: usize) -> usize {
+    let peer = chunking.map_or(settings.cap.max, |chunking| {
+        usize::try_from(chunking.max_message_bytes).unwrap_or(usize::MAX)
+    });
+    peer.min(most)
+}
+
+/// Why something that carries order did not go out, short enough for a close frame.
+pub(super) fn reason(what: &str, error: &SendError, size: usize) -> String {
+    match error {
+        SendError::MessageTooLarge { size, limit } => {
+            format!("{what} of {size} bytes, and you take {limit}: reconnect for a snapshot")
+        }
+        SendError::FrameTooLarge { size, limit, .. } => format!(
+            "{what} of {size} bytes, a frame holds {limit} and you take no segments: reconnect for a snapshot"
+        ),
+        SendError::CapTooSmall { cap, needed } => format!(
+            "{what} of {size} bytes, and a frame of {cap} holds no segment ({needed} do): reconnect for a snapshot"
+        ),
+        _ => format!("{what} of {size} bytes cannot be sent: reconnect for a snapshot"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_fit_a_close_frame() {
+        let huge = usize::MAX / 1_000_000;
+        for error in [
+            SendError::MessageTooLarge {
+                size: huge,
+                limit: huge,
+            },
+            SendError::FrameTooLarge {
+                size: huge,
+                limit: huge,
+                uncut: breakbulk_link::Uncut::NotNegotiated,
+            },
+            SendError::CapTooSmall {
+                cap: 100,
+                needed: 145,
+            },
+            SendError::NotUtf8,
+        ] {
+            let reason = reason("answer", &error, huge);
+            assert!(reason.len() <= 123, "{}: {reason}", reason.len());
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! What was published and is not in the log yet. Publishing never waits: this is all it touches.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use breakbulk_message::ahp::Origin;
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tokio::sync::Notify;
+
+use super::application::Applied;
+use super::error::PublishError;
+use super::reply::quoted;
+use crate::log::Entry;
+
+/// What an action costs while it waits, beside its bytes.
+const CHARGE: usize = 256;
+
+/// Names of channels that are shared among the actions of a channel.
+const NAMES: usize = 1024;
+
+/// One batch for the log: more would keep others from their turn.
+const BATCH: usize = 1024;
+const BATCH_BYTES: usize = 8 << 20;
+
+const HEAD: &str = r#"{"jsonrpc":"2.0","method":"action","params":"#;
+
+/// An action with its number, written once for the log, for replays and for all subscribers.
+#[derive(Clone, Debug)]
+pub(super) struct Published {
+    pub(super) seq: i64,
+    pub(super) channel: Arc<str>,
+    /// The whole notification.
+    pub(super) message: Bytes,
+    action: Range<usize>,
+    origin: Option<Origin<'static>>,
+    rejection: Option<String>,
+}
+
+impl Published {
+    /// As the log keeps it: the params, in the same memory.
+    pub(super) fn entry(&self) -> Entry {
+        let params = self.message.slice(HEAD.len()..self.message.len() - 1);
+        Entry::new(self.seq, self.channel.clone(), params)
+    }
+
+    /// As the application sees it.
+    pub(super) fn applied(&self) -> Applied<'_> {
+        Applied {
+            channel: &self.channel,
+            seq: self.seq,
+            // Written from text, and cut where that text began and ended.
+            action: std::str::from_utf8(&self.message[self.action.clone()]).unwrap_or("null"),
+            origin: self.origin.as_ref(),
+            rejection: self.rejection.as_deref(),
+        }
+    }
+
+    fn cost(&self) -> usize {
+        self.message.len() + CHARGE
+    }
+}
+
+/// An action without a number: all that takes time is done before the number is given out.
+pub(super) struct Draft<'a> {
+    channel: &'a str,
+    text: String,
+    action: Range<usize>,
+    tail: String,
+    origin: Option<Origin<'a>>,
+    rejection: Option<&'a str>,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(
+        channel: &'a str,
+        action: &RawValue,
+        origin: Option<Origin<'a>>,
+        rejection: Option<&'a str>,
+    ) -> Self {
+        let mut tail = String::new();
+        if let Some(origin) = &origin {
+            let (client, seq) = (quoted(&origin.client_id), origin.client_seq);
+            tail.push_str(&format!(
+                r#","origin":{{"clientId":{client},"clientSeq":{seq}}}"#
+            ));
+        }
+        if let Some(reason) = rejection {
+            tail.push_str(&format!(r#","rejectionReason":{}"#, quoted(reason)));
+        }
+        tail.push_str("}}");
+        let name = quoted(channel);
+        let action = action.get();
+        // Room for the number too: the text is not to be moved when it comes.
+        let mut text =
+            String::with_capacity(HEAD.len() + name.len() + action.len() + tail.len() + 64);
+        text.push_str(HEAD);
+        text.push_str(&format!(r#"{{"channel":{name},"action":"#));
+        let start = text.len();
+        text.push_str(action);
+        let action = start..text.len();
+        text.push_str(r#","serverSeq":"#);
+        Self {
+            channel,
+            text,
+            action,
+            tail,
+            origin,
+            rejection,
+        }
+    }
+
+    fn numbered(mut self, seq: i64, channel: Arc<str>) -> Published {
+        self.text.push_str(&seq.to_string());
+        self.text.push_str(&self.tail);
+        Published {
+            seq,
+            channel,
+            message: self.text.into(),
+            action: self.action,
+            origin: self.origin.map(|origin| Origin {
+                client_id: origin.client_id.into_owned().into(),
+                client_seq: origin.client_seq,
+            }),
+            rejection: self.rejection.map(str::to_owned),
+        }
+    }
+}
+
+/// The queue between publishers and the log.
+#[derive(Debug)]
+pub(super) struct Pending {
+    limit: usize,
+    queue: Mutex<Queue>,
+    /// There is something for the log, or the end.
+    pub(super) wake: Notify,
+}
+
+#[derive(Debug)]
+struct Queue {
+    last: i64,
+    waiting: VecDeque<Published>,
+    /// Bytes of all that is not visible yet, what the log is working on included.
+    bytes: usize,
+    names: BTreeSet<Arc<str>>,
+    ended: Option<PublishError>,
+}
+
+/// What the log does next.
+pub(super) enum Next {
+    Append(Vec<Published>),
+    Wait,
+    End,
+}
+
+impl Pending {
+    pub(super) fn new(last: i64, limit: usize) -> Self {
+        Self {
+            limit,
+            queue: Mutex::new(Queue {
+                last,
+                waiting: VecDeque::new(),
+                bytes: 0,
+                names: BTreeSet::new(),
+                ended: None,
+            }),
+            wake: Notify::new(),
+        }
+    }
+
+    pub(super) fn push(&self, draft: Draft<'_>) -> Result<i64, PublishError> {
+        let mut queue = self.lock();
+        if let Some(ended) = &queue.ended {
+            return Err(ended.clone());
+        }
+        let size = draft.text.len() + draft.tail.len();
+        // An action larger than the limit goes in alone.
+        if queue.bytes > 0 && queue.bytes.saturating_add(size + CHARGE) > self.limit {
+            return Err(PublishError::Behind {
+                uncommitted: queue.bytes,
+                size,
+                limit: self.limit,
+            });
+        }
+        let seq = queue.last + 1;
+        let channel = queue.name(draft.channel);
+        let published = draft.numbered(seq, channel);
+        queue.last = seq;
+        queue.bytes += published.cost();
+        queue.waiting.push_back(published);
+        drop(queue);
+        self.wake.notify_one();
+        Ok(seq)
+    }
+
+    pub(super) fn next(&self) -> Next {
+        let mut queue = self.lock();
+        let mut bytes = 0;
+        let mut batch = Vec::new();
+        while batch.len() < BATCH && bytes < BATCH_BYTES {
+            let Some(published) = queue.waiting.pop_front() else {
+                break;
+            };
+            bytes += published.message.len();
+            batch.push(published);
+        }
+        match (batch.is_empty(), &queue.ended) {
+            (false, _) => Next::Append(batch),
+            (true, Some(_)) => Next::End,
+            (true, None) => Next::Wait,
+        }
+    }
+
+    /// It is visible: its room is free again.
+    pub(super) fn settle(&self, published: &Published) {
+        let mut queue = self.lock();
+        queue.bytes = queue.bytes.saturating_sub(published.cost());
+    }
+
+    /// Whether an action of this size could be published now.
+    pub(super) fn has_room(&self, size: usize) -> bool {
+        let queue = self.lock();
+        let fits = queue.bytes.saturating_add(size + 2 * CHARGE) <= self.limit;
+        queue.ended.is_some() || queue.bytes == 0 || fits
+    }
+
+    /// Takes no more. What waits is still for the log, unless the log has failed.
+    pub(super) fn end(&self, why: PublishError) {
+        let mut queue = self.lock();
+        if matches!(why, PublishError::Failed { .. }) {
+            queue.waiting.clear();
+            queue.bytes = 0;
+        }
+        queue.ended.get_or_insert(why);
+        drop(queue);
+        self.wake.notify_one();
+    }
+
+    pub(super) fn ended(&self) -> Option<PublishError> {
+        self.lock().ended.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn name(&mut self, channel: &str) -> Arc<str> {
+        if let Some(name) = self.names.get(channel) {
+            return name.clone();
+        }
+        if self.names.len() >= NAMES {
+            self.names.clear();
+        }
+        let name = Arc::<str>::from(channel);
+        self.names.insert(name.clone());
+        name
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may")]
+mod tests {
+    use super::*;
+    use breakbulk_message::ahp;
+
+    #[test]
+    fn written_as_the_protocol_writes_it() {
+        let raw: &RawValue = serde_json::from_str(r#"{"type": "é"}"#).unwrap();
+        let origin = Origin {
+            client_id: "c\"".into(),
+            client_seq: -1,
+        };
+        for (origin, rejection) in [
+            (None, None),
+            (Some(origin.clone()), None),
+            (Some(origin), Some("no\n")),
+        ] {
+            let pending = Pending::new(41, 1000);
+            let draft = Draft::new("ahp-chat:/\"x", raw, origin.clone(), rejection);
+            assert_eq!(pending.push(draft), Ok(42));
+            let Next::Append(batch) = pending.next() else {
+                panic!("nothing published")
+            };
+            let action = ahp::Action {
+                channel: "ahp-chat:/\"x".into(),
+                action: raw,
+                server_seq: 42,
+                origin,
+                rejection_reason: rejection.map(Into::into),
+            };
+            assert_eq!(batch[0].message, ahp::action(&action));
+            assert_eq!(batch[0].entry().params, action.to_json());
+            assert_eq!(batch[0].applied().action, raw.get());
+        }
+    }
+
+    #[test]
+    fn bounded_by_bytes_until_visible() {
+        let raw: &RawValue = serde_json::from_str("1").unwrap();
+        let push = |pending: &Pending| pending.push(Draft::new("c", raw, None, None));
+        let pending = Pending::new(0, 1000);
+        assert_eq!((push(&pending), push(&pending)), (Ok(1), Ok(2)));
+        assert_eq!(
+            push(&pending).unwrap_err().to_string(),
+            "682 bytes wait for the replay log and an action of 84 more would exceed the limit of 1000: publish less at a time, wait with `Host::visible`, or raise `uncommitted_bytes`"
+        );
+        let Next::Append(batch) = pending.next() else {
+            panic!("nothing published")
+        };
+        // The log has it, and it still counts.
+        assert!(push(&pending).is_err());
+        pending.settle(&batch[0]);
+        assert_eq!(push(&pending), Ok(3));
+        pending.end(PublishError::ShutDown);
+        assert_eq!(push(&pending), Err(PublishError::ShutDown));
+        assert!(matches!(pending.next(), Next::Append(rest) if rest.len() == 1));
+        assert!(matches!(pending.next(), Next::End));
+    }
+}

@@ -1,0 +1,164 @@
+//! What is remembered of clients, so that a reconnect finds it: bounded, the longest away goes first.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use breakbulk_message::ahp::Chunking;
+
+use crate::settings::Slow;
+
+/// What is known of one client beyond its connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Session {
+    /// What it last said it can take.
+    pub(super) chunking: Option<Chunking>,
+    /// A replay would hold what it cannot take: it gets a snapshot.
+    pub(super) wants_snapshot: bool,
+    /// The last transfer was too slow for it.
+    pub(super) slow: Option<Slow>,
+}
+
+/// A connection whose client has come by a newer one meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Late;
+
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    limit: usize,
+    all: BTreeMap<Arc<str>, Entry>,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    session: Session,
+    /// Its connection, while it has one.
+    connection: Option<u64>,
+    /// When that connection began its handshake, as a number that only grows.
+    turn: u64,
+    used: u64,
+}
+
+impl Sessions {
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn get(&self, client_id: &str) -> Option<Session> {
+        self.all.get(client_id).map(|entry| entry.session)
+    }
+
+    /// A client is here by this connection; the one that it had before comes back. `Err`: another
+    /// connection has begun its handshake later and finished it sooner, and that one counts.
+    pub(super) fn connect(
+        &mut self,
+        client_id: &Arc<str>,
+        connection: u64,
+        turn: u64,
+        session: Session,
+    ) -> Result<Option<u64>, Late> {
+        if self.all.get(client_id).is_some_and(|it| it.turn > turn) {
+            return Err(Late);
+        }
+        self.clock += 1;
+        let entry = Entry {
+            session,
+            connection: Some(connection),
+            turn,
+            used: self.clock,
+        };
+        let old = self.all.insert(client_id.clone(), entry);
+        self.trim();
+        Ok(old.and_then(|entry| entry.connection))
+    }
+
+    /// A connection is gone, unless another one has taken its place.
+    pub(super) fn disconnect(&mut self, client_id: &str, connection: u64) {
+        self.clock += 1;
+        if let Some(entry) = self.all.get_mut(client_id)
+            && entry.connection == Some(connection)
+        {
+            entry.connection = None;
+            entry.used = self.clock;
+        }
+        self.trim();
+    }
+
+    /// Changes what is known of a client whose connection this is or was.
+    pub(super) fn update(&mut self, client_id: &str, change: impl FnOnce(&mut Session)) {
+        if let Some(entry) = self.all.get_mut(client_id) {
+            change(&mut entry.session);
+        }
+    }
+
+    /// Forgets who is longest away; never one that is here.
+    fn trim(&mut self) {
+        while self.all.len() > self.limit {
+            let away = self.all.iter().filter(|(_, e)| e.connection.is_none());
+            let Some((oldest, _)) = away.min_by_key(|(_, entry)| entry.used) else {
+                return;
+            };
+            let oldest = oldest.clone();
+            self.all.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_away_is_forgotten_and_who_is_here_never() {
+        let mut sessions = Sessions::new(2);
+        let names = ["a", "b", "c", "d"].map(Arc::<str>::from);
+        let known = |sessions: &Sessions| -> Vec<String> {
+            sessions.all.keys().map(|name| name.to_string()).collect()
+        };
+        for (connection, name) in (0u64..).zip(&names[..3]) {
+            let old = sessions.connect(name, connection, connection, Session::default());
+            assert_eq!(old, Ok(None));
+        }
+        assert_eq!(known(&sessions), ["a", "b", "c"]);
+        sessions.disconnect("b", 1);
+        assert_eq!(known(&sessions), ["a", "c"]);
+        sessions.disconnect("c", 2);
+        sessions.disconnect("a", 0);
+        let old = sessions.connect(&names[3], 3, 3, Session::default());
+        assert_eq!(old, Ok(None));
+        assert_eq!(known(&sessions), ["a", "d"]);
+    }
+
+    #[test]
+    fn a_late_farewell_does_not_touch_the_successor() {
+        let mut sessions = Sessions::new(1);
+        let name = Arc::<str>::from("a");
+        let connect = |sessions: &mut Sessions, number| {
+            sessions.connect(&name, number, number, Session::default())
+        };
+        assert_eq!(connect(&mut sessions, 1), Ok(None));
+        assert_eq!(connect(&mut sessions, 2), Ok(Some(1)));
+        sessions.disconnect("a", 1);
+        assert_eq!(connect(&mut sessions, 3), Ok(Some(2)));
+    }
+
+    #[test]
+    fn who_began_last_counts_even_once_it_is_gone() {
+        let mut sessions = Sessions::new(1);
+        let name = Arc::<str>::from("a");
+        let marked = Session {
+            wants_snapshot: true,
+            ..Session::default()
+        };
+        assert_eq!(sessions.connect(&name, 7, 2, marked), Ok(None));
+        let late = sessions.connect(&name, 8, 1, Session::default());
+        assert_eq!(late, Err(Late));
+        sessions.disconnect("a", 7);
+        let late = sessions.connect(&name, 8, 1, Session::default());
+        assert_eq!(late, Err(Late));
+        assert!(sessions.get("a").is_some_and(|known| known.wants_snapshot));
+    }
+}

@@ -1,0 +1,232 @@
+//! What a client does wrong harms itself alone, and is bounded.
+
+use breakbulk_ahp::{HostConfig, Settings};
+
+use super::common::*;
+
+enum End {
+    Hears(&'static str),
+    Closed(u16, &'static str),
+    /// Nothing comes of it: the next ping is answered.
+    Nothing,
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_is_answered_or_ends_the_connection() {
+    use End::{Closed, Hears, Nothing};
+    let segment = r#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":"g","index":0,"total":2,"data":"AAAA"}}"#;
+    let many = format!("[{}]", vec![r#""c""#; 100_000].join(","));
+    let distinct: Vec<_> = (0..1025).map(|n| format!(r#""{n}""#)).collect();
+    let too_many = initialize("c", &distinct.join(","), "");
+    let doubles = initialize("c", "", &format!(r#","initialSubscriptions":{many}"#));
+    let deep = format!(
+        r#"{{"jsonrpc":"2.0","id":3,"method":"subscribe","params":{{"x":{}{},"channel":1}}}}"#,
+        "[".repeat(10_000),
+        "]".repeat(10_000)
+    );
+    for (name, shaken, said, end) in [
+        (
+            "a batch",
+            true,
+            r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
+            Hears(
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batches are not taken; send their members one by one"}}"#,
+            ),
+        ),
+        (
+            "no JSON",
+            true,
+            r#"{"jsonrpc":"#,
+            Hears(
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"not valid JSON"}}"#,
+            ),
+        ),
+        (
+            "no JSON before the handshake",
+            false,
+            "hello",
+            Hears(
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"not valid JSON"}}"#,
+            ),
+        ),
+        (
+            "no JSON-RPC",
+            true,
+            r#"{"jsonrpc":"1.0","id":4,"method":"ping"}"#,
+            Hears(
+                r#"{"jsonrpc":"2.0","id":4,"error":{"code":-32600,"message":"not a JSON-RPC 2.0 message"}}"#,
+            ),
+        ),
+        (
+            "an id that is none",
+            true,
+            r#"{"jsonrpc":"2.0","id":{"a":[]},"method":"ping"}"#,
+            Hears(
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"not a JSON-RPC 2.0 message"}}"#,
+            ),
+        ),
+        (
+            "a segment before the handshake",
+            false,
+            segment,
+            Closed(4400, "invalid messageSegment: pieces were not negotiated"),
+        ),
+        (
+            "a segment out of order",
+            true,
+            r#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":"g","index":1,"total":2,"data":"AAAA"}}"#,
+            Closed(4400, "invalid messageSegment: piece 1 came where 0 was due"),
+        ),
+        (
+            "an action before the handshake",
+            false,
+            r#"{"jsonrpc":"2.0","method":"dispatchAction","params":{"action":1,"channel":"c","clientSeq":1}}"#,
+            Closed(4400, "dispatchAction before initialize or reconnect"),
+        ),
+        (
+            "an action without a number",
+            true,
+            r#"{"jsonrpc":"2.0","method":"dispatchAction","params":{"action":1,"channel":"c"}}"#,
+            Closed(
+                4400,
+                "invalid dispatchAction: channel, clientSeq and action are needed",
+            ),
+        ),
+        (
+            "an action with params of another kind",
+            true,
+            r#"{"jsonrpc":"2.0","method":"dispatchAction","params":[1]}"#,
+            Closed(
+                4400,
+                "invalid dispatchAction: channel, clientSeq and action are needed",
+            ),
+        ),
+        (
+            "an unknown notification",
+            true,
+            r#"{"jsonrpc":"2.0","method":"whatever","params":[]}"#,
+            Nothing,
+        ),
+        (
+            "an answer to nothing",
+            true,
+            r#"{"jsonrpc":"2.0","id":77,"result":1}"#,
+            Nothing,
+        ),
+        (
+            "an error to nothing",
+            true,
+            r#"{"jsonrpc":"2.0","id":77,"error":{}}"#,
+            Nothing,
+        ),
+        (
+            "unsubscribing from nothing",
+            true,
+            r#"{"jsonrpc":"2.0","method":"unsubscribe","params":{"channel":"never"}}"#,
+            Nothing,
+        ),
+        (
+            "unsubscribing without a word",
+            true,
+            r#"{"jsonrpc":"2.0","method":"unsubscribe"}"#,
+            Nothing,
+        ),
+        (
+            "too many channels",
+            false,
+            &too_many,
+            Hears(
+                r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"a client follows at most 1024 channels with names of 262144 bytes in all; unsubscribe from some first"}}"#,
+            ),
+        ),
+        (
+            "the same channel again and again",
+            false,
+            &doubles,
+            Hears(
+                r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"1.0.0","serverSeq":0,"snapshots":[],"capabilities":{"chunking":{"maxIncomingFrameBytes":900000,"maxIncomingMessageBytes":33554432,"maxIncomingGroups":8,"groupTimeoutMs":30000,"groupTimeoutFrom":"last"}}}}"#,
+            ),
+        ),
+        (
+            "deep nesting",
+            true,
+            &deep,
+            Hears(
+                r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"`channel` must be a string"}}"#,
+            ),
+        ),
+    ] {
+        let host = host(HostConfig::default());
+        let client = Client::raw(&host);
+        if shaken {
+            client.initialize("c", "").await;
+        }
+        client.say(said);
+        match end {
+            Hears(text) => assert_eq!(client.hear().await, text, "{name}"),
+            Closed(code, reason) => {
+                let closed = client.closed().await;
+                assert_eq!((closed.code, &*closed.reason), (code, reason), "{name}");
+            }
+            Nothing => {
+                let ping = r#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#;
+                let pong = r#"{"jsonrpc":"2.0","id":5,"result":null}"#;
+                assert_eq!(client.ask(ping).await, pong, "{name}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_is_room_for_so_many_clients() {
+    let host = host(HostConfig {
+        max_clients: 2,
+        ..config()
+    });
+    let here = [Client::new(&host), Client::new(&host)];
+    for (number, client) in here.iter().enumerate() {
+        client.initialize(&format!("c{number}"), "").await;
+    }
+    let closed = Client::new(&host).closed().await;
+    assert_eq!(
+        (closed.code, &*closed.reason),
+        (
+            1013,
+            "2 clients are connected, which is the limit: try again later"
+        )
+    );
+    for client in here {
+        let pong = r#"{"jsonrpc":"2.0","id":5,"result":null}"#;
+        assert_eq!(
+            client
+                .ask(r#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#)
+                .await,
+            pong
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_and_never_reads_is_cut_off() {
+    let host = host(HostConfig {
+        settings: Settings {
+            queued: 10,
+            ..settings()
+        },
+        ..config()
+    });
+    let client = Client::slow(&host, 1);
+    client.initialize("c", "").await;
+    let ping = r#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#;
+    for _ in 0..1000 {
+        client.say(ping);
+    }
+    let closed = client.served.await.unwrap();
+    assert_eq!(
+        (closed.code, &*closed.reason),
+        (
+            1013,
+            "too much waits to be read by you: reconnect, and replay what you missed"
+        )
+    );
+}

@@ -1,0 +1,340 @@
+//! What a client cannot take is said, in place and once; nothing is tried again at the same size.
+
+use std::time::Duration;
+
+use breakbulk_ahp::{Host, HostConfig, Settings};
+use breakbulk_link::{Cap, Closed, Frame};
+use breakbulk_net::{Incoming, Sink, Source, Transport, memory};
+
+use super::common::*;
+
+/// A host whose transport carries 1,000 bytes.
+fn capped() -> Host<Board> {
+    host(HostConfig {
+        settings: Settings {
+            cap: Cap::frame(1000),
+            ..settings()
+        },
+        ..config()
+    })
+}
+
+fn too_large(id: &str, size: usize, takes: Option<(usize, usize)>) -> String {
+    let (text, frame, message, chunking) = match takes {
+        None => (
+            format!(
+                "message too large: {size} bytes, one frame holds 1000 and the receiver takes no segments; send less or let it advertise capabilities.chunking"
+            ),
+            1000,
+            1000,
+            false,
+        ),
+        Some((frame, message)) => (
+            format!(
+                "message too large: {size} bytes, and the receiver takes {message}; send less or raise its maxIncomingMessageBytes"
+            ),
+            frame,
+            message,
+            true,
+        ),
+    };
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32011,"message":"{text}","data":{{"reason":"messageTooLarge","messageBytes":{size},"maxFrameBytes":{frame},"maxMessageBytes":{message},"chunking":{chunking}}}}}}}"#
+    )
+}
+
+const PING: &str = r#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#;
+const PONG: &str = r#"{"jsonrpc":"2.0","id":5,"result":null}"#;
+
+#[tokio::test(start_paused = true)]
+async fn a_response_is_replaced_in_its_place() {
+    for (more, takes) in [(String::new(), None), (takes(300, 1500), Some((300, 1500)))] {
+        let host = capped();
+        let client = Client::new(&host);
+        client.ask(initialize("c", r#""ahp-root://""#, &more)).await;
+        let big = |id: &str, size: usize| {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"big","params":[{size}]}}"#)
+        };
+        client.say(big(r#""x""#, 2000));
+        client.say(r#"{"jsonrpc":"2.0","id":3,"method":"echo","params":[1]}"#);
+        assert_eq!(client.hear().await, too_large(r#""x""#, 2000 + 36, takes));
+        assert_eq!(
+            client.hear().await,
+            r#"{"jsonrpc":"2.0","id":3,"result":[1]}"#
+        );
+        // What just fits goes through, and the connection lives on.
+        let most = if takes.is_some() { 1500 } else { 1000 };
+        assert_eq!(client.ask(big("1", most - 34)).await.len(), most);
+        assert_eq!(
+            client.ask(big("1", most - 33)).await,
+            too_large("1", most + 1, takes)
+        );
+        publish(&host, ROOT, "1").await;
+        assert_eq!(client.hear().await, action(ROOT, "1", 1));
+    }
+    // The words of the decisions, letter by letter.
+    assert_eq!(
+        too_large("7", 2400, None),
+        r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32011,"message":"message too large: 2400 bytes, one frame holds 1000 and the receiver takes no segments; send less or let it advertise capabilities.chunking","data":{"reason":"messageTooLarge","messageBytes":2400,"maxFrameBytes":1000,"maxMessageBytes":1000,"chunking":false}}}"#
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_action_ends_the_connection_and_the_next_one_begins_with_a_snapshot() {
+    for (more, takes, reason) in [
+        (
+            String::new(),
+            None,
+            "action of 2094 bytes, a frame holds 1000 and you take no segments: reconnect for a snapshot",
+        ),
+        (
+            takes(300, 1500),
+            Some((300, 1500)),
+            "action of 2094 bytes, and you take 1500: reconnect for a snapshot",
+        ),
+    ] {
+        let host = capped();
+        let client = Client::new(&host);
+        client.ask(initialize("c", r#""ahp-chat:/a""#, &more)).await;
+        publish(&host, CHAT, "1").await;
+        assert_eq!(client.hear().await, action(CHAT, "1", 1));
+        publish(&host, CHAT, &format!(r#""{}""#, "x".repeat(1998))).await;
+        publish(&host, CHAT, "3").await;
+        // Nothing overtakes it: 3 must not hide 2.
+        let closed = ended(&client).await;
+        assert_eq!((closed.code, &*closed.reason), (4413, reason));
+
+        // The state is as large: it is said, whatever is tried, and nothing loops.
+        for _ in 0..3 {
+            let client = Client::new(&host);
+            let answer = client
+                .ask(reconnect("c", 1, r#""ahp-chat:/a""#, &more))
+                .await;
+            assert_eq!(answer, too_large("2", 2121, takes));
+            let answer = client.ask(initialize("c", r#""ahp-chat:/a""#, &more)).await;
+            let size = answer_size(&answer);
+            assert_eq!(answer, too_large("1", size, takes));
+            // Without that channel it is welcome.
+            assert!(
+                client
+                    .ask(initialize("c", "", &more))
+                    .await
+                    .contains("result")
+            );
+            let said = r#"{"jsonrpc":"2.0","id":8,"method":"subscribe","params":{"channel":"ahp-chat:/a"}}"#;
+            let state = format!(
+                r#"{{"jsonrpc":"2.0","id":8,"result":{{"snapshot":{{"resource":"ahp-chat:/a","state":[1,"{}",3],"fromSeq":3}}}}}}"#,
+                "x".repeat(1998)
+            );
+            assert_eq!(client.ask(said).await, too_large("8", state.len(), takes));
+            // It follows nothing that it does not know.
+            publish(&host, CHAT, "0").await;
+            host.app()
+                .open(CHAT, &[&format!(r#""{}""#, "x".repeat(1998)), "1", "3"]);
+            assert_eq!(client.ask(PING).await, PONG);
+        }
+
+        // Once the state is small again the mark says: a snapshot, not the replay that holds it.
+        host.app().open(CHAT, &["7"]);
+        let client = Client::new(&host);
+        let seq = host.last_visible();
+        assert_eq!(
+            client
+                .ask(reconnect("c", seq, r#""ahp-chat:/a""#, &more))
+                .await,
+            format!(
+                r#"{{"jsonrpc":"2.0","id":2,"result":{{"type":"replay","actions":[],"missing":[]}}}}"#
+            ),
+            "the mark went with the handshake that succeeded"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_mark_makes_the_next_reconnect_a_snapshot() {
+    let host = capped();
+    let client = Client::new(&host);
+    client.initialize("c", r#""ahp-chat:/a""#).await;
+    publish(&host, CHAT, &format!(r#""{}""#, "x".repeat(1998))).await;
+    assert_eq!(ended(&client).await.code, 4413);
+    host.app().open(CHAT, &["7"]);
+    let snapshot = r#"{"jsonrpc":"2.0","id":2,"result":{"type":"snapshot","snapshots":[{"resource":"ahp-chat:/a","state":[7],"fromSeq":1}]}}"#;
+    let empty = r#"{"jsonrpc":"2.0","id":2,"result":{"type":"replay","actions":[],"missing":[]}}"#;
+    // Even where the client claims to have seen it all; and once.
+    for expected in [snapshot, empty] {
+        let client = Client::new(&host);
+        let said = reconnect("c", 1, r#""ahp-chat:/a""#, "");
+        assert_eq!(client.ask(said).await, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notification_that_is_not_replayed_is_dropped() {
+    let host = capped();
+    let client = Client::new(&host);
+    client.initialize("c", r#""ahp-root://""#).await;
+    host.notify(ROOT, "note", &raw(&format!(r#"["{}"]"#, "x".repeat(2000))));
+    host.notify(ROOT, "note", &raw("[1]"));
+    assert_eq!(
+        client.hear().await,
+        r#"{"jsonrpc":"2.0","method":"note","params":[1]}"#
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_that_leave_no_room_for_the_error_end_the_connection() {
+    let host = capped();
+    let client = Client::new(&host);
+    // Frames without room for a segment: there is no way to welcome it.
+    let answer = client.ask(initialize("c", "", &takes(120, 5000))).await;
+    assert_eq!(
+        answer,
+        too_large("1", answer_size(&answer), Some((120, 5000)))
+    );
+    // Room for the welcome and for nothing larger.
+    let answer = client.ask(initialize("c", "", &takes(160, 200))).await;
+    assert!(answer.contains("result"), "{answer}");
+    client.say(r#"{"jsonrpc":"2.0","id":1,"method":"big","params":[400]}"#);
+    let closed = ended(&client).await;
+    assert_eq!(closed.code, 4413);
+    assert!(closed.reason.starts_with("answer of "), "{closed}");
+    assert!(
+        closed
+            .reason
+            .ends_with("and you take 200: reconnect for a snapshot"),
+        "{closed}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_code_can_be_another_one() {
+    let host = host(HostConfig {
+        settings: Settings {
+            cap: Cap::frame(1000),
+            too_large_code: -32099,
+            ..settings()
+        },
+        ..config()
+    });
+    let client = Client::new(&host);
+    client.initialize("c", "").await;
+    let big = r#"{"jsonrpc":"2.0","id":1,"method":"big","params":[2000]}"#;
+    let expected = too_large("1", 2034, None).replace("-32011", "-32099");
+    assert_eq!(client.ask(big).await, expected);
+    host.app()
+        .open(CHAT, &[&format!(r#""{}""#, "x".repeat(2000))]);
+    let said =
+        r#"{"jsonrpc":"2.0","id":8,"method":"subscribe","params":{"channel":"ahp-chat:/a"}}"#;
+    assert!(client.ask(said).await.contains(r#""code":-32099"#));
+}
+
+/// A client whose path lets ten frames a second through.
+struct Crawler {
+    source: memory::MemorySource,
+    sink: memory::MemorySink,
+}
+
+impl Crawler {
+    fn new(host: &Host<Board>) -> Self {
+        let (ours, theirs) = memory::pair(1);
+        tokio::spawn(host.serve(theirs));
+        let (source, sink) = ours.split();
+        Self { source, sink }
+    }
+
+    async fn say(&mut self, text: String) {
+        self.sink.send(Frame::Text(text.into())).await.unwrap();
+    }
+
+    async fn frame(&mut self) -> Result<String, Closed> {
+        loop {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            match self.source.next().await {
+                Incoming::Frame(Frame::Text(text)) => {
+                    return Ok(String::from_utf8(text.to_vec()).unwrap());
+                }
+                Incoming::Closed(closed) => return Err(closed),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_slow_is_said_with_the_rate_and_not_tried_again() {
+    let host = host(config());
+    let takes = r#","capabilities":{"chunking":{"maxIncomingFrameBytes":300,"maxIncomingMessageBytes":100000,"groupTimeoutMs":1000}}"#;
+    let mut client = Crawler::new(&host);
+    client.say(initialize("c", r#""ahp-chat:/a""#, takes)).await;
+    assert!(client.frame().await.unwrap().contains("result"));
+    publish(&host, CHAT, &format!(r#""{}""#, "x".repeat(5000))).await;
+    let closed = loop {
+        if let Err(closed) = client.frame().await {
+            break closed;
+        }
+    };
+    assert_eq!(closed.code, 4413);
+    assert!(closed.reason.starts_with("only "), "{closed}");
+    assert!(
+        closed.reason.contains(" of 5096 bytes went out in the 1 s"),
+        "{closed}"
+    );
+
+    // The state is as large as the action: no transfer is begun, by whatever handshake.
+    for said in [
+        reconnect("c", 0, r#""ahp-chat:/a""#, takes),
+        reconnect("c", 1, r#""ahp-chat:/a""#, ""),
+        initialize("c", r#""ahp-chat:/a""#, takes),
+    ] {
+        let mut client = Crawler::new(&host);
+        client.say(said).await;
+        let answer = client.frame().await.unwrap();
+        assert!(
+            answer.contains(r#""code":-32011,"message":"message too large for this path: 5"#),
+            "{answer}"
+        );
+        assert!(
+            answer.contains("went out in the 1 s that the receiver gives a message"),
+            "{answer}"
+        );
+        assert!(answer.contains(r#""reason":"messageTooLarge""#), "{answer}");
+    }
+    // A small state goes through; and after a while the path may be another.
+    host.app().open(CHAT, &["7"]);
+    let mut client = Crawler::new(&host);
+    client
+        .say(reconnect("c", 0, r#""ahp-chat:/a""#, takes))
+        .await;
+    assert!(
+        client
+            .frame()
+            .await
+            .unwrap()
+            .contains(r#""state":[7],"fromSeq":1"#)
+    );
+    drop(client);
+    host.app()
+        .open(CHAT, &[&format!(r#""{}""#, "x".repeat(5000))]);
+    tokio::time::advance(Duration::from_secs(600)).await;
+    let mut client = Crawler::new(&host);
+    client.say(initialize("c", r#""ahp-chat:/a""#, takes)).await;
+    assert!(client.frame().await.unwrap().contains("ahp/messageSegment"));
+}
+
+/// The end of a connection on which nothing more is said.
+async fn ended(client: &Client) -> Closed {
+    use breakbulk_link::Event;
+    loop {
+        match client.connection.event().await {
+            Some(Event::Closed(closed)) => return closed,
+            Some(Event::Message(message)) => panic!("{:?}", message.bytes),
+            _ => {}
+        }
+    }
+}
+
+/// The size that an error names.
+fn answer_size(answer: &str) -> usize {
+    let answer: serde_json::Value = serde_json::from_str(answer).unwrap();
+    answer["error"]["data"]["messageBytes"].as_u64().unwrap() as usize
+}

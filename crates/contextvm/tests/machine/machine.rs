@@ -1,0 +1,613 @@
+//! Tags, references, learning, timeouts, cancelling and sizes, one case each.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use breakbulk_contextvm::{
+    Config, Encryption, Event, Failure, Learned, Limits, Machine, Prepared, Refused, Role, Seal,
+    SendId, Timeouts, Wraps,
+};
+use serde_json::Value;
+
+use crate::sim::{Sim, Weather, call, key, reply, text};
+
+const LONG: Duration = Duration::from_secs(10_000);
+
+fn plain() -> Config {
+    Config {
+        encryption: Encryption::Disabled,
+        ..Config::default()
+    }
+}
+
+fn pair(server: Config, client: Config) -> Sim {
+    Sim::new(1, Weather::CALM, vec![server, client])
+}
+
+fn answer(sim: &mut Sim, text: &str) {
+    let client = sim.keys[1];
+    answer_to(sim, client, text).unwrap();
+}
+
+fn answer_to(
+    sim: &mut Sim,
+    client: breakbulk_contextvm::PublicKey,
+    text: &str,
+) -> Result<SendId, Refused> {
+    let now = sim.time();
+    let message = Prepared::outgoing(text.to_owned().into(), None).unwrap();
+    sim.machines[0].send(now, client, message)
+}
+
+/// A whole exchange: the request as the server saw it, and the answer as the client did.
+fn exchange(sim: &mut Sim, request: &str) -> (String, String) {
+    sim.send(1, 0, request);
+    let (to, _, heard) = sim.run(LONG).unwrap();
+    assert_eq!(to, 0, "{heard}");
+    answer(sim, &reply(&heard, 0));
+    let (to, _, answer) = sim.run(LONG).unwrap();
+    assert_eq!(to, 1, "{answer}");
+    (heard, answer)
+}
+
+#[test]
+fn the_first_event_introduces_and_answers_name_the_request() {
+    let mut sim = pair(plain(), plain());
+    exchange(&mut sim, &call(1, "x", 1));
+    exchange(&mut sim, &call(2, "x", 1));
+    let [first, reply1, second, reply2] = &sim.tape[..] else {
+        panic!("{:?}", sim.tape);
+    };
+    let hello = "support_oversized_transfer";
+    assert!(first.has_tag(hello) && reply1.has_tag(hello));
+    assert!(!second.has_tag(hello) && !reply2.has_tag(hello));
+    assert!(!first.has_tag("support_encryption"));
+    assert_eq!(first.tags[0], ["p", &sim.keys[0].to_hex()]);
+    assert_eq!((first.e(), second.e()), (None, None));
+    assert_eq!(reply1.e(), Some(first.id.to_hex().as_str()));
+    assert_eq!(reply2.e(), Some(second.id.to_hex().as_str()));
+    // A new session of the same client is introduced to again.
+    let initialize = r#"{"jsonrpc":"2.0","id":9,"method":"initialize","params":{}}"#;
+    sim.send(1, 0, initialize);
+    sim.run(LONG).unwrap();
+    answer(&mut sim, r#"{"jsonrpc":"2.0","id":9,"result":{}}"#);
+    sim.run(LONG).unwrap();
+    assert!(sim.tape.last().unwrap().has_tag(hello));
+}
+
+#[test]
+fn a_large_exchange_with_a_known_server_goes_direct_both_ways() {
+    let mut sim = pair(plain(), plain());
+    exchange(&mut sim, &call(1, "x", 1));
+    let data = text(0, 200_000);
+    let (heard, got) = exchange(&mut sim, &call(2, &data, 200_000));
+    assert_eq!(got, reply(&heard, 0));
+    assert_eq!(
+        serde_json::from_str::<Value>(&got).unwrap()["result"]["heard"],
+        data.len()
+    );
+    let kinds = |from: usize| -> Vec<String> {
+        let key = sim.keys[from];
+        let frames = sim.tape.iter().filter(|seen| seen.from == key);
+        frames.filter_map(|seen| seen.frame_type()).collect()
+    };
+    let upload = kinds(1);
+    assert_eq!((upload[0].as_str(), upload[1].as_str()), ("start", "chunk"));
+    assert_eq!(upload.last().unwrap(), "end");
+    assert!(upload.len() < 10, "{upload:?}");
+    let download = kinds(0);
+    assert_eq!(download[0], "accept", "every admitted start is accepted");
+    assert_eq!(
+        (download[1].as_str(), download[2].as_str()),
+        ("start", "chunk")
+    );
+    let find = |from: usize, kind: &str| {
+        let key = sim.keys[from];
+        let mut frames = sim.tape.iter().filter(move |seen| seen.from == key);
+        frames
+            .find(|seen| seen.frame_type().as_deref() == Some(kind))
+            .unwrap()
+    };
+    let (start, end) = (find(1, "start").id.to_hex(), find(1, "end").id.to_hex());
+    assert_eq!(find(0, "accept").e(), Some(start.as_str()));
+    assert!(find(0, "accept").has_tag("support_oversized_transfer"));
+    assert_eq!(
+        find(0, "start").e(),
+        Some(end.as_str()),
+        "the answer names the end"
+    );
+    assert_eq!(find(0, "chunk").e(), Some(end.as_str()));
+    let first = sim
+        .tape
+        .iter()
+        .find(|seen| seen.frame_type().as_deref() == Some("chunk"));
+    assert!(
+        first.unwrap().content.contains(r#""progress":2,"#),
+        "direct layout"
+    );
+    sim.assert_clean("known server");
+}
+
+#[test]
+fn an_unknown_server_is_asked_before_a_large_upload() {
+    let mut sim = pair(plain(), plain());
+    let request = call(1, &text(0, 200_000), 1);
+    sim.send(1, 0, &request);
+    let (_, _, ping) = sim.run(LONG).unwrap();
+    let ping: Value = serde_json::from_str(&ping).unwrap();
+    assert_eq!(ping["method"], "ping");
+    answer(
+        &mut sim,
+        &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, ping["id"]),
+    );
+    let (to, _, heard) = sim.run(LONG).unwrap();
+    assert_eq!((to, heard.len() > 200_000), (0, true));
+    answer(&mut sim, &reply(&heard, 0));
+    let (to, _, got) = sim.run(LONG).unwrap();
+    assert_eq!(
+        (to, got),
+        (1, reply(&heard, 0)),
+        "the ping's answer stays inside"
+    );
+    let learned = sim.news.iter().any(|(_, who, event)| {
+        *who == 1 && matches!(event, Event::Learned { learned, .. } if learned.oversized)
+    });
+    assert!(learned);
+    sim.assert_clean("asked");
+}
+
+#[test]
+fn what_was_learned_before_saves_the_question() {
+    let learned = Learned {
+        oversized: true,
+        ..Learned::default()
+    };
+    let mut sim = pair(plain(), plain());
+    sim.restart_client(1, plain(), Some(learned));
+    exchange(&mut sim, &call(1, &text(0, 100_000), 1));
+    assert!(!sim.tape.iter().any(|seen| seen.content.contains("ping")));
+}
+
+#[test]
+fn frames_go_up_as_progress_under_the_applications_token() {
+    let mut sim = pair(plain(), plain());
+    exchange(&mut sim, &call(1, "x", 1));
+    let request = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"arguments":{"answer":200000,"data":""},"_meta":{"progressToken":42}}}"#;
+    sim.send(1, 0, request);
+    let (_, _, heard) = sim.run(LONG).unwrap();
+    let token = serde_json::from_str::<Value>(&heard).unwrap()["params"]["_meta"]["progressToken"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let client = sim.keys[1];
+    let progress = format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":"{token}","progress":0.5,"total":1,"message":"half"}}}}"#
+    );
+    answer_to(&mut sim, client, &progress).unwrap();
+    let (to, _, up) = sim.run(LONG).unwrap();
+    assert_eq!(
+        (to, up.as_str()),
+        (
+            1,
+            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":42,"progress":0.5,"total":1,"message":"half"}}"#
+        )
+    );
+    let carried = sim.tape.last().unwrap();
+    assert!(carried.e().is_some(), "progress names its request");
+    answer(&mut sim, &reply(&heard, 0));
+    let (mut last, mut count) = (0.5, 0);
+    loop {
+        let (_, _, up) = sim.run(LONG).unwrap();
+        let up: Value = serde_json::from_str(&up).unwrap();
+        if up["result"].is_object() {
+            break;
+        }
+        assert_eq!(up["params"]["progressToken"], 42);
+        assert!(up["params"].get("cvm").is_none());
+        let now = up["params"]["progress"].as_f64().unwrap();
+        assert!(now > last, "{now} after {last}");
+        (last, count) = (now, count + 1);
+    }
+    assert!(count >= 4, "{count}");
+    sim.assert_clean("progress");
+}
+
+#[test]
+fn a_request_without_an_answer_ends_and_frames_hold_it_up() {
+    let timeouts = Timeouts {
+        soft: Some(Duration::from_secs(5)),
+        hard: Some(Duration::from_secs(12)),
+        ..Timeouts::default()
+    };
+    let client = Config {
+        timeouts,
+        ..plain()
+    };
+    let mut sim = pair(plain(), client);
+    sim.send(1, 0, &call(1, "x", 1));
+    sim.run(LONG).unwrap();
+    let (to, _, error) = sim.run(LONG).unwrap();
+    assert_eq!((to, sim.now), (1, Duration::from_secs(5)));
+    assert!(
+        error.contains(r#""code":-32001"#) && error.contains("5 s"),
+        "{error}"
+    );
+    let (to, _, cancelled) = sim.run(LONG).unwrap();
+    assert_eq!(to, 0);
+    assert!(cancelled.contains("notifications/cancelled"), "{cancelled}");
+    // The server's late answer is an answer to nothing.
+    let late = answer_to(&mut sim, key(1), r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+    assert_eq!(late, Err(Refused::NoSuchRequest("1".to_owned())));
+    // Signs of life put the end off, but not for ever.
+    sim.send(1, 0, &call(2, "x", 1));
+    let begun = sim.now;
+    let (_, _, heard) = sim.run(LONG).unwrap();
+    let heard: Value = serde_json::from_str(&heard).unwrap();
+    let token = &heard["params"]["_meta"]["progressToken"];
+    for step in 1..=3 {
+        assert!(
+            sim.run(begun + Duration::from_secs(4) * step - Duration::from_millis(1))
+                .is_none()
+        );
+        let progress = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{step}}}}}"#
+        );
+        answer_to(&mut sim, key(1), &progress).unwrap();
+    }
+    let (_, _, error) = sim.run(LONG).unwrap();
+    assert_eq!(sim.now, begun + Duration::from_secs(12));
+    assert!(
+        error.contains("the most that a request may take"),
+        "{error}"
+    );
+    sim.run(LONG).unwrap();
+    sim.assert_clean("timeouts");
+}
+
+#[test]
+fn a_server_that_does_not_accept_gets_no_chunks() {
+    let mut config = plain();
+    config.timeouts.learn = Duration::from_secs(3);
+    config.fresh_key = true;
+    let mut sim = pair(plain(), config);
+    // The server is away: nobody answers.
+    sim.keys[0] = key(77);
+    let to = key(0);
+    let message = Prepared::outgoing(call(1, &text(0, 100_000), 1).into(), Some("t")).unwrap();
+    let now = sim.time();
+    sim.machines[1].send(now, to, message).unwrap();
+    let (_, _, error) = sim.run(LONG).unwrap();
+    assert!(error.contains(r#""reason":"notAccepted""#), "{error}");
+    assert_eq!(
+        sim.now,
+        Duration::from_secs(33),
+        "the question, then the leave"
+    );
+    let kinds: Vec<_> = sim
+        .tape
+        .iter()
+        .filter_map(|seen| seen.frame_type())
+        .collect();
+    assert_eq!(kinds, ["start", "abort"]);
+    // Unasked is something that one must want.
+    let mut config = plain();
+    config.unasked = true;
+    sim.restart_client(1, config, None);
+    sim.tape.clear();
+    let message = Prepared::outgoing(call(1, &text(0, 100_000), 1).into(), Some("t")).unwrap();
+    let now = sim.time();
+    sim.machines[1].send(now, to, message).unwrap();
+    sim.run(sim.now + Duration::from_secs(1));
+    let kinds: Vec<_> = sim
+        .tape
+        .iter()
+        .filter_map(|seen| seen.frame_type())
+        .collect();
+    assert_eq!(kinds, ["start", "chunk", "chunk", "chunk", "end"]);
+    assert!(sim.tape[1].content.contains(r#""progress":3,"#));
+}
+
+#[test]
+fn nothing_is_further_ahead_than_a_receiver_can_put_in_order() {
+    let learned = Learned {
+        oversized: true,
+        ..Learned::default()
+    };
+    let config = Config {
+        plan_elsewhere: None,
+        ..plain()
+    };
+    let now = std::time::Instant::now();
+    let role = Role::Client { server: key(0) };
+    let mut machine = Machine::new(role, config, Some(learned), [3; 32], now);
+    let request = call(1, &text(0, 5_000_000), 1);
+    let message = Prepared::outgoing(request.into(), Some("t")).unwrap();
+    machine.send(now, key(0), message).unwrap();
+    let number = |content: &str| {
+        let frame: Value = serde_json::from_str(content).unwrap();
+        frame["params"]["progress"].as_u64().unwrap()
+    };
+    // The start alone, then the first chunk alone, then as many as may be missing.
+    for expected in [1..2, 2..3, 3..24] {
+        let out: Vec<_> = std::iter::from_fn(|| machine.poll_publish(now)).collect();
+        let numbers: Vec<u64> = out.iter().map(|publish| number(&publish.content)).collect();
+        assert_eq!(numbers, expected.collect::<Vec<u64>>());
+        // The third stays unconfirmed, whatever follows it.
+        for publish in out.iter().filter(|publish| number(&publish.content) != 3) {
+            machine.handle_sent(now, publish.id, breakbulk_link::Sent::Ok);
+        }
+    }
+    assert!(
+        machine.poll_publish(now).is_none(),
+        "chunk 24 would be 21 ahead"
+    );
+}
+
+#[test]
+fn a_cancelled_request_stops_on_both_sides() {
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#;
+    let mut sim = pair(plain(), plain());
+    exchange(&mut sim, &call(1, "x", 1));
+    // While it is on its way up: the abort says it all.
+    sim.weather.delay = Duration::from_secs(1);
+    sim.send(1, 0, &call(2, &text(0, 3_000_000), 1));
+    sim.run(sim.now + Duration::from_secs(3));
+    sim.send(1, 0, cancel);
+    while let Some((_, _, message)) = sim.run(sim.now + Duration::from_secs(20)) {
+        assert!(message.contains("cancelled"), "{message}");
+    }
+    let aborts = |sim: &Sim| {
+        let aborts = sim
+            .tape
+            .iter()
+            .filter(|seen| seen.frame_type().as_deref() == Some("abort"));
+        aborts.count()
+    };
+    assert_eq!(aborts(&sim), 1);
+    sim.assert_clean("cancelled upload");
+    // While the answer is on its way down.
+    sim.send(1, 0, &call(2, "x", 3_000_000));
+    let (_, _, heard) = sim.run(LONG).unwrap();
+    answer(&mut sim, &reply(&heard, 0));
+    sim.run(sim.now + Duration::from_secs(3));
+    sim.send(1, 0, cancel);
+    let (to, _, message) = sim.run(LONG).unwrap();
+    assert_eq!((to, message.as_str()), (0, cancel));
+    assert!(sim.run(sim.now + Duration::from_secs(60)).is_none());
+    assert_eq!(aborts(&sim), 2);
+    sim.assert_clean("cancelled answer");
+}
+
+#[test]
+fn what_a_relay_finds_too_large_is_sent_once_more_in_smaller_pieces() {
+    let mut sim = pair(plain(), plain());
+    exchange(&mut sim, &call(1, "x", 1));
+    sim.weather.event_max = 30_000;
+    let (heard, got) = exchange(&mut sim, &call(2, &text(0, 200_000), 200_000));
+    assert_eq!(got, reply(&heard, 0));
+    let frames = |from: usize| -> Vec<(String, String)> {
+        let key = sim.keys[from];
+        let frames = sim.tape.iter().filter(|seen| seen.from == key);
+        let named = frames.filter_map(|seen| Some((seen.frame_type()?, seen.token()?)));
+        named
+            .filter(|(kind, _)| kind != "chunk" && kind != "accept")
+            .collect()
+    };
+    let up = frames(1);
+    let kinds: Vec<&str> = up.iter().map(|(kind, _)| kind.as_str()).collect();
+    assert_eq!(kinds, ["start", "abort", "start", "end"]);
+    assert_ne!(up[0].1, up[2].1, "a request gets another token");
+    assert_eq!(up[0].1, up[1].1);
+    let down = frames(0);
+    let kinds: Vec<&str> = down.iter().map(|(kind, _)| kind.as_str()).collect();
+    assert_eq!(kinds, ["start", "abort", "start", "end"]);
+    assert_eq!(down[0].1, down[2].1, "an answer keeps the request's");
+    // What was found out is remembered.
+    sim.tape.clear();
+    exchange(&mut sim, &call(3, &text(0, 200_000), 200_000));
+    assert!(
+        !sim.tape
+            .iter()
+            .any(|seen| seen.frame_type().as_deref() == Some("abort"))
+    );
+    sim.assert_clean("smaller");
+}
+
+#[test]
+fn what_stays_too_large_is_an_error_and_never_silence() {
+    let mut sim = pair(plain(), plain());
+    exchange(&mut sim, &call(1, "x", 1));
+    sim.weather.event_max = 10_000;
+    // An answer.
+    sim.send(1, 0, &call(2, "x", 200_000));
+    let (_, _, heard) = sim.run(LONG).unwrap();
+    answer(&mut sim, &reply(&heard, 0));
+    let (to, _, error) = sim.run(LONG).unwrap();
+    assert_eq!(to, 1);
+    assert!(
+        error.contains(r#""id":2,"error":{"code":-32011"#),
+        "{error}"
+    );
+    assert!(error.contains(r#""reason":"messageTooLarge""#), "{error}");
+    // A request.
+    sim.send(1, 0, &call(3, &text(0, 200_000), 1));
+    let (to, _, error) = sim.run(LONG).unwrap();
+    assert_eq!(to, 1);
+    assert!(
+        error.contains(r#""id":3,"error":{"code":-32011"#),
+        "{error}"
+    );
+    // A notification has nobody who waits: the application is told.
+    let note = format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"data":"{}"}}}}"#,
+        text(0, 100_000)
+    );
+    answer_to(&mut sim, key(1), &note).unwrap();
+    assert!(sim.run(sim.now + Duration::from_secs(60)).is_none());
+    let told = sim
+        .news
+        .iter()
+        .rev()
+        .find_map(|(_, who, event)| match event {
+            Event::Failed { failure, .. } if *who == 0 => Some(failure.clone()),
+            _ => None,
+        });
+    assert_eq!(told.as_ref().map(Failure::reason), Some("messageTooLarge"));
+    sim.assert_clean("too large");
+}
+
+#[test]
+fn without_a_token_or_support_one_event_up_to_the_cap_else_an_error() {
+    // The client does not say that it can: it has no machine.
+    let mut sim = Sim::new(1, Weather::CALM, vec![plain()]);
+    let client = key(5);
+    let ask = |sim: &mut Sim, id: u64, token: bool, size: usize| {
+        let meta = if token {
+            r#","_meta":{"progressToken":7}"#
+        } else {
+            ""
+        };
+        let request = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"m","params":{{"arguments":{{"answer":{size},"data":""}}{meta}}}}}"#
+        );
+        let event = sim.inject(client, 0, &request, &[]);
+        let (_, from, heard) = sim.run(LONG).unwrap();
+        answer_to(sim, from, &reply(&heard, 0)).unwrap();
+        assert!(sim.run(sim.now + Duration::from_secs(1)).is_none());
+        let answer = sim.tape.last().unwrap().clone();
+        assert_eq!(answer.e(), Some(event.to_hex().as_str()));
+        answer
+    };
+    for (id, token) in [(1, false), (2, true)] {
+        let fits = ask(&mut sim, id, token, 55_000);
+        assert!(
+            fits.content.contains(r#""heard":0"#),
+            "between the two sizes it goes out whole"
+        );
+        let too_large = ask(&mut sim, id, token, 100_000);
+        assert!(
+            too_large.content.contains("messageTooLarge"),
+            "{}",
+            too_large.content
+        );
+    }
+}
+
+#[test]
+fn an_answer_to_an_older_request_is_not_taken_for_this_one() {
+    let mut sim = pair(plain(), plain());
+    sim.send(1, 0, &call(1, "x", 1));
+    sim.run(LONG).unwrap();
+    let stale = vec!["e".to_owned(), "ab".repeat(32)];
+    let text = r#"{"jsonrpc":"2.0","id":1,"result":"stale"}"#;
+    sim.inject(key(0), 1, text, &[stale]);
+    assert!(sim.run(sim.now + Duration::from_secs(1)).is_none());
+    // Without a reference the id decides; from another key nothing counts.
+    sim.inject(key(9), 1, text, &[]);
+    assert!(sim.run(sim.now + Duration::from_secs(1)).is_none());
+    sim.inject(key(0), 1, text, &[]);
+    assert_eq!(sim.run(LONG).unwrap().2, text);
+}
+
+#[test]
+fn sealed_and_bare() {
+    let config = |encryption, wraps| Config {
+        encryption,
+        wraps,
+        ..Config::default()
+    };
+    use Encryption::{Disabled, Optional, Required};
+    // (server, client, how the first request goes, how the second goes)
+    for (server, client, wraps, first, second) in [
+        (Optional, Disabled, Wraps::Any, Seal::Plain, Seal::Plain),
+        (
+            Optional,
+            Optional,
+            Wraps::Any,
+            Seal::Persistent,
+            Seal::Ephemeral,
+        ),
+        (
+            Optional,
+            Required,
+            Wraps::Persistent,
+            Seal::Persistent,
+            Seal::Persistent,
+        ),
+        (
+            Required,
+            Optional,
+            Wraps::Ephemeral,
+            Seal::Ephemeral,
+            Seal::Ephemeral,
+        ),
+        (
+            Required,
+            Required,
+            Wraps::Any,
+            Seal::Persistent,
+            Seal::Ephemeral,
+        ),
+    ] {
+        let mut sim = pair(config(server, Wraps::Any), config(client, wraps));
+        exchange(&mut sim, &call(1, "x", 1));
+        exchange(&mut sim, &call(2, &text(1, 100_000), 100_000));
+        let seals: Vec<Seal> = sim.tape.iter().map(|seen| seen.seal).collect();
+        assert_eq!(seals[..2], [first, first], "{server:?} {client:?}");
+        assert!(seals[2..].iter().all(|seal| *seal == second), "{seals:?}");
+        sim.assert_clean("seals");
+    }
+    // A bare request to a server that wants a seal is refused, not ignored.
+    let mut sim = pair(config(Required, Wraps::Any), config(Disabled, Wraps::Any));
+    sim.send(1, 0, &call(1, "x", 1));
+    let (to, _, error) = sim.run(LONG).unwrap();
+    assert_eq!(to, 1);
+    assert!(error.contains("encryptionRequired"), "{error}");
+    // And a client that wants one takes no bare answer.
+    let mut sim = pair(config(Optional, Wraps::Any), config(Required, Wraps::Any));
+    sim.send(1, 0, &call(1, "x", 1));
+    sim.run(LONG).unwrap();
+    sim.inject(key(0), 1, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, &[]);
+    assert!(sim.run(sim.now + Duration::from_secs(1)).is_none());
+}
+
+#[test]
+fn only_those_on_the_list_are_heard() {
+    let mut server = plain();
+    server.allowed = Some(BTreeSet::from([key(1)]));
+    let mut sim = Sim::new(1, Weather::CALM, vec![server, plain(), plain()]);
+    exchange(&mut sim, &call(1, "x", 1));
+    sim.send(2, 0, &call(1, "x", 1));
+    assert!(sim.run(sim.now + Duration::from_secs(60)).is_none());
+    assert_eq!(sim.machines[0].stats().peers, 1);
+}
+
+#[test]
+fn limits_on_requests_are_told() {
+    let mut server = plain();
+    server.limits = Limits {
+        requests: 2,
+        ..Limits::default()
+    };
+    let mut sim = pair(server, plain());
+    for id in 1..=3 {
+        sim.send(1, 0, &call(id, "x", 1));
+    }
+    let mut heard = 0;
+    loop {
+        let (to, _, message) = sim.run(LONG).unwrap();
+        if to == 1 {
+            assert!(message.contains(r#""reason":"busy""#), "{message}");
+            break;
+        }
+        heard += 1;
+    }
+    assert_eq!(heard, 2);
+    // The same id twice is told apart from a new one.
+    let twice = Prepared::outgoing(call(1, "x", 1).into(), Some("t2")).unwrap();
+    let now = sim.time();
+    assert_eq!(
+        sim.machines[1].send(now, key(0), twice),
+        Err(Refused::IdInUse("1".to_owned()))
+    );
+}

@@ -1,0 +1,13 @@
+//! The deciding part of ContextVM, on a clock that jumps.
+//!
+//! `BREAKBULK_RELAY_SEEDS=500` runs more seeds, `BREAKBULK_RELAY_SEED=17` that one alone.
+
+#![allow(clippy::unwrap_used)]
+
+mod bad_relay;
+mod defects;
+mod hostile;
+mod machine;
+mod sim;
+mod sizes;
+mod vectors;

@@ -1,0 +1,122 @@
+//! How many events a message takes, and that none is too large.
+
+use std::time::Duration;
+
+use breakbulk_contextvm::{Config, Encryption, Event, Learned, Prepared, Seal};
+
+use crate::sim::{Sim, Weather, call, key, reply, text};
+
+const LONG: Duration = Duration::from_secs(10_000);
+
+fn upload(
+    encryption: Encryption,
+    event_max: usize,
+    cut_above: usize,
+    kind: u64,
+    size: usize,
+) -> Sim {
+    let config = Config {
+        encryption,
+        event_max,
+        cut_above,
+        plan_elsewhere: None,
+        introduction: vec![vec!["name".to_owned(), "a \"long\" name".repeat(8)]],
+        ..Config::default()
+    };
+    let weather = Weather {
+        event_max,
+        ..Weather::CALM
+    };
+    let mut sim = Sim::new(3, weather, vec![config.clone(), config.clone()]);
+    let learned = Learned {
+        oversized: true,
+        encryption: true,
+        ephemeral: true,
+    };
+    sim.restart_client(1, config, Some(learned));
+    let request = call(1, &text(kind, size), size);
+    sim.send(1, 0, &request);
+    let (_, _, heard) = sim.run(LONG).unwrap();
+    let answer = Prepared::outgoing(reply(&heard, kind).into(), None).unwrap();
+    let now = sim.time();
+    sim.machines[0].send(now, key(1), answer).unwrap();
+    let (to, _, got) = sim.run(LONG).unwrap();
+    assert!(
+        to == 1 && got == reply(&heard, kind),
+        "{}",
+        &got[..got.len().min(300)]
+    );
+    sim.assert_clean("sizes");
+    sim
+}
+
+/// The relay of the simulation refuses what is too large, which would show as an abort.
+#[test]
+fn no_event_is_over_the_cap_and_no_seal_over_its_own_limit() {
+    for encryption in [Encryption::Disabled, Encryption::Required] {
+        for kind in 0..4 {
+            for (event_max, cut_above) in [
+                (65_536, 48_000),
+                (65_536, 65_536),
+                (1 << 20, 1 << 20),
+                (16_000, 48_000),
+                (4_000, 3_000),
+            ] {
+                let sim = upload(encryption, event_max, cut_above, kind, 300_000);
+                let aborts = sim
+                    .tape
+                    .iter()
+                    .filter(|seen| seen.frame_type().as_deref() == Some("abort"));
+                assert_eq!(aborts.count(), 0, "{encryption:?} {kind} {event_max}");
+                let sealed = encryption != Encryption::Disabled;
+                assert!(
+                    sim.tape
+                        .iter()
+                        .all(|seen| (seen.seal != Seal::Plain) == sealed)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn ascii_takes_a_quarter_of_the_events_that_fixed_chunks_would() {
+    let size = 5 << 20;
+    let sim = upload(Encryption::Disabled, 65_536, 48_000, 0, size);
+    let chunks = |from: usize| {
+        let key = sim.keys[from];
+        let frames = sim.tape.iter().filter(|seen| seen.from == key);
+        frames
+            .filter(|seen| seen.frame_type().as_deref() == Some("chunk"))
+            .count()
+    };
+    let fixed = size.div_ceil(11_800);
+    for (way, chunks) in [("up", chunks(1)), ("down", chunks(0))] {
+        println!("{way}: {chunks} chunks where chunks of 11,800 bytes would be {fixed}");
+        assert!(chunks * 3 <= fixed, "{way}: {chunks} of {fixed}");
+    }
+}
+
+#[test]
+fn what_no_seal_holds_is_refused_with_its_own_size() {
+    let config = Config {
+        encryption: Encryption::Required,
+        ..Config::default()
+    };
+    let mut sim = Sim::new(1, Weather::CALM, vec![config.clone(), config]);
+    let note = format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"data":"{}"}}}}"#,
+        text(0, 100_000)
+    );
+    sim.send(1, 0, &note);
+    assert!(sim.run(Duration::from_secs(60)).is_none());
+    let told = sim.news.iter().find_map(|(_, _, event)| match event {
+        Event::Failed { failure, .. } => Some(failure.to_string()),
+        _ => None,
+    });
+    let expected = format!("frame of {} bytes exceeds the cap of 65536", note.len());
+    assert!(
+        told.as_ref().is_some_and(|told| told.contains(&expected)),
+        "{told:?}"
+    );
+}

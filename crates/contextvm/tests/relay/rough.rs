@@ -1,0 +1,121 @@
+//! Relays that are slow, double, limit, ask who is there, take less than others, or are gone.
+
+use std::time::Duration;
+
+use breakbulk_contextvm::{Config, Encryption, Keys, OpenError, Server, ServerConfig};
+use breakbulk_net::nostr::RelaysError;
+use breakbulk_testkit::bad_relay::{BadRelay, Weather};
+
+use super::{connect, echo_server, exchange, relay_options};
+
+fn plain() -> Config {
+    Config {
+        encryption: Encryption::Disabled,
+        ..Config::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_that_are_late_doubled_and_out_of_order() {
+    let relay = BadRelay::start(Weather {
+        delay: Duration::from_millis(100),
+        doubled: 20,
+        seed: 7,
+        ..Weather::default()
+    })
+    .await
+    .unwrap();
+    for encryption in [Encryption::Disabled, Encryption::Required] {
+        let config = Config {
+            encryption,
+            ..Config::default()
+        };
+        let server = echo_server(&[relay.url()], config.clone()).await;
+        let client = connect(&server, &[relay.url()], config).await;
+        exchange(&client, 1, 0, 600_000, 600_000).await;
+        exchange(&client, 2, 1, 100_000, 100_000).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_takes_less_than_it_should() {
+    let relay = BadRelay::start(Weather {
+        event_max: 30_000,
+        ..Weather::default()
+    })
+    .await
+    .unwrap();
+    let server = echo_server(&[relay.url()], plain()).await;
+    let client = connect(&server, &[relay.url()], plain()).await;
+    exchange(&client, 1, 0, 10, 10).await;
+    exchange(&client, 2, 0, 300_000, 300_000).await;
+    assert!(relay.refused() > 0);
+    // Both have learned.
+    relay.reset();
+    exchange(&client, 3, 0, 300_000, 300_000).await;
+    assert_eq!(relay.refused(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_asks_who_is_there() {
+    let relay = BadRelay::start(Weather {
+        auth: true,
+        ..Weather::default()
+    })
+    .await
+    .unwrap();
+    let server = echo_server(&[relay.url()], plain()).await;
+    let client = connect(&server, &[relay.url()], plain()).await;
+    exchange(&client, 1, 0, 100_000, 100_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_relays_of_which_one_is_bad_or_gone() {
+    let good = BadRelay::start(Weather::default()).await.unwrap();
+    let bad = BadRelay::start(Weather {
+        event_max: 100,
+        ..Weather::default()
+    })
+    .await
+    .unwrap();
+    let relays = [good.url(), bad.url()];
+    let server = echo_server(&relays, plain()).await;
+    let client = connect(&server, &relays, plain()).await;
+    exchange(&client, 1, 0, 200_000, 200_000).await;
+    drop(bad);
+    exchange(&client, 2, 1, 200_000, 200_000).await;
+    // By both relays everything comes twice, and counts once.
+    let second = BadRelay::start(Weather::default()).await.unwrap();
+    let relays = [good.url(), second.url()];
+    let server = echo_server(&relays, plain()).await;
+    let client = connect(&server, &relays, plain()).await;
+    exchange(&client, 1, 0, 10, 10).await;
+    exchange(&client, 2, 0, 10, 10).await;
+    assert_eq!(server.stats().served, 0);
+}
+
+#[tokio::test]
+async fn no_relay_is_a_clear_error() {
+    let bind = |relays: Vec<String>| {
+        let mut setup = ServerConfig::new(Keys::generate(), relays);
+        setup.relay_options = relay_options();
+        setup.relay_options.connect = Duration::from_millis(500);
+        Server::bind(setup)
+    };
+    let none = bind(vec![]).await.err().unwrap();
+    assert_eq!(none, OpenError::Relays(RelaysError::None));
+    let wrong = bind(vec!["https://example.org".to_owned()])
+        .await
+        .err()
+        .unwrap();
+    assert!(
+        wrong.to_string().contains("write it as ws:// or wss://"),
+        "{wrong}"
+    );
+    // A port that nobody listens at.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let gone = bind(vec![url]).await.err().unwrap();
+    assert!(gone.to_string().contains("none of 1 relays"), "{gone}");
+}

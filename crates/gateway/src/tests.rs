@@ -1,0 +1,498 @@
+use std::time::Duration;
+
+use breakbulk_link::{Budget, Cap, Carries, Link, PeerSupport};
+use breakbulk_message::ahp::{Hello, MessageTooLarge, TUNNEL};
+use breakbulk_message::jsonrpc::Envelope;
+use breakbulk_net::memory::pair;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::*;
+
+const MESSAGE: usize = 1 << 20;
+
+fn whole(cap: usize) -> Link {
+    let cap = Cap::frame(cap);
+    whole_link(Carries::Text, cap, MESSAGE, Budget::unlimited())
+}
+
+/// A link of a program of the test, with room for all that the test sends.
+fn program() -> Link {
+    whole_link(
+        Carries::Text,
+        Cap::frame(usize::MAX),
+        64 * MESSAGE,
+        Budget::unlimited(),
+    )
+}
+
+fn tunnel(cap: usize) -> TunnelSettings {
+    TunnelSettings {
+        cap: Cap::frame(cap),
+        max_frame: cap,
+        max_message: MESSAGE,
+        budget: Budget::unlimited(),
+    }
+}
+
+fn open(link: Link, transport: impl breakbulk_net::Transport) -> Connection {
+    Connection::open(link, transport, breakbulk_net::Options::default())
+}
+
+/// A program on either side, and the pump between them.
+struct Setup {
+    listen: Connection,
+    to: Connection,
+    stop: oneshot::Sender<()>,
+    pump: JoinHandle<Ended>,
+}
+
+/// `to_cap` is what the pump may send to the target in one frame.
+fn plain(to_cap: usize) -> Setup {
+    plain_to(to_cap, program())
+}
+
+/// The same with a target of its own kind.
+fn plain_to(to_cap: usize, target: Link) -> Setup {
+    let (near, listen) = pair(1);
+    let (far, to) = pair(1);
+    let ports = [
+        Port::new(open(whole(usize::MAX), listen)),
+        Port::new(open(whole(to_cap), to)),
+    ];
+    let (listen, to) = (open(program(), near), open(target, far));
+    run(listen, to, ports, Plain::default())
+}
+
+fn run(
+    listen: Connection,
+    to: Connection,
+    [listen_port, to_port]: [Port; 2],
+    passing: impl Passing + 'static,
+) -> Setup {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let stopped = async {
+        if stopped.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let options = Options {
+        grace: Duration::from_secs(10),
+    };
+    let pump = tokio::spawn(relay(listen_port, to_port, passing, stopped, options));
+    Setup {
+        listen,
+        to,
+        stop,
+        pump,
+    }
+}
+
+async fn message(connection: &Connection) -> String {
+    loop {
+        match connection.event().await.unwrap() {
+            Event::Message(message) => return String::from_utf8(message.bytes.to_vec()).unwrap(),
+            Event::Closed(closed) => panic!("closed: {closed:?}"),
+            _ => {}
+        }
+    }
+}
+
+fn send(connection: &Connection, text: impl Into<String>) {
+    let sent = connection.send(Outgoing::new(text.into()));
+    assert!(sent.is_ok(), "{}", sent.unwrap_err());
+}
+
+fn request(id: &str, size: usize) -> String {
+    let text = "x".repeat(size);
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m","params":{{"t":"{text}"}}}}"#)
+}
+
+fn closed(code: u16, reason: &str) -> Closed {
+    Closed {
+        code,
+        reason: reason.to_owned(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_pass_unchanged_and_in_order() {
+    let setup = plain(usize::MAX);
+    let texts: Vec<_> = (0..200)
+        .map(|n| request(&n.to_string(), n * 37))
+        .chain(["no json".to_owned(), "[1, 2]".to_owned(), " {} ".to_owned()])
+        .collect();
+    for text in &texts {
+        send(&setup.listen, text.clone());
+        send(&setup.to, text.clone());
+    }
+    for text in &texts {
+        assert_eq!(message(&setup.to).await, *text);
+        assert_eq!(message(&setup.listen).await, *text);
+    }
+    setup.listen.close(4001, "enough");
+    assert_eq!(setup.to.closed().await, closed(4001, "enough"));
+    let ended = setup.pump.await.unwrap();
+    assert_eq!(
+        ended,
+        Ended {
+            side: Side::Listen,
+            closed: closed(4001, "enough"),
+            by_peer: true,
+            lost: 0
+        }
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_too_large_is_answered() {
+    let setup = plain(1000);
+    send(&setup.listen, request(r#""\u0061 b""#, 2000));
+    send(&setup.listen, request("2", 10));
+    let answer = message(&setup.listen).await;
+    let envelope = Envelope::parse(&answer).unwrap();
+    assert_eq!(envelope.id.unwrap().get(), r#""\u0061 b""#);
+    let error = MessageTooLarge::read(envelope.error.unwrap()).unwrap();
+    assert_eq!((error.message_bytes, error.max_frame_bytes), (2064, 1000));
+    // What comes after it is not held up.
+    assert_eq!(message(&setup.to).await, request("2", 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_that_is_too_large_becomes_an_error() {
+    let setup = plain(1000);
+    let result = format!(
+        r#"{{"jsonrpc":"2.0","id":7,"result":"{}"}}"#,
+        "x".repeat(2000)
+    );
+    send(&setup.listen, result);
+    send(&setup.listen, request("8", 10));
+    let answer = message(&setup.to).await;
+    assert!(
+        answer.starts_with(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32011,"#),
+        "{answer}"
+    );
+    assert_eq!(message(&setup.to).await, request("8", 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_answered_ends_both() {
+    let large = "x".repeat(2000);
+    let limit = "frame of 2039 bytes exceeds the cap of 1000 and cannot be cut: this wire has no pieces; choose another wire or raise the";
+    for (text, reason) in [
+        (
+            format!(r#"{{"jsonrpc":"2.0","method":"n","params":["{large}"]}}"#).replacen(
+                "xxxxxxxxx",
+                "",
+                1,
+            ),
+            format!("n: {limit}"),
+        ),
+        (
+            format!(r#"[{{"jsonrpc":"2.0","id":1,"method":"{large}"}}]"#),
+            "what is no JSON-RPC message: frame of".to_owned(),
+        ),
+    ] {
+        let setup = plain(1000);
+        send(&setup.listen, request("1", 10));
+        send(&setup.listen, text);
+        send(&setup.listen, request("2", 10));
+        let ended = setup.pump.await.unwrap();
+        assert_eq!(ended.closed.code, 4413, "{ended:?}");
+        for connection in [&setup.listen, &setup.to] {
+            let end = connection.closed().await;
+            assert_eq!(end.code, 4413);
+            let words = reason.split(':').next().unwrap();
+            assert!(end.reason.starts_with(words), "{end:?} {reason}");
+        }
+        assert!(!ended.is_clean() && ended.lost > 0, "{ended:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ends_that_cannot_travel_are_translated() {
+    let lost = "the other side is lost; the gateway's log says how";
+    for (code, reason, told) in [
+        (1000, "", closed(1000, "")),
+        (1001, "bye", closed(1001, "bye")),
+        (1005, "", closed(1000, "")),
+        (1006, "10.0.0.1 is gone", closed(1011, lost)),
+        (1006, "", closed(1011, lost)),
+        (1015, "tls", closed(1011, lost)),
+        (1009, "large", closed(1009, "large")),
+        (4413, "large", closed(4413, "large")),
+    ] {
+        let setup = plain(usize::MAX);
+        setup.to.close(code, reason);
+        assert_eq!(setup.listen.closed().await, told, "{code}");
+        assert_eq!(setup.pump.await.unwrap().side, Side::To);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_receiver_holds_up_its_sender_and_nobody_else() {
+    let (near, listen) = pair(1);
+    let (far, to) = pair(1);
+    let held = open(whole(usize::MAX), listen);
+    let ports = [
+        Port::new(held.clone()),
+        Port::new(open(whole(usize::MAX), to)),
+    ];
+    let (listen, to) = (open(program(), near), open(program(), far));
+    let setup = run(listen, to, ports, Plain::default());
+    let text = request("1", 100_000);
+    let mut sent = 0;
+    // Nobody takes anything at the target: at some point nothing more goes.
+    let flood = async {
+        loop {
+            let message = Outgoing::new(text.clone());
+            setup.listen.send_when_writable(message).await.unwrap();
+            sent += 1;
+        }
+    };
+    let stuck = tokio::time::timeout(Duration::from_secs(30), flood).await;
+    assert!(stuck.is_err());
+    let memory = held.with(|link| link.memory());
+    assert!(memory <= session_memory(MESSAGE), "{memory} bytes are held");
+    assert!((10..2000).contains(&sent), "{sent} messages went in");
+    // The other way is free.
+    send(&setup.to, "{}");
+    assert_eq!(message(&setup.listen).await, "{}");
+    for _ in 0..sent {
+        assert_eq!(message(&setup.to).await, text);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_is_answered_even_while_the_other_way_is_stuck() {
+    let setup = plain(1000);
+    let text = request("1", 100_000);
+    // Fills everything from the target to the listening side, which reads nothing.
+    let flood = async {
+        loop {
+            let message = Outgoing::new(text.clone());
+            setup.to.send_when_writable(message).await.unwrap();
+        }
+    };
+    let stuck = tokio::time::timeout(Duration::from_secs(30), flood).await;
+    assert!(stuck.is_err());
+    send(&setup.listen, request("5", 2000));
+    send(&setup.listen, request("6", 10));
+    loop {
+        // The target gets the second one although the answer to the first waits.
+        if message(&setup.to).await == request("6", 10) {
+            break;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_lets_what_came_in_go_out() {
+    let setup = plain(usize::MAX);
+    let text = request("1", 200_000);
+    for _ in 0..5 {
+        send(&setup.listen, text.clone());
+    }
+    setup.listen.drained().await;
+    setup.stop.send(()).unwrap();
+    for _ in 0..5 {
+        assert_eq!(message(&setup.to).await, text);
+    }
+    assert_eq!(setup.to.closed().await, closed(1001, "the gateway stops"));
+    assert_eq!(setup.listen.closed().await.code, 1001);
+    assert!(setup.pump.await.unwrap().is_clean());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_ever() {
+    // The target takes a few of them, and nobody takes them from it.
+    let setup = plain_to(usize::MAX, whole(usize::MAX));
+    for _ in 0..40 {
+        send(&setup.listen, request("1", 200_000));
+    }
+    // Until nothing moves any more: the clock of this test goes on only then.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = tokio::time::Instant::now();
+    setup.stop.send(()).unwrap();
+    let ended = setup.pump.await.unwrap();
+    assert!(
+        before.elapsed() < Duration::from_secs(40),
+        "{:?}",
+        before.elapsed()
+    );
+    assert!(ended.lost > 0 && !ended.is_clean(), "{ended:?}");
+}
+
+/// A tunnel on the target's side; its other end as a connection, before any hello.
+async fn tunnelled(cap: usize) -> (Setup, tokio::task::JoinHandle<Result<Port, NoTunnel>>) {
+    let (near, listen) = pair(1);
+    let (far, to) = pair(1);
+    let ours = tunnel(cap);
+    let to = open(ours.link([1; 32]), to);
+    let theirs = tunnel(cap);
+    let far = open(theirs.link([2; 32]), far);
+    let greeting = far.clone();
+    let hello = tokio::spawn(async move { greet(greeting, &theirs).await });
+    let to = greet(to, &ours).await.unwrap();
+    let ports = [Port::new(open(program(), listen)), to];
+    let passing = Tunnel {
+        listen: false,
+        to: true,
+        inner: Plain::default(),
+    };
+    (run(open(program(), near), far, ports, passing), hello)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tunnel_carries_what_no_frame_holds() {
+    let (setup, hello) = tunnelled(1000).await;
+    hello.await.unwrap().unwrap();
+    for size in [10, 900, 5000, 500_000] {
+        send(&setup.listen, request("1", size));
+        assert_eq!(message(&setup.to).await, request("1", size));
+        send(&setup.to, request("2", size));
+        assert_eq!(message(&setup.listen).await, request("2", size));
+    }
+    // Over what the other side takes: the limits of its hello count.
+    send(&setup.listen, request("3", MESSAGE));
+    let answer = message(&setup.listen).await;
+    assert!(
+        answer.contains(r#""maxMessageBytes":1048576,"chunking":true"#),
+        "{answer}"
+    );
+    assert!(
+        answer.contains("start that gateway with a larger --max-message"),
+        "{answer}"
+    );
+    // The end of what the other side has to say is no end of the tunnel.
+    send(&setup.to, breakbulk_message::ahp::tunnel_end());
+    send(&setup.listen, request("4", 5000));
+    assert_eq!(message(&setup.to).await, request("4", 5000));
+    assert_eq!(setup.listen.closed().await, closed(1000, "end of input"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tunnel_does_not_carry_what_it_would_take_for_its_own() {
+    for method in [
+        "ahp/messageSegment",
+        r"ahp\/messageSegment",
+        "breakbulk/end",
+    ] {
+        let (setup, hello) = tunnelled(1000).await;
+        hello.await.unwrap().unwrap();
+        send(
+            &setup.listen,
+            format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{}}}}"#),
+        );
+        let end = setup.listen.closed().await;
+        assert_eq!(end.code, 4400, "{method}: {end:?}");
+        assert!(end.reason.starts_with("a tunnel cannot carry"), "{end:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_frame_that_is_no_hello_ends_the_tunnel() {
+    let segment = r#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":"g","index":0,"total":2,"data":"e30="}}"#;
+    let later = Hello {
+        chunking: Default::default(),
+    }
+    .to_json()
+    .replace("\"version\":1", "\"version\":9");
+    for (first, reason) in [
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#,
+            "the first frame is no breakbulk/hello; is the other end a breakbulk gateway?",
+        ),
+        (
+            segment,
+            "the first frame is no breakbulk/hello; is the other end a breakbulk gateway?",
+        ),
+        (
+            &later,
+            "the other gateway speaks version 9 of the tunnel, this one speaks 1; update this one",
+        ),
+        ("", "the other gateway sent no breakbulk/hello within 30 s"),
+    ] {
+        let (ours, theirs) = pair(1);
+        let settings = tunnel(1000);
+        let other = open(whole(usize::MAX), theirs);
+        if !first.is_empty() {
+            send(&other, first);
+        }
+        let connection = open(settings.link([1; 32]), ours);
+        let error = greet(connection.clone(), &settings).await.err().unwrap();
+        assert_eq!(error.to_string(), reason);
+        assert_eq!(message(&other).await, settings.hello().to_json());
+        assert_eq!(other.closed().await, closed(4400, reason));
+    }
+    assert_eq!(TUNNEL, "breakbulk.v1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_up_tunnel_lives_as_long_as_it_takes() {
+    let (setup, hello) = tunnelled(1000).await;
+    hello.await.unwrap().unwrap();
+    setup.to.with(|link| link.set_peer(PeerSupport::Unknown));
+    for _ in 0..10 {
+        send(&setup.listen, request("1", 400_000));
+    }
+    // Longer than AHP's 30 s for a group, shorter than what counts as silence here.
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    for _ in 0..10 {
+        assert_eq!(message(&setup.to).await, request("1", 400_000));
+    }
+}
+
+/// What a box or a plain pump does with messages that its standard input may not have.
+#[cfg(feature = "process")]
+#[tokio::test]
+async fn what_is_skipped_ends_both_only_where_it_would_leave_a_hole() {
+    use breakbulk_ahp::Settings;
+    use breakbulk_net::process::{Framing, Stream};
+    use tokio::io::AsyncWriteExt;
+
+    let large = "x".repeat(2000);
+    let action = format!(r#"{{"jsonrpc":"2.0","method":"action","params":"{large}"}}"#);
+    let other = format!(r#"{{"jsonrpc":"2.0","method":"n","params":"{large}"}}"#);
+    let unread = format!(r#"{{"jsonrpc":"2.0","method":"n","params":["{large}"]"#);
+    let host =
+        || -> Box<dyn Passing> { Box::new(HostBox::new(Settings::default(), Default::default())) };
+    let plain = || -> Box<dyn Passing> { Box::new(Plain::default()) };
+    for (name, passing, text, goes_on) in [
+        ("plain", plain(), &action, true),
+        ("plain", plain(), &unread, true),
+        ("host", host(), &other, true),
+        ("host", host(), &action, false),
+        ("host", host(), &unread, false),
+    ] {
+        let (mut program, stream) = tokio::io::duplex(100_000);
+        let (read, write) = tokio::io::split(stream);
+        let mut stream = Stream::new(read, write, Framing::Lines, 1000);
+        let ends = stream.ends();
+        let skipped = Some(Skipped::of(&ends));
+        let to = Port {
+            skipped,
+            ..Port::with_ends(open(whole(usize::MAX), stream), ends)
+        };
+        let (near, listen) = pair(1);
+        let near = open(self::program(), near);
+        let listen = Port::new(open(whole(usize::MAX), listen));
+        let never = std::future::pending();
+        let pump = tokio::spawn(relay(listen, to, passing, never, Options::default()));
+        let after = r#"{"jsonrpc":"2.0","method":"after"}"#;
+        let input = format!("{text}\n{after}\n");
+        program.write_all(input.as_bytes()).await.unwrap();
+        if goes_on {
+            assert_eq!(message(&near).await, after, "{name}");
+            near.close(1000, "");
+        } else {
+            let end = near.closed().await;
+            assert_eq!(end.code, 4413, "{name}: {end:?}");
+        }
+        drop(program);
+        let ended = pump.await.unwrap();
+        // What came after it may have been read before both ended.
+        let most = if goes_on { 1 } else { 2 };
+        assert!((1..=most).contains(&ended.lost), "{name}: {ended:?}");
+    }
+}

@@ -1,0 +1,205 @@
+//! A piece costs the same however many there are: ten times the pieces take at most twelve times as long.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use breakbulk_link::{
+    Budget, Cap, Config, Frame, Link, Outgoing, PeerLimits, PeerSupport, Received,
+};
+use breakbulk_testkit::links::Clock;
+use common::Kit;
+
+const PIECE: usize = 12;
+const FEW: usize = 1000;
+const MANY: usize = 10_000;
+/// Steps that are timed together.
+const BLOCK: usize = 200;
+
+/// Best of so many: other programs only ever make it slower.
+const ROUNDS: usize = 7;
+
+/// In which order the pieces come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Forwards,
+    /// As far backwards as the wire's window goes, or from the end to the beginning.
+    Backwards,
+    /// Every other piece first, and then those between them.
+    Gaps,
+}
+
+fn link(kit: Kit) -> Link {
+    let mut config = Config::new(kit.rules());
+    config.limits.memory = usize::MAX;
+    let mut link = Link::new(kit.wire(), kit.wire(), config, Budget::unlimited(), [5; 32]);
+    link.set_peer(PeerSupport::Yes(PeerLimits::NONE));
+    link
+}
+
+/// A message that is cut into so many pieces of [`PIECE`] bytes.
+fn message(pieces: usize) -> Vec<u8> {
+    let frame = br#"{"jsonrpc":"2.0","id":1,"method":"m","params":[""]}"#;
+    let (head, tail) = frame.split_at(frame.len() - 3);
+    [head, &vec![b'x'; pieces * PIECE - frame.len()], tail].concat()
+}
+
+fn frames(kit: Kit, pieces: usize, order: Order) -> Vec<Frame> {
+    let mut frames = kit.transfer(1, &message(pieces), PIECE);
+    let first = usize::from(matches!(kit, Kit::Cep22 | Kit::Loro));
+    let middle = &mut frames[first..first + pieces];
+    let window = if kit == Kit::Cep22 { 20 } else { pieces };
+    for part in middle.chunks_mut(window) {
+        match order {
+            Order::Forwards => {}
+            Order::Backwards => part.reverse(),
+            Order::Gaps => {
+                let (odd, even): (Vec<_>, Vec<_>) = part
+                    .iter()
+                    .cloned()
+                    .enumerate()
+                    .partition(|(at, _)| at % 2 == 1);
+                for (place, (_, frame)) in part.iter_mut().zip(odd.into_iter().chain(even)) {
+                    *place = frame;
+                }
+            }
+        }
+    }
+    frames
+}
+
+/// The time of each block of steps: a short block has a chance to run undisturbed on a busy machine.
+#[expect(clippy::disallowed_methods, reason = "what is measured here is time")]
+fn time(mut step: impl FnMut() -> bool) -> Vec<Duration> {
+    let mut blocks = Vec::new();
+    loop {
+        let start = Instant::now();
+        let goes_on = (0..BLOCK).all(|_| step());
+        blocks.push(start.elapsed());
+        if !goes_on {
+            return blocks;
+        }
+    }
+}
+
+fn receive(kit: Kit, frames: &[Frame]) -> Vec<Duration> {
+    let (mut link, clock) = (link(kit), Clock::new());
+    let mut frames = frames.iter().cloned();
+    let mut last = Received::Pending;
+    let took = time(|| {
+        let frame = frames.next();
+        frame
+            .map(|frame| last = link.handle_frame(clock.now(), frame))
+            .is_some()
+    });
+    assert!(matches!(last, Received::Done(_)), "{kit:?}: {last:?}");
+    took
+}
+
+fn send(kit: Kit, pieces: usize) -> Vec<Duration> {
+    let (mut link, clock) = (link(kit), Clock::new());
+    link.set_cap(match kit {
+        // Room for 12 bytes beside a short groupId.
+        Kit::Ahp => Cap::frame(109 + 2 + 16),
+        _ => Cap::piece(PIECE),
+    });
+    link.send(
+        clock.now(),
+        Outgoing::new(message(pieces)).with_key(kit.key(1)),
+    )
+    .unwrap();
+    let (mut frame, mut made) = (Vec::new(), 0);
+    let took = time(|| {
+        frame.clear();
+        made += 1;
+        link.poll_transmit(clock.now(), &mut frame).is_some()
+    });
+    assert!(made > pieces, "{kit:?}: {made} frames");
+    took
+}
+
+/// Opens transfers that are never finished.
+fn open(kit: Kit, transfers: usize) -> Vec<Duration> {
+    let mut config = Config::new(kit.rules());
+    (config.limits.transfers, config.limits.memory) = (usize::MAX, usize::MAX);
+    let mut link = Link::new(kit.wire(), kit.wire(), config, Budget::unlimited(), [5; 32]);
+    let clock = Clock::new();
+    let frames = |number| {
+        kit.open(number, 2, 20, &[0; 32])
+            .into_iter()
+            .chain([kit.piece(number, 0, 2, 20, b"x")])
+    };
+    let frames: Vec<Frame> = (0..transfers as u64).flat_map(frames).collect();
+    let mut frames = frames.into_iter();
+    time(|| {
+        let frame = frames.next();
+        while link.poll_event().is_some() {}
+        frame
+            .map(|frame| link.handle_frame(clock.now(), frame))
+            .is_some()
+    })
+}
+
+/// Compares the best times of few and many, taken in turns.
+fn compare(
+    name: &str,
+    at_most: u32,
+    few: impl Fn() -> Vec<Duration>,
+    many: impl Fn() -> Vec<Duration>,
+) {
+    let best = |best: &mut Vec<Duration>, new: Vec<Duration>| {
+        best.resize(new.len(), Duration::MAX);
+        best.iter_mut()
+            .zip(new)
+            .for_each(|(best, new)| *best = new.min(*best));
+        best.iter().sum::<Duration>()
+    };
+    let (mut blocks_of_few, mut blocks_of_many) = (Vec::new(), Vec::new());
+    let (mut time_of_few, mut time_of_many) = (Duration::ZERO, Duration::ZERO);
+    for round in 0..ROUNDS * 5 {
+        time_of_few = best(&mut blocks_of_few, few());
+        time_of_many = best(&mut blocks_of_many, many());
+        // A busy machine gets more chances.
+        if round + 1 >= ROUNDS && time_of_many <= time_of_few * at_most {
+            return;
+        }
+    }
+    let ratio = time_of_many.as_secs_f64() / time_of_few.as_secs_f64();
+    panic!(
+        "{name}: {MANY} cost {ratio:.1} times as much as {FEW} ({time_of_many:?} and {time_of_few:?})"
+    );
+}
+
+// One test, so that its parts do not disturb each other.
+#[test]
+fn a_piece_costs_the_same_however_many_there_are() {
+    for kit in Kit::CUTTING {
+        for order in [Order::Forwards, Order::Backwards, Order::Gaps] {
+            if kit == Kit::Ahp && order != Order::Forwards {
+                continue; // Its order is strict.
+            }
+            let (few, many) = (frames(kit, FEW, order), frames(kit, MANY, order));
+            compare(
+                &format!("{kit:?}, in, {order:?}"),
+                12,
+                || receive(kit, &few),
+                || receive(kit, &many),
+            );
+        }
+        compare(
+            &format!("{kit:?}, out"),
+            12,
+            || send(kit, FEW),
+            || send(kit, MANY),
+        );
+        // A transfer's place in the tables is found in logarithmic time.
+        compare(
+            &format!("{kit:?}, transfers"),
+            20,
+            || open(kit, FEW),
+            || open(kit, MANY),
+        );
+    }
+}

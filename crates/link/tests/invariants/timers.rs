@@ -1,0 +1,152 @@
+//! What time ends, and what is told on the way.
+
+use std::time::Duration;
+
+use breakbulk_link::{Event, PeerLimits, PeerSupport, ProgressOf, SendError};
+use breakbulk_testkit::links::Pair;
+
+use crate::common::Kit;
+use crate::{Bench, link, message, outgoing, send_error};
+
+#[test]
+fn timers_have_names_and_end_what_the_rules_say() {
+    let second = Duration::from_secs(1);
+    for (kit, after, words) in [
+        (Kit::Ahp, 30, &["failed timed-out"][..]),
+        (Kit::Cep22, 300, &["failed timed-out"]),
+        (Kit::Loro, 10, &["failed timed-out"]),
+    ] {
+        let mut bench = Bench::new(link(kit, |_| {}));
+        bench.take(kit.transfer(1, &message(100), 50).remove(0));
+        while bench.next().is_some() {}
+        let (due, why) = bench.link.poll_timeout().unwrap();
+        assert_eq!(
+            (due - bench.now(), why),
+            (second * after, "unfinished transfer"),
+            "{kit:?}"
+        );
+        bench.pass(second * after - Duration::from_millis(1));
+        assert_eq!(
+            (bench.link.open_transfers(), bench.words().len()),
+            (1, 0),
+            "{kit:?}"
+        );
+        bench.pass(Duration::from_millis(1));
+        assert_eq!(
+            (bench.link.open_transfers(), bench.link.poll_timeout()),
+            (0, None),
+            "{kit:?}"
+        );
+        assert_eq!(bench.words(), words, "{kit:?}");
+        assert!(bench.link.closed().is_none());
+    }
+    // Idle time begins anew with each piece, age does not.
+    let kit = Kit::Ahp;
+    let mut bench = Bench::new(link(kit, |_| {}));
+    let mut pieces = 0;
+    while bench.link.open_transfers() == 1 || pieces == 0 {
+        bench.take(kit.piece(1, pieces, 1000, 0, b"x"));
+        bench.pass(second * 29);
+        pieces += 1;
+    }
+    assert_eq!(pieces, 21, "20 times the idle time");
+}
+
+#[test]
+fn a_transfer_that_is_slower_than_the_peer_allows_says_so() {
+    let second = Duration::from_secs(1);
+    let limits = |from_last| PeerLimits {
+        timeout: Some(second * 30),
+        timeout_from_last: from_last,
+        ..PeerLimits::NONE
+    };
+    for (kit, from_last) in [
+        (Kit::Ahp, true),
+        (Kit::Ahp, false),
+        (Kit::Loro, false),
+        (Kit::Loro, true),
+    ] {
+        let mut bench = Bench::new(link(kit, |_| {}));
+        bench.link.set_peer(PeerSupport::Yes(limits(from_last)));
+        bench.send(outgoing(kit, 1, 50_000));
+        // A frame each 20 s: too slow for a peer that counts from the first.
+        for _ in 0..4 {
+            bench.next();
+            bench.pass(second * 20);
+        }
+        let ended = bench.link.closed().is_some() || send_error(&bench.events()).is_some();
+        assert_eq!(ended, !from_last, "{kit:?}");
+        if from_last {
+            assert_eq!(
+                bench.link.poll_timeout().map(|(_, why)| why),
+                Some("peer's transfer timeout")
+            );
+            bench.pass(second * 30);
+            if kit == Kit::Ahp {
+                let closed = bench.link.closed().unwrap();
+                assert_eq!(closed.code, 4413, "a transfer that AHP cannot take back");
+                assert!(
+                    closed
+                        .reason
+                        .contains("of 50000 bytes went out in the 30 s"),
+                    "{closed}"
+                );
+                assert!(matches!(
+                    &bench.events()[..],
+                    [
+                        ..,
+                        Event::GaveUp {
+                            error: SendError::TooSlow { size: 50_000, .. },
+                            ..
+                        },
+                        Event::Closed(_)
+                    ]
+                ));
+            } else {
+                assert!(matches!(
+                    send_error(&bench.events()),
+                    Some(SendError::TooSlow { size: 50_000, .. })
+                ));
+                assert!(bench.link.closed().is_none());
+            }
+        }
+    }
+}
+
+#[test]
+fn progress_is_told_both_ways_and_not_too_often() {
+    for kit in Kit::CUTTING {
+        let mut pair = Pair::new(
+            link(kit, |config| config.progress = 10_000),
+            link(kit, |config| config.progress = 25_000),
+        );
+        pair.left
+            .link
+            .send(pair.clock.now(), outgoing(kit, 1, 100_000))
+            .unwrap();
+        pair.run();
+        let told = |events: &[Event], own: bool| -> Vec<(usize, Option<u64>)> {
+            let progress = |event: &Event| match event {
+                Event::Progress { of, done, total } => {
+                    assert_eq!(matches!(of, ProgressOf::Outgoing(_)), own);
+                    Some((*done, *total))
+                }
+                _ => None,
+            };
+            events.iter().filter_map(progress).collect()
+        };
+        let (sent, received) = (
+            told(&pair.left.events, true),
+            told(&pair.right.events, false),
+        );
+        assert!((7..=10).contains(&sent.len()), "{kit:?}: {sent:?}");
+        assert!((3..=4).contains(&received.len()), "{kit:?}: {received:?}");
+        assert!(sent.windows(2).all(|two| two[1].0 - two[0].0 >= 10_000));
+        assert!(sent.iter().all(|(_, total)| *total == Some(100_000)));
+        let total = (kit != Kit::Ahp).then_some(100_000);
+        assert!(
+            received.iter().all(|(_, known)| *known == total),
+            "{kit:?}: AHP does not say how much there is"
+        );
+    }
+}

@@ -1,0 +1,484 @@
+//! What a peer says, and what it is answered.
+
+use std::time::Instant;
+
+use breakbulk_message::loro::{
+    ChannelMsg, DeleteStatus, EphemeralStore, PeerIdentity, Transmission, VersionVector,
+};
+
+use super::done::{Running, Why};
+use super::types::{ChannelId, DocId, Event, Output, Refused, Work};
+use super::version::covers;
+use super::{Document, Hub};
+use crate::permissions::Peer;
+
+/// A peer's name, which is kept and logged.
+const NAME_MAX: usize = 256;
+
+type Taken = Result<(), Refused>;
+
+impl Hub {
+    /// The messages of one frame came in. `token` names it in [`Output::Settle`], which comes once all
+    /// that it brought is kept.
+    pub fn handle_frame(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        token: u64,
+        messages: Vec<ChannelMsg>,
+    ) {
+        let Some(found) = self.channels.get_mut(&channel) else {
+            return;
+        };
+        found.begin(token);
+        let mut outcome = Ok(());
+        let mut left = self.limits.batch;
+        for message in messages {
+            if let Err(refused) = self.take(now, (channel, token), message, &mut left) {
+                self.fault(now, channel, &refused.error);
+                outcome = outcome.and(Err(refused));
+            }
+        }
+        self.settle(channel, token, outcome);
+    }
+
+    pub(super) fn settle(&mut self, channel: ChannelId, token: u64, outcome: Taken) {
+        let found = self.channels.get_mut(&channel);
+        if let Some(outcome) = found.and_then(|found| found.end(token, outcome)) {
+            self.out.push_back(Output::Settle {
+                channel,
+                token,
+                outcome,
+            });
+        }
+    }
+
+    fn take(
+        &mut self,
+        now: Instant,
+        origin: (ChannelId, u64),
+        message: ChannelMsg,
+        left: &mut usize,
+    ) -> Taken {
+        let channel = origin.0;
+        *left = left.checked_sub(1).ok_or_else(|| {
+            let limit = self.limits.batch;
+            Refused::new(413, format!("more than {limit} messages in one frame"))
+        })?;
+        match message {
+            ChannelMsg::EstablishRequest { identity } => {
+                let me = self.me.clone();
+                self.establish(channel, identity, |hub| {
+                    hub.send(
+                        channel,
+                        None,
+                        ChannelMsg::EstablishResponse { identity: me },
+                    );
+                })
+            }
+            ChannelMsg::EstablishResponse { identity } => self.establish(channel, identity, |_| {}),
+            ChannelMsg::Batch { messages } => {
+                for message in messages {
+                    self.take(now, origin, message, left)?;
+                }
+                Ok(())
+            }
+            ChannelMsg::SyncRequest {
+                doc_id,
+                requester_doc_version,
+                bidirectional,
+                ephemeral,
+            } => {
+                let peer = self.peer(channel)?;
+                let doc = self.name(doc_id)?;
+                self.check_version(&requester_doc_version)?;
+                let asks_back = bidirectional == Some(true);
+                self.sync_asked(origin, &peer, &doc, requester_doc_version, asks_back)?;
+                self.take_stores(now, channel, &doc, 0, ephemeral.unwrap_or_default())
+            }
+            ChannelMsg::SyncResponse {
+                doc_id,
+                transmission,
+                ephemeral,
+            } => {
+                let peer = self.peer(channel)?;
+                let doc = self.name(doc_id)?;
+                let version = match &transmission {
+                    Transmission::UpToDate { version }
+                    | Transmission::Snapshot { version, .. }
+                    | Transmission::Update { version, .. } => Some(version.clone()),
+                    Transmission::Unavailable => None,
+                };
+                if let Some(version) = &version {
+                    self.check_version(version)?;
+                }
+                self.import(origin, &peer, &doc, transmission, version)?;
+                self.take_stores(now, channel, &doc, 0, ephemeral.unwrap_or_default())
+            }
+            ChannelMsg::Update {
+                doc_id,
+                transmission,
+            } => {
+                let peer = self.peer(channel)?;
+                let doc = self.name(doc_id)?;
+                self.ensure(channel, &peer, &doc)?;
+                self.import(origin, &peer, &doc, transmission, None)
+            }
+            ChannelMsg::DirectoryRequest { doc_ids } => self.directory(channel, doc_ids),
+            ChannelMsg::DirectoryResponse { doc_ids } => {
+                self.peer(channel)?;
+                let docs = self.names(doc_ids)?;
+                self.event(Event::Directory { channel, docs });
+                Ok(())
+            }
+            ChannelMsg::NewDoc { doc_ids } => self.new_docs(channel, doc_ids),
+            ChannelMsg::DeleteRequest { doc_id } => self.delete_asked(origin, doc_id),
+            ChannelMsg::DeleteResponse { doc_id, status } => {
+                self.peer(channel)?;
+                let doc = self.name(doc_id)?;
+                let deleted = status == DeleteStatus::Deleted;
+                self.event(Event::DeleteAnswered { doc, deleted });
+                Ok(())
+            }
+            ChannelMsg::Ephemeral {
+                doc_id,
+                hops_remaining,
+                stores,
+            } => {
+                self.peer(channel)?;
+                let doc = self.name(doc_id)?;
+                self.take_stores(now, channel, &doc, hops_remaining, stores)
+            }
+        }
+    }
+
+    /// The peer says who it is: `answer`, then this side asks for every document, once.
+    fn establish(
+        &mut self,
+        channel: ChannelId,
+        identity: PeerIdentity,
+        answer: impl FnOnce(&mut Self),
+    ) -> Taken {
+        let limit = NAME_MAX;
+        let name = identity.name.as_ref().map_or(0, String::len);
+        if identity.peer_id.len() > limit || name > limit {
+            let text = format!("a peer's id or name of more than {limit} bytes");
+            return Err(Refused::new(400, text));
+        }
+        let Some(found) = self.channels.get_mut(&channel) else {
+            return Ok(());
+        };
+        if let Some(peer) = &found.peer {
+            if peer.identity.peer_id != identity.peer_id {
+                return Err(Refused::new(400, "the peer changed its id on the way"));
+            }
+            answer(self);
+            return Ok(());
+        }
+        let peer = Peer {
+            identity: identity.clone(),
+            claim: found.opening.claim.clone(),
+            dialed: found.opening.dialed,
+        };
+        found.peer = Some(peer.clone());
+        let deadline = found.deadline;
+        self.strangers.remove(&(deadline, channel));
+        answer(self);
+        self.event(Event::Established { channel, identity });
+        let shown = |doc: &&DocId| self.permissions.see(&peer, doc);
+        let docs: Vec<DocId> = self.docs.keys().filter(shown).cloned().collect();
+        for doc in docs {
+            let request = self.sync_request(&doc, true);
+            self.send(channel, Some(&doc), request);
+        }
+        Ok(())
+    }
+
+    /// A sync-request subscribes, and is answered.
+    fn sync_asked(
+        &mut self,
+        origin: (ChannelId, u64),
+        peer: &Peer,
+        doc: &DocId,
+        since: VersionVector,
+        asks_back: bool,
+    ) -> Taken {
+        let channel = origin.0;
+        if self.ensure(channel, peer, doc).is_err() || !self.permissions.see(peer, doc) {
+            // Whether it is not there or not shown is nobody's business.
+            let doc_id = doc.to_string();
+            let response = ChannelMsg::SyncResponse {
+                doc_id,
+                transmission: Transmission::Unavailable,
+                ephemeral: None,
+            };
+            self.send(channel, Some(doc), response);
+            return Ok(());
+        }
+        if let Err(refused) = self.subscribe(channel, doc) {
+            self.forget_if_empty(doc);
+            return Err(refused);
+        }
+        let asks_back = asks_back && self.permissions.change(peer, doc);
+        let Some(document) = self.docs.get(doc) else {
+            return Ok(());
+        };
+        if document.tasks == 0 && covers(&since, &document.head.version) {
+            let version = document.head.version.clone();
+            self.answer(channel, doc, Transmission::UpToDate { version }, asks_back);
+            return Ok(());
+        }
+        let running = Running {
+            doc: doc.clone(),
+            origin: Some(origin),
+            why: Why::Answer { asks_back },
+        };
+        self.task(doc, Work::Answer { since }, running);
+        Ok(())
+    }
+
+    /// The answer, in one batch with the question back where there is one.
+    pub(super) fn answer(
+        &mut self,
+        channel: ChannelId,
+        doc: &DocId,
+        transmission: Transmission,
+        asks_back: bool,
+    ) {
+        let response = ChannelMsg::SyncResponse {
+            doc_id: doc.to_string(),
+            transmission,
+            ephemeral: self.stores_of(doc, false),
+        };
+        let message = if asks_back {
+            ChannelMsg::Batch {
+                messages: vec![response, self.sync_request(doc, false)],
+            }
+        } else {
+            response
+        };
+        self.send(channel, Some(doc), message);
+    }
+
+    fn import(
+        &mut self,
+        origin: (ChannelId, u64),
+        peer: &Peer,
+        doc: &DocId,
+        transmission: Transmission,
+        answered: Option<VersionVector>,
+    ) -> Taken {
+        let (channel, _) = origin;
+        if !self.docs.contains_key(doc) {
+            if transmission == Transmission::Unavailable {
+                let doc = doc.clone();
+                self.event(Event::Answered {
+                    channel,
+                    doc,
+                    version: None,
+                });
+                return Ok(());
+            }
+            let text = format!("document {doc:?} was not asked for");
+            return Err(Refused::new(400, text));
+        }
+        let (data, snapshot) = match transmission {
+            Transmission::Snapshot { data, .. } => (data, true),
+            Transmission::Update { data, .. } => (data, false),
+            Transmission::UpToDate { .. } | Transmission::Unavailable => {
+                let doc = doc.clone();
+                self.event(Event::Answered {
+                    channel,
+                    doc,
+                    version: answered,
+                });
+                return Ok(());
+            }
+        };
+        if !self.permissions.change(peer, doc) {
+            let text = format!("no right to change document {doc:?}");
+            return Err(Refused::new(403, text));
+        }
+        let quota = self.permissions.quota(peer).bytes;
+        if let Some(found) = self.channels.get_mut(&channel) {
+            let sent = found.sent.saturating_add(data.len() as u64);
+            if sent > quota {
+                let text = format!("{sent} bytes of changes by one connection, {quota} allowed");
+                return Err(Refused::new(413, text));
+            }
+            found.sent = sent;
+        }
+        let running = Running {
+            doc: doc.clone(),
+            origin: Some(origin),
+            why: Why::Import { answered },
+        };
+        self.task(doc, Work::Import { data, snapshot }, running);
+        Ok(())
+    }
+
+    fn directory(&mut self, channel: ChannelId, doc_ids: Option<Vec<String>>) -> Taken {
+        let peer = self.peer(channel)?;
+        let shown = |doc: &DocId| self.permissions.see(&peer, doc);
+        let docs = match doc_ids {
+            Some(wanted) => self
+                .names(wanted)?
+                .into_iter()
+                .filter(|doc| self.docs.contains_key(doc) && shown(doc))
+                .map(|doc| doc.to_string())
+                .collect(),
+            None => self
+                .docs
+                .keys()
+                .filter(|doc| shown(doc))
+                .map(|doc| doc.to_string())
+                .collect(),
+        };
+        self.send(
+            channel,
+            None,
+            ChannelMsg::DirectoryResponse { doc_ids: docs },
+        );
+        Ok(())
+    }
+
+    /// Documents that the peer has and this side may not know: ask for those that may be here.
+    fn new_docs(&mut self, channel: ChannelId, doc_ids: Vec<String>) -> Taken {
+        let peer = self.peer(channel)?;
+        for doc in self.names(doc_ids)? {
+            if self.ensure(channel, &peer, &doc).is_ok() && self.permissions.see(&peer, &doc) {
+                let request = self.sync_request(&doc, true);
+                self.send(channel, Some(&doc), request);
+            }
+        }
+        Ok(())
+    }
+
+    fn delete_asked(&mut self, origin: (ChannelId, u64), doc_id: String) -> Taken {
+        let peer = self.peer(origin.0)?;
+        let doc = self.name(doc_id)?;
+        let shown = self.docs.contains_key(&doc) && self.permissions.see(&peer, &doc);
+        if shown && self.permissions.delete(&peer, &doc) {
+            let running = Running {
+                doc: doc.clone(),
+                origin: Some(origin),
+                why: Why::Delete,
+            };
+            self.task(&doc, Work::Delete, running);
+            return Ok(());
+        }
+        let doc_id = doc.to_string();
+        let status = DeleteStatus::Ignored;
+        let response = ChannelMsg::DeleteResponse { doc_id, status };
+        self.send(origin.0, Some(&doc), response);
+        Ok(())
+    }
+
+    /// Stores of a document that the peer may see; they go on while they have hops left.
+    fn take_stores(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        doc: &DocId,
+        hops: i64,
+        stores: Vec<EphemeralStore>,
+    ) -> Taken {
+        if stores.is_empty() || !self.docs.contains_key(doc) || !self.may_see(channel, doc) {
+            return Ok(());
+        }
+        let limit = self.limits.doc_id;
+        let room = self.room();
+        for store in &stores {
+            if store.peer_id.len() > NAME_MAX || store.namespace.len() > limit {
+                let text = format!("an ephemeral store's name of more than {limit} bytes");
+                return Err(Refused::new(400, text));
+            }
+            if !self.presence.apply(now, Some(channel), doc, store, room) {
+                let (stores, bytes) = (room.stores, room.bytes);
+                let text = format!("more than {stores} ephemeral stores or {bytes} bytes of them");
+                return Err(Refused::new(413, text));
+            }
+        }
+        self.arm(now);
+        if hops > 0 {
+            self.tell_stores(doc, hops - 1, stores, Some(channel));
+        } else {
+            self.event(Event::Ephemeral { doc: doc.clone() });
+        }
+        Ok(())
+    }
+
+    fn subscribe(&mut self, channel: ChannelId, doc: &DocId) -> Taken {
+        let limit = self.limits.subscriptions;
+        let (Some(found), Some(document)) =
+            (self.channels.get_mut(&channel), self.docs.get_mut(doc))
+        else {
+            return Ok(());
+        };
+        if found.subscriptions.len() >= limit && !found.subscriptions.contains(doc) {
+            let text = format!("more than {limit} documents by one connection");
+            return Err(Refused::new(429, text));
+        }
+        found.subscriptions.insert(doc.clone());
+        document.subscribers.insert(channel);
+        Ok(())
+    }
+
+    /// The document exists, or comes to be if the peer may have that.
+    fn ensure(&mut self, channel: ChannelId, peer: &Peer, doc: &DocId) -> Taken {
+        if self.docs.contains_key(doc) {
+            return Ok(());
+        }
+        let limit = self.limits.documents;
+        if self.docs.len() >= limit {
+            return Err(Refused::new(429, format!("more than {limit} documents")));
+        }
+        let quota = self.permissions.quota(peer).documents;
+        let allowed = self.permissions.create(peer, doc) && self.permissions.see(peer, doc);
+        match self.channels.get_mut(&channel) {
+            Some(found) if allowed && found.created < quota => found.created += 1,
+            _ => {
+                let text = format!("no right to create document {doc:?}, or too many created");
+                return Err(Refused::new(403, text));
+            }
+        }
+        self.docs.insert(doc.clone(), Document::default());
+        Ok(())
+    }
+
+    fn peer(&self, channel: ChannelId) -> Result<Peer, Refused> {
+        let peer = self.channels.get(&channel).and_then(|c| c.peer.clone());
+        peer.ok_or_else(|| Refused::new(400, "the channel is not established"))
+    }
+
+    fn name(&self, doc_id: String) -> Result<DocId, Refused> {
+        let (len, limit) = (doc_id.len(), self.limits.doc_id);
+        if len == 0 || len > limit {
+            let text = format!("a document's name has {len} bytes; 1 to {limit} are allowed");
+            return Err(Refused::new(400, text));
+        }
+        // One name for all: a document that exists is called by the name it has.
+        let known = self.docs.get_key_value(doc_id.as_str());
+        Ok(known.map_or_else(|| doc_id.into(), |(doc, _)| doc.clone()))
+    }
+
+    fn names(&self, doc_ids: Vec<String>) -> Result<Vec<DocId>, Refused> {
+        let limit = self.limits.subscriptions;
+        if doc_ids.len() > limit {
+            return Err(Refused::new(413, format!("more than {limit} documents")));
+        }
+        doc_ids
+            .into_iter()
+            .map(|doc_id| self.name(doc_id))
+            .collect()
+    }
+
+    fn check_version(&self, version: &VersionVector) -> Taken {
+        let (len, limit) = (version.entries().len(), self.limits.version_entries);
+        if len > limit {
+            let text = format!("a version vector of {len} entries, {limit} are allowed");
+            return Err(Refused::new(413, text));
+        }
+        Ok(())
+    }
+}

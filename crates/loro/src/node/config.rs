@@ -1,0 +1,178 @@
+//! How a node is set up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakbulk_link::{Budget, Cap, Carries, Link};
+use breakbulk_message::loro::{PeerIdentity, PeerType};
+use breakbulk_net::fresh_seed;
+use breakbulk_net::http::Way;
+use breakbulk_wire::{Loro, Whole};
+
+use crate::limits::Limits;
+use crate::permissions::{OpenToAll, OwnDocuments, Permissions};
+
+/// When a message is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// As the original's `fragmentThreshold`: frames longer than this are cut into pieces of this many
+    /// bytes, and what stands before a piece is not counted. 0: never.
+    Native(usize),
+    /// No frame that goes out is larger than this.
+    Cap(usize),
+}
+
+/// The thresholds of the four transports. SSE and polling cut from client to server alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cuts {
+    /// WebSockets.
+    pub web_socket: Cut,
+    /// The POSTs of SSE and polling.
+    pub post: Cut,
+    /// WebRTC data channels.
+    pub data_channel: Cut,
+}
+
+impl Default for Cuts {
+    /// The original's numbers.
+    fn default() -> Self {
+        Self {
+            web_socket: Cut::Native(102_400),
+            post: Cut::Native(81_920),
+            data_channel: Cut::Native(204_800),
+        }
+    }
+}
+
+/// How a node is set up.
+#[derive(Clone)]
+pub struct Config {
+    /// Who this side is.
+    pub identity: PeerIdentity,
+    /// What peers may cause.
+    pub limits: Limits,
+    /// Who may do what.
+    pub permissions: Arc<dyn Permissions>,
+    /// When messages are cut.
+    pub cuts: Cuts,
+    /// Bytes of a message that comes in.
+    pub message: usize,
+    /// Bytes that wait for a slow reader before it is cut off.
+    pub queued_bytes: usize,
+    /// Memory that all connections together may hold for what comes in.
+    pub budget: Budget,
+    /// How long a new WebSocket waits for `ready`: the original's client throws where it comes at once.
+    pub ready_delay: Duration,
+    /// Threads that work on documents.
+    pub threads: usize,
+}
+
+impl Config {
+    /// A server that is open to all, under this name.
+    pub fn server(name: &str) -> Self {
+        let limits = Limits::default();
+        Self {
+            identity: identity(name, PeerType::Service),
+            limits,
+            permissions: Arc::new(OpenToAll),
+            cuts: Cuts::default(),
+            message: 50 << 20,
+            queued_bytes: 128 << 20,
+            budget: Budget::new(1 << 30),
+            ready_delay: Duration::from_millis(20),
+            threads: std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)),
+        }
+    }
+
+    /// A client that syncs what is opened here, under this name.
+    pub fn client(name: &str) -> Self {
+        Self {
+            identity: identity(name, PeerType::User),
+            permissions: Arc::new(OwnDocuments),
+            threads: 1,
+            ..Self::server(name)
+        }
+    }
+
+    /// The link of one connection, by its way.
+    pub(super) fn link(&self, way: Way, dialed: bool) -> (Link, Form) {
+        let (http, cut) = match way {
+            Way::WebSocket => (false, self.cuts.web_socket),
+            Way::DataChannel => (false, self.cuts.data_channel),
+            Way::Sse | Way::Poll => (true, self.cuts.post),
+        };
+        let mut config = Loro::config();
+        if http {
+            config.rules = if dialed {
+                Whole::rules()
+            } else {
+                Loro::http_rules()
+            };
+        }
+        let limits = &mut config.limits;
+        limits.message = self.message;
+        limits.memory = self.message.saturating_mul(3);
+        limits.queued_bytes = self.queued_bytes;
+        limits.pending_bytes = limits.pending_bytes.max(self.message);
+        let json = Whole {
+            carries: Carries::Text,
+        };
+        let (send, receive, form): (
+            Arc<dyn breakbulk_link::Wire>,
+            Arc<dyn breakbulk_link::Wire>,
+            _,
+        ) = match (http, dialed) {
+            (false, _) => (Arc::new(Loro), Arc::new(Loro), Form::BINARY),
+            (true, false) => (Arc::new(json), Arc::new(Loro), Form::SERVER),
+            (true, true) => (Arc::new(Loro), Arc::new(json), Form::CLIENT),
+        };
+        // Text has no pieces: a whole document in base64 must fit.
+        let whole = self.message / 3 * 4 + (1 << 20);
+        limits.frame = if form.receives_json { whole } else { 16 << 20 };
+        if form.receives_json {
+            limits.message = whole;
+        }
+        let mut link = Link::new(send, receive, config, self.budget.clone(), fresh_seed());
+        if !form.sends_json {
+            link.set_cap(match cut {
+                Cut::Native(threshold) => Cap::piece(threshold),
+                Cut::Cap(max) => Cap::frame(max),
+            });
+        }
+        (link, form)
+    }
+}
+
+/// How messages look in each direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    pub(super) sends_json: bool,
+    pub(super) receives_json: bool,
+}
+
+impl Form {
+    const BINARY: Self = Self {
+        sends_json: false,
+        receives_json: false,
+    };
+    const SERVER: Self = Self {
+        sends_json: true,
+        receives_json: false,
+    };
+    const CLIENT: Self = Self {
+        sends_json: false,
+        receives_json: true,
+    };
+}
+
+/// A name and a random number.
+fn identity(name: &str, kind: PeerType) -> PeerIdentity {
+    let seed = fresh_seed();
+    let mut word = [0; 8];
+    word.copy_from_slice(&seed[..8]);
+    PeerIdentity {
+        peer_id: (u64::from_be_bytes(word) >> 1).to_string(),
+        name: Some(name.to_owned()),
+        kind,
+    }
+}

@@ -1,0 +1,314 @@
+//! The machine, its connections and its documents under one lock, which is never held while anything
+//! waits.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use breakbulk_link::{Charge, Lane, MessageId, Outgoing, SendError};
+use breakbulk_message::loro::{ChannelMsg, EncodeError, encode_frame, to_json};
+use breakbulk_net::{Connection, Refusal};
+use bytes::Bytes;
+use tokio::sync::{Notify, OwnedSemaphorePermit, broadcast, watch};
+
+use super::config::{Config, Form};
+use super::doc::Seen;
+use crate::hub::{ChannelId, DocId, Event, Finished, Hub, Output, TaskId};
+use crate::repo::{Repo, Request};
+
+/// Events that a slow listener may be behind.
+const EVENTS: usize = 1024;
+
+/// What is behind a node and all its handles.
+pub(super) struct Core {
+    pub(super) config: Config,
+    state: Mutex<State>,
+    repo: Repo,
+    /// The machine's deadline may have moved.
+    pub(super) timer: Arc<Notify>,
+    pub(super) events: broadcast::Sender<Event>,
+    /// How often a peer was established.
+    pub(super) established: watch::Sender<u64>,
+}
+
+pub(super) struct State {
+    pub(super) hub: Hub,
+    attached: BTreeMap<ChannelId, Attached>,
+    docs: BTreeMap<DocId, watch::Sender<Seen>>,
+    pub(super) ended: bool,
+}
+
+/// A connection that serves a channel.
+struct Attached {
+    connection: Connection,
+    form: Form,
+    /// Messages that are being worked on.
+    inbound: BTreeMap<u64, Inbound>,
+    next: u64,
+}
+
+/// What is held until a message is done with.
+struct Inbound {
+    id: MessageId,
+    _charge: Charge,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Core {
+    pub(super) fn new(config: Config, repo: Repo) -> Self {
+        let hub = Hub::new(
+            config.identity.clone(),
+            config.limits.clone(),
+            config.permissions.clone(),
+            repo.kept(),
+        );
+        Self {
+            config,
+            state: Mutex::new(State {
+                hub,
+                attached: BTreeMap::new(),
+                docs: BTreeMap::new(),
+                ended: false,
+            }),
+            repo,
+            timer: Arc::default(),
+            events: broadcast::channel(EVENTS).0,
+            established: watch::channel(0).0,
+        }
+    }
+
+    /// Does something to the machine, then all that the machine wants done.
+    pub(super) fn drive<R>(&self, work: impl FnOnce(&mut State, Instant) -> R) -> R {
+        let mut state = self.lock();
+        let before = state.hub.poll_timeout();
+        let now = now();
+        let result = work(&mut state, now);
+        while let Some(output) = state.hub.poll_output() {
+            self.carry_out(&mut state, now, output);
+        }
+        let sooner = match (before, state.hub.poll_timeout()) {
+            (Some(before), Some(after)) => after < before,
+            (None, after) => after.is_some(),
+            (Some(_), None) => false,
+        };
+        drop(state);
+        if sooner {
+            self.timer.notify_one();
+        }
+        result
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn repo(&self) -> &Repo {
+        &self.repo
+    }
+
+    /// Tasks are done, told by the thread that keeps them.
+    pub(super) fn done(&self, tasks: Vec<(TaskId, Finished)>) {
+        self.drive(|state, now| {
+            for (id, finished) in tasks {
+                state.hub.handle_done(now, id, finished);
+            }
+        });
+    }
+
+    fn carry_out(&self, state: &mut State, now: Instant, output: Output) {
+        match output {
+            Output::Send { to, doc, message } => self.send(state, &to, doc.as_ref(), &message),
+            Output::Task { id, doc, work } => self.repo.ask(Request::Task(id, doc, work)),
+            Output::Settle {
+                channel,
+                token,
+                outcome,
+            } => {
+                let attached = state.attached.get_mut(&channel);
+                if let Some(attached) = attached
+                    && let Some(inbound) = attached.inbound.remove(&token)
+                {
+                    let outcome = outcome.map_err(|r| Refusal::new(r.status, r.error));
+                    attached.connection.settle(inbound.id, outcome);
+                }
+            }
+            Output::Close {
+                channel,
+                code,
+                reason,
+            } => {
+                if let Some(attached) = state.attached.remove(&channel) {
+                    tracing::info!(code, reason, "a peer is cut off");
+                    attached.connection.close(code, &reason);
+                }
+            }
+            Output::Event(event) => self.tell(state, now, event),
+        }
+    }
+
+    /// Encoded once in each form, whoever gets it. Whoever takes too little is cut off, and syncs again.
+    fn send(&self, state: &mut State, to: &[ChannelId], doc: Option<&DocId>, message: &ChannelMsg) {
+        let mut binary: Option<Result<Bytes, EncodeError>> = None;
+        let mut json: Option<Bytes> = None;
+        let lane = doc.map_or(Lane::ORDERED, lane);
+        for channel in to {
+            let Some(attached) = state.attached.get(channel) else {
+                continue;
+            };
+            let outgoing = if attached.form.sends_json {
+                let text = json.get_or_insert_with(|| to_json(message).into());
+                Outgoing::new(text.clone()).known_text()
+            } else {
+                match binary.get_or_insert_with(|| encode_frame(message)) {
+                    Ok(frame) => Outgoing::new(frame.clone()),
+                    Err(error) => {
+                        tracing::error!(%error, "a message cannot be encoded");
+                        return;
+                    }
+                }
+            };
+            if let Err(rejected) = attached.connection.send(outgoing.in_lane(lane))
+                && matches!(rejected.error, SendError::QueueFull { .. })
+            {
+                let reason = "too slow: reconnect and sync again".to_owned();
+                state.hub.cut_off(*channel, 1013, reason);
+            }
+        }
+    }
+
+    fn tell(&self, state: &mut State, _now: Instant, event: Event) {
+        match &event {
+            Event::Established { .. } => self.established.send_modify(|count| *count += 1),
+            Event::Changed { doc, version } => state.seen(doc, |seen| {
+                seen.changes += 1;
+                seen.kept = version.clone();
+            }),
+            Event::Answered { doc, version, .. } => state.seen(doc, |seen| {
+                seen.answers += 1;
+                seen.answer = version.clone();
+            }),
+            Event::Deleted { doc } => state.seen(doc, |seen| {
+                seen.changes += 1;
+                seen.kept = Default::default();
+            }),
+            Event::Ephemeral { doc } => state.seen(doc, |seen| seen.ephemeral += 1),
+            Event::Failed { doc, error } => {
+                state.seen(doc, |seen| seen.failed = Some(error.clone()));
+            }
+            Event::Fault { reason, .. } => tracing::debug!(reason, "a bad message"),
+            _ => {}
+        }
+        let _ = self.events.send(event);
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.timer.notify_one();
+    }
+}
+
+impl State {
+    pub(super) fn attach(&mut self, channel: ChannelId, connection: Connection, form: Form) {
+        let attached = Attached {
+            connection,
+            form,
+            inbound: BTreeMap::new(),
+            next: 0,
+        };
+        self.attached.insert(channel, attached);
+    }
+
+    /// What a message holds until it is settled: the name for it.
+    pub(super) fn begin(
+        &mut self,
+        channel: ChannelId,
+        id: MessageId,
+        charge: Charge,
+        permit: OwnedSemaphorePermit,
+    ) -> Option<u64> {
+        let attached = self.attached.get_mut(&channel)?;
+        attached.next += 1;
+        let inbound = Inbound {
+            id,
+            _charge: charge,
+            _permit: permit,
+        };
+        attached.inbound.insert(attached.next, inbound);
+        Some(attached.next)
+    }
+
+    /// The connection is over.
+    pub(super) fn detach(&mut self, channel: ChannelId) {
+        self.attached.remove(&channel);
+        self.hub.close(channel);
+    }
+
+    pub(super) fn connections(&self) -> Vec<Connection> {
+        let attached = self.attached.values();
+        attached
+            .map(|attached| attached.connection.clone())
+            .collect()
+    }
+
+    /// Where a document's news go.
+    pub(super) fn watch(&mut self, doc: &DocId) -> watch::Receiver<Seen> {
+        let kept = self.hub.head(doc).map(|head| head.version.clone());
+        let docs = &mut self.docs;
+        docs.retain(|_, seen| seen.receiver_count() > 0);
+        let seen = docs.entry(doc.clone()).or_insert_with(|| {
+            let seen = Seen {
+                kept: kept.unwrap_or_default(),
+                ..Seen::default()
+            };
+            watch::channel(seen).0
+        });
+        seen.subscribe()
+    }
+
+    fn seen(&mut self, doc: &DocId, change: impl FnOnce(&mut Seen)) {
+        if let Some(seen) = self.docs.get(doc) {
+            seen.send_modify(change);
+        }
+    }
+}
+
+/// A document's lane: a large one does not hold up the small updates of others.
+fn lane(doc: &DocId) -> Lane {
+    let hash = doc.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    Lane(hash.max(1))
+}
+
+/// The time, which a test may have paused.
+pub(super) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// Keeps the machine's deadlines while the node is there.
+pub(super) async fn keep_time(core: std::sync::Weak<Core>) {
+    loop {
+        let Some(strong) = core.upgrade() else {
+            return;
+        };
+        let next = strong.drive(|state, now| {
+            state.hub.handle_timeout(now);
+            (!state.ended).then(|| state.hub.poll_timeout())
+        });
+        let Some(next) = next else {
+            return;
+        };
+        // Waiting must not keep the node.
+        let timer = strong.timer.clone();
+        drop(strong);
+        let notified = timer.notified();
+        match next {
+            Some(at) => tokio::select! {
+                () = notified => {}
+                () = tokio::time::sleep_until(at.into()) => {}
+            },
+            None => notified.await,
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Peers that this side calls, again and again.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use breakbulk_net::http::{ClientOptions, Way};
+use breakbulk_net::{Options, Transport, poll, sse, ws};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::core::Core;
+use super::serve::{self, Joined};
+use crate::hub::{ChannelId, Event};
+
+/// How long to wait between calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// Calls in a row that may fail.
+    pub tries: u32,
+    /// The first wait; each further one is twice as long.
+    pub base: Duration,
+    /// The longest wait.
+    pub cap: Duration,
+}
+
+impl Default for Backoff {
+    /// The original's numbers.
+    fn default() -> Self {
+        Self {
+            tries: 10,
+            base: Duration::from_secs(1),
+            cap: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Backoff {
+    /// The wait after so many failures in a row, from 1.
+    pub fn delay(&self, failures: u32) -> Duration {
+        let doubled = 1u32.checked_shl(failures.saturating_sub(1));
+        let delay = doubled.and_then(|times| self.base.checked_mul(times));
+        delay.unwrap_or(self.cap).min(self.cap)
+    }
+}
+
+/// Whom to call, and how.
+#[derive(Clone, Debug)]
+pub struct Dial {
+    /// `ws://` and `wss://` for a WebSocket; `http://` and `https://` with `transport=sse`, `poll` or
+    /// `webrtc` in the query (SSE without it).
+    pub url: String,
+    /// Sent as `Authorization: Bearer …`.
+    pub bearer: Option<ws::Bearer>,
+    /// Further headers.
+    pub headers: Vec<(String, String)>,
+    /// How long to wait between calls.
+    pub backoff: Backoff,
+    /// Whose certificates are trusted.
+    pub roots: ws::Roots,
+}
+
+impl Dial {
+    /// This address, with the original's numbers.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            bearer: None,
+            headers: Vec::new(),
+            backoff: Backoff::default(),
+            roots: ws::Roots::Native,
+        }
+    }
+}
+
+/// How things stand with a peer that this side calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// A call is under way.
+    Connecting,
+    /// The peer is there, and has not said who it is.
+    Connected,
+    /// Documents are synced.
+    Established,
+    /// The next call waits.
+    Waiting {
+        /// Calls that failed in a row.
+        failures: u32,
+        /// How long.
+        delay: Duration,
+        /// Why the last one failed or ended.
+        reason: String,
+    },
+    /// Too many calls failed in a row.
+    GaveUp {
+        /// Why the last one failed.
+        reason: String,
+    },
+    /// This side hung up.
+    Closed,
+}
+
+/// A peer that this side calls until this is dropped.
+#[derive(Debug)]
+pub struct Remote {
+    status: watch::Receiver<Status>,
+    task: JoinHandle<()>,
+}
+
+impl Remote {
+    /// How things stand; wait for changes on it.
+    pub fn status(&self) -> watch::Receiver<Status> {
+        self.status.clone()
+    }
+
+    /// Waits until the peer said who it is.
+    pub async fn established(&self) -> Result<(), String> {
+        let mut status = self.status();
+        let ended = |status: &Status| match status {
+            Status::GaveUp { reason } => Some(Err(reason.clone())),
+            Status::Closed => Some(Err("this side hung up".to_owned())),
+            Status::Established => Some(Ok(())),
+            _ => None,
+        };
+        let status = status.wait_for(|status| ended(status).is_some()).await;
+        match status {
+            Ok(status) => ended(&status).unwrap_or(Ok(())),
+            Err(_) => Err("this side hung up".to_owned()),
+        }
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+pub(super) fn start<F, J>(core: &Arc<Core>, backoff: Backoff, call: F) -> Remote
+where
+    F: Fn(Arc<Core>) -> J + Send + 'static,
+    J: Future<Output = Result<Joined, String>> + Send + 'static,
+{
+    let (tell, status) = watch::channel(Status::Connecting);
+    let task = tokio::spawn(keep_calling(Arc::downgrade(core), backoff, call, tell));
+    Remote { status, task }
+}
+
+async fn keep_calling<F, J>(
+    core: Weak<Core>,
+    backoff: Backoff,
+    call: F,
+    tell: watch::Sender<Status>,
+) where
+    F: Fn(Arc<Core>) -> J + Send + 'static,
+    J: Future<Output = Result<Joined, String>> + Send + 'static,
+{
+    let mut failures = 0;
+    loop {
+        let Some(strong) = core.upgrade() else {
+            break;
+        };
+        if strong.lock().ended {
+            break;
+        }
+        tell.send_replace(Status::Connecting);
+        let reason = match call(strong.clone()).await {
+            Err(reason) => reason,
+            Ok(joined) => {
+                let (established, reason) = serve_one(&strong, joined, &tell).await;
+                if established {
+                    failures = 0;
+                }
+                reason
+            }
+        };
+        if strong.lock().ended {
+            break;
+        }
+        drop(strong);
+        failures += 1;
+        if failures > backoff.tries {
+            tell.send_replace(Status::GaveUp { reason });
+            return;
+        }
+        let delay = backoff.delay(failures);
+        tell.send_replace(Status::Waiting {
+            failures,
+            delay,
+            reason,
+        });
+        tokio::time::sleep(delay).await;
+    }
+    tell.send_replace(Status::Closed);
+}
+
+/// Whether the peer said who it is, and why the connection ended.
+async fn serve_one(
+    core: &Arc<Core>,
+    joined: Joined,
+    tell: &watch::Sender<Status>,
+) -> (bool, String) {
+    let mut events = core.events.subscribe();
+    let (mine_is, mine) = tokio::sync::oneshot::channel::<ChannelId>();
+    let serving = serve::run(core, joined, |channel, _| {
+        tell.send_replace(Status::Connected);
+        let _ = mine_is.send(channel);
+    });
+    let watching = async {
+        let Ok(mine) = mine.await else {
+            return std::future::pending().await;
+        };
+        loop {
+            match events.recv().await {
+                Ok(Event::Established { channel, .. }) if channel == mine => break,
+                // Too many events to see each: the machine knows.
+                Err(tokio::sync::broadcast::error::RecvError::Lagged(_))
+                    if core.lock().hub.peers().any(|(id, _)| id == mine) =>
+                {
+                    break;
+                }
+                Err(tokio::sync::broadcast::error::RecvError::Closed) => {
+                    return std::future::pending().await;
+                }
+                _ => {}
+            }
+        }
+        tell.send_replace(Status::Established);
+        std::future::pending::<()>().await
+    };
+    let closed = tokio::select! {
+        closed = serving => closed,
+        () = watching => return (false, String::new()),
+    };
+    let established = *tell.borrow() == Status::Established;
+    (established, closed.to_string())
+}
+
+/// One call to an address.
+pub(super) async fn call(core: Arc<Core>, dial: Dial) -> Result<Joined, String> {
+    let peer_id = core.config.identity.peer_id.clone();
+    let (url, transport) = take_transport(&dial.url);
+    if url.starts_with("ws://") || url.starts_with("wss://") {
+        let options = ws::ConnectOptions {
+            bearer: dial.bearer,
+            headers: dial.headers,
+            roots: dial.roots,
+            ..ws::ConnectOptions::default()
+        };
+        let mark = if url.contains('?') { '&' } else { '?' };
+        let url = format!("{url}{mark}peerId={peer_id}");
+        let socket = ws::connect(&url, &options).await;
+        let socket = socket.map_err(|error| error.to_string())?;
+        return serve::join(&core, Way::WebSocket, socket, Options::default()).await;
+    }
+    let mut options = ClientOptions::new(peer_id);
+    options.bearer = dial.bearer;
+    options.headers = dial.headers;
+    options.roots = dial.roots;
+    let told = |error: breakbulk_net::http::ConnectError| error.to_string();
+    match transport.as_deref() {
+        None | Some("sse") => {
+            let opened = sse::connect(&url, &options).await.map_err(told)?;
+            joined(&core, Way::Sse, opened).await
+        }
+        Some("poll") => {
+            let opened = poll::connect(&url, &options).await.map_err(told)?;
+            joined(&core, Way::Poll, opened).await
+        }
+        #[cfg(feature = "webrtc")]
+        Some("webrtc") => {
+            let channel = breakbulk_net::webrtc::ChannelOptions::default();
+            let opened = breakbulk_net::webrtc::connect(&url, &options, &channel).await;
+            joined(&core, Way::DataChannel, opened.map_err(told)?).await
+        }
+        Some(other) => Err(format!(
+            "no transport is called {other}: use sse, poll or webrtc (where it is built in)"
+        )),
+    }
+}
+
+async fn joined<T: Transport>(core: &Core, way: Way, transport: T) -> Result<Joined, String> {
+    serve::join(core, way, transport, Options::default()).await
+}
+
+/// The address without `transport=…`, and what that says.
+fn take_transport(url: &str) -> (String, Option<String>) {
+    let Some((address, query)) = url.split_once('?') else {
+        return (url.to_owned(), None);
+    };
+    let mut transport = None;
+    let rest: Vec<&str> = query
+        .split('&')
+        .filter(|part| match part.strip_prefix("transport=") {
+            Some(name) => {
+                transport = Some(name.to_owned());
+                false
+            }
+            None => true,
+        })
+        .collect();
+    if rest.is_empty() {
+        return (address.to_owned(), transport);
+    }
+    (format!("{address}?{}", rest.join("&")), transport)
+}

@@ -1,0 +1,188 @@
+//! One connection, from its first word to its last.
+
+use std::sync::Arc;
+
+use breakbulk_link::{Closed, Event, FaultKind};
+use breakbulk_message::loro::{
+    ChannelMsg, DecodeError, Detail, WIRE_VERSION, decode_frame, from_json,
+};
+use breakbulk_net::http::Way;
+use breakbulk_net::{Connection, Options, Refusal, Transport};
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+
+use super::config::Form;
+use super::core::Core;
+use super::words::{Talking, Words};
+use crate::hub::{ChannelId, Opening};
+
+/// A connection whose peer can be talked to.
+pub(super) struct Joined {
+    connection: Connection,
+    form: Form,
+    opening: Opening,
+}
+
+/// Opens a connection for a peer that called this side.
+pub(super) async fn accept<T: Transport>(
+    core: &Core,
+    way: Way,
+    claim: String,
+    transport: T,
+    options: Options,
+) -> Result<Joined, String> {
+    let (link, form) = core.config.link(way, false);
+    let words = match way {
+        Way::WebSocket => Words::Answers,
+        Way::Sse | Way::Poll | Way::DataChannel => Words::None,
+    };
+    let http = matches!(way, Way::Sse | Way::Poll);
+    let mut talking = Talking::new(transport, words, http, link.frame_limit());
+    if way == Way::WebSocket {
+        tokio::time::sleep(core.config.ready_delay).await;
+        talking.say_ready().await.map_err(|lost| lost.to_string())?;
+    }
+    Ok(Joined {
+        connection: Connection::open(link, talking, options),
+        form,
+        opening: Opening {
+            claim,
+            dialed: false,
+            greets: way == Way::DataChannel,
+        },
+    })
+}
+
+/// Opens a connection to a peer that this side called.
+pub(super) async fn join<T: Transport>(
+    core: &Core,
+    way: Way,
+    transport: T,
+    mut options: Options,
+) -> Result<Joined, String> {
+    let (link, form) = core.config.link(way, true);
+    let http = matches!(way, Way::Sse | Way::Poll);
+    let words = match way {
+        Way::WebSocket => Words::Asks,
+        Way::Sse | Way::Poll | Way::DataChannel => Words::None,
+    };
+    let mut talking = Talking::new(transport, words, http, link.frame_limit());
+    if way == Way::WebSocket {
+        options.keepalive = options.keepalive.map(|_| super::PING_EVERY);
+        options.silence = options
+            .silence
+            .map(|silence| silence.max(super::PING_EVERY * 3));
+        let ready = tokio::time::timeout(super::READY_WITHIN, talking.hear_ready());
+        let ready = ready.await.map_err(|_| {
+            let seconds = super::READY_WITHIN.as_secs();
+            format!("the server did not say ready within {seconds} s")
+        })?;
+        ready.map_err(|lost| lost.to_string())?;
+    }
+    Ok(Joined {
+        connection: Connection::open(link, talking, options),
+        form,
+        opening: Opening {
+            claim: String::new(),
+            dialed: true,
+            greets: true,
+        },
+    })
+}
+
+/// Serves a connection until its end; `begun` is called with its channel at the beginning.
+pub(super) async fn run(
+    core: &Arc<Core>,
+    joined: Joined,
+    begun: impl FnOnce(ChannelId, &Connection),
+) -> Closed {
+    let Joined {
+        connection,
+        form,
+        opening,
+    } = joined;
+    let channel = core.drive(|state, now| {
+        if state.ended {
+            return None;
+        }
+        let channel = state.hub.open(now, opening);
+        state.attach(channel, connection.clone(), form);
+        Some(channel)
+    });
+    let Some(channel) = channel else {
+        connection.close(1001, super::SHUTTING_DOWN);
+        return connection.closed().await;
+    };
+    begun(channel, &connection);
+    let gone = Gone {
+        core: core.clone(),
+        channel,
+        connection: connection.clone(),
+    };
+    let in_work = Arc::new(Semaphore::new(core.config.limits.in_work.max(1)));
+    while let Some(event) = connection.event().await {
+        match event {
+            Event::Message(message) => {
+                let Ok(permit) = in_work.clone().acquire_owned().await else {
+                    break;
+                };
+                let id = message.id;
+                let (bytes, charge) = message.into_parts();
+                match decode(form, bytes) {
+                    Ok(messages) => core.drive(|state, now| {
+                        if let Some(token) = state.begin(channel, id, charge, permit) {
+                            state.hub.handle_frame(now, channel, token, messages);
+                        }
+                    }),
+                    Err(reason) => {
+                        connection.settle(id, Err(Refusal::new(400, reason.clone())));
+                        core.drive(|state, now| state.hub.fault(now, channel, &reason));
+                    }
+                }
+            }
+            // A shortage of our own is no fault of the peer's.
+            Event::Fault(fault) | Event::TransferFailed(fault)
+                if !matches!(fault.kind, FaultKind::Busy) =>
+            {
+                let reason = fault.to_string();
+                core.drive(|state, now| state.hub.fault(now, channel, &reason));
+            }
+            Event::SendFailed { error, .. } => {
+                connection.close(1009, &format!("a message does not fit: {error}"));
+            }
+            _ => {}
+        }
+    }
+    drop(gone);
+    connection.closed().await
+}
+
+/// A channel goes with the task that serves it, whatever ends that.
+struct Gone {
+    core: Arc<Core>,
+    channel: ChannelId,
+    connection: Connection,
+}
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        // Of use where the task was ended from this side: elsewhere it is closed already.
+        self.connection.close(1000, super::DISCONNECTING);
+        self.core.drive(|state, _| state.detach(self.channel));
+    }
+}
+
+fn decode(form: Form, bytes: Bytes) -> Result<Vec<ChannelMsg>, String> {
+    if form.receives_json {
+        let text = std::str::from_utf8(&bytes).map_err(|error| error.to_string())?;
+        let message = from_json(text).map_err(|error| error.to_string())?;
+        return Ok(vec![message]);
+    }
+    decode_frame(bytes).map_err(|error: DecodeError| match error.detail {
+        // In the original's words, which its clients may look for.
+        Detail::Version { found } => {
+            format!("Unsupported wire version: {found} (expected {WIRE_VERSION})")
+        }
+        _ => error.to_string(),
+    })
+}

@@ -1,0 +1,352 @@
+//! A store that survives the process and the machine: one redb file.
+//!
+//! Three tables. `heads` says how far each document is and which rows are its own, `index` has a small
+//! row for a snapshot or an update, `parts` the bytes. A commit is one transaction and one sync, however
+//! many documents it touches.
+
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use breakbulk_message::loro::VersionVector;
+use bytes::Bytes;
+use redb::{
+    Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, Table,
+    TableDefinition, WriteTransaction,
+};
+
+use super::{Kept, Store, StoreError, StoreReader, Write};
+use crate::hub::{DocId, Head};
+
+/// What the tables mean; a file with another number is left alone.
+const FORMAT: u64 = 1;
+const FORMAT_ROW: &str = "format";
+
+const META: TableDefinition<'static, &str, u64> = TableDefinition::new("breakbulk.loro.meta");
+/// Name to version, bytes kept, the first row and the one after the last.
+const HEADS: TableDefinition<'static, &str, (&[u8], u64, u64, u64)> =
+    TableDefinition::new("breakbulk.loro.heads");
+/// Name and row to bytes, and whether they are a snapshot.
+const INDEX: TableDefinition<'static, (&str, u64), (u64, bool)> =
+    TableDefinition::new("breakbulk.loro.index");
+/// Name, row and part to the bytes of that part.
+const PARTS: TableDefinition<'static, (&str, u64, u32), &[u8]> =
+    TableDefinition::new("breakbulk.loro.parts");
+
+/// The size of a part: it fills a run of pages but for the header; much larger rows are written twice.
+const PART: usize = (64 << 10) - 128;
+
+/// What redb may keep in memory; its own default is 1 GiB.
+const CACHE: usize = 16 << 20;
+
+/// Documents on disk. The file stays locked until the store is dropped, and does not shrink.
+#[derive(Debug)]
+pub struct DiskStore {
+    db: Arc<Database>,
+    name: Arc<str>,
+    /// A commit failed, and the disk may or may not have it.
+    failed: bool,
+}
+
+/// Does not keep the file open.
+struct Reader {
+    db: Weak<Database>,
+    name: Arc<str>,
+}
+
+impl DiskStore {
+    /// Opens the store in this file, and makes it if there is none.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let path = path.as_ref();
+        let name: Arc<str> = path.display().to_string().into();
+        if !path.exists() {
+            make(path, &name)?;
+        }
+        let db = Builder::new()
+            .set_cache_size(CACHE)
+            .open(path)
+            .map_err(|error| failed(&name, "opening", error))?;
+        Self::check(db, name)
+    }
+
+    /// Opens the store in storage of another kind.
+    pub fn with_backend(backend: impl StorageBackend) -> Result<Self, StoreError> {
+        let name: Arc<str> = "in its own storage".into();
+        let db = Builder::new()
+            .set_cache_size(CACHE)
+            .create_with_backend(backend)
+            .map_err(|error| failed(&name, "opening", error))?;
+        prepare(&db, &name)?;
+        Self::check(db, name)
+    }
+
+    fn check(db: Database, name: Arc<str>) -> Result<Self, StoreError> {
+        let reading = db.begin_read().map_err(|e| failed(&name, "opening", e))?;
+        let wrong = |reason: String| StoreError::NotAStore {
+            store: name.to_string(),
+            expected: FORMAT,
+            reason,
+        };
+        let meta = reading.open_table(META).map_err(|e| wrong(e.to_string()))?;
+        let format = meta.get(FORMAT_ROW).map_err(|e| wrong(e.to_string()))?;
+        match format.map(|row| row.value()) {
+            Some(FORMAT) => {}
+            Some(other) => return Err(wrong(format!("it is of format {other}"))),
+            None => return Err(wrong("it has no format".to_owned())),
+        }
+        drop((meta, reading));
+        Ok(Self {
+            db: Arc::new(db),
+            name,
+            failed: false,
+        })
+    }
+
+    fn write(&self, writes: &[Write]) -> Result<(), redb::Error> {
+        let mut transaction = self.db.begin_write()?;
+        transaction.set_durability(Durability::Immediate)?;
+        {
+            let mut tables = Tables::open(&transaction)?;
+            for write in writes {
+                tables.apply(write)?;
+            }
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+}
+
+impl Store for DiskStore {
+    fn documents(&self) -> Result<Vec<(DocId, Head)>, StoreError> {
+        heads(&self.db).map_err(|error| failed(&self.name, "reading its documents", error))
+    }
+
+    fn commit(&mut self, writes: &[Write]) -> Result<(), StoreError> {
+        if self.failed {
+            return Err(StoreError::Failed {
+                store: self.name.to_string(),
+            });
+        }
+        if writes.is_empty() {
+            return Ok(());
+        }
+        self.failed = true;
+        self.write(writes)
+            .map_err(|error| failed(&self.name, "writing", error))?;
+        self.failed = false;
+        Ok(())
+    }
+
+    fn reader(&self) -> Arc<dyn StoreReader> {
+        Arc::new(Reader {
+            db: Arc::downgrade(&self.db),
+            name: self.name.clone(),
+        })
+    }
+}
+
+impl StoreReader for Reader {
+    fn load(&self, doc: &str) -> Result<Kept, StoreError> {
+        let Some(db) = self.db.upgrade() else {
+            return Err(StoreError::Failed {
+                store: self.name.to_string(),
+            });
+        };
+        load(&db, doc).map_err(|error| failed(&self.name, "reading a document", error))
+    }
+}
+
+fn heads(db: &Database) -> Result<Vec<(DocId, Head)>, redb::Error> {
+    let reading = db.begin_read()?;
+    let heads = reading.open_table(HEADS)?;
+    let mut documents = Vec::new();
+    for row in heads.iter()? {
+        let (doc, head) = row?;
+        let (version, size, ..) = head.value();
+        let version = VersionVector::decode(version)
+            .map_err(|error| redb::Error::Corrupted(error.to_string()))?;
+        documents.push((doc.value().into(), Head { version, size }));
+    }
+    Ok(documents)
+}
+
+fn load(db: &Database, doc: &str) -> Result<Kept, redb::Error> {
+    let reading = db.begin_read()?;
+    let heads = reading.open_table(HEADS)?;
+    let Some(head) = heads.get(doc)? else {
+        return Ok(Kept::default());
+    };
+    let (_, _, first, end) = head.value();
+    let (index, parts) = (reading.open_table(INDEX)?, reading.open_table(PARTS)?);
+    let mut kept = Kept::default();
+    for row in index.range((doc, first)..(doc, end))? {
+        let (key, value) = row?;
+        let ((_, row), (len, snapshot)) = (key.value(), value.value());
+        let mut data = Vec::new();
+        for part in parts.range((doc, row, 0)..=(doc, row, u32::MAX))? {
+            data.extend_from_slice(part?.1.value());
+        }
+        if data.len() as u64 != len {
+            let text = format!("a row of {len} bytes has {}", data.len());
+            return Err(redb::Error::Corrupted(text));
+        }
+        if snapshot {
+            kept.snapshot = Some(data.into());
+        } else {
+            kept.updates.push(Bytes::from(data));
+        }
+    }
+    Ok(kept)
+}
+
+struct Tables<'a> {
+    heads: Table<'a, &'static str, (&'static [u8], u64, u64, u64)>,
+    index: Table<'a, (&'static str, u64), (u64, bool)>,
+    parts: Table<'a, (&'static str, u64, u32), &'static [u8]>,
+}
+
+impl<'a> Tables<'a> {
+    fn open(transaction: &'a WriteTransaction) -> Result<Self, redb::Error> {
+        Ok(Self {
+            heads: transaction.open_table(HEADS)?,
+            index: transaction.open_table(INDEX)?,
+            parts: transaction.open_table(PARTS)?,
+        })
+    }
+
+    fn apply(&mut self, write: &Write) -> Result<(), redb::Error> {
+        match write {
+            Write::Append { doc, data, head } => {
+                let (first, end) = self.rows(doc)?;
+                self.insert(doc, end, data, false)?;
+                self.put_head(doc, head, first, end + 1)
+            }
+            Write::Replace { doc, data, head } => {
+                let (first, end) = self.rows(doc)?;
+                self.remove(doc, first, end)?;
+                self.insert(doc, end, data, true)?;
+                self.put_head(doc, head, end, end + 1)
+            }
+            Write::Delete { doc } => {
+                let (first, end) = self.rows(doc)?;
+                self.remove(doc, first, end)?;
+                self.heads.remove(&**doc)?;
+                Ok(())
+            }
+        }
+    }
+
+    fn rows(&self, doc: &str) -> Result<(u64, u64), redb::Error> {
+        let head = self.heads.get(doc)?;
+        Ok(head.map_or((0, 0), |head| {
+            let (_, _, first, end) = head.value();
+            (first, end)
+        }))
+    }
+
+    fn put_head(
+        &mut self,
+        doc: &str,
+        head: &Head,
+        first: u64,
+        end: u64,
+    ) -> Result<(), redb::Error> {
+        let version = head.version.encode();
+        self.heads
+            .insert(doc, (version.as_slice(), head.size, first, end))?;
+        Ok(())
+    }
+
+    fn insert(
+        &mut self,
+        doc: &str,
+        row: u64,
+        data: &Bytes,
+        snapshot: bool,
+    ) -> Result<(), redb::Error> {
+        self.index
+            .insert((doc, row), (data.len() as u64, snapshot))?;
+        for (part, bytes) in data.chunks(PART).enumerate() {
+            self.parts.insert((doc, row, part as u32), bytes)?;
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, doc: &str, first: u64, end: u64) -> Result<(), redb::Error> {
+        for row in first..end {
+            let Some(len) = self.index.remove((doc, row))?.map(|len| len.value().0) else {
+                continue;
+            };
+            for part in 0..len.div_ceil(PART as u64) {
+                self.parts.remove((doc, row, part as u32))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes a new file beside its place and moves it there whole: a crash leaves none or a good one.
+fn make(path: &Path, name: &Arc<str>) -> Result<(), StoreError> {
+    let io = |error: std::io::Error| StoreError::Disk {
+        store: name.to_string(),
+        doing: "making its file",
+        reason: error.to_string(),
+    };
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.new", std::process::id()));
+    let beside = Path::new(&beside);
+    let _ = std::fs::remove_file(beside);
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true).write(true).create_new(true);
+    // It holds what people wrote: nobody else's to read.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(beside).map_err(io)?;
+    let db = Builder::new()
+        .create_file(file)
+        .map_err(|error| failed(name, "making its file", error))?;
+    prepare(&db, name)?;
+    drop(db);
+    match std::fs::hard_link(beside, path) {
+        // Another process was first: its file is as good.
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        made => made.map_err(io)?,
+    }
+    std::fs::remove_file(beside).map_err(io)?;
+    // A new file survives a power cut only once its directory is on the disk as well.
+    #[cfg(unix)]
+    {
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+        let directory = std::fs::File::open(parent.unwrap_or(Path::new("."))).map_err(io)?;
+        directory.sync_all().map_err(io)?;
+    }
+    Ok(())
+}
+
+/// Makes the tables where there are none.
+fn prepare(db: &Database, name: &Arc<str>) -> Result<(), StoreError> {
+    let make = || -> Result<(), redb::Error> {
+        let transaction = db.begin_write()?;
+        {
+            let mut meta = transaction.open_table(META)?;
+            if meta.get(FORMAT_ROW)?.is_none() {
+                meta.insert(FORMAT_ROW, FORMAT)?;
+            }
+            Tables::open(&transaction)?;
+        }
+        transaction.commit()?;
+        Ok(())
+    };
+    make().map_err(|error| failed(name, "making its tables", error))
+}
+
+fn failed(name: &Arc<str>, doing: &'static str, error: impl Into<redb::Error>) -> StoreError {
+    let store = name.to_string();
+    match error.into() {
+        redb::Error::DatabaseAlreadyOpen => StoreError::InUse { store },
+        error => StoreError::Disk {
+            store,
+            doing,
+            reason: error.to_string(),
+        },
+    }
+}

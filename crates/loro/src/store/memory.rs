@@ -1,0 +1,71 @@
+//! A store that lasts as long as the process.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Kept, Store, StoreError, StoreReader, Write};
+use crate::hub::{DocId, Head};
+
+/// Documents in memory, in the form that they have on disk: one that was unloaded, or was spoiled by
+/// hostile changes, is made again from it.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStore(Arc<Mutex<BTreeMap<DocId, (Head, Kept)>>>);
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<DocId, (Head, Kept)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for MemoryStore {
+    fn documents(&self) -> Result<Vec<(DocId, Head)>, StoreError> {
+        let docs = self.lock();
+        let docs = docs.iter();
+        Ok(docs
+            .map(|(doc, (head, _))| (doc.clone(), head.clone()))
+            .collect())
+    }
+
+    fn commit(&mut self, writes: &[Write]) -> Result<(), StoreError> {
+        let mut docs = self.lock();
+        for write in writes {
+            match write {
+                Write::Append { doc, data, head } => {
+                    let kept = docs.entry(doc.clone()).or_default();
+                    kept.0 = head.clone();
+                    kept.1.updates.push(data.clone());
+                }
+                Write::Replace { doc, data, head } => {
+                    let kept = Kept {
+                        snapshot: Some(data.clone()),
+                        updates: Vec::new(),
+                    };
+                    docs.insert(doc.clone(), (head.clone(), kept));
+                }
+                Write::Delete { doc } => {
+                    docs.remove(doc);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn reader(&self) -> Arc<dyn StoreReader> {
+        Arc::new(self.clone())
+    }
+}
+
+impl StoreReader for MemoryStore {
+    fn load(&self, doc: &str) -> Result<Kept, StoreError> {
+        let docs = self.lock();
+        Ok(docs
+            .get(doc)
+            .map(|(_, kept)| kept.clone())
+            .unwrap_or_default())
+    }
+}

@@ -1,0 +1,687 @@
+//! The sync machine alone: what answers what, who hears of it, and what is too much.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use breakbulk_loro::hub::{
+    ChannelId, Event, Finished, Head, Hub, Opening, Outcome, Output, TaskId, Work, WorkError,
+};
+use breakbulk_loro::{DocId, Limits, OpenToAll, OwnDocuments, Peer, Permissions, Quota};
+use breakbulk_message::loro::{
+    ChannelMsg, DeleteStatus, EphemeralStore, PeerIdentity, PeerType, Transmission, VersionVector,
+};
+use bytes::Bytes;
+
+fn identity(peer_id: &str) -> PeerIdentity {
+    PeerIdentity {
+        peer_id: peer_id.into(),
+        name: None,
+        kind: PeerType::User,
+    }
+}
+
+fn version(counter: i32) -> VersionVector {
+    [(1, counter)]
+        .into_iter()
+        .filter(|(_, to)| *to > 0)
+        .collect()
+}
+
+fn update(counter: i32) -> Transmission {
+    Transmission::Update {
+        data: Bytes::from_static(b"changes"),
+        version: version(counter),
+    }
+}
+
+fn sync_request(doc: &str, counter: i32, bi: bool) -> ChannelMsg {
+    ChannelMsg::SyncRequest {
+        doc_id: doc.into(),
+        requester_doc_version: version(counter),
+        bidirectional: Some(bi),
+        ephemeral: None,
+    }
+}
+
+fn response(doc: &str, transmission: Transmission) -> ChannelMsg {
+    ChannelMsg::SyncResponse {
+        doc_id: doc.into(),
+        transmission,
+        ephemeral: None,
+    }
+}
+
+/// The machine with a clock, and what it gave out.
+struct Bench {
+    hub: Hub,
+    now: Instant,
+    tasks: Vec<(TaskId, DocId, Work)>,
+    sent: Vec<(ChannelId, ChannelMsg)>,
+    settled: Vec<Result<(), u16>>,
+    closed: Vec<(ChannelId, u16, String)>,
+    events: Vec<Event>,
+    tokens: u64,
+}
+
+impl Bench {
+    fn new(permissions: impl Permissions, limits: Limits, docs: &[(&str, i32)]) -> Self {
+        let kept = docs.iter().map(|(doc, counter)| {
+            let head = Head {
+                version: version(*counter),
+                size: 1,
+            };
+            ((*doc).into(), head)
+        });
+        Self {
+            hub: Hub::new(identity("1000"), limits, Arc::new(permissions), kept),
+            now: Instant::now(),
+            tasks: Vec::new(),
+            sent: Vec::new(),
+            settled: Vec::new(),
+            closed: Vec::new(),
+            events: Vec::new(),
+            tokens: 0,
+        }
+    }
+
+    fn take(&mut self) {
+        while let Some(output) = self.hub.poll_output() {
+            match output {
+                Output::Send { to, message, .. } => {
+                    let each = to.into_iter().map(|to| (to, message.clone()));
+                    self.sent.extend(each);
+                }
+                Output::Task { id, doc, work } => self.tasks.push((id, doc, work)),
+                Output::Settle { outcome, .. } => {
+                    self.settled.push(outcome.map_err(|refused| refused.status));
+                }
+                Output::Close {
+                    channel,
+                    code,
+                    reason,
+                } => self.closed.push((channel, code, reason)),
+                Output::Event(event) => self.events.push(event),
+            }
+        }
+    }
+
+    fn say(&mut self, channel: ChannelId, message: ChannelMsg) {
+        self.tokens += 1;
+        self.hub
+            .handle_frame(self.now, channel, self.tokens, vec![message]);
+        self.take();
+    }
+
+    /// A peer that called and said who it is; what it heard is dropped.
+    fn peer(&mut self, peer_id: &str) -> ChannelId {
+        let channel = self.stranger();
+        let identity = identity(peer_id);
+        self.say(channel, ChannelMsg::EstablishRequest { identity });
+        self.sent.clear();
+        self.settled.clear();
+        channel
+    }
+
+    fn stranger(&mut self) -> ChannelId {
+        let opening = Opening {
+            claim: "somebody".into(),
+            dialed: false,
+            greets: false,
+        };
+        self.hub.open(self.now, opening)
+    }
+
+    fn done(&mut self, counter: i32, result: Result<Outcome, WorkError>) {
+        let (id, ..) = self.tasks.remove(0);
+        let finished = Finished {
+            head: Head {
+                version: version(counter),
+                size: 1,
+            },
+            local: None,
+            result,
+        };
+        self.hub.handle_done(self.now, id, finished);
+        self.take();
+    }
+
+    fn heard(&mut self, channel: ChannelId) -> Vec<ChannelMsg> {
+        let (his, others) = std::mem::take(&mut self.sent)
+            .into_iter()
+            .partition(|(to, _)| *to == channel);
+        self.sent = others;
+        let his: Vec<(ChannelId, ChannelMsg)> = his;
+        his.into_iter().map(|(_, message)| message).collect()
+    }
+}
+
+#[test]
+fn an_establish_request_is_answered_and_every_document_asked_for() {
+    let mut bench = Bench::new(OpenToAll, Limits::default(), &[("a", 3), ("b", 0)]);
+    let channel = bench.stranger();
+    let identity = identity("7");
+    bench.say(channel, ChannelMsg::EstablishRequest { identity });
+    let me = PeerIdentity {
+        peer_id: "1000".into(),
+        name: None,
+        kind: PeerType::User,
+    };
+    let expected = [
+        ChannelMsg::EstablishResponse { identity: me },
+        sync_request("a", 3, true),
+        sync_request("b", 0, true),
+    ];
+    assert_eq!(bench.heard(channel), expected);
+    assert_eq!(bench.settled, [Ok(())]);
+}
+
+#[test]
+fn a_sync_request_is_answered_by_what_the_asker_has() {
+    let up_to_date = |counter| {
+        response(
+            "a",
+            Transmission::UpToDate {
+                version: version(counter),
+            },
+        )
+    };
+    let cases: [(i32, bool, Option<ChannelMsg>); 4] = [
+        // (what it has, whether it wants to be asked back, the answer where no document is looked at)
+        (3, false, Some(up_to_date(3))),
+        (9, false, Some(up_to_date(3))),
+        (
+            3,
+            true,
+            Some(ChannelMsg::Batch {
+                messages: vec![up_to_date(3), sync_request("a", 3, false)],
+            }),
+        ),
+        (1, true, None),
+    ];
+    for (has, bi, answer) in cases {
+        let mut bench = Bench::new(OpenToAll, Limits::default(), &[("a", 3)]);
+        let channel = bench.peer("7");
+        bench.say(channel, sync_request("a", has, bi));
+        match answer {
+            Some(answer) => assert_eq!(bench.heard(channel), [answer]),
+            None => {
+                let work = Work::Answer {
+                    since: version(has),
+                };
+                assert_eq!(bench.tasks[0].2, work);
+                assert!(bench.settled.is_empty(), "settled before it was answered");
+                bench.done(3, Ok(Outcome::Answer(update(3))));
+                let messages = vec![response("a", update(3)), sync_request("a", 3, false)];
+                assert_eq!(bench.heard(channel), [ChannelMsg::Batch { messages }]);
+            }
+        }
+        assert_eq!(bench.settled, [Ok(())]);
+    }
+}
+
+#[test]
+fn an_update_is_told_to_others_only_once_it_is_kept() {
+    let mut bench = Bench::new(OpenToAll, Limits::default(), &[("a", 3)]);
+    let (from, other, stranger) = (bench.peer("7"), bench.peer("8"), bench.peer("9"));
+    for channel in [from, other] {
+        bench.say(channel, sync_request("a", 3, false));
+    }
+    bench.sent.clear();
+    bench.settled.clear();
+    let transmission = update(4);
+    let message = ChannelMsg::Update {
+        doc_id: "a".into(),
+        transmission: transmission.clone(),
+    };
+    bench.say(from, message.clone());
+    assert!(bench.sent.is_empty() && bench.settled.is_empty());
+    bench.done(4, Ok(Outcome::Imported(Some(transmission))));
+    assert_eq!(bench.heard(other), [message]);
+    assert_eq!(bench.heard(from), []);
+    assert_eq!(bench.heard(stranger), []);
+    assert_eq!(bench.settled, [Ok(())]);
+    // What was no news is settled and goes nowhere.
+    let message = ChannelMsg::Update {
+        doc_id: "a".into(),
+        transmission: update(4),
+    };
+    bench.say(from, message);
+    bench.done(4, Ok(Outcome::Imported(None)));
+    assert_eq!(bench.heard(other), []);
+    assert_eq!(bench.settled.len(), 2);
+}
+
+#[test]
+fn answers_wait_behind_the_changes_that_came_before_them() {
+    let mut bench = Bench::new(OpenToAll, Limits::default(), &[("a", 3)]);
+    let channel = bench.peer("7");
+    let message = ChannelMsg::Update {
+        doc_id: "a".into(),
+        transmission: update(4),
+    };
+    bench.say(channel, message);
+    // The machine knows version 3 only, and 4 is about to be kept: no answer yet.
+    bench.say(channel, sync_request("a", 4, false));
+    assert_eq!(bench.heard(channel), []);
+    bench.done(4, Ok(Outcome::Imported(Some(update(4)))));
+    let version = version(4);
+    bench.done(
+        4,
+        Ok(Outcome::Answer(Transmission::UpToDate {
+            version: version.clone(),
+        })),
+    );
+    let up_to_date = response("a", Transmission::UpToDate { version });
+    assert_eq!(bench.heard(channel), [up_to_date]);
+}
+
+#[test]
+fn a_new_document_is_told_to_those_who_do_not_know_it() {
+    let mut bench = Bench::new(OpenToAll, Limits::default(), &[]);
+    let (from, other) = (bench.peer("7"), bench.peer("8"));
+    bench.say(from, sync_request("new", 4, true));
+    assert_eq!(bench.heard(other), [], "there is nothing to tell of yet");
+    bench.sent.clear();
+    bench.say(from, response("new", update(4)));
+    bench.done(4, Ok(Outcome::Imported(Some(update(4)))));
+    let doc_ids = vec!["new".to_owned()];
+    assert_eq!(
+        bench.heard(other),
+        [ChannelMsg::NewDoc {
+            doc_ids: doc_ids.clone()
+        }]
+    );
+    // Told the other way round, it is asked for.
+    bench.say(
+        other,
+        ChannelMsg::NewDoc {
+            doc_ids: vec!["theirs".into()],
+        },
+    );
+    assert_eq!(bench.heard(other), [sync_request("theirs", 0, true)]);
+}
+
+struct Guarded;
+
+impl Permissions for Guarded {
+    fn see(&self, peer: &Peer, doc: &str) -> bool {
+        doc != "secret" || peer.identity.peer_id == "1"
+    }
+
+    fn change(&self, peer: &Peer, _doc: &str) -> bool {
+        peer.identity.peer_id == "1"
+    }
+
+    fn create(&self, peer: &Peer, _doc: &str) -> bool {
+        peer.identity.peer_id == "1"
+    }
+
+    fn delete(&self, peer: &Peer, _doc: &str) -> bool {
+        peer.identity.peer_id == "1"
+    }
+
+    fn quota(&self, _peer: &Peer) -> Quota {
+        Quota {
+            documents: 1,
+            bytes: 10,
+        }
+    }
+}
+
+#[test]
+fn who_may_not_see_or_change_learns_and_changes_nothing() {
+    let mut bench = Bench::new(Guarded, Limits::default(), &[("open", 3), ("secret", 3)]);
+    let (owner, guest) = (bench.peer("1"), bench.peer("2"));
+    bench.say(owner, sync_request("secret", 3, false));
+    bench.sent.clear();
+    bench.settled.clear();
+    let unavailable = |doc| response(doc, Transmission::Unavailable);
+    let ignored = |doc: &str| ChannelMsg::DeleteResponse {
+        doc_id: doc.into(),
+        status: DeleteStatus::Ignored,
+    };
+    let delete = |doc: &str| ChannelMsg::DeleteRequest { doc_id: doc.into() };
+    let cases = [
+        (
+            sync_request("secret", 0, true),
+            vec![unavailable("secret")],
+            Ok(()),
+        ),
+        // The same answer as for what is not there.
+        (
+            sync_request("none", 0, true),
+            vec![unavailable("none")],
+            Ok(()),
+        ),
+        (
+            ChannelMsg::DirectoryRequest { doc_ids: None },
+            vec![ChannelMsg::DirectoryResponse {
+                doc_ids: vec!["open".into()],
+            }],
+            Ok(()),
+        ),
+        (delete("open"), vec![ignored("open")], Ok(())),
+        (delete("secret"), vec![ignored("secret")], Ok(())),
+        (
+            ChannelMsg::Update {
+                doc_id: "open".into(),
+                transmission: update(4),
+            },
+            vec![],
+            Err(403),
+        ),
+        (
+            ChannelMsg::Update {
+                doc_id: "none".into(),
+                transmission: update(4),
+            },
+            vec![],
+            Err(403),
+        ),
+    ];
+    for (message, answers, outcome) in cases {
+        bench.say(guest, message.clone());
+        assert_eq!(bench.heard(guest), answers, "{message:?}");
+        assert_eq!(bench.settled.pop(), Some(outcome), "{message:?}");
+        assert!(bench.tasks.is_empty(), "{message:?}");
+    }
+    // No question back to somebody whose changes are not taken.
+    bench.say(guest, sync_request("open", 3, true));
+    assert!(matches!(
+        bench.heard(guest)[..],
+        [ChannelMsg::SyncResponse { .. }]
+    ));
+    // The owner: one document, ten bytes.
+    bench.say(owner, sync_request("mine", 0, false));
+    bench.say(owner, sync_request("too many", 0, false));
+    assert_eq!(bench.heard(owner).last(), Some(&unavailable("too many")));
+    let push = ChannelMsg::Update {
+        doc_id: "mine".into(),
+        transmission: update(1),
+    };
+    bench.settled.clear();
+    bench.say(owner, push.clone());
+    bench.say(owner, push);
+    assert_eq!(
+        bench.settled,
+        [Err(413)],
+        "seven bytes and seven are more than ten"
+    );
+}
+
+#[test]
+fn a_deleted_document_is_gone_for_those_who_followed_it() {
+    let mut bench = Bench::new(Guarded, Limits::default(), &[("open", 3)]);
+    let (owner, guest) = (bench.peer("1"), bench.peer("2"));
+    for channel in [owner, guest] {
+        bench.say(channel, sync_request("open", 3, false));
+    }
+    bench.sent.clear();
+    bench.say(
+        owner,
+        ChannelMsg::DeleteRequest {
+            doc_id: "open".into(),
+        },
+    );
+    assert!(bench.sent.is_empty(), "told before it is gone");
+    bench.done(0, Ok(Outcome::Deleted(true)));
+    let status = DeleteStatus::Deleted;
+    let told = ChannelMsg::DeleteResponse {
+        doc_id: "open".into(),
+        status,
+    };
+    assert_eq!(bench.heard(owner), [told]);
+    assert_eq!(
+        bench.heard(guest),
+        [response("open", Transmission::Unavailable)]
+    );
+    assert_eq!(bench.hub.documents().count(), 0);
+}
+
+fn store(peer_id: &str, data: &'static [u8]) -> EphemeralStore {
+    EphemeralStore {
+        peer_id: peer_id.into(),
+        data: Bytes::from_static(data),
+        namespace: "presence".into(),
+    }
+}
+
+#[test]
+fn ephemeral_stores_hop_once_and_go_with_their_peer() {
+    let mut bench = Bench::new(OpenToAll, Limits::default(), &[("a", 3)]);
+    let (from, other) = (bench.peer("7"), bench.peer("8"));
+    for channel in [from, other] {
+        bench.say(channel, sync_request("a", 3, false));
+    }
+    bench.sent.clear();
+    let message = |hops_remaining, stores| ChannelMsg::Ephemeral {
+        doc_id: "a".into(),
+        hops_remaining,
+        stores,
+    };
+    bench.say(from, message(1, vec![store("7", b"x")]));
+    assert_eq!(bench.heard(other), [message(0, vec![store("7", b"x")])]);
+    bench.say(from, message(0, vec![store("7", b"y")]));
+    assert_eq!(bench.heard(other), [], "no hops are left");
+    // Whoever comes later hears of it with the answer.
+    let late = bench.peer("9");
+    bench.say(late, sync_request("a", 3, false));
+    let heard = bench.heard(late);
+    let [ChannelMsg::SyncResponse { ephemeral, .. }] = &heard[..] else {
+        panic!("{heard:?}");
+    };
+    assert_eq!(ephemeral.as_deref(), Some(&[store("7", b"y")][..]));
+    // Own stores are told, and again every ten seconds.
+    let doc: DocId = "a".into();
+    let now = bench.now;
+    bench
+        .hub
+        .set_ephemeral(now, &doc, "presence", Bytes::from_static(b"z"));
+    bench.take();
+    let own = message(1, vec![store("1000", b"z")]);
+    assert_eq!(bench.heard(other), std::slice::from_ref(&own));
+    let beat = bench.hub.poll_timeout().unwrap();
+    assert!(beat <= bench.now + Duration::from_secs(10));
+    bench.hub.handle_timeout(beat);
+    bench.take();
+    assert_eq!(bench.heard(other), [own]);
+    bench.hub.close(from);
+    bench.take();
+    assert_eq!(bench.heard(other), [message(0, vec![store("7", b"")])]);
+    // Not told again for four beats, it is forgotten as well.
+    bench.say(late, message(1, vec![store("9", b"x")]));
+    bench.sent.clear();
+    bench
+        .hub
+        .handle_timeout(bench.now + Duration::from_secs(60));
+    bench.take();
+    assert!(
+        bench
+            .heard(other)
+            .contains(&message(0, vec![store("9", b"")]))
+    );
+}
+
+#[test]
+fn what_is_too_much_is_refused() {
+    let limits = Limits {
+        documents: 3,
+        doc_id: 8,
+        subscriptions: 2,
+        batch: 4,
+        version_entries: 2,
+        stores: 2,
+        store_bytes: 4096,
+        faults: 100,
+        ..Limits::default()
+    };
+    let long = VersionVector::from_iter([(1, 1), (2, 1), (3, 1)]);
+    let ask = |doc: &str| sync_request(doc, 0, false);
+    let ephemeral = |stores| ChannelMsg::Ephemeral {
+        doc_id: "a".into(),
+        hops_remaining: 1,
+        stores,
+    };
+    let nested = |count| ChannelMsg::Batch {
+        messages: vec![ChannelMsg::DirectoryRequest { doc_ids: None }; count],
+    };
+    let stores = |count: usize| (0..count).map(|n| store(&n.to_string(), b"x")).collect();
+    let cases = [
+        (ask("12345678"), Ok(())),
+        (ask("123456789"), Err(400)),
+        (ask(""), Err(400)),
+        (ask("b"), Err(429)),
+        (nested(3), Ok(())),
+        (nested(4), Err(413)),
+        (
+            ChannelMsg::SyncRequest {
+                doc_id: "a".into(),
+                requester_doc_version: long,
+                bidirectional: None,
+                ephemeral: None,
+            },
+            Err(413),
+        ),
+        (ephemeral(stores(2)), Ok(())),
+        (ephemeral(stores(3)), Err(413)),
+        (
+            ChannelMsg::NewDoc {
+                doc_ids: vec!["x".into(); 3],
+            },
+            Err(413),
+        ),
+        (
+            ChannelMsg::EstablishResponse {
+                identity: identity("other"),
+            },
+            Err(400),
+        ),
+    ];
+    for (message, outcome) in cases {
+        let mut bench = Bench::new(OpenToAll, limits.clone(), &[("a", 0)]);
+        let channel = bench.peer("7");
+        for doc in ["a", "c"] {
+            bench.say(channel, ask(doc));
+        }
+        let full =
+            matches!(&message, ChannelMsg::SyncRequest { doc_id, .. } if doc_id == "12345678");
+        if full {
+            bench.hub.close(channel);
+            let channel = bench.peer("7");
+            bench.say(channel, message.clone());
+        } else {
+            bench.say(channel, message.clone());
+        }
+        assert_eq!(bench.settled.pop(), Some(outcome), "{message:?}");
+    }
+    // Before it said who it is a peer may say nothing else, and not take for ever.
+    let mut bench = Bench::new(OpenToAll, limits, &[("a", 0)]);
+    let channel = bench.stranger();
+    bench.say(channel, ask("a"));
+    assert_eq!(bench.settled, [Err(400)]);
+    bench
+        .hub
+        .handle_timeout(bench.now + Duration::from_secs(30));
+    bench.take();
+    assert_eq!(
+        bench.closed,
+        [(channel, 1008, "no establish-request within 30 s".to_owned())]
+    );
+}
+
+#[test]
+fn garbage_again_and_again_ends_the_connection() {
+    let limits = Limits {
+        faults: 3,
+        ..Limits::default()
+    };
+    let mut bench = Bench::new(OpenToAll, limits, &[("a", 3)]);
+    let channel = bench.peer("7");
+    for round in 0..4 {
+        bench.say(
+            channel,
+            ChannelMsg::Update {
+                doc_id: "a".into(),
+                transmission: update(4),
+            },
+        );
+        let reason = "checksum".to_owned();
+        bench.done(
+            3,
+            Err(WorkError::Garbage {
+                doc: "a".into(),
+                reason,
+            }),
+        );
+        assert_eq!(bench.closed.len(), usize::from(round == 3), "round {round}");
+    }
+    assert_eq!(bench.settled, [Err(400), Err(400), Err(400)]);
+    let (_, code, reason) = &bench.closed[0];
+    assert_eq!(*code, 1008);
+    assert_eq!(
+        reason,
+        "4 bad messages within a minute; the last: the changes of document \"a\" cannot be read \
+         (checksum): sync it again"
+    );
+    assert_eq!(bench.hub.channels(), 0);
+}
+
+#[test]
+fn a_gap_is_asked_about_and_not_acknowledged() {
+    let mut bench = Bench::new(OpenToAll, Limits::default(), &[("a", 3)]);
+    let channel = bench.peer("7");
+    bench.say(
+        channel,
+        ChannelMsg::Update {
+            doc_id: "a".into(),
+            transmission: update(9),
+        },
+    );
+    bench.done(3, Ok(Outcome::Gap));
+    assert_eq!(bench.heard(channel), [sync_request("a", 3, false)]);
+    assert_eq!(bench.settled, [Err(409)]);
+}
+
+#[test]
+fn a_client_asks_for_what_is_opened_and_takes_nothing_else() {
+    let mut bench = Bench::new(OwnDocuments, Limits::default(), &[]);
+    let opening = Opening {
+        claim: String::new(),
+        dialed: true,
+        greets: true,
+    };
+    let server = bench.hub.open(bench.now, opening);
+    bench.take();
+    assert!(matches!(
+        bench.heard(server)[..],
+        [ChannelMsg::EstablishRequest { .. }]
+    ));
+    let doc: DocId = "mine".into();
+    bench.hub.open_document(&doc);
+    bench.take();
+    assert_eq!(bench.heard(server), [], "not before the server answered");
+    bench.say(
+        server,
+        ChannelMsg::EstablishResponse {
+            identity: identity("1"),
+        },
+    );
+    assert_eq!(bench.heard(server), [sync_request("mine", 0, true)]);
+    bench.say(server, sync_request("theirs", 3, true));
+    assert_eq!(
+        bench.heard(server),
+        [response("theirs", Transmission::Unavailable)]
+    );
+    bench.say(
+        server,
+        ChannelMsg::NewDoc {
+            doc_ids: vec!["theirs".into()],
+        },
+    );
+    assert_eq!(bench.heard(server), []);
+    let later: DocId = "later".into();
+    bench.hub.open_document(&later);
+    bench.take();
+    assert_eq!(bench.heard(server), [sync_request("later", 0, true)]);
+}

@@ -1,0 +1,20 @@
+//! Documents synced between nodes, and with the recorded peers.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+#![cfg(feature = "redb")]
+
+#[path = "sync/common.rs"]
+mod common;
+#[path = "sync/cuts.rs"]
+mod cuts;
+#[path = "sync/hostile.rs"]
+mod hostile;
+#[path = "sync/http_recorded.rs"]
+mod http_recorded;
+#[path = "sync/kept.rs"]
+mod kept;
+#[path = "sync/recorded.rs"]
+mod recorded;
+#[path = "sync/sizes.rs"]
+mod sizes;
+#[path = "sync/ways.rs"]
+mod ways;

@@ -1,0 +1,202 @@
+//! A node's other end as bare frames, and nodes that talk in memory.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use breakbulk_link::Frame;
+use breakbulk_loro::store::MemoryStore;
+use breakbulk_loro::{Backoff, Config, Doc, Node, Remote, Way};
+use breakbulk_message::loro::{ChannelMsg, PeerIdentity, PeerType, decode_frame, encode_frame};
+use breakbulk_net::memory::{self, Memory, MemorySink, MemorySource};
+use breakbulk_net::{Incoming, Options, Sink, Source, Transport};
+use bytes::Bytes;
+
+/// Longer than anything here takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, work).await {
+        Ok(done) => done,
+        Err(_) => panic!("{what}: not within {PATIENCE:?}"),
+    }
+}
+
+pub(crate) fn server_config() -> Config {
+    let mut config = Config::server("server");
+    config.identity.peer_id = "1000".into();
+    config.ready_delay = Duration::ZERO;
+    config
+}
+
+pub(crate) fn client_config() -> Config {
+    let mut config = Config::client("client");
+    config.identity.peer_id = "2000".into();
+    config
+}
+
+pub(crate) fn node(config: Config) -> Node {
+    Node::new(config, MemoryStore::new()).unwrap()
+}
+
+/// Frames as they are, in both directions.
+pub(crate) struct Raw {
+    source: MemorySource,
+    sink: MemorySink,
+}
+
+impl Raw {
+    pub(crate) fn new(end: Memory) -> Self {
+        let (source, sink) = end.split();
+        Self { source, sink }
+    }
+
+    /// A peer that calls this node.
+    pub(crate) async fn calling(server: &Node) -> Self {
+        let (ours, theirs) = memory::pair(64);
+        server.accept(Way::WebSocket, "raw", theirs, Options::default());
+        let mut raw = Self::new(ours);
+        assert_eq!(raw.next().await, Some(Frame::Text("ready".into())));
+        raw
+    }
+
+    /// A peer that called and said who it is.
+    pub(crate) async fn established(server: &Node, peer_id: &str) -> Self {
+        let mut raw = Self::calling(server).await;
+        let identity = PeerIdentity {
+            peer_id: peer_id.to_owned(),
+            name: None,
+            kind: PeerType::User,
+        };
+        raw.say(&ChannelMsg::EstablishRequest { identity }).await;
+        let answer = raw.hear().await;
+        assert!(
+            matches!(answer, ChannelMsg::EstablishResponse { .. }),
+            "{answer:?}"
+        );
+        raw
+    }
+
+    pub(crate) async fn send(&mut self, frame: Frame) -> bool {
+        self.sink.send(frame).await.is_ok()
+    }
+
+    pub(crate) async fn send_bytes(&mut self, bytes: impl Into<Bytes>) -> bool {
+        self.send(Frame::Binary(bytes.into())).await
+    }
+
+    pub(crate) async fn say(&mut self, message: &ChannelMsg) -> bool {
+        let frame = encode_frame(message).unwrap();
+        self.send_bytes([&[0], &frame[..]].concat()).await
+    }
+
+    /// The next frame; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<Frame> {
+        loop {
+            match within("a frame", self.source.next()).await {
+                Incoming::Frame(frame) => return Some(frame),
+                Incoming::Life => {}
+                _ => return None,
+            }
+        }
+    }
+
+    /// Why the other end closed.
+    pub(crate) async fn closed(&mut self) -> (u16, String) {
+        loop {
+            match within("the end", self.source.next()).await {
+                Incoming::Closed(closed) | Incoming::Broken(closed) => {
+                    return (closed.code, closed.reason);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The next message, put together where it comes in pieces.
+    pub(crate) async fn hear(&mut self) -> ChannelMsg {
+        let (message, _) = self.hear_frames().await;
+        message
+    }
+
+    /// The same, and its frames.
+    pub(crate) async fn hear_frames(&mut self) -> (ChannelMsg, Vec<Bytes>) {
+        let mut frames = Vec::new();
+        let mut whole = Vec::new();
+        let mut left = 0u32;
+        loop {
+            let Some(Frame::Binary(frame)) = self.next().await else {
+                panic!("no binary frame");
+            };
+            frames.push(frame.clone());
+            match frame[0] {
+                0 => whole.extend_from_slice(&frame[1..]),
+                1 => {
+                    left = u32::from_be_bytes(frame[9..13].try_into().unwrap());
+                    continue;
+                }
+                _ => {
+                    whole.extend_from_slice(&frame[13..]);
+                    left -= 1;
+                    if left > 0 {
+                        continue;
+                    }
+                }
+            }
+            let mut messages = decode_frame(whole.into()).unwrap();
+            assert_eq!(messages.len(), 1);
+            return (messages.remove(0), frames);
+        }
+    }
+}
+
+/// Calls `server` from `client` in memory, again and again.
+pub(crate) fn dial_in_memory(client: &Node, server: &Node, backoff: Backoff) -> Remote {
+    let server = server.clone();
+    client.dial_with(Way::WebSocket, backoff, move || {
+        let server = server.clone();
+        async move {
+            let (ours, theirs) = memory::pair(64);
+            server.accept(Way::WebSocket, "client", theirs, Options::default());
+            Ok(ours)
+        }
+    })
+}
+
+/// A client whose other end is bare frames.
+pub(crate) fn dial_raw(client: &Node) -> (Remote, Raw) {
+    let (ours, theirs) = memory::pair(64);
+    let end = Arc::new(Mutex::new(Some(theirs)));
+    let remote = client.dial_with(Way::WebSocket, Backoff::default(), move || {
+        let end = end.clone();
+        async move { end.lock().unwrap().take().ok_or("only once".to_owned()) }
+    });
+    (remote, Raw::new(ours))
+}
+
+pub(crate) fn text(doc: &Doc) -> String {
+    doc.loro().get_text("text").to_string()
+}
+
+pub(crate) fn insert(doc: &Doc, at: usize, what: &str) {
+    let loro = doc.loro();
+    loro.get_text("text").insert(at, what).unwrap();
+    loro.commit();
+}
+
+/// Waits until the document has such a text.
+pub(crate) async fn until_text(doc: &Doc, fits: impl Fn(&str) -> bool) {
+    let mut seen = doc.watch();
+    within("a text", async {
+        while !fits(&text(doc)) {
+            seen.changed().await.unwrap();
+        }
+    })
+    .await;
+}
+
+/// Where the recorded sessions are; `BREAKBULK_VECTORS` names another folder of the same layout.
+pub(crate) fn vectors() -> std::path::PathBuf {
+    let folder = std::env::var_os("BREAKBULK_VECTORS").map(std::path::PathBuf::from);
+    let own = || std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors");
+    folder.unwrap_or_else(own).join("loro")
+}

@@ -1,0 +1,105 @@
+//! Two peers edit one document over a path that is cut again and again.
+
+use std::time::Duration;
+
+use breakbulk_loro::{Backoff, Dial, Node, Way};
+use breakbulk_net::Options;
+use breakbulk_net::ws::{ListenOptions, Listener};
+use breakbulk_testkit::bad_path::{BadPath, How, Weather};
+
+use super::common::{
+    client_config, dial_in_memory, insert, node, server_config, text, until_text, within,
+};
+
+/// Serves WebSockets on a free port.
+pub(crate) async fn listen(server: &Node) -> std::net::SocketAddr {
+    let options = ListenOptions {
+        connections: 4096,
+        ..ListenOptions::default()
+    };
+    let mut listener = Listener::bind("127.0.0.1:0", options).await.unwrap();
+    let address = listener.local_addr();
+    let server = server.clone();
+    tokio::spawn(async move {
+        while let Ok(accepted) = listener.accept().await {
+            let claim = accepted.query.unwrap_or_default();
+            server.accept(
+                Way::WebSocket,
+                claim,
+                accepted.websocket,
+                Options::default(),
+            );
+        }
+    });
+    address
+}
+
+pub(crate) fn impatient() -> Backoff {
+    Backoff {
+        tries: 1000,
+        base: Duration::from_millis(5),
+        cap: Duration::from_millis(50),
+    }
+}
+
+#[tokio::test]
+async fn two_clients_and_a_server_share_a_document_in_memory() {
+    let server = node(server_config());
+    let (one, two) = (node(client_config()), node(client_config()));
+    let _calls = (
+        dial_in_memory(&one, &server, Backoff::default()),
+        dial_in_memory(&two, &server, Backoff::default()),
+    );
+    let (a, b) = (one.open("d").await.unwrap(), two.open("d").await.unwrap());
+    insert(&a, 0, "left ");
+    within("a sync", a.sync()).await.unwrap();
+    within("b sync", b.sync()).await.unwrap();
+    assert_eq!(text(&b), "left ");
+    insert(&b, 5, "right");
+    until_text(&a, |text| text == "left right").await;
+    let kept = server.documents();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(&*kept[0].0, "d");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cuts_lose_no_edit() {
+    let server = node(server_config());
+    let address = listen(&server).await;
+    let path = BadPath::start(address, Weather::default()).await.unwrap();
+    let url = format!("ws://{}/ws", path.address());
+    let mut docs = Vec::new();
+    let mut held = Vec::new();
+    for number in 0..2 {
+        let mut config = client_config();
+        config.identity.peer_id = (3000 + number).to_string();
+        let client = node(config);
+        let mut dial = Dial::new(&url);
+        dial.backoff = impatient();
+        let remote = client.dial(dial);
+        within("established", remote.established()).await.unwrap();
+        docs.push(client.open("d").await.unwrap());
+        held.push((client, remote));
+    }
+    for round in 0..30 {
+        for (number, doc) in docs.iter().enumerate() {
+            insert(doc, 0, &format!("<{number}:{round}>"));
+        }
+        if round % 5 == 4 {
+            // In the midst of whatever is on its way.
+            path.cut(How::Reset);
+        }
+        tokio::task::yield_now().await;
+    }
+    for doc in &docs {
+        within("sync", doc.sync()).await.unwrap();
+    }
+    for doc in &docs {
+        until_text(doc, |text| {
+            (0..2).all(|n| (0..30).all(|r| text.contains(&format!("<{n}:{r}>"))))
+        })
+        .await;
+    }
+    assert_eq!(text(&docs[0]), text(&docs[1]));
+    assert!(path.counts().cuts >= 2, "{:?}", path.counts());
+}

@@ -1,0 +1,209 @@
+//! One peer misbehaves among a thousand that do not.
+
+use std::time::{Duration, Instant};
+
+use breakbulk_link::Frame;
+use breakbulk_loro::{Backoff, Event, Node};
+use breakbulk_message::loro::{ChannelMsg, Transmission, VersionVector};
+use bytes::Bytes;
+
+use super::common::{
+    Raw, client_config, dial_in_memory, insert, node, server_config, until_text, within,
+};
+
+fn update(doc: &str, data: &'static [u8]) -> ChannelMsg {
+    ChannelMsg::Update {
+        doc_id: doc.into(),
+        transmission: Transmission::Update {
+            data: Bytes::from_static(data),
+            version: VersionVector::new(),
+        },
+    }
+}
+
+/// Frames of one kind of misbehaviour, endlessly.
+fn attack(kind: usize, number: u64) -> Frame {
+    let bytes = match kind {
+        // Garbage that is no transport payload, no frame, no CBOR.
+        0 => vec![9; 100],
+        1 => [&[0, 2, 0, 0, 0, 0, 4][..], b"\xff\xff\xff\xff"].concat(),
+        // Headers of more than any message may have.
+        2 => [&[1][..], &number.to_be_bytes(), &[0, 0, 0, 9], &[0xff; 4]].concat(),
+        // Ever new batches that are never finished.
+        3 => [&[1][..], &number.to_be_bytes(), &[0, 0, 0, 2, 0, 0, 0, 9]].concat(),
+        // Changes that are none.
+        _ => {
+            let frame =
+                breakbulk_message::loro::encode_frame(&update("d", b"loro\0\0\0\0 is not here"));
+            [&[0][..], &frame.unwrap()].concat()
+        }
+    };
+    Frame::Binary(bytes.into())
+}
+
+/// How long an edit of `a` takes to reach `b`, many times: the 99th of a hundred.
+async fn p99(
+    a: &breakbulk_loro::Doc,
+    b: &breakbulk_loro::Doc,
+    rounds: usize,
+    mark: &str,
+) -> Duration {
+    let mut times = Vec::new();
+    for round in 0..rounds {
+        let word = format!("{mark}{round};");
+        let begun = Instant::now();
+        insert(a, 0, &word);
+        until_text(b, |text| text.starts_with(&word)).await;
+        times.push(begun.elapsed());
+    }
+    times.sort();
+    times[rounds * 99 / 100]
+}
+
+async fn idle(server: &Node, count: usize) -> Vec<Raw> {
+    let mut peers = Vec::new();
+    for number in 0..count {
+        peers.push(Raw::established(server, &(10_000 + number).to_string()).await);
+    }
+    peers
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hostile_peer_is_cut_off_and_the_others_do_not_notice() {
+    let server = node(server_config());
+    let peers = idle(&server, 1000).await;
+    let (one, two) = (node(client_config()), node(client_config()));
+    let _calls = (
+        dial_in_memory(&one, &server, Backoff::default()),
+        dial_in_memory(&two, &server, Backoff::default()),
+    );
+    let (a, b) = (one.open("d").await.unwrap(), two.open("d").await.unwrap());
+    within("a", a.sync()).await.unwrap();
+    within("b", b.sync()).await.unwrap();
+    let quiet = p99(&a, &b, 100, "q").await;
+    let attacking = {
+        let server = server.clone();
+        tokio::spawn(async move {
+            for kind in 0..5 {
+                let mut raw = Raw::established(&server, "666").await;
+                let mut number = 0;
+                while number < 10_000 && raw.send(attack(kind, number)).await {
+                    number += 1;
+                }
+                let (code, reason) = raw.closed().await;
+                assert_eq!(code, 1008, "attack {kind}: {reason}");
+                assert!(reason.contains("bad messages within a minute"), "{reason}");
+                // What it sent after the cut was dropped unread.
+                assert!(reason.starts_with("17 bad"), "{reason}");
+                println!("attack {kind}: {reason}");
+            }
+        })
+    };
+    let under_attack = p99(&a, &b, 100, "h").await;
+    within("the attacks", attacking).await.unwrap();
+    println!("p99 {quiet:?} quiet, {under_attack:?} under attack");
+    assert!(
+        under_attack < quiet * 2 + Duration::from_millis(20),
+        "{quiet:?} quiet, {under_attack:?} under attack"
+    );
+    assert_eq!(server.connections(), 1002);
+    drop(peers);
+}
+
+#[tokio::test]
+async fn a_slow_reader_is_cut_off_and_nobody_waits_for_it() {
+    let mut config = server_config();
+    config.queued_bytes = 1 << 20;
+    let server = node(config);
+    let doc = server.open("d").await.unwrap();
+    let mut slow = Raw::established(&server, "5").await;
+    slow.say(&ChannelMsg::SyncRequest {
+        doc_id: "d".into(),
+        requester_doc_version: VersionVector::new(),
+        bidirectional: None,
+        ephemeral: None,
+    })
+    .await;
+    // The question for the document, then the answer.
+    while !matches!(slow.hear().await, ChannelMsg::SyncResponse { .. }) {}
+    let client = node(client_config());
+    let _call = dial_in_memory(&client, &server, Backoff::default());
+    let copy = client.open("d").await.unwrap();
+    let blob = "x".repeat(100_000);
+    // The slow one takes no frame from here on; the other gets every edit.
+    for round in 0..100 {
+        insert(&doc, 0, &format!("{round};{blob}"));
+        until_text(&copy, |text| text.starts_with(&format!("{round};"))).await;
+    }
+    let (code, reason) = slow.closed().await;
+    // Whoever reads nothing does not hear why either.
+    assert!(matches!(code, 1006 | 1013), "{code} {reason}");
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_bad_update_fails_alone() {
+    let server = node(server_config());
+    let mut events = server.events();
+    let mut raw = Raw::established(&server, "5").await;
+    raw.say(&update("d", b"no changes at all")).await;
+    let fault = within("a fault", async {
+        loop {
+            if let Event::Fault { reason, .. } = events.recv().await.unwrap() {
+                return reason;
+            }
+        }
+    })
+    .await;
+    assert!(
+        fault.starts_with("the changes of document \"d\" cannot be read ("),
+        "{fault}"
+    );
+    // It still is served.
+    raw.say(&ChannelMsg::DirectoryRequest { doc_ids: None })
+        .await;
+    let answer = raw.hear().await;
+    assert!(
+        matches!(answer, ChannelMsg::DirectoryResponse { .. }),
+        "{answer:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_snapshot_damaged_anywhere_does_no_harm() {
+    let mut config = server_config();
+    config.limits.faults = u32::MAX;
+    let server = node(config);
+    let doc = server.open("d").await.unwrap();
+    insert(&doc, 0, "safe");
+    doc.kept().await.unwrap();
+    let other = loro::LoroDoc::new();
+    other
+        .get_text("text")
+        .insert(0, &"hello ".repeat(50))
+        .unwrap();
+    other.get_map("m").insert("k", 5).unwrap();
+    other.commit();
+    let mut raw = Raw::established(&server, "5").await;
+    for mode in [loro::ExportMode::Snapshot, loro::ExportMode::all_updates()] {
+        let good = other.export(mode).unwrap();
+        for at in (0..good.len()).step_by(3) {
+            let mut bad = good.clone();
+            bad[at] ^= 0x55;
+            raw.say(&ChannelMsg::Update {
+                doc_id: "d".into(),
+                transmission: Transmission::Snapshot {
+                    data: bad.into(),
+                    version: VersionVector::new(),
+                },
+            })
+            .await;
+        }
+    }
+    raw.say(&ChannelMsg::DirectoryRequest { doc_ids: None })
+        .await;
+    while !matches!(raw.hear().await, ChannelMsg::DirectoryResponse { .. }) {}
+    insert(&doc, 0, "still ");
+    doc.kept().await.unwrap();
+    assert!(doc.loro().get_text("text").to_string().contains("safe"));
+}

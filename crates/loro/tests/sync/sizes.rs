@@ -1,0 +1,125 @@
+//! Large documents, and the bytes at which a message is cut.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use breakbulk_loro::{Backoff, Cut, Event};
+use breakbulk_message::loro::{ChannelMsg, EphemeralStore, VersionVector, encode_frame};
+use bytes::Bytes;
+
+use super::common::{Raw, client_config, dial_in_memory, node, server_config, within};
+
+/// A text that neither loro nor anything else makes smaller.
+fn noise(bytes: usize) -> String {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut text = String::with_capacity(bytes);
+    while text.len() < bytes {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        text.push(char::from(b'!' + (state % 90) as u8));
+    }
+    text
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_document_of_16_mib_costs_the_receiver_a_quarter_more_than_its_frame() {
+    let config = server_config();
+    let budget = config.budget.clone();
+    let server = node(config);
+    let client = node(client_config());
+    let doc = client.open("large").await.unwrap();
+    let loro = doc.loro();
+    // A snapshot has a value twice: in the history and in the state.
+    loro.get_map("m").insert("blob", noise(8 << 20)).unwrap();
+    loro.commit();
+    doc.kept().await.unwrap();
+    let frame = loro.export(loro::ExportMode::Snapshot).unwrap().len();
+    assert!(frame >= 16 << 20, "{frame}");
+
+    let (peak, done) = (
+        Arc::new(AtomicUsize::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let watcher = {
+        let (peak, done) = (peak.clone(), done.clone());
+        std::thread::spawn(move || {
+            while !done.load(Ordering::Relaxed) {
+                peak.fetch_max(budget.used(), Ordering::Relaxed);
+                std::thread::yield_now();
+            }
+        })
+    };
+    let mut events = server.events();
+    let _remote = dial_in_memory(&client, &server, Backoff::default());
+    within("the document", async {
+        while !matches!(events.recv().await.unwrap(), Event::Changed { .. }) {}
+    })
+    .await;
+    done.store(true, Ordering::Relaxed);
+    watcher.join().unwrap();
+    let copy = server.open("large").await.unwrap();
+    assert_eq!(copy.loro().get_deep_value(), loro.get_deep_value());
+    let peak = peak.load(Ordering::Relaxed);
+    println!("a frame of {frame} bytes: the link held {peak} at most");
+    assert!(peak >= frame / 2, "nothing was measured: {peak}");
+    assert!(peak <= frame + frame / 4, "{peak} for a frame of {frame}");
+}
+
+/// What goes out of a node whose WebSockets are cut so, for a message whose frame has `len` bytes.
+async fn frames_of(cut: Cut, len: usize) -> Vec<Bytes> {
+    let mut config = server_config();
+    config.cuts.web_socket = cut;
+    let server = node(config);
+    let mut raw = Raw::established(&server, "7").await;
+    let doc = server.open("d").await.unwrap();
+    let told = raw.hear().await;
+    assert!(matches!(told, ChannelMsg::NewDoc { .. }), "{told:?}");
+    raw.say(&ChannelMsg::SyncRequest {
+        doc_id: "d".into(),
+        requester_doc_version: VersionVector::new(),
+        bidirectional: None,
+        ephemeral: None,
+    })
+    .await;
+    raw.hear().await;
+    let message = |data: usize| ChannelMsg::Ephemeral {
+        doc_id: "d".into(),
+        hops_remaining: 1,
+        stores: vec![EphemeralStore {
+            peer_id: "1000".into(),
+            data: vec![7; data].into(),
+            namespace: "n".into(),
+        }],
+    };
+    let data = (1..len).find(|data| encode_frame(&message(*data)).unwrap().len() == len);
+    doc.set_ephemeral("n", vec![7; data.expect("a message of that length")]);
+    let (heard, frames) = raw.hear_frames().await;
+    assert_eq!(heard, message(data.unwrap()));
+    frames
+}
+
+#[tokio::test]
+async fn a_message_is_cut_above_the_threshold_and_not_at_it() {
+    let lengths = |frames: Vec<Bytes>| -> Vec<usize> { frames.iter().map(Bytes::len).collect() };
+    let cases = [
+        // As the original counts: neither the 1 byte of a whole frame nor the 13 of a piece.
+        (Cut::Native(200), 200, vec![201]),
+        (Cut::Native(200), 201, vec![17, 213, 14]),
+        (Cut::Native(200), 400, vec![17, 213, 213]),
+        (Cut::Native(200), 401, vec![17, 213, 213, 14]),
+        (Cut::Native(0), 401, vec![402]),
+        // Nothing that goes out exceeds the cap.
+        (Cut::Cap(200), 199, vec![200]),
+        (Cut::Cap(200), 200, vec![17, 200, 26]),
+        (Cut::Cap(200), 374, vec![17, 200, 200]),
+        (Cut::Cap(200), 375, vec![17, 200, 200, 14]),
+    ];
+    for (cut, len, expected) in cases {
+        assert_eq!(
+            lengths(frames_of(cut, len).await),
+            expected,
+            "{cut:?}, {len}"
+        );
+    }
+}

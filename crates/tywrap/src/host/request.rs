@@ -1,0 +1,165 @@
+//! How a request is written: into one buffer of the right size, since it may be large.
+
+use breakbulk_message::tywrap::{self, PROTOCOL, Style};
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use crate::CallError;
+
+/// A function, and its arguments as JSON.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) module: String,
+    pub(super) function: String,
+    pub(super) args: Bytes,
+    pub(super) kwargs: Option<Bytes>,
+}
+
+impl Call {
+    /// Checks what can be checked here, so that no bridge trips over it.
+    pub(super) fn check(&self) -> Result<(), CallError> {
+        let bad = |what| Err(CallError::BadArguments(what));
+        if self.module.is_empty() || self.function.is_empty() {
+            return bad("the module and the function need names");
+        }
+        if raw(&self.args).is_none_or(|args| !args.get().starts_with('[')) {
+            return bad("args must be the text of a JSON array");
+        }
+        let kwargs = self.kwargs.as_ref();
+        if kwargs.is_some_and(|text| raw(text).is_none_or(|raw| !raw.get().starts_with('{'))) {
+            return bad("kwargs must be the text of a JSON object");
+        }
+        Ok(())
+    }
+
+    /// Bytes that the request will have at least.
+    pub(super) fn least(&self) -> usize {
+        self.args.len() + self.kwargs.as_ref().map_or(0, Bytes::len)
+    }
+
+    /// What it is called in errors.
+    pub(super) fn name(&self) -> String {
+        format!("{}.{}", self.module, self.function)
+    }
+
+    /// The request; arguments that were checked go into it as they are.
+    pub(super) fn write(&self, id: i64) -> Bytes {
+        let kwargs = self.kwargs.as_deref();
+        if has_line_break(&self.args) || kwargs.is_some_and(has_line_break) {
+            return self.write_compact(id);
+        }
+        let name = |name: &str| serde_json::Value::from(name).to_string();
+        let (module, function) = (name(&self.module), name(&self.function));
+        let id = id.to_string();
+        let mut parts = vec![
+            br#"{"method":"call","params":{"module":"#,
+            module.as_bytes(),
+            br#","functionName":"#,
+            function.as_bytes(),
+            br#","args":"#,
+            &self.args,
+        ];
+        if let Some(kwargs) = kwargs {
+            parts.extend([&br#","kwargs":"#[..], kwargs]);
+        }
+        parts.extend([
+            &br#"},"id":"#[..],
+            id.as_bytes(),
+            br#","protocol":""#,
+            PROTOCOL.as_bytes(),
+            br#""}"#,
+        ]);
+        Bytes::from(parts.concat())
+    }
+
+    /// The same without line breaks between the values: those would make it no line.
+    fn write_compact(&self, id: i64) -> Bytes {
+        let kwargs = self.kwargs.as_ref().and_then(raw);
+        // Both were read before.
+        let args = raw(&self.args).unwrap_or(RawValue::NULL);
+        tywrap::call(
+            id,
+            &self.module,
+            &self.function,
+            args,
+            kwargs,
+            Style::Compact,
+        )
+        .into()
+    }
+}
+
+/// The request for what a bridge says of itself.
+pub(super) fn meta(id: i64) -> Bytes {
+    format!(r#"{{"id":{id},"protocol":"{PROTOCOL}","method":"meta","params":{{}}}}"#).into()
+}
+
+fn raw(text: &Bytes) -> Option<&RawValue> {
+    serde_json::from_str(std::str::from_utf8(text).ok()?).ok()
+}
+
+fn has_line_break(text: &[u8]) -> bool {
+    text.contains(&b'\n') || text.contains(&b'\r')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(module: &str, args: &str, kwargs: Option<&str>) -> Call {
+        let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        Call {
+            module: module.to_owned(),
+            function: "f".to_owned(),
+            args: bytes(args),
+            kwargs: kwargs.map(bytes),
+        }
+    }
+
+    #[test]
+    fn written_as_the_format_has_it() {
+        for (call, expected) in [
+            (
+                call("math", "[16]", None),
+                r#"{"method":"call","params":{"module":"math","functionName":"f","args":[16]},"id":7,"protocol":"tywrap/1"}"#,
+            ),
+            (
+                call("a\"é", "[ 1.50 ]", Some("{\"b\": []}")),
+                r#"{"method":"call","params":{"module":"a\"é","functionName":"f","args":[ 1.50 ],"kwargs":{"b": []}},"id":7,"protocol":"tywrap/1"}"#,
+            ),
+            // Line breaks go.
+            (
+                call("m", "[\n 1,\r\n\"a b\"]", Some("{}")),
+                r#"{"method":"call","params":{"module":"m","functionName":"f","args":[1,"a b"],"kwargs":{}},"id":7,"protocol":"tywrap/1"}"#,
+            ),
+        ] {
+            call.check().unwrap();
+            let written = call.write(7);
+            assert_eq!(written, expected);
+            assert_eq!(
+                tywrap::Request::read(expected).unwrap().id,
+                7,
+                "a bridge reads it"
+            );
+        }
+        assert_eq!(meta(-1), tywrap::probe(Style::Compact));
+    }
+
+    #[test]
+    fn what_no_bridge_could_read_is_refused() {
+        for (module, args, kwargs) in [
+            ("", "[]", None),
+            ("m", "", None),
+            ("m", "{}", None),
+            ("m", "[1", None),
+            ("m", "[1]]", None),
+            ("m", "[]", Some("[]")),
+            ("m", "[]", Some("{,}")),
+        ] {
+            assert!(call(module, args, kwargs).check().is_err(), "{args}");
+        }
+        let mut binary = call("m", "[]", None);
+        binary.args = Bytes::from_static(b"[\"\xff\"]");
+        assert!(binary.check().is_err());
+    }
+}

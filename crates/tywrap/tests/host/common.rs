@@ -1,0 +1,101 @@
+//! A bridge, a flag that it waits for, and calls that show whether anything was mixed up.
+
+#![allow(dead_code, reason = "not every test needs all of it")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use breakbulk_net::process::Program;
+use breakbulk_tywrap::{Host, Settings};
+
+pub(crate) fn program() -> Program {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tywrap_host/bridge.py");
+    Program::new(["python3", script])
+}
+
+/// Small frames, so that much is cut.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        frame: 200,
+        grace: Duration::from_millis(500),
+        ..Settings::default()
+    }
+}
+
+pub(crate) fn host(change: impl FnOnce(&mut Settings)) -> Host {
+    let mut settings = settings();
+    change(&mut settings);
+    Host::new(program(), settings)
+}
+
+/// So many calls, of all sizes, each of which must get its own answer.
+pub(crate) async fn ordinary(host: &Host, calls: usize) {
+    for number in 0..calls {
+        let text = format!("\"{number}:{}\"", "é".repeat(number * 7 % 700));
+        let echoed = host.call("t", "echo", format!("[{text}]"), None).await;
+        let echoed = echoed.unwrap_or_else(|error| panic!("call {number}: {error}"));
+        let value: String = serde_json::from_str(echoed.json()).unwrap();
+        let sent: String = serde_json::from_str(&text).unwrap();
+        assert_eq!(value, sent, "call {number}");
+    }
+}
+
+/// A file that is not there until it is raised.
+pub(crate) struct Flag {
+    folder: tempfile::TempDir,
+}
+
+impl Flag {
+    pub(crate) fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("flag")
+    }
+
+    pub(crate) fn raise(&self) {
+        std::fs::write(self.path(), "").unwrap();
+    }
+
+    /// Its path as the first argument, and what else there is: `,1`.
+    pub(crate) fn args(&self, more: &str) -> String {
+        format!("[{:?}{more}]", self.path())
+    }
+
+    /// Waits until the bridge is in the middle of its answer.
+    pub(crate) async fn half(&self) {
+        let path = self.folder.path().join("flag.half");
+        let there = async {
+            while !path.exists() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), there)
+            .await
+            .expect("the bridge is never in the middle of its answer");
+    }
+}
+
+/// Whether a process is there; one that nobody has waited for counts as gone.
+pub(crate) fn lives(pid: u64) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| {
+        let state = stat.rsplit(')').next().unwrap_or_default();
+        !state.trim_start().starts_with('Z')
+    })
+}
+
+/// Waits until a process is gone.
+pub(crate) async fn gone(pid: u64) {
+    let wait = async {
+        while lives(pid) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), wait)
+        .await
+        .unwrap_or_else(|_| panic!("process {pid} lives on"));
+}

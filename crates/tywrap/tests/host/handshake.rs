@@ -1,0 +1,130 @@
+//! What a bridge is told and asked when it is started.
+
+use std::time::Duration;
+
+use breakbulk_link::SendError;
+use breakbulk_net::process::Program;
+use breakbulk_tywrap::{CallError, Host, StartError};
+use serde_json::Value;
+
+use super::common::{host, ordinary, program, settings};
+
+fn bridge(mode: &str) -> Host {
+    Host::new(program().env("TEST_META", mode), settings())
+}
+
+#[tokio::test]
+async fn frames_follow_from_what_a_bridge_says() {
+    for (mode, frame, is_known) in [
+        ("0.9", Some(200), true),
+        ("0.8", Some(64), true),
+        ("off", None, true),
+        ("other", None, true),
+        ("garbage", None, false),
+        ("error", None, false),
+    ] {
+        let host = bridge(mode);
+        let about = host.start().await.unwrap();
+        assert_eq!(
+            (about.frame, about.meta.is_some()),
+            (frame, is_known),
+            "{mode}"
+        );
+        // A request of some size goes out either way; the bridge of this test takes all.
+        ordinary(&host, 30).await;
+        assert_eq!(host.starts(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_bridge_that_does_not_say_what_it_is_works_on() {
+    for mode in ["silent", "late"] {
+        let mut settings = settings();
+        settings.probe = Some(Duration::from_millis(50));
+        let host = Host::new(program().env("TEST_META", mode), settings);
+        let about = host.start().await.unwrap();
+        assert_eq!((about.frame, about.meta), (None, None), "{mode}");
+        assert!(!host.is_busy());
+        ordinary(&host, 30).await;
+        assert_eq!(host.starts(), 1, "{mode}");
+    }
+    let unasked = host(|settings| settings.probe = None);
+    assert_eq!(unasked.start().await.unwrap().frame, Some(200));
+    ordinary(&unasked, 30).await;
+}
+
+#[tokio::test]
+async fn without_frames_a_line_must_hold_it() {
+    let mut settings = settings();
+    settings.line_out = Some(1000);
+    let host = Host::new(program().env("TEST_META", "off"), settings);
+    let long = format!("[\"{}\"]", "x".repeat(2000));
+    let error = host.call("t", "size", long, None).await.unwrap_err();
+    let CallError::NotSent(SendError::FrameTooLarge { limit: 1000, .. }) = error else {
+        panic!("{error}")
+    };
+    // It holds nobody up.
+    ordinary(&host, 3).await;
+}
+
+#[tokio::test]
+async fn lines_can_be_kept_short_too() {
+    let mut settings = settings();
+    settings.line_out = Some(300);
+    settings.frame = 1000;
+    let host = Host::new(program(), settings);
+    ordinary(&host, 50).await;
+}
+
+#[tokio::test]
+async fn a_bridge_that_fails_to_start_says_why() {
+    let host = bridge("exit");
+    for _ in 0..2 {
+        let error = host.call("t", "echo", "[1]", None).await.unwrap_err();
+        assert!(matches!(error, CallError::Start(StartError::Failed(_))));
+        let text = error.to_string();
+        assert!(
+            text.contains("status 1") && text.contains("no module named tywrap"),
+            "{text}"
+        );
+    }
+    assert_eq!(host.starts(), 2, "it is tried again with each call");
+
+    let banner = bridge("banner").start().await.unwrap_err().to_string();
+    assert!(banner.contains("Welcome!"), "{banner}");
+
+    let missing = Host::new(Program::new(["no-such-python"]), settings());
+    let error = missing.start().await.unwrap_err().to_string();
+    assert!(error.contains("no-such-python"), "{error}");
+}
+
+#[tokio::test]
+async fn both_handshakes_are_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program()
+        .env("MINE", "ü")
+        .env("TYWRAP_CODEC_MAX_BYTES", "5")
+        .current_dir(folder.path());
+    let host = Host::new(program, settings());
+    let about = host.call("t", "about", "[]", None).await.unwrap();
+    let about: Value = serde_json::from_str(about.json()).unwrap();
+    assert_eq!(
+        about["argv"],
+        serde_json::json!(["--tywrap-max-frame-bytes", "200"])
+    );
+    for (name, value) in [
+        ("TYWRAP_TRANSPORT_CHUNKING", "1"),
+        ("TYWRAP_TRANSPORT_FRAME_PROTOCOL", "tywrap-frame/1"),
+        ("TYWRAP_TRANSPORT_MAX_FRAME_BYTES", "200"),
+        ("TYWRAP_REQUEST_MAX_BYTES", "10485760"),
+        ("TYWRAP_CODEC_MAX_BYTES", "5"),
+        ("PYTHONUTF8", "1"),
+        ("MINE", "ü"),
+    ] {
+        assert_eq!(about["env"][name], value, "{name}");
+    }
+    let here = folder.path().canonicalize().unwrap();
+    assert_eq!(about["cwd"], here.to_str().unwrap());
+    let meta = host.meta().await.unwrap();
+    assert_eq!(meta.python_version, "3");
+}

@@ -1,0 +1,53 @@
+//! A large text to Python and back: equal, and in no more memory than the request and its answer need.
+
+#![cfg(all(feature = "net", target_os = "linux"))]
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::time::Duration;
+
+use breakbulk_tywrap::python::INTERPRETER;
+use breakbulk_tywrap::{Host, Settings};
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+/// Bytes of the text, unless `BREAKBULK_ECHO_BYTES` says otherwise.
+const LARGE: usize = 20_000_000;
+
+/// Bytes of this process: `VmRSS` now, `VmHWM` at their highest.
+fn memory(figure: &str) -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with(figure))
+        .unwrap();
+    let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib * 1024
+}
+
+#[tokio::test]
+async fn a_large_echo_is_equal_and_its_memory_bounded() {
+    let large = std::env::var("BREAKBULK_ECHO_BYTES").map_or(LARGE, |it| it.parse().unwrap());
+    let before = memory("VmRSS");
+    let args = Bytes::from(format!("[\"{}\"]", "0123456789abcdef".repeat(large / 16)));
+    let digest = Sha256::digest(&args[1..args.len() - 1]);
+    let settings = Settings {
+        timeout: Some(Duration::from_secs(300)),
+        ..Settings::default().with_message(large + (1 << 20))
+    };
+    let host = Host::python(Path::new(INTERPRETER), settings);
+    let about = host.start().await.unwrap();
+    assert_eq!(about.frame, Some(1 << 20));
+    // From here on the highest counts.
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    let result = host
+        .call("builtins", "str", args.clone(), None)
+        .await
+        .unwrap();
+    assert_eq!(Sha256::digest(result.json().as_bytes()), digest);
+    let peak = memory("VmHWM") - before;
+    let times = peak as f64 / large as f64;
+    println!("{large} bytes: {times:.2} times as much memory at its highest");
+    assert!(times <= 2.5, "{times:.2}");
+    host.stop().await;
+}

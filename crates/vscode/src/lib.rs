@@ -1,0 +1,65 @@
+//! VSCode's extension-host RPC: an endpoint that calls and is called.
+//!
+//! [`Endpoint`] talks to a real `RPCProtocol` over any byte stream (framed as [`ipc`] says), over
+//! WebSockets, or one RPC message per message of a [`Connection`](breakbulk_net::Connection), so that a
+//! capped path carries it. Below it are two pure machines that can be used alone: [`rpc::Rpc`] and
+//! [`ipc::PersistentProtocol`].
+//!
+//! ```
+//! use breakbulk_message::vscode::{RpcId, Thrown};
+//! use breakbulk_vscode::{Actor, Actors, Endpoint, Options};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let commands = RpcId::new(2)?;
+//! let adder = Actor::new().typed("$add", |(a, b): (i64, i64)| async move {
+//!     Ok::<_, Thrown>(a + b)
+//! });
+//! let (here, there) = tokio::io::duplex(1 << 16); // or a TcpStream, a UnixStream
+//! let host = Endpoint::over_stream(there, Options {
+//!     actors: Actors::new().add(commands, "MainThreadCommands", adder),
+//!     ..Options::default()
+//! });
+//! let client = Endpoint::over_stream(here, Options::default());
+//! let sum: i64 = client.remote(commands).call("$add", &(4, 1)).await?.typed()?;
+//! assert_eq!(sum, 5);
+//! # drop(host);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Over a WebSocket the stream is cut into binary messages:
+//! `Endpoint::over_stream(net::stream::over_frames(websocket, ipc::WEBSOCKET_CUT)?, options)`.
+//!
+//! A session that survives its connections, with `dial` and an agreement of yours on which session a
+//! connection belongs to:
+//!
+//! ```no_run
+//! use breakbulk_net::tcp;
+//! use breakbulk_vscode::{Endpoint, Options, PersistentOptions};
+//! use std::time::Duration;
+//!
+//! # async fn example() -> std::io::Result<()> {
+//! let dial = || tcp::connect("127.0.0.1:5007", Duration::from_secs(10));
+//! let options = (Options::default(), PersistentOptions::default());
+//! let endpoint = Endpoint::persistent(dial().await?, options.0, options.1);
+//! let mut stream = 1;
+//! while endpoint.lost(stream).await.is_ok() {
+//!     // Whatever was not acknowledged is sent again; every call completes once.
+//!     stream = endpoint.resume(dial().await?);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod chunks;
+mod endpoint;
+pub mod handshake;
+pub mod ipc;
+pub mod rpc;
+
+pub use chunks::Chunks;
+pub use endpoint::{
+    Actor, Actors, Answer, Call, CallError, Cancellation, Ended, Endpoint, Incoming, Options,
+    PersistentOptions, ReadAnswer, Remote, Returned, Status, Stream,
+};
