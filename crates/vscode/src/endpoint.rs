@@ -23,9 +23,9 @@ pub use answer::{Answer, ReadAnswer};
 pub use call::{Call, CallError};
 pub use status::{Ended, Status};
 
-use super::handshake::Role;
-use super::ipc::{PersistentConfig, PersistentProtocol, Protocol};
-use super::rpc::Config;
+use crate::machine::handshake::Role;
+use crate::machine::ipc::{PersistentConfig, PersistentProtocol, Protocol};
+use crate::machine::rpc::Config;
 use engine::Engine;
 use inbox::Shared;
 use stream::{Framing, StreamDriver};

@@ -1,9 +1,9 @@
 //! VSCode's extension-host RPC: an endpoint that calls and is called.
 //!
-//! [`Endpoint`] talks to a real `RPCProtocol` over any byte stream (framed as [`ipc`] says), over
+//! [`Endpoint`] talks to a real `RPCProtocol` over any byte stream (framed as [`machine::ipc`] says), over
 //! WebSockets, or one RPC message per message of a [`Connection`](breakbulk_net::Connection), so that a
-//! capped path carries it. Below it are two pure machines that can be used alone: [`rpc::Rpc`] and
-//! [`ipc::PersistentProtocol`].
+//! capped path carries it. Below it are two pure machines that can be used alone, on any runtime:
+//! [`machine::rpc::Rpc`] and [`machine::ipc::PersistentProtocol`].
 //!
 //! ```
 //! use breakbulk_message::vscode::{RpcId, Thrown};
@@ -29,7 +29,7 @@
 //! ```
 //!
 //! Over a WebSocket the stream is cut into binary messages:
-//! `Endpoint::over_stream(net::stream::over_frames(websocket, ipc::WEBSOCKET_CUT)?, options)`.
+//! `Endpoint::over_stream(net::stream::over_frames(websocket, machine::ipc::WEBSOCKET_CUT)?, options)`.
 //!
 //! A session that survives its connections, with `dial` and an agreement of yours on which session a
 //! connection belongs to:
@@ -52,13 +52,14 @@
 //! # }
 //! ```
 
-mod chunks;
-mod endpoint;
-pub mod handshake;
-pub mod ipc;
-pub mod rpc;
+#![cfg_attr(not(feature = "net"), allow(rustdoc::broken_intra_doc_links))]
+#![forbid(unsafe_code)]
 
-pub use chunks::Chunks;
+#[cfg(feature = "net")]
+mod endpoint;
+pub mod machine;
+
+#[cfg(feature = "net")]
 pub use endpoint::{
     Actor, Actors, Answer, Call, CallError, Cancellation, Ended, Endpoint, Incoming, Options,
     PersistentOptions, ReadAnswer, Remote, Returned, Status, Stream,

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use breakbulk_vscode::ipc::{
+use breakbulk_vscode::machine::ipc::{
     PersistentConfig, PersistentEvent, PersistentProtocol, Protocol, Received,
 };
-use breakbulk_vscode::rpc::Packet;
+use breakbulk_vscode::machine::rpc::Packet;
 use bytes::Bytes;
 
 /// The largest payload that is taken, above what the RPC takes.

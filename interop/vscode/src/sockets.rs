@@ -5,7 +5,7 @@ use anyhow::{Context, Result, anyhow};
 use breakbulk::net::stream::over_frames;
 use breakbulk::net::ws::{ConnectOptions, ListenOptions, Listener, WebSocket, connect};
 use breakbulk::vscode::Stream;
-use breakbulk::vscode::ipc::WEBSOCKET_CUT;
+use breakbulk::vscode::machine::ipc::WEBSOCKET_CUT;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

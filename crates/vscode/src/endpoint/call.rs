@@ -10,7 +10,7 @@ use breakbulk_message::vscode::{DecodeError, Reply, Request, Thrown};
 use super::answer::{Answer, ReadAnswer};
 use super::inbox::{NotTaken, Shared};
 use super::status::Ended;
-use crate::rpc::{CallFailed, Refused};
+use crate::machine::rpc::{CallFailed, Refused};
 
 /// Why a call gave nothing.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

@@ -17,9 +17,9 @@ use super::call::{CallError, Slot};
 use super::inbox::{Shared, Wishes, error_of};
 use super::status::Ended;
 use super::{Options, Stream};
-use crate::handshake::{self, Handshake, Step};
-use crate::ipc::Payload;
-use crate::rpc::{Event, OwnNumbersState, Packet, Refused, RequestId, Rpc};
+use crate::machine::handshake::{self, Handshake, Step};
+use crate::machine::ipc::Payload;
+use crate::machine::rpc::{Event, OwnNumbersState, Packet, Refused, RequestId, Rpc};
 
 /// What goes out: words of the handshake, then RPC.
 pub(super) enum Outgoing {

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::call::{CallError, Slot};
 use super::status::{Ended, Status};
 use super::{Options, Stream};
-use crate::handshake::Role;
+use crate::machine::handshake::Role;
 
 /// The time, which a test may have paused.
 pub(super) fn now() -> Instant {

@@ -11,8 +11,8 @@ use tokio::time::sleep_until;
 use super::engine::{Engine, Outgoing};
 use super::inbox::now;
 use super::status::Ended;
-use crate::Chunks;
-use crate::ipc::Payload;
+use crate::machine::Chunks;
+use crate::machine::ipc::Payload;
 use breakbulk_net::Connection;
 
 /// Acknowledgements may overtake; everything else, cancels too, keeps its order.

@@ -2,21 +2,21 @@
 
 use std::future::Future;
 use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use breakbulk_message::vscode::ipc::Frame;
 use bytes::Bytes;
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::time::Sleep;
 
 use super::Stream;
 use super::engine::{Engine, Outgoing};
 use super::inbox::now;
 use super::status::Ended;
-use crate::Chunks;
-use crate::ipc::{Inflow, PersistentEvent, PersistentProtocol, Protocol, Received};
+use crate::machine::Chunks;
+use crate::machine::ipc::{Inflow, PersistentEvent, PersistentProtocol, Protocol, Received};
 
 /// The machine queues; below it lies no more than this.
 const WRITE_AHEAD: usize = 256 << 10;
@@ -217,7 +217,11 @@ impl StreamDriver {
             let Some(stream) = &mut self.stream else {
                 return moved;
             };
-            match self.inflow.poll_read(context, stream) {
+            // Reading is cancel-safe, so a future of one poll will do.
+            let read = self
+                .inflow
+                .fill(|room| pin!(stream.read_buf(room)).poll(context));
+            match read {
                 Poll::Pending => return moved,
                 Poll::Ready(Ok(0)) => {
                     let ended = match self.inflow.is_inside_frame() {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use breakbulk_message::vscode::{
     Args, Passed, Reply, StockTransformer, Thrown, UriTransformer, Value,
 };
-use breakbulk_vscode::{CallError, Ended, Endpoint, Options, rpc};
+use breakbulk_vscode::machine::rpc;
+use breakbulk_vscode::{CallError, Ended, Endpoint, Options};
 use bytes::Bytes;
 
 use crate::common::{id, options, pair};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use breakbulk_vscode::{Ended, Endpoint, Options, rpc};
+use breakbulk_vscode::machine::rpc;
+use breakbulk_vscode::{Ended, Endpoint, Options};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::common::{id, options};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use breakbulk_link::{Budget, Cap, Config, Link, PeerLimits, PeerSupport, Wire};
 use breakbulk_message::vscode::{Passed, Value};
 use breakbulk_net::{Connection, memory};
-use breakbulk_vscode::handshake::Role;
+use breakbulk_vscode::machine::handshake::Role;
 use breakbulk_vscode::{Ended, Endpoint, Options, PersistentOptions};
 use breakbulk_wire::{Loro, Whole};
 use bytes::Bytes;
@@ -71,7 +71,7 @@ async fn tcp_and_unix_sockets() {
 async fn websockets_in_binary_messages() {
     use breakbulk_net::stream::over_frames;
     use breakbulk_net::ws::{ConnectOptions, ListenOptions, Listener, connect};
-    use breakbulk_vscode::ipc::WEBSOCKET_CUT;
+    use breakbulk_vscode::machine::ipc::WEBSOCKET_CUT;
 
     let mut listener = Listener::bind("127.0.0.1:0", ListenOptions::default())
         .await

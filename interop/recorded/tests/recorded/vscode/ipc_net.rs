@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use breakbulk_message::vscode::Out;
 use breakbulk_message::vscode::ipc::{Frame, FrameType, IpcReader};
-use breakbulk_vscode::Chunks;
-use breakbulk_vscode::ipc::{
+use breakbulk_vscode::machine::Chunks;
+use breakbulk_vscode::machine::ipc::{
     PersistentConfig, PersistentProtocol, Protocol, Received, WEBSOCKET_CUT,
 };
 use bytes::Bytes;

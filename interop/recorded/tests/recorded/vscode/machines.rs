@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use breakbulk_message::vscode::{Args, Body, Reply, Request, RpcId, SerializedError, Text, Thrown};
-use breakbulk_vscode::rpc::{CallFailed, Config, Event, Packet, RequestId, Rpc};
+use breakbulk_vscode::machine::rpc::{CallFailed, Config, Event, Packet, RequestId, Rpc};
 use bytes::Bytes;
 use serde_json::Value as Json;
 

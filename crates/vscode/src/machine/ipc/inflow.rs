@@ -1,13 +1,7 @@
 //! Frames out of a stream that is read where they will lie.
 
-use std::future::Future;
-use std::io;
-use std::pin::pin;
-use std::task::{Context, Poll};
-
 use breakbulk_message::vscode::ipc::{Frame, Header, IpcError};
 use bytes::{Buf, BufMut, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// What is read at once. A larger payload is read into memory of its own.
 const READ: usize = 64 << 10;
@@ -34,23 +28,19 @@ impl Inflow {
         }
     }
 
-    /// Reads what there is, once. `Ok(0)` is the end of the stream.
-    pub fn poll_read(
-        &mut self,
-        context: &mut Context<'_>,
-        stream: &mut (impl AsyncRead + Unpin),
-    ) -> Poll<io::Result<usize>> {
-        // Reading is cancel-safe, so a future of one poll will do.
+    /// Lets `read` put bytes of the stream where they will lie: as many as there is room for, or fewer.
+    pub fn fill<R>(&mut self, read: impl FnOnce(&mut dyn BufMut) -> R) -> R {
         if let Some((header, payload)) = &mut self.large {
             let declared = header.len as usize;
             let missing = declared - payload.len();
             grow(payload, declared);
-            return pin!(stream.read_buf(&mut payload.limit(missing))).poll(context);
+            return read(&mut payload.limit(missing));
         }
         if self.buffer.capacity() - self.buffer.len() < LEAST_ROOM {
             self.buffer.reserve(READ);
         }
-        pin!(stream.read_buf(&mut self.buffer)).poll(context)
+        let room = self.buffer.capacity() - self.buffer.len();
+        read(&mut (&mut self.buffer).limit(room))
     }
 
     /// The next frame that is all there. After an error nothing more can be found in the stream.
@@ -136,7 +126,6 @@ mod tests {
     use super::*;
     use breakbulk_message::vscode::ipc::FrameType;
     use bytes::Bytes;
-    use std::task::Waker;
 
     fn stream(payloads: &[usize]) -> (Vec<Frame>, Vec<u8>) {
         let mut bytes = Vec::new();
@@ -154,39 +143,30 @@ mod tests {
         (frames.collect(), bytes)
     }
 
-    /// A stream that gives at most `cut` bytes at a time.
-    struct Cut<'a>(&'a [u8], usize);
-
-    impl AsyncRead for Cut<'_> {
-        fn poll_read(
-            mut self: std::pin::Pin<&mut Self>,
-            _: &mut Context<'_>,
-            buffer: &mut tokio::io::ReadBuf<'_>,
-        ) -> Poll<io::Result<()>> {
-            let take = self.1.min(self.0.len()).min(buffer.remaining());
-            buffer.put_slice(&self.0[..take]);
-            self.0 = &self.0[take..];
-            Poll::Ready(Ok(()))
-        }
+    /// Reads at most `cut` bytes of `source`; gives how many.
+    fn read(inflow: &mut Inflow, source: &mut &[u8], cut: usize) -> usize {
+        inflow.fill(|room| {
+            let take = cut.min(source.len()).min(room.chunk_mut().len());
+            room.put_slice(&source[..take]);
+            *source = &source[take..];
+            take
+        })
     }
 
     #[test]
     fn cuts_mean_nothing() {
         let sizes = [0, 1, 5000, READ - 13, READ - 12, READ, 0, 300_000, 2];
         let (frames, bytes) = stream(&sizes);
-        let mut context = Context::from_waker(Waker::noop());
         for cut in [1, 13, 100, 4096, READ, READ + 1, usize::MAX] {
             let mut inflow = Inflow::new(300_000);
-            let mut source = Cut(&bytes, cut);
+            let mut source = &bytes[..];
             let mut found = Vec::new();
             loop {
                 while let Some(frame) = inflow.next_frame().unwrap() {
                     found.push(frame);
                 }
-                match inflow.poll_read(&mut context, &mut source) {
-                    Poll::Ready(Ok(0)) => break,
-                    Poll::Ready(Ok(_)) => {}
-                    other => panic!("{other:?}"),
+                if read(&mut inflow, &mut source, cut) == 0 {
+                    break;
                 }
             }
             assert!(found == frames, "cut {cut}");
@@ -196,26 +176,24 @@ mod tests {
 
     #[test]
     fn a_declared_length_takes_no_memory_and_the_limit_holds() {
-        let mut context = Context::from_waker(Waker::noop());
         let header = |len: u32| [&[1, 0, 0, 0, 0, 0, 0, 0, 0][..], &len.to_be_bytes()].concat();
         let mut inflow = Inflow::new(usize::MAX);
         let bytes = header(u32::MAX);
-        let mut source = Cut(&bytes, usize::MAX);
-        let _ = inflow.poll_read(&mut context, &mut source);
+        read(&mut inflow, &mut &bytes[..], usize::MAX);
         assert_eq!(inflow.next_frame(), Ok(None));
         assert!(inflow.held() <= 3 * READ, "{}", inflow.held());
         let mut sent = 0;
         while sent < 4 << 20 {
             let more = Bytes::from(vec![1; 10_000]);
-            let mut source = Cut(&more, usize::MAX);
-            while let Poll::Ready(Ok(1..)) = inflow.poll_read(&mut context, &mut source) {}
+            let mut source = &more[..];
+            while read(&mut inflow, &mut source, usize::MAX) > 0 {}
             sent += more.len();
             assert_eq!(inflow.next_frame(), Ok(None));
             assert!(inflow.held() <= 4 * sent + 3 * READ);
         }
         let mut inflow = Inflow::new(10);
         let bytes = header(11);
-        let _ = inflow.poll_read(&mut context, &mut Cut(&bytes, usize::MAX));
+        read(&mut inflow, &mut &bytes[..], usize::MAX);
         let over = IpcError::OverLimit {
             declared: 11,
             limit: 10,

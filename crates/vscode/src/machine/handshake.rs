@@ -27,7 +27,7 @@ pub enum Role {
 /// The handshake as a machine: it takes messages until it is [done](Self::is_done).
 ///
 /// ```
-/// use breakbulk_vscode::handshake::{Handshake, Role, Step};
+/// use breakbulk_vscode::machine::handshake::{Handshake, Role, Step};
 /// use bytes::Bytes;
 ///
 /// let data = Bytes::from_static(b"{\"version\":\"1\"}");

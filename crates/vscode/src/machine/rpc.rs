@@ -25,6 +25,7 @@ use bytes::Bytes;
 pub use config::Config;
 pub use event::{CallFailed, Event, Ignored, Refused, RefusedCall, RequestId, RpcError};
 
+#[cfg(feature = "net")]
 pub(crate) use calls::OwnNumbersState;
 
 use calls::Calls;
@@ -45,7 +46,7 @@ const SHARING: usize = 64;
 /// ```
 /// use std::time::Instant;
 /// use breakbulk_message::vscode::{Args, Reply, Request, RpcId};
-/// use breakbulk_vscode::rpc::{Config, Event, Rpc};
+/// use breakbulk_vscode::machine::rpc::{Config, Event, Rpc};
 ///
 /// let now = Instant::now();
 /// let (mut caller, mut callee) = (Rpc::new(Config::default()), Rpc::new(Config::default()));

@@ -9,7 +9,7 @@ use super::{Payload, check_len, put_header};
 /// `Protocol`: every message is a regular frame with id and ack 0.
 ///
 /// ```
-/// use breakbulk_vscode::ipc::Protocol;
+/// use breakbulk_vscode::machine::ipc::Protocol;
 /// use bytes::Bytes;
 ///
 /// let (mut here, mut there) = (Protocol::new(1 << 20), Protocol::new(1 << 20));
@@ -41,7 +41,7 @@ impl Protocol {
         Ok(())
     }
 
-    /// The next message in what was read, whose memory it shares: [`Rpc`](crate::rpc::Rpc) copies
+    /// The next message in what was read, whose memory it shares: [`Rpc`](crate::machine::rpc::Rpc) copies
     /// what it keeps. Call again until it gives `None`; an error is final.
     pub fn handle_bytes(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, IpcError> {
         while let Some(frame) = self.reader.read(input)? {
