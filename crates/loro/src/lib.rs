@@ -1,7 +1,7 @@
 //! loro-extended's documents: a peer that really syncs them.
 //!
 //! A [`Node`] serves whoever comes by WebSocket, SSE, polling or data channel, calls others, and holds
-//! documents open. Below it [`hub`] decides (pure: no socket, no clock, no CRDT), documents are worked on
+//! documents open. Below it [`machine`] decides (pure: no socket, no clock, no CRDT), documents are worked on
 //! by threads of their own, and a [`store`] keeps them; nothing is told to anybody before it is kept.
 //!
 //! ```no_run
@@ -16,16 +16,23 @@
 //! # Ok(()) }
 //! ```
 
-pub mod hub;
+#![forbid(unsafe_code)]
+
 mod limits;
+pub mod machine;
+#[cfg(feature = "net")]
 mod node;
 mod permissions;
-pub(crate) mod repo;
+#[cfg(feature = "net")]
+mod repo;
 pub mod store;
 
+#[cfg(feature = "net")]
 pub use ::loro as crdt;
+#[cfg(feature = "net")]
 pub use breakbulk_net::http::Way;
-pub use hub::{DocId, Event, Head};
 pub use limits::Limits;
+pub use machine::{DocId, Event, Head};
+#[cfg(feature = "net")]
 pub use node::{Backoff, Config, Cut, Cuts, Dial, Doc, DocError, Node, Remote, Seen, Status};
 pub use permissions::{OpenToAll, OwnDocuments, Peer, Permissions, Quota};

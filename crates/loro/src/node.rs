@@ -16,7 +16,7 @@ use tokio::sync::{broadcast, oneshot};
 use tokio::task::JoinHandle;
 
 use self::core::{Core, keep_time};
-use super::hub::{DocId, Event, Head};
+use super::machine::{DocId, Event, Head};
 use super::repo::{Repo, Request};
 use super::store::{Store, StoreError};
 pub use config::{Config, Cut, Cuts};

@@ -18,8 +18,8 @@ use std::thread;
 
 use loro::LoroDoc;
 
-use super::hub::{DocId, Finished, Head, TaskId, Work, WorkError};
 use super::limits::Limits;
+use super::machine::{DocId, Finished, Head, TaskId, Work, WorkError};
 use super::store::{Store, StoreError};
 use commit::Committer;
 pub(crate) use loaded::Slot;

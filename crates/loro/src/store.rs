@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::hub::{DocId, Head};
+use super::machine::{DocId, Head};
 #[cfg(feature = "redb")]
 pub use disk::DiskStore;
 pub use memory::MemoryStore;

@@ -1,6 +1,6 @@
 //! Documents synced between nodes, and with the recorded peers.
 #![allow(clippy::unwrap_used, reason = "a test may")]
-#![cfg(feature = "redb")]
+#![cfg(all(feature = "net", feature = "redb"))]
 
 #[path = "sync/common.rs"]
 mod common;

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, broadcast, watch};
 
 use super::config::{Config, Form};
 use super::doc::Seen;
-use crate::hub::{ChannelId, DocId, Event, Finished, Hub, Output, TaskId};
+use crate::machine::{ChannelId, DocId, Event, Finished, Hub, Output, TaskId};
 use crate::repo::{Repo, Request};
 
 /// Events that a slow listener may be behind.

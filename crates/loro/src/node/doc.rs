@@ -9,7 +9,7 @@ use loro::LoroDoc;
 use tokio::sync::watch;
 
 use super::core::{Core, now};
-use crate::hub::{DocId, WorkError, covers};
+use crate::machine::{DocId, WorkError, covers};
 use crate::repo::crdt::to_wire;
 use crate::repo::{Request, Slot};
 

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::core::Core;
 use super::serve::{self, Joined};
-use crate::hub::{ChannelId, Event};
+use crate::machine::{ChannelId, Event};
 
 /// How long to wait between calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use super::config::Form;
 use super::core::Core;
 use super::words::{Talking, Words};
-use crate::hub::{ChannelId, Opening};
+use crate::machine::{ChannelId, Opening};
 
 /// A connection whose peer can be talked to.
 pub(super) struct Joined {

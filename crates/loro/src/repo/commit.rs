@@ -4,7 +4,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::Tell;
-use crate::hub::{Finished, TaskId, WorkError};
+use crate::machine::{Finished, TaskId, WorkError};
 use crate::store::{Store, Write};
 
 /// No more bytes are put into one commit, so that no task waits for a flood behind it.

@@ -10,7 +10,7 @@ use loro::{LoroDoc, Subscription};
 use super::commit::Flight;
 use super::crdt::{self, CrdtError, to_wire};
 use super::{Edited, blank};
-use crate::hub::{DocId, Head};
+use crate::machine::{DocId, Head};
 use crate::store::{Kept, Write};
 
 /// Below this nothing is compacted.

@@ -11,8 +11,8 @@ use super::commit::{Batch, Flight};
 use super::crdt::{self, CrdtError, from_wire, to_wire};
 use super::loaded::Loaded;
 use super::{Edited, Request};
-use crate::hub::{DocId, Finished, Head, Outcome, Work, WorkError, covers, is_nothing};
 use crate::limits::Limits;
+use crate::machine::{DocId, Finished, Head, Outcome, Work, WorkError, covers, is_nothing};
 use crate::store::{StoreReader, Write};
 
 /// Changes that wait in loro for earlier ones, which is memory that nobody else counts.

@@ -15,7 +15,7 @@ use redb::{
 };
 
 use super::{Kept, Store, StoreError, StoreReader, Write};
-use crate::hub::{DocId, Head};
+use crate::machine::{DocId, Head};
 
 /// What the tables mean; a file with another number is left alone.
 const FORMAT: u64 = 1;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::{DiskStore, Kept, MemoryStore, Store, Write};
-use crate::hub::{DocId, Head};
+use crate::machine::{DocId, Head};
 use breakbulk_testkit::crash_disk::CrashDisk;
 
 fn write(number: u64) -> Write {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Kept, Store, StoreError, StoreReader, Write};
-use crate::hub::{DocId, Head};
+use crate::machine::{DocId, Head};
 
 /// Documents in memory, in the form that they have on disk: one that was unloaded, or was spoiled by
 /// hostile changes, is made again from it.

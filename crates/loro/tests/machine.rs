@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use breakbulk_loro::hub::{
+use breakbulk_loro::machine::{
     ChannelId, Event, Finished, Head, Hub, Opening, Outcome, Output, TaskId, Work, WorkError,
 };
 use breakbulk_loro::{DocId, Limits, OpenToAll, OwnDocuments, Peer, Permissions, Quota};

@@ -29,7 +29,7 @@ pub use types::{
     WorkError,
 };
 pub use version::covers;
-pub(crate) use version::is_nothing;
+pub use version::is_nothing;
 
 /// All that a sync peer does, without sockets, documents and clock.
 pub struct Hub {

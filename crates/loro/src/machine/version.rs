@@ -12,6 +12,6 @@ pub fn covers(having: &VersionVector, wanted: &VersionVector) -> bool {
 }
 
 /// Whether it knows nothing: an entry of 0 says no more than none.
-pub(crate) fn is_nothing(version: &VersionVector) -> bool {
+pub fn is_nothing(version: &VersionVector) -> bool {
     version.entries().iter().all(|(_, counter)| *counter <= 0)
 }
