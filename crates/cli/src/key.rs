@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use breakbulk::contextvm::{Keys, keys, npub};
+use breakbulk::contextvm::{Keys, npub};
 use clap::Args;
 
 use crate::failure::Failure;
@@ -47,7 +47,7 @@ fn write(path: &Path, keys: &Keys) -> Result<(), Failure> {
         )),
         _ => Failure::Io(name.to_string(), error),
     })?;
-    let written = writeln!(file, "{}", keys.secret_key().to_secret_hex());
+    let written = writeln!(file, "{}", keys.to_secret_hex());
     written.and_then(|()| file.sync_all()).map_err(|error| {
         // Half a key is of no use to anybody.
         let _ = std::fs::remove_file(path);
@@ -82,13 +82,13 @@ pub(crate) fn from_file(path: &Path) -> Result<Keys, String> {
     file.take(LONGEST)
         .read_to_string(&mut text)
         .map_err(wrong)?;
-    keys(&text).map_err(|error| format!("key {name}: {error}"))
+    Keys::parse(&text).map_err(|error| format!("key {name}: {error}"))
 }
 
 /// The key in the environment, if there is one.
 pub(crate) fn from_environment() -> Result<Option<Keys>, String> {
     match std::env::var(VARIABLE) {
-        Ok(text) => keys(&text)
+        Ok(text) => Keys::parse(&text)
             .map(Some)
             .map_err(|error| format!("{VARIABLE}: {error}")),
         Err(std::env::VarError::NotPresent) => Ok(None),

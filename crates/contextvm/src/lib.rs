@@ -7,25 +7,21 @@
 //!
 //! [`Machine`] is the part that decides: it knows no socket, no clock and no key.
 
-mod client;
-mod config;
-mod endpoint;
-mod error;
-mod learned;
-mod machine;
-mod prepared;
-#[cfg(feature = "rmcp")]
-pub mod rmcp;
-mod server;
-mod tags;
+#![forbid(unsafe_code)]
 
-pub use breakbulk_net::nostr::{EventId, Keys, PublicKey, Seal, npub};
-pub use client::Client;
-pub use config::{ClientConfig, Config, Encryption, Limits, ServerConfig, Timeouts, Wraps};
-pub use error::{Failure, KeyError, OpenError, SendError, keys, public_key};
-pub use learned::{Forgetful, Learned, Memory};
-pub use machine::{
-    Arrival, Event, InboundMessage, Machine, Publish, PublishId, Refused, Role, SendId, Stats, Way,
+#[cfg(feature = "net")]
+mod endpoint;
+mod machine;
+
+#[cfg(feature = "rmcp")]
+pub use endpoint::rmcp;
+#[cfg(feature = "net")]
+pub use endpoint::{
+    Client, ClientConfig, KeyError, Keys, OpenError, SendError, Server, ServerConfig, Session,
+    envelope, npub, public_key,
 };
-pub use prepared::{Kind, NotJsonRpc, Prepared};
-pub use server::{Server, Session};
+pub use machine::{
+    Arrival, Config, EVENT_MAX, Encryption, Event, EventId, Failure, Forgetful, InboundMessage,
+    Kind, Learned, Limits, Machine, Memory, NotHex, NotJsonRpc, Prepared, PublicKey, Publish,
+    PublishId, Refused, Role, Seal, SendId, Stats, Timeouts, Way, Wraps,
+};

@@ -3,25 +3,35 @@
 //! It has the poll shape of a link: feed it what arrives, what became of what it published, and the
 //! time; take from it what to publish and what happened. It knows no socket, no clock, no secret key.
 
+mod config;
 mod desk;
+mod failure;
+mod ids;
 mod incoming;
+mod learned;
 mod outgoing;
 mod peer;
+mod prepared;
 mod requests;
+mod seal;
+mod tags;
 mod types;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use breakbulk_link::{PlanJob, Planned, Random, Sent};
-use breakbulk_net::nostr::{EventId, PublicKey, Seal, Seen};
+use breakbulk_link::{PlanJob, Planned, Random, Recent, Sent};
 
-use super::config::{Config, Encryption};
-use super::error::Failure;
-use super::learned::Learned;
-use super::prepared::Prepared;
+pub use config::{Config, EVENT_MAX, Encryption, Limits, Timeouts, Wraps};
 use desk::Desk;
+pub use failure::Failure;
+pub use ids::{EventId, NotHex, PublicKey};
+pub use learned::{Forgetful, Learned, Memory};
 use peer::{InFlight, Peer};
+pub use prepared::{Kind, NotJsonRpc, Prepared};
+#[cfg(feature = "net")]
+pub(crate) use seal::MESSAGE_KIND;
+pub use seal::Seal;
 pub use types::{
     Arrival, Event, InboundMessage, Publish, PublishId, Refused, Role, SendId, Stats, Way,
 };
@@ -31,7 +41,7 @@ pub struct Machine {
     role: Role,
     desk: Desk,
     peers: BTreeMap<PublicKey, Peer>,
-    seen: Seen<EventId>,
+    seen: Recent<EventId>,
     flying: BTreeMap<PublishId, InFlight>,
     /// Peers whose links may have a frame, in turns.
     ready: VecDeque<PublicKey>,
@@ -56,7 +66,7 @@ impl Machine {
     ) -> Self {
         let mut machine = Self {
             role,
-            seen: Seen::new(config.limits.remembered),
+            seen: Recent::new(config.limits.remembered),
             desk: Desk::new(role, config, Random::new(seed)),
             peers: BTreeMap::new(),
             flying: BTreeMap::new(),

@@ -17,6 +17,7 @@ mod key;
 mod link;
 mod outbox;
 mod random;
+mod recent;
 mod rules;
 mod timers;
 mod wire;
@@ -30,6 +31,7 @@ pub use key::Key;
 pub use link::{Cancelled, Link, PlanJob, Planned, Received, Sent, Unfinished};
 pub use outbox::{Outgoing, Rejected};
 pub use random::Random;
+pub use recent::Recent;
 pub use rules::{
     Config, Duplicate, Full, Limits, Numbering, OnCancel, Order, Rules, Scope, Scopes, Timeouts,
     Unknown,

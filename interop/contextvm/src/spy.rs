@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use breakbulk::net::nostr::{Keys, RelayOptions, Relays, open};
+use breakbulk::contextvm::envelope::open;
+use breakbulk::contextvm::{Keys, Seal};
+use breakbulk::net::nostr::{RelayOptions, Relays};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -35,7 +37,10 @@ impl Spy {
             limits: Duration::ZERO,
             ..RelayOptions::default()
         };
-        let (relays, mut events) = Relays::open(&[relay.to_owned()], keys, &options).await?;
+        let kinds = [Seal::Plain, Seal::Persistent, Seal::Ephemeral].map(Seal::kind);
+        let urls = [relay.to_owned()];
+        let opened = Relays::open(&urls, keys.as_nostr(), kinds, &options);
+        let (relays, mut events) = opened.await?;
         let (tell, seen) = watch::channel(Vec::new());
         let keys = keys.clone();
         tokio::spawn(async move {

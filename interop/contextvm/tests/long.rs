@@ -51,7 +51,7 @@ async fn the_rust_crate_comes_back_with_its_key() {
     let relay = BadRelay::start(Weather::default()).await.unwrap();
     let server = ours::serve(relay.url(), Keys::generate(), Config::default()).await;
     let server = server.unwrap();
-    let key = Keys::generate().secret_key().to_secret_hex();
+    let key = Keys::generate().to_secret_hex();
     let call = Call::new(Text::Ascii, 200_000, 10);
     for stateless in [true, true, false, true] {
         let plan = json!({

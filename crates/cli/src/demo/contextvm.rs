@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use breakbulk::contextvm::envelope::{Draft, sign};
 use breakbulk::contextvm::{
     Client, ClientConfig, Config, Encryption, Keys, Seal, Server, ServerConfig,
 };
-use breakbulk::net::nostr::{Draft, Outcome, RelayOptions, Relays, sign};
+use breakbulk::net::nostr::{Outcome, RelayOptions, Relays};
 use breakbulk_testkit::bad_relay::{BadRelay, Weather};
 use serde_json::{Value, json};
 
@@ -74,7 +75,13 @@ pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
 async fn as_one_event(relay: &BadRelay) -> Result<Outcome, Failure> {
     let (keys, client) = (Keys::generate(), Keys::generate().public_key());
     let relays = [relay.url().to_owned()];
-    let opened = Relays::open(&relays, &keys, &quick(RelayOptions::default())).await;
+    let opened = Relays::open(
+        &relays,
+        keys.as_nostr(),
+        [Seal::Plain.kind()],
+        &quick(RelayOptions::default()),
+    )
+    .await;
     // Nobody sends us anything.
     let (relays, _events) = opened.map_err(|error| failed(&error))?;
     let draft = Draft {

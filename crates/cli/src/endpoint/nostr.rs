@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use breakbulk::contextvm::{Encryption, PublicKey, Wraps, keys, public_key};
+use breakbulk::contextvm::{Encryption, Keys, PublicKey, Wraps, public_key};
 
 use super::options::{EndpointOptions, options_among, unknown_among};
 use super::{At, at_question_mark};
@@ -92,7 +92,7 @@ pub(super) fn endpoint(rest: &str) -> Result<(At, EndpointOptions), String> {
         return Err(unknown_among(pair, &NAMES));
     }
     let is_secret =
-        |file: &std::path::PathBuf| file.to_str().is_some_and(|text| keys(text).is_ok());
+        |file: &std::path::PathBuf| file.to_str().is_some_and(|text| Keys::parse(text).is_ok());
     if options.key.as_ref().is_some_and(is_secret) {
         return Err(
             "key is a file's name: a key on the command line is seen by every program; use ?key=FILE (breakbulk keygen FILE makes one) or BREAKBULK_NOSTR_KEY"

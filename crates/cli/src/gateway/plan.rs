@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use breakbulk::ahp::Settings;
 use breakbulk::ahp::foreign::Sessions;
+use breakbulk::contextvm::EVENT_MAX;
 use breakbulk::gateway::{TunnelSettings, session_memory};
 use breakbulk::link::{Budget, Cap, Carries};
 use breakbulk::message::ahp::{Chunking, TimeoutFrom};
-use breakbulk::net::nostr::EVENT_MAX;
 use breakbulk::net::preset::Preset;
 use breakbulk::net::process::Framing;
 use breakbulk::net::ws::{self, Bearer, Identity, Roots};

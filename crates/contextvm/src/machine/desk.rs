@@ -3,16 +3,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::machine::{PublicKey, Seal};
 use breakbulk_link::{Budget, Cap, Config as LinkConfig, Limits as LinkLimits, Link, Random};
-use breakbulk_net::nostr::{PublicKey, Seal};
 use breakbulk_wire::{Cep22, Layout, nostr_cap};
 use bytes::Bytes;
 
 use super::{Arrival, Event, InboundMessage, Publish, PublishId, Role, SendId};
-use crate::config::Config;
-use crate::error::Failure;
-use crate::prepared::{Kind, Prepared};
-use crate::tags;
+use crate::machine::Failure;
+use crate::machine::config::Config;
+use crate::machine::prepared::{Kind, Prepared};
+use crate::machine::tags;
 
 /// Events that wait beside the messages; a flood of them is dropped, messages never are.
 const NEWS_MAX: usize = 4096;
@@ -163,7 +163,7 @@ impl Desk {
         &mut self,
         to: PublicKey,
         content: String,
-        answers: Option<breakbulk_net::nostr::EventId>,
+        answers: Option<super::EventId>,
         seal: Seal,
     ) {
         if self.notices.len() < NOTICES_MAX {

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
+use crate::machine::{EventId, Seal};
 use breakbulk_link::{
     Event as LinkEvent, Fault, FaultKind, Frame, Inbound, Key, Message, Part, ProgressOf, Received,
     Wire,
 };
-use breakbulk_net::nostr::{EventId, Seal};
 use breakbulk_wire::Cep22;
 
 use super::desk::Desk;
@@ -14,10 +14,10 @@ use super::outgoing::Purpose;
 use super::peer::Peer;
 use super::requests::Served;
 use super::{Arrival, Event, InboundMessage, Way};
-use crate::error::Failure;
-use crate::learned::Learned;
-use crate::prepared::{Kind, Prepared};
-use crate::tags;
+use crate::machine::Failure;
+use crate::machine::learned::Learned;
+use crate::machine::prepared::{Kind, Prepared};
+use crate::machine::tags;
 
 /// Transfers whose pieces came before their openings.
 const EARLY: usize = 64;

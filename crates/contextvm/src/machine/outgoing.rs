@@ -2,16 +2,16 @@
 
 use std::time::Instant;
 
+use crate::machine::{EventId, Seal};
 use breakbulk_link::{Cancelled, Key, Lane, Outgoing, SendError, TransferId};
 use breakbulk_message::mcp::{self, ProgressToken};
-use breakbulk_net::nostr::{EventId, Seal};
 
 use super::desk::Desk;
 use super::peer::{Learning, Peer};
 use super::requests::Asked;
 use super::{Event, Refused, SendId};
-use crate::error::Failure;
-use crate::prepared::{Kind, Prepared};
+use crate::machine::Failure;
+use crate::machine::prepared::{Kind, Prepared};
 
 /// Large answers whose fate is still of interest.
 const DELIVERED: usize = 64;

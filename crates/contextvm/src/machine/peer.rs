@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
+use crate::machine::{EventId, PublicKey, Seal};
 use breakbulk_link::{FrameId, FrameKind, Key, Link, Part, PeerLimits, PeerSupport, Sent, Wire};
-use breakbulk_net::nostr::{EventId, PublicKey, Seal};
 use breakbulk_wire::Cep22;
 
 use super::desk::Desk;
 use super::outgoing::Out;
 use super::requests::{Asked, Served};
 use super::{Event, Publish, PublishId, SendId, Stats};
-use crate::config::{Encryption, Wraps};
-use crate::learned::Learned;
-use crate::tags::{self, Hello};
+use crate::machine::config::{Encryption, Wraps};
+use crate::machine::learned::Learned;
+use crate::machine::tags::{self, Hello};
 
 /// Transfers whose events are remembered, so that what is said of them names the right one.
 const MARKS: usize = 128;

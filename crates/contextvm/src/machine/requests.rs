@@ -2,18 +2,18 @@
 
 use std::time::{Duration, Instant};
 
+use crate::machine::{EventId, Seal};
 use breakbulk_link::{FrameKind, Key};
 use breakbulk_message::mcp::{self, Progress, ProgressToken};
-use breakbulk_net::nostr::{EventId, Seal};
 use serde_json::Number;
 
 use super::desk::Desk;
 use super::outgoing::Purpose;
 use super::peer::{InFlight, Learning, Peer};
 use super::{Event, SendId};
-use crate::config::Timeouts;
-use crate::error::Failure;
-use crate::prepared::Prepared;
+use crate::machine::Failure;
+use crate::machine::config::Timeouts;
+use crate::machine::prepared::Prepared;
 
 /// A request of ours that has no answer yet.
 #[derive(Debug)]
@@ -278,7 +278,8 @@ impl Peer {
     /// Stops whatever is under way for a request of ours. False: nothing of it ever left.
     pub(super) fn take_back(&mut self, id: &str, token: Option<&str>) -> bool {
         let tags = self.outgoing.iter().filter(|(_, out)| {
-            out.message.kind == crate::Kind::Request && out.message.id.as_deref() == Some(id)
+            out.message.kind == crate::machine::Kind::Request
+                && out.message.id.as_deref() == Some(id)
         });
         let tags: Vec<u64> = tags.map(|(tag, _)| *tag).collect();
         let mut begun = true;

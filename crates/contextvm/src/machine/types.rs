@@ -1,11 +1,11 @@
 //! What passes in and out of a machine.
 
+use crate::machine::{EventId, PublicKey, Seal};
 use breakbulk_link::{Charge, Fault};
-use breakbulk_net::nostr::{EventId, PublicKey, Seal};
 use bytes::Bytes;
 
-use crate::error::Failure;
-use crate::learned::Learned;
+use crate::machine::Failure;
+use crate::machine::learned::Learned;
 
 /// Which end this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
+use breakbulk_link::Recent;
 use nostr_sdk::pool::policy::{AdmitPolicy, AdmitStatus, PolicyError};
 use nostr_sdk::util::BoxedFuture;
 use nostr_sdk::{Event, EventId, PublicKey, RelayUrl, SubscriptionId};
 use tokio::sync::mpsc;
-
-use super::Seen;
 
 /// Asked for every event whose signature is good, by the reader of the relay it came from: while it
 /// waits here nothing more is read from that relay.
@@ -16,7 +15,7 @@ use super::Seen;
 pub(crate) struct Gate {
     pub(crate) us: PublicKey,
     pub(crate) kinds: BTreeSet<u16>,
-    pub(crate) seen: Mutex<Seen<EventId>>,
+    pub(crate) seen: Mutex<Recent<EventId>>,
     pub(crate) taken: mpsc::Sender<Event>,
 }
 

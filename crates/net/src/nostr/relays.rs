@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use breakbulk_link::Recent;
 use nostr_sdk::pool::relay::Error as RelayError;
 use nostr_sdk::pool::{RelayLimits as PoolLimits, RelayNotification};
 use nostr_sdk::{
@@ -18,7 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::gate::Gate;
 use super::outcome::{Outcome, Verdict, verdict};
-use super::{EVENT_MAX, Seal, Seen, fetch_limits};
+use super::{EVENT_MAX, fetch_limits};
 
 /// Events that wait for one relay; a relay that is further behind is passed over.
 const BEHIND_MAX: usize = 256;
@@ -42,10 +43,6 @@ pub struct RelayOptions {
     pub waiting: usize,
     /// Ids that are remembered, so that each event counts once.
     pub remembered: usize,
-    /// Whether gift wraps are listened for.
-    pub wraps: bool,
-    /// Whether bare events are listened for.
-    pub plain: bool,
     /// How far into the past to ask: for peers whose clocks are behind.
     pub back: Duration,
     /// How long to wait for what a relay says of its limits; zero: it is not asked.
@@ -60,8 +57,6 @@ impl Default for RelayOptions {
             reconnect: Duration::from_secs(2),
             waiting: 256,
             remembered: 1 << 16,
-            wraps: true,
-            plain: true,
             back: Duration::ZERO,
             limits: Duration::from_secs(3),
         }
@@ -126,25 +121,17 @@ struct OneRelay {
 }
 
 impl Relays {
-    /// Connects and subscribes to what is addressed to `keys`; returns once one relay has taken the
-    /// subscription. Events whose signatures are good arrive by the channel, each once.
+    /// Connects and subscribes to events of these kinds that are addressed to `keys`; returns once one
+    /// relay has taken the subscription. Events whose signatures are good arrive by the channel, each once.
     pub async fn open(
         urls: &[String],
         keys: &Keys,
+        kinds: impl IntoIterator<Item = u16>,
         options: &RelayOptions,
     ) -> Result<(Self, mpsc::Receiver<Event>), RelaysError> {
         let urls = parse(urls)?;
         let (taken, events) = mpsc::channel(options.waiting.max(1));
-        let seals = [
-            (Seal::Plain, options.plain),
-            (Seal::Persistent, options.wraps),
-            (Seal::Ephemeral, options.wraps),
-        ];
-        let kinds: BTreeSet<u16> = seals
-            .into_iter()
-            .filter(|(_, wanted)| *wanted)
-            .map(|(seal, _)| seal.kind())
-            .collect();
+        let kinds: BTreeSet<u16> = kinds.into_iter().collect();
         let since = Timestamp::now() - options.back.as_secs();
         let filter = Filter::new()
             .kinds(kinds.iter().map(|&kind| Kind::from_u16(kind)))
@@ -153,7 +140,7 @@ impl Relays {
         let gate = Gate {
             us: keys.public_key(),
             kinds,
-            seen: Mutex::new(Seen::new(options.remembered)),
+            seen: Mutex::new(Recent::new(options.remembered)),
             taken,
         };
         let client = Client::builder()
@@ -208,7 +195,7 @@ impl Relays {
         Ok((Self(Arc::new(shared)), events))
     }
 
-    /// Bytes of the largest event that all relays say they take, and [`EVENT_MAX`] for those that
+    /// Bytes of the largest event that all relays say they take, and 65,536 for those that
     /// do not say.
     pub fn limit(&self) -> usize {
         self.0.limit

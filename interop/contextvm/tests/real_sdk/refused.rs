@@ -35,7 +35,7 @@ async fn a_request_begins_anew_under_another_token() {
     let relay = small_relay(30_000).await;
     let keys = Keys::generate();
     let mut spy = Spy::listen(relay.url(), &keys).await.unwrap();
-    let key = keys.secret_key().to_secret_hex();
+    let key = keys.to_secret_hex();
     let plan = json!({"relay": relay.url(), "key": key});
     let mut server = Peer::server(Sdk::Npm, &plan).await.unwrap();
     let client = Caller::connect(relay.url(), Keys::generate(), server.key, plain()).await;
@@ -71,7 +71,7 @@ async fn an_answer_begins_anew_under_its_own_token() {
             Encryption::Disabled => "disabled",
             _ => "required",
         };
-        let key = keys.secret_key().to_secret_hex();
+        let key = keys.to_secret_hex();
         let plan = json!({"relay": relay.url(), "key": key, "encryption": encryption});
         let client = Peer::client(Sdk::Npm, &server.public_key(), &plan).await;
         let mut client = client.unwrap();

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use breakbulk::contextvm::{keys, public_key};
+use breakbulk::contextvm::{Keys, public_key};
 
 use super::{Scene, keygen, server};
 use crate::common::{Listening, gateway};
@@ -24,7 +24,7 @@ fn keygen_writes_the_secret_for_its_owner_alone_and_prints_the_rest() {
     assert_eq!(made.status.code(), Some(0));
     assert_eq!(mode(&path), 0o600);
     let secret = std::fs::read_to_string(&path).unwrap();
-    let public = keys(&secret).unwrap().public_key();
+    let public = Keys::parse(&secret).unwrap().public_key();
     let printed = String::from_utf8(made.stdout).unwrap();
     let [npub, hex] = printed.lines().collect::<Vec<_>>()[..] else {
         panic!("{printed}")
@@ -49,7 +49,7 @@ async fn a_key_in_the_environment_is_the_gateways_alone() {
     let mut command = gateway(&["--listen", &listen, "--to", &server()]);
     command.env("BREAKBULK_NOSTR_KEY", secret.trim());
     let far = Listening::start(command);
-    let public = keys(&secret).unwrap().public_key().to_hex();
+    let public = Keys::parse(&secret).unwrap().public_key().to_hex();
     assert!(
         far.address.ends_with(&format!("?server={public}")),
         "{}",

@@ -1,6 +1,6 @@
 //! The tags of an event: for whom, to what it answers, and what its sender can do.
 
-use breakbulk_net::nostr::{EventId, PublicKey};
+use crate::machine::{EventId, PublicKey};
 
 use super::config::{Config, Encryption, Wraps};
 

@@ -14,7 +14,6 @@
 
 use std::future::Future;
 
-use breakbulk_net::nostr::PublicKey;
 use rmcp::service::{RxJsonRpcMessage, ServiceRole, TxJsonRpcMessage, serve_directly};
 use rmcp::transport::Transport;
 use rmcp::{RoleClient, RoleServer, Service, ServiceExt};
@@ -22,6 +21,7 @@ use rmcp::{RoleClient, RoleServer, Service, ServiceExt};
 use super::client::Client;
 use super::error::SendError;
 use super::server::{Server, Session};
+use crate::machine::PublicKey;
 
 /// A client's transport.
 pub struct ClientTransport(Client);

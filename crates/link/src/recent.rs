@@ -1,16 +1,16 @@
-//! What was seen lately, so that an event that comes by several relays counts once.
+//! The last so many names, for whoever must count each once in bounded memory.
 
 use std::collections::{BTreeSet, VecDeque};
 
 /// The last so many ids. The oldest are forgotten first.
 #[derive(Debug)]
-pub struct Seen<T> {
+pub struct Recent<T> {
     known: BTreeSet<T>,
     order: VecDeque<T>,
     limit: usize,
 }
 
-impl<T: Copy + Ord> Seen<T> {
+impl<T: Copy + Ord> Recent<T> {
     /// Remembers at most `limit`.
     pub fn new(limit: usize) -> Self {
         Self {
@@ -51,14 +51,14 @@ mod tests {
 
     #[test]
     fn each_counts_once_and_memory_is_bounded() {
-        let mut seen = Seen::new(3);
+        let mut recent = Recent::new(3);
         for (id, fresh) in [(1, true), (1, false), (2, true), (3, true), (2, false)] {
-            assert_eq!(seen.insert(id), fresh, "{id}");
+            assert_eq!(recent.insert(id), fresh, "{id}");
         }
         for id in 4..10_000 {
-            assert!(seen.insert(id));
+            assert!(recent.insert(id));
         }
-        assert_eq!((seen.len(), seen.is_empty()), (3, false));
-        assert!(seen.insert(1), "the oldest was forgotten");
+        assert_eq!((recent.len(), recent.is_empty()), (3, false));
+        assert!(recent.insert(1), "the oldest was forgotten");
     }
 }

@@ -1,16 +1,18 @@
 //! Relays in this process: each event once, and a word on each.
 
-#![cfg(feature = "nostr")]
+#![cfg(feature = "net")]
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 
-use breakbulk_net::nostr::{
-    Draft, Event, Keys, Outcome, RelayOptions, Relays, Seal, Signed, open, sign,
-};
+use breakbulk_contextvm::envelope::{Draft, Signed, open, sign};
+use breakbulk_contextvm::{Keys, Seal};
+use breakbulk_net::nostr::{Event, Outcome, RelayOptions, Relays};
 use breakbulk_testkit::bad_relay::{BadRelay, Weather};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+
+const SEALS: [Seal; 3] = [Seal::Plain, Seal::Persistent, Seal::Ephemeral];
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -32,7 +34,10 @@ impl End {
     async fn new(relays: &[&BadRelay]) -> Self {
         let keys = Keys::generate();
         let urls: Vec<String> = relays.iter().map(|relay| relay.url().to_owned()).collect();
-        let (relays, events) = Relays::open(&urls, &keys, &options()).await.unwrap();
+        let (relays, events) =
+            Relays::open(&urls, keys.as_nostr(), SEALS.map(Seal::kind), &options())
+                .await
+                .unwrap();
         Self {
             keys,
             relays,
@@ -77,10 +82,7 @@ async fn by_two_relays_each_event_comes_once() {
     );
     let from = End::new(&[&one, &two]).await;
     let mut to = End::new(&[&one, &two]).await;
-    for (number, seal) in [Seal::Plain, Seal::Persistent, Seal::Ephemeral]
-        .into_iter()
-        .enumerate()
-    {
+    for (number, seal) in SEALS.into_iter().enumerate() {
         let text = number.to_string();
         assert_eq!(from.publish(&to, &text, seal).await, Outcome::Accepted);
         assert_eq!(to.next().await, text);

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use breakbulk_link as link;
-use breakbulk_net::nostr::{Keys, PublicKey, RelaysError};
 
 /// Why a message did not do what it was sent for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,73 +83,9 @@ impl Failure {
     }
 }
 
-/// Why a message was not taken.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SendError {
-    /// It is no message.
-    #[error(transparent)]
-    NotJsonRpc(#[from] super::prepared::NotJsonRpc),
-    /// It could not be queued.
-    #[error(transparent)]
-    Refused(#[from] super::machine::Refused),
-    /// The endpoint is closed.
-    #[error("the endpoint is closed")]
-    Closed,
-}
-
-/// Why an endpoint could not be opened.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// No relay.
-    #[error(transparent)]
-    Relays(#[from] RelaysError),
-}
-
-/// A text that is no key.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is no {what}; write it as 64 hex digits or as {prefix}1…")]
-pub struct KeyError {
-    what: &'static str,
-    prefix: &'static str,
-}
-
-/// Reads a public key as hex or npub.
-pub fn public_key(text: &str) -> Result<PublicKey, KeyError> {
-    PublicKey::parse(text.trim()).map_err(|_| KeyError {
-        what: "public key",
-        prefix: "npub",
-    })
-}
-
-/// Reads a secret key as hex or nsec. The text is in no error.
-pub fn keys(text: &str) -> Result<Keys, KeyError> {
-    Keys::parse(text.trim()).map_err(|_| KeyError {
-        what: "secret key",
-        prefix: "nsec",
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keys_are_read_in_both_forms() {
-        let hex = "67dea2ed018072d675f5415ecfaed7d2597555e202d85b3d65ea4e58d2d92ffa";
-        let nsec = "nsec1vl029mgpspedva04g90vltkh6fvh240zqtv9k0t9af8935ke9laqsnlfe5";
-        assert_eq!(keys(hex).unwrap(), keys(nsec).unwrap());
-        let public = "7e7e9c42a91bfef19fa929e5fda1b72e0ebc1a4c1141673e2794234d86addf4e";
-        let npub = "npub10elfcs4fr0l0r8af98jlmgdh9c8tcxjvz9qkw038js35mp4dma8qzvjptg";
-        assert_eq!(public_key(public).unwrap(), public_key(npub).unwrap());
-        assert_eq!(keys(hex).unwrap().public_key(), public_key(npub).unwrap());
-        assert_eq!(
-            keys("secret!").unwrap_err().to_string(),
-            "this is no secret key; write it as 64 hex digits or as nsec1…"
-        );
-        assert!(public_key(nsec).is_err());
-    }
 
     #[test]
     fn an_answer_says_why() {

@@ -1,12 +1,11 @@
 //! The end that asks.
 
-use breakbulk_net::nostr::PublicKey;
 use bytes::Bytes;
 
 use super::config::ClientConfig;
-use super::endpoint::{Endpoint, Setup};
 use super::error::{OpenError, SendError};
-use super::machine::{Event, InboundMessage, Role, SendId, Stats};
+use super::run::{Endpoint, Setup};
+use crate::machine::{Event, InboundMessage, PublicKey, Role, SendId, Stats};
 
 /// A client of one server. Clones share it; the last one dropped ends it.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use breakbulk_net::nostr::PublicKey;
+use crate::machine::PublicKey;
 
 use super::tags::Hello;
 

@@ -1,39 +1,10 @@
 //! The event around a message: signed, and sealed in a gift wrap where it is private.
 
 use nostr_sdk::nips::nip44;
-use nostr_sdk::{Event, EventBuilder, EventId, JsonUtil, Keys, Kind, PublicKey, Tag};
+use nostr_sdk::{Event, EventBuilder, JsonUtil, Kind, Tag};
 
-use super::{EPHEMERAL_WRAP_KIND, MESSAGE_KIND, WRAP_KIND};
-
-/// How an event travels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Seal {
-    /// Everybody can read it.
-    #[default]
-    Plain,
-    /// In a gift wrap that relays keep.
-    Persistent,
-    /// In a gift wrap that relays forget.
-    Ephemeral,
-}
-
-impl Seal {
-    /// The kind of the event that relays see.
-    pub fn kind(self) -> u16 {
-        match self {
-            Self::Plain => MESSAGE_KIND,
-            Self::Persistent => WRAP_KIND,
-            Self::Ephemeral => EPHEMERAL_WRAP_KIND,
-        }
-    }
-
-    /// How an event of this kind travels; `None` for a kind that is not ours.
-    pub fn of_kind(kind: u16) -> Option<Self> {
-        [Self::Plain, Self::Persistent, Self::Ephemeral]
-            .into_iter()
-            .find(|seal| seal.kind() == kind)
-    }
-}
+use super::Keys;
+use crate::machine::{EventId, MESSAGE_KIND, PublicKey, Seal};
 
 /// What is to be published.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,22 +82,23 @@ pub fn sign(keys: &Keys, draft: Draft) -> Result<Signed, SealError> {
         .tags(tags)
         // Both ends may have one key.
         .allow_self_tagging()
-        .sign_with_keys(keys)
+        .sign_with_keys(&keys.0)
         .map_err(|error| failed("signed", error.to_string()))?;
-    let inner = event.id;
+    let inner = EventId::from_byte_array(event.id.to_bytes());
     if draft.seal == Seal::Plain {
         return Ok(Signed { inner, event });
     }
-    let one_time = Keys::generate();
+    let one_time = nostr_sdk::Keys::generate();
+    let to = nostr_sdk::PublicKey::from_byte_array(draft.to.to_bytes());
     let text = nip44::encrypt(
         one_time.secret_key(),
-        &draft.to,
+        &to,
         event.as_json(),
         nip44::Version::V2,
     )
     .map_err(|error| failed("sealed", error.to_string()))?;
     let event = EventBuilder::new(Kind::from_u16(draft.seal.kind()), text)
-        .tag(Tag::public_key(draft.to))
+        .tag(Tag::public_key(to))
         .sign_with_keys(&one_time)
         .map_err(|error| failed("signed", error.to_string()))?;
     Ok(Signed { inner, event })
@@ -139,7 +111,7 @@ pub fn open(keys: &Keys, event: Event) -> Result<Opened, OpenError> {
     let event = if seal == Seal::Plain {
         event
     } else {
-        let text = nip44::decrypt(keys.secret_key(), &event.pubkey, &event.content)
+        let text = nip44::decrypt(keys.0.secret_key(), &event.pubkey, &event.content)
             .map_err(|error| OpenError::Sealed(error.to_string()))?;
         let wrong = |reason: String| OpenError::Inner(reason);
         let inner = Event::from_json(text).map_err(|error| wrong(error.to_string()))?;
@@ -150,13 +122,13 @@ pub fn open(keys: &Keys, event: Event) -> Result<Opened, OpenError> {
         inner
     };
     // A message to another must not be taken for one to us, whoever wraps it.
-    let us = keys.public_key();
+    let us = keys.0.public_key();
     if !event.tags.public_keys().any(|key| *key == us) {
         return Err(OpenError::NotForUs);
     }
     Ok(Opened {
-        author: event.pubkey,
-        id: event.id,
+        author: PublicKey::from_byte_array(event.pubkey.to_bytes()),
+        id: EventId::from_byte_array(event.id.to_bytes()),
         tags: event.tags.to_vec().into_iter().map(Tag::to_vec).collect(),
         content: event.content,
         created_at: event.created_at.as_secs(),
@@ -190,8 +162,11 @@ mod tests {
             signed.event.verify().unwrap();
             assert_eq!(signed.event.kind.as_u16(), seal.kind());
             let hidden = seal != Seal::Plain;
-            assert_eq!(signed.event.pubkey != from.public_key(), hidden);
-            assert_eq!(signed.inner != signed.event.id, hidden);
+            assert_eq!(signed.event.pubkey != from.0.public_key(), hidden);
+            assert_eq!(
+                signed.inner.to_bytes() != signed.event.id.to_bytes(),
+                hidden
+            );
             assert_eq!(signed.event.tags.len(), if hidden { 1 } else { 2 });
             let opened = open(&to, signed.event).unwrap();
             assert_eq!(
@@ -215,15 +190,15 @@ mod tests {
         let wrapper = Keys::generate();
         let rewrap = |text: String| {
             let sealed = nip44::encrypt(
-                wrapper.secret_key(),
-                &other.public_key(),
+                wrapper.0.secret_key(),
+                &other.0.public_key(),
                 text,
                 nip44::Version::V2,
             )
             .unwrap();
-            EventBuilder::new(Kind::from_u16(WRAP_KIND), sealed)
-                .tag(Tag::public_key(other.public_key()))
-                .sign_with_keys(&wrapper)
+            EventBuilder::new(Kind::from_u16(Seal::Persistent.kind()), sealed)
+                .tag(Tag::public_key(other.0.public_key()))
+                .sign_with_keys(&wrapper.0)
                 .unwrap()
         };
         assert_eq!(
@@ -233,14 +208,16 @@ mod tests {
         assert_eq!(open(&other, plain.clone()), Err(OpenError::NotForUs));
         // A broken signature inside, and no event at all.
         let mut forged = plain;
-        forged.pubkey = to.public_key();
+        forged.pubkey = to.0.public_key();
         for text in [forged.as_json(), "{}".to_owned(), "[".to_owned()] {
             assert!(matches!(
                 open(&other, rewrap(text)),
                 Err(OpenError::Inner(_))
             ));
         }
-        let note = EventBuilder::text_note("x").sign_with_keys(&from).unwrap();
+        let note = EventBuilder::text_note("x")
+            .sign_with_keys(&from.0)
+            .unwrap();
         assert_eq!(open(&other, note), Err(OpenError::Kind(1)));
     }
 }

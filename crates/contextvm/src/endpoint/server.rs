@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use breakbulk_net::nostr::PublicKey;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::config::ServerConfig;
-use super::endpoint::{Endpoint, Setup};
 use super::error::{OpenError, SendError};
-use super::machine::{Event, InboundMessage, Role, SendId, Stats};
-use super::prepared::Prepared;
+use super::run::{Endpoint, Setup};
+use crate::machine::Prepared;
+use crate::machine::{Event, InboundMessage, PublicKey, Role, SendId, Stats};
 
 /// Sessions that wait to be accepted.
 const BACKLOG: usize = 64;
