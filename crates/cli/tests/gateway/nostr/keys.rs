@@ -66,7 +66,7 @@ async fn only_who_is_allowed_is_heard() {
     let folder = tempfile::tempdir().unwrap();
     let key = keygen(&folder, "client");
     let secret = std::fs::read_to_string(&key).unwrap();
-    let allowed = breakbulk::contextvm::npub(&keys(&secret).unwrap().public_key());
+    let allowed = breakbulk::contextvm::npub(&Keys::parse(&secret).unwrap().public_key());
     let scene = Scene::start(&format!("&allow={allowed}"), &[]).await;
     let mut client = scene.client(&format!("&key={}", key.display()));
     client.initialize("friend");
