@@ -4,15 +4,9 @@
 //! the bridge takes them. A bridge that ended, or that broke the protocol, is started anew before the
 //! next call. **Nothing is sent twice**: a call that may have reached a bridge that is gone fails.
 
-mod calls;
-mod request;
-mod returned;
 mod session;
 mod start;
 mod tap;
-
-pub use returned::Returned;
-pub use start::About;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -24,10 +18,10 @@ use breakbulk_net::process::Program;
 use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
 
-use request::Call;
 use session::{Reply, Session};
 
-use super::{Breach, CallError, Settings, StartError, python};
+use crate::machine::{About, Breach, Call, Returned, Settings, excerpt, meta_request};
+use crate::{CallError, StartError, python};
 
 /// How often a call looks for another bridge while none got anything of it.
 const ATTEMPTS: usize = 3;
@@ -137,13 +131,7 @@ impl Host {
         args: impl Into<Bytes>,
         kwargs: Option<Bytes>,
     ) -> Result<Returned, CallError> {
-        let call = Call {
-            module: module.to_owned(),
-            function: function.to_owned(),
-            args: args.into(),
-            kwargs,
-        };
-        call.check()?;
+        let call = Call::new(module, function, args, kwargs)?;
         // Before a bridge is started for it.
         self.fits(call.least())?;
         let write = |id| {
@@ -157,14 +145,14 @@ impl Host {
 
     /// Asks the bridge what it is.
     pub async fn meta(&self) -> Result<Meta<'static>, CallError> {
-        let write = |id| Ok(request::meta(id));
+        let write = |id| Ok(meta_request(id));
         let limit = self.settings().timeout;
         let name = || "meta".to_owned();
         let result = self.within(limit, name, self.ask(0, write)).await?;
-        start::meta(&result).ok_or_else(|| CallError::Breach {
+        About::meta(&result).ok_or_else(|| CallError::Breach {
             breach: Breach::Unreadable {
                 why: breakbulk_message::tywrap::DecodeErrorKind::Missing { member: "bridge" },
-                line: calls::excerpt(result.json().as_bytes()),
+                line: excerpt(result.json().as_bytes()),
             },
             stderr: self.stderr(),
         })

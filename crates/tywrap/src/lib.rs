@@ -14,14 +14,23 @@
 //! # }
 //! ```
 
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "net")]
 pub mod bridge;
+#[cfg(feature = "net")]
 mod error;
+#[cfg(feature = "net")]
 pub mod host;
+pub mod machine;
+#[cfg(feature = "net")]
 pub mod pool;
 pub mod python;
-mod settings;
 
-pub use error::{Breach, CallError, PoolError, Raised, StartError};
-pub use host::{About, Host, Progress, Returned};
+#[cfg(feature = "net")]
+pub use error::{CallError, PoolError, StartError};
+#[cfg(feature = "net")]
+pub use host::{Host, Progress};
+pub use machine::{About, Breach, Raised, Returned, Settings};
+#[cfg(feature = "net")]
 pub use pool::{Lease, Pool, PoolSettings};
-pub use settings::Settings;

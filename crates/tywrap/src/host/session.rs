@@ -11,12 +11,10 @@ use breakbulk_wire::Stream;
 use bytes::Bytes;
 use tokio::sync::{Notify, oneshot, watch};
 
-use super::calls::{Calls, Verdict, key_id};
-use super::returned::Returned;
-use super::start::About;
 use super::tap::Tap;
 use super::{Config, Progress};
-use crate::{Breach, CallError, Raised};
+use crate::CallError;
+use crate::machine::{About, Breach, Calls, Raised, Returned, Verdict, key_id};
 
 /// A bridge that runs, or did.
 pub(super) struct Session {

@@ -7,7 +7,7 @@ use breakbulk_link::{Carries, Frame};
 use breakbulk_net::{Incoming, Lost, Sink, Source, Transport};
 use tokio::sync::Notify;
 
-use super::calls::excerpt;
+use crate::machine::excerpt;
 
 /// What was seen. Clones share it.
 #[derive(Clone, Debug, Default)]

@@ -1,4 +1,4 @@
-//! Who waits for what, and what an answer or a fault means for whom. Pure: the time is passed in.
+//! Which calls are open, and what an answer or a fault means for whom.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use breakbulk_link::{Fault, FaultKind, Key, Wire};
 use breakbulk_message::tywrap::{DecodeError, DecodeErrorKind, ErrorBody, Response, UNKNOWN_ID};
 use breakbulk_wire::Tywrap;
 
-use crate::{Breach, Raised, Settings};
+use super::{Breach, Raised, Settings};
 
 /// For how long an answer to a call that was given up is expected.
 const LATE_AGE: Duration = Duration::from_secs(600);
@@ -21,7 +21,7 @@ const SHOWN: usize = 200;
 
 /// The calls of one bridge. `A` is whoever waits.
 #[derive(Debug)]
-pub(super) struct Calls<A> {
+pub struct Calls<A> {
     pending: BTreeMap<i64, A>,
     late: BTreeMap<i64, Late>,
     tolerant: bool,
@@ -39,7 +39,7 @@ struct Late {
 
 /// What follows from something that the bridge said.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict<A> {
+pub enum Verdict<A> {
     /// Nothing.
     Nothing,
     /// This one has a result, which lies there in the text.
@@ -53,7 +53,8 @@ pub(super) enum Verdict<A> {
 }
 
 impl<A> Calls<A> {
-    pub(super) fn new(settings: &Settings) -> Self {
+    /// No call is open yet.
+    pub fn new(settings: &Settings) -> Self {
         Self {
             pending: BTreeMap::new(),
             late: BTreeMap::new(),
@@ -64,29 +65,29 @@ impl<A> Calls<A> {
     }
 
     /// Why nothing more may be sent to this bridge.
-    pub(super) fn broken(&self) -> Option<&Breach> {
+    pub fn broken(&self) -> Option<&Breach> {
         self.broken.as_ref()
     }
 
     /// A call is on its way.
-    pub(super) fn begin(&mut self, id: i64, who: A) {
+    pub fn begin(&mut self, id: i64, who: A) {
         self.pending.insert(id, who);
     }
 
     /// A call that ended without the bridge.
-    pub(super) fn take(&mut self, id: i64) -> Option<A> {
+    pub fn take(&mut self, id: i64) -> Option<A> {
         self.pending.remove(&id)
     }
 
     /// The bridge is not to be used again; all who wait.
-    pub(super) fn break_off(&mut self, breach: Breach) -> Vec<A> {
+    pub fn break_off(&mut self, breach: Breach) -> Vec<A> {
         self.broken.get_or_insert(breach);
         self.late.clear();
         std::mem::take(&mut self.pending).into_values().collect()
     }
 
     /// Nobody waits for this one any more. Its answer is expected, and dropped when it comes.
-    pub(super) fn give_up(&mut self, now: Instant, id: i64) -> Option<A> {
+    pub fn give_up(&mut self, now: Instant, id: i64) -> Option<A> {
         let who = self.pending.remove(&id)?;
         let late = Late {
             since: now,
@@ -103,29 +104,29 @@ impl<A> Calls<A> {
     }
 
     /// The bridge never got all of a call that was given up.
-    pub(super) fn not_owed(&mut self, id: i64) {
+    pub fn not_owed(&mut self, id: i64) {
         if let Some(late) = self.late.get_mut(&id) {
             late.is_owed = false;
         }
     }
 
     /// The bridge got nothing of a call that was given up, or has answered all of it.
-    pub(super) fn done(&mut self, id: i64) {
+    pub fn done(&mut self, id: i64) {
         self.late.remove(&id);
     }
 
     /// Calls that were given up and that the bridge works on.
-    pub(super) fn owed(&self) -> usize {
+    pub fn owed(&self) -> usize {
         self.late.values().filter(|late| late.is_owed).count()
     }
 
     /// Whether someone waits for a call that went out before this one.
-    pub(super) fn is_before(&self, id: i64) -> bool {
+    pub fn is_before(&self, id: i64) -> bool {
         self.pending.keys().next().is_some_and(|first| *first < id)
     }
 
     /// A message, and the id of its frames if it came in frames.
-    pub(super) fn hear(&mut self, text: &str, frame: Option<i64>) -> Verdict<A> {
+    pub fn hear(&mut self, text: &str, frame: Option<i64>) -> Verdict<A> {
         let response = match Response::read(text) {
             Ok(response) => response,
             Err(error) => return self.unreadable(error, text, frame),
@@ -148,7 +149,7 @@ impl<A> Calls<A> {
     }
 
     /// Something was wrong with a frame. `line` is the last line that was no object.
-    pub(super) fn fault(&mut self, fault: Fault, line: String) -> Verdict<A> {
+    pub fn fault(&mut self, fault: Fault, line: String) -> Verdict<A> {
         let id = fault.key.as_ref().and_then(key_id);
         let is_stray = match fault.kind {
             FaultKind::NotJson => true,
@@ -243,13 +244,13 @@ fn raised(error: &ErrorBody<'_>) -> Raised {
 }
 
 /// The id in a key such as `response:7`, whichever the direction.
-pub(super) fn key_id(key: &Key) -> Option<i64> {
+pub fn key_id(key: &Key) -> Option<i64> {
     let (_, id) = std::str::from_utf8(key.as_bytes()).ok()?.split_once(':')?;
     id.parse().ok()
 }
 
 /// The beginning of a line.
-pub(super) fn excerpt(line: &[u8]) -> String {
+pub fn excerpt(line: &[u8]) -> String {
     // No character has more bytes.
     let text = String::from_utf8_lossy(&line[..line.len().min(4 * SHOWN)]);
     text.chars().take(SHOWN).collect()

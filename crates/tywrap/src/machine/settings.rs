@@ -4,9 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_link::{Budget, Cap, Limits, Link};
-use breakbulk_message::tywrap::FRAME_PROTOCOL;
-use breakbulk_net::fresh_seed;
-use breakbulk_net::process::{Program, Stderr};
 use breakbulk_wire::{Stream, Tywrap};
 
 /// A line of the original may have so many bytes.
@@ -78,7 +75,7 @@ impl Settings {
     }
 
     /// What goes out in one line to a bridge that takes frames.
-    pub(super) fn cap(&self) -> Cap {
+    pub fn cap(&self) -> Cap {
         match self.line_out {
             Some(line) => Cap::frame(line).lines(),
             None => Cap::piece(self.frame).lines(),
@@ -86,12 +83,12 @@ impl Settings {
     }
 
     /// What goes out in one line to a bridge that does not: all that a line may hold.
-    pub(super) fn cap_unframed(&self) -> Cap {
+    pub fn cap_unframed(&self) -> Cap {
         Cap::frame(self.line_out.unwrap_or(self.line_limit())).lines()
     }
 
-    /// A link to a bridge that has not said yet what it takes.
-    pub(super) fn link(&self) -> Link {
+    /// A link to a bridge that has not said yet what it takes. `seed`: 32 random bytes.
+    pub fn link(&self, seed: [u8; 32]) -> Link {
         let wire = Tywrap {
             expects: Some(Stream::Response),
             ..Tywrap::default()
@@ -109,30 +106,9 @@ impl Settings {
         };
         let wire = Arc::new(wire);
         let budget = Budget::unlimited();
-        let mut link = Link::new(wire.clone(), wire, config, budget, fresh_seed());
+        let mut link = Link::new(wire.clone(), wire, config, budget, seed);
         link.set_cap(self.cap_unframed());
         link
-    }
-
-    /// The program with both handshakes: by arguments as version 0.9 has it, by the environment as 0.8
-    /// has it. What the caller said of the environment stays.
-    pub(super) fn dress(&self, program: &Program) -> Program {
-        let (frame, message) = (self.frame.to_string(), self.message.to_string());
-        program
-            .clone()
-            .arg("--tywrap-max-frame-bytes")
-            .arg(&frame)
-            .env_default("TYWRAP_TRANSPORT_CHUNKING", "1")
-            .env_default("TYWRAP_TRANSPORT_FRAME_PROTOCOL", FRAME_PROTOCOL)
-            .env_default("TYWRAP_TRANSPORT_MAX_FRAME_BYTES", frame)
-            .env_default("TYWRAP_REQUEST_MAX_BYTES", &message)
-            .env_default("TYWRAP_CODEC_MAX_BYTES", message)
-            .env_default("PYTHONUTF8", "1")
-            .env_default("PYTHONIOENCODING", "UTF-8")
-            .env_default("PYTHONUNBUFFERED", "1")
-            .stderr(Stderr::Keep(self.stderr))
-            .terminate_after(self.grace / 2)
-            .sweep()
     }
 }
 
@@ -144,7 +120,7 @@ mod tests {
     fn limits_move_together() {
         let default = Settings::default();
         assert_eq!(default.line_limit(), 100 << 20);
-        assert_eq!(default.link().frame_limit(), 100 << 20);
+        assert_eq!(default.link([0; 32]).frame_limit(), 100 << 20);
         let large = default.with_message(300 << 20);
         assert_eq!(large.line_limit(), (300 << 20) + 1024);
         let mut wide = large;

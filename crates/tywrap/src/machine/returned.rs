@@ -14,7 +14,7 @@ pub struct Returned(Bytes);
 
 impl Returned {
     /// The part of a message that is the result.
-    pub(super) fn new(message: &Bytes, result: Range<usize>) -> Self {
+    pub fn new(message: &Bytes, result: Range<usize>) -> Self {
         Self(message.slice(result))
     }
 

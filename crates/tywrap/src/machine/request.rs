@@ -4,21 +4,43 @@ use breakbulk_message::tywrap::{self, PROTOCOL, Style};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use crate::CallError;
+/// Arguments that are not what a call takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the call cannot be written: {0}")]
+pub struct BadCall(&'static str);
 
 /// A function, and its arguments as JSON.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
-    pub(super) module: String,
-    pub(super) function: String,
-    pub(super) args: Bytes,
-    pub(super) kwargs: Option<Bytes>,
+pub struct Call {
+    module: String,
+    function: String,
+    args: Bytes,
+    kwargs: Option<Bytes>,
 }
 
 impl Call {
-    /// Checks what can be checked here, so that no bridge trips over it.
-    pub(super) fn check(&self) -> Result<(), CallError> {
-        let bad = |what| Err(CallError::BadArguments(what));
+    /// A call of this function; `args` is the text of a JSON array, `kwargs` of a JSON object.
+    ///
+    /// # Errors
+    /// If they are not, so that no bridge trips over it.
+    pub fn new(
+        module: &str,
+        function: &str,
+        args: impl Into<Bytes>,
+        kwargs: Option<Bytes>,
+    ) -> Result<Self, BadCall> {
+        let call = Self {
+            module: module.to_owned(),
+            function: function.to_owned(),
+            args: args.into(),
+            kwargs,
+        };
+        call.check()?;
+        Ok(call)
+    }
+
+    fn check(&self) -> Result<(), BadCall> {
+        let bad = |what| Err(BadCall(what));
         if self.module.is_empty() || self.function.is_empty() {
             return bad("the module and the function need names");
         }
@@ -33,17 +55,17 @@ impl Call {
     }
 
     /// Bytes that the request will have at least.
-    pub(super) fn least(&self) -> usize {
+    pub fn least(&self) -> usize {
         self.args.len() + self.kwargs.as_ref().map_or(0, Bytes::len)
     }
 
     /// What it is called in errors.
-    pub(super) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         format!("{}.{}", self.module, self.function)
     }
 
     /// The request; arguments that were checked go into it as they are.
-    pub(super) fn write(&self, id: i64) -> Bytes {
+    pub fn write(&self, id: i64) -> Bytes {
         let kwargs = self.kwargs.as_deref();
         if has_line_break(&self.args) || kwargs.is_some_and(has_line_break) {
             return self.write_compact(id);
@@ -90,7 +112,7 @@ impl Call {
 }
 
 /// The request for what a bridge says of itself.
-pub(super) fn meta(id: i64) -> Bytes {
+pub fn meta_request(id: i64) -> Bytes {
     format!(r#"{{"id":{id},"protocol":"{PROTOCOL}","method":"meta","params":{{}}}}"#).into()
 }
 
@@ -106,14 +128,9 @@ fn has_line_break(text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn call(module: &str, args: &str, kwargs: Option<&str>) -> Call {
+    fn call(module: &str, args: &str, kwargs: Option<&str>) -> Result<Call, BadCall> {
         let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
-        Call {
-            module: module.to_owned(),
-            function: "f".to_owned(),
-            args: bytes(args),
-            kwargs: kwargs.map(bytes),
-        }
+        Call::new(module, "f", bytes(args), kwargs.map(bytes))
     }
 
     #[test]
@@ -133,8 +150,7 @@ mod tests {
                 r#"{"method":"call","params":{"module":"m","functionName":"f","args":[1,"a b"],"kwargs":{}},"id":7,"protocol":"tywrap/1"}"#,
             ),
         ] {
-            call.check().unwrap();
-            let written = call.write(7);
+            let written = call.unwrap().write(7);
             assert_eq!(written, expected);
             assert_eq!(
                 tywrap::Request::read(expected).unwrap().id,
@@ -142,7 +158,7 @@ mod tests {
                 "a bridge reads it"
             );
         }
-        assert_eq!(meta(-1), tywrap::probe(Style::Compact));
+        assert_eq!(meta_request(-1), tywrap::probe(Style::Compact));
     }
 
     #[test]
@@ -156,10 +172,8 @@ mod tests {
             ("m", "[]", Some("[]")),
             ("m", "[]", Some("{,}")),
         ] {
-            assert!(call(module, args, kwargs).check().is_err(), "{args}");
+            assert!(call(module, args, kwargs).is_err(), "{args}");
         }
-        let mut binary = call("m", "[]", None);
-        binary.args = Bytes::from_static(b"[\"\xff\"]");
-        assert!(binary.check().is_err());
+        assert!(Call::new("m", "f", &b"[\"\xff\"]"[..], None).is_err());
     }
 }
