@@ -42,7 +42,7 @@ use ahp::hosts::{HostId, HostTransportFactory};
 use ahp::transport::BoxedTransport;
 use ahp::{TransportError, TransportMessage};
 use breakbulk_link::{Charge, Closed, Event, Outgoing};
-use breakbulk_net::{Connection, Transport};
+use breakbulk_net::{Connection, Mismatch, Transport};
 use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -84,11 +84,18 @@ impl Segmenting {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub fn over(carrier: impl Transport, settings: Settings, sessions: Sessions) -> Self {
+    ///
+    /// # Errors
+    /// If the carrier carries no text.
+    pub fn over(
+        carrier: impl Transport,
+        settings: Settings,
+        sessions: Sessions,
+    ) -> Result<Self, Mismatch> {
         let moved = Moved::new();
         let options = settings.options;
         let carrier = Watched(carrier, moved.clone());
-        let connection = Connection::open(settings.link(), carrier, options);
+        let connection = Connection::open(settings.link(), carrier, options)?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 side: Some(ClientSide::new(settings, sessions)),
@@ -99,13 +106,13 @@ impl Segmenting {
             changed: Notify::new(),
         });
         tokio::spawn(pump(shared.clone(), connection.clone()));
-        Self {
+        Ok(Self {
             shared,
             connection,
             moved,
             stalled: options.silence.unwrap_or(STALLED),
             grace: options.grace,
-        }
+        })
     }
 
     /// Over a WebSocket.
@@ -117,7 +124,8 @@ impl Segmenting {
         sessions: Sessions,
     ) -> Result<Self, breakbulk_net::ws::ConnectError> {
         let socket = breakbulk_net::ws::connect(url, options).await?;
-        Ok(Self::over(socket, settings, sessions))
+        let segmenting = Self::over(socket, settings, sessions);
+        Ok(segmenting.expect("WebSockets carry text"))
     }
 
     async fn queue(&self, bytes: Bytes) -> Result<(), TransportError> {
@@ -316,7 +324,8 @@ where
         Box::pin(async move {
             let carrier = connecting.await;
             let carrier = carrier.map_err(|error| TransportError::Io(error.to_string()))?;
-            let segmenting = Segmenting::over(carrier, self.settings.clone(), sessions);
+            let segmenting = Segmenting::over(carrier, self.settings.clone(), sessions)
+                .map_err(|mismatch| TransportError::Protocol(mismatch.to_string()))?;
             Ok(BoxedTransport::new(segmenting))
         })
     }

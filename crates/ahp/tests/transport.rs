@@ -68,7 +68,7 @@ fn listed(request: &str) -> String {
 async fn the_real_client_speaks_in_megabytes_over_frames_of_nine_kilobytes() {
     let (ours, theirs) = memory::pair(1);
     let host = Scripted::new(theirs, settings());
-    let transport = Segmenting::over(ours, settings(), Sessions::default());
+    let transport = Segmenting::over(ours, settings(), Sessions::default()).unwrap();
     let client = Client::connect(transport, ClientConfig::default())
         .await
         .unwrap();
@@ -160,7 +160,7 @@ async fn two_that_send_at_once_do_not_wait_for_each_other() {
     };
     let (left, right) = memory::pair(1);
     let sessions = Sessions::default();
-    let mut client = Segmenting::over(left, small.clone(), sessions);
+    let mut client = Segmenting::over(left, small.clone(), sessions).unwrap();
     let host = Scripted::new(right, small);
     client.send(TransportMessage::Text(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"channel":"ahp-root://","clientId":"c","protocolVersions":["1"]}}"#.to_owned())).await.unwrap();
     let request = host.hear().await;
@@ -204,7 +204,7 @@ async fn a_send_that_can_never_go_on_fails() {
         queued: 2,
         ..settings()
     };
-    let mut client = Segmenting::over(ours, full, Sessions::default());
+    let mut client = Segmenting::over(ours, full, Sessions::default()).unwrap();
     let text = TransportMessage::Text(format!(r#"{{"a":"{}"}}"#, "x".repeat(8_000)));
     let began = tokio::time::Instant::now();
     let error = loop {
@@ -228,7 +228,7 @@ async fn a_send_that_can_never_go_on_fails() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_lost_when_recv_is_dropped() {
     let (ours, theirs) = memory::pair(1);
-    let mut client = Segmenting::over(ours, settings(), Sessions::default());
+    let mut client = Segmenting::over(ours, settings(), Sessions::default()).unwrap();
     let mut host = Raw::new(theirs);
     let says = tokio::spawn(async move {
         for seq in 0..500 {

@@ -36,7 +36,7 @@ fn tunnel(cap: usize) -> TunnelSettings {
 }
 
 fn open(link: Link, transport: impl breakbulk_net::Transport) -> Connection {
-    Connection::open(link, transport, breakbulk_net::Options::default())
+    Connection::open(link, transport, breakbulk_net::Options::default()).unwrap()
 }
 
 /// A program on either side, and the pump between them.

@@ -128,7 +128,7 @@ impl fmt::Display for SendError {
             ),
             Self::TooManyPieces { size, limit, cap } => write!(f, "message of {size} bytes needs more than {limit} pieces under a frame cap of {cap} bytes; raise the cap or send less"),
             Self::RawNewline => f.write_str("the message contains a raw line break, which a line transport cannot carry; send it without or use a wire with pieces"),
-            Self::NotUtf8 => f.write_str("the message is not UTF-8, and this wire carries text; use the loro wire for bytes"),
+            Self::NotUtf8 => f.write_str("the message is not UTF-8, and this wire carries text; use one that carries bytes"),
             Self::BadKey { expected } => write!(f, "the key must be {expected}"),
             Self::KeyInUse { key } => write!(f, "a transfer with the key {key} is still under way; use another key or wait for its end"),
             Self::QueueFull { queued, limit } => write!(f, "the send queue is full ({queued} of {limit}); wait until it is writable again"),

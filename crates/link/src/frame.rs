@@ -69,6 +69,8 @@ pub enum FrameKind {
     Accept,
     /// The end of a transfer that failed.
     Abort,
+    /// A word of the transport's own, which belongs to no message.
+    Control,
 }
 
 /// A frame that [`Link::poll_transmit`](crate::Link::poll_transmit) made.

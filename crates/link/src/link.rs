@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::budget::{Budget, LinkBudget, MESSAGE_CHARGE};
 use crate::cap::Cap;
 use crate::event::{Event, Events};
-use crate::frame::{MessageId, TransferId};
+use crate::frame::{Carries, MessageId, TransferId};
 use crate::inbox::Inbox;
 use crate::outbox::Outbox;
 use crate::random::Random;
@@ -192,6 +192,16 @@ impl Link {
         }
     }
 
+    /// The names of both wires, the sending one first, and the kind of frames that each needs.
+    pub fn wires(&self) -> [(&'static str, Carries); 2] {
+        [&self.send, &self.receive].map(|wire| (wire.name(), wire.carries()))
+    }
+
+    /// Whether the transport's word on each frame is wanted ([`handle_sent`](Self::handle_sent)).
+    pub fn confirms(&self) -> bool {
+        self.config.confirm.is_some()
+    }
+
     /// Bytes of the largest frame that is taken.
     pub fn frame_limit(&self) -> usize {
         self.config.limits.frame
@@ -308,9 +318,10 @@ impl Link {
         self.events.unreported()
     }
 
-    /// Whether there is nothing left to send: no message, and no answer to the peer.
+    /// Whether there is nothing left to send: no message, no answer to the peer, no control word.
     pub fn is_idle(&self) -> bool {
-        self.outbox.messages.is_empty() && self.outbox.replies.is_empty()
+        let outbox = &self.outbox;
+        outbox.messages.is_empty() && outbox.replies.is_empty() && outbox.controls.is_empty()
     }
 
     /// Whether an answer to the peer, or the end of a transfer of ours, is still to be said.

@@ -300,6 +300,8 @@ pub(crate) struct Unconfirmed {
 pub(crate) struct Outbox {
     pub(crate) messages: BTreeMap<TransferId, Out>,
     pub(crate) replies: VecDeque<Reply>,
+    /// Words of the transport's own that are still to be said.
+    pub(crate) controls: VecDeque<Bytes>,
     /// Which message the transport's outcomes belong to.
     pub(crate) frames: BTreeMap<FrameId, Unconfirmed>,
     /// The message that must be finished before another begins, where frames may not be mixed.

@@ -6,6 +6,7 @@
 //! leaves this machine that a crash could take back.
 
 mod channel;
+pub mod control;
 mod done;
 mod incoming;
 mod local;

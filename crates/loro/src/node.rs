@@ -5,7 +5,6 @@ mod core;
 mod doc;
 mod remote;
 mod serve;
-mod words;
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;

@@ -6,7 +6,8 @@ use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use breakbulk_link::{
-    Carries, Closed, Event, Frame, Link, MessageId, Outgoing, Rejected, SendError, TransferId,
+    Carries, Closed, Event, Frame, FrameId, Link, MessageId, Outgoing, PlanJob, Rejected,
+    SendError, Sent, TransferId,
 };
 use tokio::sync::Notify;
 
@@ -23,11 +24,25 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Drives a link over a transport, in a task of its own.
+    /// Drives a link over a transport, in a task of its own. All that a link can ask for is served:
+    /// messages that are planned elsewhere ([`Link::poll_plan`]), frames that are confirmed
+    /// ([`Link::handle_sent`]), control words.
+    ///
+    /// # Errors
+    /// If the transport does not carry the frames that the link's wires write or read.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub fn open(link: Link, mut transport: impl Transport, options: Options) -> Self {
+    pub fn open(
+        link: Link,
+        mut transport: impl Transport,
+        options: Options,
+    ) -> Result<Self, Mismatch> {
+        for (wire, carries) in link.wires() {
+            if !transport.carries(carries) {
+                return Err(Mismatch { wire, carries });
+            }
+        }
         // What is held of an unfinished frame is charged to nobody, so that it is held to the link's own
         // limit. A frame that is a little too large still reaches the link, whose words are better.
         let limit = link.frame_limit();
@@ -35,10 +50,10 @@ impl Connection {
         let shared = Arc::new(Shared::new(link));
         let (source, sink) = transport.split();
         tokio::spawn(driver::drive(shared.clone(), source, sink, options));
-        Self {
+        Ok(Self {
             _last: Arc::new(CloseOnDrop(shared.clone())),
             shared,
-        }
+        })
     }
 
     /// Queues a message, or hands it back at once: where the queue is full nothing waits.
@@ -134,6 +149,23 @@ impl Connection {
     }
 }
 
+/// A link over a transport that cannot carry its frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the wire {wire} needs {} frames, which this transport does not carry; use another wire or another transport", name(*carries))]
+pub struct Mismatch {
+    /// The wire.
+    pub wire: &'static str,
+    /// What it needs.
+    pub carries: Carries,
+}
+
+fn name(carries: Carries) -> &'static str {
+    match carries {
+        Carries::Text => "text",
+        Carries::Binary => "binary",
+    }
+}
+
 /// A seed for a link: from the system's own hasher, which is seeded anew in every process. Keys of
 /// transfers are no secrets.
 pub fn fresh_seed() -> [u8; 32] {
@@ -203,7 +235,8 @@ impl State {
 
 /// What the writer does next.
 pub(crate) enum Next {
-    Frame(Frame),
+    /// Its number, where the link wants to hear that it is out.
+    Frame(Option<FrameId>, Frame),
     Ping,
     Close(Closed),
     Wait,
@@ -320,9 +353,9 @@ impl Shared {
 
     /// The writer's next task. A frame is made only here, when the transport can take it; `holds`: the
     /// transport holds some that are not out yet.
-    pub(crate) fn next(&self, holds: bool) -> Next {
-        let mut buffer = Vec::new();
-        self.change(false, |state| {
+    pub(crate) fn next(self: &Arc<Self>, holds: bool) -> Next {
+        let (mut buffer, mut jobs) = (Vec::new(), Vec::new());
+        let next = self.change(false, |state| {
             state.sending = holds;
             if let Some(closed) = state.link.closed() {
                 return Next::Close(closed.clone());
@@ -330,7 +363,9 @@ impl Shared {
             if std::mem::take(&mut state.ping_due) {
                 return Next::Ping;
             }
-            match state.link.poll_transmit(now(), &mut buffer) {
+            let transmit = state.link.poll_transmit(now(), &mut buffer);
+            jobs.extend(std::iter::from_fn(|| state.link.poll_plan()));
+            match transmit {
                 None => match state.link.closed() {
                     Some(closed) => Next::Close(closed.clone()),
                     None => Next::Wait,
@@ -338,13 +373,40 @@ impl Shared {
                 Some(transmit) => {
                     state.sending = true;
                     let bytes = std::mem::take(&mut buffer).into();
-                    Next::Frame(match transmit.carries {
+                    let id = state.link.confirms().then_some(transmit.frame);
+                    let frame = match transmit.carries {
                         Carries::Text => Frame::Text(bytes),
                         Carries::Binary => Frame::Binary(bytes),
-                    })
+                    };
+                    Next::Frame(id, frame)
                 }
             }
-        })
+        });
+        self.plan_elsewhere(jobs);
+        next
+    }
+
+    /// The transport has taken these frames.
+    pub(crate) fn handed_over(&self, frames: &mut Vec<FrameId>) {
+        if frames.is_empty() {
+            return;
+        }
+        self.update(|state| {
+            for frame in frames.drain(..) {
+                state.link.handle_sent(now(), frame, Sent::Ok);
+            }
+        });
+    }
+
+    /// Plans large messages where it holds up nobody.
+    fn plan_elsewhere(self: &Arc<Self>, jobs: Vec<PlanJob>) {
+        for job in jobs {
+            let shared = self.clone();
+            tokio::task::spawn_blocking(move || {
+                let planned = job.run();
+                shared.with(|link| link.handle_planned(planned));
+            });
+        }
     }
 
     /// Waits until the state is such.

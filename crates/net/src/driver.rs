@@ -21,12 +21,14 @@ const SMALL: usize = 2 << 10;
 /// How a connection is kept alive, and how long its end may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// After so long without a word from the other end it is asked for one, between two frames.
+    /// Sends a ping after this much time in which nothing came in.
     pub keepalive: Option<Duration>,
-    /// After so long without a word the connection counts as lost. Any frame is a word.
+    /// After so long in which nothing came in the connection counts as lost.
     pub silence: Option<Duration>,
-    /// How long the last words may take: the frame under way, the close, its answer.
+    /// How long the end may take: the frame under way, the close, its answer.
     pub grace: Duration,
+    /// What the protocol pings with, as a control word of the link; `None`: the transport's own ping.
+    pub ping_word: Option<&'static str>,
 }
 
 impl Default for Options {
@@ -35,6 +37,7 @@ impl Default for Options {
             keepalive: Some(Duration::from_secs(20)),
             silence: Some(Duration::from_secs(60)),
             grace: Duration::from_secs(5),
+            ping_word: None,
         }
     }
 }
@@ -105,8 +108,10 @@ async fn read(shared: &Shared, source: &mut impl Source, grace: Duration) {
     let _ = timeout(grace, answer).await;
 }
 
-async fn write(shared: &Shared, sink: &mut impl Sink, grace: Duration) {
+async fn write(shared: &Arc<Shared>, sink: &mut impl Sink, grace: Duration) {
     let (mut turn, mut holds) = (0, false);
+    // Frames that the link wants to hear of once they are out.
+    let mut unconfirmed = Vec::new();
     loop {
         match shared.next(holds) {
             Next::Wait if holds => {
@@ -115,9 +120,11 @@ async fn write(shared: &Shared, sink: &mut impl Sink, grace: Duration) {
                     shared.update(|state| state.broke_off = true);
                     return;
                 }
+                shared.handed_over(&mut unconfirmed);
             }
             Next::Wait => shared.outbound.notified().await,
-            Next::Frame(mut frame) => {
+            Next::Frame(id, mut frame) => {
+                unconfirmed.extend(id);
                 turn += frame_len(&frame) + FRAME_TURN;
                 if frame_len(&frame) <= SMALL && turn <= TURN && shared.has_more() {
                     match sink.hold(frame) {
@@ -133,6 +140,7 @@ async fn write(shared: &Shared, sink: &mut impl Sink, grace: Duration) {
                     shared.update(|state| state.broke_off = true);
                     return;
                 }
+                shared.handed_over(&mut unconfirmed);
             }
             Next::Ping => {
                 if !handed_over(shared, sink.ping(), grace).await {
@@ -228,7 +236,11 @@ fn check_life(state: &mut State, options: &Options) -> Option<std::time::Instant
         if now < at {
             return at;
         }
-        state.ping_due = true;
+        match options.ping_word {
+            // One that waits already is as good as another.
+            Some(word) => drop(state.link.send_control(word)),
+            None => state.ping_due = true,
+        }
         state.asked = now;
         now + keepalive
     });

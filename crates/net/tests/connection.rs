@@ -28,8 +28,8 @@ fn two(change: impl Fn(&mut Config), frames: usize) -> (Connection, Connection) 
     let (left, right) = memory::pair(frames);
     let options = Options::default();
     (
-        Connection::open(link(&change), left, options),
-        Connection::open(link(&change), right, options),
+        Connection::open(link(&change), left, options).unwrap(),
+        Connection::open(link(&change), right, options).unwrap(),
     )
 }
 
@@ -65,7 +65,7 @@ async fn both_send_large_messages_at_once_over_a_pipe_of_one_frame() {
 #[tokio::test(start_paused = true)]
 async fn a_small_message_in_another_lane_waits_for_what_the_pipe_holds_and_no_more() {
     let (left, right) = memory::pair(1);
-    let left = Connection::open(link(|_| {}), left, Options::default());
+    let left = Connection::open(link(|_| {}), left, Options::default()).unwrap();
     let (mut source, _sink) = right.split();
     left.send(Outgoing::new(message(500_000, b'x'))).unwrap();
     let mut next_len = async || match source.next().await {
@@ -196,7 +196,7 @@ async fn silence_ends_a_connection_and_a_pause_of_ours_is_no_silence() {
     // The other end is held and never driven: it takes frames until the pipe is full and says nothing.
     let (left, _held) = memory::pair(64);
     let options = Options::default();
-    let silent = Connection::open(link(|_| {}), left, options);
+    let silent = Connection::open(link(|_| {}), left, options).unwrap();
     let closed = silent.closed().await;
     assert_eq!(closed.code, 1006);
     assert_eq!(closed.reason, "no word from the other end for 60 s");
@@ -219,7 +219,7 @@ async fn silence_ends_a_connection_and_a_pause_of_ours_is_no_silence() {
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_takes_nothing_does_not_hold_up_the_end() {
     let (left, _held) = memory::pair(1);
-    let stuck = Connection::open(link(|_| {}), left, Options::default());
+    let stuck = Connection::open(link(|_| {}), left, Options::default()).unwrap();
     stuck.send(Outgoing::new(message(100_000, b'x'))).unwrap();
     tokio::task::yield_now().await;
     stuck.close(1000, "enough");
@@ -232,7 +232,7 @@ async fn a_peer_that_takes_nothing_does_not_hold_up_the_end() {
 #[tokio::test(start_paused = true)]
 async fn a_fault_closes_both_ends_with_its_rule() {
     let (left, right) = memory::pair(4);
-    let left = Connection::open(link(|_| {}), left, Options::default());
+    let left = Connection::open(link(|_| {}), left, Options::default()).unwrap();
     let (mut source, mut sink) = right.split();
     let frame = r#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":"g","index":1,"total":2,"data":""}}"#;
     sink.send(Frame::Text(frame.into())).await.unwrap();

@@ -35,11 +35,12 @@ fn options() -> Options {
         keepalive: None,
         silence: None,
         grace: Duration::from_millis(300),
+        ..Options::default()
     }
 }
 
 fn open(framing: Framing, transport: impl Transport) -> Connection {
-    Connection::open(link(framing), transport, options())
+    Connection::open(link(framing), transport, options()).unwrap()
 }
 
 async fn message(connection: &Connection) -> String {

@@ -28,7 +28,7 @@ fn open(exec: Exec, grace: Duration) -> Connection {
         silence: None,
         grace,
     };
-    Connection::open(link, exec, options)
+    Connection::open(link, exec, options).unwrap()
 }
 
 fn shell(script: &str) -> Program {

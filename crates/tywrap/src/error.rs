@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_link::SendError;
+use breakbulk_net::Mismatch;
 use breakbulk_net::process::ExecError;
 
 use crate::machine::{BadCall, Breach, Raised};
@@ -84,6 +85,9 @@ pub enum StartError {
     /// It ended, or broke the protocol, before it was ready.
     #[error("{0}")]
     Failed(Box<CallError>),
+    /// Its lines cannot be carried.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
     /// The host was stopped meanwhile.
     #[error("the host was stopped")]
     Stopped,

@@ -220,6 +220,7 @@ fn connection(websocket: WebSocket) -> Connection {
     let budget = Budget::unlimited();
     let link = Link::new(wire.clone(), wire, config, budget, fresh_seed());
     Connection::open(link, websocket, breakbulk::net::Options::default())
+        .expect("WebSockets carry all frames")
 }
 
 async fn over_plain(way: Way, arguments: &[&str], options: Options) -> Result<Opened> {

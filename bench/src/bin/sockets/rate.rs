@@ -52,7 +52,7 @@ async fn both(up: bool) -> Result<(f64, f64), Box<dyn std::error::Error>> {
         let settings = settings();
         let mut link = settings.link();
         settings.shake(&mut link, Some(&Chunking::default()));
-        Connection::open(link, websocket, Options::default())
+        Connection::open(link, websocket, Options::default()).expect("WebSockets carry all frames")
     };
     let (client, server) = (open(client), open(server));
     let (from, to) = if up {

@@ -47,8 +47,9 @@ impl Client {
             let mut link = settings.link();
             link.set_receives_pieces(advertised(settings).is_some());
             let moved = Moved::new();
-            let connection =
-                Connection::open(link, Watched(transport, moved.clone()), settings.options);
+            let watched = Watched(transport, moved.clone());
+            let connection = Connection::open(link, watched, settings.options)
+                .map_err(|_| ClientError::WrongTransport)?;
             // Before the pump hears anything: it is not spawned yet.
             let sent = connection.send(message);
             sent.map_err(|rejected| closed(&connection, rejected.error))?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use breakbulk_link::{Carries, Closed, Event, Outgoing, ProgressOf, SendError, TransferId};
+use breakbulk_link::{Closed, Event, Outgoing, ProgressOf, SendError, TransferId};
 use breakbulk_message::ahp::Chunking;
 use breakbulk_message::jsonrpc::{Envelope, Kind};
 use breakbulk_net::{Connection, Transport};
@@ -40,14 +40,17 @@ pub(super) struct Peer<A: Application> {
 }
 
 pub(super) async fn serve<A: Application>(host: Host<A>, transport: impl Transport) -> Closed {
-    if !transport.carries(Carries::Text) {
-        return Closed {
-            code: 1003,
-            reason: "this transport carries no text, and the agent host protocol is text".into(),
-        };
-    }
     let settings = &host.inner.config.settings;
-    let connection = Connection::open(settings.link(), transport, settings.options);
+    let opened = Connection::open(settings.link(), transport, settings.options);
+    let connection = match opened {
+        Ok(connection) => connection,
+        Err(mismatch) => {
+            return Closed {
+                code: 1003,
+                reason: mismatch.to_string(),
+            };
+        }
+    };
     let admitted = host.inner.core().admit(&connection);
     match admitted {
         Ok(id) => {

@@ -59,7 +59,7 @@ pub(crate) struct Scripted {
 
 impl Scripted {
     pub(crate) fn new(transport: impl Transport, settings: Settings) -> Self {
-        let connection = Connection::open(settings.link(), transport, settings.options);
+        let connection = Connection::open(settings.link(), transport, settings.options).unwrap();
         Self {
             connection,
             settings,

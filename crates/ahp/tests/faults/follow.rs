@@ -122,7 +122,7 @@ pub(crate) fn real(plan: Plan) -> Outcome {
         let connecting = async {
             loop {
                 let (line, _) = world.connect();
-                let carrier = Segmenting::over(line, plan.settings(), sessions.clone());
+                let carrier = Segmenting::over(line, plan.settings(), sessions.clone()).unwrap();
                 let config = RealConfig {
                     subscription_buffer: 100_000,
                     ..RealConfig::default()

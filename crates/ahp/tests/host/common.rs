@@ -173,7 +173,7 @@ impl Client {
         let settings = Settings::default();
         let mut link = settings.link();
         settings.shake(&mut link, Some(&self::settings().chunking));
-        let connection = Connection::open(link, ours, settings.options);
+        let connection = Connection::open(link, ours, settings.options).unwrap();
         Self { connection, served }
     }
 
@@ -182,7 +182,7 @@ impl Client {
         let (ours, theirs) = memory::pair(8);
         let served = tokio::spawn(host.serve(theirs));
         let settings = Settings::default();
-        let connection = Connection::open(settings.link(), ours, settings.options);
+        let connection = Connection::open(settings.link(), ours, settings.options).unwrap();
         Self { connection, served }
     }
 

@@ -100,8 +100,8 @@ impl Scene {
         };
         let open = |websocket: WebSocket| open(&wire, cap, websocket);
         Ok(Self {
-            caller: Endpoint::over_connection(open(near), Options::default()),
-            _callee: Endpoint::over_connection(open(far), callee),
+            caller: Endpoint::over_connection(open(near)?, Options::default()),
+            _callee: Endpoint::over_connection(open(far)?, callee),
             actor,
             relay,
         })
@@ -116,7 +116,7 @@ impl Scene {
     }
 }
 
-fn open(wire: &Arc<dyn Wire>, cap: Cap, websocket: WebSocket) -> Connection {
+fn open(wire: &Arc<dyn Wire>, cap: Cap, websocket: WebSocket) -> Result<Connection, Failure> {
     let mut config = if cap.max == usize::MAX {
         breakbulk::link::Config::new(Whole::rules())
     } else {
@@ -134,7 +134,8 @@ fn open(wire: &Arc<dyn Wire>, cap: Cap, websocket: WebSocket) -> Connection {
     );
     link.set_cap(cap);
     link.set_peer(PeerSupport::Yes(PeerLimits::NONE));
-    Connection::open(link, websocket, Driving::default())
+    let opened = Connection::open(link, websocket, Driving::default());
+    opened.map_err(|error| failed(&error.to_string()))
 }
 
 fn failed(why: &str) -> Failure {

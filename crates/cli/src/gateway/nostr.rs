@@ -192,7 +192,7 @@ pub(super) async fn dial(end: &End, address: &NostrAddress) -> Result<Opened, St
     let line = ClientLine::new(client.clone());
     Ok(Opened {
         face: Face::Whole,
-        port: Port::new(open::whole_messages(end, line)),
+        port: Port::new(open::whole_messages(end, line)?),
         client: Some(client),
     })
 }

@@ -44,7 +44,7 @@ pub(super) fn stdio(end: &End) -> Result<Opened, String> {
         .map_err(|error| format!("the standard streams: {error}"))?;
     let ends = stdio.ends();
     let skipped = Some(Skipped::of(&ends));
-    let connection = connect(end, whole(end), stdio, false);
+    let connection = connect(end, whole(end), stdio, false)?;
     Ok(Opened {
         face: Face::Whole,
         port: Port {
@@ -66,7 +66,7 @@ pub(super) async fn target(end: &End) -> Result<Opened, String> {
                 .map_err(|error| format!("exec: {error}"))?;
             let ends = exec.ends();
             let skipped = Some(Skipped::of(&ends));
-            let connection = connect(end, whole(end), exec, false);
+            let connection = connect(end, whole(end), exec, false)?;
             Ok(Opened {
                 face: Face::Whole,
                 port: Port {
@@ -96,14 +96,14 @@ pub(super) async fn target(end: &End) -> Result<Opened, String> {
                     address.authority
                 ));
             }
-            Ok(web_socket(end, websocket))
+            web_socket(end, websocket)
         }
         At::Nostr(address) => nostr::dial(end, address).await,
     }
 }
 
 /// A connection whose frames are whole messages.
-pub(super) fn whole_messages(end: &End, transport: impl Transport) -> Connection {
+pub(super) fn whole_messages(end: &End, transport: impl Transport) -> Result<Connection, String> {
     connect(end, whole(end), transport, false)
 }
 
@@ -116,7 +116,7 @@ pub(super) fn subprotocols(end: &End) -> Vec<String> {
 }
 
 /// A WebSocket, whichever end made it.
-pub(super) fn web_socket(end: &End, websocket: WebSocket) -> Opened {
+pub(super) fn web_socket(end: &End, websocket: WebSocket) -> Result<Opened, String> {
     let is_tunnel = websocket.subprotocol() == Some(TUNNEL);
     let (face, link) = match end.wire {
         WireKind::Ahp if is_tunnel => (Face::Tunnel, end.tunnel_settings().link(fresh_seed())),
@@ -128,15 +128,20 @@ pub(super) fn web_socket(end: &End, websocket: WebSocket) -> Opened {
         // Relays of events are no WebSockets here.
         WireKind::Whole | WireKind::Cep22 => (Face::Whole, whole(end)),
     };
-    Opened {
+    Ok(Opened {
         face,
-        port: Port::new(connect(end, link, websocket, is_tunnel)),
+        port: Port::new(connect(end, link, websocket, is_tunnel)?),
         client: None,
-    }
+    })
 }
 
-fn connect(end: &End, link: Link, transport: impl Transport, tunnel: bool) -> Connection {
-    Connection::open(link, transport, end.options(tunnel))
+fn connect(
+    end: &End,
+    link: Link,
+    transport: impl Transport,
+    tunnel: bool,
+) -> Result<Connection, String> {
+    Connection::open(link, transport, end.options(tunnel)).map_err(|error| error.to_string())
 }
 
 fn whole(end: &End) -> Link {

@@ -343,6 +343,7 @@ impl End {
                 keepalive: None,
                 silence: None,
                 grace: self.grace,
+                ..usual
             },
         }
     }

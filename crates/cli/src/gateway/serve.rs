@@ -243,7 +243,10 @@ async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
     let peer = accepted.peer;
     let must_tunnel = plan.listen.tunnel == TunnelUse::Always;
     let is_tunnel = accepted.subprotocol() == Some(TUNNEL);
-    let listen = open::web_socket(&plan.listen, accepted.websocket);
+    let listen = match open::web_socket(&plan.listen, accepted.websocket) {
+        Ok(listen) => listen,
+        Err(error) => return tracing::error!(%peer, error, "no session"),
+    };
     let client = listen.port.connection.clone();
     if must_tunnel && !is_tunnel {
         tracing::warn!(%peer, "a client is refused: it is no breakbulk gateway, and tunnel=always");

@@ -25,7 +25,7 @@ const REFUSED: u64 = 2;
 const REPLIES: usize = 256;
 
 /// The longest word of a transport's own; real ones have a handful of letters.
-const CONTROL_MAX: usize = 256;
+pub(super) const CONTROL_MAX: usize = 256;
 
 impl Link {
     /// A frame came in.

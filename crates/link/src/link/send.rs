@@ -2,9 +2,12 @@
 
 use std::time::Instant;
 
+use bytes::Bytes;
+
+use super::receive::CONTROL_MAX;
 use super::{Cancelled, Link, PlanJob, Planned, Received, Sent};
 use crate::event::{Event, ProgressOf};
-use crate::frame::{FrameId, FrameKind, TransferId, Transmit};
+use crate::frame::{Carries, FrameId, FrameKind, TransferId, Transmit};
 use crate::outbox::{Cursor, Out, Outgoing, Rejected, Sending, State, Unconfirmed};
 use crate::rules::OnCancel;
 use crate::timers::Timer;
@@ -13,6 +16,9 @@ use crate::{Key, SendError};
 
 /// What a sender closes with when it cannot finish what it began.
 const GAVE_UP: u16 = 4413;
+
+/// So many control words wait at most; real peers know a handful.
+const CONTROLS: usize = 16;
 
 /// What a link closes with when its transport failed.
 const LOST: u16 = 1011;
@@ -130,6 +136,33 @@ impl Link {
         self.outbox.wake(lane);
     }
 
+    /// Queues a word of the transport's own: a text frame beside the messages, such as a ping. It goes
+    /// out before all that waits, but not inside of a burst that must stay contiguous. A word that waits
+    /// already is not queued twice, so that a peer cannot pile up answers to its pings.
+    ///
+    /// # Errors
+    /// If it is too long, too many others wait, or the link is closed.
+    pub fn send_control(&mut self, word: impl Into<Bytes>) -> Result<(), SendError> {
+        let word = word.into();
+        if self.closed.is_some() {
+            return Err(SendError::Closed);
+        }
+        if word.len() > CONTROL_MAX {
+            let (size, limit) = (word.len(), CONTROL_MAX);
+            return Err(SendError::MessageTooLarge { size, limit });
+        }
+        let waiting = &mut self.outbox.controls;
+        if waiting.contains(&word) {
+            return Ok(());
+        }
+        if waiting.len() >= CONTROLS {
+            let (queued, limit) = (waiting.len(), CONTROLS);
+            return Err(SendError::QueueFull { queued, limit });
+        }
+        waiting.push_back(word);
+        Ok(())
+    }
+
     /// Appends the next frame to `out`, if there is one that may go out now.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Transmit> {
         if self.closed.is_some() {
@@ -137,6 +170,14 @@ impl Link {
         }
         if let Some(id) = self.outbox.burst {
             return self.advance(now, id, out);
+        }
+        if let Some(word) = self.outbox.controls.pop_front() {
+            out.extend_from_slice(&word);
+            let transmit = self.transmit(None, 0, FrameKind::Control);
+            return Some(Transmit {
+                carries: Carries::Text,
+                ..transmit
+            });
         }
         // In turns: a peer that provokes answers must not keep the lanes waiting.
         if !std::mem::replace(&mut self.replied, false)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use breakbulk_link::{Closed, Event, FaultKind};
+use breakbulk_link::{Closed, Event, FaultKind, Link};
 use breakbulk_message::loro::{
     ChannelMsg, DecodeError, Detail, WIRE_VERSION, decode_frame, from_json,
 };
@@ -13,14 +13,15 @@ use tokio::sync::Semaphore;
 
 use super::config::Form;
 use super::core::Core;
-use super::words::{Talking, Words};
-use crate::machine::{ChannelId, Opening};
+use crate::machine::{ChannelId, Opening, control};
 
 /// A connection whose peer can be talked to.
 pub(super) struct Joined {
     connection: Connection,
     form: Form,
     opening: Opening,
+    /// What came before the server said that it is ready.
+    early: Vec<Event>,
 }
 
 /// Opens a connection for a peer that called this side.
@@ -32,24 +33,24 @@ pub(super) async fn accept<T: Transport>(
     options: Options,
 ) -> Result<Joined, String> {
     let (link, form) = core.config.link(way, false);
-    let words = match way {
-        Way::WebSocket => Words::Answers,
-        Way::Sse | Way::Poll | Way::DataChannel => Words::None,
-    };
-    let http = matches!(way, Way::Sse | Way::Poll);
-    let mut talking = Talking::new(transport, words, http, link.frame_limit());
-    if way == Way::WebSocket {
+    let is_websocket = way == Way::WebSocket;
+    if is_websocket {
         tokio::time::sleep(core.config.ready_delay).await;
-        talking.say_ready().await.map_err(|lost| lost.to_string())?;
+    }
+    let connection = open(link, transport, options)?;
+    if is_websocket {
+        // Nothing else waits yet on this link.
+        let _ = connection.with(|link| link.send_control(control::READY));
     }
     Ok(Joined {
-        connection: Connection::open(link, talking, options),
+        connection,
         form,
         opening: Opening {
             claim,
             dialed: false,
             greets: way == Way::DataChannel,
         },
+        early: Vec::new(),
     })
 }
 
@@ -61,33 +62,52 @@ pub(super) async fn join<T: Transport>(
     mut options: Options,
 ) -> Result<Joined, String> {
     let (link, form) = core.config.link(way, true);
-    let http = matches!(way, Way::Sse | Way::Poll);
-    let words = match way {
-        Way::WebSocket => Words::Asks,
-        Way::Sse | Way::Poll | Way::DataChannel => Words::None,
-    };
-    let mut talking = Talking::new(transport, words, http, link.frame_limit());
-    if way == Way::WebSocket {
+    let mut early = Vec::new();
+    let connection = if way == Way::WebSocket {
+        options.ping_word = Some(control::PING);
         options.keepalive = options.keepalive.map(|_| super::PING_EVERY);
         options.silence = options
             .silence
             .map(|silence| silence.max(super::PING_EVERY * 3));
-        let ready = tokio::time::timeout(super::READY_WITHIN, talking.hear_ready());
-        let ready = ready.await.map_err(|_| {
+        let connection = open(link, transport, options)?;
+        let ready = tokio::time::timeout(super::READY_WITHIN, ready(&connection, &mut early));
+        ready.await.map_err(|_| {
             let seconds = super::READY_WITHIN.as_secs();
             format!("the server did not say ready within {seconds} s")
-        })?;
-        ready.map_err(|lost| lost.to_string())?;
-    }
+        })??;
+        connection
+    } else {
+        open(link, transport, options)?
+    };
     Ok(Joined {
-        connection: Connection::open(link, talking, options),
+        connection,
         form,
         opening: Opening {
             claim: String::new(),
             dialed: true,
             greets: true,
         },
+        early,
     })
+}
+
+fn open<T: Transport>(link: Link, transport: T, options: Options) -> Result<Connection, String> {
+    Connection::open(link, transport, options).map_err(|mismatch| mismatch.to_string())
+}
+
+/// Waits until the server says that messages may go.
+async fn ready(connection: &Connection, early: &mut Vec<Event>) -> Result<(), String> {
+    loop {
+        match connection.event().await {
+            Some(Event::Control(word)) if word == control::READY => return Ok(()),
+            Some(Event::Control(_)) => {}
+            Some(Event::Closed(closed)) => {
+                return Err(format!("closed with {closed} before it was ready"));
+            }
+            Some(event) => early.push(event),
+            None => return Err("closed before it was ready".to_owned()),
+        }
+    }
 }
 
 /// Serves a connection until its end; `begun` is called with its channel at the beginning.
@@ -100,7 +120,9 @@ pub(super) async fn run(
         connection,
         form,
         opening,
+        early,
     } = joined;
+    let answers = !opening.dialed;
     let channel = core.drive(|state, now| {
         if state.ended {
             return None;
@@ -120,8 +142,22 @@ pub(super) async fn run(
         connection: connection.clone(),
     };
     let in_work = Arc::new(Semaphore::new(core.config.limits.in_work.max(1)));
-    while let Some(event) = connection.event().await {
+    let mut early = early.into_iter();
+    loop {
+        let event = match early.next() {
+            Some(event) => event,
+            None => match connection.event().await {
+                Some(event) => event,
+                None => break,
+            },
+        };
         match event {
+            Event::Control(word) if answers => {
+                if let Some(word) = control::answer(&word) {
+                    // Refused where the link is closed, or where it waits already.
+                    let _ = connection.with(|link| link.send_control(word));
+                }
+            }
             Event::Message(message) => {
                 let Ok(permit) = in_work.clone().acquire_owned().await else {
                     break;

@@ -73,7 +73,7 @@ pub(crate) fn open(arrival: Arrival, config: Config) -> Connection {
     if !text {
         link.set_cap(Cap::frame(CAP));
     }
-    Connection::open(link, arrival.transport, options)
+    Connection::open(link, arrival.transport, options).unwrap()
 }
 
 /// The client's end of a connection.
@@ -86,7 +86,7 @@ pub(crate) fn dialled(way: Way, transport: impl Transport) -> Connection {
         link(Arc::new(Loro), Arc::new(Loro), config(way))
     };
     link.set_cap(Cap::frame(CAP));
-    Connection::open(link, transport, Options::default())
+    Connection::open(link, transport, Options::default()).unwrap()
 }
 
 fn link(

@@ -36,7 +36,7 @@ fn open(websocket: WebSocket) -> Connection {
     );
     link.set_cap(Cap::frame(CAP));
     link.set_peer(PeerSupport::Yes(PeerLimits::NONE));
-    Connection::open(link, websocket, Options::default())
+    Connection::open(link, websocket, Options::default()).unwrap()
 }
 
 async fn received(connection: &Connection) -> Bytes {

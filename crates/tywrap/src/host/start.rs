@@ -24,12 +24,10 @@ pub(super) async fn start(config: &Config) -> Result<Arc<Session>, StartError> {
         keepalive: None,
         silence: None,
         grace: settings.grace,
+        ..Options::default()
     };
-    let connection = Connection::open(
-        settings.link(fresh_seed()),
-        Tapped(exec, tap.clone()),
-        options,
-    );
+    let link = settings.link(fresh_seed());
+    let connection = Connection::open(link, Tapped(exec, tap.clone()), options)?;
     let session = Session::new(config, connection, tap, stopper, tail);
     let about = match settings.probe {
         None => About {

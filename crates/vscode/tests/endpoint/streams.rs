@@ -105,7 +105,8 @@ fn linked(wire: Arc<dyn Wire>, config: &Config, cap: usize) -> (Endpoint, Endpoi
     let (left, right) = memory::pair(4);
     let open = |transport, seed| {
         let link = link(wire.clone(), config.clone(), cap, seed);
-        let connection = Connection::open(link, transport, breakbulk_net::Options::default());
+        let connection =
+            Connection::open(link, transport, breakbulk_net::Options::default()).unwrap();
         Endpoint::over_connection(connection, options())
     };
     (open(left, 1), open(right, 2))
@@ -155,7 +156,7 @@ async fn the_handshake_comes_first_and_terminate_ends_the_host() {
                 let config = Config::new(Whole::rules());
                 let link = link(Arc::new(Whole::BINARY), config, usize::MAX, 3);
                 let net = breakbulk_net::Options::default();
-                Endpoint::over_connection(Connection::open(link, transport, net), options)
+                Endpoint::over_connection(Connection::open(link, transport, net).unwrap(), options)
             };
             (open(left, host_options), open(right, renderer_options))
         } else {

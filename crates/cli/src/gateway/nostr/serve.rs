@@ -152,9 +152,13 @@ impl House {
             life: life.clone(),
             idle: self.idle,
         };
+        let connection = match open::whole_messages(&self.plan.listen, line) {
+            Ok(connection) => connection,
+            Err(error) => return tracing::error!(peer = who, error, "no session"),
+        };
         let listen = Opened {
             face: Face::Whole,
-            port: Port::new(open::whole_messages(&self.plan.listen, line)),
+            port: Port::new(connection),
             client: None,
         };
         let ended = pump(&self.plan, listen, to, self.stop.asked()).await;
