@@ -18,6 +18,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "net")]
+pub mod http;
 mod limits;
 pub mod machine;
 #[cfg(feature = "net")]

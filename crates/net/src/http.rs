@@ -13,23 +13,25 @@ mod arrival;
 mod authorize;
 mod body;
 pub(crate) mod client;
+pub(crate) mod connection;
 mod cors;
-pub(crate) mod desk;
-pub(crate) mod line;
+mod dialect;
 mod listen;
 mod options;
 mod posts;
 pub(crate) mod query;
 mod registry;
+pub(crate) mod server;
 mod upgrade;
 
 pub use arrival::{Arrival, Arrivals, Arrived, ArrivedSink, ArrivedSource};
 pub use authorize::{Anybody, Authorize, Claim, Denied, Grant, Way};
 pub use client::{ClientOptions, ConnectError};
-pub use desk::{Server, router};
-pub use line::LineSource;
+pub use connection::HttpSource;
+pub use dialect::{Dialect, PostWords};
 pub use listen::{Limits, serve};
 pub use options::ServeOptions;
+pub use server::{Server, router};
 
 pub(crate) use answer::Answer;
 #[cfg(feature = "webrtc")]

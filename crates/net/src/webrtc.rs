@@ -12,6 +12,6 @@ mod server;
 
 pub use channel::{Channel, ChannelSink, ChannelSource};
 pub use client::connect;
-pub use options::{ChannelOptions, LABEL};
+pub use options::ChannelOptions;
 
 pub(crate) use server::offer;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_link::{
-    Budget, Cap, Closed, Config, Event, Frame, Lane, Link, Outgoing, PeerLimits, PeerSupport,
+    Budget, Cap, Carries, Closed, Config, Event, Frame, Lane, Link, Outgoing, PeerLimits,
+    PeerSupport,
 };
-use breakbulk_net::{Connection, Incoming, Options, Sink, Source, Transport, memory};
-use breakbulk_wire::Ahp;
+use breakbulk_net::{Connection, Incoming, Mismatch, Options, Sink, Source, Transport, memory};
+use breakbulk_wire::{Ahp, Loro, Whole};
 use tokio::time::Instant;
 
 const FRAME: usize = 1000;
@@ -245,4 +246,55 @@ async fn a_fault_closes_both_ends_with_its_rule() {
         "{closed}"
     );
     assert!(!left.closed_by_peer());
+}
+
+/// A link that no frame of could travel would wait for ever.
+#[tokio::test(start_paused = true)]
+async fn a_link_is_refused_by_a_transport_that_cannot_carry_its_frames() {
+    let (binary, text) = (Arc::new(Loro), Arc::new(Whole::TEXT));
+    let config = || Config::new(Loro::rules());
+    let open = |link, framing| {
+        let pipe = tokio::io::duplex(10).0;
+        let (reader, writer) = tokio::io::split(pipe);
+        let lines = breakbulk_net::process::Stream::new(reader, writer, framing, 1000);
+        Connection::open(link, lines, Options::default()).map(drop)
+    };
+    let lines = breakbulk_net::process::Framing::Lines;
+    let both = Link::new(
+        binary.clone(),
+        binary.clone(),
+        config(),
+        Budget::unlimited(),
+        [1; 32],
+    );
+    let mismatch = Mismatch {
+        wire: "loro",
+        carries: Carries::Binary,
+    };
+    assert_eq!(open(both, lines), Err(mismatch));
+    let down = Link::new(text.clone(), binary, config(), Budget::unlimited(), [1; 32]);
+    assert_eq!(open(down, lines), Err(mismatch));
+    let up = Link::new(text.clone(), text, config(), Budget::unlimited(), [1; 32]);
+    assert_eq!(open(up, lines), Ok(()));
+    assert_eq!(
+        mismatch.to_string(),
+        "the wire loro needs binary frames, which this transport does not carry; use another wire or another transport"
+    );
+}
+
+/// Without the transport's word on each frame, or with a plan that nobody makes, a link would stop.
+#[tokio::test(start_paused = true)]
+async fn plans_made_elsewhere_and_confirmed_frames_are_served() {
+    let serves = |config: &mut Config| {
+        config.plan_elsewhere = Some(10_000);
+        config.confirm = Some(2);
+    };
+    let (left, right) = two(serves, 1);
+    for mark in [b'a', b'b'] {
+        left.send(Outgoing::new(message(100_000, mark))).unwrap();
+    }
+    for mark in [b'a', b'b'] {
+        assert!(next_message(&right).await.unwrap() == message(100_000, mark));
+    }
+    left.drained().await;
 }

@@ -27,6 +27,7 @@ fn open(exec: Exec, grace: Duration) -> Connection {
         keepalive: None,
         silence: None,
         grace,
+        ..Options::default()
     };
     Connection::open(link, exec, options).unwrap()
 }

@@ -9,6 +9,7 @@ use axum::extract::Request;
 use axum::http::Method;
 use axum::http::header::CONTENT_LENGTH;
 use axum::middleware::{Next, from_fn};
+use breakbulk::loro::http::serve_options;
 use breakbulk::loro::store::MemoryStore;
 use breakbulk::loro::{Config, Node};
 use breakbulk::net::http::{Limits, ServeOptions, router, serve};
@@ -52,7 +53,7 @@ impl Server {
                 bind: vec!["127.0.0.1:0".to_owned()],
                 ..ChannelOptions::default()
             },
-            ..ServeOptions::default()
+            ..serve_options()
         };
         let (router, arrivals) = router(options);
         let posts = Arc::new(Posts::default());

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use breakbulk::loro::http::serve_options;
 use breakbulk::loro::store::MemoryStore;
 use breakbulk::loro::{Backoff, Config, Cut, Dial, Node, Status};
 use breakbulk::net::http;
@@ -73,7 +74,7 @@ impl Scene {
         let address = listener.local_addr().map_err(io)?;
         let options = http::ServeOptions {
             body_max: BODY,
-            ..http::ServeOptions::default()
+            ..serve_options()
         };
         let (router, arrivals) = http::router(options);
         let server = Node::new(Config::server("server"), MemoryStore::new());

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk::link::Budget;
+use breakbulk::loro::http::serve_options;
 use breakbulk::loro::store::{DiskStore, MemoryStore};
 use breakbulk::loro::{Config, Node};
 use breakbulk::net::http::{self, Authorize, Claim, Denied, Grant, ServeOptions};
@@ -154,7 +155,7 @@ impl Serve {
     fn options(&self, token: Option<Bearer>) -> ServeOptions {
         let mut options = ServeOptions {
             connections: self.max_connections,
-            ..ServeOptions::default()
+            ..serve_options()
         };
         if !self.origins.is_empty() {
             options.allowed_origins = Some(self.origins.clone());

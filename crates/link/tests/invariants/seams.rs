@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use breakbulk_link::{Cap, Event, FrameKind, Lane, Outgoing, Received, Sent};
+use breakbulk_link::{
+    Cap, Carries, Event, FrameKind, Lane, Link, Outgoing, Received, SendError, Sent,
+};
 use breakbulk_wire::Loro;
 
 use crate::common::Kit;
@@ -196,4 +198,37 @@ fn text_that_is_no_text_is_never_sent_as_text() {
             assert_eq!(bench.words(), ["send failed 1"], "{kit:?}");
         }
     }
+}
+
+/// A flood of pings must cost neither memory nor the turn of messages.
+#[test]
+fn a_control_word_goes_first_and_once_and_few_of_them_wait() {
+    let mut bench = Bench::new(link(Kit::Loro, |_| {}));
+    bench.send(outgoing(Kit::Loro, 1, 3000));
+    bench.next();
+    for _ in 0..1000 {
+        bench.link.send_control("pong").unwrap();
+    }
+    let mut frame = Vec::new();
+    let transmit = bench.link.poll_transmit(bench.now(), &mut frame).unwrap();
+    assert_eq!(
+        (transmit.kind, transmit.carries, &frame[..]),
+        (FrameKind::Control, Carries::Text, &b"pong"[..])
+    );
+    frame.clear();
+    let transmit = bench.link.poll_transmit(bench.now(), &mut frame).unwrap();
+    assert_eq!(transmit.kind, FrameKind::Piece);
+    let refused = |link: &mut Link, word: String| link.send_control(word).unwrap_err();
+    let long = refused(&mut bench.link, "x".repeat(257));
+    let (size, limit) = (257, 256);
+    assert_eq!(long, SendError::MessageTooLarge { size, limit });
+    for word in 0..16 {
+        bench.link.send_control(word.to_string()).unwrap();
+    }
+    let full = refused(&mut bench.link, "one more".to_owned());
+    let (queued, limit) = (16, 16);
+    assert_eq!(full, SendError::QueueFull { queued, limit });
+    bench.link.close(1000, "");
+    let closed = refused(&mut bench.link, "late".to_owned());
+    assert_eq!(closed, SendError::Closed);
 }

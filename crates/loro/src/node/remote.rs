@@ -3,7 +3,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use breakbulk_net::http::{ClientOptions, Way};
+use crate::http::client_options;
+use breakbulk_net::http::Way;
 use breakbulk_net::{Options, Transport, poll, sse, ws};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -252,7 +253,7 @@ pub(super) async fn call(core: Arc<Core>, dial: Dial) -> Result<Joined, String> 
         let socket = socket.map_err(|error| error.to_string())?;
         return serve::join(&core, Way::WebSocket, socket, Options::default()).await;
     }
-    let mut options = ClientOptions::new(peer_id);
+    let mut options = client_options(peer_id);
     options.bearer = dial.bearer;
     options.headers = dial.headers;
     options.roots = dial.roots;

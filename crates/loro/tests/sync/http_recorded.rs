@@ -1,8 +1,9 @@
 //! The recorded SSE and polling sessions, replayed against our server.
 
 use breakbulk_loro::Node;
+use breakbulk_loro::http::serve_options;
 use breakbulk_message::loro::{ChannelMsg, Transmission, from_json};
-use breakbulk_net::http::{self, ServeOptions, Server};
+use breakbulk_net::http::{self, Server};
 use loro::LoroDoc;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -130,7 +131,7 @@ async fn check(address: &str, record: &Value) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn our_sse_server_answers_as_the_recorded_one() {
     let node = server().await;
-    let (http, arrivals) = Server::new(ServeOptions::default());
+    let (http, arrivals) = Server::new(serve_options());
     node.serve(arrivals);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -191,7 +192,7 @@ async fn read_more(stream: &mut TcpStream, heard: &mut String) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn our_polling_server_answers_as_the_recorded_one() {
     let node = server().await;
-    let (http, arrivals) = Server::new(ServeOptions::default());
+    let (http, arrivals) = Server::new(serve_options());
     node.serve(arrivals);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -1,13 +1,14 @@
 //! The same document by SSE and polling.
 
+use breakbulk_loro::http::serve_options;
 use breakbulk_loro::{Dial, Node};
-use breakbulk_net::http::{self, ServeOptions};
+use breakbulk_net::http::{self};
 
 use super::common::{client_config, insert, node, server_config, text, until_text, within};
 use super::cuts::impatient;
 
 async fn serve(server: &Node) -> String {
-    let (router, arrivals) = http::router(ServeOptions::default());
+    let (router, arrivals) = http::router(serve_options());
     server.serve(arrivals);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,10 +1,11 @@
-//! The answers of loro-extended's servers, word for word where they were recorded.
+//! The answers to requests, in the words of the server's dialect where it has some.
 
 use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use axum::http::{Response, StatusCode};
 use breakbulk_link::{Fault, FaultKind};
 
+use super::dialect::Dialect;
 use crate::receipt::Verdict;
 
 /// An answer in JSON, or one line of text.
@@ -18,14 +19,6 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn ok() -> Self {
-        Self::json(StatusCode::OK, r#"{"ok":true}"#)
-    }
-
-    fn pending() -> Self {
-        Self::json(StatusCode::ACCEPTED, r#"{"pending":true}"#)
-    }
-
     pub(crate) fn json(status: StatusCode, body: impl Into<String>) -> Self {
         Self {
             status,
@@ -63,37 +56,26 @@ impl Answer {
         }
     }
 
-    pub(crate) fn of(verdict: Verdict) -> Self {
+    pub(crate) fn of(verdict: Verdict, dialect: &Dialect) -> Self {
         match verdict {
-            Verdict::Settled(Ok(())) => Self::ok(),
+            Verdict::Settled(Ok(())) => Self::json(StatusCode::OK, dialect.kept),
             Verdict::Settled(Err(refusal)) => Self::error(
                 StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST),
                 &refusal.error,
             ),
-            Verdict::Pending => Self::pending(),
-            Verdict::Fault(fault) => Self::of_fault(&fault),
+            Verdict::Pending => Self::json(StatusCode::ACCEPTED, dialect.pending),
+            Verdict::Fault(fault) => Self::of_fault(&fault, dialect),
         }
     }
 
-    fn of_fault(fault: &Fault) -> Self {
+    fn of_fault(fault: &Fault, dialect: &Dialect) -> Self {
         let told = fault.kind.to_string();
         match &fault.kind {
             FaultKind::FrameTooLarge { .. } | FaultKind::MessageTooLarge { .. } => {
                 Self::error(StatusCode::PAYLOAD_TOO_LARGE, &told)
             }
             FaultKind::Busy => Self::busy(&told),
-            // The original has one word for all that it cannot take apart.
-            FaultKind::Malformed { .. } | FaultKind::UnknownKind => Self::bad("parse_error"),
-            FaultKind::Duplicate { .. } | FaultKind::Conflict { .. } => {
-                Self::bad("duplicate_fragment")
-            }
-            FaultKind::BadIndex { .. } => Self::bad("invalid_index"),
-            FaultKind::SizeMismatch { .. } | FaultKind::Overrun { .. } => {
-                Self::bad("size_mismatch")
-            }
-            FaultKind::Evicted => Self::bad("evicted"),
-            FaultKind::TimedOut { .. } => Self::bad("timeout"),
-            _ => Self::bad(&told),
+            kind => Self::bad((dialect.fault_word)(kind).unwrap_or(&told)),
         }
     }
 }

@@ -4,7 +4,7 @@ use breakbulk_link::{Carries, Frame};
 use tokio::sync::mpsc;
 
 use super::authorize::{Claim, Grant, Way};
-use super::line::LineSource;
+use super::connection::HttpSource;
 use crate::driver::Options;
 use crate::poll::{PollServer, PollServerSink};
 use crate::sse::{SseServer, SseServerSink};
@@ -110,11 +110,11 @@ impl Transport for Arrived {
             }
             Self::Sse(transport) => {
                 let (source, sink) = transport.split();
-                (ArrivedSource::Line(source), ArrivedSink::Sse(sink))
+                (ArrivedSource::Http(source), ArrivedSink::Sse(sink))
             }
             Self::Poll(transport) => {
                 let (source, sink) = transport.split();
-                (ArrivedSource::Line(source), ArrivedSink::Poll(sink))
+                (ArrivedSource::Http(source), ArrivedSink::Poll(sink))
             }
             #[cfg(feature = "webrtc")]
             Self::Channel(transport) => {
@@ -132,7 +132,7 @@ pub enum ArrivedSource {
     /// Of a WebSocket.
     WebSocket(WsSource),
     /// Of an event stream or of polls: the POSTs.
-    Line(LineSource),
+    Http(HttpSource),
     /// Of a data channel.
     #[cfg(feature = "webrtc")]
     Channel(ChannelSource),
@@ -142,7 +142,7 @@ impl Source for ArrivedSource {
     async fn next(&mut self) -> Incoming {
         match self {
             Self::WebSocket(source) => source.next().await,
-            Self::Line(source) => source.next().await,
+            Self::Http(source) => source.next().await,
             #[cfg(feature = "webrtc")]
             Self::Channel(source) => source.next().await,
         }

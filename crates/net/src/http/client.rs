@@ -11,6 +11,7 @@ use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::dialect::Dialect;
 use crate::transport::Lost;
 use crate::ws::{Bearer, Roots, client_config, without_secrets};
 
@@ -26,6 +27,8 @@ const IDLE: Duration = Duration::from_secs(10);
 /// How to connect.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
+    /// What the protocol calls its paths and parameters.
+    pub dialect: Dialect,
     /// The id to go by.
     pub peer_id: String,
     /// Sent as `Authorization: Bearer …`.
@@ -46,6 +49,7 @@ impl ClientOptions {
     /// The usual options, under an id.
     pub fn new(peer_id: impl Into<String>) -> Self {
         Self {
+            dialect: Dialect::default(),
             peer_id: peer_id.into(),
             bearer: None,
             headers: Vec::new(),
@@ -227,8 +231,8 @@ impl Site {
         };
         let size = bytes.len();
         let request = self
-            .request(Method::POST, "sync", &[])
-            .header("x-peer-id", &self.options.peer_id)
+            .request(Method::POST, self.options.dialect.post, &[])
+            .header(self.options.dialect.peer_header, &self.options.peer_id)
             .header("content-type", "application/octet-stream")
             .body(bytes);
         let answered = async {

@@ -12,17 +12,21 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::answer::Answer;
-use super::desk::Desk;
+use super::server::ServerState;
 use crate::ws::origin_allowed;
 
 /// Around every route: pages of other origins are refused, those of allowed ones answered so that
 /// their browsers let them read it.
-pub(crate) async fn cors(State(desk): State<Arc<Desk>>, request: Request, next: Next) -> Response {
+pub(crate) async fn cors(
+    State(state): State<Arc<ServerState>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let headers = request.headers();
     let Some(origin) = headers.get(ORIGIN).cloned() else {
         return next.run(request).await;
     };
-    let allowed = desk.options.allowed_origins.as_deref();
+    let allowed = state.options.allowed_origins.as_deref();
     if !origin_allowed(&origin, headers, allowed) {
         return Answer::text(
             StatusCode::FORBIDDEN,

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::authorize::{Anybody, Authorize};
+use super::dialect::Dialect;
 use crate::ws::{FRAGMENT, FRAME_LIMIT};
 
 /// How to serve.
 #[derive(Clone)]
 pub struct ServeOptions {
+    /// What the protocol calls its paths, parameters and answers.
+    pub dialect: Dialect,
     /// Who may come in. By default everybody: a peer id is only a claim.
     pub authorize: Arc<dyn Authorize>,
     /// Whose web pages may connect; others get 403. `None` lets in pages of this machine itself
@@ -53,6 +56,7 @@ pub struct ServeOptions {
 impl Default for ServeOptions {
     fn default() -> Self {
         Self {
+            dialect: Dialect::default(),
             authorize: Arc::new(Anybody),
             allowed_origins: None,
             body_max: 1 << 20,

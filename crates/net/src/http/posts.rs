@@ -1,4 +1,4 @@
-//! `POST /sync`: one frame up, answered when it is known what became of it.
+//! A POST: one frame up, answered when it is known what became of it.
 
 use std::sync::Arc;
 
@@ -10,55 +10,43 @@ use tokio::time::timeout;
 use super::answer::Answer;
 use super::authorize::Way;
 use super::body;
-use super::desk::{Desk, not_yours};
+use super::server::{ServerState, not_yours};
 
-/// What the original's servers say, each in its own way.
-pub(crate) struct Words {
-    way: Way,
-    no_peer: &'static str,
-    unknown: &'static str,
-}
-
-impl Words {
-    pub(crate) const SSE: Self = Self {
-        way: Way::Sse,
-        no_peer: "Missing peer ID",
-        unknown: "Peer not connected",
-    };
-    pub(crate) const POLL: Self = Self {
-        way: Way::Poll,
-        no_peer: "x-peer-id header is required",
-        unknown: "Connection not found. Poll first to establish connection.",
-    };
-}
-
-pub(crate) async fn sync(desk: &Arc<Desk>, words: &Words, request: Request) -> Answer {
+/// Takes a POST that belongs to a connection of this way, unless its id says otherwise.
+pub(crate) async fn post(state: &Arc<ServerState>, way: Way, request: Request) -> Answer {
     let (head, body) = request.into_parts();
-    match take(desk, words, &head, body).await {
+    match take(state, way, &head, body).await {
         Ok(answer) | Err(answer) => answer,
     }
 }
 
 async fn take(
-    desk: &Arc<Desk>,
-    words: &Words,
+    state: &Arc<ServerState>,
+    usual: Way,
     head: &axum::http::request::Parts,
     body: axum::body::Body,
 ) -> Result<Answer, Answer> {
     let header = |name: &str| head.headers.get(name).and_then(|it| it.to_str().ok());
-    let peer_id = header("x-peer-id")
+    let dialect = &state.options.dialect;
+    let words = match usual {
+        Way::Poll => &dialect.poll_posts,
+        _ => &dialect.event_posts,
+    };
+    let peer_id = header(dialect.peer_header)
         .filter(|it| !it.is_empty())
         .ok_or_else(|| Answer::bad(words.no_peer))?;
-    let line = desk.registry.find(peer_id);
-    let way = line.as_ref().map_or(words.way, |line| line.way());
-    let (_, grant) = desk.claim(way, peer_id.to_owned(), head)?;
+    let connection = state.registry.find(peer_id);
+    let way = connection
+        .as_ref()
+        .map_or(usual, |connection| connection.way());
+    let (_, grant) = state.claim(way, peer_id.to_owned(), head)?;
     let unknown = || Answer::error(StatusCode::NOT_FOUND, words.unknown);
-    let line = line.ok_or_else(unknown)?;
-    if !line.is_of(&grant) {
+    let connection = connection.ok_or_else(unknown)?;
+    if !connection.is_of(&grant) {
         return Err(not_yours());
     }
-    let _permit = line.may_post().ok_or_else(|| {
-        let limit = desk.options.posts;
+    let _permit = connection.may_post().ok_or_else(|| {
+        let limit = state.options.posts;
         let error = format!("{limit} POSTs are under way: send them one after another");
         Answer::error(StatusCode::TOO_MANY_REQUESTS, &error)
     })?;
@@ -66,16 +54,16 @@ async fn take(
         let kind = kind.split(';').next().unwrap_or_default();
         kind.trim().eq_ignore_ascii_case("application/octet-stream")
     });
-    let options = &desk.options;
+    let options = &state.options;
     let work = async {
-        let held = body::read(&head.headers, body, options.body_max, &desk.bodies).await?;
+        let held = body::read(&head.headers, body, options.body_max, &state.bodies).await?;
         if !binary {
-            return Err(Answer::bad("Expected binary body"));
+            return Err(Answer::bad(dialect.not_binary));
         }
         let gone = |_| Answer::busy("the connection was closed");
         // Charged until it is answered.
-        let verdict = line.post(held.bytes).await.map_err(gone)?;
-        Ok(Answer::of(verdict))
+        let verdict = connection.post(held.bytes).await.map_err(gone)?;
+        Ok(Answer::of(verdict, dialect))
     };
     timeout(options.post_time, work).await.unwrap_or_else(|_| {
         let seconds = options.post_time.as_secs_f64();

@@ -14,9 +14,8 @@ use tokio::time::{Duration, timeout};
 use super::answer::Answer;
 use super::arrival::{Arrival, Arrived};
 use super::authorize::{Claim, Grant, Way};
-use super::desk::Desk;
 use super::listen::Watched;
-use super::query;
+use super::server::ServerState;
 use crate::ws::{ListenOptions, Parts, Socket, WebSocket, admit};
 
 /// How long the switch may take once the answer is on its way.
@@ -26,7 +25,7 @@ const SWITCH: Duration = Duration::from_secs(10);
 const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 pub(crate) async fn upgrade(
-    State(desk): State<Arc<Desk>>,
+    State(state): State<Arc<ServerState>>,
     request: Request,
 ) -> Result<Response<Body>, Answer> {
     let (mut head, _) = request.into_parts();
@@ -49,14 +48,13 @@ pub(crate) async fn upgrade(
         .extensions
         .remove::<OnUpgrade>()
         .ok_or_else(|| Answer::bad("this connection cannot become a WebSocket"))?;
-    let peer_id = query::parameter(head.uri.query(), "peerId")
-        .filter(|id| !id.is_empty())
-        .unwrap_or_else(nameless);
-    let (claim, grant) = desk.claim(Way::WebSocket, peer_id, &head)?;
-    let permit = desk.permit()?;
+    let prefix = state.options.dialect.unnamed_prefix;
+    let peer_id = state.peer_id(&head).unwrap_or_else(|| fresh_id(prefix));
+    let (claim, grant) = state.claim(Way::WebSocket, peer_id, &head)?;
+    let permit = state.permit()?;
     tokio::spawn(async move {
         let peer_id = claim.peer_id.clone();
-        let switched = timeout(SWITCH, switched(&desk, switch, claim, grant, permit));
+        let switched = timeout(SWITCH, switched(&state, switch, claim, grant, permit));
         if switched.await.is_err() {
             tracing::debug!(peer_id, "a WebSocket was not there in time");
         }
@@ -65,7 +63,7 @@ pub(crate) async fn upgrade(
 }
 
 async fn switched(
-    desk: &Desk,
+    state: &ServerState,
     switch: OnUpgrade,
     claim: Claim,
     grant: Grant,
@@ -89,8 +87,8 @@ async fn switched(
         peer: claim.remote.unwrap_or(nobody),
         rest,
         server: true,
-        frame_limit: desk.options.frame_limit,
-        fragment: desk.options.fragment,
+        frame_limit: state.options.frame_limit,
+        fragment: state.options.fragment,
         subprotocol: None,
         permit: Some(permit),
     });
@@ -99,14 +97,14 @@ async fn switched(
         grant,
         transport: Arrived::WebSocket(websocket),
     };
-    let _ = desk.receive(arrival).await;
+    let _ = state.receive(arrival).await;
 }
 
-/// An id for a client that gives none, as the original makes it.
-fn nameless() -> String {
+/// An id for a client that gives none.
+fn fresh_id(prefix: &str) -> String {
     let seed = crate::connection::fresh_seed();
     let letters = seed
         .iter()
         .map(|byte| char::from(LETTERS[usize::from(byte % 32)]));
-    format!("ws-{}", letters.take(12).collect::<String>())
+    format!("{prefix}{}", letters.take(12).collect::<String>())
 }

@@ -30,8 +30,7 @@ pub struct PollTransport {
     sink: PollSink,
 }
 
-/// Begins to poll the server at an `http://` or `https://` address: `GET …/poll`, and `POST …/sync`
-/// for each frame.
+/// Begins to poll the server at an `http://` or `https://` address, and posts each frame.
 pub async fn connect(url: &str, options: &ClientOptions) -> Result<PollTransport, ConnectError> {
     let site = Site::new(url, options).await?;
     let mut first = poll(site.clone(), Duration::ZERO, ANSWER_MAX).await?;
@@ -140,18 +139,27 @@ impl Sink for PollSink {
 async fn poll(site: Arc<Site>, wait: Duration, limit: usize) -> Result<Messages, ConnectError> {
     let peer_id = site.options().peer_id.as_str();
     let milliseconds = wait.as_millis().to_string();
-    let query = [("peerId", peer_id), ("wait", &milliseconds)];
-    let request = site.request(Method::GET, "poll", &query);
+    let dialect = &site.options().dialect;
+    let query = [
+        (dialect.peer_parameter, peer_id),
+        (dialect.wait_parameter, &milliseconds),
+    ];
+    let request = site.request(Method::GET, dialect.poll, &query);
     let within = wait + site.options().timeout;
     let response = site.ask(request, within).await?;
     let body = read(response, limit).await;
     let body = body.map_err(|reason| site.not_ours(reason))?;
-    Messages::read(&body).map_err(|reason| site.not_ours(reason))
+    Messages::read(&body, dialect).map_err(|reason| site.not_ours(reason))
 }
 
 async fn forget(site: &Site) -> Result<(), ConnectError> {
+    let dialect = &site.options().dialect;
     let peer_id = site.options().peer_id.as_str();
-    let request = site.request(Method::DELETE, "poll", &[("peerId", peer_id)]);
+    let request = site.request(
+        Method::DELETE,
+        dialect.poll,
+        &[(dialect.peer_parameter, peer_id)],
+    );
     site.ask(request, site.options().timeout).await.map(drop)
 }
 

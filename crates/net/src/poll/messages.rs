@@ -1,12 +1,15 @@
 //! The answer to a poll, taken apart.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+
+use crate::http::Dialect;
 
 /// No server has more to say at once.
 const MESSAGES_MAX: usize = 1 << 16;
@@ -19,12 +22,13 @@ pub(crate) struct Messages {
 }
 
 impl Messages {
-    pub(crate) fn read(body: &Bytes) -> Result<Self, String> {
+    pub(crate) fn read(body: &Bytes, dialect: &Dialect) -> Result<Self, String> {
         let wrong = |error: serde_json::Error| format!("its answer cannot be read: {error}");
         let text =
             simdutf8::basic::from_utf8(body).map_err(|_| "its answer is no UTF-8".to_owned())?;
-        let answer: Raw<'_> = serde_json::from_str(text).map_err(wrong)?;
-        let List(found) = answer.messages;
+        let mut json = serde_json::Deserializer::from_str(text);
+        let (found, is_new) = Members(dialect).deserialize(&mut json).map_err(wrong)?;
+        json.end().map_err(wrong)?;
         let mut messages = VecDeque::with_capacity(found.len());
         // One alone keeps the memory that it came in; of several each gets its own.
         let alone = found.len() == 1;
@@ -36,19 +40,43 @@ impl Messages {
                 Bytes::copy_from_slice(bytes)
             });
         }
-        Ok(Self {
-            messages,
-            is_new: answer.is_new,
-        })
+        Ok(Self { messages, is_new })
     }
 }
 
-#[derive(Deserialize)]
-struct Raw<'a> {
-    #[serde(borrow)]
-    messages: List<'a>,
-    #[serde(rename = "isNewConnection", default)]
-    is_new: bool,
+/// The members that count, under the names that the dialect gives them; all others are passed over.
+struct Members<'d>(&'d Dialect);
+
+impl<'de> DeserializeSeed<'de> for Members<'_> {
+    type Value = (Vec<&'de RawValue>, bool);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = (Vec<&'de RawValue>, bool);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with messages")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut messages, mut is_new) = (None, false);
+        while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+            if name == self.0.messages_member {
+                let List(found) = map.next_value()?;
+                messages = Some(found);
+            } else if name == self.0.new_member {
+                is_new = map.next_value()?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        let missing = || A::Error::missing_field(self.0.messages_member);
+        Ok((messages.ok_or_else(missing)?, is_new))
+    }
 }
 
 /// Of bounded length: a short text can hold very many numbers.
@@ -88,31 +116,30 @@ mod tests {
     fn answers_are_read_and_bounded() {
         let many = |count: usize| {
             let list = vec!["1"; count].join(",");
-            format!(r#"{{"messages":[{list}],"isNewConnection":true}}"#)
+            format!(r#"{{"messages":[{list}],"isNew":true}}"#)
         };
         for (text, expected) in [
             (
-                r#"{"messages":[],"isNewConnection":true}"#.to_owned(),
+                r#"{"messages":[],"isNew":true}"#.to_owned(),
                 Some((0, true)),
             ),
             (
-                r#"{ "isNewConnection" : false, "messages":[{"a":[1]} , "x"], "more":1}"#
-                    .to_owned(),
+                r#"{ "isNew" : false, "messages":[{"a":[1]} , "x"], "more":1}"#.to_owned(),
                 Some((2, false)),
             ),
             (r#"{"messages":[{}]}"#.to_owned(), Some((1, false))),
             (many(MESSAGES_MAX), Some((MESSAGES_MAX, true))),
             (many(MESSAGES_MAX + 1), None),
-            (r#"{"isNewConnection":true}"#.to_owned(), None),
+            (r#"{"isNew":true}"#.to_owned(), None),
             ("[]".to_owned(), None),
             (String::new(), None),
         ] {
-            let read = Messages::read(&Bytes::from(text.clone())).ok();
+            let read = Messages::read(&Bytes::from(text.clone()), &Dialect::default()).ok();
             let read = read.map(|it| (it.messages.len(), it.is_new));
             assert_eq!(read, expected, "{}", &text[..text.len().min(80)]);
         }
         let body = Bytes::from(r#"{"messages":[ {"a": 1} ,2]}"#);
-        let read = Messages::read(&body).unwrap();
+        let read = Messages::read(&body, &Dialect::default()).unwrap();
         assert_eq!(read.messages, [r#"{"a": 1}"#, "2"]);
     }
 }

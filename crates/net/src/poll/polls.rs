@@ -10,7 +10,8 @@ use futures_util::Stream;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::http::line::{Line, closed};
+use crate::http::Dialect;
+use crate::http::connection::{HttpConnection, closed};
 
 /// What the HTTP library gets at once.
 const CHUNK: usize = 32 << 10;
@@ -65,7 +66,11 @@ impl Polls {
     }
 
     /// One poll: the messages that there are, or the first that come.
-    pub(crate) async fn collect(&self, line: &Arc<Line>, patience: Patience) -> Batch {
+    pub(crate) async fn collect(
+        &self,
+        connection: &Arc<HttpConnection>,
+        patience: Patience,
+    ) -> Batch {
         let _here = Here::new(self);
         let mut turn = self.turn.subscribe();
         let mut mine = 0;
@@ -73,11 +78,11 @@ impl Polls {
             *turn += 1;
             mine = *turn;
         });
-        let mut batch = Batch::new(line.clone());
+        let mut batch = Batch::new(connection.clone());
         let ended = async {
             tokio::select! {
                 _ = turn.wait_for(|turn| *turn != mine) => {}
-                () = line.over() => {}
+                () = connection.over() => {}
             }
         };
         tokio::pin!(ended);
@@ -129,16 +134,16 @@ impl Drop for Here<'_> {
 /// connection is over: its other end would miss them and not know.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    line: Arc<Line>,
+    connection: Arc<HttpConnection>,
     messages: Vec<Bytes>,
     bytes: usize,
     delivered: bool,
 }
 
 impl Batch {
-    fn new(line: Arc<Line>) -> Self {
+    fn new(connection: Arc<HttpConnection>) -> Self {
         Self {
-            line,
+            connection,
             messages: Vec::new(),
             bytes: 0,
             delivered: false,
@@ -152,8 +157,9 @@ impl Batch {
     }
 
     /// The body of the answer. The messages are not copied.
-    pub(crate) fn into_body(mut self) -> Answering {
-        let mut parts = vec![Bytes::from_static(br#"],"isNewConnection":false}"#)];
+    pub(crate) fn into_body(mut self, dialect: &Dialect) -> Answering {
+        let end = format!(r#"],"{}":false}}"#, dialect.new_member);
+        let mut parts = vec![Bytes::from(end)];
         let last_first = std::mem::take(&mut self.messages).into_iter().rev();
         for (index, message) in last_first.enumerate() {
             if index > 0 {
@@ -161,7 +167,8 @@ impl Batch {
             }
             parts.push(message);
         }
-        parts.push(Bytes::from_static(br#"{"messages":["#));
+        let start = format!(r#"{{"{}":["#, dialect.messages_member);
+        parts.push(Bytes::from(start));
         Answering { batch: self, parts }
     }
 }
@@ -170,7 +177,7 @@ impl Drop for Batch {
     fn drop(&mut self) {
         if self.bytes > 0 && !self.delivered {
             let gone = "a poll was given up before it had its answer";
-            self.line.end(closed(1006, gone));
+            self.connection.end(closed(1006, gone));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `GET /poll` and `DELETE /poll`.
+//! Polls, as a server answers them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use breakbulk_link::{Carries, Frame};
 use tokio::sync::{mpsc, oneshot};
 
 use super::polls::{Handed, Patience, Polls};
-use crate::http::desk::{Desk, not_yours};
-use crate::http::line::{Line, LineSource, Seat, closed};
-use crate::http::{Answer, Arrival, Arrived, Claim, Grant, Way, query};
+use crate::http::connection::{HttpConnection, HttpSource, Registration, closed};
+use crate::http::server::{ServerState, not_yours};
+use crate::http::{Answer, Arrival, Arrived, Claim, Dialect, Grant, Way};
 use crate::transport::{Lost, Sink, Transport};
 
 /// A client that polls, and its POSTs.
 #[derive(Debug)]
 pub struct PollServer {
-    source: LineSource,
+    source: HttpSource,
     sink: PollServerSink,
 }
 
@@ -28,11 +28,11 @@ pub struct PollServer {
 #[derive(Debug)]
 pub struct PollServerSink {
     out: mpsc::Sender<Handed>,
-    seat: Arc<Seat>,
+    registration: Arc<Registration>,
 }
 
 impl Transport for PollServer {
-    type Source = LineSource;
+    type Source = HttpSource;
     type Sink = PollServerSink;
 
     /// Both: binary comes up, text goes down.
@@ -40,7 +40,7 @@ impl Transport for PollServer {
         true
     }
 
-    fn split(self) -> (LineSource, PollServerSink) {
+    fn split(self) -> (HttpSource, PollServerSink) {
         (self.source, self.sink)
     }
 }
@@ -59,45 +59,55 @@ impl Sink for PollServerSink {
         tokio::select! {
             biased;
             handed = handed => handed.ok_or_else(gone),
-            () = self.seat.line.over() => Err(gone()),
+            () = self.registration.connection.over() => Err(gone()),
         }
     }
 
     async fn close(&mut self, code: u16, reason: &str) {
-        self.seat.line.end(closed(code, reason));
+        self.registration.connection.end(closed(code, reason));
     }
 }
 
-/// The handler of `GET /poll`.
+/// The handler of a poll.
 pub(crate) async fn poll(
-    State(desk): State<Arc<Desk>>,
+    State(state): State<Arc<ServerState>>,
     request: Request,
 ) -> Result<Response<Body>, Answer> {
     let (head, _) = request.into_parts();
-    let (claim, grant) = who(&desk, &head)?;
-    let known = desk.registry.find(&claim.peer_id);
-    if let Some(line) = &known
-        && !line.is_of(&grant)
+    let (claim, grant) = who(&state, &head)?;
+    let known = state.registry.find(&claim.peer_id);
+    if let Some(connection) = &known
+        && !connection.is_of(&grant)
     {
         return Err(not_yours());
     }
-    let Some((line, polls)) = known.as_ref().and_then(|line| Some((line, line.polls()?))) else {
-        open(&desk, claim, grant).await?;
-        let body = r#"{"messages":[],"isNewConnection":true}"#;
+    let Some((connection, polls)) = known
+        .as_ref()
+        .and_then(|connection| Some((connection, connection.polls()?)))
+    else {
+        open(&state, claim, grant).await?;
+        let Dialect {
+            messages_member,
+            new_member,
+            ..
+        } = state.options.dialect;
+        let body = format!(r#"{{"{messages_member}":[],"{new_member}":true}}"#);
         return Ok(Answer::json(StatusCode::OK, body).into());
     };
-    let options = &desk.options;
-    let wait = claim.parameter("wait").and_then(|wait| wait.parse().ok());
+    let options = &state.options;
+    let wait = claim
+        .parameter(options.dialect.wait_parameter)
+        .and_then(|wait| wait.parse().ok());
     let wait = Duration::from_millis(wait.unwrap_or(0)).min(options.wait_max);
-    line.alive();
+    connection.alive();
     let patience = Patience {
         wait,
         linger: options.linger,
         bytes: options.answer_max,
     };
-    let batch = polls.collect(line, patience).await;
-    line.alive();
-    let mut response = Response::new(Body::from_stream(batch.into_body()));
+    let batch = polls.collect(connection, patience).await;
+    connection.alive();
+    let mut response = Response::new(Body::from_stream(batch.into_body(&options.dialect)));
     for (name, value) in [
         (CONTENT_TYPE, "application/json; charset=utf-8"),
         (CACHE_CONTROL, "no-cache"),
@@ -108,43 +118,43 @@ pub(crate) async fn poll(
     Ok(response)
 }
 
-/// The handler of `DELETE /poll`: the client says good-bye, whether or not it was there.
+/// The handler of a DELETE: the client says good-bye, whether or not it was there.
 pub(crate) async fn forget(
-    State(desk): State<Arc<Desk>>,
+    State(state): State<Arc<ServerState>>,
     request: Request,
 ) -> Result<Answer, Answer> {
     let (head, _) = request.into_parts();
-    let (claim, grant) = who(&desk, &head)?;
-    if let Some(line) = desk.registry.find(&claim.peer_id) {
-        if !line.is_of(&grant) {
+    let (claim, grant) = who(&state, &head)?;
+    if let Some(connection) = state.registry.find(&claim.peer_id) {
+        if !connection.is_of(&grant) {
             return Err(not_yours());
         }
-        line.end(closed(1000, "Client disconnecting"));
+        connection.end(closed(1000, "the client said good-bye"));
     }
-    Ok(Answer::ok())
+    Ok(Answer::json(StatusCode::OK, state.options.dialect.kept))
 }
 
-fn who(desk: &Desk, head: &Parts) -> Result<(Claim, Grant), Answer> {
-    let peer_id = query::parameter(head.uri.query(), "peerId")
-        .filter(|id| !id.is_empty())
-        .ok_or_else(|| Answer::bad("peerId is required"))?;
-    desk.claim(Way::Poll, peer_id, head)
+fn who(state: &ServerState, head: &Parts) -> Result<(Claim, Grant), Answer> {
+    let no_peer = || Answer::bad(state.options.dialect.no_peer);
+    let peer_id = state.peer_id(head).ok_or_else(no_peer)?;
+    state.claim(Way::Poll, peer_id, head)
 }
 
-async fn open(desk: &Arc<Desk>, claim: Claim, grant: Grant) -> Result<(), Answer> {
-    let permit = desk.permit_for(&claim.peer_id).await?;
+async fn open(state: &Arc<ServerState>, claim: Claim, grant: Grant) -> Result<(), Answer> {
+    let permit = state.permit_for(&claim.peer_id).await?;
     let (out, messages) = mpsc::channel(1);
     let polls = Polls::new(messages);
-    let source = Line::open(desk, &claim, &grant, permit, Some(polls));
+    let source = HttpConnection::open(state, &claim, &grant, permit, Some(polls));
     let sink = PollServerSink {
         out,
-        seat: source.seat(),
+        registration: source.registration(),
     };
     let transport = Arrived::Poll(PollServer { source, sink });
-    desk.receive(Arrival {
-        claim,
-        grant,
-        transport,
-    })
-    .await
+    state
+        .receive(Arrival {
+            claim,
+            grant,
+            transport,
+        })
+        .await
 }

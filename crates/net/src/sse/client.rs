@@ -31,12 +31,17 @@ pub struct SseTransport {
     sink: SseSink,
 }
 
-/// Opens the event stream of the server at an `http://` or `https://` address: `GET …/events`, and
-/// `POST …/sync` for each frame.
+/// Opens the event stream of the server at an `http://` or `https://` address, and posts each
+/// frame.
 pub async fn connect(url: &str, options: &ClientOptions) -> Result<SseTransport, ConnectError> {
     let site = Site::new(url, options).await?;
+    let dialect = &options.dialect;
     let request = site
-        .request(Method::GET, "events", &[("peerId", &options.peer_id)])
+        .request(
+            Method::GET,
+            dialect.events,
+            &[(dialect.peer_parameter, &options.peer_id)],
+        )
         .header("accept", "text/event-stream");
     let response = site.ask(request, options.timeout).await?;
     let kind = response.headers().get(CONTENT_TYPE);

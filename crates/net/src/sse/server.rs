@@ -1,4 +1,4 @@
-//! `GET /events`: a stream that a client reads, one event per frame.
+//! An event stream that a client reads, one event per frame.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use futures_util::Stream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use crate::http::desk::{Desk, not_yours};
-use crate::http::line::{Line, LineSource, Seat, closed};
-use crate::http::{Answer, Arrival, Arrived, Way, query};
+use crate::http::connection::{HttpConnection, HttpSource, Registration, closed};
+use crate::http::server::{ServerState, not_yours};
+use crate::http::{Answer, Arrival, Arrived, Way};
 use crate::transport::{Lost, Sink, Transport};
 
 /// What the HTTP library gets at once; when it has taken that, the reader reads.
@@ -29,7 +29,7 @@ const BYTES_A_SECOND: u64 = 1 << 10;
 /// An event stream to a client, and the POSTs from it.
 #[derive(Debug)]
 pub struct SseServer {
-    source: LineSource,
+    source: HttpSource,
     sink: SseServerSink,
 }
 
@@ -38,11 +38,11 @@ pub struct SseServer {
 pub struct SseServerSink {
     out: mpsc::Sender<Out>,
     slow: Duration,
-    seat: Arc<Seat>,
+    registration: Arc<Registration>,
 }
 
 impl Transport for SseServer {
-    type Source = LineSource;
+    type Source = HttpSource;
     type Sink = SseServerSink;
 
     /// Both: binary comes up, text goes down.
@@ -50,7 +50,7 @@ impl Transport for SseServer {
         true
     }
 
-    fn split(self) -> (LineSource, SseServerSink) {
+    fn split(self) -> (HttpSource, SseServerSink) {
         (self.source, self.sink)
     }
 }
@@ -70,7 +70,7 @@ impl Sink for SseServerSink {
     async fn close(&mut self, code: u16, reason: &str) {
         // The stream ends when the sender of its events is gone.
         self.out = mpsc::channel(1).0;
-        self.seat.line.end(closed(code, reason));
+        self.registration.connection.end(closed(code, reason));
     }
 }
 
@@ -102,44 +102,44 @@ struct Out {
     taken: oneshot::Sender<()>,
 }
 
-/// The handler of `GET /events`.
+/// The handler of a request for the stream.
 pub(crate) async fn events(
-    State(desk): State<Arc<Desk>>,
+    State(state): State<Arc<ServerState>>,
     request: Request,
 ) -> Result<Response<Body>, Answer> {
     let (head, _) = request.into_parts();
-    let peer_id = query::parameter(head.uri.query(), "peerId")
-        .filter(|id| !id.is_empty())
-        .ok_or_else(|| Answer::text(StatusCode::BAD_REQUEST, "peerId is required"))?;
-    let (claim, grant) = desk.claim(Way::Sse, peer_id, &head)?;
-    if let Some(line) = desk.registry.find(&claim.peer_id)
-        && !line.is_of(&grant)
+    let no_peer = || Answer::text(StatusCode::BAD_REQUEST, state.options.dialect.no_peer);
+    let peer_id = state.peer_id(&head).ok_or_else(no_peer)?;
+    let (claim, grant) = state.claim(Way::Sse, peer_id, &head)?;
+    if let Some(connection) = state.registry.find(&claim.peer_id)
+        && !connection.is_of(&grant)
     {
         return Err(not_yours());
     }
-    let permit = desk.permit_for(&claim.peer_id).await?;
-    let source = Line::open(&desk, &claim, &grant, permit, None);
+    let permit = state.permit_for(&claim.peer_id).await?;
+    let source = HttpConnection::open(&state, &claim, &grant, permit, None);
     let (out, outs) = mpsc::channel(1);
     let events = Events {
         outs,
-        line: source.line(),
-        beat: Box::pin(sleep(desk.options.heartbeat)),
-        heartbeat: desk.options.heartbeat,
+        connection: source.connection(),
+        beat: Box::pin(sleep(state.options.heartbeat)),
+        heartbeat: state.options.heartbeat,
         parts: vec![Bytes::from_static(b": ok\n\n")],
         taken: None,
     };
     let sink = SseServerSink {
         out,
-        slow: desk.options.slow,
-        seat: source.seat(),
+        slow: state.options.slow,
+        registration: source.registration(),
     };
     let transport = Arrived::Sse(SseServer { source, sink });
-    desk.receive(Arrival {
-        claim,
-        grant,
-        transport,
-    })
-    .await?;
+    state
+        .receive(Arrival {
+            claim,
+            grant,
+            transport,
+        })
+        .await?;
     let mut response = Response::new(Body::from_stream(events));
     for (name, value) in [
         (CONTENT_TYPE, "text/event-stream"),
@@ -156,7 +156,7 @@ pub(crate) async fn events(
 /// The body of the answer.
 struct Events {
     outs: mpsc::Receiver<Out>,
-    line: Arc<Line>,
+    connection: Arc<HttpConnection>,
     beat: Pin<Box<Sleep>>,
     heartbeat: Duration,
     /// What is left of the event under way, the last part first.
@@ -189,7 +189,7 @@ impl Stream for Events {
                     ready!(self.beat.as_mut().poll(context));
                     self.parts = beat();
                     // The stream wants more, so that what it had is on its way.
-                    self.line.alive();
+                    self.connection.alive();
                 }
             }
             let next = Instant::now() + self.heartbeat;
@@ -200,7 +200,8 @@ impl Stream for Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        self.line.end(closed(1006, "the event stream is gone"));
+        self.connection
+            .end(closed(1006, "the event stream is gone"));
     }
 }
 

@@ -7,12 +7,12 @@ use webrtc::error::Error;
 use webrtc::peer_connection::RTCSessionDescription;
 
 use super::channel::{Channel, opened};
-use super::options::{ChannelOptions, LABEL};
+use super::options::ChannelOptions;
 use super::peer::Peer;
 use crate::http::client::{Site, read};
 use crate::http::{ClientOptions, ConnectError};
 
-/// Opens a data channel to the server at an `http://` or `https://` address: `POST …/offer`.
+/// Opens a data channel to the server at an `http://` or `https://` address.
 pub async fn connect(
     url: &str,
     options: &ClientOptions,
@@ -31,6 +31,7 @@ async fn dial(
     options: &ClientOptions,
     limits: &ChannelOptions,
 ) -> Result<Channel, ConnectError> {
+    let dialect = &options.dialect;
     let broken = |error: Error| site.broken(format!("no data channel: {error}"));
     let (mut peer, _) = Peer::new(limits).await.map_err(broken)?;
     let ordered = RTCDataChannelInit {
@@ -38,7 +39,9 @@ async fn dial(
         ..RTCDataChannelInit::default()
     };
     let connection = peer.connection.clone();
-    let channel = connection.create_data_channel(LABEL, Some(ordered)).await;
+    let channel = connection
+        .create_data_channel(dialect.channel_label, Some(ordered))
+        .await;
     let channel = channel.map_err(broken)?;
     let offer = connection.create_offer(None).await.map_err(broken)?;
     let local = connection.set_local_description(offer).await;
@@ -47,7 +50,11 @@ async fn dial(
     let offer = described.ok_or_else(|| site.broken("no address of this machine to offer"))?;
     let body = serde_json::to_vec(&offer).map_err(|error| site.broken(error.to_string()))?;
     let request = site
-        .request(Method::POST, "offer", &[("peerId", &options.peer_id)])
+        .request(
+            Method::POST,
+            dialect.offer,
+            &[(dialect.peer_parameter, &options.peer_id)],
+        )
         .header("content-type", "application/json")
         .body(body);
     let response = site.ask(request, limits.open_time).await?;

@@ -2,9 +2,6 @@
 
 use std::time::Duration;
 
-/// The label of the channel that carries frames. Others are let alone.
-pub const LABEL: &str = "loro-sync";
-
 /// How data channels are made, by either side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelOptions {

@@ -1,4 +1,4 @@
-//! `POST /offer`: a description of a client's data channel, answered by one of ours.
+//! An offer: a description of a client's data channel, answered by one of ours.
 
 use std::sync::Arc;
 
@@ -11,24 +11,23 @@ use webrtc::data_channel::DataChannel;
 use webrtc::peer_connection::{RTCSdpType, RTCSessionDescription};
 
 use super::channel::{Channel, opened};
-use super::options::LABEL;
 use super::peer::Peer;
-use crate::http::desk::Desk;
-use crate::http::{Answer, Arrival, Arrived, Claim, Grant, Way, query, read_body};
+use crate::http::server::ServerState;
+use crate::http::{Answer, Arrival, Arrived, Claim, Grant, Way, read_body};
 
 /// An honest offer names few addresses; we knock at each.
 const CANDIDATES_MAX: usize = 32;
 
-/// The handler of `POST /offer`.
+/// The handler of an offer.
 pub(crate) async fn offer(
-    State(desk): State<Arc<Desk>>,
+    State(state): State<Arc<ServerState>>,
     request: Request,
 ) -> Result<Answer, Answer> {
     let (head, body) = request.into_parts();
-    let (claim, grant) = who(&desk, &head)?;
-    let permit = desk.permit()?;
-    let limits = &desk.options.webrtc;
-    let half_open = desk.half_open.clone().try_acquire_owned().map_err(|_| {
+    let (claim, grant) = who(&state, &head)?;
+    let permit = state.permit()?;
+    let limits = &state.options.webrtc;
+    let half_open = state.half_open.clone().try_acquire_owned().map_err(|_| {
         let limit = limits.half_open;
         Answer::busy(&format!(
             "{limit} data channels are on their way: try again later"
@@ -36,16 +35,16 @@ pub(crate) async fn offer(
     })?;
     let within = limits.open_time;
     let answered = async {
-        let held = read_body(&head.headers, body, limits.description_max, &desk.bodies).await?;
+        let held = read_body(&head.headers, body, limits.description_max, &state.bodies).await?;
         let offer = description(&held.bytes)?;
-        answer(&desk, offer).await
+        answer(&state, offer).await
     };
     let late = |_| Answer::busy("the offer took too long").closing();
     let (peer, channels, text) = timeout(within, answered).await.map_err(late)??;
     tokio::spawn(async move {
         let peer_id = claim.peer_id.clone();
-        let arrived = arrive(&desk, peer, channels, claim, grant, permit);
-        let arrived = timeout(desk.options.webrtc.open_time, arrived).await;
+        let arrived = arrive(&state, peer, channels, claim, grant, permit);
+        let arrived = timeout(state.options.webrtc.open_time, arrived).await;
         drop(half_open);
         if !matches!(arrived, Ok(true)) {
             tracing::debug!(peer_id, "no data channel came of an offer");
@@ -54,15 +53,15 @@ pub(crate) async fn offer(
     Ok(Answer::json(StatusCode::OK, text))
 }
 
-fn who(desk: &Desk, head: &Parts) -> Result<(Claim, Grant), Answer> {
-    let named = query::parameter(head.uri.query(), "peerId").or_else(|| {
-        let header = head.headers.get("x-peer-id")?;
-        Some(header.to_str().ok()?.to_owned())
-    });
-    let peer_id = named
-        .filter(|id| !id.is_empty())
-        .ok_or_else(|| Answer::bad("peerId is required"))?;
-    desk.claim(Way::DataChannel, peer_id, head)
+fn who(state: &ServerState, head: &Parts) -> Result<(Claim, Grant), Answer> {
+    let dialect = &state.options.dialect;
+    let in_header = || {
+        let id = head.headers.get(dialect.peer_header)?.to_str().ok()?;
+        (!id.is_empty()).then(|| id.to_owned())
+    };
+    let named = state.peer_id(head).or_else(in_header);
+    let peer_id = named.ok_or_else(|| Answer::bad(dialect.no_peer))?;
+    state.claim(Way::DataChannel, peer_id, head)
 }
 
 /// An offer of data channels and nothing else.
@@ -92,13 +91,13 @@ fn description(body: &[u8]) -> Result<RTCSessionDescription, Answer> {
 
 type Answered = (Peer, mpsc::Receiver<Arc<dyn DataChannel>>, String);
 
-async fn answer(desk: &Desk, offer: RTCSessionDescription) -> Result<Answered, Answer> {
+async fn answer(state: &ServerState, offer: RTCSessionDescription) -> Result<Answered, Answer> {
     let ours = |error: webrtc::error::Error| {
         tracing::warn!(%error, "no data channels can be made");
         Answer::busy("no data channels can be made here")
     };
     let theirs = |error: webrtc::error::Error| Answer::bad(&format!("no good offer: {error}"));
-    let (mut peer, channels) = Peer::new(&desk.options.webrtc).await.map_err(ours)?;
+    let (mut peer, channels) = Peer::new(&state.options.webrtc).await.map_err(ours)?;
     let connection = peer.connection.clone();
     let remote = connection.set_remote_description(offer).await;
     remote.map_err(theirs)?;
@@ -113,7 +112,7 @@ async fn answer(desk: &Desk, offer: RTCSessionDescription) -> Result<Answered, A
 
 /// Waits for the channel that carries frames, and lets it in.
 async fn arrive(
-    desk: &Desk,
+    state: &ServerState,
     mut peer: Peer,
     mut channels: mpsc::Receiver<Arc<dyn DataChannel>>,
     claim: Claim,
@@ -128,7 +127,13 @@ async fn arrive(
         let ordered = channel.ordered().await.unwrap_or(false);
         let reliable = matches!(channel.max_retransmits().await, Ok(None))
             && matches!(channel.max_packet_life_time().await, Ok(None));
-        if channel.label().await.is_ok_and(|label| label == LABEL) && ordered && reliable {
+        if channel
+            .label()
+            .await
+            .is_ok_and(|label| label == state.options.dialect.channel_label)
+            && ordered
+            && reliable
+        {
             break channel;
         }
     };
@@ -139,12 +144,12 @@ async fn arrive(
     if !open {
         return false;
     }
-    let limit = desk.options.webrtc.message_max;
+    let limit = state.options.webrtc.message_max;
     let transport = Arrived::Channel(Channel::new(channel, peer, Some(permit), limit));
     let arrival = Arrival {
         claim,
         grant,
         transport,
     };
-    desk.receive(arrival).await.is_ok()
+    state.receive(arrival).await.is_ok()
 }

@@ -126,7 +126,7 @@ impl Listener {
         };
         let address = listener.local_addr().map_err(bind)?;
         let (tell, accepted) = mpsc::channel(1);
-        let desk = Desk {
+        let state = ServerState {
             #[cfg(feature = "tls")]
             acceptor: match &options.identity {
                 Some(identity) => Some(super::tls::acceptor(identity)?),
@@ -138,7 +138,7 @@ impl Listener {
             options,
             refused: Refused::default(),
         };
-        let task = tokio::spawn(serve(listener, address, Arc::new(desk), tell));
+        let task = tokio::spawn(serve(listener, address, Arc::new(state), tell));
         Ok(Self {
             address,
             accepted,
@@ -173,7 +173,7 @@ impl Drop for Listener {
 async fn serve(
     listener: TcpListener,
     address: SocketAddr,
-    desk: Arc<Desk>,
+    state: Arc<ServerState>,
     tell: mpsc::Sender<Result<Accepted, ListenError>>,
 ) {
     let mut handshakes = JoinSet::new();
@@ -194,24 +194,24 @@ async fn serve(
             }
         };
         while handshakes.try_join_next().is_some() {}
-        if handshakes.len() >= desk.options.handshakes {
+        if handshakes.len() >= state.options.handshakes {
             // It is closed at once: an answer would have to wait for a request.
-            let limit = desk.options.handshakes;
-            desk.refused
+            let limit = state.options.handshakes;
+            state.refused
                 .tell(peer, &format_args!("{limit} handshakes are under way"));
             continue;
         }
-        let (desk, tell) = (desk.clone(), tell.clone());
+        let (state, tell) = (state.clone(), tell.clone());
         handshakes.spawn(async move {
             tune(&stream);
-            match timeout(desk.options.timeout, desk.shake(stream, peer)).await {
+            match timeout(state.options.timeout, state.handshake(stream, peer)).await {
                 Ok(Some(accepted)) => {
                     let _ = tell.send(Ok(accepted)).await;
                 }
                 Ok(None) => {}
                 Err(_) => {
-                    let after = desk.options.timeout.as_secs_f64();
-                    desk.refused
+                    let after = state.options.timeout.as_secs_f64();
+                    state.refused
                         .tell(peer, &format_args!("no handshake within {after} s"));
                 }
             }
@@ -276,7 +276,7 @@ impl Refused {
 }
 
 /// What every handshake needs.
-struct Desk {
+struct ServerState {
     options: ListenOptions,
     refused: Refused,
     /// One permit for every connection that may be open.
@@ -285,9 +285,9 @@ struct Desk {
     acceptor: Option<tokio_rustls::TlsAcceptor>,
 }
 
-impl Desk {
+impl ServerState {
     /// One handshake; `None` where it failed or was refused.
-    async fn shake(&self, stream: TcpStream, peer: SocketAddr) -> Option<Accepted> {
+    async fn handshake(&self, stream: TcpStream, peer: SocketAddr) -> Option<Accepted> {
         let told = |error: &dyn std::fmt::Display| {
             tracing::debug!(%peer, error = %error, "a handshake failed");
         };

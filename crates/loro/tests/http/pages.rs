@@ -1,5 +1,6 @@
 //! Web pages of other origins, and what browsers are told.
 
+use breakbulk_loro::http::serve_options;
 use breakbulk_net::http::ServeOptions;
 
 use crate::common::{all_ways, keepers};
@@ -26,7 +27,7 @@ async fn only_pages_of_allowed_origins_are_served() {
     ] {
         let options = ServeOptions {
             allowed_origins: allowed,
-            ..ServeOptions::default()
+            ..serve_options()
         };
         let (address, arrivals, _serving) = all_ways(options).await;
         keepers(arrivals);

@@ -1,13 +1,15 @@
 //! Messages of many fragments up and whole texts down, over every way.
 
+use breakbulk_loro::http::client_options;
+use breakbulk_loro::http::serve_options;
 use breakbulk_net::Connection;
-use breakbulk_net::http::{ClientOptions, ServeOptions, Way};
+use breakbulk_net::http::Way;
 use breakbulk_net::{poll, sse, ws};
 
 use crate::common::{all_ways, dialled, echo, keepers, message, payload, send, soon};
 
 async fn dial(way: Way, base: &str) -> Connection {
-    let options = ClientOptions::new("2000");
+    let options = client_options("2000");
     // With a slash at its end or without.
     let http = format!("http://{base}{}", if way == Way::Sse { "/" } else { "" });
     match way {
@@ -30,10 +32,7 @@ async fn dial(way: Way, base: &str) -> Connection {
 #[tokio::test]
 async fn fragments_go_up_and_whole_texts_come_down_by_every_way() {
     #[cfg(not(feature = "webrtc"))]
-    let (options, ways) = (
-        ServeOptions::default(),
-        [Way::Sse, Way::Poll, Way::WebSocket],
-    );
+    let (options, ways) = (serve_options(), [Way::Sse, Way::Poll, Way::WebSocket]);
     #[cfg(feature = "webrtc")]
     let (options, ways) = (
         crate::channels::serving(),
@@ -63,7 +62,7 @@ async fn fragments_go_up_and_whole_texts_come_down_by_every_way() {
 
 #[tokio::test]
 async fn a_message_that_the_peer_refuses_ends_the_clients_connection_with_its_words() {
-    let (address, arrivals, _serving) = all_ways(ServeOptions::default()).await;
+    let (address, arrivals, _serving) = all_ways(serve_options()).await;
     keepers(arrivals);
     for way in [Way::Sse, Way::Poll] {
         let connection = dial(way, &format!("{address}/loro")).await;
@@ -77,7 +76,7 @@ async fn a_message_that_the_peer_refuses_ends_the_clients_connection_with_its_wo
 #[tokio::test]
 async fn a_server_that_ends_is_noticed_by_every_client() {
     for way in [Way::Sse, Way::Poll, Way::WebSocket] {
-        let (address, mut arrivals, serving) = all_ways(ServeOptions::default()).await;
+        let (address, mut arrivals, serving) = all_ways(serve_options()).await;
         let base = format!("{address}/loro");
         let (connection, arrival) =
             tokio::join!(dial(way, &base), soon("the arrival", arrivals.next()));

@@ -1,5 +1,6 @@
 //! A peer that comes back, two polls at once, and who is told what.
 
+use breakbulk_loro::http::serve_options;
 use breakbulk_net::http::{Authorize, Claim, Denied, Grant, ServeOptions};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use crate::raw::{Open, ask, post};
 #[tokio::test]
 async fn a_returning_peer_replaces_its_connection_and_stays() {
     for path in ["/loro/events?peerId=2000", "/loro/poll?peerId=2000"] {
-        let (address, mut arrivals, _serving) = all_ways(ServeOptions::default()).await;
+        let (address, mut arrivals, _serving) = all_ways(serve_options()).await;
         let _first = Open::new(address, "GET", "/loro/events?peerId=2000", &[], &[]).await;
         let first = open(
             arrivals.next().await.unwrap(),
@@ -40,7 +41,7 @@ async fn post_static(address: std::net::SocketAddr) -> u16 {
 
 #[tokio::test]
 async fn of_two_polls_the_older_is_answered_at_once() {
-    let (address, mut arrivals, _serving) = all_ways(ServeOptions::default()).await;
+    let (address, mut arrivals, _serving) = all_ways(serve_options()).await;
     let path = "/loro/poll?peerId=2000&wait=60000";
     // A new connection's first poll does not wait.
     let first = ask(address, "GET", path, &[], &[]).await;
@@ -71,7 +72,7 @@ async fn of_two_polls_the_older_is_answered_at_once() {
 async fn a_poll_that_is_given_up_with_messages_ends_its_connection() {
     let options = ServeOptions {
         linger: Duration::from_secs(30),
-        ..ServeOptions::default()
+        ..serve_options()
     };
     let (address, mut arrivals, _serving) = all_ways(options).await;
     let path = "/loro/poll?peerId=2000&wait=60000";
@@ -114,7 +115,7 @@ impl Authorize for Secrets {
 async fn nobody_speaks_for_another_by_giving_its_peer_id() {
     let options = ServeOptions {
         authorize: Arc::new(Secrets),
-        ..ServeOptions::default()
+        ..serve_options()
     };
     let (address, arrivals, _serving) = all_ways(options).await;
     keepers(arrivals);

@@ -18,8 +18,10 @@ use super::answer::Answer;
 use super::arrival::{Arrival, Arrivals};
 use super::authorize::{Claim, Grant, Way};
 use super::cors::cors;
+use super::dialect::Dialect;
 use super::options::ServeOptions;
-use super::posts::{Words, sync};
+use super::posts;
+use super::query;
 use super::registry::{Registry, replaced};
 use super::upgrade::upgrade;
 
@@ -28,7 +30,9 @@ const RECEPTION: Duration = Duration::from_secs(10);
 
 /// A server of all ways, as routers to be mounted. Clones are the same server.
 #[derive(Clone, Debug)]
-pub struct Server(pub(crate) Arc<Desk>);
+pub struct Server(pub(crate) Arc<ServerState>);
+
+type Routes = Router<Arc<ServerState>>;
 
 /// All ways under one mount (see [`Server::router`]), and who comes in by them.
 pub fn router(options: ServeOptions) -> (Router, Arrivals) {
@@ -40,7 +44,7 @@ impl Server {
     /// A server, and who comes in by it.
     pub fn new(options: ServeOptions) -> (Self, Arrivals) {
         let (tell, arrivals) = mpsc::channel(options.arrivals.max(1));
-        let desk = Desk {
+        let state = ServerState {
             open: semaphore(options.connections),
             bodies: semaphore(options.posted_bytes),
             #[cfg(feature = "webrtc")]
@@ -49,37 +53,31 @@ impl Server {
             arrivals: tell,
             options,
         };
-        (Self(Arc::new(desk)), Arrivals(arrivals))
+        (Self(Arc::new(state)), Arrivals(arrivals))
     }
 
-    /// All ways under one mount: `GET /` or `/ws` (WebSocket), `GET /events`, `GET` and `DELETE /poll`,
-    /// `POST /sync` for both, and `POST /offer` (data channels, where they are built in).
+    /// All ways under one mount, at the paths of the dialect: WebSockets, the event stream, polls, POSTs
+    /// for both, and offers of data channels where they are built in.
     pub fn router(&self) -> Router {
-        let router = Router::new()
-            .route("/", get(upgrade))
-            .route("/ws", get(upgrade))
-            .route("/events", get(crate::sse::events))
-            .route("/poll", get(crate::poll::poll).delete(crate::poll::forget))
-            .route("/sync", post(sync_sse));
+        let mut router = self.streams(Router::new());
+        router = self.polls(router);
+        for path in self.dialect().websocket {
+            router = router.route(&format!("/{path}"), get(upgrade));
+        }
         #[cfg(feature = "webrtc")]
-        let router = router.route("/offer", post(crate::webrtc::offer));
+        let router = self.offers(router);
         self.finish(router)
     }
 
-    /// `GET /events` and `POST /sync`, in the words of the original's SSE server.
+    /// The event stream and its POSTs.
     pub fn sse(&self) -> Router {
-        let router = Router::new()
-            .route("/events", get(crate::sse::events))
-            .route("/sync", post(sync_sse));
-        self.finish(router)
+        self.finish(self.streams(Router::new()))
     }
 
-    /// `GET` and `DELETE /poll` and `POST /sync`, in the words of the original's polling server.
+    /// Polls and their POSTs.
     pub fn poll(&self) -> Router {
-        let router = Router::new()
-            .route("/poll", get(crate::poll::poll).delete(crate::poll::forget))
-            .route("/sync", post(sync_poll));
-        self.finish(router)
+        let router = self.polls(Router::new());
+        self.finish(router.route(&self.path(self.dialect().post), post(poll_post)))
     }
 
     /// WebSockets, at any path.
@@ -87,29 +85,54 @@ impl Server {
         self.finish(Router::new().fallback(upgrade))
     }
 
-    /// `POST /offer`: an offer of a data channel, answered by an answer.
+    /// Offers of a data channel, each answered by an answer.
     #[cfg(feature = "webrtc")]
     pub fn webrtc(&self) -> Router {
-        self.finish(Router::new().route("/offer", post(crate::webrtc::offer)))
+        self.finish(self.offers(Router::new()))
     }
 
-    fn finish(&self, router: Router<Arc<Desk>>) -> Router {
+    fn dialect(&self) -> &Dialect {
+        &self.0.options.dialect
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("/{name}")
+    }
+
+    fn streams(&self, router: Routes) -> Routes {
+        let dialect = self.dialect();
+        router
+            .route(&self.path(dialect.events), get(crate::sse::events))
+            .route(&self.path(dialect.post), post(event_post))
+    }
+
+    fn polls(&self, router: Routes) -> Routes {
+        let poll = get(crate::poll::poll).delete(crate::poll::forget);
+        router.route(&self.path(self.dialect().poll), poll)
+    }
+
+    #[cfg(feature = "webrtc")]
+    fn offers(&self, router: Routes) -> Routes {
+        router.route(&self.path(self.dialect().offer), post(crate::webrtc::offer))
+    }
+
+    fn finish(&self, router: Routes) -> Router {
         router
             .layer(from_fn_with_state(self.0.clone(), cors))
             .with_state(self.0.clone())
     }
 }
 
-async fn sync_sse(desk: State<Arc<Desk>>, request: axum::extract::Request) -> Answer {
-    sync(&desk, &Words::SSE, request).await
+async fn event_post(state: State<Arc<ServerState>>, request: axum::extract::Request) -> Answer {
+    posts::post(&state, Way::Sse, request).await
 }
 
-async fn sync_poll(desk: State<Arc<Desk>>, request: axum::extract::Request) -> Answer {
-    sync(&desk, &Words::POLL, request).await
+async fn poll_post(state: State<Arc<ServerState>>, request: axum::extract::Request) -> Answer {
+    posts::post(&state, Way::Poll, request).await
 }
 
 /// What all requests of a server share.
-pub(crate) struct Desk {
+pub(crate) struct ServerState {
     pub(crate) options: ServeOptions,
     pub(crate) registry: Registry,
     /// A permit for every connection that may be open.
@@ -122,15 +145,15 @@ pub(crate) struct Desk {
     arrivals: mpsc::Sender<Arrival>,
 }
 
-impl fmt::Debug for Desk {
+impl fmt::Debug for ServerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk")
+        f.debug_struct("ServerState")
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
 }
 
-impl Desk {
+impl ServerState {
     /// Whom a request is from, if it is believed.
     pub(crate) fn claim(
         &self,
@@ -161,14 +184,20 @@ impl Desk {
         }
     }
 
+    /// The id that a request's query gives, if it gives one.
+    pub(crate) fn peer_id(&self, head: &Parts) -> Option<String> {
+        let name = self.options.dialect.peer_parameter;
+        query::parameter(head.uri.query(), name).filter(|id| !id.is_empty())
+    }
+
     /// Leave for a connection that may take the place of an earlier one of the same peer: that one
     /// ends, and gives its own leave back.
     pub(crate) async fn permit_for(&self, peer_id: &str) -> Result<OwnedSemaphorePermit, Answer> {
         let permit = self.permit();
-        let (Err(_), Some(line)) = (&permit, self.registry.find(peer_id)) else {
+        let (Err(_), Some(connection)) = (&permit, self.registry.find(peer_id)) else {
             return permit;
         };
-        line.end(replaced());
+        connection.end(replaced());
         match timeout(RECEPTION, self.open.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),
             _ => permit,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::Router;
+use breakbulk_loro::http::serve_options;
 use breakbulk_net::http::{Limits, ServeOptions, Server, Way};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -18,7 +19,7 @@ async fn what_is_too_much_is_refused_with_its_limit() {
     let options = ServeOptions {
         body_max: 1000,
         connections: 2,
-        ..ServeOptions::default()
+        ..serve_options()
     };
     let (address, arrivals, _serving) = all_ways(options).await;
     keepers(arrivals);
@@ -126,7 +127,7 @@ async fn what_is_too_much_is_refused_with_its_limit() {
 async fn posts_wait_while_the_link_wants_nothing_and_only_so_many() {
     let options = ServeOptions {
         posts: 3,
-        ..ServeOptions::default()
+        ..serve_options()
     };
     let (address, mut arrivals, _serving) = all_ways(options).await;
     let _stream = Open::new(address, "GET", EVENTS, &[], &[]).await;
@@ -156,9 +157,9 @@ async fn posts_wait_while_the_link_wants_nothing_and_only_so_many() {
 async fn what_is_never_settled_is_answered_in_time_or_at_the_end() {
     let options = ServeOptions {
         post_time: Duration::from_millis(50),
-        ..ServeOptions::default()
+        ..serve_options()
     };
-    for (options, closes) in [(options, false), (ServeOptions::default(), true)] {
+    for (options, closes) in [(options, false), (serve_options(), true)] {
         let (address, mut arrivals, _serving) = all_ways(options).await;
         let _stream = Open::new(address, "GET", EVENTS, &[], &[]).await;
         let connection = open(arrivals.next().await.unwrap(), config(Way::Sse));
@@ -177,7 +178,7 @@ async fn what_is_never_settled_is_answered_in_time_or_at_the_end() {
 async fn a_body_that_never_ends_is_given_up() {
     let options = ServeOptions {
         post_time: Duration::from_millis(100),
-        ..ServeOptions::default()
+        ..serve_options()
     };
     let (address, arrivals, _serving) = all_ways(options).await;
     keepers(arrivals);
@@ -195,7 +196,7 @@ async fn a_body_that_never_ends_is_given_up() {
 async fn bodies_of_all_connections_together_are_bounded() {
     let options = ServeOptions {
         posted_bytes: 1500,
-        ..ServeOptions::default()
+        ..serve_options()
     };
     let (address, mut arrivals, _serving) = all_ways(options).await;
     let _first = Open::new(address, "GET", EVENTS, &[], &[]).await;
@@ -231,7 +232,7 @@ async fn post_to(address: std::net::SocketAddr, peer: &'static str, size: usize)
 async fn a_poller_that_stays_away_is_forgotten() {
     let options = ServeOptions {
         stale: Duration::from_millis(100),
-        ..ServeOptions::default()
+        ..serve_options()
     };
     let (address, mut arrivals, _serving) = all_ways(options).await;
     ask(address, "GET", POLL, &[], &[]).await;
@@ -253,7 +254,7 @@ async fn a_poller_that_stays_away_is_forgotten() {
 async fn a_poll_waits_no_longer_than_allowed() {
     let options = ServeOptions {
         wait_max: Duration::from_millis(50),
-        ..ServeOptions::default()
+        ..serve_options()
     };
     let (address, arrivals, _serving) = all_ways(options).await;
     keepers(arrivals);
@@ -271,7 +272,7 @@ async fn a_reader_that_does_not_read_is_cut_off() {
         ..Limits::default()
     };
     for path in [EVENTS, POLL] {
-        let (server, mut arrivals) = Server::new(ServeOptions::default());
+        let (server, mut arrivals) = Server::new(serve_options());
         let router = Router::new().nest("/loro", server.router());
         let (address, _serving) = listen(router, limits.clone()).await;
         if path == POLL {
@@ -301,7 +302,7 @@ async fn heads_are_bounded_in_size_number_and_time() {
         sockets: 8,
         ..Limits::default()
     };
-    let (server, arrivals) = Server::new(ServeOptions::default());
+    let (server, arrivals) = Server::new(serve_options());
     keepers(arrivals);
     let (address, _serving) = listen(server.router(), limits).await;
     let long = format!("GET /?{} HTTP/1.1\r\n\r\n", "x".repeat(60 << 10));

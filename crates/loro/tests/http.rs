@@ -1,6 +1,6 @@
 //! The HTTP ways over real sockets on the loopback: event streams, polls, and WebSockets beside them.
 
-#![cfg(feature = "http")]
+#![cfg(feature = "net")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may")]
 
 #[cfg(feature = "webrtc")]

@@ -8,14 +8,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{Duration, Instant, sleep_until};
 
 use super::authorize::{Claim, Grant, Way};
-use super::desk::Desk;
+use super::server::ServerState;
 use crate::poll::Polls;
 use crate::receipt::{Receipt, Verdict};
 use crate::transport::{Incoming, Source};
 
 /// What its requests find of a connection.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct HttpConnection {
     peer_id: String,
     subject: Option<String>,
     posts: Arc<Semaphore>,
@@ -29,36 +29,36 @@ pub(crate) struct Line {
 #[derive(Debug)]
 pub(crate) struct Gone;
 
-impl Line {
+impl HttpConnection {
     /// A new connection: takes the peer id's place and one leave, until its last half is dropped.
     pub(crate) fn open(
-        desk: &Arc<Desk>,
+        state: &Arc<ServerState>,
         claim: &Claim,
         grant: &Grant,
         permit: OwnedSemaphorePermit,
         polls: Option<Polls>,
-    ) -> LineSource {
+    ) -> HttpSource {
         // The link is the queue: what comes in waits in its request.
         let (tell, frames) = mpsc::channel(1);
         let (over, _) = watch::channel(None);
-        let line = Arc::new(Self {
+        let connection = Arc::new(Self {
             peer_id: claim.peer_id.clone(),
             subject: grant.subject.clone(),
             posts: Arc::new(Semaphore::new(
-                desk.options.posts.min(Semaphore::MAX_PERMITS),
+                state.options.posts.min(Semaphore::MAX_PERMITS),
             )),
             frames: tell,
             over,
             polls,
         });
-        desk.registry.put(line.clone());
-        LineSource {
+        state.registry.put(connection.clone());
+        HttpSource {
             frames,
-            over: line.over.subscribe(),
-            stale: desk.options.stale,
-            seat: Arc::new(Seat {
-                desk: desk.clone(),
-                line,
+            over: connection.over.subscribe(),
+            stale: state.options.stale,
+            registration: Arc::new(Registration {
+                state: state.clone(),
+                connection,
                 _permit: permit,
             }),
         }
@@ -125,39 +125,40 @@ impl Line {
 
 /// A connection's place among the others, given up with the last of its halves.
 #[derive(Debug)]
-pub(crate) struct Seat {
-    desk: Arc<Desk>,
-    pub(crate) line: Arc<Line>,
+pub(crate) struct Registration {
+    state: Arc<ServerState>,
+    pub(crate) connection: Arc<HttpConnection>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Drop for Seat {
+impl Drop for Registration {
     fn drop(&mut self) {
-        self.line.end(closed(1006, "the connection was given up"));
-        self.desk.registry.remove(&self.line);
+        self.connection
+            .end(closed(1006, "the connection was given up"));
+        self.state.registry.remove(&self.connection);
     }
 }
 
 /// The half by which the frames of POSTs come in.
 #[derive(Debug)]
-pub struct LineSource {
+pub struct HttpSource {
     frames: mpsc::Receiver<Incoming>,
     over: watch::Receiver<Option<Closed>>,
     stale: Duration,
-    seat: Arc<Seat>,
+    registration: Arc<Registration>,
 }
 
-impl LineSource {
-    pub(crate) fn seat(&self) -> Arc<Seat> {
-        self.seat.clone()
+impl HttpSource {
+    pub(crate) fn registration(&self) -> Arc<Registration> {
+        self.registration.clone()
     }
 
-    pub(crate) fn line(&self) -> Arc<Line> {
-        self.seat.line.clone()
+    pub(crate) fn connection(&self) -> Arc<HttpConnection> {
+        self.registration.connection.clone()
     }
 }
 
-impl Source for LineSource {
+impl Source for HttpSource {
     async fn next(&mut self) -> Incoming {
         tokio::select! {
             // What was posted before the end came before it.
@@ -167,10 +168,10 @@ impl Source for LineSource {
                 let over = over.ok().and_then(|over| over.clone());
                 Incoming::Closed(over.unwrap_or_else(|| closed(1006, "")))
             }
-            () = stale(self.seat.line.polls(), self.stale) => {
+            () = stale(self.registration.connection.polls(), self.stale) => {
                 let seconds = self.stale.as_secs_f64();
                 let gone = closed(1001, &format!("no poll for {seconds} s"));
-                self.seat.line.end(gone.clone());
+                self.registration.connection.end(gone.clone());
                 Incoming::Closed(gone)
             }
         }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_link::{Cap, Frame};
-use breakbulk_net::http::{ClientOptions, ServeOptions, Way};
+use breakbulk_loro::http::client_options;
+use breakbulk_loro::http::serve_options;
+use breakbulk_net::http::{ServeOptions, Way};
 use breakbulk_net::webrtc::{ChannelOptions, connect};
 use breakbulk_net::{Incoming, Source, Transport};
 use tokio::sync::watch;
@@ -28,7 +30,7 @@ pub(crate) fn local() -> ChannelOptions {
 pub(crate) fn serving() -> ServeOptions {
     ServeOptions {
         webrtc: local(),
-        ..ServeOptions::default()
+        ..serve_options()
     }
 }
 
@@ -37,7 +39,7 @@ async fn frames_of_the_originals_size_pass_both_ways_and_each_end_can_close() {
     for closed_by_client in [true, false] {
         let (address, mut arrivals, _serving) = all_ways(serving()).await;
         let url = format!("http://{address}/loro");
-        let options = ClientOptions::new("2000");
+        let options = client_options("2000");
         let channel_options = local();
         let (client, server) = soon("the channel", async {
             tokio::join!(connect(&url, &options, &channel_options), arrivals.next())

@@ -4,7 +4,8 @@
 use std::net::SocketAddr;
 
 use axum::Router;
-use breakbulk_net::http::{Arrivals, Limits, ServeOptions, Server};
+use breakbulk_loro::http::serve_options;
+use breakbulk_net::http::{Arrivals, Limits, Server};
 use serde_json::Value;
 
 use crate::common::{config, listen, message, open, send, verdict};
@@ -116,7 +117,7 @@ async fn the_recorded_event_stream_and_posts() {
         .filter_map(|event| event.strip_prefix("data: "))
         .map(ToOwned::to_owned)
         .collect();
-    let (server, arrivals) = Server::new(ServeOptions::default());
+    let (server, arrivals) = Server::new(serve_options());
     say(arrivals, vec![said[..2].to_vec(), said[2..].to_vec()]);
     let router = Router::new().nest("/loro", server.sse());
     let (address, _serving) = listen(router, Limits::default()).await;
@@ -159,7 +160,7 @@ async fn the_recorded_polls_and_posts() {
         vec![two[..at].to_owned(), two[at + 1..].to_owned()],
         vec![said("third poll")],
     ];
-    let (server, arrivals) = Server::new(ServeOptions::default());
+    let (server, arrivals) = Server::new(serve_options());
     say(arrivals, script);
     let router = Router::new().nest("/loro", server.poll());
     let (address, _serving) = listen(router, Limits::default()).await;

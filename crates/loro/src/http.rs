@@ -1,0 +1,62 @@
+//! What loro-extended's HTTP servers and clients call things, word for word where they were recorded.
+
+use breakbulk_link::FaultKind;
+use breakbulk_net::http::{ClientOptions, Dialect, PostWords, ServeOptions};
+
+/// The paths, parameters and words of loro-extended.
+pub const DIALECT: Dialect = Dialect {
+    websocket: &["", "ws"],
+    events: "events",
+    poll: "poll",
+    post: "sync",
+    offer: "offer",
+    peer_parameter: "peerId",
+    peer_header: "x-peer-id",
+    wait_parameter: "wait",
+    messages_member: "messages",
+    new_member: "isNewConnection",
+    unnamed_prefix: "ws-",
+    channel_label: "loro-sync",
+    kept: r#"{"ok":true}"#,
+    pending: r#"{"pending":true}"#,
+    no_peer: "peerId is required",
+    not_binary: "Expected binary body",
+    event_posts: PostWords {
+        no_peer: "Missing peer ID",
+        unknown: "Peer not connected",
+    },
+    poll_posts: PostWords {
+        no_peer: "x-peer-id header is required",
+        unknown: "Connection not found. Poll first to establish connection.",
+    },
+    fault_word,
+};
+
+/// The usual options of a server that speaks it.
+pub fn serve_options() -> ServeOptions {
+    ServeOptions {
+        dialect: DIALECT,
+        ..ServeOptions::default()
+    }
+}
+
+/// The usual options of a client that speaks it, under an id.
+pub fn client_options(peer_id: impl Into<String>) -> ClientOptions {
+    ClientOptions {
+        dialect: DIALECT,
+        ..ClientOptions::new(peer_id)
+    }
+}
+
+fn fault_word(fault: &FaultKind) -> Option<&'static str> {
+    Some(match fault {
+        // The original has one word for all that it cannot take apart.
+        FaultKind::Malformed { .. } | FaultKind::UnknownKind => "parse_error",
+        FaultKind::Duplicate { .. } | FaultKind::Conflict { .. } => "duplicate_fragment",
+        FaultKind::BadIndex { .. } => "invalid_index",
+        FaultKind::SizeMismatch { .. } | FaultKind::Overrun { .. } => "size_mismatch",
+        FaultKind::Evicted => "evicted",
+        FaultKind::TimedOut { .. } => "timeout",
+        _ => return None,
+    })
+}
