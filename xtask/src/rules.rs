@@ -7,40 +7,137 @@ use serde_json::Value;
 
 use crate::command::{cargo, output, root};
 
-/// A crate, and all that may stand below it (by name) or must not.
-const ONLY: &[(&str, &[&str])] = &[("breakbulk-link", &["breakbulk-link", "bytes"])];
-const NEVER: &[(&str, &[&str])] = &[
-    (
-        "breakbulk-message",
-        &["tokio", "breakbulk-link", "breakbulk-wire", "breakbulk-net"],
-    ),
-    ("breakbulk-wire", &["tokio", "breakbulk-net"]),
+/// The crates of the protocols.
+pub(crate) const PROTOCOLS: [&str; 5] = [
+    "breakbulk-ahp",
+    "breakbulk-contextvm",
+    "breakbulk-loro",
+    "breakbulk-tywrap",
+    "breakbulk-vscode",
 ];
 
+/// What a runtime or a network brings along: none of it stands below what is pure.
+const IMPURE: [&str; 8] = [
+    "axum",
+    "breakbulk-net",
+    "breakbulk-testkit",
+    "futures-util",
+    "hyper",
+    "nostr-sdk",
+    "reqwest",
+    "tokio",
+];
+
+/// Words that a room must not know, in code and comments alike, whatever their case.
+const FORMATS: [&str; 9] = [
+    "ahp",
+    "batchid",
+    "cep22",
+    "contextvm",
+    "groupid",
+    "loro",
+    "progresstoken",
+    "tywrap",
+    "vscode",
+];
+const SPOKEN: [&str; 4] = ["jsonrpc", "mcp", "peerid", "clientid"];
+
 pub(crate) fn check() -> Result<()> {
-    for (name, only) in ONLY {
-        let extra: Vec<_> = tree(name)?
-            .into_iter()
-            .filter(|below| !only.contains(&below.as_str()))
-            .collect();
-        if !extra.is_empty() {
-            bail!(
-                "{name} depends on {}; it may depend on {} alone",
-                extra.join(", "),
-                only.join(", ")
-            );
-        }
-        println!("{name}: {}", only.join(", "));
+    only("breakbulk-link", &["breakbulk-link", "bytes"])?;
+    let above_message = ["breakbulk-link", "breakbulk-wire"];
+    never(
+        "breakbulk-message",
+        &[],
+        &[&IMPURE[..], &above_message].concat(),
+    )?;
+    never("breakbulk-wire", &[], &IMPURE)?;
+    for protocol in PROTOCOLS {
+        never(protocol, &["--no-default-features"], &IMPURE)?;
+        let others: Vec<&str> = PROTOCOLS.into_iter().filter(|it| *it != protocol).collect();
+        let above = [
+            "breakbulk",
+            "breakbulk-gateway",
+            "breakbulk-cli",
+            "breakbulk-testkit",
+        ];
+        never(
+            protocol,
+            &["--all-features"],
+            &[&others[..], &above].concat(),
+        )?;
     }
-    for (name, never) in NEVER {
-        let tree = tree(name)?;
-        if let Some(found) = never.iter().find(|below| tree.contains(**below)) {
-            bail!("{name} depends on {found}");
-        }
-        println!("{name}: none of {}", never.join(", "));
-    }
+    let above = ["breakbulk", "breakbulk-cli", "breakbulk-testkit"];
+    never("breakbulk-gateway", &["--all-features"], &above)?;
+    never(
+        "breakbulk",
+        &["--all-features"],
+        &["breakbulk-cli", "breakbulk-testkit"],
+    )?;
+    never("breakbulk-net", &["--all-features"], &PROTOCOLS)?;
+    words("crates/link/src", &FORMATS)?;
+    words("crates/net/src", &[&FORMATS[..], &SPOKEN].concat())?;
     dist_is_optimised()?;
     licenses_and_bans()
+}
+
+/// All that may stand below a crate.
+fn only(name: &str, only: &[&str]) -> Result<()> {
+    let extra: Vec<_> = tree(name, &[])?
+        .into_iter()
+        .filter(|below| !only.contains(&below.as_str()))
+        .collect();
+    if !extra.is_empty() {
+        let (extra, only) = (extra.join(", "), only.join(", "));
+        bail!("{name} depends on {extra}; it may depend on {only} alone");
+    }
+    println!("{name}: {}", only.join(", "));
+    Ok(())
+}
+
+/// What must not stand below a crate with these features.
+fn never(name: &str, features: &[&str], never: &[&str]) -> Result<()> {
+    let tree = tree(name, features)?;
+    if let Some(found) = never.iter().find(|below| tree.contains(**below)) {
+        bail!("{name} {} depends on {found}", features.join(" "));
+    }
+    println!(
+        "{name} {}: none of {}",
+        features.join(" "),
+        never.join(", ")
+    );
+    Ok(())
+}
+
+/// No word of these in the files of a folder. Names of our own crates are no words of a format.
+fn words(folder: &str, never: &[&str]) -> Result<()> {
+    let (mut files, mut folders) = (0, vec![root().join(folder)]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            files += 1;
+            let text = std::fs::read_to_string(&path)?;
+            for (number, line) in text.lines().enumerate() {
+                let found = line
+                    .split(|c: char| !c.is_alphanumeric() && c != '-')
+                    .map(|word| word.replace('-', "").to_lowercase())
+                    .find(|word| never.contains(&word.as_str()));
+                if let Some(word) = found {
+                    bail!(
+                        "{}:{}: {word:?} is a word of one format: {}",
+                        path.display(),
+                        number + 1,
+                        line.trim()
+                    );
+                }
+            }
+        }
+    }
+    println!("{folder}: {files} files, none of {}", never.join(", "));
+    Ok(())
 }
 
 /// A profile inherits what another one says of single packages, so `dist` must name again what `release` spares itself.
@@ -68,19 +165,12 @@ fn dist_is_optimised() -> Result<()> {
     Ok(())
 }
 
-/// The names of all crates that a crate needs to run.
-fn tree(name: &str) -> Result<BTreeSet<String>> {
-    let text = output(&mut cargo(&[
-        "tree",
-        "--package",
-        name,
-        "--edges",
-        "normal",
-        "--prefix",
-        "none",
-        "--format",
-        "{p}",
-    ]))?;
+/// The names of all crates that a crate needs to run, its own among them.
+fn tree(name: &str, features: &[&str]) -> Result<BTreeSet<String>> {
+    let arguments = [
+        "tree", "--edges", "normal", "--prefix", "none", "--format", "{p}",
+    ];
+    let text = output(cargo(&arguments).args(["--package", name]).args(features))?;
     Ok(text
         .lines()
         .filter_map(|line| line.split(' ').next())

@@ -23,6 +23,12 @@ pub(crate) fn run(strict: bool) -> Result<()> {
         command::run(docs.args(BUILD).env("RUSTDOCFLAGS", "-D warnings"))
     })?;
     steps.step("dependency rules", rules::check)?;
+    steps.step("machines without a runtime", || {
+        rules::PROTOCOLS.iter().try_for_each(|protocol| {
+            let mut check = cargo(&["check", "--quiet", "--release", "--no-default-features"]);
+            command::run(check.args(["--package", protocol]))
+        })
+    })?;
     // As a user runs it, with the program's own features; the steps that follow use this program.
     steps.step("the program and its demo", || {
         command::run(&mut cargo(&["run", "--quiet", "--release", "--", "demo"]))

@@ -33,7 +33,7 @@ impl Skipped {
     /// that is not skipped.
     #[cfg(feature = "process")]
     pub fn of(ends: &breakbulk_net::process::Ends) -> Self {
-        Self(ends.skipped())
+        Self(ends.skipped(&["id", "method", "result", "error"]))
     }
 
     /// The next one; `None` when there will be no more. Cancel-safe.
@@ -58,16 +58,17 @@ fn told(report: Report) -> Oversized {
         Report::Oversized {
             size,
             limit,
-            id,
-            method,
-            is_answer,
-        } => Oversized {
-            size,
-            limit,
-            id,
-            method,
-            is_answer,
-        },
+            members,
+        } => {
+            let text = |name| members.get(name).map(ToOwned::to_owned);
+            Oversized {
+                size,
+                limit,
+                id: text("id"),
+                method: text("method"),
+                is_answer: members.has("result") || members.has("error"),
+            }
+        }
         // Nothing else is skipped; unread, it is answered to nobody.
         _ => Oversized::default(),
     }

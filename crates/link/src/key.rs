@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Keys up to this long cost no allocation. It holds a 32-digit id, a UUID and most tokens.
 const INLINE: usize = 46;
 
-/// The name of a transfer, in the bytes of the wire's own kind (groupId, stream and id, token, batchId).
+/// The name of a transfer, in the bytes of the wire's own kind.
 ///
 /// Wires bound its length; the link only compares it.
 #[derive(Clone)]

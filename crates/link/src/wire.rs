@@ -310,7 +310,7 @@ pub struct Shape {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MessageKind {
     /// Not looked at, or of no kind that the wire knows. A message that came in pieces is looked
-    /// into only where the format demands it (AHP).
+    /// into only where the format demands it.
     #[default]
     Opaque,
     /// A JSON-RPC request.

@@ -19,7 +19,7 @@ mod stream;
 mod words;
 
 pub use exec::{Exec, ExecError, ExecSink, ExecSource, Exited, exec};
-pub use framing::{Decoder, Framing, Unreadable};
+pub use framing::{Decoder, Framing, Members, Unreadable};
 pub use program::{Program, Stderr, find};
 pub use stderr::Tail;
 pub use stdio::{Stdio, stdio};

@@ -144,7 +144,7 @@ async fn what_is_over_the_limit_is_told_to_who_asked() {
     assert_eq!(end.code, 1009);
 
     let mut asked = stream(&input);
-    let mut skipped = asked.ends().skipped();
+    let mut skipped = asked.ends().skipped(&["id", "method"]);
     let (mut source, _sink) = asked.split();
     assert_eq!(
         source.next().await,
@@ -153,16 +153,17 @@ async fn what_is_over_the_limit_is_told_to_who_asked() {
     let expected = Unreadable::Oversized {
         size: large.len() as u64,
         limit: 100,
-        id: Some("1".to_owned()),
-        method: Some("\"m\"".to_owned()),
-        is_answer: false,
+        members: [("id", "1"), ("method", "\"m\"")]
+            .map(|(name, value)| (name, Some(value.to_owned())))
+            .into_iter()
+            .collect(),
     };
     assert_eq!(skipped.recv().await, Some(expected));
     assert!(skipped.is_empty());
 
     // Reports that nobody hears hold up the reading, and no more than a few are held.
     let mut flood = stream(&input.repeat(1000));
-    let mut skipped = flood.ends().skipped();
+    let mut skipped = flood.ends().skipped(&["id", "method"]);
     let (mut source, _sink) = flood.split();
     let mut frames = 0;
     loop {

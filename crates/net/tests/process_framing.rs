@@ -240,7 +240,7 @@ fn skipping(
     step: usize,
 ) -> (Vec<Found>, Option<Unreadable>, usize) {
     let mut decoder = Decoder::new(framing, limit);
-    decoder.skip_oversized(true);
+    decoder.skip_oversized(Some(&["id", "method"]));
     let (mut found, mut rest, mut held) = (Vec::new(), input, 0);
     loop {
         let next = match decoder.next() {
@@ -333,9 +333,11 @@ fn what_is_over_the_limit_is_skipped_to_its_end() {
         Err(Unreadable::Oversized {
             size: size as u64,
             limit: 24,
-            id: id.map(ToOwned::to_owned),
-            method: id.map(|_| "\"m\"".to_owned()),
-            is_answer: false,
+            members: id
+                .into_iter()
+                .flat_map(|id| [("id", id), ("method", "\"m\"")])
+                .map(|(name, value)| (name, Some(value.to_owned())))
+                .collect(),
         })
     };
     let frame = |text: &str| -> Found { Ok(text.to_owned()) };
@@ -423,11 +425,11 @@ fn what_is_skipped_is_not_held() {
         let (found, error, held) = skipping(framing, limit, input.as_bytes(), usize::MAX);
         assert_eq!((found.len(), error), (1, None), "{framing}");
         assert!(held <= most, "{framing}: {held} bytes were held");
-        let Err(Unreadable::Oversized { size, id, .. }) = &found[0] else {
+        let Err(Unreadable::Oversized { size, members, .. }) = &found[0] else {
             panic!("{framing}")
         };
         assert_eq!(*size, large.len() as u64, "{framing}");
-        assert_eq!(id.as_deref(), Some("1"), "{framing}");
+        assert_eq!(members.get("id"), Some("1"), "{framing}");
     }
 }
 

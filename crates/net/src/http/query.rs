@@ -47,7 +47,7 @@ mod tests {
             ("peer=2000", Some("2000")),
             ("wait=3&peer=a+b%20c", Some("a b c")),
             ("peer=%C3%A4&peer=2", Some("ä")),
-            ("peer%49d=1", Some("1")),
+            ("p%65er=1", Some("1")),
             ("peer", Some("")),
             ("peer=%", Some("%")),
             ("peer=%zz%4", Some("%zz%4")),

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use memchr::{memchr, memchr_iter, memmem};
 
 use glance::Glance;
+pub use glance::Members;
 use unreadable::HEADERS;
 pub use unreadable::Unreadable;
 
@@ -34,7 +35,7 @@ const SHOWN: usize = 24;
 /// How frames lie in a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
-    /// One JSON text a line, as MCP has it. `\r\n` is read too, and empty lines are skipped.
+    /// One text a line. `\r\n` is read too, and empty lines are skipped.
     #[default]
     Lines,
     /// `Content-Length: N`, an empty line, and N bytes, as LSP has it.
@@ -86,8 +87,8 @@ pub struct Decoder {
     scanned: usize,
     /// Of a frame whose headers are read: where its body begins and ends.
     body: Option<(usize, usize)>,
-    /// Whether what is over the limit is skipped.
-    skips: bool,
+    /// The members that are kept of what is skipped; `None`: what is over the limit is an error.
+    skips: Option<&'static [&'static str]>,
     skip: Option<Skip>,
 }
 
@@ -112,15 +113,16 @@ impl Decoder {
             start: 0,
             scanned: 0,
             body: None,
-            skips: false,
+            skips: None,
             skip: None,
         }
     }
 
-    /// Whether a frame over the limit is skipped to its end and told as [`Unreadable::Oversized`], after
-    /// which the stream is read on. No more than the limit is ever held of it.
-    pub fn skip_oversized(&mut self, skips: bool) {
-        self.skips = skips;
+    /// Whether a frame over the limit is skipped to its end and told as [`Unreadable::Oversized`], with
+    /// the members of these names, after which the stream is read on. No more than the limit is ever held
+    /// of it.
+    pub fn skip_oversized(&mut self, wanted: Option<&'static [&'static str]>) {
+        self.skips = wanted;
     }
 
     /// Bytes of an unfinished frame.
@@ -227,7 +229,8 @@ impl Decoder {
             Unreadable::TooLong { size, .. } if size <= SKIP_MAX => Some(size),
             _ => return None,
         };
-        self.skips.then(|| Skip {
+        self.skips.map(|wanted| Skip {
+            glance: Glance::at(wanted),
             announced,
             ..Skip::default()
         })
@@ -377,13 +380,10 @@ impl Skip {
     /// What is told of it.
     fn told(self, limit: usize) -> Unreadable {
         let line_end = self.announced.is_none() && self.ends_in_cr;
-        let (id, method, is_answer) = self.glance.members();
         Unreadable::Oversized {
             size: self.size - u64::from(line_end),
             limit,
-            id,
-            method,
-            is_answer,
+            members: self.glance.members(),
         }
     }
 }

@@ -20,7 +20,8 @@ type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 /// So many reports of what was skipped may wait.
 const REPORTS: usize = 16;
 
-type Tell = mpsc::Sender<Unreadable>;
+/// Who is told, and the members that they want to know.
+type Tell = (mpsc::Sender<Unreadable>, &'static [&'static str]);
 
 /// Where it is told what was skipped, if anybody asked.
 #[derive(Clone, Debug, Default)]
@@ -129,12 +130,12 @@ impl Ends {
         let _ = self.ended.wait_for(|ended| *ended).await;
     }
 
-    /// From now on a message over the limit is skipped and told here as [`Unreadable::Oversized`], rather
-    /// than being the end. Ask before anything is read. What is told must be heard: reading waits for
+    /// From now on a message over the limit is skipped and told here as [`Unreadable::Oversized`], with
+    /// the members of these names, rather than being the end. Ask before anything is read. What is told must be heard: reading waits for
     /// it.
-    pub fn skipped(&self) -> mpsc::Receiver<Unreadable> {
+    pub fn skipped(&self, members: &'static [&'static str]) -> mpsc::Receiver<Unreadable> {
         let (tell, skipped) = mpsc::channel(REPORTS);
-        self.listener.set(tell);
+        self.listener.set((tell, members));
         skipped
     }
 
@@ -170,7 +171,8 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
                 self.broken = true;
                 return Incoming::Broken(closed);
             }
-            self.decoder.skip_oversized(listener.is_some());
+            let wanted = listener.as_ref().map(|(_, members)| *members);
+            self.decoder.skip_oversized(wanted);
             match self.decoder.next() {
                 Some(Ok(frame)) => return Incoming::Frame(Frame::Text(frame)),
                 Some(Err(error @ Unreadable::Oversized { .. })) => {
@@ -204,7 +206,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
         let Some(oversized) = &self.untold else {
             return Ok(());
         };
-        let tell = listener.ok_or_else(|| oversized.closed())?;
+        let (tell, _) = listener.ok_or_else(|| oversized.closed())?;
         let permit = tell.reserve().await.map_err(|_| oversized.closed())?;
         if let Some(oversized) = self.untold.take() {
             permit.send(oversized);

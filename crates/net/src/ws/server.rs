@@ -197,7 +197,8 @@ async fn serve(
         if handshakes.len() >= state.options.handshakes {
             // It is closed at once: an answer would have to wait for a request.
             let limit = state.options.handshakes;
-            state.refused
+            state
+                .refused
                 .tell(peer, &format_args!("{limit} handshakes are under way"));
             continue;
         }
@@ -211,7 +212,8 @@ async fn serve(
                 Ok(None) => {}
                 Err(_) => {
                     let after = state.options.timeout.as_secs_f64();
-                    state.refused
+                    state
+                        .refused
                         .tell(peer, &format_args!("no handshake within {after} s"));
                 }
             }

@@ -44,7 +44,7 @@ impl<H: Handler> Bridge<H> {
         R: AsyncRead + Send + Unpin + 'static,
     {
         let ends = lines.ends();
-        let skipped = ends.skipped();
+        let skipped = ends.skipped(&[]);
         let (source, sink) = lines.split();
         let mut session = Session {
             bridge: self,

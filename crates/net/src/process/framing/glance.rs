@@ -1,9 +1,11 @@
 //! A look at a JSON text as it goes by: whether it is whole, and the few members that tell whom it
 //! concerns. It holds a few hundred bytes, whatever goes by; it does not judge what is valid JSON.
 
+use std::collections::BTreeMap;
+
 use memchr::memchr2;
 
-/// The longest `id` or `method` that is kept.
+/// The longest value that is kept.
 const SHORT: usize = 256;
 
 /// What was seen so far.
@@ -21,9 +23,31 @@ pub(super) struct Glance {
     other: bool,
     name: Short,
     value: Short,
-    id: Option<String>,
-    method: Option<String>,
-    is_answer: bool,
+    /// The names of the members to keep.
+    wanted: &'static [&'static str],
+    members: Members,
+}
+
+/// Members of an object that was not kept: those that were asked for, as far as they were there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members(BTreeMap<&'static str, Option<String>>);
+
+impl Members {
+    /// The value of a member as JSON text, if it is there and is a short number, word or string.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.as_deref()
+    }
+
+    /// Whether a member is there, whatever its value.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+}
+
+impl FromIterator<(&'static str, Option<String>)> for Members {
+    fn from_iter<I: IntoIterator<Item = (&'static str, Option<String>)>>(members: I) -> Self {
+        Self(members.into_iter().collect())
+    }
 }
 
 /// Some bytes, unless they are many.
@@ -51,6 +75,14 @@ impl Short {
 }
 
 impl Glance {
+    /// A look that keeps these members.
+    pub(super) fn at(wanted: &'static [&'static str]) -> Self {
+        Self {
+            wanted,
+            ..Self::default()
+        }
+    }
+
     /// Whether a text is one object or array, to its last brace.
     pub(super) fn is_whole_json(text: &[u8]) -> bool {
         let mut glance = Self::default();
@@ -63,11 +95,11 @@ impl Glance {
         self.ended && !self.other
     }
 
-    /// `id`, `method`, and whether it is an answer; nothing of what did not come whole.
-    pub(super) fn members(self) -> (Option<String>, Option<String>, bool) {
+    /// The members that were asked for; nothing of what did not come whole.
+    pub(super) fn members(self) -> Members {
         match self.is_whole() {
-            true => (self.id, self.method, self.is_answer),
-            false => (None, None, false),
+            true => self.members,
+            false => Members::default(),
         }
     }
 
@@ -150,11 +182,11 @@ impl Glance {
     fn member(&mut self) {
         let (name, value) = (self.name.take(), self.value.take());
         self.in_value = false;
-        match name.as_deref() {
-            Some(r#""id""#) => self.id = value,
-            Some(r#""method""#) => self.method = value,
-            Some(r#""result""# | r#""error""#) => self.is_answer = true,
-            _ => {}
+        let Some(name) = name.as_deref().map(|name| name.trim_matches('"')) else {
+            return;
+        };
+        if let Some(name) = self.wanted.iter().find(|wanted| **wanted == name) {
+            self.members.0.insert(name, value);
         }
     }
 }
@@ -172,7 +204,7 @@ mod tests {
         };
         for (text, expected) in [
             (
-                r#"{"jsonrpc":"2.0","id":7,"method":"m","params":{"id":8}}"#.to_owned(),
+                r#"{"v":"2.0","id":7,"method":"m","params":{"id":8}}"#.to_owned(),
                 found("7", Some("\"m\""), false),
             ),
             (
@@ -204,12 +236,16 @@ mod tests {
             (String::new(), none),
         ] {
             for step in [1, 2, 3, 7, 64, usize::MAX] {
-                let mut glance = Glance::default();
+                let mut glance = Glance::at(&["id", "method", "result", "error"]);
                 for bytes in text.as_bytes().chunks(step.min(text.len().max(1))) {
                     glance.see(bytes);
                 }
                 let shown: String = text.chars().take(60).collect();
-                assert_eq!(glance.members(), expected, "{shown} by {step}");
+                let members = glance.members();
+                let text = |name| members.get(name).map(ToOwned::to_owned);
+                let is_answer = members.has("result") || members.has("error");
+                let seen = (text("id"), text("method"), is_answer);
+                assert_eq!(seen, expected, "{shown} by {step}");
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use breakbulk_link::Closed;
 
-use super::Framing;
+use super::{Framing, Members};
 
 /// The most bytes of all headers of one frame.
 pub(super) const HEADERS: usize = 4096;
@@ -37,12 +37,8 @@ pub enum Unreadable {
         size: u64,
         /// The limit.
         limit: usize,
-        /// Its `id` as JSON text, if it was a JSON object with a short one.
-        id: Option<String>,
-        /// Its `method` as JSON text, likewise.
-        method: Option<String>,
-        /// Whether it has a `result` or an `error`.
-        is_answer: bool,
+        /// Those of its members that were asked for, if it was a JSON object.
+        members: Members,
     },
     /// The stream is framed in another way.
     #[error("this stream has {}, not {}; use ?framing={seen}", shown(*.seen), shown(*.expected))]
