@@ -36,5 +36,7 @@ pub use breakbulk_net::http::Way;
 pub use limits::Limits;
 pub use machine::{DocId, Event, Head};
 #[cfg(feature = "net")]
-pub use node::{Backoff, Config, Cut, Cuts, Dial, Doc, DocError, Node, Remote, Seen, Status};
+pub use node::{
+    Backoff, Config, Cut, Cuts, Dial, DialError, Doc, DocError, Node, Remote, Seen, Status,
+};
 pub use permissions::{OpenToAll, OwnDocuments, Peer, Permissions, Quota};

@@ -3,6 +3,7 @@
 mod config;
 mod core;
 mod doc;
+mod error;
 mod remote;
 mod serve;
 
@@ -20,6 +21,7 @@ use super::repo::{Repo, Request};
 use super::store::{Store, StoreError};
 pub use config::{Config, Cut, Cuts};
 pub use doc::{Doc, DocError, Seen};
+pub use error::DialError;
 pub use remote::{Backoff, Dial, Remote, Status};
 
 /// How often a client says `ping`.
@@ -90,7 +92,7 @@ impl Node {
                     let closed = serve::run(&core, joined, |_, _| {}).await;
                     tracing::debug!(%closed, "a peer is gone");
                 }
-                Err(reason) => tracing::debug!(reason, "a peer did not stay"),
+                Err(error) => tracing::debug!(%error, "a peer was not connected"),
             }
         })
     }
@@ -104,17 +106,19 @@ impl Node {
     }
 
     /// Calls a peer by whatever transport `connect` makes.
-    pub fn dial_with<C, F, T>(&self, way: Way, backoff: Backoff, connect: C) -> Remote
+    pub fn dial_with<C, F, T, E>(&self, way: Way, backoff: Backoff, connect: C) -> Remote
     where
         C: Fn() -> F + Send + Sync + 'static,
-        F: Future<Output = Result<T, String>> + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
         T: Transport,
+        E: std::error::Error + Send + Sync + 'static,
     {
         let connect = Arc::new(connect);
         remote::start(&self.core, backoff, move |core| {
             let connect = connect.clone();
             async move {
-                let transport = connect().await?;
+                let connected = connect().await;
+                let transport = connected.map_err(|error| DialError::Connect(Arc::new(error)))?;
                 serve::join(&core, way, transport, Options::default()).await
             }
         })

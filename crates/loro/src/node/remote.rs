@@ -3,14 +3,15 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::http::client_options;
 use breakbulk_net::http::Way;
 use breakbulk_net::{Options, Transport, poll, sse, ws};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::core::Core;
+use super::error::DialError;
 use super::serve::{self, Joined};
+use crate::http::client_options;
 use crate::machine::{ChannelId, Event};
 
 /// How long to wait between calls.
@@ -74,7 +75,8 @@ impl Dial {
 }
 
 /// How things stand with a peer that this side calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Status {
     /// A call is under way.
     Connecting,
@@ -89,12 +91,12 @@ pub enum Status {
         /// How long.
         delay: Duration,
         /// Why the last one failed or ended.
-        reason: String,
+        reason: DialError,
     },
     /// Too many calls failed in a row.
     GaveUp {
         /// Why the last one failed.
-        reason: String,
+        reason: DialError,
     },
     /// This side hung up.
     Closed,
@@ -114,18 +116,18 @@ impl Remote {
     }
 
     /// Waits until the peer said who it is.
-    pub async fn established(&self) -> Result<(), String> {
+    pub async fn established(&self) -> Result<(), DialError> {
         let mut status = self.status();
         let ended = |status: &Status| match status {
             Status::GaveUp { reason } => Some(Err(reason.clone())),
-            Status::Closed => Some(Err("this side hung up".to_owned())),
+            Status::Closed => Some(Err(DialError::HungUp)),
             Status::Established => Some(Ok(())),
             _ => None,
         };
         let status = status.wait_for(|status| ended(status).is_some()).await;
         match status {
             Ok(status) => ended(&status).unwrap_or(Ok(())),
-            Err(_) => Err("this side hung up".to_owned()),
+            Err(_) => Err(DialError::HungUp),
         }
     }
 }
@@ -139,7 +141,7 @@ impl Drop for Remote {
 pub(super) fn start<F, J>(core: &Arc<Core>, backoff: Backoff, call: F) -> Remote
 where
     F: Fn(Arc<Core>) -> J + Send + 'static,
-    J: Future<Output = Result<Joined, String>> + Send + 'static,
+    J: Future<Output = Result<Joined, DialError>> + Send + 'static,
 {
     let (tell, status) = watch::channel(Status::Connecting);
     let task = tokio::spawn(keep_calling(Arc::downgrade(core), backoff, call, tell));
@@ -153,7 +155,7 @@ async fn keep_calling<F, J>(
     tell: watch::Sender<Status>,
 ) where
     F: Fn(Arc<Core>) -> J + Send + 'static,
-    J: Future<Output = Result<Joined, String>> + Send + 'static,
+    J: Future<Output = Result<Joined, DialError>> + Send + 'static,
 {
     let mut failures = 0;
     loop {
@@ -199,7 +201,7 @@ async fn serve_one(
     core: &Arc<Core>,
     joined: Joined,
     tell: &watch::Sender<Status>,
-) -> (bool, String) {
+) -> (bool, DialError) {
     let mut events = core.events.subscribe();
     let (mine_is, mine) = tokio::sync::oneshot::channel::<ChannelId>();
     let serving = serve::run(core, joined, |channel, _| {
@@ -230,14 +232,14 @@ async fn serve_one(
     };
     let closed = tokio::select! {
         closed = serving => closed,
-        () = watching => return (false, String::new()),
+        () = watching => return (false, DialError::HungUp),
     };
-    let established = *tell.borrow() == Status::Established;
-    (established, closed.to_string())
+    let established = matches!(*tell.borrow(), Status::Established);
+    (established, DialError::Ended(closed))
 }
 
 /// One call to an address.
-pub(super) async fn call(core: Arc<Core>, dial: Dial) -> Result<Joined, String> {
+pub(super) async fn call(core: Arc<Core>, dial: Dial) -> Result<Joined, DialError> {
     let peer_id = core.config.identity.peer_id.clone();
     let (url, transport) = take_transport(&dial.url);
     if url.starts_with("ws://") || url.starts_with("wss://") {
@@ -249,37 +251,35 @@ pub(super) async fn call(core: Arc<Core>, dial: Dial) -> Result<Joined, String> 
         };
         let mark = if url.contains('?') { '&' } else { '?' };
         let url = format!("{url}{mark}peerId={peer_id}");
-        let socket = ws::connect(&url, &options).await;
-        let socket = socket.map_err(|error| error.to_string())?;
+        let socket = ws::connect(&url, &options).await?;
         return serve::join(&core, Way::WebSocket, socket, Options::default()).await;
     }
     let mut options = client_options(peer_id);
     options.bearer = dial.bearer;
     options.headers = dial.headers;
     options.roots = dial.roots;
-    let told = |error: breakbulk_net::http::ConnectError| error.to_string();
     match transport.as_deref() {
         None | Some("sse") => {
-            let opened = sse::connect(&url, &options).await.map_err(told)?;
+            let opened = sse::connect(&url, &options).await?;
             joined(&core, Way::Sse, opened).await
         }
         Some("poll") => {
-            let opened = poll::connect(&url, &options).await.map_err(told)?;
+            let opened = poll::connect(&url, &options).await?;
             joined(&core, Way::Poll, opened).await
         }
         #[cfg(feature = "webrtc")]
         Some("webrtc") => {
             let channel = breakbulk_net::webrtc::ChannelOptions::default();
             let opened = breakbulk_net::webrtc::connect(&url, &options, &channel).await;
-            joined(&core, Way::DataChannel, opened.map_err(told)?).await
+            joined(&core, Way::DataChannel, opened?).await
         }
-        Some(other) => Err(format!(
-            "no transport is called {other}: use sse, poll or webrtc (where it is built in)"
-        )),
+        Some(other) => Err(DialError::UnknownTransport {
+            name: other.to_owned(),
+        }),
     }
 }
 
-async fn joined<T: Transport>(core: &Core, way: Way, transport: T) -> Result<Joined, String> {
+async fn joined<T: Transport>(core: &Core, way: Way, transport: T) -> Result<Joined, DialError> {
     serve::join(core, way, transport, Options::default()).await
 }
 

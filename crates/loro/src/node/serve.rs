@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use breakbulk_link::{Closed, Event, FaultKind, Link};
+use breakbulk_link::{Closed, Event, FaultKind};
 use breakbulk_message::loro::{
     ChannelMsg, DecodeError, Detail, WIRE_VERSION, decode_frame, from_json,
 };
@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::config::Form;
 use super::core::Core;
+use super::error::DialError;
 use crate::machine::{ChannelId, Opening, control};
 
 /// A connection whose peer can be talked to.
@@ -31,13 +32,13 @@ pub(super) async fn accept<T: Transport>(
     claim: String,
     transport: T,
     options: Options,
-) -> Result<Joined, String> {
+) -> Result<Joined, DialError> {
     let (link, form) = core.config.link(way, false);
     let is_websocket = way == Way::WebSocket;
     if is_websocket {
         tokio::time::sleep(core.config.ready_delay).await;
     }
-    let connection = open(link, transport, options)?;
+    let connection = Connection::open(link, transport, options)?;
     if is_websocket {
         // Nothing else waits yet on this link.
         let _ = connection.with(|link| link.send_control(control::READY));
@@ -60,7 +61,7 @@ pub(super) async fn join<T: Transport>(
     way: Way,
     transport: T,
     mut options: Options,
-) -> Result<Joined, String> {
+) -> Result<Joined, DialError> {
     let (link, form) = core.config.link(way, true);
     let mut early = Vec::new();
     let connection = if way == Way::WebSocket {
@@ -69,15 +70,14 @@ pub(super) async fn join<T: Transport>(
         options.silence = options
             .silence
             .map(|silence| silence.max(super::PING_EVERY * 3));
-        let connection = open(link, transport, options)?;
+        let connection = Connection::open(link, transport, options)?;
         let ready = tokio::time::timeout(super::READY_WITHIN, ready(&connection, &mut early));
-        ready.await.map_err(|_| {
-            let seconds = super::READY_WITHIN.as_secs();
-            format!("the server did not say ready within {seconds} s")
+        ready.await.map_err(|_| DialError::NotReady {
+            within: super::READY_WITHIN,
         })??;
         connection
     } else {
-        open(link, transport, options)?
+        Connection::open(link, transport, options)?
     };
     Ok(Joined {
         connection,
@@ -91,21 +91,15 @@ pub(super) async fn join<T: Transport>(
     })
 }
 
-fn open<T: Transport>(link: Link, transport: T, options: Options) -> Result<Connection, String> {
-    Connection::open(link, transport, options).map_err(|mismatch| mismatch.to_string())
-}
-
 /// Waits until the server says that messages may go.
-async fn ready(connection: &Connection, early: &mut Vec<Event>) -> Result<(), String> {
+async fn ready(connection: &Connection, early: &mut Vec<Event>) -> Result<(), DialError> {
     loop {
         match connection.event().await {
             Some(Event::Control(word)) if word == control::READY => return Ok(()),
             Some(Event::Control(_)) => {}
-            Some(Event::Closed(closed)) => {
-                return Err(format!("closed with {closed} before it was ready"));
-            }
+            Some(Event::Closed(closed)) => return Err(DialError::ClosedEarly(closed)),
             Some(event) => early.push(event),
-            None => return Err("closed before it was ready".to_owned()),
+            None => return Err(DialError::ClosedEarly(connection.closed().await)),
         }
     }
 }

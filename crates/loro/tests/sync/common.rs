@@ -157,7 +157,7 @@ pub(crate) fn dial_in_memory(client: &Node, server: &Node, backoff: Backoff) -> 
         async move {
             let (ours, theirs) = memory::pair(64);
             server.accept(Way::WebSocket, "client", theirs, Options::default());
-            Ok(ours)
+            Ok::<_, std::io::Error>(ours)
         }
     })
 }
@@ -168,7 +168,12 @@ pub(crate) fn dial_raw(client: &Node) -> (Remote, Raw) {
     let end = Arc::new(Mutex::new(Some(theirs)));
     let remote = client.dial_with(Way::WebSocket, Backoff::default(), move || {
         let end = end.clone();
-        async move { end.lock().unwrap().take().ok_or("only once".to_owned()) }
+        async move {
+            end.lock()
+                .unwrap()
+                .take()
+                .ok_or_else(|| std::io::Error::other("only once"))
+        }
     });
     (remote, Raw::new(ours))
 }
