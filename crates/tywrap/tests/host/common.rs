@@ -9,7 +9,7 @@ use breakbulk_net::process::Program;
 use breakbulk_tywrap::{Host, Settings};
 
 pub(crate) fn program() -> Program {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tywrap_host/bridge.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/host/bridge.py");
     Program::new(["python3", script])
 }
 
