@@ -1,10 +1,9 @@
 //! A link over a transport of one's own, here a channel between threads: `cargo run --example own_transport`
 
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
-
 use breakbulk::link::{Budget, Cap, Event, Frame, Link, Outgoing, PeerLimits, PeerSupport};
 use breakbulk::wire::Loro;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 fn link() -> Link {
     let (wire, budget) = (Arc::new(Loro), Budget::new(64 << 20));
