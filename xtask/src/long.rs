@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use crate::command::{self, cargo};
 use crate::steps::Steps;
-use crate::{carry, fuzz, interop, shared};
+use crate::{carry, fuzz, interop, packages, shared};
 
 /// Seeds of each property test.
 const SEEDS: &str = "20000";
@@ -12,13 +12,14 @@ const SEEDS: &str = "20000";
 /// Seeds of the faults between a host and a client.
 const FAULT_SEEDS: &str = "2000";
 
-const PARTS: [&str; 7] = [
+const PARTS: [&str; 8] = [
     "seeds",
     "carry",
     "ahp",
     "tywrap",
     "contextvm",
     "loro",
+    "package",
     "fuzz",
 ];
 
@@ -87,6 +88,11 @@ pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&st
             interop::install("loro")?;
             let mut tests = shared::tests("interop-loro", &["long"]);
             command::run(&mut tests)
+        })?;
+    }
+    if wanted("package") {
+        steps.step("packages, each built from what is published", || {
+            packages::run(true)
         })?;
     }
     if wanted("fuzz") {

@@ -3,9 +3,11 @@
 mod bench;
 mod carry;
 mod command;
+mod examples;
 mod fuzz;
 mod interop;
 mod long;
+mod packages;
 mod rules;
 mod shared;
 mod steps;
@@ -54,7 +56,7 @@ enum Command {
     },
     /// All seeds, big sizes, long fuzzing. Its outcome belongs into docs/TRUST.md.
     Long {
-        /// One part: seeds, carry, ahp, tywrap, contextvm, loro, fuzz; all if absent.
+        /// One part: seeds, carry, ahp, tywrap, contextvm, loro, package, fuzz; all if absent.
         name: Option<String>,
         /// Seconds for each fuzz target.
         #[arg(long, default_value = "600")]

@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use crate::command::{self, cargo, root};
 use crate::shared::BUILD;
 use crate::steps::Steps;
-use crate::{carry, fuzz, interop, rules, shared, vectors};
+use crate::{carry, examples, fuzz, interop, packages, rules, shared, vectors};
 
 pub(crate) fn run(strict: bool) -> Result<()> {
     let mut steps = Steps::new();
@@ -29,6 +29,7 @@ pub(crate) fn run(strict: bool) -> Result<()> {
             command::run(check.args(["--package", protocol]))
         })
     })?;
+    steps.step("packages", || packages::run(false))?;
     // As a user runs it, with the program's own features; the steps that follow use this program.
     steps.step("the program and its demo", || {
         command::run(&mut cargo(&["run", "--quiet", "--release", "--", "demo"]))
@@ -45,6 +46,7 @@ pub(crate) fn run(strict: bool) -> Result<()> {
     steps.step("build of all tests", || {
         command::run(cargo(&["build", "--quiet", "--all-targets"]).args(BUILD))
     })?;
+    steps.step("examples", examples::run)?;
     steps.step("vectors", || vectors::run(&root().join("vectors")))?;
     steps.step("live tests", || interop::run(None))?;
     skipped.extend(interop::skipped());
