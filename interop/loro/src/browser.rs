@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use breakbulk::loro::Way;
+use breakbulk_testkit::node::node;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -21,9 +22,6 @@ use crate::state::{State, Version};
 
 /// A page that takes longer for anything hangs.
 const PATIENCE: Duration = Duration::from_secs(90);
-
-/// What the script needs.
-const INSTALLED: &str = "node_modules/playwright-core/package.json";
 
 /// A browser and its pages.
 pub struct Browser {
@@ -51,11 +49,7 @@ impl Browser {
     /// Starts it, without a page.
     pub async fn start() -> Result<Self> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-        if !folder.join(INSTALLED).is_file() {
-            bail!("npm's packages are not installed: run `cargo xtask interop loro`, which does");
-        }
-        let mut child = Command::new("node")
-            .arg(folder.join("browser.mjs"))
+        let mut child = node(folder, "browser.mjs", "playwright-core")?
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

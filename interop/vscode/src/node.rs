@@ -1,40 +1,21 @@
 //! VSCode's own peer, in a process that ends with the value that stands for it.
 
-use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Duration;
+use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
+use breakbulk_testkit::node::{Script, node};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::time::timeout;
+use tokio::process::Command;
 
-/// A peer that says nothing for longer hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// What the package's scripts need.
-const INSTALLED: &str = "node_modules/@codingame/monaco-vscode-api/package.json";
-
-/// A script of this package, if what it needs is installed.
-pub fn script(name: &str) -> Result<PathBuf> {
+/// `node` with a script of this package.
+pub fn script(name: &str) -> Result<Command> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    if !folder.join(INSTALLED).is_file() {
-        bail!(
-            "VSCode's own modules are not installed: run `cargo xtask interop vscode`, which does"
-        );
-    }
-    Ok(folder.join(name))
+    Ok(node(folder, name, "@codingame/monaco-vscode-api")?)
 }
 
 /// A `peer.mjs`.
 pub struct Node {
-    child: Child,
-    stdin: ChildStdin,
-    stdout: Lines<BufReader<ChildStdout>>,
-    /// What it has said and nobody has asked for yet.
-    said: VecDeque<Value>,
+    script: Script,
     calls: u32,
 }
 
@@ -53,22 +34,10 @@ impl Node {
     }
 
     fn start(way: &[&str], options: &[&str]) -> Result<Self> {
-        let mut child = Command::new("node")
-            .arg(script("peer.mjs")?)
-            .args(way)
-            .args(options)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .context("node")?;
-        let stdin = child.stdin.take().context("no standard input")?;
-        let stdout = child.stdout.take().context("no standard output")?;
+        let mut command = script("peer.mjs")?;
+        command.args(way).args(options);
         Ok(Self {
-            child,
-            stdin,
-            stdout: BufReader::new(stdout).lines(),
-            said: VecDeque::new(),
+            script: Script::start(command)?,
             calls: 0,
         })
     }
@@ -80,35 +49,13 @@ impl Node {
 
     /// Gives it a command.
     pub async fn tell(&mut self, command: &Value) -> Result<()> {
-        let line = format!("{command}\n");
-        self.stdin.write_all(line.as_bytes()).await?;
-        Ok(self.stdin.flush().await?)
+        Ok(self.script.tell(command).await?)
     }
 
     /// The next thing that it says with this key in it. What it says meanwhile is kept.
     pub async fn hear(&mut self, key: &str) -> Result<Value> {
-        self.hear_that(key, |said| said.get(key).is_some()).await
-    }
-
-    async fn hear_that(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
-        if let Some(at) = self.said.iter().position(&wanted) {
-            return self.said.remove(at).context("it was there");
-        }
-        loop {
-            let line = timeout(PATIENCE, self.stdout.next_line()).await;
-            let line = line.map_err(|_| {
-                anyhow!(
-                    "node says nothing of {what} for {PATIENCE:?}, only {:?}",
-                    self.said
-                )
-            })??;
-            let line = line.with_context(|| format!("node has ended without {what}"))?;
-            let said: Value = serde_json::from_str(&line).context(line)?;
-            if wanted(&said) {
-                return Ok(said);
-            }
-            self.said.push_back(said);
-        }
+        let said = self.script.hear(key, |said| said.get(key).is_some());
+        Ok(said.await?)
     }
 
     /// Begins a call, with a token where `token` says so, and returns its number.
@@ -137,7 +84,7 @@ impl Node {
 
     async fn answer(&mut self, id: u32) -> Result<Value> {
         let what = format!("call {id}");
-        self.hear_that(&what, |said| said["id"] == id).await
+        Ok(self.script.hear(&what, |said| said["id"] == id).await?)
     }
 
     /// Calls, and waits for what comes of it.
@@ -177,14 +124,7 @@ impl Node {
 
     /// Lets it end in good order, and waits until it has.
     pub async fn stop(self) -> Result<()> {
-        let Self {
-            mut child, stdin, ..
-        } = self;
-        drop(stdin);
-        match timeout(PATIENCE, child.wait()).await {
-            Ok(ended) if ended.as_ref().is_ok_and(|ended| ended.success()) => Ok(()),
-            other => bail!("node did not end well: {other:?}"),
-        }
+        Ok(self.script.stop().await?)
     }
 }
 

@@ -4,7 +4,7 @@
 mod ours;
 mod raw;
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -72,8 +72,8 @@ fn main() -> Result<()> {
 
 /// What VSCode's own pair comes to.
 fn node() -> Result<Value> {
-    let output = Command::new("node")
-        .arg(script("pair_bench.mjs")?)
+    let output = script("pair_bench.mjs")?
+        .as_std_mut()
         .stderr(Stdio::inherit())
         .output()
         .context("node")?;
