@@ -19,7 +19,7 @@ use crate::Settings;
 
 /// What is advertised, if anything can be.
 pub(super) fn advertised(settings: &Settings) -> Option<&Chunking> {
-    Some(&settings.chunking).filter(|chunking| chunking.is_sound())
+    settings.advertised()
 }
 
 impl Client {
