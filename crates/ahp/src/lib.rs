@@ -18,10 +18,11 @@ mod settings;
 pub mod transport;
 
 #[cfg(feature = "net")]
-pub use client::{Client, ClientConfig, ClientError, Event, Initialized, Resumed};
+pub use client::{Client, Event};
 pub use defence::Defence;
 #[cfg(feature = "net")]
 pub use host::{Application, Host};
+pub use machine::client::{ClientConfig, ClientError, Initialized, Resumed};
 pub use machine::host::{HostConfig, PublishError, RpcError};
 #[doc(hidden)]
 pub use settings::Lanes;

@@ -4,6 +4,8 @@
 //! They know no socket, no task and no clock. Links stay outside: whoever drives a connection drives
 //! its link, and tells the machine what the link tells.
 
+pub mod client;
 pub mod host;
 
+pub use client::Client;
 pub use host::Host;

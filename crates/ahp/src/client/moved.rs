@@ -69,6 +69,16 @@ impl<S: Sink> Sink for Watched<S> {
         outcome
     }
 
+    fn hold(&mut self, frame: Frame) -> Option<Frame> {
+        self.0.hold(frame)
+    }
+
+    async fn flush(&mut self) -> Result<(), Lost> {
+        let outcome = self.0.flush().await;
+        self.1.0.lock().unwrap_or_else(PoisonError::into_inner).1 = now();
+        outcome
+    }
+
     async fn ping(&mut self) -> Result<(), Lost> {
         self.0.ping().await
     }
