@@ -13,12 +13,13 @@ mod incoming;
 mod question;
 mod queue;
 mod text;
+mod types;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use breakbulk_link::{Closed, Key, Link, Outgoing};
-use breakbulk_message::ahp::{self, Chunking, PROTOCOL_VERSIONS};
+use breakbulk_message::ahp::{self, Chunking};
 use breakbulk_message::jsonrpc::Kind;
 use serde_json::value::RawValue;
 
@@ -26,139 +27,12 @@ pub use error::{ClientError, RpcError};
 pub use event::{Action, Event, Origin, Snapshot, Snapshots};
 pub use question::Question;
 pub use text::Text;
+pub use types::{Answer, CallId, ClientConfig, Direction, Initialized, Output, Resumed};
 
 use self::incoming::Wants;
 use self::question::fits;
 use self::queue::Queued;
-use self::text::member;
-use crate::{Defence, Settings};
-
-/// How a client is and behaves.
-#[derive(Clone, Debug)]
-pub struct ClientConfig {
-    /// Who it is; the same over reconnects.
-    pub client_id: String,
-    /// What its side of a connection allows and says.
-    pub settings: Settings,
-    /// The protocol versions that it speaks, the preferred one first.
-    pub versions: Vec<String>,
-    /// How long a call waits while nothing of it moves; for ever if absent.
-    pub request_timeout: Option<Duration>,
-    /// Whether it defends itself against overtaking; off for tests that show what that is for.
-    #[doc(hidden)]
-    pub defends: bool,
-}
-
-impl ClientConfig {
-    /// The default for a client of this name.
-    pub fn new(client_id: impl Into<String>) -> Self {
-        Self {
-            client_id: client_id.into(),
-            settings: Settings::default(),
-            versions: PROTOCOL_VERSIONS.map(str::to_owned).to_vec(),
-            request_timeout: Some(Duration::from_secs(30)),
-            defends: true,
-        }
-    }
-}
-
-/// What a host said to `initialize`.
-#[derive(Clone, Debug)]
-pub struct Initialized {
-    /// The number of its last action.
-    pub server_seq: i64,
-    /// The version that it chose.
-    pub protocol_version: String,
-    /// What it is willing to receive.
-    pub chunking: Option<Chunking>,
-    /// All that it said, as JSON.
-    pub result: Text,
-    /// The states of the first subscriptions. They are told as events too, in their place.
-    pub snapshots: Snapshots,
-}
-
-/// What a host said to `reconnect`.
-#[derive(Clone, Debug)]
-pub enum Resumed {
-    /// What was missed comes as events.
-    Replay {
-        /// The number of actions that are new to the client.
-        actions: u64,
-        /// The subscribed channels that are gone. They are not asked for again.
-        missing: Vec<String>,
-    },
-    /// Too much was missed: the states as they are now. They are told as events too, in their place.
-    Snapshot(Snapshots),
-}
-
-/// A call, by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallId(u64);
-
-impl CallId {
-    /// How its message is known again when it is out. Those of actions are odd.
-    fn tag(self) -> u64 {
-        self.0 << 1
-    }
-
-    fn of_tag(tag: u64) -> Option<Self> {
-        (tag & 1 == 0).then_some(Self(tag >> 1))
-    }
-}
-
-/// What is to be done.
-#[derive(Debug)]
-pub enum Output {
-    /// The handshake is done: the link is told what the host takes ([`Settings::shake`]).
-    Negotiated {
-        /// What the host takes.
-        peer: Option<Chunking>,
-    },
-    /// Close the connection; what the link then tells comes to [`Client::handle_event`] as always.
-    Close {
-        /// With this code.
-        code: u16,
-        /// And these words.
-        reason: String,
-    },
-    /// A call has come to its end.
-    Answered {
-        /// Which.
-        call: CallId,
-        /// What was answered, or why there is no answer.
-        answer: Result<Answer, ClientError>,
-    },
-}
-
-/// What a call was answered with.
-#[derive(Debug)]
-pub enum Answer {
-    /// The result as JSON.
-    Result(Text),
-    /// That of [`Client::initialize`].
-    Initialized(Initialized),
-    /// That of [`Client::reconnect`].
-    Resumed(Resumed),
-}
-
-impl Answer {
-    /// The state that came with the answer to `subscribe`, if any.
-    pub fn snapshot(&self) -> Option<Snapshot> {
-        let Self::Result(result) = self else {
-            return None;
-        };
-        Snapshot::read(&result.part(member(result, "snapshot")?.get()))
-    }
-}
-
-/// Which way a frame moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// To this side.
-    In,
-    /// To the host.
-    Out,
-}
+use crate::Defence;
 
 /// All that a client does, without sockets and clock.
 pub struct Client {

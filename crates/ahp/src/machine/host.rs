@@ -19,6 +19,7 @@ mod fit;
 mod follow;
 mod introduce;
 mod messages;
+mod outgoing;
 mod pending;
 mod rate;
 mod reply;
@@ -31,17 +32,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use breakbulk_link::{Closed, Event, Message, Outgoing, ProgressOf, SendError, TransferId};
+use breakbulk_link::{Closed, Event, Message, Outgoing, ProgressOf, TransferId};
 use breakbulk_message::ahp::Chunking;
 use breakbulk_message::jsonrpc::Kind;
-use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use self::answers::Doing;
 use self::follow::Hold;
-use self::rate::{REQUEST_TIMEOUT, Rate};
-use self::sessions::{Session, Sessions};
-use crate::settings::Slow;
+use self::rate::Rate;
+use self::sessions::Sessions;
 
 pub use config::{HostConfig, close};
 pub use dispatch::{Dispatched, Dispatching};
@@ -222,23 +221,6 @@ impl Host {
         }
     }
 
-    /// A client's link did not take a message: its queue is full.
-    pub fn handle_rejected(&mut self, client: ClientId, message: &Outgoing, error: &SendError) {
-        match message.tag {
-            tag::NOTIFICATION => {
-                tracing::warn!(client = ?self.name(client), bytes = message.bytes.len(), "a notification was dropped: the client reads too slowly");
-            }
-            // The client is told that there was an answer, in fewer bytes.
-            tag::RESPONSE => {
-                let error = RpcError::new(RpcError::BUSY, error.to_string());
-                let text = reply::error(reply::id_of(&message.bytes), &error);
-                let refusal = Outgoing::text(text).in_lane(message.lane);
-                self.send(client, refusal.tagged(tag::REFUSAL));
-            }
-            _ => self.cut_off(client, &error.to_string()),
-        }
-    }
-
     /// A client's connection is closed: it is told nothing more, and what it said and was not handled
     /// is dropped.
     pub fn handle_closed(&mut self, id: ClientId) {
@@ -350,96 +332,6 @@ impl Host {
             let seconds = self.config.handshake_timeout.as_secs_f64();
             let reason = format!("no initialize or reconnect within {seconds} s");
             self.close(client, close::NO_HANDSHAKE, &reason, When::Now);
-        }
-    }
-
-    /// A message could not go out, and holds its place until it is replaced.
-    fn not_sent(
-        &mut self,
-        client: ClientId,
-        id: TransferId,
-        tag: u64,
-        error: &SendError,
-        bytes: &Bytes,
-    ) {
-        let name = self.name(client);
-        match tag {
-            tag::RESPONSE => {
-                tracing::warn!(client = ?name, %error, "a response could not be sent");
-                let settings = &self.config.settings;
-                let who = self.clients.get(&client).and_then(|it| it.who.as_ref());
-                let chunking = who.and_then(|who| who.chunking.as_ref());
-                let too_large = settings.too_large(bytes.len(), chunking);
-                let with = reply::id_of(bytes).map(|id| {
-                    let text = too_large.response(id, settings.too_large_code);
-                    Outgoing::text(text).tagged(tag::REFUSAL)
-                });
-                self.out.push_back(Output::Replace { client, id, with });
-            }
-            tag::NOTIFICATION => {
-                tracing::warn!(client = ?name, %error, "a notification was dropped");
-                let with = None;
-                self.out.push_back(Output::Replace { client, id, with });
-            }
-            _ => {
-                let what = if tag == tag::ACTION {
-                    "action"
-                } else {
-                    "answer"
-                };
-                tracing::warn!(client = ?name, what, %error, "the client cannot take it");
-                self.mark(client, |session| session.wants_snapshot = true);
-                let reason = fit::reason(what, error, bytes.len());
-                self.close(client, close::TOO_LARGE, &reason, When::Now);
-            }
-        }
-    }
-
-    fn progress(&mut self, now: Instant, id: ClientId, of: TransferId, done: usize, total: u64) {
-        let Some(client) = self.clients.get_mut(&id) else {
-            return;
-        };
-        if let Some(slow) = client.rate.progress(of, done, total, now) {
-            tracing::warn!(
-                client = ?self.name(id), bytes = total, slow.bytes_per_second, slow.seconds,
-                "a message will take longer than the {} s that the client of the crate `ahp` waits for an answer",
-                REQUEST_TIMEOUT.as_secs()
-            );
-        }
-    }
-
-    /// The link ends with a message under way. If it was too slow for the client, the next one is not
-    /// tried.
-    fn gave_up(&mut self, now: Instant, client: ClientId, error: &SendError) {
-        let SendError::TooSlow {
-            size,
-            sent,
-            limit: within,
-        } = *error
-        else {
-            return;
-        };
-        tracing::warn!(
-            client = ?self.name(client), size, sent, seconds = within.as_secs_f64(),
-            bytes_per_second = sent as f64 / within.as_secs_f64(),
-            "a message was too slow for the time that the client gives it; the client of the crate `ahp` gives a request {} s",
-            REQUEST_TIMEOUT.as_secs()
-        );
-        let until = now + self.config.slow_for;
-        self.mark(client, |session| {
-            session.wants_snapshot = true;
-            session.slow = Some(Slow {
-                sent,
-                within,
-                until,
-            });
-        });
-    }
-
-    fn mark(&mut self, client: ClientId, change: impl FnOnce(&mut Session)) {
-        let who = self.clients.get(&client).and_then(|it| it.who.as_ref());
-        if let Some(who) = who {
-            self.sessions.update(&who.client_id, change);
         }
     }
 

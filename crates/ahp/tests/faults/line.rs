@@ -13,6 +13,8 @@ pub(crate) struct Line {
     pub(crate) id: ClientId,
     pub(crate) near: Link,
     pub(crate) far: Link,
+    /// Whether the host has answered the handshake.
+    pub(crate) negotiated: bool,
     /// Frames that have arrived, both ways together.
     pub(crate) frames: u64,
     up: Pipe,
@@ -40,6 +42,7 @@ impl Line {
             id,
             near,
             far,
+            negotiated: false,
             frames: 0,
             up: Pipe::default(),
             down: Pipe::default(),

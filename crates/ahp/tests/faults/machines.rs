@@ -406,6 +406,9 @@ impl World {
             };
             match output {
                 Output::Send { client, message } => {
+                    // No action goes ahead of the answer that says where the client stands.
+                    let action = br#"{"jsonrpc":"2.0","method":"action""#;
+                    assert!(line.negotiated || !message.bytes.starts_with(action));
                     if let Err(rejected) = line.far.send(self.now, message)
                         && line.far.closed().is_none()
                     {
@@ -417,6 +420,7 @@ impl World {
                     line.far.replace(id, with);
                 }
                 Output::Negotiated { peer, .. } => {
+                    line.negotiated = true;
                     self.settings.shake(&mut line.far, peer.as_ref());
                 }
                 Output::Close { code, reason, .. } => line.far.close(code, &reason),
