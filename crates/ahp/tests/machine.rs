@@ -112,7 +112,7 @@ impl Desk {
     fn publish(&mut self, pending: &mut Pending) {
         let action = RawValue::from_string("1".to_owned()).unwrap();
         pending.push(Draft::new(ROOT, &action, None, None)).unwrap();
-        let Next::Append(batch) = pending.next() else {
+        let Next::Append(batch) = pending.poll_append() else {
             panic!("nothing was published")
         };
         for published in &batch {

@@ -16,7 +16,7 @@ pub(super) async fn commit<A: Application>(inner: Arc<Inner<A>>, log: Log) -> Op
     let ending = Ending(inner.clone());
     let mut log = Some(log);
     loop {
-        let next = lock(&inner.pending).next();
+        let next = lock(&inner.pending).poll_append();
         let batch = match next {
             Next::Append(batch) => batch,
             Next::Wait => {

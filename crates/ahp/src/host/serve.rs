@@ -1,13 +1,13 @@
 //! One client's connection: what its link tells goes to the machine, and what the machine says is done.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use breakbulk_link::{Carries, Closed, SendError};
 use breakbulk_net::{Connection, Transport};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::application::Application;
@@ -26,8 +26,10 @@ pub(super) struct Core {
 
 struct Peer {
     connection: Connection,
-    /// To the task that serves it. The machine bounds what one client has to do.
-    work: UnboundedSender<Work>,
+    /// For the task that serves it. The machine bounds what one client has to do.
+    work: VecDeque<Work>,
+    /// Some of it came while that task did something else.
+    wake: Arc<Notify>,
 }
 
 impl Core {
@@ -43,17 +45,26 @@ impl Core {
         peers.map(|peer| peer.connection.clone()).collect()
     }
 
-    /// Does what the machine says.
-    fn carry_out(&mut self, config: &HostConfig) {
+    /// Takes what the task of this client is to do.
+    fn take_work(&mut self, client: ClientId, into: &mut VecDeque<Work>) {
+        if let Some(peer) = self.connections.get_mut(&client) {
+            into.append(&mut peer.work);
+        }
+    }
+
+    /// Does what the machine says, for the task that serves `own`. Whether that task has work.
+    fn carry_out(&mut self, config: &HostConfig, own: Option<ClientId>) -> bool {
+        let mut has_work = false;
         while let Some(output) = self.machine.poll_output() {
             let (Output::Send { client, .. }
             | Output::Replace { client, .. }
             | Output::Negotiated { client, .. }
             | Output::Close { client, .. }
             | Output::Work { client, .. }) = output;
-            let Some(Peer { connection, work }) = self.connections.get(&client) else {
+            let Some(peer) = self.connections.get_mut(&client) else {
                 continue;
             };
+            let connection = &peer.connection;
             match output {
                 Output::Send { message, .. } => match connection.send(message) {
                     Err(rejected) if rejected.error != SendError::Closed => {
@@ -77,12 +88,17 @@ impl Core {
                         tokio::spawn(farewell(connection.clone(), code, reason, grace));
                     }
                 },
-                Output::Work { work: one, .. } => {
-                    // Its task ends only with the client.
-                    let _ = work.send(one);
+                Output::Work { work, .. } => {
+                    peer.work.push_back(work);
+                    if own == Some(client) {
+                        has_work = true;
+                    } else {
+                        peer.wake.notify_one();
+                    }
                 }
             }
         }
+        has_work
     }
 }
 
@@ -91,7 +107,7 @@ impl<A> Inner<A> {
     pub(super) fn drive<R>(&self, tell: impl FnOnce(&mut machine::Host) -> R) -> R {
         let mut core = lock(&self.core);
         let told = tell(&mut core.machine);
-        core.carry_out(&self.config);
+        core.carry_out(&self.config, None);
         told
     }
 }
@@ -112,13 +128,17 @@ pub(super) async fn serve<A: Application>(host: Host<A>, transport: impl Transpo
     let inner = host.inner.clone();
     let settings = &inner.config.settings;
     let connection = Connection::open(settings.link(), transport, settings.options);
-    let (work, todo) = unbounded_channel();
+    let wake = Arc::new(Notify::new());
     let admitted = {
         let mut core = lock(&inner.core);
         let admitted = core.machine.connect(now());
         if let Ok(id) = admitted {
-            let connection = connection.clone();
-            core.connections.insert(id, Peer { connection, work });
+            let peer = Peer {
+                connection: connection.clone(),
+                work: VecDeque::new(),
+                wake: wake.clone(),
+            };
+            core.connections.insert(id, peer);
         }
         admitted
     };
@@ -138,7 +158,8 @@ pub(super) async fn serve<A: Application>(host: Host<A>, transport: impl Transpo
         host,
         connection,
         id,
-        todo,
+        wake,
+        todo: VecDeque::new(),
         tasks: Tasks::default(),
     };
     serving.run().await;
@@ -155,38 +176,56 @@ struct Serving<A: Application> {
     host: Host<A>,
     connection: Connection,
     id: ClientId,
-    todo: UnboundedReceiver<Work>,
+    wake: Arc<Notify>,
+    todo: VecDeque<Work>,
     tasks: Tasks,
 }
 
 impl<A: Application> Serving<A> {
     async fn run(&mut self) {
-        let (inner, id) = (self.host.inner.clone(), self.id);
+        let (inner, wake, id) = (self.host.inner.clone(), self.wake.clone(), self.id);
         let app = &*inner;
         let handshake_due = sleep(inner.config.handshake_timeout);
         tokio::pin!(handshake_due);
-        let mut early = true;
+        let mut is_stranger = true;
         loop {
+            while let Some(work) = self.todo.pop_front() {
+                self.work(&inner, work).await;
+                is_stranger = is_stranger && lock(&inner.core).machine.is_stranger(id);
+            }
             tokio::select! {
                 biased;
-                Some(work) = self.todo.recv() => self.work(&inner, work).await,
                 Some(done) = self.tasks.next() => match done {
                     Done::Answered(request, answer) => {
-                        inner.drive(|it| it.handle_answer(id, request, &answer, app));
+                        self.tell(|it| it.handle_answer(id, request, &answer, app));
                     }
                     Done::Written(text) => {
-                        inner.drive(|it| it.handle_written(now(), id, text, app));
+                        self.tell(|it| it.handle_written(now(), id, text, app));
                     }
                 },
-                () = &mut handshake_due, if early => {
-                    early = false;
-                    inner.drive(|it| it.handle_timeout(now()));
-                }
                 event = self.connection.event() => match event {
-                    Some(event) => inner.drive(|it| it.handle_event(now(), id, event, app)),
+                    Some(event) if machine::Host::heeds(&event) => {
+                        self.tell(|it| it.handle_event(now(), id, event, app));
+                    }
+                    Some(_) => {}
                     None => return,
                 },
+                () = wake.notified() => lock(&inner.core).take_work(id, &mut self.todo),
+                () = &mut handshake_due, if is_stranger => {
+                    is_stranger = false;
+                    inner.drive(|it| it.handle_timeout(now()));
+                }
             }
+        }
+    }
+
+    /// Tells the machine something, does what it says, and takes what is for this task.
+    fn tell(&mut self, tell: impl FnOnce(&mut machine::Host)) {
+        let inner = &self.host.inner;
+        let mut core = lock(&inner.core);
+        tell(&mut core.machine);
+        if core.carry_out(&inner.config, Some(self.id)) {
+            core.take_work(self.id, &mut self.todo);
         }
     }
 
@@ -196,7 +235,7 @@ impl<A: Application> Serving<A> {
         match work {
             Work::Introduce(introduction) => {
                 let introduced = introduction.read(&inner.config, app);
-                inner.drive(|it| it.handle_introduced(id, introduced, app));
+                self.tell(|it| it.handle_introduced(id, introduced, app));
             }
             Work::Write(writing) if writing.reads_log() && inner.blocks => {
                 let reader = inner.reader.clone();
@@ -204,18 +243,18 @@ impl<A: Application> Serving<A> {
             }
             Work::Write(writing) => {
                 let text = writing.run(&*inner.reader);
-                inner.drive(|it| it.handle_written(now(), id, text, app));
+                self.tell(|it| it.handle_written(now(), id, text, app));
             }
             Work::Dispatch(dispatching) => {
                 let host = &self.host;
                 let dispatched = dispatching.run(|dispatch| inner.app.dispatched(host, dispatch));
-                inner.drive(|it| it.handle_dispatched(id, &dispatched, app));
+                self.tell(|it| it.handle_dispatched(id, &dispatched, app));
             }
             Work::Call(request, call) => {
                 let host = self.host.clone();
                 let answer = async move { host.inner.app.request(&host, call).await };
                 if let Some(answer) = self.tasks.call(request, Box::pin(answer)).await {
-                    inner.drive(|it| it.handle_answer(id, request, &answer, app));
+                    self.tell(|it| it.handle_answer(id, request, &answer, app));
                 }
             }
         }

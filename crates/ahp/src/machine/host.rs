@@ -186,6 +186,21 @@ impl Host {
         Ok(id)
     }
 
+    /// Whether a client has not introduced itself yet.
+    pub fn is_stranger(&self, client: ClientId) -> bool {
+        let client = self.clients.get(&client);
+        client.is_some_and(|client| client.who.is_none())
+    }
+
+    /// Whether [`handle_event`](Self::handle_event) would do anything with this. Of each message that
+    /// goes out a link tells at least once.
+    pub fn heeds(event: &Event) -> bool {
+        !matches!(
+            event,
+            Event::Sent { .. } | Event::Opened(_) | Event::Writable
+        )
+    }
+
     /// What a client's link tells.
     pub fn handle_event(
         &mut self,
@@ -195,12 +210,7 @@ impl Host {
         app: &impl Channels,
     ) {
         match event {
-            Event::Message(message) => {
-                if let Some(client) = self.clients.get_mut(&client) {
-                    client.waiting.push_back(message);
-                }
-                self.advance(client, app);
-            }
+            Event::Message(message) => self.receive(client, message, app),
             Event::SendFailed {
                 id,
                 tag,
@@ -308,14 +318,14 @@ impl Host {
 
     /// What is to be done; take all of it after every other call.
     pub fn poll_output(&mut self) -> Option<Output> {
-        loop {
-            let output = self.out.pop_front()?;
-            // What follows a message that was not taken must not hide that it is missing.
-            match &output {
-                Output::Send { client, .. } if self.closing.get(client) == Some(&When::Now) => {}
-                _ => return Some(output),
-            }
+        // What follows a message that was not taken must not hide that it is missing.
+        while !self.closing.is_empty()
+            && let Some(Output::Send { client, .. }) = self.out.front()
+            && self.closing.get(client) == Some(&When::Now)
+        {
+            self.out.pop_front();
         }
+        self.out.pop_front()
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout).

@@ -227,7 +227,7 @@ impl World {
 
     fn commit(&mut self) {
         self.commit_at = None;
-        while let Next::Append(batch) = self.pending.next() {
+        while let Next::Append(batch) = self.pending.poll_append() {
             let entries: Vec<_> = batch.iter().map(|one| one.entry()).collect();
             self.log.append(&entries).unwrap();
             for published in &batch {
@@ -243,7 +243,7 @@ impl World {
     fn kill(&mut self) {
         // What the log took just before is there, though nobody has seen it.
         if self.random.chance(50)
-            && let Next::Append(batch) = self.pending.next()
+            && let Next::Append(batch) = self.pending.poll_append()
         {
             let entries: Vec<_> = batch.iter().map(|one| one.entry()).collect();
             self.log.append(&entries).unwrap();

@@ -165,7 +165,8 @@ impl Host {
     fn write(&mut self, client: ClientId, answering: Answering, seen: Seen, what: What) {
         let id = answering.id.clone();
         self.begin(client, Doing::Write(answering));
-        self.work(client, Work::Write(Writing { id, seen, what }));
+        let writing = Writing { id, seen, what };
+        self.work(client, Work::Write(Box::new(writing)));
     }
 
     /// An answer is written; `None` where the client needs a snapshot instead of a replay.

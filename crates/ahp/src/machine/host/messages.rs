@@ -14,25 +14,46 @@ use super::types::{Call, Channels, ClientId, Output, RequestId, When, Work};
 use super::{Asked, Host, reply};
 
 impl Host {
-    /// Handles what the client said, as far as nothing stands in the way.
+    /// A client said something: it is handled now, or waits for its turn.
+    pub(super) fn receive(&mut self, id: ClientId, message: Message, app: &impl Channels) {
+        let is_free = self.is_free(id);
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        if !client.waiting.is_empty() || !is_free {
+            client.waiting.push_back(message);
+        } else if let Some(later) = self.message(id, message, app) {
+            self.wait_for_room(id, later);
+        }
+    }
+
+    /// Handles what waits, as far as nothing stands in the way.
     pub(super) fn advance(&mut self, id: ClientId, app: &impl Channels) {
-        let most = self.config.max_requests.max(1);
-        while let Some(client) = self.clients.get_mut(&id) {
-            let busy = client.doing.is_some() || client.asked.len() >= most;
-            if busy || self.closing.contains_key(&id) {
-                return;
-            }
-            let Some(message) = client.waiting.pop_front() else {
-                return;
-            };
+        while self.is_free(id)
+            && let Some(client) = self.clients.get_mut(&id)
+            && let Some(message) = client.waiting.pop_front()
+        {
             if let Some(later) = self.message(id, message, app) {
-                if let Some(client) = self.clients.get_mut(&id) {
-                    client.waiting.push_front(later);
-                    self.crowded.insert(id);
-                }
-                return;
+                return self.wait_for_room(id, later);
             }
         }
+    }
+
+    fn wait_for_room(&mut self, id: ClientId, action: Message) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.waiting.push_front(action);
+            self.crowded.insert(id);
+        }
+    }
+
+    /// Whether nothing keeps a client's next message waiting.
+    fn is_free(&self, id: ClientId) -> bool {
+        let most = self.config.max_requests.max(1);
+        self.clients.get(&id).is_some_and(|client| {
+            client.doing.is_none()
+                && client.asked.len() < most
+                && (self.closing.is_empty() || !self.closing.contains_key(&id))
+        })
     }
 
     /// The application has decided on an action.

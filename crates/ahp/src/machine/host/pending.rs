@@ -195,7 +195,7 @@ impl Pending {
     }
 
     /// What the log does next.
-    pub fn next(&mut self) -> Next {
+    pub fn poll_append(&mut self) -> Next {
         let mut bytes = 0;
         let mut batch = Vec::new();
         while batch.len() < BATCH && bytes < BATCH_BYTES {
@@ -271,7 +271,7 @@ mod tests {
             let mut pending = Pending::new(41, 1000);
             let draft = Draft::new("ahp-chat:/\"x", raw, origin.clone(), rejection);
             assert_eq!(pending.push(draft), Ok(42));
-            let Next::Append(batch) = pending.next() else {
+            let Next::Append(batch) = pending.poll_append() else {
                 panic!("nothing published")
             };
             let action = ahp::Action {
@@ -297,7 +297,7 @@ mod tests {
             push(&mut pending).unwrap_err().to_string(),
             "682 bytes wait for the replay log and an action of 84 more would exceed the limit of 1000: publish less at a time, wait with `Host::visible`, or raise `uncommitted_bytes`"
         );
-        let Next::Append(batch) = pending.next() else {
+        let Next::Append(batch) = pending.poll_append() else {
             panic!("nothing published")
         };
         // The log has it, and it still counts.
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(push(&mut pending), Ok(3));
         pending.end(PublishError::ShutDown);
         assert_eq!(push(&mut pending), Err(PublishError::ShutDown));
-        assert!(matches!(pending.next(), Next::Append(rest) if rest.len() == 1));
-        assert!(matches!(pending.next(), Next::End));
+        assert!(matches!(pending.poll_append(), Next::Append(rest) if rest.len() == 1));
+        assert!(matches!(pending.poll_append(), Next::End));
     }
 }

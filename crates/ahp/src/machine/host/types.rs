@@ -117,7 +117,7 @@ pub enum Work {
     Introduce(Introduction),
     /// Write an answer with states or a replay in it: [`Writing::run`], then
     /// [`Host::handle_written`](super::Host::handle_written).
-    Write(Writing),
+    Write(Box<Writing>),
     /// Let the application decide on an action: [`Dispatching::run`], then
     /// [`Host::handle_dispatched`](super::Host::handle_dispatched).
     Dispatch(Dispatching),
