@@ -14,96 +14,28 @@
 //! waits to go out any frame that goes out counts, afterwards any piece of an unfinished group that
 //! comes in. A large answer over a slow path may take longer than the timeout.
 
-mod call;
-mod error;
-mod event;
-mod handshake;
 pub(crate) mod moved;
-mod queue;
 mod request;
-mod send;
-mod state;
-mod text;
-
-pub use error::{ClientError, RpcError};
-pub use event::{Action, Event, Origin, Snapshot, Snapshots};
-pub use request::Request;
-pub use text::Text;
+mod shared;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use breakbulk_link::{Outgoing, SendError};
-use breakbulk_message::ahp::{self, Chunking, PROTOCOL_VERSIONS};
-use breakbulk_message::jsonrpc::Kind;
+use breakbulk_message::ahp::Chunking;
 use breakbulk_net::Transport;
 use serde_json::value::RawValue;
 
-use call::advertised;
-use handshake::Shaken;
-use send::{closed, fits};
-use state::{Shared, State, Wants, dispatch_tag};
+pub use crate::machine::client::{
+    Action, ClientConfig, ClientError, Initialized, Origin, Resumed, RpcError, Snapshot, Snapshots,
+    Text,
+};
+use crate::machine::client::{Answer, Client as Machine, Event as MachineEvent};
+pub use request::Request;
+use shared::{Shared, State, send};
 
-use super::Settings;
+use moved::now;
 
-/// How a client is and behaves.
-#[derive(Clone, Debug)]
-pub struct ClientConfig {
-    /// Who it is; the same over reconnects.
-    pub client_id: String,
-    /// What its side of a connection allows and says.
-    pub settings: Settings,
-    /// The protocol versions that it speaks, the preferred one first.
-    pub versions: Vec<String>,
-    /// How long a call waits while nothing of it moves; for ever if absent.
-    pub request_timeout: Option<Duration>,
-    /// Whether it defends itself against overtaking; off for tests that show what that is for.
-    #[doc(hidden)]
-    pub defends: bool,
-}
-
-impl ClientConfig {
-    /// The default for a client of this name.
-    pub fn new(client_id: impl Into<String>) -> Self {
-        Self {
-            client_id: client_id.into(),
-            settings: Settings::default(),
-            versions: PROTOCOL_VERSIONS.map(str::to_owned).to_vec(),
-            request_timeout: Some(Duration::from_secs(30)),
-            defends: true,
-        }
-    }
-}
-
-/// What a host said to `initialize`.
-#[derive(Clone, Debug)]
-pub struct Initialized {
-    /// The number of its last action.
-    pub server_seq: i64,
-    /// The version that it chose.
-    pub protocol_version: String,
-    /// What it is willing to receive.
-    pub chunking: Option<Chunking>,
-    /// All that it said, as JSON.
-    pub result: Text,
-    /// The states of the first subscriptions. [`Client::next`] gives them too, in their place.
-    pub snapshots: Snapshots,
-}
-
-/// What a host said to `reconnect`.
-#[derive(Clone, Debug)]
-pub enum Resumed {
-    /// What was missed comes by [`Client::next`].
-    Replay {
-        /// The number of actions that are new to the client.
-        actions: u64,
-        /// The subscribed channels that are gone. They are not asked for again.
-        missing: Vec<String>,
-    },
-    /// Too much was missed: the states as they are now. [`Client::next`] gives them too, in their
-    /// place.
-    Snapshot(Snapshots),
-}
+/// What comes to a client, in order.
+pub type Event = MachineEvent<Request>;
 
 /// A client. Clones share it; when the last one is dropped the connection is closed.
 #[derive(Clone)]
@@ -125,41 +57,20 @@ impl Client {
         transport: impl Transport,
         subscriptions: &[impl AsRef<str>],
     ) -> Result<Initialized, ClientError> {
-        let channels: Vec<_> = subscriptions
-            .iter()
-            .map(|one| one.as_ref().to_owned())
-            .collect();
-        let config = &self.shared.config;
-        let write = |id, _: &State| {
-            let chunking = advertised(&config.settings);
-            let message =
-                ahp::initialize(id, &config.client_id, &channels, &config.versions, chunking);
-            (message, channels.clone())
-        };
-        let wants = |channels, answer| Wants::Start(channels, answer);
-        match self.shake(transport, "initialize", write, wants).await? {
-            Shaken::Initialized(initialized) => Ok(initialized),
-            Shaken::Resumed(_) => Err(ClientError::NotConnected),
+        let begin = |machine: &mut Machine| machine.initialize(now(), subscriptions);
+        match self.shared.shake(transport, begin).await? {
+            Answer::Initialized(initialized) => Ok(initialized),
+            _ => Err(ClientError::NotConnected),
         }
     }
 
     /// Goes on over a new transport: what was missed is replayed, or the states come anew. A
     /// connection that is still there is closed first.
     pub async fn reconnect(&self, transport: impl Transport) -> Result<Resumed, ClientError> {
-        let config = &self.shared.config;
-        let write = |id, state: &State| {
-            let channels: Vec<_> = state.subscriptions.keys().collect();
-            let from = state.defence.reconnect_from(state.defence.last_seen());
-            let chunking = advertised(&config.settings);
-            (
-                ahp::reconnect(id, &config.client_id, from, &channels, chunking),
-                (),
-            )
-        };
-        let wants = |(), answer| Wants::Return(answer);
-        match self.shake(transport, "reconnect", write, wants).await? {
-            Shaken::Resumed(resumed) => Ok(resumed),
-            Shaken::Initialized(_) => Err(ClientError::NotConnected),
+        let begin = |machine: &mut Machine| machine.reconnect(now());
+        match self.shared.shake(transport, begin).await? {
+            Answer::Resumed(resumed) => Ok(resumed),
+            _ => Err(ClientError::NotConnected),
         }
     }
 
@@ -171,21 +82,17 @@ impl Client {
     /// Subscribes to a channel; it is asked for again in every reconnect. The state that came with
     /// the answer, if any, is in [`next`](Self::next) too, before the actions that follow it.
     pub async fn subscribe(&self, channel: &str) -> Result<Option<Snapshot>, ClientError> {
-        let write = |id| ahp::subscribe(id, channel);
-        let wants = |answer| Wants::State(channel.to_owned(), answer);
-        let result = self.call("subscribe", write, wants).await?;
-        let snapshot = text::member(&result, "snapshot").map(|raw| result.part(raw.get()));
-        Ok(snapshot.and_then(|snapshot| Snapshot::read(&snapshot)))
+        let subscribe = |machine: &mut Machine| machine.subscribe(now(), channel);
+        Ok(self.shared.call(subscribe).await?.snapshot())
     }
 
     /// Wants nothing more of a channel.
     pub async fn unsubscribe(&self, channel: &str) -> Result<(), ClientError> {
-        self.shared.lock().subscriptions.remove(channel);
-        let channel = serde_json::Value::from(channel);
-        let text = format!(
-            r#"{{"jsonrpc":"2.0","method":"unsubscribe","params":{{"channel":{channel}}}}}"#
-        );
-        self.send(Outgoing::text(text)).await
+        let (message, connection) = {
+            let mut state = self.shared.lock();
+            (state.machine.unsubscribe(channel)?, state.connection()?)
+        };
+        send(&connection, message).await
     }
 
     /// Sends an action of our own, and returns its number (`clientSeq`) once it is queued; it waits
@@ -193,38 +100,13 @@ impl Client {
     /// [`Event::Disconnected`]. An error means that it was not sent.
     pub async fn dispatch(&self, channel: &str, action: &RawValue) -> Result<i64, ClientError> {
         let _turn = self.shared.turn.lock().await;
-        let (serial, connection, seq, message) = {
+        let (message, connection) = {
             let mut state = self.shared.lock();
-            let (host, seq) = (state.host, state.next_client_seq);
-            let session = state.session()?;
-            let (serial, connection) = (session.serial, session.connection.clone());
-            let text = ahp::dispatch_action(channel, seq, action);
-            let lane = self
-                .shared
-                .config
-                .settings
-                .lane(Kind::Notification, Some("dispatchAction"));
-            let message = Outgoing::text(text).in_lane(lane).tagged(dispatch_tag(seq));
-            fits(&self.shared.config.settings, host.as_ref(), &message)?;
-            state.dispatching = Some((seq, false));
-            (serial, connection, seq, message)
+            let message = state.machine.dispatch(channel, action)?;
+            (message, state.connection()?)
         };
-        let sent = connection.send_when_writable(message).await;
-        let mut state = self.shared.lock();
-        let out = state.dispatching.take().is_some_and(|(_, out)| out);
-        sent.map_err(|rejected| closed(&connection, rejected.error))?;
-        state.next_client_seq = seq + 1;
-        match state
-            .session
-            .as_mut()
-            .filter(|session| session.serial == serial)
-        {
-            Some(session) if !out => drop(session.unsent.insert(seq)),
-            // Queued, and dropped with the queue before this was told.
-            None if !out => return Err(closed(&connection, SendError::Closed)),
-            _ => {}
-        }
-        Ok(seq)
+        send(&connection, message).await?;
+        self.shared.drive(Machine::handle_queued)
     }
 
     /// Asks the host something; the result is JSON.
@@ -233,37 +115,29 @@ impl Client {
         method: &str,
         params: Option<&RawValue>,
     ) -> Result<Text, ClientError> {
-        if params.is_some_and(|params| !params.get().starts_with(['{', '['])) {
-            return Err(ClientError::BadParams);
+        let request = |machine: &mut Machine| machine.request(now(), method, params);
+        match self.shared.call(request).await? {
+            Answer::Result(result) => Ok(result),
+            _ => Err(ClientError::NotConnected),
         }
-        let name = serde_json::Value::from(method);
-        let params = params.map_or_else(String::new, |params| {
-            format!(r#","params":{}"#, params.get())
-        });
-        let write = |id| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{name}{params}}}"#);
-        self.call(method, write, Wants::Answer).await
     }
 
     /// Asks the host for a word. It overtakes what is large.
     pub async fn ping(&self) -> Result<(), ClientError> {
-        self.call("ping", ahp::ping, Wants::Answer).await.map(drop)
+        let ping = |machine: &mut Machine| machine.ping(now());
+        self.shared.call(ping).await.map(drop)
     }
 
     /// Ends the connection now: what is queued is dropped, and told as unsent.
     pub fn close(&self, code: u16, reason: &str) {
-        if let Some(session) = &self.shared.lock().session {
-            session.connection.close(code, reason);
+        if let Some(connection) = &self.shared.lock().connection {
+            connection.close(code, reason);
         }
     }
 
     /// Ends the connection once all that is queued is out.
     pub async fn finish(&self) {
-        let connection = self
-            .shared
-            .lock()
-            .session
-            .as_ref()
-            .map(|session| session.connection.clone());
+        let connection = self.shared.lock().connection.clone();
         if let Some(connection) = connection {
             connection.finish(1000, "").await;
         }
@@ -271,16 +145,17 @@ impl Client {
 
     /// The largest number of an action that came.
     pub fn last_seen(&self) -> i64 {
-        self.shared.lock().defence.last_seen()
+        self.shared.lock().machine.last_seen()
     }
 
     /// The channels that a reconnect asks for.
     pub fn subscriptions(&self) -> Vec<String> {
-        self.shared.lock().subscriptions.keys().cloned().collect()
+        let state = self.shared.lock();
+        state.machine.subscriptions().map(str::to_owned).collect()
     }
 
     /// What the host is willing to receive, as it last said.
     pub fn host_takes(&self) -> Option<Chunking> {
-        self.shared.lock().host
+        self.shared.lock().machine.host_takes().copied()
     }
 }

@@ -3,7 +3,7 @@
 //! [`ClientSide`] stands before a foreign client, [`HostSide`] before a foreign host. Whole messages
 //! go to and from the program; the link to the other side is capped. What they change is
 //! `capabilities.chunking`, `lastSeenServerSeq`, and a replay by what the client has: all other bytes
-//! pass untouched. They hold no socket, and look at the clock only to forget that a path was slow.
+//! pass untouched. They hold no socket and no clock.
 
 mod answers;
 mod client_side;

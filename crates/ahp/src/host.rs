@@ -50,41 +50,30 @@
 
 mod application;
 mod committer;
-mod config;
-mod core;
-mod error;
-mod fit;
-mod handshake;
-mod pending;
-mod rate;
-mod reply;
 mod requests;
 mod serve;
-mod sessions;
-mod version;
 
 use std::future::Future;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use breakbulk_link::Closed;
-use breakbulk_message::ahp::Origin;
-use breakbulk_net::{Connection, Transport};
+use breakbulk_message::ahp::{InitializeParams, Origin, ReconnectParams};
+use breakbulk_net::Transport;
 use serde_json::value::RawValue;
-use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::timeout;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
 
-pub use application::{Application, Applied, Call, Dispatch, Extras, State};
-pub use config::{HostConfig, close};
-pub use error::{PublishError, RpcError};
+pub use application::Application;
 
-use self::core::{Core, tag};
-use self::pending::{Draft, Pending};
+use self::serve::Core;
 #[cfg(doc)]
 use crate::Settings;
 use crate::log::{ReplayLog, ReplayReader};
+pub use crate::machine::host::{
+    Applied, Call, Dispatch, Extras, HostConfig, PublishError, RpcError, State, close,
+};
+use crate::machine::host::{Channels, Draft, Pending, When};
 pub use crate::settings::Unsound;
 
 /// The host of an application. Clones share it; with the last one its log is closed.
@@ -96,7 +85,10 @@ pub struct Host<A: Application> {
 pub(crate) struct Inner<A> {
     app: A,
     config: HostConfig,
-    pending: Pending,
+    /// What is not in the log yet: whoever publishes locks this alone.
+    pending: Mutex<Pending>,
+    /// There is something for the log, or the end.
+    wake: Notify,
     core: Mutex<Core>,
     reader: Arc<dyn ReplayReader>,
     /// Whether reading the log waits for a disk.
@@ -142,16 +134,15 @@ impl<A: Application> Host<A> {
     pub fn boxed(app: A, log: Box<dyn ReplayLog>, config: HostConfig) -> Self {
         let last = log.last().max(config.start_after);
         let unsound = config.settings.check().err();
-        let sessions = config.max_sessions.max(config.max_clients);
-        let core = Core::new(config.settings.clone(), config.max_clients, sessions, last);
         let visible = Visible {
             seq: last,
             ended: None,
         };
         let inner = Arc::new(Inner {
             app,
-            pending: Pending::new(last, config.uncommitted_bytes),
-            core: Mutex::new(core),
+            pending: Mutex::new(Pending::new(last, config.uncommitted_bytes)),
+            wake: Notify::new(),
+            core: Mutex::new(Core::new(config.clone(), last)),
             reader: log.reader(),
             blocks: log.blocks(),
             visible: watch::Sender::new(visible),
@@ -160,10 +151,10 @@ impl<A: Application> Host<A> {
             config,
         });
         if let Some(unsound) = unsound {
-            inner.fail(
-                &unsound.to_string(),
-                "the host is set up wrong: ask whoever runs it",
-            );
+            inner.fail(&unsound.to_string(), |machine| {
+                let reason = "the host is set up wrong: ask whoever runs it";
+                machine.end(close::FAILED, reason, When::Now);
+            });
         }
         let committer = tokio::spawn(committer::commit(inner.clone(), log));
         *lock(&inner.committer) = Some(committer);
@@ -195,8 +186,7 @@ impl<A: Application> Host<A> {
         action: &RawValue,
         origin: Option<Origin<'_>>,
     ) -> Result<i64, PublishError> {
-        let draft = Draft::new(channel, action, origin, None);
-        self.inner.pending.push(draft)
+        self.inner.push(Draft::new(channel, action, origin, None))
     }
 
     /// Publishes what a client dispatched, as it is.
@@ -208,18 +198,15 @@ impl<A: Application> Host<A> {
     pub fn reject(&self, dispatch: &Dispatch<'_>, reason: &str) -> Result<i64, PublishError> {
         let origin = Some(dispatch.origin());
         let draft = Draft::new(dispatch.channel, dispatch.action, origin, Some(reason));
-        self.inner.pending.push(draft)
+        self.inner.push(draft)
     }
 
     /// Tells who follows a channel something that has no number and is not replayed. It may be
     /// dropped for a client that is slow or takes no message of that size, and it does not wait for
     /// actions that are not visible yet.
     pub fn notify(&self, channel: &str, method: &str, params: &RawValue) {
-        let (method, params) = (reply::quoted(method), params.get());
-        let text = format!(r#"{{"jsonrpc":"2.0","method":{method},"params":{params}}}"#);
         self.inner
-            .core()
-            .tell(channel, &text.into(), tag::NOTIFICATION);
+            .drive(|machine| machine.notify(channel, method, params));
     }
 
     /// Waits until the action with this number is visible.
@@ -237,7 +224,7 @@ impl<A: Application> Host<A> {
 
     /// The number of the last action that is visible.
     pub fn last_visible(&self) -> i64 {
-        self.inner.core().visible
+        lock(&self.inner.core).machine.last_visible()
     }
 
     /// Ends the host: takes no more actions, makes visible what was published, hands it to the
@@ -245,7 +232,7 @@ impl<A: Application> Host<A> {
     /// comes back, to the first who asks.
     pub async fn shutdown(&self) -> Option<Box<dyn ReplayLog>> {
         let inner = &self.inner;
-        inner.pending.end(PublishError::ShutDown);
+        inner.end(PublishError::ShutDown);
         let committer = lock(&inner.committer).take();
         let log = match committer {
             Some(committer) => committer.await.ok().flatten(),
@@ -254,27 +241,53 @@ impl<A: Application> Host<A> {
         let mut watch = inner.visible.subscribe();
         let _ = watch.wait_for(|state| state.ended.is_some()).await;
         let reason = "the host is shut down: reconnect later";
-        inner.core().refuse(close::GOING_AWAY, reason);
-        let grace = inner.config.settings.options.grace;
-        let mut ending = JoinSet::new();
-        for connection in inner.core().connections() {
-            ending.spawn(farewell(connection, close::GOING_AWAY, reason, grace));
+        inner.drive(|machine| machine.end(close::GOING_AWAY, reason, When::AfterQueue));
+        let connections = lock(&inner.core).connections();
+        for connection in connections {
+            connection.ended().await;
         }
-        while ending.join_next().await.is_some() {}
         log
     }
 }
 
-/// Closes once all that is queued is out, or the time is up; and waits for the end.
-async fn farewell(connection: Connection, code: u16, reason: &'static str, grace: Duration) {
-    let _ = timeout(grace, connection.finish(code, reason)).await;
-    connection.close(code, reason);
-    connection.ended().await;
+impl<A> Inner<A> {
+    fn push(&self, draft: Draft<'_>) -> Result<i64, PublishError> {
+        let seq = lock(&self.pending).push(draft)?;
+        self.wake.notify_one();
+        Ok(seq)
+    }
+
+    /// Takes no more actions.
+    fn end(&self, why: PublishError) {
+        lock(&self.pending).end(why);
+        self.wake.notify_one();
+    }
 }
 
-impl<A> Inner<A> {
-    fn core(&self) -> MutexGuard<'_, Core> {
-        lock(&self.core)
+/// What the machine asks of the application.
+impl<A: Application> Channels for Inner<A> {
+    fn snapshot(&self, channel: &str) -> Option<State> {
+        self.app.snapshot(channel)
+    }
+
+    fn permits(&self, client_id: &str, channel: &str) -> bool {
+        self.app.permits(client_id, channel)
+    }
+
+    fn apply(&self, action: &Applied<'_>) {
+        self.app.apply(action);
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        lock(&self.pending).has_room(bytes)
+    }
+
+    fn initialize(&self, params: &InitializeParams<'_>) -> Result<Extras, RpcError> {
+        self.app.initialize(params)
+    }
+
+    fn reconnect(&self, params: &ReconnectParams<'_>) -> Result<(), RpcError> {
+        self.app.reconnect(params)
     }
 }
 
@@ -292,7 +305,7 @@ struct EndOnDrop<A>(Arc<Inner<A>>);
 
 impl<A> Drop for EndOnDrop<A> {
     fn drop(&mut self) {
-        self.0.pending.end(PublishError::ShutDown);
+        self.0.end(PublishError::ShutDown);
     }
 }
 

@@ -1,17 +1,29 @@
 //! The agent host protocol: a host, a client, and what stands below or between foreign ones.
+//!
+//! [`machine`] decides (pure: no socket, no task, no clock), and so does [`foreign`]; a [`log`] keeps
+//! what a host published. With the feature `net` there are a host and a client on tokio.
 
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "net")]
 pub mod client;
 mod defence;
 pub mod foreign;
+#[cfg(feature = "net")]
 pub mod host;
 pub mod log;
+pub mod machine;
 mod settings;
 #[cfg(feature = "ahp-client")]
 pub mod transport;
 
-pub use client::{Client, ClientConfig, ClientError, Event, Initialized, Resumed};
+#[cfg(feature = "net")]
+pub use client::{Client, Event};
 pub use defence::Defence;
-pub use host::{Application, Host, HostConfig, PublishError, RpcError};
+#[cfg(feature = "net")]
+pub use host::{Application, Host};
+pub use machine::client::{ClientConfig, ClientError, Initialized, Resumed};
+pub use machine::host::{HostConfig, PublishError, RpcError};
 #[doc(hidden)]
 pub use settings::Lanes;
 pub use settings::Settings;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use breakbulk_link::{Budget, Cap, Lane, Limits, Link, PeerLimits, PeerSupport};
+use breakbulk_link::{Budget, Cap, Lane, Limits, Link, PeerLimits, PeerSupport, SendError};
 use breakbulk_message::ahp::{self, Chunking, MESSAGE_TOO_LARGE, MessageTooLarge, TimeoutFrom};
 use breakbulk_message::jsonrpc::Kind;
+#[cfg(feature = "net")]
 use breakbulk_net::{Options, fresh_seed};
 use breakbulk_wire::Ahp;
 
@@ -39,8 +40,9 @@ pub struct Settings {
     /// The code for a message that is too large; the proposal's is taken by another error.
     pub too_large_code: i32,
     /// How the connection is kept alive.
+    #[cfg(feature = "net")]
     pub options: Options,
-    /// Where the randomness of group ids comes from; a fresh one for each link if absent.
+    /// Where the randomness of group ids comes from; absent, each connection gets a fresh one.
     pub seed: Option<[u8; 32]>,
     /// What may overtake what. Anything but the default is for tests that show why.
     #[doc(hidden)]
@@ -72,6 +74,7 @@ impl Default for Settings {
             queued: 16_384,
             queued_bytes: 128 << 20,
             too_large_code: MESSAGE_TOO_LARGE,
+            #[cfg(feature = "net")]
             options: Options::default(),
             seed: None,
             lanes: Lanes::ByMeaning,
@@ -127,8 +130,16 @@ impl Settings {
         })
     }
 
-    /// A link before its handshake: nothing is cut, and no segment is taken.
+    /// A link for one connection, with [`seed`](Self::seed) or a fresh one; see
+    /// [`seeded_link`](Self::seeded_link).
+    #[cfg(feature = "net")]
     pub fn link(&self) -> Link {
+        self.seeded_link(self.seed.unwrap_or_else(fresh_seed))
+    }
+
+    /// A link before its handshake: nothing is cut, and no segment is taken. All its randomness comes
+    /// from the seed.
+    pub fn seeded_link(&self, seed: [u8; 32]) -> Link {
         let chunking = &self.chunking;
         let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let mut config = Ahp::config();
@@ -159,7 +170,6 @@ impl Settings {
                 TimeoutFrom::First => (None, Some(time)),
             };
         }
-        let seed = self.seed.unwrap_or_else(fresh_seed);
         let wire = Arc::new(Ahp);
         let mut link = Link::new(wire.clone(), wire, config, self.budget.clone(), seed);
         link.set_cap(self.cap);
@@ -168,7 +178,7 @@ impl Settings {
 
     /// The handshake is done: the peer advertised this, and we advertised ours.
     pub fn shake(&self, link: &mut Link, peer: Option<&Chunking>) {
-        link.set_peer(peer.map_or(PeerSupport::No, support));
+        link.set_peer(peer.map_or(PeerSupport::No, |it| PeerSupport::Yes(limits(it))));
         link.set_receives_pieces(true);
     }
 
@@ -179,6 +189,22 @@ impl Settings {
             (Lanes::ByMeaning, ahp::Lane::Free) => FREE,
             _ => Lane::ORDERED,
         }
+    }
+
+    /// What this side advertises, if a peer would believe it.
+    pub(crate) fn advertised(&self) -> Option<&Chunking> {
+        Some(&self.chunking).filter(|chunking| chunking.is_sound())
+    }
+
+    /// Whether a message of this size can go out to this peer, so that its sender is told before it is
+    /// queued.
+    pub(crate) fn fits(
+        &self,
+        size: usize,
+        may_cut: bool,
+        peer: Option<&Chunking>,
+    ) -> Result<(), SendError> {
+        Ahp::fits(size, may_cut, peer.map(limits).as_ref(), &self.cap)
     }
 
     /// What to say of a message that this peer does not take.
@@ -195,13 +221,13 @@ impl Settings {
 }
 
 /// What a peer's advertisement means to a sender.
-pub(crate) fn support(chunking: &Chunking) -> PeerSupport {
+fn limits(chunking: &Chunking) -> PeerLimits {
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    PeerSupport::Yes(PeerLimits {
+    PeerLimits {
         frame: size(chunking.max_frame_bytes),
         message: size(chunking.max_message_bytes),
         transfers: size(chunking.groups_to_open()),
         timeout: chunking.group_timeout_ms.map(Duration::from_millis),
         timeout_from_last: chunking.timeout_from == TimeoutFrom::Last,
-    })
+    }
 }

@@ -8,9 +8,9 @@ use base64::Engine;
 use base64::engine::general_purpose::PAD;
 use base64::engine::simd::Simd;
 use breakbulk_link::{
-    Assembled, Carries, Config, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key, Numbering,
-    OnCancel, Order, Part, Piece, Pieces, Plan, PlanOptions, Random, Rules, Scope, Scopes,
-    SendError, Shape, Timeouts, Uncut, Unknown, Wire,
+    Assembled, Cap, Carries, Config, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key,
+    Numbering, OnCancel, Order, Part, PeerLimits, Piece, Pieces, Plan, PlanOptions, Random, Rules,
+    Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire,
 };
 use breakbulk_message::jsonrpc::{Outline, is_batch, string, unsigned};
 use breakbulk_message::raw_members;
@@ -90,6 +90,72 @@ impl Ahp {
             close: (4400, "invalid messageSegment"),
         }
     }
+
+    /// Whether a JSON-RPC object of this size can go out, judged by its size alone, so that nobody has
+    /// to look into it. Where a transport escapes frames or carries them as lines, a message may pass
+    /// here and still be refused when the link plans it.
+    pub fn fits(
+        size: usize,
+        may_cut: bool,
+        peer: Option<&PeerLimits>,
+        cap: &Cap,
+    ) -> Result<(), SendError> {
+        let (whole, peer_frame) = (cap.counted(size), peer.map_or(usize::MAX, |it| it.frame));
+        if whole <= cap.whole_limit() && size <= peer_frame {
+            return Ok(());
+        }
+        match (peer, may_cut) {
+            (Some(peer), true) => Self::pieces(size, None, peer, cap).map(drop),
+            (peer, _) => {
+                let why = peer.map_or(Uncut::NotNegotiated, |_| Uncut::NotAllowed);
+                let (size, limit) = match size > peer_frame {
+                    true => (size, peer_frame),
+                    false => (whole, cap.max),
+                };
+                uncut(size, limit, false, why).map(drop)
+            }
+        }
+    }
+
+    /// How a message of this size is cut.
+    fn pieces(
+        size: usize,
+        key: Option<&Key>,
+        peer: &PeerLimits,
+        cap: &Cap,
+    ) -> Result<Pieces, SendError> {
+        if size > peer.message {
+            return Err(SendError::MessageTooLarge {
+                size,
+                limit: peer.message,
+            });
+        }
+        let group = key.map_or(MINTED, |key| escaped_len(key, cap.escapes()));
+        if key.is_some_and(|key| !is_group_id(key.as_bytes())) {
+            return Err(SendError::BadKey {
+                expected: "a groupId of 1 to 128 bytes of UTF-8",
+            });
+        }
+        let envelope = ENVELOPE + group + if cap.escapes() { ENVELOPE_QUOTES } else { 0 };
+        let frame = cap.cut_room().min(peer.frame);
+        let room = frame.saturating_sub(envelope) / 4 * 3;
+        if room == 0 {
+            let missing = envelope + 4 - frame;
+            return Err(SendError::CapTooSmall {
+                cap: cap.max.min(peer.frame),
+                needed: cap.max.min(peer.frame) + missing,
+            });
+        }
+        let count = size.div_ceil(room).max(1) as u64;
+        if count > MAX_PIECES {
+            return Err(SendError::TooManyPieces {
+                size,
+                limit: MAX_PIECES,
+                cap: cap.max.min(peer.frame),
+            });
+        }
+        Ok(Pieces::new(size, room, count, *cap))
+    }
 }
 
 impl Wire for Ahp {
@@ -125,44 +191,11 @@ impl Wire for Ahp {
             Some(_) if is_batch(message) => Err(Uncut::Batch),
             Some(peer) => Ok(peer),
         };
-        let peer = match why {
-            Ok(peer) => peer,
-            Err(why) if size > peer_frame => return uncut(size, peer_frame, broken, why),
-            Err(why) => return uncut(whole, cap.max, broken, why),
-        };
-        if size > peer.message {
-            return Err(SendError::MessageTooLarge {
-                size,
-                limit: peer.message,
-            });
+        match why {
+            Ok(peer) => Self::pieces(size, options.key, peer, cap).map(Plan::Pieces),
+            Err(why) if size > peer_frame => uncut(size, peer_frame, broken, why),
+            Err(why) => uncut(whole, cap.max, broken, why),
         }
-        let group = options
-            .key
-            .map_or(MINTED, |key| escaped_len(key, cap.escapes()));
-        if options.key.is_some_and(|key| !is_group_id(key.as_bytes())) {
-            return Err(SendError::BadKey {
-                expected: "a groupId of 1 to 128 bytes of UTF-8",
-            });
-        }
-        let envelope = ENVELOPE + group + if cap.escapes() { ENVELOPE_QUOTES } else { 0 };
-        let frame = cap.cut_room().min(peer_frame);
-        let room = frame.saturating_sub(envelope) / 4 * 3;
-        if room == 0 {
-            let missing = envelope + 4 - frame;
-            return Err(SendError::CapTooSmall {
-                cap: cap.max.min(peer_frame),
-                needed: cap.max.min(peer_frame) + missing,
-            });
-        }
-        let count = size.div_ceil(room).max(1) as u64;
-        if count > MAX_PIECES {
-            return Err(SendError::TooManyPieces {
-                size,
-                limit: MAX_PIECES,
-                cap: cap.max.min(peer_frame),
-            });
-        }
-        Ok(Plan::Pieces(Pieces::new(size, room, count, *cap)))
     }
 
     fn cut(&self, pieces: &Pieces, message: &[u8], from: usize) -> usize {
@@ -376,6 +409,7 @@ fn escaped_len(key: &Key, wrapped: bool) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use breakbulk_link::PeerSupport;
 
     #[test]
     fn the_envelope_is_as_long_as_the_decisions_say() {
@@ -386,6 +420,34 @@ mod tests {
             .filter(|&&byte| byte == b'"')
             .count();
         assert_eq!(quotes, ENVELOPE_QUOTES);
+    }
+
+    #[test]
+    fn by_its_size_alone_a_message_fits_as_it_does_when_it_is_planned() {
+        let limits = |frame, message| PeerLimits {
+            frame,
+            message,
+            transfers: 8,
+            timeout: None,
+            timeout_from_last: false,
+        };
+        let peers = [None, Some(limits(300, 1500)), Some(limits(140, usize::MAX))];
+        let caps = [Cap::frame(200), Cap::frame(1000), Cap::frame(usize::MAX)];
+        for (number, peer) in (0..).zip(peers.iter().flat_map(|peer| [peer; 6])) {
+            let (cap, may_cut) = (caps[number % 3], number % 2 == 0);
+            for size in [1, 140, 141, 200, 201, 300, 301, 1000, 1500, 1501, 99_999] {
+                let options = PlanOptions {
+                    key: None,
+                    may_cut,
+                    known_text: true,
+                    peer: &peer.clone().map_or(PeerSupport::No, PeerSupport::Yes),
+                    cap: &cap,
+                };
+                let planned = Ahp.plan(&vec![b'x'; size], &options).map(drop);
+                let fits = Ahp::fits(size, may_cut, peer.as_ref(), &cap);
+                assert_eq!(fits, planned, "{size} {peer:?} {cap:?} {may_cut}");
+            }
+        }
     }
 
     #[test]

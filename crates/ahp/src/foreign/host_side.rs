@@ -1,5 +1,7 @@
 //! Before a foreign host: it says and hears whole messages, the client is behind a capped link.
 
+use std::time::Instant;
+
 use breakbulk_link::{Event, Link, Outgoing, SendError};
 use breakbulk_message::ahp::{self, Chunking, InitializeParams, ReconnectParams};
 use breakbulk_message::jsonrpc::{Envelope, Kind};
@@ -11,7 +13,6 @@ use super::client_side::read;
 use super::sessions::Sessions;
 use super::{Instead, TOO_LARGE};
 use crate::Settings;
-use crate::client::moved::now;
 use crate::settings::{SLOW_FOR, Slow};
 
 /// The state of one connection to a foreign host.
@@ -63,8 +64,14 @@ impl HostSide {
         edited.map_or(bytes, Bytes::from)
     }
 
-    /// A message of the host's, as it goes over the link.
+    /// As [`to_client_at`](Self::to_client_at), by the clock of tokio.
+    #[cfg(feature = "net")]
     pub fn to_client(&mut self, link: &mut Link, bytes: Bytes) -> Outgoing {
+        self.to_client_at(tokio::time::Instant::now().into_std(), link, bytes)
+    }
+
+    /// A message of the host's, as it goes over the link.
+    pub fn to_client_at(&mut self, now: Instant, link: &mut Link, bytes: Bytes) -> Outgoing {
         let Some((text, envelope)) = read(&bytes) else {
             return Outgoing::new(bytes);
         };
@@ -90,16 +97,22 @@ impl HostSide {
         }
         if let (Some(_), Some(id)) = (envelope.result, envelope.id) {
             let size = edited.as_ref().map_or(bytes.len(), String::len);
-            edited = self.refuse(id, size).or(edited);
+            edited = self.refuse(now, id, size).or(edited);
         }
         let bytes = edited.map_or(bytes, Bytes::from);
         Outgoing::new(bytes).in_lane(lane)
     }
 
+    /// As [`heard_at`](Self::heard_at), by the clock of tokio.
+    #[cfg(feature = "net")]
+    pub fn heard(&mut self, event: &Event) {
+        self.heard_at(tokio::time::Instant::now().into_std(), event);
+    }
+
     /// What the link tells beside messages. A message that was given up since the client gives it only
     /// so much time is remembered: for a while a larger answer is refused, or a client that comes back
     /// would ask for it for ever.
-    pub fn heard(&mut self, event: &Event) {
+    pub fn heard_at(&mut self, now: Instant, event: &Event) {
         let Event::GaveUp {
             error: SendError::TooSlow { sent, limit, .. },
             ..
@@ -111,16 +124,16 @@ impl HostSide {
             let slow = Slow {
                 sent: *sent,
                 within: *limit,
-                until: now() + SLOW_FOR,
+                until: now + SLOW_FOR,
             };
             self.sessions.with(who, |session| session.slow = Some(slow));
         }
     }
 
     /// What is answered instead of a result that would be too slow again.
-    fn refuse(&self, id: &RawValue, size: usize) -> Option<String> {
+    fn refuse(&self, now: Instant, id: &RawValue, size: usize) -> Option<String> {
         let slow = self.sessions.with(self.who.as_deref()?, |it| it.slow)??;
-        let reason = slow.refuses(self.client.as_ref(), size, now())?;
+        let reason = slow.refuses(self.client.as_ref(), size, now)?;
         let too_large = self.settings.too_large(size, self.client.as_ref());
         Some(too_large.response_saying(id, self.settings.too_large_code, &reason))
     }

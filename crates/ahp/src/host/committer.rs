@@ -5,33 +5,29 @@ use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
 use super::application::Application;
-use super::config::close;
-use super::error::PublishError;
-use super::pending::{Next, Published};
-use super::{Inner, Visible};
+use super::{Inner, PublishError, Visible, lock};
 use crate::log::{Entry, LogError, ReplayLog};
+use crate::machine::host::{self as machine, Next, Published};
 
 type Log = Box<dyn ReplayLog>;
-
-/// What clients are told of a host that failed under way.
-const NOT_RECORDED: &str = "the host cannot record what happens: ask whoever runs it";
 
 /// Runs until the host ends; the log comes back unless it was lost in a panic.
 pub(super) async fn commit<A: Application>(inner: Arc<Inner<A>>, log: Log) -> Option<Log> {
     let ending = Ending(inner.clone());
     let mut log = Some(log);
     loop {
-        let batch = match inner.pending.next() {
+        let next = lock(&inner.pending).poll_append();
+        let batch = match next {
             Next::Append(batch) => batch,
             Next::Wait => {
-                inner.pending.wake.notified().await;
+                inner.wake.notified().await;
                 continue;
             }
             Next::End => break,
         };
         let outcome = append(&mut log, &batch).await;
         if let Err(reason) = outcome {
-            inner.fail(&reason, NOT_RECORDED);
+            inner.fail(&reason, machine::Host::handle_log_failed);
             break;
         }
         show(&inner, &batch);
@@ -68,24 +64,26 @@ async fn append(log: &mut Option<Log>, batch: &[Published]) -> Result<(), String
 fn show<A: Application>(inner: &Inner<A>, batch: &[Published]) {
     for published in batch {
         // One at a time: whoever wants to subscribe waits for one action, not for the batch.
-        inner.core().show(&inner.app, published);
-        inner.pending.settle(published);
+        inner.drive(|machine| machine.handle_committed(published, inner));
+        lock(&inner.pending).settle(published);
     }
+    inner.drive(|machine| machine.handle_room(inner));
     if let Some(last) = batch.last() {
-        inner.visible.send_modify(|visible| visible.seq = last.seq);
+        inner
+            .visible
+            .send_modify(|visible| visible.seq = last.seq());
     }
 }
 
 impl<A: Application> Inner<A> {
-    /// Nothing becomes visible any more, and everybody is told why. The details are for publishers and
-    /// the log of this machine, not for clients.
-    pub(super) fn fail(&self, reason: &str, to_clients: &str) {
+    /// Nothing becomes visible any more, and everybody is told so.
+    pub(super) fn fail(&self, reason: &str, tell: impl FnOnce(&mut machine::Host)) {
         tracing::error!(reason, "the host has failed");
         let why = PublishError::Failed {
             reason: reason.into(),
         };
-        self.pending.end(why);
-        self.core().end(close::FAILED, to_clients);
+        self.end(why);
+        self.drive(tell);
     }
 }
 
@@ -95,10 +93,11 @@ struct Ending<A: Application>(Arc<Inner<A>>);
 impl<A: Application> Drop for Ending<A> {
     fn drop(&mut self) {
         let inner = &self.0;
-        if inner.pending.ended().is_none() {
-            inner.fail("the application panicked under an action", NOT_RECORDED);
+        if lock(&inner.pending).ended().is_none() {
+            let reason = "the application panicked under an action";
+            inner.fail(reason, machine::Host::handle_log_failed);
         }
-        let ended = inner.pending.ended();
+        let ended = lock(&inner.pending).ended().cloned();
         inner.visible.send_modify(|visible: &mut Visible| {
             visible.ended = Some(ended.unwrap_or(PublishError::ShutDown));
         });

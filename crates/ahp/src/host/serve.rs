@@ -1,46 +1,126 @@
-//! One client's connection: takes what it says in order, and answers.
+//! One client's connection: what its link tells goes to the machine, and what the machine says is done.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use breakbulk_link::{Closed, Event, Outgoing, ProgressOf, SendError, TransferId};
-use breakbulk_message::ahp::Chunking;
-use breakbulk_message::jsonrpc::{Envelope, Kind};
+use breakbulk_link::{Closed, SendError};
 use breakbulk_net::{Connection, Transport};
-use bytes::Bytes;
-use serde_json::value::RawValue;
-use tokio::time::sleep_until;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
 
 use super::application::Application;
-use super::config::close;
-use super::core::tag;
-use super::error::RpcError;
-use super::rate::{REQUEST_TIMEOUT, Rate};
-use super::requests::Requests;
-use super::{Host, farewell, fit, reply};
-use crate::settings::Slow;
+use super::requests::{Done, Tasks};
+use super::{Host, HostConfig, Inner, lock};
+use crate::machine::host::{self as machine, ClientId, Output, When, Work};
 
 /// So many connections may be told at a time that there is no room for them; others just end.
 const REFUSING: usize = 64;
 
-/// A client that has introduced itself.
-pub(super) struct Who {
-    pub(super) client_id: Arc<str>,
-    pub(super) chunking: Option<Chunking>,
+/// The machine, and the connections of its clients.
+pub(super) struct Core {
+    pub(super) machine: machine::Host,
+    connections: BTreeMap<ClientId, Peer>,
 }
 
-pub(super) struct Peer<A: Application> {
-    pub(super) host: Host<A>,
-    pub(super) connection: Connection,
-    pub(super) id: u64,
-    pub(super) who: Option<Who>,
-    pub(super) requests: Requests,
-    rate: Rate<TransferId>,
+struct Peer {
+    connection: Connection,
+    /// For the task that serves it. The machine bounds what one client has to do.
+    work: VecDeque<Work>,
+    /// Some of it came while that task did something else.
+    wake: Arc<Notify>,
+}
+
+impl Core {
+    pub(super) fn new(config: HostConfig, visible: i64) -> Self {
+        Self {
+            machine: machine::Host::new(config, visible),
+            connections: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn connections(&self) -> Vec<Connection> {
+        let peers = self.connections.values();
+        peers.map(|peer| peer.connection.clone()).collect()
+    }
+
+    /// Takes what the task of this client is to do.
+    fn take_work(&mut self, client: ClientId, into: &mut VecDeque<Work>) {
+        if let Some(peer) = self.connections.get_mut(&client) {
+            into.append(&mut peer.work);
+        }
+    }
+
+    /// Does what the machine says, for the task that serves `own`. Whether that task has work.
+    fn carry_out(&mut self, config: &HostConfig, own: Option<ClientId>) -> bool {
+        let mut has_work = false;
+        while let Some(output) = self.machine.poll_output() {
+            let (Output::Send { client, .. }
+            | Output::Replace { client, .. }
+            | Output::Negotiated { client, .. }
+            | Output::Close { client, .. }
+            | Output::Work { client, .. }) = output;
+            let Some(peer) = self.connections.get_mut(&client) else {
+                continue;
+            };
+            let connection = &peer.connection;
+            match output {
+                Output::Send { message, .. } => match connection.send(message) {
+                    Err(rejected) if rejected.error != SendError::Closed => {
+                        let (message, error) = (&rejected.message, &rejected.error);
+                        self.machine.handle_rejected(client, message, error);
+                    }
+                    _ => {}
+                },
+                Output::Replace { id, with, .. } => {
+                    connection.with(|link| link.replace(id, with));
+                }
+                Output::Negotiated { peer, .. } => {
+                    connection.with(|link| config.settings.shake(link, peer.as_ref()));
+                }
+                Output::Close {
+                    code, reason, when, ..
+                } => match when {
+                    When::Now => connection.close(code, &reason),
+                    When::AfterQueue => {
+                        let grace = config.settings.options.grace;
+                        tokio::spawn(farewell(connection.clone(), code, reason, grace));
+                    }
+                },
+                Output::Work { work, .. } => {
+                    peer.work.push_back(work);
+                    if own == Some(client) {
+                        has_work = true;
+                    } else {
+                        peer.wake.notify_one();
+                    }
+                }
+            }
+        }
+        has_work
+    }
+}
+
+impl<A> Inner<A> {
+    /// Tells the machine something, and does what it says.
+    pub(super) fn drive<R>(&self, tell: impl FnOnce(&mut machine::Host) -> R) -> R {
+        let mut core = lock(&self.core);
+        let told = tell(&mut core.machine);
+        core.carry_out(&self.config, None);
+        told
+    }
+}
+
+/// Closes once all that is queued is out, or the time is up.
+async fn farewell(connection: Connection, code: u16, reason: String, grace: Duration) {
+    let _ = timeout(grace, connection.finish(code, &reason)).await;
+    connection.close(code, &reason);
 }
 
 pub(super) async fn serve<A: Application>(host: Host<A>, transport: impl Transport) -> Closed {
-    let settings = &host.inner.config.settings;
+    let inner = host.inner.clone();
+    let settings = &inner.config.settings;
     let opened = Connection::open(settings.link(), transport, settings.options);
     let connection = match opened {
         Ok(connection) => connection,
@@ -51,34 +131,145 @@ pub(super) async fn serve<A: Application>(host: Host<A>, transport: impl Transpo
             };
         }
     };
-    let admitted = host.inner.core().admit(&connection);
-    match admitted {
-        Ok(id) => {
-            let mut peer = Peer {
-                host,
-                connection,
-                id,
-                who: None,
-                requests: Requests::default(),
-                rate: Rate::NEW,
+    let wake = Arc::new(Notify::new());
+    let admitted = {
+        let mut core = lock(&inner.core);
+        let admitted = core.machine.connect(now());
+        if let Ok(id) = admitted {
+            let peer = Peer {
+                connection: connection.clone(),
+                work: VecDeque::new(),
+                wake: wake.clone(),
             };
-            peer.run().await;
-            // It counts as a client until its transport is let go of, and is told nothing more.
-            peer.host.inner.core().silence(id);
-            peer.connection.ended().await;
-            let closed = peer.connection.closed().await;
-            tracing::debug!(client = ?peer.client_id(), code = closed.code, reason = %closed.reason, "a client has gone");
-            closed
+            core.connections.insert(id, peer);
         }
+        admitted
+    };
+    let id = match admitted {
+        Ok(id) => id,
         Err(closed) => {
             connection.close(closed.code, &closed.reason);
             // The last words take a while, and whoever floods us gets none.
-            let refusing = Refusing::new(&host.inner.refusing);
+            let refusing = Refusing::new(&inner.refusing);
             if refusing.number < REFUSING {
                 connection.ended().await;
             }
-            closed
+            return closed;
         }
+    };
+    let mut serving = Serving {
+        host,
+        connection,
+        id,
+        wake,
+        todo: VecDeque::new(),
+        tasks: Tasks::default(),
+    };
+    serving.run().await;
+    // It counts as a client until its transport is let go of, and is told nothing more.
+    inner.drive(|machine| machine.handle_closed(id));
+    serving.connection.ended().await;
+    let closed = serving.connection.closed().await;
+    tracing::debug!(client = ?id, code = closed.code, reason = %closed.reason, "a client has gone");
+    closed
+}
+
+/// The task of one client.
+struct Serving<A: Application> {
+    host: Host<A>,
+    connection: Connection,
+    id: ClientId,
+    wake: Arc<Notify>,
+    todo: VecDeque<Work>,
+    tasks: Tasks,
+}
+
+impl<A: Application> Serving<A> {
+    async fn run(&mut self) {
+        let (inner, wake, id) = (self.host.inner.clone(), self.wake.clone(), self.id);
+        let app = &*inner;
+        let handshake_due = sleep(inner.config.handshake_timeout);
+        tokio::pin!(handshake_due);
+        let mut is_stranger = true;
+        loop {
+            while let Some(work) = self.todo.pop_front() {
+                self.work(&inner, work).await;
+                is_stranger = is_stranger && lock(&inner.core).machine.is_stranger(id);
+            }
+            tokio::select! {
+                biased;
+                Some(done) = self.tasks.next() => match done {
+                    Done::Answered(request, answer) => {
+                        self.tell(|it| it.handle_answer(id, request, &answer, app));
+                    }
+                    Done::Written(text) => {
+                        self.tell(|it| it.handle_written(now(), id, text, app));
+                    }
+                },
+                event = self.connection.event() => match event {
+                    Some(event) if machine::Host::heeds(&event) => {
+                        self.tell(|it| it.handle_event(now(), id, event, app));
+                    }
+                    Some(_) => {}
+                    None => return,
+                },
+                () = wake.notified() => lock(&inner.core).take_work(id, &mut self.todo),
+                () = &mut handshake_due, if is_stranger => {
+                    is_stranger = false;
+                    inner.drive(|it| it.handle_timeout(now()));
+                }
+            }
+        }
+    }
+
+    /// Tells the machine something, does what it says, and takes what is for this task.
+    fn tell(&mut self, tell: impl FnOnce(&mut machine::Host)) {
+        let inner = &self.host.inner;
+        let mut core = lock(&inner.core);
+        tell(&mut core.machine);
+        if core.carry_out(&inner.config, Some(self.id)) {
+            core.take_work(self.id, &mut self.todo);
+        }
+    }
+
+    /// Does something that the machine does not wait for.
+    async fn work(&mut self, inner: &Arc<Inner<A>>, work: Work) {
+        let (app, id) = (&**inner, self.id);
+        match work {
+            Work::Introduce(introduction) => {
+                let introduced = introduction.read(&inner.config, app);
+                self.tell(|it| it.handle_introduced(id, introduced, app));
+            }
+            Work::Write(writing) if writing.reads_log() && inner.blocks => {
+                let reader = inner.reader.clone();
+                self.tasks.write(move || writing.run(&*reader));
+            }
+            Work::Write(writing) => {
+                let text = writing.run(&*inner.reader);
+                self.tell(|it| it.handle_written(now(), id, text, app));
+            }
+            Work::Dispatch(dispatching) => {
+                let host = &self.host;
+                let dispatched = dispatching.run(|dispatch| inner.app.dispatched(host, dispatch));
+                self.tell(|it| it.handle_dispatched(id, &dispatched, app));
+            }
+            Work::Call(request, call) => {
+                let host = self.host.clone();
+                let answer = async move { host.inner.app.request(&host, call).await };
+                if let Some(answer) = self.tasks.call(request, Box::pin(answer)).await {
+                    self.tell(|it| it.handle_answer(id, request, &answer, app));
+                }
+            }
+        }
+    }
+}
+
+impl<A: Application> Drop for Serving<A> {
+    fn drop(&mut self) {
+        self.connection.close(1000, "");
+        let mut core = lock(&self.host.inner.core);
+        core.machine.disconnect(self.id);
+        core.connections.remove(&self.id);
     }
 }
 
@@ -101,182 +292,7 @@ impl Drop for Refusing<'_> {
     }
 }
 
-impl<A: Application> Drop for Peer<A> {
-    fn drop(&mut self) {
-        self.connection.close(1000, "");
-        self.host.inner.core().leave(self.id);
-    }
-}
-
-impl<A: Application> Peer<A> {
-    async fn run(&mut self) {
-        let config = &self.host.inner.config;
-        let (most, patience) = (config.max_requests.max(1), config.handshake_timeout);
-        let deadline = tokio::time::Instant::now() + patience;
-        // Messages that came while the client had as many requests as it may: charged to it.
-        let mut later = std::collections::VecDeque::new();
-        loop {
-            let connection = self.connection.clone();
-            let busy = self.requests.len() >= most;
-            if !busy && let Some(message) = later.pop_front() {
-                self.message(message).await;
-                continue;
-            }
-            tokio::select! {
-                biased;
-                Some((asked, answer)) = self.requests.next() => self.answered(&asked, answer),
-                () = sleep_until(deadline), if self.who.is_none() => {
-                    let reason = format!("no initialize or reconnect within {} s", patience.as_secs_f64());
-                    self.connection.close(close::NO_HANDSHAKE, &reason);
-                    return;
-                }
-                // While it has as many requests as it may, nothing more of it is read.
-                event = connection.event() => match event {
-                    Some(Event::Message(message)) if busy => later.push_back(message),
-                    Some(event) => self.event(event).await,
-                    None => return,
-                },
-            }
-        }
-    }
-
-    async fn event(&mut self, event: Event) {
-        match event {
-            Event::Message(message) => self.message(message).await,
-            Event::SendFailed {
-                id,
-                tag,
-                error,
-                bytes,
-            } => self.not_sent(id, tag, &error, &bytes),
-            Event::Progress {
-                of: ProgressOf::Outgoing(id),
-                done,
-                total: Some(total),
-            } => {
-                if let Some(slow) = self.rate.progress(id, done, total, now()) {
-                    tracing::warn!(
-                        client = ?self.client_id(), bytes = total, slow.bytes_per_second, slow.seconds,
-                        "a message will take longer than the {} s that the client of the crate `ahp` waits for an answer",
-                        REQUEST_TIMEOUT.as_secs()
-                    );
-                }
-            }
-            Event::GaveUp { error, .. } => self.gave_up(&error),
-            Event::Fault(fault) => tracing::debug!(client = ?self.client_id(), %fault, "a fault"),
-            _ => {}
-        }
-    }
-
-    /// A message could not go out, and holds its place until it is replaced.
-    fn not_sent(&mut self, id: TransferId, tag: u64, error: &SendError, bytes: &Bytes) {
-        let size = bytes.len();
-        match tag {
-            tag::RESPONSE => {
-                tracing::warn!(client = ?self.client_id(), %error, "a response could not be sent");
-                let refusal = self.refusal(bytes);
-                let refusal = refusal.map(|text| Outgoing::new(text).tagged(tag::REFUSAL));
-                self.connection.with(|link| link.replace(id, refusal));
-            }
-            tag::NOTIFICATION => {
-                tracing::warn!(client = ?self.client_id(), %error, "a notification was dropped");
-                self.connection.with(|link| link.replace(id, None));
-            }
-            _ => {
-                let what = if tag == tag::ACTION {
-                    "action"
-                } else {
-                    "answer"
-                };
-                tracing::warn!(client = ?self.client_id(), what, %error, "the client cannot take it");
-                self.mark(|session| session.wants_snapshot = true);
-                let reason = fit::reason(what, error, size);
-                self.connection.close(close::TOO_LARGE, &reason);
-            }
-        }
-    }
-
-    /// What stands for a response that cannot be sent.
-    fn refusal(&self, response: &Bytes) -> Option<String> {
-        let text = std::str::from_utf8(response).ok()?;
-        let id = Envelope::parse(text)?.id?;
-        let settings = &self.host.inner.config.settings;
-        let chunking = self.who.as_ref().and_then(|who| who.chunking.as_ref());
-        let error = settings.too_large(response.len(), chunking);
-        Some(error.response(id, settings.too_large_code))
-    }
-
-    /// The link ends with a message under way. If it was too slow for the client, the next one is not
-    /// tried.
-    fn gave_up(&mut self, error: &SendError) {
-        let SendError::TooSlow {
-            size,
-            sent,
-            limit: within,
-        } = *error
-        else {
-            return;
-        };
-        tracing::warn!(
-            client = ?self.client_id(), size, sent, seconds = within.as_secs_f64(),
-            bytes_per_second = sent as f64 / within.as_secs_f64(),
-            "a message was too slow for the time that the client gives it; the client of the crate `ahp` gives a request {} s",
-            REQUEST_TIMEOUT.as_secs()
-        );
-        let until = now() + self.host.inner.config.slow_for;
-        self.mark(|session| {
-            session.wants_snapshot = true;
-            session.slow = Some(Slow {
-                sent,
-                within,
-                until,
-            });
-        });
-    }
-
-    fn mark(&self, change: impl FnOnce(&mut super::sessions::Session)) {
-        if let Some(who) = &self.who {
-            let mut core = self.host.inner.core();
-            core.sessions.update(&who.client_id, change);
-        }
-    }
-
-    /// Answers a request; where its queue is full the client is told so, or cut off.
-    pub(super) fn answer(&self, method: &str, text: String) {
-        let settings = &self.host.inner.config.settings;
-        let lane = settings.lane(Kind::Result, Some(method));
-        let out = Outgoing::text(text).in_lane(lane).tagged(tag::RESPONSE);
-        let Err(rejected) = self.connection.send(out) else {
-            return;
-        };
-        let id = std::str::from_utf8(&rejected.message.bytes)
-            .ok()
-            .and_then(Envelope::parse)
-            .and_then(|envelope| envelope.id);
-        let error = RpcError::new(RpcError::BUSY, rejected.error.to_string());
-        let out = Outgoing::new(reply::error(id, &error)).in_lane(lane);
-        if self.connection.send(out.tagged(tag::REFUSAL)).is_err() {
-            let reason = "too much waits to be read by you: reconnect, and replay what you missed";
-            self.connection.close(close::TRY_LATER, reason);
-        }
-    }
-
-    pub(super) fn refuse(&self, id: Option<&RawValue>, method: &str, error: &RpcError) {
-        self.answer(method, reply::error(id, error));
-    }
-
-    pub(super) fn client_id(&self) -> Option<&str> {
-        self.who.as_ref().map(|who| &*who.client_id)
-    }
-
-    /// Ends the connection once what was said is out.
-    pub(super) async fn part(&self, code: u16, reason: &'static str) {
-        let grace = self.host.inner.config.settings.options.grace;
-        farewell(self.connection.clone(), code, reason, grace).await;
-    }
-}
-
 /// The time, which a test may have paused.
-pub(super) fn now() -> Instant {
+fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

@@ -19,6 +19,8 @@ use crate::tape::{App, CHANNEL, Tape, action};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
+    /// All sizes are 1:100 of full size, divided by this once more.
+    pub(crate) scale: usize,
     pub(crate) actions: u64,
     pub(crate) lanes: Lanes,
     pub(crate) defends: bool,
@@ -42,6 +44,7 @@ impl Plan {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             seed,
+            scale: 1,
             actions: 200,
             lanes: Lanes::ByMeaning,
             defends: true,
@@ -55,19 +58,38 @@ impl Plan {
         }
     }
 
-    /// Everything 1:100 of full size.
+    /// A short session of the machines alone, at a tenth of the size: where many are run, what matters
+    /// is how often something breaks.
+    pub(crate) fn small(seed: u64) -> Self {
+        Self {
+            scale: 10,
+            actions: 40,
+            ..Self::new(seed)
+        }
+    }
+
+    /// The size of an action: from 100 bytes to 50 KB, small ones more often.
+    pub(crate) fn size(&self, random: &mut Random) -> usize {
+        let size = 100 << random.below(9);
+        let size = size + random.below(size + 1);
+        usize::try_from(size.min(50_000)).unwrap() / self.scale
+    }
+
+    /// Everything in proportion.
     pub(crate) fn settings(&self) -> Settings {
+        let scaled = |size: usize| size / self.scale;
+        // Without a state every replay must fit, however much was missed.
+        let message = if self.stateless { 32_000_000 } else { 320_000 };
         Settings {
             chunking: Chunking {
-                max_frame_bytes: 9000,
-                // Without a state every replay must fit, however much was missed.
-                max_message_bytes: if self.stateless { 32_000_000 } else { 320_000 },
+                max_frame_bytes: scaled(9000) as u64,
+                max_message_bytes: scaled(message) as u64,
                 max_groups: Some(256),
                 group_timeout_ms: Some(30_000),
                 timeout_from: TimeoutFrom::Last,
             },
-            cap: Cap::frame(9000),
-            queued_bytes: 640_000,
+            cap: Cap::frame(scaled(9000)),
+            queued_bytes: scaled(640_000),
             seed: Some([self.seed as u8; 32]),
             lanes: self.lanes,
             defends: self.defends,
@@ -157,10 +179,7 @@ impl World {
         let mut random = Random::new(self.plan.seed ^ 0xabcd);
         let every = self.plan.actions / (self.plan.restarts + 1);
         for number in 0..self.plan.actions {
-            // From 100 bytes to 50 KB, small ones more often.
-            let size = 100 << random.below(9);
-            let size = size + random.below(size + 1);
-            let size = usize::try_from(size.min(50_000)).unwrap();
+            let size = self.plan.size(&mut random);
             {
                 let mut state = self.state.lock().unwrap();
                 if self.plan.restarts > 0 && number % every == every - 1 {

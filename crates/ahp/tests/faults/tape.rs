@@ -61,10 +61,10 @@ const AFTER: &str = r#""}"#;
 /// An action whose whole size is about this.
 pub(crate) fn action(size: usize, mark: u64) -> Box<RawValue> {
     let mut title = format!("{mark:016x}");
-    let seed = mark.to_le_bytes();
-    while title.len() < size {
-        title.push(char::from(b'a' + seed[title.len() % 8] % 26));
-    }
+    let letters: String = (mark.to_le_bytes().iter())
+        .map(|byte| char::from(b'a' + byte % 26))
+        .collect();
+    title.push_str(&letters.repeat(size.saturating_sub(title.len()).div_ceil(8)));
     RawValue::from_string(format!("{BEFORE}{title}{AFTER}")).unwrap()
 }
 

@@ -2,35 +2,27 @@
 
 use std::time::Instant;
 
-use breakbulk_link::{PeerSupport, PlanOptions, SendError, Wire};
+use breakbulk_link::SendError;
 use breakbulk_message::ahp::Chunking;
-use breakbulk_wire::Ahp;
 use serde_json::value::RawValue;
 
 use super::error::RpcError;
+use super::sessions::Session;
 use crate::Settings;
-use crate::settings::{Slow, support};
 
 /// `Err` is what to answer instead.
 pub(super) fn check(
     settings: &Settings,
-    chunking: Option<&Chunking>,
-    slow: Option<&Slow>,
-    message: &[u8],
+    session: &Session,
+    size: usize,
     now: Instant,
 ) -> Result<(), RpcError> {
-    let peer = chunking.map_or(PeerSupport::No, support);
-    let options = PlanOptions {
-        key: None,
-        may_cut: true,
-        known_text: true,
-        peer: &peer,
-        cap: &settings.cap,
-    };
-    let too_large = settings.too_large(message.len(), chunking);
-    let text = match Ahp.plan(message, &options) {
+    let chunking = session.chunking.as_ref();
+    let too_large = settings.too_large(size, chunking);
+    let slow = session.slow.as_ref();
+    let text = match settings.fits(size, true, chunking) {
         Err(_) => too_large.to_string(),
-        Ok(_) => match slow.and_then(|slow| slow.refuses(chunking, message.len(), now)) {
+        Ok(()) => match slow.and_then(|slow| slow.refuses(chunking, size, now)) {
             None => return Ok(()),
             Some(reason) => reason,
         },

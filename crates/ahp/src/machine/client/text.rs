@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use breakbulk_link::Charge;
-use breakbulk_message::jsonrpc::range_in;
+use breakbulk_link::{Charge, Shape};
+use breakbulk_message::jsonrpc::{range_in, string};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
@@ -49,6 +49,22 @@ impl Text {
             held: self.held.clone(),
             range,
         }
+    }
+
+    /// The part at these bytes of the whole message.
+    pub(super) fn at(&self, range: Option<Range<usize>>) -> Option<Self> {
+        let text = self.held.text.get(range?)?;
+        Some(self.part(text))
+    }
+
+    /// The method of a whole message, unescaped.
+    pub(super) fn method(&self, shape: &Shape) -> Option<String> {
+        let range = shape.method.clone()?;
+        let quoted = self
+            .held
+            .text
+            .get(range.start.checked_sub(1)?..range.end + 1)?;
+        Some(string(serde_json::from_str(quoted).ok()?)?.into_owned())
     }
 
     /// The part from this byte on.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use breakbulk_message::ahp::Chunking;
 
+use super::types::ClientId;
 use crate::settings::Slow;
 
 /// What is known of one client beyond its connection.
@@ -33,7 +34,7 @@ pub(super) struct Sessions {
 struct Entry {
     session: Session,
     /// Its connection, while it has one.
-    connection: Option<u64>,
+    connection: Option<ClientId>,
     /// When that connection began its handshake, as a number that only grows.
     turn: u64,
     used: u64,
@@ -56,10 +57,10 @@ impl Sessions {
     pub(super) fn connect(
         &mut self,
         client_id: &Arc<str>,
-        connection: u64,
+        connection: ClientId,
         turn: u64,
         session: Session,
-    ) -> Result<Option<u64>, Late> {
+    ) -> Result<Option<ClientId>, Late> {
         if self.all.get(client_id).is_some_and(|it| it.turn > turn) {
             return Err(Late);
         }
@@ -76,7 +77,7 @@ impl Sessions {
     }
 
     /// A connection is gone, unless another one has taken its place.
-    pub(super) fn disconnect(&mut self, client_id: &str, connection: u64) {
+    pub(super) fn disconnect(&mut self, client_id: &str, connection: ClientId) {
         self.clock += 1;
         if let Some(entry) = self.all.get_mut(client_id)
             && entry.connection == Some(connection)
@@ -119,15 +120,15 @@ mod tests {
             sessions.all.keys().map(|name| name.to_string()).collect()
         };
         for (connection, name) in (0u64..).zip(&names[..3]) {
-            let old = sessions.connect(name, connection, connection, Session::default());
+            let old = sessions.connect(name, ClientId(connection), connection, Session::default());
             assert_eq!(old, Ok(None));
         }
         assert_eq!(known(&sessions), ["a", "b", "c"]);
-        sessions.disconnect("b", 1);
+        sessions.disconnect("b", ClientId(1));
         assert_eq!(known(&sessions), ["a", "c"]);
-        sessions.disconnect("c", 2);
-        sessions.disconnect("a", 0);
-        let old = sessions.connect(&names[3], 3, 3, Session::default());
+        sessions.disconnect("c", ClientId(2));
+        sessions.disconnect("a", ClientId(0));
+        let old = sessions.connect(&names[3], ClientId(3), 3, Session::default());
         assert_eq!(old, Ok(None));
         assert_eq!(known(&sessions), ["a", "d"]);
     }
@@ -137,12 +138,12 @@ mod tests {
         let mut sessions = Sessions::new(1);
         let name = Arc::<str>::from("a");
         let connect = |sessions: &mut Sessions, number| {
-            sessions.connect(&name, number, number, Session::default())
+            sessions.connect(&name, ClientId(number), number, Session::default())
         };
         assert_eq!(connect(&mut sessions, 1), Ok(None));
-        assert_eq!(connect(&mut sessions, 2), Ok(Some(1)));
-        sessions.disconnect("a", 1);
-        assert_eq!(connect(&mut sessions, 3), Ok(Some(2)));
+        assert_eq!(connect(&mut sessions, 2), Ok(Some(ClientId(1))));
+        sessions.disconnect("a", ClientId(1));
+        assert_eq!(connect(&mut sessions, 3), Ok(Some(ClientId(2))));
     }
 
     #[test]
@@ -153,11 +154,11 @@ mod tests {
             wants_snapshot: true,
             ..Session::default()
         };
-        assert_eq!(sessions.connect(&name, 7, 2, marked), Ok(None));
-        let late = sessions.connect(&name, 8, 1, Session::default());
+        assert_eq!(sessions.connect(&name, ClientId(7), 2, marked), Ok(None));
+        let late = sessions.connect(&name, ClientId(8), 1, Session::default());
         assert_eq!(late, Err(Late));
-        sessions.disconnect("a", 7);
-        let late = sessions.connect(&name, 8, 1, Session::default());
+        sessions.disconnect("a", ClientId(7));
+        let late = sessions.connect(&name, ClientId(8), 1, Session::default());
         assert_eq!(late, Err(Late));
         assert!(sessions.get("a").is_some_and(|known| known.wants_snapshot));
     }

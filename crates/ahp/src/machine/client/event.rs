@@ -1,16 +1,16 @@
-//! What a client is told.
+//! What an application is told.
 
 use breakbulk_link::Closed;
 use breakbulk_message::ahp;
 use breakbulk_message::jsonrpc::range_in;
 
-use super::request::Request;
+use super::question::Question;
 use super::text::{Text, first};
 
-/// What comes to a client, in order.
+/// What comes to a client, in order. `R` is how a question of the host's is answered.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Event {
+pub enum Event<R = Question> {
     /// The state of a channel as it is now: all that came before on that channel is in it.
     Snapshot(Snapshot),
     /// Something happened on a channel.
@@ -23,7 +23,7 @@ pub enum Event {
         params: Option<Text>,
     },
     /// The host asks something.
-    Request(Request),
+    Request(R),
     /// Something that is no JSON-RPC message.
     Other(Text),
     /// The connection ended.
@@ -35,6 +35,20 @@ pub enum Event {
         /// [`Action::origin`].
         unsent: Vec<i64>,
     },
+}
+
+impl<R> Event<R> {
+    /// The same with another way to answer questions.
+    pub fn map<S>(self, request: impl FnOnce(R) -> S) -> Event<S> {
+        match self {
+            Self::Request(one) => Event::Request(request(one)),
+            Self::Snapshot(one) => Event::Snapshot(one),
+            Self::Action(one) => Event::Action(one),
+            Self::Notification { method, params } => Event::Notification { method, params },
+            Self::Other(text) => Event::Other(text),
+            Self::Disconnected { closed, unsent } => Event::Disconnected { closed, unsent },
+        }
+    }
 }
 
 /// What happened on a channel.
@@ -98,11 +112,9 @@ impl Snapshots {
 }
 
 impl Action {
-    /// Of params that were read before.
-    pub(super) fn read(params: &Text) -> Option<Self> {
-        let raw = serde_json::from_str(params).ok()?;
-        let read = ahp::Action::read(raw).ok()?;
-        Some(Self {
+    /// Of params as they came, and what was read in them.
+    pub(super) fn new(params: &Text, read: ahp::Action<'_>) -> Self {
+        Self {
             channel: read.channel.into_owned(),
             seq: read.server_seq,
             action: params.part(read.action.get()),
@@ -111,7 +123,7 @@ impl Action {
                 client_seq: origin.client_seq,
             }),
             rejection_reason: read.rejection_reason.map(Into::into),
-        })
+        }
     }
 }
 

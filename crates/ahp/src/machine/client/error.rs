@@ -79,17 +79,18 @@ pub struct RpcError {
 
 impl ClientError {
     /// Of a response's `error`.
-    pub(super) fn answered(text: &Text, error: &RawValue) -> Self {
-        if let Some(too_large) = MessageTooLarge::read(error) {
+    pub(super) fn answered(error: Text) -> Self {
+        let raw = serde_json::from_str::<&RawValue>(&error).ok();
+        if let Some(too_large) = raw.and_then(MessageTooLarge::read) {
             return Self::TooLarge(too_large);
         }
-        let code = member(error.get(), "code").and_then(integer);
-        let message = member(error.get(), "message").and_then(string);
+        let code = member(&error, "code").and_then(integer);
+        let message = member(&error, "message").and_then(string);
         let message = message.unwrap_or_default();
         Self::Rpc(RpcError {
             code: code.and_then(|code| code.try_into().ok()).unwrap_or(0),
             message: message[..message.floor_char_boundary(MESSAGE_MAX)].to_owned(),
-            json: text.part(error.get()),
+            json: error.clone(),
         })
     }
 }

@@ -1,17 +1,17 @@
-//! What was published and is not in the log yet. Publishing never waits: this is all it touches.
+//! Actions that were published and are not in the log yet. Whoever publishes touches this alone, and
+//! never waits for the host.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use breakbulk_message::ahp::Origin;
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use tokio::sync::Notify;
 
-use super::application::Applied;
 use super::error::PublishError;
 use super::reply::quoted;
+use super::types::Applied;
 use crate::log::Entry;
 
 /// What an action costs while it waits, beside its bytes.
@@ -28,7 +28,7 @@ const HEAD: &str = r#"{"jsonrpc":"2.0","method":"action","params":"#;
 
 /// An action with its number, written once for the log, for replays and for all subscribers.
 #[derive(Clone, Debug)]
-pub(super) struct Published {
+pub struct Published {
     pub(super) seq: i64,
     pub(super) channel: Arc<str>,
     /// The whole notification.
@@ -39,8 +39,13 @@ pub(super) struct Published {
 }
 
 impl Published {
+    /// Its number.
+    pub fn seq(&self) -> i64 {
+        self.seq
+    }
+
     /// As the log keeps it: the params, in the same memory.
-    pub(super) fn entry(&self) -> Entry {
+    pub fn entry(&self) -> Entry {
         let params = self.message.slice(HEAD.len()..self.message.len() - 1);
         Entry::new(self.seq, self.channel.clone(), params)
     }
@@ -63,7 +68,7 @@ impl Published {
 }
 
 /// An action without a number: all that takes time is done before the number is given out.
-pub(super) struct Draft<'a> {
+pub struct Draft<'a> {
     channel: &'a str,
     text: String,
     action: Range<usize>,
@@ -73,7 +78,8 @@ pub(super) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    pub(super) fn new(
+    /// An action on a channel: which client dispatched it, and why it is refused if it is.
+    pub fn new(
         channel: &'a str,
         action: &RawValue,
         origin: Option<Origin<'a>>,
@@ -130,15 +136,8 @@ impl<'a> Draft<'a> {
 
 /// The queue between publishers and the log.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub struct Pending {
     limit: usize,
-    queue: Mutex<Queue>,
-    /// There is something for the log, or the end.
-    pub(super) wake: Notify,
-}
-
-#[derive(Debug)]
-struct Queue {
     last: i64,
     waiting: VecDeque<Published>,
     /// Bytes of all that is not visible yet, what the log is working on included.
@@ -148,64 +147,65 @@ struct Queue {
 }
 
 /// What the log does next.
-pub(super) enum Next {
+#[derive(Debug)]
+pub enum Next {
+    /// Append these together; then each goes to [`Host::handle_committed`](super::Host::handle_committed)
+    /// and to [`Pending::settle`].
     Append(Vec<Published>),
+    /// There is nothing to do.
     Wait,
+    /// There is nothing to do, and nothing more will come.
     End,
 }
 
 impl Pending {
-    pub(super) fn new(last: i64, limit: usize) -> Self {
+    /// An empty queue of at most so many bytes, whose first action gets the number after `last`.
+    pub fn new(last: i64, limit: usize) -> Self {
         Self {
             limit,
-            queue: Mutex::new(Queue {
-                last,
-                waiting: VecDeque::new(),
-                bytes: 0,
-                names: BTreeSet::new(),
-                ended: None,
-            }),
-            wake: Notify::new(),
+            last,
+            waiting: VecDeque::new(),
+            bytes: 0,
+            names: BTreeSet::new(),
+            ended: None,
         }
     }
 
-    pub(super) fn push(&self, draft: Draft<'_>) -> Result<i64, PublishError> {
-        let mut queue = self.lock();
-        if let Some(ended) = &queue.ended {
+    /// Numbers an action and queues it.
+    pub fn push(&mut self, draft: Draft<'_>) -> Result<i64, PublishError> {
+        if let Some(ended) = &self.ended {
             return Err(ended.clone());
         }
         let size = draft.text.len() + draft.tail.len();
         // An action larger than the limit goes in alone.
-        if queue.bytes > 0 && queue.bytes.saturating_add(size + CHARGE) > self.limit {
+        if self.bytes > 0 && self.bytes.saturating_add(size + CHARGE) > self.limit {
             return Err(PublishError::Behind {
-                uncommitted: queue.bytes,
+                uncommitted: self.bytes,
                 size,
                 limit: self.limit,
             });
         }
-        let seq = queue.last + 1;
-        let channel = queue.name(draft.channel);
+        let seq = self.last + 1;
+        let channel = self.name(draft.channel);
         let published = draft.numbered(seq, channel);
-        queue.last = seq;
-        queue.bytes += published.cost();
-        queue.waiting.push_back(published);
-        drop(queue);
-        self.wake.notify_one();
+        self.last = seq;
+        self.bytes += published.cost();
+        self.waiting.push_back(published);
         Ok(seq)
     }
 
-    pub(super) fn next(&self) -> Next {
-        let mut queue = self.lock();
+    /// What the log does next.
+    pub fn poll_append(&mut self) -> Next {
         let mut bytes = 0;
         let mut batch = Vec::new();
         while batch.len() < BATCH && bytes < BATCH_BYTES {
-            let Some(published) = queue.waiting.pop_front() else {
+            let Some(published) = self.waiting.pop_front() else {
                 break;
             };
             bytes += published.message.len();
             batch.push(published);
         }
-        match (batch.is_empty(), &queue.ended) {
+        match (batch.is_empty(), &self.ended) {
             (false, _) => Next::Append(batch),
             (true, Some(_)) => Next::End,
             (true, None) => Next::Wait,
@@ -213,40 +213,30 @@ impl Pending {
     }
 
     /// It is visible: its room is free again.
-    pub(super) fn settle(&self, published: &Published) {
-        let mut queue = self.lock();
-        queue.bytes = queue.bytes.saturating_sub(published.cost());
+    pub fn settle(&mut self, published: &Published) {
+        self.bytes = self.bytes.saturating_sub(published.cost());
     }
 
     /// Whether an action of this size could be published now.
-    pub(super) fn has_room(&self, size: usize) -> bool {
-        let queue = self.lock();
-        let fits = queue.bytes.saturating_add(size + 2 * CHARGE) <= self.limit;
-        queue.ended.is_some() || queue.bytes == 0 || fits
+    pub fn has_room(&self, size: usize) -> bool {
+        let fits = self.bytes.saturating_add(size + 2 * CHARGE) <= self.limit;
+        self.ended.is_some() || self.bytes == 0 || fits
     }
 
     /// Takes no more. What waits is still for the log, unless the log has failed.
-    pub(super) fn end(&self, why: PublishError) {
-        let mut queue = self.lock();
+    pub fn end(&mut self, why: PublishError) {
         if matches!(why, PublishError::Failed { .. }) {
-            queue.waiting.clear();
-            queue.bytes = 0;
+            self.waiting.clear();
+            self.bytes = 0;
         }
-        queue.ended.get_or_insert(why);
-        drop(queue);
-        self.wake.notify_one();
+        self.ended.get_or_insert(why);
     }
 
-    pub(super) fn ended(&self) -> Option<PublishError> {
-        self.lock().ended.clone()
+    /// Why it takes no more, once it does not.
+    pub fn ended(&self) -> Option<&PublishError> {
+        self.ended.as_ref()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Queue {
     fn name(&mut self, channel: &str) -> Arc<str> {
         if let Some(name) = self.names.get(channel) {
             return name.clone();
@@ -278,10 +268,10 @@ mod tests {
             (Some(origin.clone()), None),
             (Some(origin), Some("no\n")),
         ] {
-            let pending = Pending::new(41, 1000);
+            let mut pending = Pending::new(41, 1000);
             let draft = Draft::new("ahp-chat:/\"x", raw, origin.clone(), rejection);
             assert_eq!(pending.push(draft), Ok(42));
-            let Next::Append(batch) = pending.next() else {
+            let Next::Append(batch) = pending.poll_append() else {
                 panic!("nothing published")
             };
             let action = ahp::Action {
@@ -300,23 +290,23 @@ mod tests {
     #[test]
     fn bounded_by_bytes_until_visible() {
         let raw: &RawValue = serde_json::from_str("1").unwrap();
-        let push = |pending: &Pending| pending.push(Draft::new("c", raw, None, None));
-        let pending = Pending::new(0, 1000);
-        assert_eq!((push(&pending), push(&pending)), (Ok(1), Ok(2)));
+        let push = |pending: &mut Pending| pending.push(Draft::new("c", raw, None, None));
+        let mut pending = Pending::new(0, 1000);
+        assert_eq!((push(&mut pending), push(&mut pending)), (Ok(1), Ok(2)));
         assert_eq!(
-            push(&pending).unwrap_err().to_string(),
+            push(&mut pending).unwrap_err().to_string(),
             "682 bytes wait for the replay log and an action of 84 more would exceed the limit of 1000: publish less at a time, wait with `Host::visible`, or raise `uncommitted_bytes`"
         );
-        let Next::Append(batch) = pending.next() else {
+        let Next::Append(batch) = pending.poll_append() else {
             panic!("nothing published")
         };
         // The log has it, and it still counts.
-        assert!(push(&pending).is_err());
+        assert!(push(&mut pending).is_err());
         pending.settle(&batch[0]);
-        assert_eq!(push(&pending), Ok(3));
+        assert_eq!(push(&mut pending), Ok(3));
         pending.end(PublishError::ShutDown);
-        assert_eq!(push(&pending), Err(PublishError::ShutDown));
-        assert!(matches!(pending.next(), Next::Append(rest) if rest.len() == 1));
-        assert!(matches!(pending.next(), Next::End));
+        assert_eq!(push(&mut pending), Err(PublishError::ShutDown));
+        assert!(matches!(pending.poll_append(), Next::Append(rest) if rest.len() == 1));
+        assert!(matches!(pending.poll_append(), Next::End));
     }
 }

@@ -1,14 +1,18 @@
 //! Answers to clients, written without reading again what is known to be JSON.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use breakbulk_message::ahp::Chunking;
 use breakbulk_message::jsonrpc::{range_in, string};
 use serde_json::value::RawValue;
 
-use super::application::{Extras, State};
 use super::error::RpcError;
+use super::types::{Extras, State};
 use crate::log::Entry;
+
+/// How every answer begins.
+const HEAD: &str = r#"{"jsonrpc":"2.0","id":"#;
 
 /// A JSON string of `text`.
 pub(super) fn quoted(text: &str) -> String {
@@ -32,7 +36,7 @@ pub(super) fn error(id: Option<&RawValue>, error: &RpcError) -> String {
 
 /// The states of channels, all as of one action.
 pub(super) struct Snapshots<'a> {
-    pub(super) states: &'a [(&'a str, State)],
+    pub(super) states: &'a [(Arc<str>, State)],
     pub(super) from_seq: i64,
 }
 
@@ -59,7 +63,7 @@ impl Snapshots<'_> {
     }
 
     fn size(&self) -> usize {
-        let one = |(channel, state): &(&str, State)| {
+        let one = |(channel, state): &(Arc<str>, State)| {
             2 * channel.len() + state.json().map_or(0, str::len) + 64
         };
         self.states.iter().map(one).sum::<usize>() + 512
@@ -91,14 +95,13 @@ pub(super) fn initialized(
 }
 
 /// The answer to `reconnect` with all that was missed.
-pub(super) fn replayed(id: &RawValue, actions: &[Entry], missing: &[&str]) -> Vec<u8> {
+pub(super) fn replayed(id: &RawValue, actions: &[Entry], missing: &[Arc<str>]) -> Vec<u8> {
     let missing: Vec<_> = missing.iter().map(|name| quoted(name)).collect();
     let missing = missing.join(",");
     let size: usize = actions.iter().map(|entry| entry.params.len() + 1).sum();
     let mut out = Vec::with_capacity(size + missing.len() + id.get().len() + 128);
-    let head = r#"{"jsonrpc":"2.0","id":"#;
     let kind = r#","result":{"type":"replay","actions":["#;
-    for text in [head, id.get(), kind] {
+    for text in [HEAD, id.get(), kind] {
         out.extend_from_slice(text.as_bytes());
     }
     for (number, entry) in actions.iter().enumerate() {
@@ -124,18 +127,16 @@ pub(super) fn reset(id: &RawValue, snapshots: &Snapshots<'_>) -> String {
 }
 
 /// The answer to `subscribe`.
-pub(super) fn subscribed(id: &RawValue, channel: &str, state: &State, from_seq: i64) -> String {
-    let states = [];
-    let snapshots = Snapshots {
-        states: &states,
-        from_seq,
-    };
-    let mut out = String::with_capacity(state.json().map_or(0, str::len) + 512);
+pub(super) fn subscribed(id: &RawValue, snapshots: &Snapshots<'_>) -> String {
+    let mut out = String::with_capacity(snapshots.size());
     out.push_str(&format!(
         r#"{{"jsonrpc":"2.0","id":{},"result":{{"#,
         id.get()
     ));
-    if let Some(state) = state.json() {
+    let first = snapshots.states.first();
+    if let Some((channel, state)) = first
+        && let Some(state) = state.json()
+    {
         out.push_str(r#""snapshot":"#);
         snapshots.write_one(channel, state, &mut out);
     }
@@ -154,6 +155,19 @@ pub(super) fn members(object: &str) -> impl Iterator<Item = (Cow<'_, str>, &RawV
         let name = string(value(&mut rest, ':')?)?;
         Some((name, value(&mut rest, ',')?))
     })
+}
+
+/// The member `channel` of an object, where it is a string.
+pub(super) fn channel(params: &str) -> Option<Cow<'_, str>> {
+    let channel = members(params).filter(|(name, _)| name == "channel");
+    channel.last().and_then(|(_, value)| string(value))
+}
+
+/// The id of an answer of ours, which stands where it was written.
+pub(super) fn id_of(answer: &[u8]) -> Option<&RawValue> {
+    let behind = answer.strip_prefix(HEAD.as_bytes())?;
+    let mut values = serde_json::Deserializer::from_slice(behind).into_iter::<&RawValue>();
+    values.next()?.ok()
 }
 
 /// The next value, and on behind the sign that follows it.
@@ -183,9 +197,9 @@ mod tests {
     fn written_as_the_protocol_writes_it() {
         let id = raw(r#""\u0061""#);
         let states = [
-            ("ahp-root://", state(r#"{"a": 1}"#)),
-            ("ahp-otlp:/x", State::none()),
-            ("ahp-chat:/\"", state("[]")),
+            ("ahp-root://".into(), state(r#"{"a": 1}"#)),
+            ("ahp-otlp:/x".into(), State::none()),
+            ("ahp-chat:/\"".into(), state("[]")),
         ];
         let snapshots = Snapshots {
             states: &states,
@@ -205,18 +219,21 @@ mod tests {
         );
         assert_eq!(reset(id, &snapshots), ahp::snapshot_result(id, &same));
         assert_eq!(
-            subscribed(id, "ahp-root://", &states[0].1, 7),
+            subscribed(id, &snapshots),
             ahp::subscribe_result(id, Some(&same[0]))
         );
-        assert_eq!(
-            subscribed(id, "x", &State::none(), 7),
-            ahp::subscribe_result(id, None)
-        );
+        let stateless = Snapshots {
+            states: &states[1..2],
+            ..snapshots
+        };
+        assert_eq!(subscribed(id, &stateless), ahp::subscribe_result(id, None));
+        let answer = reset(id, &snapshots);
+        assert_eq!(id_of(answer.as_bytes()).unwrap().get(), id.get());
         for texts in [&[][..], &["{}"], &["{}", "[ ]"]] {
             let entries: Vec<_> = texts.iter().map(|text| Entry::new(1, "c", *text)).collect();
             let actions = texts.iter().map(|text| raw(text));
             assert_eq!(
-                replayed(id, &entries, &["a", "\""]),
+                replayed(id, &entries, &["a".into(), "\"".into()]),
                 ahp::replay_result(id, actions, &["a", "\""]).as_bytes()
             );
         }

@@ -1,0 +1,97 @@
+//! What waits for the application. Lists of states and actions are read as they are taken.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use breakbulk_link::{MessageKind, Shape};
+use breakbulk_message::ahp;
+
+use super::event::{Action, Event, List, Snapshot};
+use super::question::Question;
+use super::text::Text;
+use crate::Defence;
+
+/// One thing that waits, or many that came in one answer.
+pub(super) enum Queued {
+    One(Event),
+    /// States.
+    Snapshots(List),
+    /// A replay, and what to leave out of it.
+    Replay(List, Box<Known>),
+}
+
+/// What the application has already.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    /// Where it stood when it reconnected, if anything was overtaken then.
+    pub(super) defence: Option<(Defence, i64)>,
+    /// The state of each channel has all up to this number in it.
+    pub(super) states: BTreeMap<String, i64>,
+}
+
+impl Known {
+    /// Whether the application has this action.
+    pub(super) fn has(&self, channel: &str, seq: i64) -> bool {
+        let applied = |(defence, own): &(Defence, i64)| defence.has_applied(seq, *own);
+        self.defence.as_ref().is_some_and(applied) || has_state(&self.states, channel, seq)
+    }
+}
+
+/// Whether the state of its channel has this action in it.
+pub(super) fn has_state(states: &BTreeMap<String, i64>, channel: &str, seq: i64) -> bool {
+    states.get(channel).is_some_and(|&from| seq <= from)
+}
+
+/// Takes what comes next.
+pub(super) fn pop(queue: &mut VecDeque<Queued>) -> Option<Event> {
+    loop {
+        let next = match queue.front_mut()? {
+            Queued::Snapshots(list) => {
+                let one = list.next().and_then(|one| Snapshot::read(&one));
+                one.map(Event::Snapshot)
+            }
+            Queued::Replay(list, known) => replayed(list, known).map(Event::Action),
+            Queued::One(_) => match queue.pop_front()? {
+                Queued::One(event) => return Some(event),
+                _ => None,
+            },
+        };
+        if next.is_some() {
+            return next;
+        }
+        queue.pop_front();
+    }
+}
+
+fn replayed(list: &mut List, known: &Known) -> Option<Action> {
+    loop {
+        let params = list.next()?;
+        let raw = serde_json::from_str(&params).ok()?;
+        if let Ok(action) = ahp::Action::read(raw)
+            && !known.has(&action.channel, action.server_seq)
+        {
+            return Some(Action::new(&params, action));
+        }
+    }
+}
+
+/// What a message that is no answer tells the application; `Err` is what is wrong with an action.
+pub(super) fn read(text: Text, shape: &Shape) -> Result<Event, String> {
+    let Some(method) = text.method(shape) else {
+        return Ok(Event::Other(text));
+    };
+    let params = text.at(shape.body.clone());
+    match (shape.kind, params) {
+        (MessageKind::Notification, params) if method == "action" => {
+            let params = params.ok_or("`params` is missing")?;
+            let raw = serde_json::from_str(&params).map_err(|error| error.to_string())?;
+            let action = ahp::Action::read(raw).map_err(|error| error.to_string())?;
+            Ok(Event::Action(Action::new(&params, action)))
+        }
+        (MessageKind::Notification, params) => Ok(Event::Notification { method, params }),
+        (MessageKind::Request, params) => Ok(match text.at(shape.id.clone()) {
+            Some(id) => Event::Request(Question::new(method, params, id)),
+            None => Event::Other(text),
+        }),
+        _ => Ok(Event::Other(text)),
+    }
+}

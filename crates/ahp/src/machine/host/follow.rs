@@ -1,0 +1,211 @@
+//! Who follows which channel, and what is held back from a client whose answer is being written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use breakbulk_link::Outgoing;
+use breakbulk_message::jsonrpc::Kind;
+use bytes::Bytes;
+
+use super::config::close;
+use super::introduce::Names;
+use super::sessions::{Late, Session};
+use super::types::{Channels, ClientId, Output, When};
+use super::write::Seen;
+use super::{Host, Who, tag};
+use crate::Settings;
+
+/// Messages that go out once an answer is written.
+#[derive(Debug, Default)]
+pub(super) struct Hold {
+    messages: Vec<(Arc<str>, Bytes, u64)>,
+    bytes: usize,
+}
+
+impl Host {
+    /// Tells all who follow a channel. Who cannot keep up is cut off, and nobody waits.
+    pub(super) fn tell(&mut self, channel: &str, message: &Bytes, tag: u64) {
+        let Some((name, followers)) = self.channels.get_key_value(channel) else {
+            return;
+        };
+        let settings = &self.config.settings;
+        let mut slow = Vec::new();
+        for id in followers {
+            let Some(client) = self.clients.get_mut(id) else {
+                continue;
+            };
+            let Some(hold) = &mut client.hold else {
+                let message = told(settings, message, tag);
+                let client = *id;
+                self.out.push_back(Output::Send { client, message });
+                continue;
+            };
+            if hold.push(settings, name, message, tag) {
+                continue;
+            }
+            if tag == tag::NOTIFICATION {
+                tracing::warn!(client = ?id, %channel, bytes = message.len(), "a notification was dropped: too much waits for the client's answer");
+            } else {
+                slow.push(*id);
+            }
+        }
+        for id in slow {
+            self.cut_off(
+                id,
+                "its actions wait for an answer with a state, and are too many",
+            );
+        }
+    }
+
+    /// The client follows these channels from now on, and what comes is held until `release`.
+    pub(super) fn hold(
+        &mut self,
+        app: &impl Channels,
+        id: ClientId,
+        client_id: &str,
+        channels: &Names,
+    ) -> Seen {
+        let seen = self.look(app, client_id, channels);
+        // What vanished since an earlier look of the same answer is not followed.
+        for channel in &seen.missing {
+            self.unsubscribe(id, channel);
+        }
+        let Some(client) = self.clients.get_mut(&id) else {
+            return seen;
+        };
+        if client.who.is_none() && client.hold.is_none() {
+            self.turns += 1;
+            client.turn = self.turns;
+        }
+        // An earlier snapshot of the same answer is void, and with it what was held behind it.
+        let hold = client.hold.get_or_insert_default();
+        hold.messages
+            .retain(|(channel, _, tag)| *tag != tag::ACTION && !seen.missing.contains(channel));
+        hold.bytes = hold.messages.iter().map(|(_, text, _)| text.len()).sum();
+        for (channel, _) in &seen.states {
+            if client.subscriptions.insert(channel.clone()) {
+                client.names += channel.len();
+            }
+            let followers = self.channels.entry(channel.clone()).or_default();
+            followers.insert(id);
+        }
+        seen
+    }
+
+    /// The answer is written: it goes out, and behind it what was held. `gone` are not followed.
+    pub(super) fn release(&mut self, id: ClientId, answer: Option<Outgoing>, gone: &Names) {
+        for channel in gone {
+            self.unsubscribe(id, channel);
+        }
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        let hold = client.hold.take().unwrap_or_default();
+        let held = hold.messages.into_iter();
+        let held = held.filter(|(channel, ..)| !gone.contains(channel));
+        let held = held.map(|(_, message, tag)| told(&self.config.settings, &message, tag));
+        let messages = answer.into_iter().chain(held);
+        let sends = messages.map(|message| Output::Send {
+            client: id,
+            message,
+        });
+        self.out.extend(sends);
+    }
+
+    /// The client is who it says, by this connection from now on; unless it has come by another one
+    /// since this one began its handshake.
+    pub(super) fn introduce(
+        &mut self,
+        id: ClientId,
+        client_id: &Arc<str>,
+        session: Session,
+    ) -> Result<(), Late> {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return Err(Late);
+        };
+        let connected = self.sessions.connect(client_id, id, client.turn, session);
+        let replaced = match connected {
+            Ok(old) => {
+                self.strangers.remove(&(client.deadline, id));
+                client.who = Some(Who {
+                    client_id: client_id.clone(),
+                    chunking: session.chunking,
+                });
+                old
+            }
+            Err(Late) => Some(id),
+        };
+        if let Some(replaced) = replaced {
+            let reason = "another connection with this clientId has taken over";
+            self.close(replaced, close::REPLACED, reason, When::Now);
+        }
+        connected.map(|_| ())
+    }
+
+    pub(super) fn unsubscribe(&mut self, id: ClientId, channel: &str) {
+        if let Some(client) = self.clients.get_mut(&id)
+            && client.subscriptions.remove(channel)
+        {
+            client.names -= channel.len();
+        }
+        forget(&mut self.channels, channel, id);
+    }
+
+    fn look(&self, app: &impl Channels, client_id: &str, channels: &Names) -> Seen {
+        let mut seen = Seen {
+            states: Vec::new(),
+            missing: Vec::new(),
+            seq: self.visible,
+        };
+        for channel in channels {
+            let permitted = app.permits(client_id, channel);
+            match permitted.then(|| app.snapshot(channel)).flatten() {
+                Some(state) => seen.states.push((channel.clone(), state)),
+                None => seen.missing.push(channel.clone()),
+            }
+        }
+        seen
+    }
+
+    /// Nothing more is told to this connection.
+    pub(super) fn silence(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.hold = None;
+            client.names = 0;
+            for channel in std::mem::take(&mut client.subscriptions) {
+                forget(&mut self.channels, &channel, id);
+            }
+        }
+    }
+}
+
+impl Hold {
+    /// As bounded as the queue that it stands for; false: it is full.
+    fn push(&mut self, settings: &Settings, channel: &Arc<str>, message: &Bytes, tag: u64) -> bool {
+        let bytes = self.bytes.saturating_add(message.len());
+        if self.messages.len() >= settings.queued
+            || (self.bytes > 0 && bytes > settings.queued_bytes)
+        {
+            return false;
+        }
+        self.bytes = bytes;
+        self.messages.push((channel.clone(), message.clone(), tag));
+        true
+    }
+}
+
+/// What all who follow a channel are told, in memory that they share.
+fn told(settings: &Settings, message: &Bytes, tag: u64) -> Outgoing {
+    let lane = settings.lane(Kind::Notification, Some("action"));
+    let message = Outgoing::new(message.clone()).known_text();
+    message.in_lane(lane).tagged(tag)
+}
+
+fn forget(channels: &mut BTreeMap<Arc<str>, BTreeSet<ClientId>>, channel: &str, id: ClientId) {
+    if let Some(followers) = channels.get_mut(channel) {
+        followers.remove(&id);
+        if followers.is_empty() {
+            channels.remove(channel);
+        }
+    }
+}

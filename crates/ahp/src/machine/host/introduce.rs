@@ -1,0 +1,159 @@
+//! `initialize` and `reconnect` as a client sends them: read and put to the application while the
+//! machine is not borrowed.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use breakbulk_link::Charge;
+use breakbulk_message::ahp::{
+    Chunking, InitializeParams, ROOT_CHANNEL, ReadError, ReconnectParams, Strings,
+};
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use super::config::HostConfig;
+use super::error::RpcError;
+use super::types::{Channels, Extras};
+use super::{reply, version};
+
+/// Names of channels.
+pub(super) type Names = BTreeSet<Arc<str>>;
+
+/// A handshake as it came. Its memory counts as its client's until it is dropped.
+#[derive(Debug)]
+pub struct Introduction {
+    pub(super) first: bool,
+    pub(super) bytes: Bytes,
+    pub(super) params: Option<Range<usize>>,
+    pub(super) _charge: Charge,
+}
+
+/// What a handshake says, or what is wrong with it.
+#[derive(Debug)]
+pub struct Introduced(pub(super) Result<Greeting, RpcError>);
+
+/// A handshake that the application agreed to.
+#[derive(Debug)]
+pub(super) struct Greeting {
+    pub(super) client_id: Arc<str>,
+    pub(super) channels: Names,
+    /// What the client takes; the outer `None` where it does not say.
+    pub(super) chunking: Option<Option<Chunking>>,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Initialize { version: String, extras: Extras },
+    Reconnect { last_seen: i64 },
+}
+
+impl Introduction {
+    /// Reads it, checks it against the numbers of `config`, and asks the application.
+    pub fn read(&self, config: &HostConfig, app: &impl Channels) -> Introduced {
+        let params = self.params.clone().and_then(|at| self.bytes.get(at));
+        let params = params.and_then(|params| serde_json::from_slice(params).ok());
+        let params = params.unwrap_or(RawValue::NULL);
+        Introduced(if self.first {
+            initialize(config, app, params)
+        } else {
+            reconnect(config, app, params)
+        })
+    }
+}
+
+fn initialize(
+    config: &HostConfig,
+    app: &impl Channels,
+    params: &RawValue,
+) -> Result<Greeting, RpcError> {
+    let params = InitializeParams::read(params).map_err(invalid)?;
+    let client_id = client(config, &params.channel, &params.client_id)?;
+    let Some(version) = version::choose(params.protocol_versions, &config.versions) else {
+        let ours = config.versions.iter().map(|version| reply::quoted(version));
+        let ours = ours.collect::<Vec<_>>().join(",");
+        let data = format!(r#"{{"supportedVersions":[{ours}]}}"#);
+        return Err(RpcError {
+            code: RpcError::UNSUPPORTED_VERSION,
+            message: "none of the offered protocol versions is spoken here".to_owned(),
+            data: RawValue::from_string(data).ok(),
+        });
+    };
+    let version = version.into_owned();
+    let channels = channels(config, params.initial_subscriptions)?;
+    Ok(Greeting {
+        client_id,
+        channels,
+        chunking: Some(params.chunking()),
+        kind: Kind::Initialize {
+            version,
+            extras: app.initialize(&params)?,
+        },
+    })
+}
+
+fn reconnect(
+    config: &HostConfig,
+    app: &impl Channels,
+    params: &RawValue,
+) -> Result<Greeting, RpcError> {
+    let params = ReconnectParams::read(params).map_err(invalid)?;
+    let client_id = client(config, &params.channel, &params.client_id)?;
+    let channels = channels(config, params.subscriptions)?;
+    app.reconnect(&params)?;
+    Ok(Greeting {
+        client_id,
+        channels,
+        chunking: params.capabilities.is_some().then(|| params.chunking()),
+        kind: Kind::Reconnect {
+            last_seen: params.last_seen_server_seq,
+        },
+    })
+}
+
+fn client(config: &HostConfig, channel: &str, client_id: &str) -> Result<Arc<str>, RpcError> {
+    if channel != ROOT_CHANNEL {
+        return Err(RpcError::invalid(format!(
+            "`channel` must be {ROOT_CHANNEL}"
+        )));
+    }
+    let most = config.max_client_id_bytes;
+    if client_id.is_empty() || client_id.len() > most {
+        let text = format!("`clientId` must have 1 to {most} bytes");
+        return Err(RpcError::invalid(text));
+    }
+    Ok(client_id.into())
+}
+
+fn channels(config: &HostConfig, names: Strings<'_>) -> Result<Names, RpcError> {
+    let mut channels = Names::new();
+    let mut bytes = 0;
+    for name in names {
+        if !channels.contains(&*name) {
+            bytes += name.len();
+            check_channels(config, channels.len() + 1, bytes)?;
+            channels.insert((&*name).into());
+        }
+    }
+    Ok(channels)
+}
+
+/// Whether a client may follow so many channels with names of so many bytes.
+pub(super) fn check_channels(
+    config: &HostConfig,
+    count: usize,
+    bytes: usize,
+) -> Result<(), RpcError> {
+    let (most, most_bytes) = (config.max_subscriptions, config.max_subscription_bytes);
+    if count <= most && bytes <= most_bytes {
+        return Ok(());
+    }
+    Err(RpcError::invalid(format!(
+        "a client follows at most {most} channels with names of {most_bytes} bytes in all; unsubscribe from some first"
+    )))
+}
+
+fn invalid(error: ReadError) -> RpcError {
+    RpcError::invalid(error.to_string())
+}
