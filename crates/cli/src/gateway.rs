@@ -1,19 +1,14 @@
 //! `breakbulk gateway`: carries the messages of programs that know nothing of capped paths.
 
-mod nostr;
-mod open;
-mod plan;
-mod serve;
-
 use std::time::Duration;
 
+use breakbulk::gateway::{Config, Endpoint, Event, Plan, RunError, preset};
 use clap::Args;
 
-use crate::endpoint::{self, Endpoint};
 use crate::failure::Failure;
-use crate::log;
+use crate::signals::Stop;
 use crate::size::Size;
-use plan::Plan;
+use crate::{key, log, token};
 
 /// The rules, as the help has them.
 const RULES: &str = "\
@@ -130,7 +125,7 @@ impl Gateway {
         log::start(self.verbose, self.quiet);
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
-        let outcome = runtime.block_on(serve::serve(plan));
+        let outcome = runtime.block_on(run(plan));
         // A standard output that nobody reads must not keep the process.
         runtime.shutdown_background();
         outcome
@@ -142,21 +137,54 @@ impl Gateway {
                 // The text itself is not repeated: somebody may have put a secret into it.
                 .map_err(|error| Failure::Usage(format!("--{option}: {error}")))
         };
-        let preset = self.preset.as_deref().map(endpoint::preset).transpose();
-        Plan::new(
-            parse("listen", &self.listen)?,
-            parse("to", &self.to)?,
-            plan::Common {
-                max_frame: self.max_frame.map(|size| size.0),
-                max_message: self.max_message.map(|size| size.0),
-                preset: preset.map_err(|error| Failure::Usage(format!("--preset {error}")))?,
-                memory: self.memory.0,
-                max_sessions: self.max_sessions,
-                allow_remote: self.allow_remote,
-                check: !self.no_check,
-                grace: Duration::from_secs(self.grace),
+        let (listen, to) = (parse("listen", &self.listen)?, parse("to", &self.to)?);
+        let preset = self.preset.as_deref().map(preset).transpose();
+        let config = Config {
+            max_frame: self.max_frame.map(|size| size.0),
+            max_message: self.max_message.map(|size| size.0),
+            preset: preset.map_err(|error| Failure::Usage(format!("--preset {error}")))?,
+            memory: self.memory.0,
+            max_sessions: self.max_sessions,
+            allow_remote: self.allow_remote,
+            check: !self.no_check,
+            grace: Duration::from_secs(self.grace),
+            token: token::from_environment().map_err(Failure::Usage)?,
+            key: match listen.is_relay() || to.is_relay() {
+                true => key::from_environment().map_err(Failure::Usage)?,
+                false => None,
             },
-        )
-        .map_err(Failure::Usage)
+            hidden_variables: vec![key::VARIABLE.to_owned()],
+        };
+        Plan::new(listen, to, config).map_err(Failure::Usage)
+    }
+}
+
+/// Until it ends of itself or by a signal; a second one does not wait for what is queued.
+async fn run(plan: Plan) -> Result<(), Failure> {
+    let signals = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
+    let stop = breakbulk::gateway::Stop::new();
+    let stopping = async {
+        signals.asked().await;
+        stop.stop();
+        signals.insisted().await;
+    };
+    tokio::select! {
+        outcome = plan.run(&stop, tell) => outcome.map_err(|error| match error {
+            RunError::Setup(words) => Failure::Usage(words),
+            error => Failure::Session(error.to_string()),
+        }),
+        () = stopping => Err(Failure::Session("stopped at once by a second signal".to_owned())),
+    }
+}
+
+fn tell(event: Event) {
+    match event {
+        Event::Listening(address) => eprintln!("listening on {address}"),
+        Event::Overruled(side, words) => tracing::warn!("--{side}: {words}"),
+        Event::Stopping(sessions) => tracing::info!(
+            sessions,
+            "stopping: what is queued goes out; another signal after a second stops at once"
+        ),
+        _ => {}
     }
 }

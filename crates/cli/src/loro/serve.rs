@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakbulk::gateway::token_from_file;
 use breakbulk::link::Budget;
 use breakbulk::loro::store::{DiskStore, MemoryStore};
 use breakbulk::loro::{Config, Node};
@@ -74,7 +75,7 @@ impl Serve {
         log::start(self.verbose, self.quiet);
         let stop = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
         let token = match &self.token_file {
-            Some(file) => Some(token::from_file(file)),
+            Some(file) => Some(token_from_file(file)),
             None => token::from_environment().transpose(),
         };
         let token = token.transpose().map_err(Failure::Usage)?;

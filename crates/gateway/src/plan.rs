@@ -3,19 +3,19 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use breakbulk::ahp::Settings;
-use breakbulk::ahp::foreign::Sessions;
-use breakbulk::contextvm::EVENT_MAX;
-use breakbulk::gateway::{TunnelSettings, session_memory};
-use breakbulk::link::{Budget, Cap, Carries};
-use breakbulk::message::ahp::{Chunking, TimeoutFrom};
-use breakbulk::net::preset::Preset;
-use breakbulk::net::process::Framing;
-use breakbulk::net::ws::{self, Bearer, Identity, Roots};
-use breakbulk::net::{Options, process};
+use crate::pump::{TunnelSettings, session_memory};
+use breakbulk_ahp::Settings;
+use breakbulk_ahp::foreign::Sessions;
+use breakbulk_contextvm::{EVENT_MAX, Keys};
+use breakbulk_link::{Budget, Cap, Carries};
+use breakbulk_message::ahp::{Chunking, TimeoutFrom};
+use breakbulk_net::preset::Preset;
+use breakbulk_net::process::Framing;
+use breakbulk_net::ws::{self, Bearer, Identity, Roots};
+use breakbulk_net::{Options, process};
 
-use super::nostr::NostrEnd;
 use crate::endpoint::{At, Endpoint, TunnelUse, WireKind, WsAddress, unknown_option};
+use crate::relays::NostrEnd;
 use crate::token;
 
 /// The proposal's frame for a relayed path.
@@ -33,20 +33,53 @@ const LEAST_EVENT: usize = 4096;
 /// How long the other end of a tunnel may be silent: it does not answer while it is held up.
 const TUNNEL_SILENCE: Duration = Duration::from_secs(300);
 
-/// What holds for both ends.
-pub(crate) struct Common {
-    pub(crate) max_frame: Option<usize>,
-    pub(crate) max_message: Option<usize>,
-    pub(crate) preset: Option<Preset>,
-    pub(crate) memory: usize,
-    pub(crate) max_sessions: usize,
-    pub(crate) allow_remote: bool,
-    pub(crate) check: bool,
-    pub(crate) grace: Duration,
+/// What holds for both ends of a gateway, and for all of its sessions.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The largest frame where messages are cut, if an endpoint does not say it.
+    pub max_frame: Option<usize>,
+    /// The largest message that is taken, if an endpoint does not say it.
+    pub max_message: Option<usize>,
+    /// What the capped path is known to let through.
+    pub preset: Option<Preset>,
+    /// The memory for the messages of all sessions, in bytes.
+    pub memory: usize,
+    /// The most sessions at a time.
+    pub max_sessions: usize,
+    /// Whether a listener without a token may be open to other machines.
+    pub allow_remote: bool,
+    /// Whether to look for the target before listening.
+    pub check: bool,
+    /// How long what is queued may take to go out at the end.
+    pub grace: Duration,
+    /// The bearer token of the listener or, if that is no WebSocket, of the target.
+    pub token: Option<Bearer>,
+    /// The key of the listener at relays or, if the listener is none, of the target at relays.
+    pub key: Option<Keys>,
+    /// Environment variables that commands do not inherit.
+    pub hidden_variables: Vec<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_frame: None,
+            max_message: None,
+            preset: None,
+            memory: 1 << 30,
+            max_sessions: 256,
+            allow_remote: false,
+            check: true,
+            grace: Duration::from_secs(10),
+            token: None,
+            key: None,
+            hidden_variables: Vec::new(),
+        }
+    }
 }
 
 /// A gateway that can be started.
-pub(crate) struct Plan {
+pub struct Plan {
     pub(crate) listen: End,
     pub(crate) to: End,
     pub(crate) max_sessions: usize,
@@ -80,10 +113,13 @@ pub(crate) struct End {
     pub(crate) grace: Duration,
     /// What was asked for and does not count, in words.
     pub(crate) overruled: Option<String>,
+    /// Environment variables that a command does not inherit.
+    pub(crate) hidden_variables: Vec<String>,
 }
 
 impl Plan {
-    pub(crate) fn new(listen: Endpoint, to: Endpoint, common: Common) -> Result<Self, String> {
+    /// Checks what both ends ask for.
+    pub fn new(listen: Endpoint, to: Endpoint, common: Config) -> Result<Self, String> {
         match (&listen.at, &to.at) {
             (At::Exec(_), _) => {
                 return Err(
@@ -113,14 +149,13 @@ impl Plan {
                 .map_err(|error| format!("--to: {error}"))?;
         }
         let carries = carries(&listen, &to)?;
-        let (listen_nostr, to_nostr) = NostrEnd::both(&listen, &to)?;
+        let (listen_nostr, to_nostr) = NostrEnd::both(&listen, &to, common.key.clone())?;
         let budget = Budget::new(common.memory);
         let end = |endpoint: Endpoint, token: Option<Bearer>| {
             End::new(endpoint, &common, carries, token, &budget)
         };
-        let from_environment = token::from_environment()?;
         let listens = listen.is_ws();
-        let (for_listen, for_to) = match from_environment {
+        let (for_listen, for_to) = match common.token.clone() {
             // A token that others must send us is not sent to somebody else.
             Some(token) if listens => (Some(token), None),
             token => (None, token),
@@ -170,7 +205,7 @@ fn carries(listen: &Endpoint, to: &Endpoint) -> Result<Carries, String> {
 impl End {
     fn new(
         endpoint: Endpoint,
-        common: &Common,
+        common: &Config,
         carries: Carries,
         token: Option<Bearer>,
         budget: &Budget,
@@ -221,7 +256,7 @@ impl End {
             ));
         }
         let token = match &options.token_file {
-            Some(file) => Some(token::from_file(file)?),
+            Some(file) => Some(token::token_from_file(file)?),
             None => token.filter(|_| is_ws),
         };
         let identity = match (options.cert, options.key) {
@@ -250,6 +285,7 @@ impl End {
             nostr: None,
             grace: common.grace,
             overruled,
+            hidden_variables: common.hidden_variables.clone(),
         })
     }
 

@@ -6,14 +6,13 @@ use std::time::Duration;
 use breakbulk_link::{
     Budget, Cap, Closed, Event, Limits, Link, Outgoing, PeerLimits, PeerSupport, SendError,
 };
-use breakbulk_message::ahp::{
-    Chunking, Hello, NoHello, TimeoutFrom, is_tunnel_end, is_tunnels_own, tunnel_end,
-};
+use breakbulk_message::ahp::{Chunking, TimeoutFrom};
+use breakbulk_message::tunnel::{Hello, NoHello, is_tunnel_end, is_tunnels_own, tunnel_end};
 use breakbulk_net::Connection;
 use breakbulk_wire::Ahp;
 use bytes::Bytes;
 
-use super::pump::HELLO;
+use super::run::HELLO;
 use super::{EndOutput, Incoming, Instead, Oversized, Pass, Passing, Port, Ports, Side};
 
 /// What a side closes with when the other breaks the tunnel's rules.

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use breakbulk::contextvm::{Learned, Memory, PublicKey, public_key};
+use breakbulk_contextvm::{Learned, Memory, PublicKey, public_key};
 
 /// Servers that are remembered; the ones learned of last stay.
 const SERVERS: usize = 1000;
@@ -106,7 +106,7 @@ fn write(file: &Path, servers: &[(PublicKey, Learned)]) -> io::Result<()> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use breakbulk::contextvm::Keys;
+    use breakbulk_contextvm::Keys;
 
     use super::*;
 

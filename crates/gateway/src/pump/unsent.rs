@@ -4,14 +4,11 @@
 
 use breakbulk_link::{Outgoing, SendError, Uncut};
 use breakbulk_message::ahp::MessageTooLarge;
-use breakbulk_message::jsonrpc::{Envelope, Kind};
+use breakbulk_message::jsonrpc::{self, Envelope, INTERNAL_ERROR, Kind};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::{Instead, Oversized, TOO_LARGE};
-
-/// JSON-RPC's code for what is nobody's fault in particular.
-const INTERNAL_ERROR: i32 = -32603;
 
 /// So much of a method's name is told.
 const NAME: usize = 64;
@@ -131,11 +128,7 @@ fn answer(id: &RawValue, size: usize, error: &SendError, too_large_code: i32) ->
             ),
         ),
         _ => {
-            let text = serde_json::Value::from(error.to_string());
-            return format!(
-                r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":{INTERNAL_ERROR},"message":{text}}}}}"#,
-                id.get()
-            );
+            return jsonrpc::error(Some(id.get()), INTERNAL_ERROR, &error.to_string(), None);
         }
     };
     data.response_saying(id, too_large_code, &words)

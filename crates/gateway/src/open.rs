@@ -1,25 +1,24 @@
 //! From an end that was planned to a connection that the pump can use.
 
-use breakbulk::contextvm::Client;
-use breakbulk::gateway::{
+use crate::pump::{
     BothBoxes, ClientBox, HostBox, Passing, Plain, Port, Raw, Skipped, Tunnel, greet,
     session_memory, whole_link,
 };
-use breakbulk::link::{Config, Limits, Link};
-use breakbulk::message::ahp::TUNNEL;
-use breakbulk::net::process;
-use breakbulk::net::ws::{self, ConnectOptions, WebSocket};
-use breakbulk::net::{Connection, Transport, fresh_seed};
-use breakbulk::wire::Loro;
+use breakbulk_contextvm::Client;
+use breakbulk_link::{Config, Limits, Link};
+use breakbulk_message::tunnel::TUNNEL;
+use breakbulk_net::process;
+use breakbulk_net::ws::{self, ConnectOptions, WebSocket};
+use breakbulk_net::{Connection, Transport, fresh_seed};
+use breakbulk_wire::Loro;
 
-use super::nostr;
-use super::plan::{End, Plan};
 use crate::endpoint::{At, TunnelUse, WireKind};
-use crate::key;
+use crate::plan::{End, Plan};
+use crate::relays;
 
 /// What an end turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Face {
+pub(crate) enum Face {
     /// Whole messages of a program.
     Whole,
     /// Another gateway.
@@ -31,15 +30,15 @@ pub(super) enum Face {
 }
 
 /// An end that is connected, but has not said anything yet.
-pub(super) struct Opened {
-    pub(super) face: Face,
-    pub(super) port: Port,
+pub(crate) struct Opened {
+    pub(crate) face: Face,
+    pub(crate) port: Port,
     /// What is under the connection, where it may still have something to say when that is closed.
-    pub(super) client: Option<Client>,
+    pub(crate) client: Option<Client>,
 }
 
 /// Our own standard streams.
-pub(super) fn stdio(end: &End) -> Result<Opened, String> {
+pub(crate) fn stdio(end: &End) -> Result<Opened, String> {
     let mut stdio = process::stdio(end.framing, end.max_message)
         .map_err(|error| format!("the standard streams: {error}"))?;
     let ends = stdio.ends();
@@ -56,11 +55,16 @@ pub(super) fn stdio(end: &End) -> Result<Opened, String> {
 }
 
 /// A connection to the target.
-pub(super) async fn target(end: &End) -> Result<Opened, String> {
+pub(crate) async fn target(end: &End) -> Result<Opened, String> {
     match &end.at {
         At::Stdio => stdio(end),
         At::Exec(words) => {
-            let program = process::Program::new(words).env_remove(key::VARIABLE);
+            let program = end
+                .hidden_variables
+                .iter()
+                .fold(process::Program::new(words), |program, name| {
+                    program.env_remove(name)
+                });
             let (mut exec, _) = program
                 .start(end.framing, end.max_message)
                 .map_err(|error| format!("exec: {error}"))?;
@@ -98,17 +102,17 @@ pub(super) async fn target(end: &End) -> Result<Opened, String> {
             }
             web_socket(end, websocket)
         }
-        At::Nostr(address) => nostr::dial(end, address).await,
+        At::Nostr(address) => relays::dial(end, address).await,
     }
 }
 
 /// A connection whose frames are whole messages.
-pub(super) fn whole_messages(end: &End, transport: impl Transport) -> Result<Connection, String> {
+pub(crate) fn whole_messages(end: &End, transport: impl Transport) -> Result<Connection, String> {
     connect(end, whole(end), transport, false)
 }
 
 /// The subprotocols that are offered, or understood.
-pub(super) fn subprotocols(end: &End) -> Vec<String> {
+pub(crate) fn subprotocols(end: &End) -> Vec<String> {
     match (end.wire, end.tunnel) {
         (WireKind::Ahp, TunnelUse::Auto | TunnelUse::Always) => vec![TUNNEL.to_owned()],
         _ => Vec::new(),
@@ -116,13 +120,13 @@ pub(super) fn subprotocols(end: &End) -> Vec<String> {
 }
 
 /// A WebSocket, whichever end made it.
-pub(super) fn web_socket(end: &End, websocket: WebSocket) -> Result<Opened, String> {
+pub(crate) fn web_socket(end: &End, websocket: WebSocket) -> Result<Opened, String> {
     let is_tunnel = websocket.subprotocol() == Some(TUNNEL);
     let (face, link) = match end.wire {
         WireKind::Ahp if is_tunnel => (Face::Tunnel, end.tunnel_settings().link(fresh_seed())),
         WireKind::Ahp => (Face::Ahp, end.ahp_settings().link()),
         WireKind::Loro => (Face::Binary, loro(end)),
-        WireKind::Whole if end.carries == breakbulk::link::Carries::Binary => {
+        WireKind::Whole if end.carries == breakbulk_link::Carries::Binary => {
             (Face::Binary, whole(end))
         }
         // Relays of events are no WebSockets here.
@@ -167,7 +171,7 @@ fn loro(end: &End) -> Link {
 
 impl Opened {
     /// Says what a tunnel says first, and hears the other's.
-    pub(super) async fn greeted(self, end: &End) -> Result<Self, String> {
+    pub(crate) async fn greeted(self, end: &End) -> Result<Self, String> {
         match self.face {
             Face::Tunnel => {
                 let connection = self.port.connection;
@@ -181,7 +185,7 @@ impl Opened {
 }
 
 /// What is done to messages between two such ends.
-pub(super) fn passing(plan: &Plan, listen: Face, to: Face) -> Box<dyn Passing> {
+pub(crate) fn passing(plan: &Plan, listen: Face, to: Face) -> Box<dyn Passing> {
     let (hosts, clients) = plan.sessions.clone();
     let inner: Box<dyn Passing> = match (listen, to) {
         (Face::Binary, _) | (_, Face::Binary) => return Box::new(Raw),

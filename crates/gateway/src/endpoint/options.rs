@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use breakbulk::net::preset::Preset;
-use breakbulk::net::process::Framing;
+use breakbulk_net::preset::Preset;
+use breakbulk_net::process::Framing;
 
 use super::{NostrOptions, TunnelUse};
 use crate::size::Size;
@@ -138,7 +138,7 @@ impl EndpointOptions {
 }
 
 /// A preset by its name.
-pub(crate) fn preset(name: &str) -> Result<Preset, String> {
+pub fn preset(name: &str) -> Result<Preset, String> {
     Preset::by_name(name).ok_or_else(|| {
         let names: Vec<_> = Preset::ALL.iter().map(|preset| preset.name).collect();
         format!("{name:?} is no preset; use {}", names.join(", "))

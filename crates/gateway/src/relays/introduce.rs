@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use breakbulk::contextvm::PublicKey;
-use breakbulk::gateway::HELLO;
-use breakbulk::link::{Event, Outgoing};
-use breakbulk::message::jsonrpc::{Envelope, Kind};
-use breakbulk::net::Connection;
+use crate::pump::HELLO;
+use breakbulk_contextvm::PublicKey;
+use breakbulk_link::{Event, Outgoing};
+use breakbulk_message::jsonrpc::{Envelope, Kind};
+use breakbulk_net::Connection;
 use bytes::Bytes;
 use tokio::time::timeout;
 
@@ -108,7 +108,7 @@ async fn answer(connection: &Connection) -> Result<(), String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use breakbulk::contextvm::Keys;
+    use breakbulk_contextvm::Keys;
 
     use super::*;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use breakbulk::contextvm::{Encryption, Wraps, public_key};
-use breakbulk::net::preset::Preset;
-use breakbulk::net::process::Framing;
+use breakbulk_contextvm::{Encryption, Wraps, public_key};
+use breakbulk_net::preset::Preset;
+use breakbulk_net::process::Framing;
 
 use super::*;
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk::contextvm::{Client, PublicKey, Refused, SendError, Server, Session};
-use breakbulk::link::{Carries, Closed, Frame};
-use breakbulk::net::{Incoming, Lost, Sink, Source, Transport};
+use breakbulk_contextvm::{Client, PublicKey, Refused, SendError, Server, Session};
+use breakbulk_link::{Carries, Closed, Frame};
+use breakbulk_net::{Incoming, Lost, Sink, Source, Transport};
 use bytes::Bytes;
 use tokio::sync::{Mutex, mpsc, watch};
 
-use super::life::Life;
+use super::session::Life;
 
 /// Answers of our own that may wait for their reader.
 const ANSWERS: usize = 64;

@@ -3,20 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk::gateway::{self, Ended};
-use breakbulk::link::Closed;
-use breakbulk::message::ahp::TUNNEL;
-use breakbulk::net::ws::{Accepted, ListenError, ListenOptions, Listener};
+use crate::pump::{Ended, Side};
+use breakbulk_link::Closed;
+use breakbulk_message::tunnel::TUNNEL;
+use breakbulk_net::ws::{Accepted, ListenError, ListenOptions, Listener};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::nostr;
-use super::open::{self, Opened};
-use super::plan::Plan;
 use crate::endpoint::{At, TunnelUse, WsAddress};
-use crate::failure::Failure;
-use crate::signals::Stop;
+use crate::open::{self, Opened};
+use crate::plan::Plan;
+use crate::relays;
+use crate::stop::Stop;
 
 /// How long a look at the target may take.
 const CHECK: Duration = Duration::from_secs(5);
@@ -27,37 +26,63 @@ const NO_TARGET: u16 = 1014;
 /// Why there is none may name what is no business of strangers: that is for the log.
 const NO_TARGET_REASON: &str = "the gateway has no connection to its target; its log says why";
 
-pub(crate) async fn serve(plan: Plan) -> Result<(), Failure> {
-    let stop = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
-    plan.to.check_command().map_err(Failure::Usage)?;
-    for (option, end) in [("--listen", &plan.listen), ("--to", &plan.to)] {
-        if let Some(words) = &end.overruled {
-            tracing::warn!("{option}: {words}");
+/// What a program that runs a gateway may want to tell its user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// Programs can connect now, at this address.
+    Listening(String),
+    /// What was asked for of an end and does not count, in words.
+    Overruled(Side, String),
+    /// The gateway stops; so many sessions still have something to send.
+    Stopping(usize),
+}
+
+/// Why a gateway ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// Something must be mended first.
+    #[error("{0}")]
+    Setup(String),
+    /// What had begun could not be finished.
+    #[error("{0}")]
+    Session(String),
+}
+
+impl Plan {
+    /// Runs the gateway until its one session ends or, where it listens, until `stop` says so.
+    ///
+    /// # Errors
+    /// If it cannot begin, or the one session fails.
+    pub async fn run(
+        self,
+        stop: &Stop,
+        tell: impl Fn(Event) + Send + Sync,
+    ) -> Result<(), RunError> {
+        self.to.check_command().map_err(RunError::Setup)?;
+        for (side, end) in [(Side::Listen, &self.listen), (Side::To, &self.to)] {
+            if let Some(words) = &end.overruled {
+                tell(Event::Overruled(side, words.clone()));
+            }
         }
-    }
-    let insisted = stop.insisted();
-    let work = async {
-        match &plan.listen.at {
+        match &self.listen.at {
             At::Ws(address) => {
                 let address = address.clone();
-                listen(Arc::new(plan), &address, &stop).await
+                listen(Arc::new(self), &address, stop, &tell).await
             }
             At::Nostr(address) => {
                 let address = address.clone();
-                nostr::listen(Arc::new(plan), &address, &stop).await
+                relays::listen(Arc::new(self), &address, stop, &tell).await
             }
-            _ => once(&plan, &stop).await,
+            _ => once(&self, stop).await,
         }
-    };
-    tokio::select! {
-        outcome = work => outcome,
-        () = insisted => Err(Failure::Session("stopped at once by a second signal".to_owned())),
     }
 }
 
 /// The one session over our own standard streams.
-async fn once(plan: &Plan, stop: &Stop) -> Result<(), Failure> {
-    let unreachable = |error: String| Failure::Usage(format!("--to: {error}"));
+async fn once(plan: &Plan, stop: &Stop) -> Result<(), RunError> {
+    let unreachable = |error: String| RunError::Setup(format!("--to: {error}"));
     let target = async {
         open::target(&plan.to)
             .await
@@ -68,37 +93,37 @@ async fn once(plan: &Plan, stop: &Stop) -> Result<(), Failure> {
     };
     let to = tokio::select! {
         to = target => to?,
-        () = stop.asked() => return Ok(()),
+        () = stop.stopped() => return Ok(()),
     };
     // Only now: what is read from the standard input cannot be put back.
-    let listen = open::stdio(&plan.listen).map_err(Failure::Session)?;
+    let listen = open::stdio(&plan.listen).map_err(RunError::Session)?;
     let client = to.client.clone();
-    let ended = pump(plan, listen, to, stop.asked()).await;
+    let ended = pump(plan, listen, to, stop.stopped()).await;
     let unsent = client.map_or(0, |client| client.stats().outgoing);
     match unsent {
-        _ if !ended.is_clean() => Err(Failure::Session(told(plan, &ended))),
+        _ if !ended.is_clean() => Err(RunError::Session(told(plan, &ended))),
         0 => Ok(()),
-        unsent => Err(Failure::Session(format!(
+        unsent => Err(RunError::Session(format!(
             "{unsent} messages did not reach a relay in the {} s that there were; raise --grace",
             plan.grace.as_secs()
         ))),
     }
 }
 
-pub(super) async fn pump(
+pub(crate) async fn pump(
     plan: &Plan,
     listen: Opened,
     to: Opened,
     stop: impl Future<Output = ()> + Send,
 ) -> Ended {
     let passing = open::passing(plan, listen.face, to.face);
-    let options = gateway::Options { grace: plan.grace };
+    let options = crate::pump::Options { grace: plan.grace };
     tracing::debug!(listen = ?listen.face, to = ?to.face, "a session begins");
-    gateway::relay(listen.port, to.port, passing, stop, options).await
+    crate::pump::relay(listen.port, to.port, passing, stop, options).await
 }
 
 /// The end of a session in words.
-pub(super) fn told(plan: &Plan, ended: &Ended) -> String {
+pub(crate) fn told(plan: &Plan, ended: &Ended) -> String {
     let Ended {
         side,
         closed: Closed { code, reason },
@@ -106,8 +131,8 @@ pub(super) fn told(plan: &Plan, ended: &Ended) -> String {
         ..
     } = ended;
     let (at, is_listen) = match side {
-        gateway::Side::Listen => (&plan.listen.at, true),
-        gateway::Side::To => (&plan.to.at, false),
+        Side::Listen => (&plan.listen.at, true),
+        Side::To => (&plan.to.at, false),
     };
     let other = match at {
         At::Stdio => "the program at the standard streams",
@@ -133,17 +158,22 @@ pub(super) fn told(plan: &Plan, ended: &Ended) -> String {
 }
 
 /// A session for each that comes.
-async fn listen(plan: Arc<Plan>, address: &WsAddress, stop: &Stop) -> Result<(), Failure> {
+async fn listen(
+    plan: Arc<Plan>,
+    address: &WsAddress,
+    stop: &Stop,
+    tell: &(dyn Fn(Event) + Send + Sync),
+) -> Result<(), RunError> {
     if plan.check {
         reachable(&plan).await?;
     }
     let mut listener = bind(&plan, address).await?;
-    eprintln!(
-        "listening on {}://{}{}",
+    tell(Event::Listening(format!(
+        "{}://{}{}",
         address.scheme(),
         listener.local_addr(),
         shown(address)
-    );
+    )));
     let mut sessions = JoinSet::new();
     let outcome = loop {
         tokio::select! {
@@ -152,18 +182,15 @@ async fn listen(plan: Arc<Plan>, address: &WsAddress, stop: &Stop) -> Result<(),
                     let (plan, stop) = (plan.clone(), stop.clone());
                     sessions.spawn(async move { session(&plan, accepted, &stop).await });
                 }
-                Err(error) => break Err(Failure::Session(error.to_string())),
+                Err(error) => break Err(RunError::Session(error.to_string())),
             },
             Some(_) = sessions.join_next() => {}
-            () = stop.asked() => break Ok(()),
+            () = stop.stopped() => break Ok(()),
         }
     };
     drop(listener);
     if !sessions.is_empty() {
-        tracing::info!(
-            sessions = sessions.len(),
-            "stopping: what is queued goes out; another signal after a second stops at once"
-        );
+        tell(Event::Stopping(sessions.len()));
     }
     while sessions.join_next().await.is_some() {}
     outcome
@@ -178,9 +205,9 @@ fn shown(address: &WsAddress) -> &str {
     }
 }
 
-async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, Failure> {
+async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, RunError> {
     let end = &plan.listen;
-    let usage = |error: String| Failure::Usage(format!("--listen: {error}"));
+    let usage = |error: String| RunError::Setup(format!("--listen: {error}"));
     let (host, port) = address.listen_at().map_err(usage)?;
     let options = ListenOptions {
         bearer: end.token.clone(),
@@ -207,7 +234,7 @@ async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, Failure> {
 }
 
 /// Looks whether somebody is at the target: better now than when the first client is there.
-pub(super) async fn reachable(plan: &Plan) -> Result<(), Failure> {
+pub(crate) async fn reachable(plan: &Plan) -> Result<(), RunError> {
     let (at, found) = match &plan.to.at {
         At::Ws(address) => (
             address.authority.clone(),
@@ -215,19 +242,19 @@ pub(super) async fn reachable(plan: &Plan) -> Result<(), Failure> {
         ),
         At::Nostr(address) => (
             address.relays.join(","),
-            nostr::some_relay_answers(address).await,
+            relays::some_relay_answers(address).await,
         ),
         At::Stdio | At::Exec(_) => return Ok(()),
     };
     found.map_err(|what| {
-        Failure::Usage(format!(
+        RunError::Setup(format!(
             "--to: {at} cannot be reached: {what}; start it first, check the address, or give --no-check"
         ))
     })
 }
 
 /// Whether somebody takes connections there.
-pub(super) async fn answers(authority: &str, secure: bool) -> Result<(), String> {
+pub(crate) async fn answers(authority: &str, secure: bool) -> Result<(), String> {
     let with_port = match authority.rsplit_once(':') {
         Some((_, port)) if !port.ends_with(']') => authority.to_owned(),
         _ => format!("{authority}:{}", if secure { 443 } else { 80 }),
@@ -264,7 +291,7 @@ async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
     };
     let opened = tokio::select! {
         opened = both => opened,
-        () = stop.asked() => {
+        () = stop.stopped() => {
             client.close(1001, "the gateway stops");
             client.ended().await;
             return;
@@ -281,7 +308,7 @@ async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
     };
     drop(client);
     tracing::info!(%peer, face = ?listen.face, "a session begins");
-    let ended = pump(plan, listen, to, stop.asked()).await;
+    let ended = pump(plan, listen, to, stop.stopped()).await;
     if ended.is_clean() {
         tracing::info!(%peer, "{}", told(plan, &ended));
     } else {

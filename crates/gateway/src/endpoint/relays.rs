@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use breakbulk::contextvm::{Encryption, Keys, PublicKey, Wraps, public_key};
+use breakbulk_contextvm::{Encryption, Keys, PublicKey, Wraps, public_key};
 
 use super::options::{EndpointOptions, options_among, unknown_among};
 use super::{At, at_question_mark};

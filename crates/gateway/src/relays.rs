@@ -1,30 +1,30 @@
 //! Relays as an end: a server for whoever asks by its key, or a client of one server.
 
 mod introduce;
-mod life;
-mod line;
-mod serve;
+mod key;
+mod listen;
+mod port;
 mod servers;
+mod session;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk::contextvm::{
-    self, Client, ClientConfig, Config, Forgetful, Keys, Memory, Server, ServerConfig, Timeouts,
-    npub,
+use crate::pump::{Port, session_memory};
+use breakbulk_contextvm::{
+    Client, ClientConfig, Config, Forgetful, Keys, Limits, Memory, PublicKey, Server, ServerConfig,
+    Timeouts, npub,
 };
-use breakbulk::gateway::{Port, session_memory};
-use breakbulk::net::nostr::RelayOptions;
+use breakbulk_net::nostr::RelayOptions;
 use tokio::task::JoinSet;
 
-use super::open::{self, Face, Opened};
-use super::plan::End;
-use super::serve::answers;
 use crate::endpoint::{At, Endpoint, NostrAddress, NostrOptions};
-use crate::key;
-use line::ClientLine;
-pub(super) use serve::listen;
+use crate::open::{self, Face, Opened};
+use crate::plan::End;
+use crate::serve::answers;
+pub(crate) use listen::listen;
+use port::ClientLine;
 use servers::KnownServers;
 
 /// How long the relays may take at first.
@@ -51,12 +51,12 @@ impl NostrEnd {
     pub(crate) fn both(
         listen: &Endpoint,
         to: &Endpoint,
+        environment: Option<Keys>,
     ) -> Result<(Option<Self>, Option<Self>), String> {
         let is_nostr = |end: &Endpoint| matches!(end.at, At::Nostr(_));
         if !is_nostr(listen) && !is_nostr(to) {
             return Ok((None, None));
         }
-        let environment = key::from_environment()?;
         let listens = is_nostr(listen);
         let (for_listen, for_to) = match environment {
             // Who asks by us does not get to pass for us.
@@ -89,7 +89,7 @@ impl NostrEnd {
             Some(_) => Ok(this),
             None => Err(format!(
                 "a server needs a key by which others find it: breakbulk keygen FILE makes one; then add ?key=FILE, or set {}",
-                key::VARIABLE
+                "BREAKBULK_NOSTR_KEY"
             )),
         }
     }
@@ -118,7 +118,7 @@ impl NostrEnd {
         if this.keys.is_some() && !one_session {
             return Err(format!(
                 "one key is one client, and many may come to --listen; leave out key and unset {}, so that each gets a key of its own",
-                key::VARIABLE
+                "BREAKBULK_NOSTR_KEY"
             ));
         }
         Ok(this)
@@ -153,7 +153,7 @@ impl NostrEnd {
             encryption: options.encryption.unwrap_or_default(),
             wraps: options.wraps.unwrap_or_default(),
             allowed: options.allow.clone(),
-            limits: contextvm::Limits {
+            limits: Limits {
                 message: end.max_message,
                 memory,
                 peer_memory: session_memory(end.max_message).min(memory),
@@ -170,7 +170,7 @@ impl NostrEnd {
 }
 
 /// A client of the server that the end names.
-pub(super) async fn dial(end: &End, address: &NostrAddress) -> Result<Opened, String> {
+pub(crate) async fn dial(end: &End, address: &NostrAddress) -> Result<Opened, String> {
     let (Some(nostr), Some(server)) = (&end.nostr, end.nostr.as_ref().and_then(NostrEnd::whom))
     else {
         return Err("whom to ask? add ?server=PUBKEY".to_owned());
@@ -198,7 +198,7 @@ pub(super) async fn dial(end: &End, address: &NostrAddress) -> Result<Opened, St
 }
 
 impl NostrEnd {
-    fn whom(&self) -> Option<contextvm::PublicKey> {
+    fn whom(&self) -> Option<PublicKey> {
         self.options.server
     }
 }
@@ -227,7 +227,7 @@ fn relay_options(usual: RelayOptions) -> RelayOptions {
 }
 
 /// Whether anybody is at one of the relays at all: that is known sooner than that none of them speaks.
-pub(super) async fn some_relay_answers(address: &NostrAddress) -> Result<(), String> {
+pub(crate) async fn some_relay_answers(address: &NostrAddress) -> Result<(), String> {
     let mut asked = JoinSet::new();
     for relay in &address.relays {
         let relay = relay.clone();

@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use breakbulk::contextvm::{PublicKey, Server, Session, npub};
-use breakbulk::gateway::{Ended, Port};
+use crate::pump::{Ended, Port};
+use breakbulk_contextvm::{PublicKey, Server, Session, npub};
+use breakbulk_message::jsonrpc;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::bind;
 use super::introduce::{Introductions, introduce};
-use super::life::Life;
-use super::line::SessionLine;
+use super::port::SessionLine;
+use super::session::Life;
 use crate::endpoint::NostrAddress;
-use crate::failure::Failure;
-use crate::gateway::open::{self, Face, Opened};
-use crate::gateway::plan::Plan;
-use crate::gateway::serve::{pump, reachable, told};
-use crate::signals::Stop;
+use crate::open::{self, Face, Opened};
+use crate::plan::Plan;
+use crate::serve::{Event, RunError, pump, reachable, told};
+use crate::stop::Stop;
 
 /// Silent for so long, a session makes room for another where there is none.
 const MAKES_ROOM: Duration = Duration::from_secs(60);
@@ -39,21 +39,22 @@ struct House {
 }
 
 /// Serves until it is stopped.
-pub(in crate::gateway) async fn listen(
+pub(crate) async fn listen(
     plan: Arc<Plan>,
     address: &NostrAddress,
     stop: &Stop,
-) -> Result<(), Failure> {
+    tell: &(dyn Fn(Event) + Send + Sync),
+) -> Result<(), RunError> {
     if plan.check {
         reachable(&plan).await?;
     }
     let server = tokio::select! {
         server = bind(&plan.listen, address) => {
-            server.map_err(|error| Failure::Usage(format!("--listen: {error}")))?
+            server.map_err(|error| RunError::Setup(format!("--listen: {error}")))?
         }
-        () = stop.asked() => return Ok(()),
+        () = stop.stopped() => return Ok(()),
     };
-    eprintln!("listening on {}", address.of_server(&server.public_key()));
+    tell(Event::Listening(address.of_server(&server.public_key())));
     let idle = plan.listen.nostr.as_ref().map(super::NostrEnd::idle);
     let house = Arc::new(House {
         places: Arc::new(Semaphore::new(plan.max_sessions)),
@@ -70,17 +71,14 @@ pub(in crate::gateway) async fn listen(
         tokio::select! {
             session = coming.recv() => match session {
                 Some(session) => house.open(session, &mut sessions),
-                None => break Err(Failure::Session("the server at the relays has ended".to_owned())),
+                None => break Err(RunError::Session("the server at the relays has ended".to_owned())),
             },
             Some(_) = sessions.join_next() => {}
-            () = stop.asked() => break Ok(()),
+            () = stop.stopped() => break Ok(()),
         }
     };
     if !sessions.is_empty() {
-        tracing::info!(
-            sessions = sessions.len(),
-            "stopping: what is queued goes out; another signal after a second stops at once"
-        );
+        tell(Event::Stopping(sessions.len()));
     }
     while sessions.join_next().await.is_some() {}
     if timeout(house.plan.grace, server.drained()).await.is_err() {
@@ -134,7 +132,7 @@ impl House {
         };
         let opened = tokio::select! {
             opened = self.target(session, peer) => opened,
-            () = self.stop.asked() => Err("the gateway stops".to_owned()),
+            () = self.stop.stopped() => Err("the gateway stops".to_owned()),
         };
         let to = match opened {
             Ok(to) => to,
@@ -161,7 +159,7 @@ impl House {
             port: Port::new(connection),
             client: None,
         };
-        let ended = pump(&self.plan, listen, to, self.stop.asked()).await;
+        let ended = pump(&self.plan, listen, to, self.stop.stopped()).await;
         if ended.is_clean() {
             tracing::info!(peer = who, "{}", told(&self.plan, &ended));
         } else {
@@ -219,11 +217,9 @@ impl House {
         while let Some(message) = session.recv().await {
             life.heard(&message.bytes);
         }
-        let why = serde_json::Value::from(why);
+        let data = format!(r#"{{"reason":"{word}"}}"#);
         for id in life.take_owed() {
-            let answer = format!(
-                r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":{why},"data":{{"reason":"{word}"}}}}}}"#
-            );
+            let answer = jsonrpc::error(Some(&id), -32000, why, Some(&data));
             if let Err(error) = self.server.send(peer, answer).await {
                 tracing::debug!(%error, "an answer is dropped");
             }

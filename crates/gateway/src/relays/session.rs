@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use breakbulk::message::jsonrpc::{Envelope, Kind};
-use breakbulk::message::mcp;
+use breakbulk_message::jsonrpc::{Envelope, Kind};
+use breakbulk_message::mcp;
 use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};

@@ -1,16 +1,17 @@
 //! `[wire+]transport:address[?options]`: one end of a gateway as it stands on the command line.
 
-mod nostr;
 mod options;
+mod relays;
 
 use std::fmt;
 use std::str::FromStr;
 
-use breakbulk::net::process::{self, BadWords};
+use breakbulk_net::process::{self, BadWords};
 
-pub(crate) use nostr::{NostrAddress, NostrOptions};
+pub use options::preset;
+pub(crate) use options::unknown_option;
 use options::{EndpointOptions, command_options, none_unknown, options};
-pub(crate) use options::{preset, unknown_option};
+pub(crate) use relays::{NostrAddress, NostrOptions};
 
 /// What an endpoint looks like, for those whose endpoint does not.
 const FORMS: &str = "an endpoint is stdio:, exec:COMMAND, ws://HOST:PORT/PATH, wss://HOST:PORT/PATH or cep22+nostr:RELAY";
@@ -79,7 +80,7 @@ pub(crate) enum TunnelUse {
 
 /// One end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Endpoint {
+pub struct Endpoint {
     pub(crate) wire: WireKind,
     pub(crate) at: At,
     pub(crate) options: EndpointOptions,
@@ -120,7 +121,7 @@ impl FromStr for Endpoint {
                 (At::Exec(words), options)
             }
             "ws" | "wss" => web_socket(transport == "wss", rest)?,
-            "nostr" => nostr::endpoint(rest)?,
+            "nostr" => relays::endpoint(rest)?,
             _ => return Err(format!("{transport:?} is no transport; {FORMS}")),
         };
         let endpoint = Self {
@@ -138,6 +139,11 @@ impl FromStr for Endpoint {
 }
 
 impl Endpoint {
+    /// Whether it is at Nostr relays, where a key is needed.
+    pub fn is_relay(&self) -> bool {
+        matches!(self.at, At::Nostr(_))
+    }
+
     pub(crate) fn is_ws(&self) -> bool {
         matches!(self.at, At::Ws(_))
     }

@@ -1,8 +1,9 @@
 use std::time::Duration;
 
 use breakbulk_link::{Budget, Cap, Carries, Link, PeerSupport};
-use breakbulk_message::ahp::{Hello, MessageTooLarge, TUNNEL};
+use breakbulk_message::ahp::MessageTooLarge;
 use breakbulk_message::jsonrpc::Envelope;
+use breakbulk_message::tunnel::{Hello, TUNNEL};
 use breakbulk_net::memory::pair;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -365,7 +366,7 @@ async fn a_tunnel_carries_what_no_frame_holds() {
         "{answer}"
     );
     // The end of what the other side has to say is no end of the tunnel.
-    send(&setup.to, breakbulk_message::ahp::tunnel_end());
+    send(&setup.to, breakbulk_message::tunnel::tunnel_end());
     send(&setup.listen, request("4", 5000));
     assert_eq!(message(&setup.to).await, request("4", 5000));
     assert_eq!(setup.listen.closed().await, closed(1000, "end of input"));
