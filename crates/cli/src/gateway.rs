@@ -1,8 +1,10 @@
 //! `breakbulk gateway`: carries the messages of programs that know nothing of capped paths.
 
+mod explain;
+
 use std::time::Duration;
 
-use breakbulk::gateway::{Config, Endpoint, Event, Plan, RunError, preset};
+use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side, preset};
 use clap::Args;
 
 use crate::failure::Failure;
@@ -132,12 +134,15 @@ impl Gateway {
     }
 
     fn plan(&self) -> Result<Plan, Failure> {
-        let parse = |option: &str, text: &str| {
-            text.parse::<Endpoint>()
-                // The text itself is not repeated: somebody may have put a secret into it.
-                .map_err(|error| Failure::Usage(format!("--{option}: {error}")))
+        let parse = |side: Side, text: &str| {
+            let parsed = text.parse::<Endpoint>();
+            // The text itself is not repeated: somebody may have put a secret into it.
+            parsed.map_err(|error| Failure::Usage(explain::end(side, &error.into())))
         };
-        let (listen, to) = (parse("listen", &self.listen)?, parse("to", &self.to)?);
+        let (listen, to) = (
+            parse(Side::Listen, &self.listen)?,
+            parse(Side::To, &self.to)?,
+        );
         let preset = self.preset.as_deref().map(preset).transpose();
         let config = Config {
             max_frame: self.max_frame.map(|size| size.0),
@@ -148,14 +153,14 @@ impl Gateway {
             allow_remote: self.allow_remote,
             check: !self.no_check,
             grace: Duration::from_secs(self.grace),
-            token: token::from_environment().map_err(Failure::Usage)?,
-            key: match listen.is_relay() || to.is_relay() {
-                true => key::from_environment().map_err(Failure::Usage)?,
+            token: token::from_environment()?,
+            key: match listen.is_relays() || to.is_relays() {
+                true => key::from_environment()?,
                 false => None,
             },
             hidden_variables: vec![key::VARIABLE.to_owned()],
         };
-        Plan::new(listen, to, config).map_err(Failure::Usage)
+        Plan::new(listen, to, config).map_err(|error| Failure::Usage(explain::plan(&error)))
     }
 }
 
@@ -169,9 +174,9 @@ async fn run(plan: Plan) -> Result<(), Failure> {
         signals.insisted().await;
     };
     tokio::select! {
-        outcome = plan.run(&stop, tell) => outcome.map_err(|error| match error {
-            RunError::Setup(words) => Failure::Usage(words),
-            error => Failure::Session(error.to_string()),
+        outcome = plan.run(&stop, tell) => outcome.map_err(|error| match error.is_setup() {
+            true => Failure::Usage(explain::run(&error)),
+            false => Failure::Session(explain::run(&error)),
         }),
         () = stopping => Err(Failure::Session("stopped at once by a second signal".to_owned())),
     }
@@ -180,7 +185,7 @@ async fn run(plan: Plan) -> Result<(), Failure> {
 fn tell(event: Event) {
     match event {
         Event::Listening(address) => eprintln!("listening on {address}"),
-        Event::Overruled(side, words) => tracing::warn!("--{side}: {words}"),
+        Event::Overruled(side, overruled) => tracing::warn!("--{side}: {overruled}"),
         Event::Stopping(sessions) => tracing::info!(
             sessions,
             "stopping: what is queued goes out; another signal after a second stops at once"

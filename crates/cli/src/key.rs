@@ -53,12 +53,14 @@ fn write(path: &Path, keys: &Keys) -> Result<(), Failure> {
 }
 
 /// The key in the environment, if there is one.
-pub(crate) fn from_environment() -> Result<Option<Keys>, String> {
+pub(crate) fn from_environment() -> Result<Option<Keys>, Failure> {
     match std::env::var(VARIABLE) {
         Ok(text) => Keys::parse(&text)
             .map(Some)
-            .map_err(|error| format!("{VARIABLE}: {error}")),
+            .map_err(|error| Failure::Usage(format!("{VARIABLE}: {error}"))),
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => Err(format!("{VARIABLE} is not UTF-8")),
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(Failure::Usage(format!("{VARIABLE} is not UTF-8")))
+        }
     }
 }

@@ -1,24 +1,29 @@
-//! `[wire+]transport:address[?options]`: one end of a gateway as it stands on the command line.
+//! `[wire+]transport:address[?options]`: one end of a gateway as text.
 
+mod error;
 mod options;
+#[cfg(feature = "nostr")]
 mod relays;
 
 use std::fmt;
 use std::str::FromStr;
 
-use breakbulk_net::process::{self, BadWords};
+#[cfg(feature = "process")]
+use breakbulk_net::process;
 
-pub use options::preset;
-pub(crate) use options::unknown_option;
-use options::{EndpointOptions, command_options, none_unknown, options};
-pub(crate) use relays::{NostrAddress, NostrOptions};
-
-/// What an endpoint looks like, for those whose endpoint does not.
-const FORMS: &str = "an endpoint is stdio:, exec:COMMAND, ws://HOST:PORT/PATH, wss://HOST:PORT/PATH or cep22+nostr:RELAY";
+use crate::error::EndError;
+pub use error::{EndpointError, OptionError};
+use options::{EndpointOptions, NAMES, options, unknown_option};
+pub use options::{UnknownPreset, preset};
+#[cfg(feature = "process")]
+use options::{command_options, only_options};
+#[cfg(feature = "nostr")]
+pub(crate) use relays::{RelayAddress, RelayOptions};
 
 /// The format of the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WireKind {
+#[non_exhaustive]
+pub enum WireKind {
     /// One message, one frame.
     Whole,
     /// AHP's segments: between two gateways, or to an AHP program.
@@ -40,17 +45,54 @@ impl fmt::Display for WireKind {
     }
 }
 
-/// What moves the frames, and where to.
+impl FromStr for WireKind {
+    type Err = EndpointError;
+
+    fn from_str(name: &str) -> Result<Self, EndpointError> {
+        match name {
+            "ahp" => Ok(Self::Ahp),
+            "loro" => Ok(Self::Loro),
+            "whole" => Ok(Self::Whole),
+            "cep22" => Ok(Self::Cep22),
+            _ => Err(EndpointError::Wire(name.to_owned())),
+        }
+    }
+}
+
+/// The transport, and its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     /// This process's own standard streams.
+    #[cfg(feature = "process")]
     Stdio,
-    /// Those of a command.
+    /// The standard streams of a command.
+    #[cfg(feature = "process")]
     Exec(Vec<String>),
     /// A WebSocket.
     Ws(WsAddress),
     /// Nostr relays.
-    Nostr(NostrAddress),
+    #[cfg(feature = "nostr")]
+    Relays(RelayAddress),
+}
+
+impl At {
+    pub(crate) fn is_ws(&self) -> bool {
+        matches!(self, Self::Ws(_))
+    }
+
+    pub(crate) fn is_relays(&self) -> bool {
+        #[cfg(feature = "nostr")]
+        return matches!(self, Self::Relays(_));
+        #[cfg(not(feature = "nostr"))]
+        false
+    }
+
+    pub(crate) fn is_stdio(&self) -> bool {
+        #[cfg(feature = "process")]
+        return matches!(self, Self::Stdio);
+        #[cfg(not(feature = "process"))]
+        false
+    }
 }
 
 /// The address of a WebSocket.
@@ -72,13 +114,23 @@ pub(crate) enum TunnelUse {
     /// If the other end offers it, or takes the offer.
     #[default]
     Auto,
-    /// Or not at all.
+    /// A connection without a tunnel is refused.
     Always,
     /// The other end is an AHP program.
     Never,
 }
 
-/// One end.
+/// One end of a gateway, read from its text: `stdio:`, `exec:COMMAND`, `ws://HOST:PORT/PATH`,
+/// `wss://HOST:PORT/PATH` or `cep22+nostr:RELAY`, with options behind a question mark.
+///
+/// ```
+/// use breakbulk_gateway::{Endpoint, EndpointError};
+///
+/// let _: Endpoint = "whole+ws://127.0.0.1:8080/mcp?max-message=64MiB".parse()?;
+/// let error = "tcp://127.0.0.1:1".parse::<Endpoint>().unwrap_err();
+/// assert_eq!(error, EndpointError::Transport("tcp".to_owned()));
+/// # Ok::<(), EndpointError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     pub(crate) wire: WireKind,
@@ -87,49 +139,53 @@ pub struct Endpoint {
 }
 
 impl FromStr for Endpoint {
-    type Err = String;
+    type Err = EndpointError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (scheme, rest) = text.split_once(':').ok_or_else(|| match text {
-            "stdio" => "write stdio: with its colon".to_owned(),
-            _ => format!("there is no colon; {FORMS}"),
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        let (scheme, rest) = text.split_once(':').ok_or(match text {
+            "stdio" => EndpointError::StdioColon,
+            _ => EndpointError::NoColon,
         })?;
         let (wire, transport) = match scheme.split_once('+') {
-            Some((wire, transport)) => (Some(wire_of(wire)?), transport),
+            Some((wire, transport)) => (Some(wire.parse()?), transport),
             None => (None, scheme),
         };
-        let (at, options) = match transport {
+        let (usual, at, options) = match transport {
+            #[cfg(feature = "process")]
             "stdio" => {
                 let (address, query) = at_question_mark(rest);
                 if !address.is_empty() {
-                    return Err(format!(
-                        "stdio: has no address, and {address:?} is one; leave it out"
-                    ));
+                    return Err(EndpointError::StdioAddress(address.to_owned()));
                 }
-                let (options, unknown) = options(query)?;
-                none_unknown(&unknown)?;
-                (At::Stdio, options)
+                (WireKind::Whole, At::Stdio, only_options(query, NAMES)?)
             }
+            #[cfg(feature = "process")]
             "exec" => {
                 let (command, options) = command_options(rest)?;
-                let words = process::split(command).map_err(|error| match error {
-                    BadWords::Shell { word } => format!(
-                        "{word:?} means something to a shell, and exec: starts none; write exec:sh -c '…' around the whole, or quote it if it is an argument"
-                    ),
-                    error => format!("{error}; write exec:COMMAND ARGUMENTS"),
-                })?;
-                (At::Exec(words), options)
+                let words = process::split(command).map_err(EndpointError::Command)?;
+                (WireKind::Whole, At::Exec(words), options)
             }
-            "ws" | "wss" => web_socket(transport == "wss", rest)?,
-            "nostr" => relays::endpoint(rest)?,
-            _ => return Err(format!("{transport:?} is no transport; {FORMS}")),
+            "ws" => web_socket(false, rest)?,
+            #[cfg(feature = "tls")]
+            "wss" => web_socket(true, rest)?,
+            #[cfg(feature = "nostr")]
+            "nostr" => {
+                let (address, options) = relays::endpoint(rest)?;
+                (WireKind::Cep22, At::Relays(address), options)
+            }
+            _ => {
+                let transport = transport.to_owned();
+                let feature = match &*transport {
+                    "stdio" | "exec" => "process",
+                    "wss" => "tls",
+                    "nostr" => "nostr",
+                    _ => return Err(EndpointError::Transport(transport)),
+                };
+                return Err(EndpointError::NotBuilt { transport, feature });
+            }
         };
         let endpoint = Self {
-            wire: wire.unwrap_or(match at {
-                At::Ws(_) => WireKind::Ahp,
-                At::Stdio | At::Exec(_) => WireKind::Whole,
-                At::Nostr(_) => WireKind::Cep22,
-            }),
+            wire: wire.unwrap_or(usual),
             at,
             options,
         };
@@ -139,43 +195,31 @@ impl FromStr for Endpoint {
 }
 
 impl Endpoint {
-    /// Whether it is at Nostr relays, where a key is needed.
-    pub fn is_relay(&self) -> bool {
-        matches!(self.at, At::Nostr(_))
-    }
-
-    pub(crate) fn is_ws(&self) -> bool {
-        matches!(self.at, At::Ws(_))
+    /// Whether it is at Nostr relays, where it needs a key.
+    pub fn is_relays(&self) -> bool {
+        self.at.is_relays()
     }
 
     /// Options and wires that belong to another transport are a mistake.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), EndpointError> {
         let options = &self.options;
-        let only = |given: bool, name: &str, what: &str| match given {
-            true => Err(format!("{name} is for {what}")),
+        let only = |given: bool, option, only| match given {
+            true => Err(EndpointError::OnlyFor { option, only }),
             false => Ok(()),
         };
-        match (&self.at, self.wire) {
+        match (self.at.is_relays(), self.wire) {
             // It has no options of others.
-            (At::Nostr(_), WireKind::Cep22) => return Ok(()),
-            (At::Nostr(_), wire) => {
-                return Err(format!(
-                    "relays carry ContextVM's messages alone: write cep22+nostr: for {wire}+nostr:"
-                ));
-            }
-            (_, WireKind::Cep22) => {
-                return Err("cep22 is for relays; write cep22+nostr:wss://RELAY".to_owned());
-            }
+            (true, WireKind::Cep22) => return Ok(()),
+            (true, wire) => return Err(EndpointError::RelayWire(wire)),
+            (false, WireKind::Cep22) => return Err(EndpointError::OnlyRelays),
             _ => {}
         }
-        if self.is_ws() {
+        if self.at.is_ws() {
+            #[cfg(feature = "process")]
             only(options.framing.is_some(), "framing", "stdio: and exec:")?;
         } else {
             if self.wire != WireKind::Whole {
-                return Err(format!(
-                    "streams carry whole messages: write stdio: or exec: without {}+, and put it on the ws:// end",
-                    self.wire
-                ));
+                return Err(EndpointError::StreamWire(self.wire));
             }
             for (given, name) in [
                 (options.token_file.is_some(), "token-file"),
@@ -215,39 +259,40 @@ impl WsAddress {
         if self.secure { "wss" } else { "ws" }
     }
 
-    /// Whether somebody can be there: `ws://8080` is short for a listener, and 8080 is no host.
-    pub(crate) fn check_target(&self) -> Result<(), String> {
+    /// Whether a target can be there: `ws://8080` is short for a listener, and 8080 is no host.
+    pub(crate) fn check_target(&self) -> Result<(), EndError> {
         let (host, port) = match self.authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port),
             _ => (self.authority.as_str(), ""),
         };
-        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        if !is_number(host) {
+        if !host.bytes().all(|byte| byte.is_ascii_digit()) {
             return Ok(());
         }
         let scheme = self.scheme();
         let port = if port.is_empty() { host } else { port };
-        match port.parse::<u16>() {
-            Ok(port @ 1..) if host.is_empty() || host == port.to_string() => Err(format!(
-                "{scheme}://{} names no host; did you mean {scheme}://127.0.0.1:{port}{}?",
-                self.authority,
-                if self.path == "/" { "" } else { &self.path }
-            )),
-            _ => Err(format!(
-                "{scheme}://{} names no host; write {scheme}://HOST:PORT/PATH",
-                self.authority
-            )),
-        }
+        let meant = match port.parse::<u16>() {
+            Ok(port @ 1..) if host.is_empty() || host == port.to_string() => {
+                let path = if self.path == "/" { "" } else { &self.path };
+                Some(format!("{scheme}://127.0.0.1:{port}{path}"))
+            }
+            _ => None,
+        };
+        Err(EndError::NoHost {
+            scheme,
+            authority: self.authority.clone(),
+            meant,
+        })
     }
 
-    /// Where to listen: this machine alone, unless it says otherwise.
-    pub(crate) fn listen_at(&self) -> Result<(String, u16), String> {
-        let wrong = || {
-            format!(
-                "{:?} is no address to listen at; write HOST:PORT, as in {}://127.0.0.1:8080, or the port alone",
-                self.authority,
-                self.scheme()
-            )
+    /// Where to listen: this machine alone, unless it says otherwise. Options that nobody knows are a
+    /// mistake, since a listener has no server to pass them on to.
+    pub(crate) fn listen_at(&self) -> Result<(String, u16), EndError> {
+        if let Some(query) = &self.query {
+            return Err(unknown_option(query, NAMES).into());
+        }
+        let wrong = || EndError::ListenAddress {
+            scheme: self.scheme(),
+            authority: self.authority.clone(),
         };
         let (host, port) = match self.authority.rsplit_once(':') {
             // An IPv6 address without a port ends in a bracket.
@@ -265,55 +310,38 @@ impl WsAddress {
     }
 }
 
-fn wire_of(name: &str) -> Result<WireKind, String> {
-    match name {
-        "ahp" => Ok(WireKind::Ahp),
-        "loro" => Ok(WireKind::Loro),
-        "whole" => Ok(WireKind::Whole),
-        "cep22" => Ok(WireKind::Cep22),
-        _ => Err(format!(
-            "{name:?} is no wire; use ahp, loro, whole or cep22"
-        )),
-    }
-}
-
-fn web_socket(secure: bool, rest: &str) -> Result<(At, EndpointOptions), String> {
+fn web_socket(secure: bool, rest: &str) -> Result<(WireKind, At, EndpointOptions), EndpointError> {
     let scheme = if secure { "wss" } else { "ws" };
     let rest = rest
         .strip_prefix("//")
-        .ok_or_else(|| format!("write {scheme}:// with its slashes"))?;
+        .ok_or(EndpointError::Slashes(scheme))?;
     let (address, query) = at_question_mark(rest);
     let (authority, path) = match address.find('/') {
         Some(at) => address.split_at(at),
         None => (address, "/"),
     };
     if authority.is_empty() {
-        return Err(format!(
-            "there is no host; write {scheme}://HOST:PORT/PATH, or {scheme}://PORT to listen"
-        ));
+        return Err(EndpointError::Host(scheme));
     }
     if authority.contains('@') {
-        return Err(
-            "no names or passwords in an address; use ?token-file=FILE or BREAKBULK_TOKEN"
-                .to_owned(),
-        );
+        return Err(EndpointError::Credentials);
     }
     if address.contains('#') {
-        return Err("an address has no part after a #".to_owned());
+        return Err(EndpointError::Fragment);
     }
-    let (options, unknown) = options(query)?;
+    let (options, unknown) = options(query, NAMES)?;
     let address = WsAddress {
         secure,
         authority: authority.to_owned(),
         path: path.to_owned(),
         query: (!unknown.is_empty()).then(|| unknown.join("&")),
     };
-    Ok((At::Ws(address), options))
+    Ok((WireKind::Ahp, At::Ws(address), options))
 }
 
 fn at_question_mark(text: &str) -> (&str, &str) {
     text.split_once('?').unwrap_or((text, ""))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "process", feature = "nostr"))]
 mod tests;

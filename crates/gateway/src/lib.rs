@@ -12,23 +12,28 @@
 #![forbid(unsafe_code)]
 
 mod endpoint;
+mod error;
 mod open;
 mod plan;
 mod pump;
+#[cfg(feature = "nostr")]
 mod relays;
 mod serve;
 mod size;
 mod stop;
 mod token;
 
-pub use endpoint::{Endpoint, preset};
-pub use plan::{Config, Plan};
+pub use endpoint::{Endpoint, EndpointError, OptionError, UnknownPreset, WireKind, preset};
+pub use error::{EndError, OpenError, Party, PlanError, RunError, SessionEnd, Unreachable};
+pub use plan::{Config, Overruled, Plan};
 pub use pump::{
     BothBoxes, ClientBox, EndOutput, Ended, HELLO, HostBox, Incoming, Instead, NoTunnel, Options,
     Oversized, Pass, Passing, Plain, Port, Ports, Raw, Side, Skipped, Tunnel, TunnelSettings,
     greet, relay, session_memory, whole_link,
 };
-pub use serve::{Event, RunError};
-pub use size::Size;
+#[cfg(feature = "nostr")]
+pub use relays::{IntroduceError, KeyFileError};
+pub use serve::Event;
+pub use size::{Size, SizeError};
 pub use stop::Stop;
-pub use token::{token, token_from_file};
+pub use token::{BadToken, TokenError, token, token_from_file};

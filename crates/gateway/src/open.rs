@@ -4,8 +4,7 @@ use crate::pump::{
     BothBoxes, ClientBox, HostBox, Passing, Plain, Port, Raw, Skipped, Tunnel, greet,
     session_memory, whole_link,
 };
-use breakbulk_contextvm::Client;
-use breakbulk_link::{Config, Limits, Link};
+use breakbulk_link::{Carries, Config, Limits, Link};
 use breakbulk_message::tunnel::TUNNEL;
 use breakbulk_net::process;
 use breakbulk_net::ws::{self, ConnectOptions, WebSocket};
@@ -13,6 +12,7 @@ use breakbulk_net::{Connection, Transport, fresh_seed};
 use breakbulk_wire::Loro;
 
 use crate::endpoint::{At, TunnelUse, WireKind};
+use crate::error::OpenError;
 use crate::plan::{End, Plan};
 use crate::relays;
 
@@ -33,14 +33,11 @@ pub(crate) enum Face {
 pub(crate) struct Opened {
     pub(crate) face: Face,
     pub(crate) port: Port,
-    /// What is under the connection, where it may still have something to say when that is closed.
-    pub(crate) client: Option<Client>,
 }
 
 /// Our own standard streams.
-pub(crate) fn stdio(end: &End) -> Result<Opened, String> {
-    let mut stdio = process::stdio(end.framing, end.max_message)
-        .map_err(|error| format!("the standard streams: {error}"))?;
+pub(crate) fn stdio(end: &End) -> Result<Opened, OpenError> {
+    let mut stdio = process::stdio(end.framing, end.max_message).map_err(OpenError::Stdio)?;
     let ends = stdio.ends();
     let skipped = Some(Skipped::of(&ends));
     let connection = connect(end, whole(end), stdio, false)?;
@@ -50,12 +47,11 @@ pub(crate) fn stdio(end: &End) -> Result<Opened, String> {
             skipped,
             ..Port::with_ends(connection, ends)
         },
-        client: None,
     })
 }
 
 /// A connection to the target.
-pub(crate) async fn target(end: &End) -> Result<Opened, String> {
+pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
     match &end.at {
         At::Stdio => stdio(end),
         At::Exec(words) => {
@@ -65,9 +61,7 @@ pub(crate) async fn target(end: &End) -> Result<Opened, String> {
                 .fold(process::Program::new(words), |program, name| {
                     program.env_remove(name)
                 });
-            let (mut exec, _) = program
-                .start(end.framing, end.max_message)
-                .map_err(|error| format!("exec: {error}"))?;
+            let (mut exec, _) = program.start(end.framing, end.max_message)?;
             let ends = exec.ends();
             let skipped = Some(Skipped::of(&ends));
             let connection = connect(end, whole(end), exec, false)?;
@@ -79,7 +73,6 @@ pub(crate) async fn target(end: &End) -> Result<Opened, String> {
                     skipped,
                     ..Port::with_ends(connection, ends)
                 },
-                client: None,
             })
         }
         At::Ws(address) => {
@@ -91,23 +84,22 @@ pub(crate) async fn target(end: &End) -> Result<Opened, String> {
                 roots: end.roots.clone(),
                 ..ConnectOptions::default()
             };
-            let websocket = ws::connect(&address.url(), &options)
-                .await
-                .map_err(|error| error.to_string())?;
+            let websocket = ws::connect(&address.url(), &options).await?;
             if end.tunnel == TunnelUse::Always && websocket.subprotocol() != Some(TUNNEL) {
-                return Err(format!(
-                    "{} is no breakbulk gateway (it does not speak {TUNNEL}); start one there or leave out tunnel=always",
-                    address.authority
-                ));
+                let authority = address.authority.clone();
+                return Err(OpenError::NotGateway { authority });
             }
-            web_socket(end, websocket)
+            Ok(web_socket(end, websocket)?.0)
         }
-        At::Nostr(address) => relays::dial(end, address).await,
+        At::Relays(address) => relays::connect(end, address).await,
     }
 }
 
 /// A connection whose frames are whole messages.
-pub(crate) fn whole_messages(end: &End, transport: impl Transport) -> Result<Connection, String> {
+pub(crate) fn whole_messages(
+    end: &End,
+    transport: impl Transport,
+) -> Result<Connection, OpenError> {
     connect(end, whole(end), transport, false)
 }
 
@@ -119,24 +111,23 @@ pub(crate) fn subprotocols(end: &End) -> Vec<String> {
     }
 }
 
-/// A WebSocket, whichever end made it.
-pub(crate) fn web_socket(end: &End, websocket: WebSocket) -> Result<Opened, String> {
+/// A WebSocket, whichever end made it, and its connection.
+pub(crate) fn web_socket(
+    end: &End,
+    websocket: WebSocket,
+) -> Result<(Opened, Connection), OpenError> {
     let is_tunnel = websocket.subprotocol() == Some(TUNNEL);
     let (face, link) = match end.wire {
         WireKind::Ahp if is_tunnel => (Face::Tunnel, end.tunnel_settings().link(fresh_seed())),
         WireKind::Ahp => (Face::Ahp, end.ahp_settings().link()),
         WireKind::Loro => (Face::Binary, loro(end)),
-        WireKind::Whole if end.carries == breakbulk_link::Carries::Binary => {
-            (Face::Binary, whole(end))
-        }
+        WireKind::Whole if end.carries == Carries::Binary => (Face::Binary, whole(end)),
         // Relays of events are no WebSockets here.
         WireKind::Whole | WireKind::Cep22 => (Face::Whole, whole(end)),
     };
-    Ok(Opened {
-        face,
-        port: Port::new(connect(end, link, websocket, is_tunnel)?),
-        client: None,
-    })
+    let connection = connect(end, link, websocket, is_tunnel)?;
+    let port = Port::new(connection.clone());
+    Ok((Opened { face, port }, connection))
 }
 
 fn connect(
@@ -144,8 +135,8 @@ fn connect(
     link: Link,
     transport: impl Transport,
     tunnel: bool,
-) -> Result<Connection, String> {
-    Connection::open(link, transport, end.options(tunnel)).map_err(|error| error.to_string())
+) -> Result<Connection, OpenError> {
+    Ok(Connection::open(link, transport, end.options(tunnel))?)
 }
 
 fn whole(end: &End) -> Link {
@@ -171,12 +162,11 @@ fn loro(end: &End) -> Link {
 
 impl Opened {
     /// Says what a tunnel says first, and hears the other's.
-    pub(crate) async fn greeted(self, end: &End) -> Result<Self, String> {
+    pub(crate) async fn greeted(self, end: &End) -> Result<Self, OpenError> {
         match self.face {
             Face::Tunnel => {
                 let connection = self.port.connection;
-                let port = greet(connection, &end.tunnel_settings()).await;
-                let port = port.map_err(|error| error.to_string())?;
+                let port = greet(connection, &end.tunnel_settings()).await?;
                 Ok(Self { port, ..self })
             }
             _ => Ok(self),

@@ -1,36 +1,43 @@
-//! What the command line asks for, checked before anything is opened.
+//! From two endpoints to a gateway that can be run: everything is checked before anything is opened.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use crate::pump::{TunnelSettings, session_memory};
 use breakbulk_ahp::Settings;
 use breakbulk_ahp::foreign::Sessions;
-use breakbulk_contextvm::{EVENT_MAX, Keys};
+#[cfg(feature = "nostr")]
+use breakbulk_contextvm::Keys;
 use breakbulk_link::{Budget, Cap, Carries};
 use breakbulk_message::ahp::{Chunking, TimeoutFrom};
+use breakbulk_net::Options;
 use breakbulk_net::preset::Preset;
-use breakbulk_net::process::Framing;
-use breakbulk_net::ws::{self, Bearer, Identity, Roots};
-use breakbulk_net::{Options, process};
+#[cfg(feature = "process")]
+use breakbulk_net::process::{self, Framing};
+use breakbulk_net::ws::{self, Bearer};
+#[cfg(feature = "tls")]
+use breakbulk_net::ws::{Identity, Roots};
 
-use crate::endpoint::{At, Endpoint, TunnelUse, WireKind, WsAddress, unknown_option};
-use crate::relays::NostrEnd;
+use crate::endpoint::{At, Endpoint, TunnelUse, WireKind, WsAddress};
+use crate::error::{EndError, OpenError, PlanError};
+use crate::pump::{Side, TunnelSettings, session_memory};
+#[cfg(feature = "nostr")]
+use crate::relays::RelayEnd;
 use crate::token;
 
-/// The proposal's frame for a relayed path.
+/// AHP's proposal names this frame size for a path with a relay in it.
 const DEFAULT_FRAME: usize = 900_000;
 
-/// The proposal's message.
+/// AHP's proposal names this message size.
 const DEFAULT_MESSAGE: usize = 32 << 20;
 
-/// No segment fits a smaller frame.
+/// A smaller frame holds no segment.
 const LEAST_FRAME: usize = 256;
 
-/// No chunk worth its event fits a smaller one.
+/// A smaller event holds no chunk that is worth it.
 const LEAST_EVENT: usize = 4096;
 
-/// How long the other end of a tunnel may be silent: it does not answer while it is held up.
+/// How long the other end of a tunnel may be silent: a gateway whose program does not read answers no
+/// pings meanwhile.
 const TUNNEL_SILENCE: Duration = Duration::from_secs(300);
 
 /// What holds for both ends of a gateway, and for all of its sessions.
@@ -55,6 +62,7 @@ pub struct Config {
     /// The bearer token of the listener or, if that is no WebSocket, of the target.
     pub token: Option<Bearer>,
     /// The key of the listener at relays or, if the listener is none, of the target at relays.
+    #[cfg(feature = "nostr")]
     pub key: Option<Keys>,
     /// Environment variables that commands do not inherit.
     pub hidden_variables: Vec<String>,
@@ -72,20 +80,21 @@ impl Default for Config {
             check: true,
             grace: Duration::from_secs(10),
             token: None,
+            #[cfg(feature = "nostr")]
             key: None,
             hidden_variables: Vec::new(),
         }
     }
 }
 
-/// A gateway that can be started.
+/// A gateway that can be run, once: see [`run`](Self::run).
 pub struct Plan {
     pub(crate) listen: End,
     pub(crate) to: End,
     pub(crate) max_sessions: usize,
     pub(crate) check: bool,
     pub(crate) grace: Duration,
-    /// What is known of AHP clients over the ends of their connections.
+    /// What is known of AHP hosts and AHP clients over the ends of their connections.
     pub(crate) sessions: (Sessions, Sessions),
 }
 
@@ -95,6 +104,7 @@ pub(crate) struct End {
     pub(crate) wire: WireKind,
     pub(crate) at: At,
     pub(crate) carries: Carries,
+    #[cfg(feature = "process")]
     pub(crate) framing: Framing,
     pub(crate) tunnel: TunnelUse,
     pub(crate) max_frame: usize,
@@ -102,143 +112,174 @@ pub(crate) struct End {
     /// WebSocket fragments, where the path wants them.
     pub(crate) fragment: Option<usize>,
     pub(crate) token: Option<Bearer>,
+    #[cfg(feature = "tls")]
     pub(crate) identity: Option<Identity>,
+    #[cfg(feature = "tls")]
     pub(crate) roots: Roots,
     pub(crate) budget: Budget,
-    /// All that the budget has.
-    pub(crate) memory: usize,
-    /// Keys and the like, where this is a relay.
-    pub(crate) nostr: Option<NostrEnd>,
-    /// How long its last words may take.
+    /// What an end at relays has beside.
+    #[cfg(feature = "nostr")]
+    pub(crate) relay: Option<RelayEnd>,
+    /// How long closing may take.
     pub(crate) grace: Duration,
-    /// What was asked for and does not count, in words.
-    pub(crate) overruled: Option<String>,
+    /// The preset whose frame is smaller than the one that was asked for.
+    pub(crate) overruled: Option<Overruled>,
     /// Environment variables that a command does not inherit.
+    #[cfg(feature = "process")]
     pub(crate) hidden_variables: Vec<String>,
 }
 
+/// A largest frame that does not count, since the path takes less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "max-frame {asked} is over the {max_frame} bytes of the preset {preset}: the smaller one applies; leave the preset out if the path lets more through"
+)]
+pub struct Overruled {
+    /// What was asked for.
+    pub asked: usize,
+    /// What applies.
+    pub max_frame: usize,
+    /// The path's name.
+    pub preset: &'static str,
+}
+
 impl Plan {
-    /// Checks what both ends ask for.
-    pub fn new(listen: Endpoint, to: Endpoint, common: Config) -> Result<Self, String> {
+    /// Checks what both ends and the configuration ask for. Files with tokens and keys are read here.
+    ///
+    /// # Errors
+    /// If they do not fit together, or one of them cannot be.
+    pub fn new(listen: Endpoint, to: Endpoint, config: Config) -> Result<Self, PlanError> {
+        let wrong = |side| move |error| PlanError::End { side, error };
+        let (of_listen, of_to) = (wrong(Side::Listen), wrong(Side::To));
+        #[cfg(feature = "process")]
         match (&listen.at, &to.at) {
-            (At::Exec(_), _) => {
-                return Err(
-                    "--listen exec: cannot be: nobody comes to a command; use it with --to"
-                        .to_owned(),
-                );
-            }
-            (_, At::Stdio) if matches!(listen.at, At::Stdio) => {
-                return Err(
-                    "both ends are stdio:, and there is only one; use another --to".to_owned(),
-                );
-            }
-            (At::Ws(_) | At::Nostr(_), At::Stdio) => {
-                return Err(
-                    "--to stdio: cannot be: many may come, and there is one standard output; use --listen stdio:"
-                        .to_owned(),
-                );
-            }
+            (At::Exec(_), _) => return Err(of_listen(EndError::ListenExec)),
+            (At::Stdio, At::Stdio) => return Err(PlanError::BothStdio),
+            (_, At::Stdio) => return Err(of_to(EndError::TargetStdio)),
             _ => {}
         }
-        if common.max_sessions == 0 {
-            return Err("--max-sessions 0 lets nobody in; give at least 1".to_owned());
+        if config.max_sessions == 0 {
+            return Err(PlanError::NoSessions);
         }
         if let At::Ws(address) = &to.at {
-            address
-                .check_target()
-                .map_err(|error| format!("--to: {error}"))?;
+            address.check_target().map_err(of_to)?;
         }
         let carries = carries(&listen, &to)?;
-        let (listen_nostr, to_nostr) = NostrEnd::both(&listen, &to, common.key.clone())?;
-        let budget = Budget::new(common.memory);
-        let end = |endpoint: Endpoint, token: Option<Bearer>| {
-            End::new(endpoint, &common, carries, token, &budget)
+        #[cfg(feature = "nostr")]
+        let (listen_relay, to_relay) = {
+            let listens = listen.is_relays();
+            // Who sends through this gateway does not get to pass for it.
+            let (for_listen, for_to) = match config.key.clone() {
+                key if listens => (key, None),
+                key => (None, key),
+            };
+            let one_session = listen.at.is_stdio();
+            let server = listens.then(|| RelayEnd::server(&listen, for_listen, &config));
+            let client = to.is_relays();
+            let client = client.then(|| RelayEnd::client(&to, for_to, one_session, &config));
+            (
+                server.transpose().map_err(of_listen)?,
+                client.transpose().map_err(of_to)?,
+            )
         };
-        let listens = listen.is_ws();
-        let (for_listen, for_to) = match common.token.clone() {
-            // A token that others must send us is not sent to somebody else.
-            Some(token) if listens => (Some(token), None),
+        let budget = Budget::new(config.memory);
+        // A token that others must send us is not sent to somebody else.
+        let (for_listen, for_to) = match config.token.clone() {
+            token if listen.at.is_ws() => (token, None),
             token => (None, token),
         };
-        let mut listen = end(listen, for_listen).map_err(|error| format!("--listen: {error}"))?;
-        let mut to = end(to, for_to).map_err(|error| format!("--to: {error}"))?;
-        (listen.nostr, to.nostr) = (listen_nostr, to_nostr);
+        let listen = End::new(listen, &config, carries, for_listen, &budget).map_err(of_listen)?;
+        let to = End::new(to, &config, carries, for_to, &budget).map_err(of_to)?;
         let needed =
             session_memory(listen.max_message).saturating_add(session_memory(to.max_message));
-        if needed > common.memory {
-            return Err(format!(
-                "--memory {} is less than one session may need, {needed} bytes; raise it or lower --max-message",
-                common.memory
-            ));
+        if needed > config.memory {
+            return Err(PlanError::Memory {
+                memory: config.memory,
+                needed,
+            });
         }
         if let At::Ws(address) = &listen.at {
-            listen.may_listen(address, common.allow_remote)?;
+            let may = listen.may_listen(address, config.allow_remote);
+            may.map_err(of_listen)?;
         }
         Ok(Self {
+            #[cfg(feature = "nostr")]
+            listen: End {
+                relay: listen_relay,
+                ..listen
+            },
+            #[cfg(feature = "nostr")]
+            to: End {
+                relay: to_relay,
+                ..to
+            },
+            #[cfg(not(feature = "nostr"))]
             listen,
+            #[cfg(not(feature = "nostr"))]
             to,
-            max_sessions: common.max_sessions,
-            check: common.check,
-            grace: common.grace,
+            max_sessions: config.max_sessions,
+            check: config.check,
+            grace: config.grace,
             sessions: Default::default(),
         })
     }
 }
 
 /// Both ends carry the same kind of messages.
-fn carries(listen: &Endpoint, to: &Endpoint) -> Result<Carries, String> {
+fn carries(listen: &Endpoint, to: &Endpoint) -> Result<Carries, PlanError> {
     let loro = |end: &Endpoint| end.wire == WireKind::Loro;
-    let takes_bytes = |end: &Endpoint| end.is_ws() && end.wire != WireKind::Ahp;
+    let takes_bytes = |end: &Endpoint| end.at.is_ws() && end.wire != WireKind::Ahp;
     match (
         loro(listen) || loro(to),
         takes_bytes(listen) && takes_bytes(to),
     ) {
         (false, _) => Ok(Carries::Text),
         (true, true) => Ok(Carries::Binary),
-        (true, false) => Err(
-            "loro+ws carries bytes, and the other end text; use whole+ws or loro+ws there"
-                .to_owned(),
-        ),
+        (true, false) => Err(PlanError::BytesAndText),
     }
 }
 
 impl End {
     fn new(
         endpoint: Endpoint,
-        common: &Config,
+        config: &Config,
         carries: Carries,
         token: Option<Bearer>,
         budget: &Budget,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, EndError> {
         let options = endpoint.options;
-        let is_ws = matches!(endpoint.at, At::Ws(_));
-        // What holds for both ends is about the capped path, which is where messages are cut.
+        let is_ws = endpoint.at.is_ws();
+        // The configuration of both ends is about the capped path, which is where messages are cut.
         let cuts = endpoint.wire != WireKind::Whole;
         // No preset is about relays of events.
-        let preset = options.preset.or(common.preset.filter(|_| cuts && is_ws));
+        let preset = options.preset.or(config.preset.filter(|_| cuts && is_ws));
         if carries == Carries::Binary
             && let Some(preset) = preset.filter(|preset| !preset.binary)
         {
-            return Err(format!("{} lets no binary messages through", preset.name));
+            return Err(EndError::NoBinary {
+                preset: preset.name,
+            });
         }
         let max_message = options
             .max_message
-            .or(common.max_message)
+            .or(config.max_message)
             .unwrap_or(DEFAULT_MESSAGE);
         let of_path = preset.map(|preset| preset.cap().max);
         let usual = match endpoint.wire {
-            WireKind::Cep22 => EVENT_MAX,
+            #[cfg(feature = "nostr")]
+            WireKind::Cep22 => breakbulk_contextvm::EVENT_MAX,
             _ if !is_ws => usize::MAX,
             WireKind::Whole => max_message,
-            WireKind::Ahp | WireKind::Loro => of_path.unwrap_or(DEFAULT_FRAME),
+            _ => of_path.unwrap_or(DEFAULT_FRAME),
         };
-        let asked = options.max_frame.or(common.max_frame.filter(|_| cuts));
+        let asked = options.max_frame.or(config.max_frame.filter(|_| cuts));
         let max_frame = asked.unwrap_or(usual).min(of_path.unwrap_or(usize::MAX));
         let overruled = match (asked, preset) {
-            (Some(asked), Some(preset)) if asked > max_frame => Some(format!(
-                "max-frame {asked} is over the {max_frame} bytes of the preset {}: the smaller counts; leave the preset out if the path lets more through",
-                preset.name
-            )),
+            (Some(asked), Some(preset)) if asked > max_frame => Some(Overruled {
+                asked,
+                max_frame,
+                preset: preset.name,
+            }),
             _ => None,
         };
         let least = match endpoint.wire {
@@ -246,30 +287,31 @@ impl End {
             _ => LEAST_FRAME,
         };
         if max_frame < least {
-            return Err(format!(
-                "a frame of {max_frame} bytes holds nothing; max-frame must be at least {least}"
-            ));
+            return Err(EndError::FrameTooSmall { max_frame, least });
         }
         if max_message < LEAST_FRAME {
-            return Err(format!(
-                "max-message is {max_message} bytes; it must be at least {LEAST_FRAME}"
-            ));
+            return Err(EndError::MessageTooSmall {
+                max_message,
+                least: LEAST_FRAME,
+            });
         }
         let token = match &options.token_file {
             Some(file) => Some(token::token_from_file(file)?),
             None => token.filter(|_| is_ws),
         };
+        #[cfg(feature = "tls")]
         let identity = match (options.cert, options.key) {
             // A relay's key is another one.
             _ if endpoint.wire == WireKind::Cep22 => None,
             (Some(chain), Some(key)) => Some(Identity { chain, key }),
             (None, None) => None,
-            _ => return Err("cert and key go together; give both".to_owned()),
+            _ => return Err(EndError::CertOrKey),
         };
         Ok(Self {
             wire: endpoint.wire,
             at: endpoint.at,
             carries,
+            #[cfg(feature = "process")]
             framing: options.framing.unwrap_or_default(),
             tunnel: options.tunnel.unwrap_or_default(),
             max_frame,
@@ -278,58 +320,50 @@ impl End {
                 .and_then(|preset| preset.fragment)
                 .or(Some(ws::FRAGMENT)),
             token,
+            #[cfg(feature = "tls")]
             identity,
+            #[cfg(feature = "tls")]
             roots: options.ca.map_or(Roots::Native, Roots::File),
             budget: budget.clone(),
-            memory: common.memory,
-            nostr: None,
-            grace: common.grace,
+            #[cfg(feature = "nostr")]
+            relay: None,
+            grace: config.grace,
             overruled,
-            hidden_variables: common.hidden_variables.clone(),
+            #[cfg(feature = "process")]
+            hidden_variables: config.hidden_variables.clone(),
         })
     }
 
-    /// Others than this machine's own programs need a token.
-    fn may_listen(&self, address: &WsAddress, allow_remote: bool) -> Result<(), String> {
-        let fail = |error: String| Err(format!("--listen: {error}"));
-        if let Some(query) = &address.query {
-            return fail(unknown_option(query));
-        }
-        let (host, port) = match address.listen_at() {
-            Ok(at) => at,
-            Err(error) => return fail(error),
-        };
+    /// Whether it may listen: other machines need a token.
+    fn may_listen(&self, address: &WsAddress, allow_remote: bool) -> Result<(), EndError> {
+        let (host, port) = address.listen_at()?;
+        #[cfg(feature = "tls")]
         if address.secure && self.identity.is_none() {
-            return fail(
-                "wss:// needs a certificate: add ?cert=FILE&key=FILE, or listen at ws://"
-                    .to_owned(),
-            );
+            return Err(EndError::NoCertificate);
         }
         if self.token.is_some() || allow_remote {
             return Ok(());
         }
         let found: Vec<SocketAddr> = match (host.as_str(), port).to_socket_addrs() {
             Ok(found) => found.collect(),
-            Err(error) => return fail(format!("{host} has no address: {error}; check the name")),
+            Err(error) => return Err(EndError::NoAddress { host, error }),
         };
         match found.iter().find(|address| !address.ip().is_loopback()) {
             None => Ok(()),
-            Some(open) => fail(format!(
-                "{} is open to others than this machine; set BREAKBULK_TOKEN or ?token-file=FILE, or listen at 127.0.0.1 (--allow-remote lets everybody in)",
-                open.ip()
-            )),
+            Some(open) => Err(EndError::OpenToOthers { address: open.ip() }),
         }
     }
 
-    /// What goes out in one frame.
+    /// The largest frame that goes out, and how it is counted.
     pub(crate) fn cap(&self) -> Cap {
         // Events are cut further down: here they are messages.
-        let cap = Cap::frame(match self.at {
-            At::Nostr(_) => self.max_message,
-            _ => self.max_frame,
+        let cap = Cap::frame(match self.at.is_relays() {
+            true => self.max_message,
+            false => self.max_frame,
         });
-        match (&self.at, self.framing) {
-            (At::Stdio | At::Exec(_), Framing::Lines) => cap.lines(),
+        match &self.at {
+            #[cfg(feature = "process")]
+            At::Stdio | At::Exec(_) if self.framing == Framing::Lines => cap.lines(),
             _ => cap,
         }
     }
@@ -343,7 +377,7 @@ impl End {
         }
     }
 
-    /// As a middle box before AHP programs.
+    /// The settings of a middle box before AHP programs.
     pub(crate) fn ahp_settings(&self) -> Settings {
         let frame = self.max_frame.min(self.max_message);
         Settings {
@@ -361,7 +395,7 @@ impl End {
         }
     }
 
-    /// How its connections are kept alive: streams have no signs of life.
+    /// How its connections are kept alive: streams have no pings.
     pub(crate) fn options(&self, tunnel: bool) -> Options {
         let usual = Options::default();
         match &self.at {
@@ -370,12 +404,8 @@ impl End {
                 ..usual
             },
             At::Ws(_) => usual,
-            At::Stdio | At::Exec(_) => Options {
-                keepalive: None,
-                silence: None,
-                ..usual
-            },
-            At::Nostr(_) => Options {
+            #[allow(unreachable_patterns)]
+            _ => Options {
                 keepalive: None,
                 silence: None,
                 grace: self.grace,
@@ -392,14 +422,12 @@ impl End {
         }
     }
 
-    /// Whether it can be reached, before anybody comes.
-    pub(crate) fn check_command(&self) -> Result<(), String> {
+    /// Whether its command exists, before anybody comes.
+    pub(crate) fn check_command(&self) -> Result<(), OpenError> {
         match &self.at {
-            At::Exec(words) => match process::find(&words[0]) {
-                Ok(_) => Ok(()),
-                Err(error) => Err(format!("--to exec: {error}")),
-            },
-            At::Stdio | At::Ws(_) | At::Nostr(_) => Ok(()),
+            #[cfg(feature = "process")]
+            At::Exec(words) => Ok(process::find(&words[0]).map(drop)?),
+            _ => Ok(()),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Relays as an end: a server for whoever asks by its key, or a client of one server.
+//! Nostr relays as an end of a gateway: a server for clients that send to its key, or a client of one
+//! server (ContextVM).
 
 mod introduce;
 mod key;
@@ -11,129 +12,97 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::pump::{Port, session_memory};
 use breakbulk_contextvm::{
-    Client, ClientConfig, Config, Forgetful, Keys, Limits, Memory, PublicKey, Server, ServerConfig,
+    self as contextvm, Client, ClientConfig, Forgetful, Keys, Limits, Memory, Server, ServerConfig,
     Timeouts, npub,
 };
-use breakbulk_net::nostr::RelayOptions;
+use breakbulk_net::nostr::RelayOptions as Connecting;
 use tokio::task::JoinSet;
 
-use crate::endpoint::{At, Endpoint, NostrAddress, NostrOptions};
+use crate::endpoint::{Endpoint, RelayAddress, RelayOptions};
+use crate::error::{EndError, OpenError};
 use crate::open::{self, Face, Opened};
-use crate::plan::End;
-use crate::serve::answers;
+use crate::plan::{Config, End};
+use crate::pump::{Port, Side, session_memory};
+use crate::serve::accepts;
+pub use introduce::IntroduceError;
+pub use key::KeyFileError;
 pub(crate) use listen::listen;
 use port::ClientLine;
 use servers::KnownServers;
 
-/// How long the relays may take at first.
+/// How long the relays may take to connect at first.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// A message is cut if its event would be larger, as everybody does.
+/// A message is cut if its event would be larger, as all implementations do.
 const CUT_ABOVE: usize = 48_000;
 
-/// A session without a word for so long ends, unless it is said otherwise.
+/// A session without a message for this long ends, unless the endpoint says otherwise.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 
 /// What an end at relays has beside what all ends have.
 #[derive(Clone)]
-pub(crate) struct NostrEnd {
+pub(crate) struct RelayEnd {
     /// `None`: a new one for each connection.
     keys: Option<Keys>,
-    /// Where the key was; what is learned of servers is kept beside it.
+    /// Where the key was read; what is learned of servers is kept beside it.
     file: Option<PathBuf>,
-    options: NostrOptions,
+    options: RelayOptions,
+    /// The memory of all sessions.
+    memory: usize,
+    /// How long what is queued may take to reach a relay at the end.
+    grace: Duration,
 }
 
-impl NostrEnd {
-    /// Of both ends, those that are relays.
-    pub(crate) fn both(
-        listen: &Endpoint,
-        to: &Endpoint,
-        environment: Option<Keys>,
-    ) -> Result<(Option<Self>, Option<Self>), String> {
-        let is_nostr = |end: &Endpoint| matches!(end.at, At::Nostr(_));
-        if !is_nostr(listen) && !is_nostr(to) {
-            return Ok((None, None));
-        }
-        let listens = is_nostr(listen);
-        let (for_listen, for_to) = match environment {
-            // Who asks by us does not get to pass for us.
-            Some(keys) if listens => (Some(keys), None),
-            keys => (None, keys),
-        };
-        let one_session = matches!(listen.at, At::Stdio);
-        let listen = listens.then(|| Self::server(listen, for_listen));
-        let to = is_nostr(to).then(|| Self::client(to, for_to, one_session));
-        Ok((
-            listen
-                .transpose()
-                .map_err(|error| format!("--listen: {error}"))?,
-            to.transpose().map_err(|error| format!("--to: {error}"))?,
-        ))
-    }
-
-    fn server(end: &Endpoint, environment: Option<Keys>) -> Result<Self, String> {
-        let options = end.options.nostr.clone();
-        if options.server.is_some() {
-            return Err(
-                "server is for --to; a listener is the server, and its key says which".to_owned(),
-            );
-        }
-        if options.timeout.is_some() {
-            return Err("timeout is for --to; whoever asks has a timeout of its own".to_owned());
-        }
-        let this = Self::new(end, environment)?;
+impl RelayEnd {
+    /// As a server.
+    pub(crate) fn server(
+        end: &Endpoint,
+        key: Option<Keys>,
+        config: &Config,
+    ) -> Result<Self, EndError> {
+        let options = &end.options.relay;
+        only_for(options.server.is_some(), "server", Side::To)?;
+        only_for(options.timeout.is_some(), "timeout", Side::To)?;
+        let this = Self::new(end, key, config)?;
         match this.keys {
             Some(_) => Ok(this),
-            None => Err(format!(
-                "a server needs a key by which others find it: breakbulk keygen FILE makes one; then add ?key=FILE, or set {}",
-                "BREAKBULK_NOSTR_KEY"
-            )),
+            None => Err(EndError::NoKey),
         }
     }
 
-    fn client(
+    /// As a client, of one session or of many.
+    pub(crate) fn client(
         end: &Endpoint,
-        environment: Option<Keys>,
+        key: Option<Keys>,
         one_session: bool,
-    ) -> Result<Self, String> {
-        let options = &end.options.nostr;
+        config: &Config,
+    ) -> Result<Self, EndError> {
+        let options = &end.options.relay;
         if options.server.is_none() {
-            return Err(
-                "whom to ask? add ?server=PUBKEY, as the gateway at the server prints it when it listens"
-                    .to_owned(),
-            );
+            return Err(EndError::NoServer);
         }
-        for (given, name) in [
-            (options.allow.is_some(), "allow"),
-            (options.idle.is_some(), "idle"),
-        ] {
-            if given {
-                return Err(format!("{name} is for --listen"));
-            }
+        only_for(options.allow.is_some(), "allow", Side::Listen)?;
+        only_for(options.idle.is_some(), "idle", Side::Listen)?;
+        let this = Self::new(end, key, config)?;
+        match this.keys {
+            Some(_) if !one_session => Err(EndError::SharedKey),
+            _ => Ok(this),
         }
-        let this = Self::new(end, environment)?;
-        if this.keys.is_some() && !one_session {
-            return Err(format!(
-                "one key is one client, and many may come to --listen; leave out key and unset {}, so that each gets a key of its own",
-                "BREAKBULK_NOSTR_KEY"
-            ));
-        }
-        Ok(this)
     }
 
-    fn new(end: &Endpoint, environment: Option<Keys>) -> Result<Self, String> {
+    fn new(end: &Endpoint, key: Option<Keys>, config: &Config) -> Result<Self, EndError> {
         let file = end.options.key.clone();
         let keys = match &file {
             Some(file) => Some(key::from_file(file)?),
-            None => environment,
+            None => key,
         };
         Ok(Self {
             keys,
             file,
-            options: end.options.nostr.clone(),
+            options: end.options.relay.clone(),
+            memory: config.memory,
+            grace: config.grace,
         })
     }
 
@@ -141,26 +110,24 @@ impl NostrEnd {
         self.options.idle.unwrap_or(IDLE)
     }
 
-    fn config(&self, end: &End) -> Config {
+    fn config(&self, end: &End) -> contextvm::Config {
         let options = &self.options;
-        let usual = Config::default();
-        let memory = end.memory;
-        let timeouts = Timeouts {
-            soft: options.timeout.or(usual.timeouts.soft),
-            ..usual.timeouts
-        };
-        Config {
+        let usual = contextvm::Config::default();
+        contextvm::Config {
             encryption: options.encryption.unwrap_or_default(),
             wraps: options.wraps.unwrap_or_default(),
             allowed: options.allow.clone(),
             limits: Limits {
                 message: end.max_message,
-                memory,
-                peer_memory: session_memory(end.max_message).min(memory),
+                memory: self.memory,
+                peer_memory: session_memory(end.max_message).min(self.memory),
                 queued_bytes: end.max_message,
                 ..usual.limits
             },
-            timeouts,
+            timeouts: Timeouts {
+                soft: options.timeout.or(usual.timeouts.soft),
+                ..usual.timeouts
+            },
             cut_above: CUT_ABOVE.min(end.max_frame),
             event_max: end.max_frame,
             fresh_key: self.keys.is_none(),
@@ -169,87 +136,80 @@ impl NostrEnd {
     }
 }
 
-/// A client of the server that the end names.
-pub(crate) async fn dial(end: &End, address: &NostrAddress) -> Result<Opened, String> {
-    let (Some(nostr), Some(server)) = (&end.nostr, end.nostr.as_ref().and_then(NostrEnd::whom))
-    else {
-        return Err("whom to ask? add ?server=PUBKEY".to_owned());
-    };
-    some_relay_answers(address).await?;
-    let keys = nostr.keys.clone().unwrap_or_else(Keys::generate);
+fn only_for(given: bool, option: &'static str, side: Side) -> Result<(), EndError> {
+    match given {
+        true => Err(EndError::OnlyFor { option, side }),
+        false => Ok(()),
+    }
+}
+
+/// Connects to the server that an end names.
+pub(crate) async fn connect(end: &End, address: &RelayAddress) -> Result<Opened, OpenError> {
+    let relay = end.relay.as_ref().ok_or(EndError::NoServer)?;
+    let server = relay.options.server.ok_or(EndError::NoServer)?;
+    check(address).await?;
+    let keys = relay.keys.clone().unwrap_or_else(Keys::generate);
     let ours = keys.public_key();
     let mut setup = ClientConfig::new(keys, server, address.relays.clone());
-    setup.config = nostr.config(end);
-    setup.relay_options = relay_options(setup.relay_options);
-    setup.memory = match &nostr.file {
+    setup.config = relay.config(end);
+    setup.relay_options = connecting(setup.relay_options);
+    setup.memory = match &relay.file {
         Some(file) => Arc::new(KnownServers::beside(file)) as Arc<dyn Memory>,
         None => Arc::new(Forgetful),
     };
-    let client = Client::connect(setup)
-        .await
-        .map_err(|error| error.to_string())?;
-    tracing::info!(server = npub(&server), as = npub(&ours), "at the relays");
+    let client = Client::connect(setup).await?;
+    tracing::info!(
+        server = npub(&server),
+        client = npub(&ours),
+        relays = address.relays.join(","),
+        "connected to the relays of a server"
+    );
     let line = ClientLine::new(client.clone());
     Ok(Opened {
         face: Face::Whole,
         port: Port::new(open::whole_messages(end, line)?),
-        client: Some(client),
     })
 }
 
-impl NostrEnd {
-    fn whom(&self) -> Option<PublicKey> {
-        self.options.server
-    }
-}
-
-/// The server whose key the end has.
-async fn bind(end: &End, address: &NostrAddress) -> Result<Server, String> {
-    let Some((nostr, keys)) = end
-        .nostr
-        .as_ref()
-        .and_then(|nostr| Some((nostr, nostr.keys.clone()?)))
-    else {
-        return Err("there is no key; add ?key=FILE".to_owned());
-    };
-    some_relay_answers(address).await?;
+/// The server whose key an end has.
+async fn bind(end: &End, address: &RelayAddress) -> Result<(Server, RelayEnd), OpenError> {
+    let relay = end.relay.as_ref().ok_or(EndError::NoKey)?;
+    let keys = relay.keys.clone().ok_or(EndError::NoKey)?;
+    check(address).await?;
     let mut setup = ServerConfig::new(keys, address.relays.clone());
-    setup.config = nostr.config(end);
-    setup.relay_options = relay_options(setup.relay_options);
-    Server::bind(setup).await.map_err(|error| error.to_string())
+    setup.config = relay.config(end);
+    setup.relay_options = connecting(setup.relay_options);
+    Ok((Server::bind(setup).await?, relay.clone()))
 }
 
-fn relay_options(usual: RelayOptions) -> RelayOptions {
-    RelayOptions {
+fn connecting(usual: Connecting) -> Connecting {
+    Connecting {
         connect: CONNECT,
         ..usual
     }
 }
 
-/// Whether anybody is at one of the relays at all: that is known sooner than that none of them speaks.
-pub(crate) async fn some_relay_answers(address: &NostrAddress) -> Result<(), String> {
-    let mut asked = JoinSet::new();
+/// Whether one of the relays accepts connections: that is known sooner than that none of them takes a
+/// subscription.
+pub(crate) async fn check(address: &RelayAddress) -> Result<(), OpenError> {
+    let mut tries = JoinSet::new();
     for relay in &address.relays {
         let relay = relay.clone();
-        asked.spawn(async move {
+        tries.spawn(async move {
             let (scheme, rest) = relay.split_once("://").unwrap_or(("wss", &relay));
             let authority = rest.split('/').next().unwrap_or_default();
-            answers(authority, scheme == "wss")
-                .await
-                .map_err(|error| format!("{relay} cannot be reached: {error}"))
+            let accepts = accepts(authority, scheme == "wss").await;
+            accepts.map_err(|error| (relay, error))
         });
     }
     let mut why = Vec::new();
-    while let Some(outcome) = asked.join_next().await {
+    while let Some(outcome) = tries.join_next().await {
         match outcome {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => why.push(error),
             Err(_) => {}
         }
     }
-    why.sort();
-    Err(format!(
-        "{}; is the relay running, and is this its address?",
-        why.join("; ")
-    ))
+    why.sort_by(|one, other| one.0.cmp(&other.0));
+    Err(OpenError::NoRelay(why))
 }

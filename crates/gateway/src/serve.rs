@@ -1,10 +1,9 @@
-//! One session over the standard streams, or as many as come to a listener.
+//! The sessions of a gateway: one over the standard streams, or one for each client of a listener.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::pump::{Ended, Side};
-use breakbulk_link::Closed;
 use breakbulk_message::tunnel::TUNNEL;
 use breakbulk_net::ws::{Accepted, ListenError, ListenOptions, Listener};
 use tokio::net::TcpStream;
@@ -12,168 +11,136 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::endpoint::{At, TunnelUse, WsAddress};
+use crate::error::{OpenError, Party, RunError, SessionEnd, Unreachable};
 use crate::open::{self, Opened};
-use crate::plan::Plan;
+use crate::plan::{Overruled, Plan};
+use crate::pump::{Options, Side, relay};
+#[cfg(feature = "nostr")]
 use crate::relays;
 use crate::stop::Stop;
 
-/// How long a look at the target may take.
+/// How long the target may take to accept a connection when it is looked for before listening.
 const CHECK: Duration = Duration::from_secs(5);
 
-/// What a client is told when there is no target for it.
+/// The close code of a client's connection when the target cannot be reached: bad gateway.
 const NO_TARGET: u16 = 1014;
 
-/// Why there is none may name what is no business of strangers: that is for the log.
+/// The log says why: the reason may name what is no business of strangers.
 const NO_TARGET_REASON: &str = "the gateway has no connection to its target; its log says why";
 
 /// What a program that runs a gateway may want to tell its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// Programs can connect now, at this address.
+    /// Clients can connect now, to this endpoint.
     Listening(String),
-    /// What was asked for of an end and does not count, in words.
-    Overruled(Side, String),
-    /// The gateway stops; so many sessions still have something to send.
+    /// A limit that was asked for does not apply.
+    Overruled(Side, Overruled),
+    /// The gateway stops; so many sessions still send what is queued.
     Stopping(usize),
 }
 
-/// Why a gateway ended.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError {
-    /// Something must be mended first.
-    #[error("{0}")]
-    Setup(String),
-    /// What had begun could not be finished.
-    #[error("{0}")]
-    Session(String),
-}
+/// Who is told of events.
+pub(crate) type Tell<'a> = &'a (dyn Fn(Event) + Send + Sync);
 
 impl Plan {
-    /// Runs the gateway until its one session ends or, where it listens, until `stop` says so.
+    /// Runs the gateway: one session if it listens at `stdio:`, else one for each client, until `stop`
+    /// fires. What is queued then still goes out, within [`Config::grace`](crate::Config::grace). A
+    /// future that is dropped ends all sessions at once.
     ///
     /// # Errors
-    /// If it cannot begin, or the one session fails.
+    /// If it cannot begin, the listener fails, or the one session of `stdio:` ends before all was said.
     pub async fn run(
         self,
         stop: &Stop,
         tell: impl Fn(Event) + Send + Sync,
     ) -> Result<(), RunError> {
-        self.to.check_command().map_err(RunError::Setup)?;
+        let wrong = |error| RunError::Open {
+            side: Side::To,
+            error,
+        };
+        self.to.check_command().map_err(wrong)?;
         for (side, end) in [(Side::Listen, &self.listen), (Side::To, &self.to)] {
-            if let Some(words) = &end.overruled {
-                tell(Event::Overruled(side, words.clone()));
+            if let Some(overruled) = end.overruled {
+                tell(Event::Overruled(side, overruled));
             }
         }
-        match &self.listen.at {
-            At::Ws(address) => {
-                let address = address.clone();
-                listen(Arc::new(self), &address, stop, &tell).await
-            }
-            At::Nostr(address) => {
-                let address = address.clone();
-                relays::listen(Arc::new(self), &address, stop, &tell).await
-            }
-            _ => once(&self, stop).await,
+        match self.listen.at.clone() {
+            At::Ws(address) => listen(Arc::new(self), &address, stop, &tell).await,
+            #[cfg(feature = "nostr")]
+            At::Relays(address) => relays::listen(Arc::new(self), &address, stop, &tell).await,
+            #[cfg(feature = "process")]
+            At::Stdio | At::Exec(_) => once(&self, stop).await,
         }
     }
 }
 
 /// The one session over our own standard streams.
+#[cfg(feature = "process")]
 async fn once(plan: &Plan, stop: &Stop) -> Result<(), RunError> {
-    let unreachable = |error: String| RunError::Setup(format!("--to: {error}"));
-    let target = async {
-        open::target(&plan.to)
-            .await
-            .map_err(unreachable)?
-            .greeted(&plan.to)
-            .await
-            .map_err(unreachable)
-    };
+    let failed = |side| move |error| RunError::Open { side, error };
     let to = tokio::select! {
-        to = target => to?,
+        to = target(plan) => to.map_err(failed(Side::To))?,
         () = stop.stopped() => return Ok(()),
     };
     // Only now: what is read from the standard input cannot be put back.
-    let listen = open::stdio(&plan.listen).map_err(RunError::Session)?;
-    let client = to.client.clone();
-    let ended = pump(plan, listen, to, stop.stopped()).await;
-    let unsent = client.map_or(0, |client| client.stats().outgoing);
-    match unsent {
-        _ if !ended.is_clean() => Err(RunError::Session(told(plan, &ended))),
-        0 => Ok(()),
-        unsent => Err(RunError::Session(format!(
-            "{unsent} messages did not reach a relay in the {} s that there were; raise --grace",
-            plan.grace.as_secs()
-        ))),
+    let listen = open::stdio(&plan.listen).map_err(failed(Side::Listen))?;
+    let end = pump(plan, listen, to, stop).await;
+    match end.ended.is_clean() {
+        true => Ok(()),
+        false => Err(RunError::Session(end)),
     }
 }
 
-pub(crate) async fn pump(
-    plan: &Plan,
-    listen: Opened,
-    to: Opened,
-    stop: impl Future<Output = ()> + Send,
-) -> Ended {
+/// The target, ready for messages.
+pub(crate) async fn target(plan: &Plan) -> Result<Opened, OpenError> {
+    open::target(&plan.to).await?.greeted(&plan.to).await
+}
+
+/// Carries the messages of one session until it ends.
+pub(crate) async fn pump(plan: &Plan, listen: Opened, to: Opened, stop: &Stop) -> SessionEnd {
     let passing = open::passing(plan, listen.face, to.face);
-    let options = crate::pump::Options { grace: plan.grace };
-    tracing::debug!(listen = ?listen.face, to = ?to.face, "a session begins");
-    crate::pump::relay(listen.port, to.port, passing, stop, options).await
+    let options = Options { grace: plan.grace };
+    let ended = relay(listen.port, to.port, passing, stop.stopped(), options).await;
+    SessionEnd {
+        party: party(plan, ended.side),
+        ended,
+    }
 }
 
-/// The end of a session in words.
-pub(crate) fn told(plan: &Plan, ended: &Ended) -> String {
-    let Ended {
-        side,
-        closed: Closed { code, reason },
-        lost,
-        ..
-    } = ended;
-    let (at, is_listen) = match side {
-        Side::Listen => (&plan.listen.at, true),
-        Side::To => (&plan.to.at, false),
+/// The program at an end.
+fn party(plan: &Plan, side: Side) -> Party {
+    let at = match side {
+        Side::Listen => &plan.listen.at,
+        Side::To => &plan.to.at,
     };
-    let other = match at {
-        At::Stdio => "the program at the standard streams",
-        At::Exec(_) => "the command",
-        At::Ws(_) | At::Nostr(_) if is_listen => "the client",
-        At::Ws(_) => "the target",
-        At::Nostr(_) => "the server",
-    };
-    let who = match ended.by_peer {
-        true => format!("{other} closed"),
-        false => format!("this gateway closed its connection to {other}"),
-    };
-    let reason = match reason.as_str() {
-        "" => String::new(),
-        reason => format!(": {reason}"),
-    };
-    let lost = match lost {
-        0 => String::new(),
-        1 => "; 1 message did not go out".to_owned(),
-        lost => format!("; {lost} messages did not go out"),
-    };
-    format!("{who} with {code}{reason}{lost}")
+    match (at, side) {
+        #[cfg(feature = "process")]
+        (At::Stdio, _) => Party::StandardStreams,
+        #[cfg(feature = "process")]
+        (At::Exec(_), _) => Party::Command,
+        (_, Side::Listen) => Party::Client,
+        (At::Ws(_), Side::To) => Party::Target,
+        #[cfg(feature = "nostr")]
+        (At::Relays(_), Side::To) => Party::Server,
+    }
 }
 
-/// A session for each that comes.
+/// A session for each client that connects.
 async fn listen(
     plan: Arc<Plan>,
     address: &WsAddress,
     stop: &Stop,
-    tell: &(dyn Fn(Event) + Send + Sync),
+    tell: Tell<'_>,
 ) -> Result<(), RunError> {
-    if plan.check {
-        reachable(&plan).await?;
-    }
+    check_target(&plan).await?;
     let mut listener = bind(&plan, address).await?;
-    tell(Event::Listening(format!(
-        "{}://{}{}",
-        address.scheme(),
-        listener.local_addr(),
-        shown(address)
-    )));
+    let path = match &*address.path {
+        "/" => "",
+        path => path,
+    };
+    let (scheme, local) = (address.scheme(), listener.local_addr());
+    tell(Event::Listening(format!("{scheme}://{local}{path}")));
     let mut sessions = JoinSet::new();
     let outcome = loop {
         tokio::select! {
@@ -182,33 +149,31 @@ async fn listen(
                     let (plan, stop) = (plan.clone(), stop.clone());
                     sessions.spawn(async move { session(&plan, accepted, &stop).await });
                 }
-                Err(error) => break Err(RunError::Session(error.to_string())),
+                Err(error) => break Err(RunError::Accept(error)),
             },
             Some(_) = sessions.join_next() => {}
             () = stop.stopped() => break Ok(()),
         }
     };
     drop(listener);
+    finish(sessions, tell).await;
+    outcome
+}
+
+/// Waits for the sessions of a gateway that stops.
+pub(crate) async fn finish(mut sessions: JoinSet<()>, tell: Tell<'_>) {
     if !sessions.is_empty() {
         tell(Event::Stopping(sessions.len()));
     }
     while sessions.join_next().await.is_some() {}
-    outcome
-}
-
-/// The path, where there is more than the root.
-fn shown(address: &WsAddress) -> &str {
-    if address.path == "/" {
-        ""
-    } else {
-        &address.path
-    }
 }
 
 async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, RunError> {
     let end = &plan.listen;
-    let usage = |error: String| RunError::Setup(format!("--listen: {error}"));
-    let (host, port) = address.listen_at().map_err(usage)?;
+    let (host, port) = address.listen_at().map_err(|error| RunError::Open {
+        side: Side::Listen,
+        error: error.into(),
+    })?;
     let options = ListenOptions {
         bearer: end.token.clone(),
         path: (address.path != "/").then(|| address.path.clone()),
@@ -216,6 +181,7 @@ async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, RunError> {
         connections: plan.max_sessions,
         frame_limit: end.frame_limit(),
         fragment: end.fragment,
+        #[cfg(feature = "tls")]
         identity: end.identity.clone().filter(|_| address.secure),
         ..ListenOptions::default()
     };
@@ -223,95 +189,96 @@ async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, RunError> {
         true => format!("[{host}]:{port}"),
         false => format!("{host}:{port}"),
     };
-    Listener::bind((host.as_str(), port), options)
-        .await
-        .map_err(|error| match error {
-            ListenError::Bind { error, .. } => usage(format!(
-                "cannot listen at {named}: {error}; is another program there, or is it not ours?"
-            )),
-            error => usage(error.to_string()),
+    let bound = Listener::bind((host.as_str(), port), options).await;
+    bound.map_err(|error| {
+        RunError::Listen(match error {
+            ListenError::Bind { error, .. } => ListenError::Bind {
+                address: named,
+                error,
+            },
+            error => error,
         })
-}
-
-/// Looks whether somebody is at the target: better now than when the first client is there.
-pub(crate) async fn reachable(plan: &Plan) -> Result<(), RunError> {
-    let (at, found) = match &plan.to.at {
-        At::Ws(address) => (
-            address.authority.clone(),
-            answers(&address.authority, address.secure).await,
-        ),
-        At::Nostr(address) => (
-            address.relays.join(","),
-            relays::some_relay_answers(address).await,
-        ),
-        At::Stdio | At::Exec(_) => return Ok(()),
-    };
-    found.map_err(|what| {
-        RunError::Setup(format!(
-            "--to: {at} cannot be reached: {what}; start it first, check the address, or give --no-check"
-        ))
     })
 }
 
-/// Whether somebody takes connections there.
-pub(crate) async fn answers(authority: &str, secure: bool) -> Result<(), String> {
+/// Looks for the target, if the plan says so: better now than when the first client is there.
+pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
+    let found = match &plan.to.at {
+        _ if !plan.check => Ok(()),
+        At::Ws(address) => {
+            let found = accepts(&address.authority, address.secure).await;
+            found.map_err(|error| OpenError::Unreachable {
+                address: address.authority.clone(),
+                error,
+            })
+        }
+        #[cfg(feature = "nostr")]
+        At::Relays(address) => relays::check(address).await,
+        #[cfg(feature = "process")]
+        At::Stdio | At::Exec(_) => Ok(()),
+    };
+    found.map_err(RunError::Check)
+}
+
+/// Whether somebody accepts connections there.
+pub(crate) async fn accepts(authority: &str, secure: bool) -> Result<(), Unreachable> {
     let with_port = match authority.rsplit_once(':') {
         Some((_, port)) if !port.ends_with(']') => authority.to_owned(),
         _ => format!("{authority}:{}", if secure { 443 } else { 80 }),
     };
     match timeout(CHECK, TcpStream::connect(with_port)).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("no answer within {} s", CHECK.as_secs())),
+        Ok(connected) => Ok(connected.map(drop)?),
+        Err(_) => Err(Unreachable::Silent(CHECK)),
     }
 }
 
+/// The session of one client.
 async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
     let peer = accepted.peer;
-    let must_tunnel = plan.listen.tunnel == TunnelUse::Always;
     let is_tunnel = accepted.subprotocol() == Some(TUNNEL);
-    let listen = match open::web_socket(&plan.listen, accepted.websocket) {
-        Ok(listen) => listen,
-        Err(error) => return tracing::error!(%peer, error, "no session"),
+    let (listen, client) = match open::web_socket(&plan.listen, accepted.websocket) {
+        Ok(opened) => opened,
+        Err(error) => {
+            return tracing::error!(%peer, %error, "a client's connection cannot be used");
+        }
     };
-    let client = listen.port.connection.clone();
-    if must_tunnel && !is_tunnel {
+    if plan.listen.tunnel == TunnelUse::Always && !is_tunnel {
         tracing::warn!(%peer, "a client is refused: it is no breakbulk gateway, and tunnel=always");
-        client.close(
-            1002,
-            "this listener is for breakbulk gateways (tunnel=always)",
-        );
-        client.ended().await;
-        return;
+        let reason = "this listener is for breakbulk gateways (tunnel=always)";
+        client.close(1002, reason);
+        return client.ended().await;
     }
-    // The client's gateway hears nothing before there is a target: until then nothing has begun.
+    // The client's gateway gets no hello before there is a target: until then nothing has begun.
     let both = async {
-        let to = open::target(&plan.to).await?.greeted(&plan.to).await?;
-        Ok::<_, String>((listen.greeted(&plan.listen).await?, to))
+        let to = target(plan).await?;
+        Ok::<_, OpenError>((listen.greeted(&plan.listen).await?, to))
     };
     let opened = tokio::select! {
         opened = both => opened,
-        () = stop.stopped() => {
-            client.close(1001, "the gateway stops");
-            client.ended().await;
-            return;
-        }
+        () = stop.stopped() => Err(OpenError::Stopped),
     };
     let (listen, to) = match opened {
         Ok(opened) => opened,
+        Err(OpenError::Stopped) => {
+            client.close(1001, "the gateway stops");
+            return client.ended().await;
+        }
         Err(error) => {
-            tracing::error!(%peer, error, "no session");
+            tracing::error!(%peer, %error, "a client is sent away: the session cannot begin");
             client.close(NO_TARGET, NO_TARGET_REASON);
-            client.ended().await;
-            return;
+            return client.ended().await;
         }
     };
     drop(client);
-    tracing::info!(%peer, face = ?listen.face, "a session begins");
-    let ended = pump(plan, listen, to, stop.stopped()).await;
-    if ended.is_clean() {
-        tracing::info!(%peer, "{}", told(plan, &ended));
-    } else {
-        tracing::error!(%peer, "{}", told(plan, &ended));
+    tracing::info!(%peer, listen = ?listen.face, to = ?to.face, "a session begins");
+    let end = pump(plan, listen, to, stop).await;
+    log_end(&peer, &end);
+}
+
+/// Tells the log how the session of a client ended.
+pub(crate) fn log_end(peer: &dyn fmt::Display, end: &SessionEnd) {
+    match end.ended.is_clean() {
+        true => tracing::info!(%peer, "{end}"),
+        false => tracing::error!(%peer, "{end}"),
     }
 }

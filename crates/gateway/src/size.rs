@@ -6,21 +6,37 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub usize);
 
-impl FromStr for Size {
-    type Err = String;
+/// Why a text is no size.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SizeError {
+    /// It does not begin with digits.
+    #[error("a size is a whole number, as in 900KB or 32MiB, and not negative")]
+    NoNumber,
+    /// It has a fraction.
+    #[error("no fractions: write 1500KB for 1.5 MB")]
+    Fraction,
+    /// A unit that does not exist.
+    #[error("{0:?} is no unit; use B, KB, MB, GB, KiB, MiB or GiB")]
+    Unit(String),
+    /// A number that this machine cannot hold.
+    #[error("that is more than this machine can count")]
+    TooLarge,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Size {
+    type Err = SizeError;
+
+    fn from_str(text: &str) -> Result<Self, SizeError> {
         let digits = text
             .find(|c: char| !c.is_ascii_digit())
             .unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
         if number.is_empty() {
-            return Err(
-                "a size is a whole number, as in 900KB or 32MiB, and not negative".to_owned(),
-            );
+            return Err(SizeError::NoNumber);
         }
         if unit.starts_with(['.', ',']) {
-            return Err("no fractions: write 1500KB for 1.5 MB".to_owned());
+            return Err(SizeError::Fraction);
         }
         let factor: usize = match unit.trim() {
             "" | "B" => 1,
@@ -30,19 +46,11 @@ impl FromStr for Size {
             "KiB" => 1 << 10,
             "MiB" => 1 << 20,
             "GiB" => 1 << 30,
-            _ => {
-                return Err(format!(
-                    "{unit:?} is no unit; use B, KB, MB, GB, KiB, MiB or GiB"
-                ));
-            }
+            _ => return Err(SizeError::Unit(unit.to_owned())),
         };
-        let bytes = number
-            .parse()
-            .ok()
-            .and_then(|number: usize| number.checked_mul(factor));
-        bytes
-            .map(Self)
-            .ok_or_else(|| "that is more than this machine can count".to_owned())
+        let number = number.parse().ok();
+        let bytes = number.and_then(|number: usize| number.checked_mul(factor));
+        bytes.map(Self).ok_or(SizeError::TooLarge)
     }
 }
 

@@ -75,10 +75,12 @@ impl Serve {
         log::start(self.verbose, self.quiet);
         let stop = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
         let token = match &self.token_file {
-            Some(file) => Some(token_from_file(file)),
-            None => token::from_environment().transpose(),
+            Some(file) => {
+                let token = token_from_file(file);
+                Some(token.map_err(|error| Failure::Usage(error.to_string()))?)
+            }
+            None => token::from_environment()?,
         };
-        let token = token.transpose().map_err(Failure::Usage)?;
         let listener = self.bind(token.is_some()).await?;
         let address = listener.local_addr().map_err(|error| self.io(error))?;
         let node = self.node()?;

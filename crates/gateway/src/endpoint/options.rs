@@ -3,14 +3,18 @@
 use std::path::PathBuf;
 
 use breakbulk_net::preset::Preset;
+#[cfg(feature = "process")]
 use breakbulk_net::process::Framing;
 
-use super::{NostrOptions, TunnelUse};
+#[cfg(feature = "nostr")]
+use super::RelayOptions;
+use super::{EndpointError, OptionError, TunnelUse};
 use crate::size::Size;
 
 /// The options of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EndpointOptions {
+    #[cfg(feature = "process")]
     pub(crate) framing: Option<Framing>,
     pub(crate) token_file: Option<PathBuf>,
     pub(crate) cert: Option<PathBuf>,
@@ -21,42 +25,13 @@ pub(crate) struct EndpointOptions {
     pub(crate) max_message: Option<usize>,
     pub(crate) tunnel: Option<TunnelUse>,
     /// Those of relays alone.
-    pub(crate) nostr: NostrOptions,
+    #[cfg(feature = "nostr")]
+    pub(crate) relay: RelayOptions,
 }
 
-/// A command may have a question mark of its own: what follows the last one are options if all of it
-/// looks so.
-pub(super) fn command_options(text: &str) -> Result<(&str, EndpointOptions), String> {
-    if let Some((command, query)) = text.rsplit_once('?')
-        && !query.contains([' ', '\t', '\'', '"', '\\'])
-        && query.split('&').all(|pair| {
-            pair.split_once('=')
-                .is_some_and(|(name, _)| is_option(name))
-        })
-    {
-        return Ok((command, options(query)?.0));
-    }
-    Ok((text, EndpointOptions::default()))
-}
-
-pub(super) fn none_unknown(unknown: &[&str]) -> Result<(), String> {
-    match unknown.first() {
-        None => Ok(()),
-        Some(pair) => Err(unknown_option(pair)),
-    }
-}
-
-/// What to say of an option that nobody knows.
-pub(crate) fn unknown_option(pair: &str) -> String {
-    unknown_among(pair, &NAMES)
-}
-
-pub(super) fn unknown_among(pair: &str, names: &[&str]) -> String {
-    let name = pair.split('=').next().unwrap_or_default();
-    format!("{name:?} is no option; use {}", names.join(", "))
-}
-
-const NAMES: [&str; 9] = [
+/// The options of streams and WebSockets.
+pub(super) const NAMES: &[&str] = &[
+    #[cfg(feature = "process")]
     "framing",
     "token-file",
     "cert",
@@ -68,85 +43,129 @@ const NAMES: [&str; 9] = [
     "tunnel",
 ];
 
-fn is_option(name: &str) -> bool {
-    NAMES.contains(&name)
+/// A command may have a question mark of its own: what follows the last one are options if all of it
+/// looks so.
+#[cfg(feature = "process")]
+pub(super) fn command_options(text: &str) -> Result<(&str, EndpointOptions), EndpointError> {
+    let is_option = |pair: &str| {
+        let name = pair.split_once('=').map(|(name, _)| name);
+        name.is_some_and(|name| NAMES.contains(&name))
+    };
+    match text.rsplit_once('?') {
+        Some((command, query))
+            if !query.contains([' ', '\t', '\'', '"', '\\']) && query.split('&').all(is_option) =>
+        {
+            Ok((command, only_options(query, NAMES)?))
+        }
+        _ => Ok((text, EndpointOptions::default())),
+    }
 }
 
-/// Our options of a query, and what else is in it.
-pub(super) fn options(query: &str) -> Result<(EndpointOptions, Vec<&str>), String> {
-    options_among(query, &NAMES)
+/// What to say of an option that does not exist.
+pub(crate) fn unknown_option(pair: &str, known: &'static [&'static str]) -> EndpointError {
+    let name = pair.split('=').next().unwrap_or_default().to_owned();
+    EndpointError::UnknownOption { name, known }
 }
 
-/// The same where only these are ours.
-pub(super) fn options_among<'a>(
+/// The options of a query that has nothing else in it.
+#[cfg(any(feature = "process", feature = "nostr"))]
+pub(super) fn only_options(
+    query: &str,
+    names: &'static [&'static str],
+) -> Result<EndpointOptions, EndpointError> {
+    let (options, unknown) = options(query, names)?;
+    match unknown.first() {
+        None => Ok(options),
+        Some(pair) => Err(unknown_option(pair, names)),
+    }
+}
+
+/// The options of a query that have one of these names, and what else is in it.
+pub(super) fn options<'a>(
     query: &'a str,
     names: &[&str],
-) -> Result<(EndpointOptions, Vec<&'a str>), String> {
+) -> Result<(EndpointOptions, Vec<&'a str>), EndpointError> {
     let mut options = EndpointOptions::default();
     let mut unknown = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         if name == "token" {
-            return Err(
-                "a token on the command line is seen by every program; use ?token-file=FILE or BREAKBULK_TOKEN"
-                    .to_owned(),
-            );
+            return Err(EndpointError::TokenInText);
         }
         if !names.contains(&name) {
             unknown.push(pair);
             continue;
         }
-        let value = decoded(value)?;
-        if value.is_empty() {
-            return Err(format!("{name} has no value; write {name}=VALUE"));
-        }
-        options
-            .set(name, &value)
-            .map_err(|error| format!("{name}: {error}"))?;
+        let set = match value {
+            "" => Err(OptionError::Empty),
+            value => decoded(value).and_then(|value| options.set(name, &value)),
+        };
+        set.map_err(|error| EndpointError::Option {
+            name: name.to_owned(),
+            error,
+        })?;
     }
     Ok((options, unknown))
 }
 
 impl EndpointOptions {
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let once = |taken: bool| match taken {
-            true => Err("it is there twice".to_owned()),
-            false => Ok(()),
-        };
+    fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
         let size = |value: &str| value.parse().map(|Size(size)| size);
-        match name {
-            "framing" => once(self.framing.replace(value.parse()?).is_some()),
-            "token-file" => once(self.token_file.replace(value.into()).is_some()),
-            "cert" => once(self.cert.replace(value.into()).is_some()),
-            "key" => once(self.key.replace(value.into()).is_some()),
-            "ca" => once(self.ca.replace(value.into()).is_some()),
-            "preset" => once(self.preset.replace(preset(value)?).is_some()),
-            "max-frame" => once(self.max_frame.replace(size(value)?).is_some()),
-            "max-message" => once(self.max_message.replace(size(value)?).is_some()),
+        let was_there = match name {
+            #[cfg(feature = "process")]
+            "framing" => {
+                let framing = value.parse();
+                let framing = framing.map_err(|_| none_of(value, "lines, content-length"))?;
+                self.framing.replace(framing).is_some()
+            }
+            "token-file" => self.token_file.replace(value.into()).is_some(),
+            "cert" => self.cert.replace(value.into()).is_some(),
+            "key" => self.key.replace(value.into()).is_some(),
+            "ca" => self.ca.replace(value.into()).is_some(),
+            "preset" => self.preset.replace(preset(value)?).is_some(),
+            "max-frame" => self.max_frame.replace(size(value)?).is_some(),
+            "max-message" => self.max_message.replace(size(value)?).is_some(),
             "tunnel" => {
                 let tunnel = match value {
                     "auto" => TunnelUse::Auto,
                     "always" => TunnelUse::Always,
                     "never" => TunnelUse::Never,
-                    _ => return Err(format!("{value:?} is none of auto, always, never")),
+                    _ => return Err(none_of(value, "auto, always, never")),
                 };
-                once(self.tunnel.replace(tunnel).is_some())
+                self.tunnel.replace(tunnel).is_some()
             }
-            _ => once(self.nostr.set(name, value)?),
+            #[cfg(feature = "nostr")]
+            _ => self.relay.set(name, value)?,
+            // Options of transports that are not built in.
+            #[cfg(not(feature = "nostr"))]
+            _ => false,
+        };
+        match was_there {
+            true => Err(OptionError::Twice),
+            false => Ok(()),
         }
     }
 }
 
-/// A preset by its name.
-pub fn preset(name: &str) -> Result<Preset, String> {
-    Preset::by_name(name).ok_or_else(|| {
-        let names: Vec<_> = Preset::ALL.iter().map(|preset| preset.name).collect();
-        format!("{name:?} is no preset; use {}", names.join(", "))
-    })
+pub(super) fn none_of(value: &str, expected: &'static str) -> OptionError {
+    OptionError::Word {
+        value: value.to_owned(),
+        expected,
+    }
+}
+
+/// A name that is no preset's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no preset; use {known}", known = Preset::ALL.map(|preset| preset.name).join(", "))]
+pub struct UnknownPreset(pub String);
+
+/// What a path is known to let through, by the path's name.
+pub fn preset(name: &str) -> Result<Preset, UnknownPreset> {
+    Preset::by_name(name).ok_or_else(|| UnknownPreset(name.to_owned()))
 }
 
 /// `%26` and the like, for file names with an `&` in them.
-fn decoded(value: &str) -> Result<String, String> {
+fn decoded(value: &str) -> Result<String, OptionError> {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.bytes();
     while let Some(byte) = rest.next() {
@@ -157,8 +176,8 @@ fn decoded(value: &str) -> Result<String, String> {
         let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
         match (digit(), digit()) {
             (Some(high), Some(low)) => bytes.push((high * 16 + low) as u8),
-            _ => return Err(format!("{value:?}: write a % itself as %25")),
+            _ => return Err(OptionError::Escape(value.to_owned())),
         }
     }
-    String::from_utf8(bytes).map_err(|_| format!("{value:?} is not UTF-8"))
+    String::from_utf8(bytes).map_err(|_| OptionError::NotUtf8(value.to_owned()))
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use breakbulk_contextvm::{Encryption, Keys, PublicKey, Wraps, public_key};
 
-use super::options::{EndpointOptions, options_among, unknown_among};
-use super::{At, at_question_mark};
+use super::options::{EndpointOptions, none_of, only_options};
+use super::{EndpointError, OptionError, at_question_mark};
 
 /// Each is a connection, and each gets every event.
 const RELAYS: usize = 16;
 
 /// What may stand behind the question mark.
-const NAMES: [&str; 9] = [
+const NAMES: &[&str] = &[
     "key",
     "server",
     "allow",
@@ -24,92 +24,72 @@ const NAMES: [&str; 9] = [
     "max-message",
 ];
 
-/// Where events go and come from.
+/// The relays of an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NostrAddress {
+pub(crate) struct RelayAddress {
     /// At least one, as written.
     pub(crate) relays: Vec<String>,
 }
 
-impl NostrAddress {
-    /// How others name a server that listens here.
+impl RelayAddress {
+    /// The endpoint by which clients reach a server that listens here.
     pub(crate) fn of_server(&self, server: &PublicKey) -> String {
-        format!(
-            "cep22+nostr:{}?server={}",
-            self.relays.join(","),
-            server.to_hex()
-        )
+        let relays = self.relays.join(",");
+        format!("cep22+nostr:{relays}?server={}", server.to_hex())
     }
 }
 
 /// The options of relays alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NostrOptions {
-    /// Whom to ask.
+pub(crate) struct RelayOptions {
+    /// The server that a client sends to.
     pub(crate) server: Option<PublicKey>,
-    /// Who may ask us.
+    /// The clients that a server takes messages from; `None`: all.
     pub(crate) allow: Option<BTreeSet<PublicKey>>,
     pub(crate) encryption: Option<Encryption>,
     pub(crate) wraps: Option<Wraps>,
-    /// After so long without a word a session ends.
+    /// A session ends after this much time without a message.
     pub(crate) idle: Option<Duration>,
-    /// After so long without a sign of life a request is answered with an error.
+    /// A request is answered with an error after this much time without a sign of life.
     pub(crate) timeout: Option<Duration>,
 }
 
 /// What follows `nostr:`.
-pub(super) fn endpoint(rest: &str) -> Result<(At, EndpointOptions), String> {
+pub(super) fn endpoint(rest: &str) -> Result<(RelayAddress, EndpointOptions), EndpointError> {
     let (address, query) = at_question_mark(rest);
-    let relays: Vec<String> = address
+    let relays: Vec<_> = address
         .split(',')
         .map(|url| url.trim().to_owned())
         .collect();
     if relays.len() > RELAYS {
-        return Err(format!(
-            "{} relays are too many; {RELAYS} are the most",
-            relays.len()
-        ));
+        return Err(EndpointError::TooManyRelays {
+            count: relays.len(),
+            most: RELAYS,
+        });
     }
     for relay in &relays {
-        let host = ["wss://", "ws://"]
-            .iter()
-            .find_map(|scheme| relay.strip_prefix(scheme));
-        match host {
-            None | Some("") => {
-                return Err(
-                    "a relay is written as wss://HOST or ws://HOST:PORT, several with commas between them"
-                        .to_owned(),
-                );
-            }
-            Some(host) if host.contains('@') => {
-                return Err("no names or passwords in an address; relays know keys".to_owned());
-            }
+        let host = relay.strip_prefix("wss://");
+        match host.or_else(|| relay.strip_prefix("ws://")) {
+            None | Some("") => return Err(EndpointError::Relay),
+            Some(host) if host.contains('@') => return Err(EndpointError::RelayCredentials),
             Some(_) => {}
         }
     }
-    let (options, unknown) = options_among(query, &NAMES)?;
-    if let Some(pair) = unknown.first() {
-        return Err(unknown_among(pair, &NAMES));
+    let options = only_options(query, NAMES)?;
+    let key = options.key.as_ref().and_then(|file| file.to_str());
+    if key.is_some_and(|text| Keys::parse(text).is_ok()) {
+        return Err(EndpointError::KeyInText);
     }
-    let is_secret =
-        |file: &std::path::PathBuf| file.to_str().is_some_and(|text| Keys::parse(text).is_ok());
-    if options.key.as_ref().is_some_and(is_secret) {
-        return Err(
-            "key is a file's name: a key on the command line is seen by every program; use ?key=FILE (breakbulk keygen FILE makes one) or BREAKBULK_NOSTR_KEY"
-                .to_owned(),
-        );
-    }
-    Ok((At::Nostr(NostrAddress { relays }), options))
+    Ok((RelayAddress { relays }, options))
 }
 
-impl NostrOptions {
+impl RelayOptions {
     /// Sets an option; true: it was there before.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
-        let key = |text: &str| public_key(text).map_err(|error| error.to_string());
+    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<bool, OptionError> {
         Ok(match name {
-            "server" => self.server.replace(key(value)?).is_some(),
+            "server" => self.server.replace(public_key(value)?).is_some(),
             "allow" => {
-                let allowed = value.split(',').map(key).collect::<Result<_, _>>()?;
+                let allowed = value.split(',').map(public_key).collect::<Result<_, _>>()?;
                 self.allow.replace(allowed).is_some()
             }
             "encryption" => {
@@ -136,13 +116,9 @@ impl NostrOptions {
     }
 }
 
-fn none_of(value: &str, words: &str) -> String {
-    format!("{value:?} is none of {words}")
-}
-
-fn seconds(value: &str) -> Result<Duration, String> {
+fn seconds(value: &str) -> Result<Duration, OptionError> {
     match value.parse::<u32>() {
         Ok(seconds @ 1..) => Ok(Duration::from_secs(seconds.into())),
-        _ => Err(format!("{value:?} is no number of seconds, at least 1")),
+        _ => Err(OptionError::Seconds(value.to_owned())),
     }
 }

@@ -276,12 +276,12 @@ impl<P: Passing> Pump<P> {
         let Oversized { size, limit, .. } = oversized;
         match self.passing.oversized(from, &oversized) {
             Instead::Answer(answer) => {
-                tracing::warn!(side = %from, size, limit, "a request is too large and is answered with an error; raise --max-message or send less");
+                tracing::warn!(side = %from, size, limit, "a request is too large and is answered with an error; raise max-message of this end or send less");
                 let answer = Outgoing::new(answer).tagged(SUBSTITUTE);
                 self.end(from).send(answer);
             }
             Instead::Replace(message) => {
-                tracing::warn!(side = %from, size, limit, "a response is too large and is replaced by an error; raise --max-message or send less");
+                tracing::warn!(side = %from, size, limit, "a response is too large and is replaced by an error; raise max-message of this end or send less");
                 let bytes = message.bytes;
                 let shape = shape_of(std::str::from_utf8(&bytes).unwrap_or_default());
                 let message = Incoming {

@@ -362,7 +362,7 @@ async fn a_tunnel_carries_what_no_frame_holds() {
         "{answer}"
     );
     assert!(
-        answer.contains("start that gateway with a larger --max-message"),
+        answer.contains("start that gateway with a larger max-message"),
         "{answer}"
     );
     // The end of what the other side has to say is no end of the tunnel.

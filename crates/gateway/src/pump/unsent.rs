@@ -49,7 +49,7 @@ pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Instea
         is_answer,
     } = oversized;
     let words = format!(
-        "message too large: {size} bytes, and the gateway at its sender takes {limit}; send less or start that gateway with a larger --max-message"
+        "message too large: {size} bytes, and the gateway at its sender takes {limit}; send less or start that gateway with a larger max-message"
     );
     let too_large = MessageTooLarge {
         message_bytes: *size,
@@ -92,7 +92,7 @@ fn answer(id: &RawValue, size: usize, error: &SendError, too_large_code: i32) ->
         SendError::MessageTooLarge { limit, .. } => (
             too_large(0, limit, true),
             format!(
-                "message too large: {size} bytes, and the gateway at its receiver takes {limit}; send less or start that gateway with a larger --max-message"
+                "message too large: {size} bytes, and the gateway at its receiver takes {limit}; send less or start that gateway with a larger max-message"
             ),
         ),
         SendError::FrameTooLarge {
@@ -103,10 +103,10 @@ fn answer(id: &RawValue, size: usize, error: &SendError, too_large_code: i32) ->
             too_large(limit, limit, false),
             match uncut {
                 Uncut::NoPieces => format!(
-                    "message too large: {size} bytes, and the gateway at its receiver passes on {limit}; send less or start that gateway with a larger --max-message"
+                    "message too large: {size} bytes, and the gateway at its receiver passes on {limit}; send less or start that gateway with a larger max-message"
                 ),
                 _ => format!(
-                    "message too large: {size} bytes, one frame holds {limit} and the receiver takes no pieces; send less, put a gateway before the receiver, or raise --max-frame if the path lets more through"
+                    "message too large: {size} bytes, one frame holds {limit} and the receiver takes no pieces; send less, put a gateway before the receiver, or raise max-frame if the path lets more through"
                 ),
             },
         ),
@@ -118,13 +118,13 @@ fn answer(id: &RawValue, size: usize, error: &SendError, too_large_code: i32) ->
         SendError::TooManyPieces { limit, cap, .. } => (
             too_large(cap, 0, true),
             format!(
-                "message too large: {size} bytes make more than {limit} pieces in frames of {cap} bytes; send less or start both gateways with a larger --max-frame"
+                "message too large: {size} bytes make more than {limit} pieces in frames of {cap} bytes; send less or start both gateways with a larger max-frame"
             ),
         ),
         SendError::CapTooSmall { cap, needed } => (
             too_large(cap, 0, true),
             format!(
-                "frames of {cap} bytes leave no room for pieces; start both gateways with a --max-frame of {needed} or more"
+                "frames of {cap} bytes leave no room for pieces; start both gateways with a max-frame of {needed} or more"
             ),
         ),
         _ => {
@@ -164,7 +164,7 @@ mod tests {
                     size: SIZE,
                     limit: 50,
                 },
-                "message too large: 65 bytes, and the gateway at its receiver takes 50; send less or start that gateway with a larger --max-message",
+                "message too large: 65 bytes, and the gateway at its receiver takes 50; send less or start that gateway with a larger max-message",
                 r#""maxMessageBytes":50,"chunking":true"#,
             ),
             (
@@ -173,7 +173,7 @@ mod tests {
                     limit: 65_536,
                     cap: 300,
                 },
-                "message too large: 65 bytes make more than 65536 pieces in frames of 300 bytes; send less or start both gateways with a larger --max-frame",
+                "message too large: 65 bytes make more than 65536 pieces in frames of 300 bytes; send less or start both gateways with a larger max-frame",
                 r#""maxFrameBytes":300,"chunking":true"#,
             ),
             (
@@ -181,17 +181,17 @@ mod tests {
                     cap: 100,
                     needed: 200,
                 },
-                "frames of 100 bytes leave no room for pieces; start both gateways with a --max-frame of 200 or more",
+                "frames of 100 bytes leave no room for pieces; start both gateways with a max-frame of 200 or more",
                 r#""maxFrameBytes":100,"chunking":true"#,
             ),
             (
                 large(50, Uncut::NoPieces),
-                "message too large: 65 bytes, and the gateway at its receiver passes on 50; send less or start that gateway with a larger --max-message",
+                "message too large: 65 bytes, and the gateway at its receiver passes on 50; send less or start that gateway with a larger max-message",
                 r#""maxFrameBytes":50,"maxMessageBytes":50,"chunking":false"#,
             ),
             (
                 large(50, Uncut::NotNegotiated),
-                "message too large: 65 bytes, one frame holds 50 and the receiver takes no pieces; send less, put a gateway before the receiver, or raise --max-frame if the path lets more through",
+                "message too large: 65 bytes, one frame holds 50 and the receiver takes no pieces; send less, put a gateway before the receiver, or raise max-frame if the path lets more through",
                 r#""maxFrameBytes":50,"maxMessageBytes":50,"chunking":false"#,
             ),
         ] {
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_was_skipped_is_answered_replaced_or_dropped() {
-        let words = "message too large: 2000 bytes, and the gateway at its sender takes 1000; send less or start that gateway with a larger --max-message";
+        let words = "message too large: 2000 bytes, and the gateway at its sender takes 1000; send less or start that gateway with a larger max-message";
         let error = |id: &str| {
             format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32011,"message":"{words}","data":{{"reason":"messageTooLarge","messageBytes":2000,"maxMessageBytes":1000,"chunking":false}}}}}}"#

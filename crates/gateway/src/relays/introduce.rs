@@ -47,21 +47,40 @@ impl Introductions {
     }
 }
 
+/// Why an MCP server did not take the `initialize` of its gateway.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IntroduceError {
+    /// Its connection ended before.
+    #[error("the server ended before it answered initialize{}", after_colon(.0))]
+    Ended(String),
+    /// It sent no answer.
+    #[error("no answer to initialize within {} s", .0.as_secs())]
+    Silent(Duration),
+    /// It answered with an error; this is the beginning of its answer.
+    #[error("the server does not take initialize: {0}")]
+    Refused(String),
+}
+
+fn after_colon(reason: &str) -> String {
+    match reason {
+        "" => String::new(),
+        reason => format!(": {reason}"),
+    }
+}
+
 /// Says `initialize` as the client said it once, or in our own name, and waits for the answer.
 pub(super) async fn introduce(
     connection: &Connection,
     before: Option<Bytes>,
-) -> Result<(), String> {
-    let lost = |_| "the command ended before it could be asked anything".to_owned();
+) -> Result<(), IntroduceError> {
+    let lost = |_| IntroduceError::Ended(String::new());
     let request = request(before.as_deref());
     let say = |text: String| connection.send(Outgoing::new(text).tagged(HELLO));
     say(request).map_err(lost)?;
     match timeout(PATIENCE, answer(connection)).await {
         Ok(answered) => answered?,
-        Err(_) => {
-            let seconds = PATIENCE.as_secs();
-            return Err(format!("no answer to initialize within {seconds} s"));
-        }
+        Err(_) => return Err(IntroduceError::Silent(PATIENCE)),
     }
     say(INITIALIZED.to_owned()).map(drop).map_err(lost)
 }
@@ -79,12 +98,12 @@ fn request(before: Option<&[u8]>) -> String {
 }
 
 /// What else a server says meanwhile is for nobody.
-async fn answer(connection: &Connection) -> Result<(), String> {
+async fn answer(connection: &Connection) -> Result<(), IntroduceError> {
     loop {
         let message = match connection.event().await {
             Some(Event::Message(message)) => message,
-            Some(Event::Closed(closed)) => return Err(closed.reason),
-            None => return Err("the command ended".to_owned()),
+            Some(Event::Closed(closed)) => return Err(IntroduceError::Ended(closed.reason)),
+            None => return Err(IntroduceError::Ended(String::new())),
             Some(_) => continue,
         };
         let text = std::str::from_utf8(&message.bytes).unwrap_or_default();
@@ -97,8 +116,8 @@ async fn answer(connection: &Connection) -> Result<(), String> {
         match envelope.kind() {
             Some(Kind::Result) => return Ok(()),
             Some(Kind::Error) => {
-                let error: String = text.chars().take(500).collect();
-                return Err(format!("the command does not take initialize: {error}"));
+                let answer = text.chars().take(500).collect();
+                return Err(IntroduceError::Refused(answer));
             }
             _ => {}
         }

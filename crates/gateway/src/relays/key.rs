@@ -1,42 +1,84 @@
-//! A secret key in a file that nobody but its owner can read.
+//! A secret key of Nostr in a file that nobody but its owner can read.
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use breakbulk_contextvm::Keys;
+use breakbulk_contextvm::{KeyError, Keys};
 
 /// A key is far shorter.
 const LONGEST: u64 = 1024;
 
-/// The key in a file, if it is the owner's alone.
-pub(super) fn from_file(path: &Path) -> Result<Keys, String> {
-    let name = path.display();
+/// Why there is no key in a file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyFileError {
+    /// There is no such file.
+    #[error("key {}: there is no such file", .0.display())]
+    NotFound(PathBuf),
+    /// It is a folder or the like.
+    #[error("key {} is no file; name the file with the key", .0.display())]
+    NotFile(PathBuf),
+    /// Others can read it or write to it.
+    #[error(
+        "key {file} is open to others (mode {mode:04o}), and who has it can pass for you; chmod 600 {file}",
+        file = file.display()
+    )]
+    OpenToOthers {
+        /// The file.
+        file: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// It cannot be read.
+    #[error("key {}: {error}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// What is in it is no key.
+    #[error("key {}: {error}", file.display())]
+    Bad {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        error: KeyError,
+    },
+}
+
+/// The key in a file, if the file is its owner's alone.
+pub(super) fn from_file(path: &Path) -> Result<Keys, KeyFileError> {
+    let file = || path.to_owned();
     let wrong = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => {
-            format!("key {name}: there is no such file; make one with breakbulk keygen {name}")
-        }
-        _ => format!("key {name}: {error}"),
+        io::ErrorKind::NotFound => KeyFileError::NotFound(file()),
+        _ => KeyFileError::Read {
+            file: file(),
+            error,
+        },
     };
-    let file = File::open(path).map_err(wrong)?;
-    let metadata = file.metadata().map_err(wrong)?;
+    let opened = File::open(path).map_err(wrong)?;
+    let metadata = opened.metadata().map_err(wrong)?;
     if !metadata.is_file() {
-        return Err(format!("key {name} is no file; name the file with the key"));
+        return Err(KeyFileError::NotFile(file()));
     }
     #[cfg(unix)]
     {
         let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777;
         if mode & 0o077 != 0 {
-            return Err(format!(
-                "key {name} is open to others (mode {mode:04o}), and who has it can pass for you; chmod 600 {name}, or make another with breakbulk keygen"
-            ));
+            return Err(KeyFileError::OpenToOthers { file: file(), mode });
         }
     }
     let mut text = String::new();
-    file.take(LONGEST)
+    opened
+        .take(LONGEST)
         .read_to_string(&mut text)
         .map_err(wrong)?;
-    Keys::parse(&text).map_err(|error| format!("key {name}: {error}"))
+    Keys::parse(&text).map_err(|error| KeyFileError::Bad {
+        file: file(),
+        error,
+    })
 }
 
 #[cfg(all(test, unix))]
@@ -64,7 +106,9 @@ mod tests {
             set(mode);
             match (from_file(&path), words) {
                 (Ok(keys), None) => assert_eq!(keys, made),
-                (Err(error), Some(words)) => assert!(error.contains(words), "{error}"),
+                (Err(error), Some(words)) => {
+                    assert!(error.to_string().contains(words), "{error}");
+                }
                 (read, words) => panic!("{mode:o}: {:?}, and not {words:?}", read.map(drop)),
             }
         }
@@ -78,13 +122,17 @@ mod tests {
             (&"0".repeat(64), "this is no secret key"),
         ] {
             std::fs::write(&path, text).unwrap();
-            let error = from_file(&path).unwrap_err();
+            let error = from_file(&path).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
             assert!(text.is_empty() || !error.contains(text.trim()), "{error}");
         }
-        let error = from_file(&folder.path().join("none")).unwrap_err();
-        assert!(error.contains("make one with breakbulk keygen"), "{error}");
+        let none = folder.path().join("none");
+        let error = from_file(&none).unwrap_err();
+        assert!(
+            matches!(&error, KeyFileError::NotFound(file) if *file == none),
+            "{error}"
+        );
         let error = from_file(folder.path()).unwrap_err();
-        assert!(error.contains("is no file"), "{error}");
+        assert!(matches!(error, KeyFileError::NotFile(_)), "{error}");
     }
 }

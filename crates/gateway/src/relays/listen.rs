@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::pump::{Ended, Port};
 use breakbulk_contextvm::{PublicKey, Server, Session, npub};
+use breakbulk_link::Closed;
 use breakbulk_message::jsonrpc;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -15,10 +15,12 @@ use super::bind;
 use super::introduce::{Introductions, introduce};
 use super::port::SessionLine;
 use super::session::Life;
-use crate::endpoint::NostrAddress;
+use crate::endpoint::RelayAddress;
+use crate::error::{OpenError, RunError};
 use crate::open::{self, Face, Opened};
 use crate::plan::Plan;
-use crate::serve::{Event, RunError, pump, reachable, told};
+use crate::pump::{Port, Side};
+use crate::serve::{Event, Tell, check_target, finish, log_end, pump, target};
 use crate::stop::Stop;
 
 /// Silent for so long, a session makes room for another where there is none.
@@ -41,24 +43,22 @@ struct House {
 /// Serves until it is stopped.
 pub(crate) async fn listen(
     plan: Arc<Plan>,
-    address: &NostrAddress,
+    address: &RelayAddress,
     stop: &Stop,
-    tell: &(dyn Fn(Event) + Send + Sync),
+    tell: Tell<'_>,
 ) -> Result<(), RunError> {
-    if plan.check {
-        reachable(&plan).await?;
-    }
-    let server = tokio::select! {
-        server = bind(&plan.listen, address) => {
-            server.map_err(|error| RunError::Setup(format!("--listen: {error}")))?
-        }
+    check_target(&plan).await?;
+    let (server, end) = tokio::select! {
+        bound = bind(&plan.listen, address) => bound.map_err(|error| RunError::Open {
+            side: Side::Listen,
+            error,
+        })?,
         () = stop.stopped() => return Ok(()),
     };
     tell(Event::Listening(address.of_server(&server.public_key())));
-    let idle = plan.listen.nostr.as_ref().map(super::NostrEnd::idle);
     let house = Arc::new(House {
         places: Arc::new(Semaphore::new(plan.max_sessions)),
-        idle: idle.unwrap_or(super::IDLE),
+        idle: end.idle(),
         stop: stop.clone(),
         server: server.clone(),
         lives: Lock::default(),
@@ -71,16 +71,13 @@ pub(crate) async fn listen(
         tokio::select! {
             session = coming.recv() => match session {
                 Some(session) => house.open(session, &mut sessions),
-                None => break Err(RunError::Session("the server at the relays has ended".to_owned())),
+                None => break Err(RunError::RelaysEnded),
             },
             Some(_) = sessions.join_next() => {}
             () = stop.stopped() => break Ok(()),
         }
     };
-    if !sessions.is_empty() {
-        tell(Event::Stopping(sessions.len()));
-    }
-    while sessions.join_next().await.is_some() {}
+    finish(sessions, tell).await;
     if timeout(house.plan.grace, server.drained()).await.is_err() {
         tracing::error!(
             messages = server.stats().outgoing,
@@ -125,19 +122,20 @@ impl House {
         let Some(_place) = self.place().await else {
             tracing::warn!(
                 peer = who,
-                "a client is refused: all --max-sessions are in use"
+                "a client is refused: all {} sessions are in use",
+                self.plan.max_sessions
             );
             let why = "the server has no room for another client; try again later";
             return self.answer_all(session, peer, life, "busy", why).await;
         };
         let opened = tokio::select! {
             opened = self.target(session, peer) => opened,
-            () = self.stop.stopped() => Err("the gateway stops".to_owned()),
+            () = self.stop.stopped() => Err(OpenError::Stopped),
         };
         let to = match opened {
             Ok(to) => to,
             Err(error) => {
-                tracing::error!(peer = who, error, "no session");
+                tracing::error!(peer = who, %error, "a client is sent away: the session cannot begin");
                 let why = "the gateway has no connection to its server; its log says why";
                 return self.answer_all(session, peer, life, "noServer", why).await;
             }
@@ -152,23 +150,18 @@ impl House {
         };
         let connection = match open::whole_messages(&self.plan.listen, line) {
             Ok(connection) => connection,
-            Err(error) => return tracing::error!(peer = who, error, "no session"),
+            Err(error) => return tracing::error!(peer = who, %error, "no session"),
         };
         let listen = Opened {
             face: Face::Whole,
             port: Port::new(connection),
-            client: None,
         };
-        let ended = pump(&self.plan, listen, to, self.stop.stopped()).await;
-        if ended.is_clean() {
-            tracing::info!(peer = who, "{}", told(&self.plan, &ended));
-        } else {
-            tracing::error!(peer = who, "{}", told(&self.plan, &ended));
-        }
+        let end = pump(&self.plan, listen, to, &self.stop).await;
+        log_end(&who, &end);
         if let Some(text) = life.take_initialize() {
             self.introductions().keep(peer, text);
         }
-        let why = format!("the server has ended: {}", reason(&ended));
+        let why = format!("the server has ended: {}", reason(&end.ended.closed));
         self.answer_all(session, peer, life, "serverEnded", &why)
             .await;
     }
@@ -192,9 +185,8 @@ impl House {
     }
 
     /// A target that is ready for what this client says next.
-    async fn target(&self, session: &Mutex<Session>, peer: PublicKey) -> Result<Opened, String> {
-        let to = &self.plan.to;
-        let opened = open::target(to).await?.greeted(to).await?;
+    async fn target(&self, session: &Mutex<Session>, peer: PublicKey) -> Result<Opened, OpenError> {
+        let opened = target(&self.plan).await?;
         let initializes = session.lock().await.initializes;
         if !initializes && matches!(opened.face, Face::Whole | Face::Tunnel) {
             let before = self.introductions().of(&peer);
@@ -238,9 +230,9 @@ impl House {
 }
 
 /// Why it ended, for strangers: how a connection was lost is for the log.
-fn reason(ended: &Ended) -> &str {
-    match ended.closed.code {
-        1000..=1003 | 1007..=1014 if !ended.closed.reason.is_empty() => &ended.closed.reason,
+fn reason(closed: &Closed) -> &str {
+    match closed.code {
+        1000..=1003 | 1007..=1014 if !closed.reason.is_empty() => &closed.reason,
         _ => "its connection was lost",
     }
 }

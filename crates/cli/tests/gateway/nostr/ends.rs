@@ -95,7 +95,7 @@ async fn more_clients_than_there_is_room_for_are_told() {
     assert!(message.contains("try again later"), "{answer}");
     scene
         .far
-        .line("a client is refused: all --max-sessions are in use");
+        .line("a client is refused: all 1 sessions are in use");
     // Who is there is served on; when it has gone the other one is let in.
     assert_eq!(first.about(1).0, "first");
 }
