@@ -27,9 +27,9 @@ pub use endpoint::{Endpoint, EndpointError, OptionError, UnknownPreset, WireKind
 pub use error::{EndError, OpenError, Party, PlanError, RunError, SessionEnd, Unreachable};
 pub use plan::{Config, Overruled, Plan};
 pub use pump::{
-    BothBoxes, ClientBox, EndOutput, Ended, HELLO, HostBox, Incoming, Instead, NoTunnel, Options,
-    Oversized, Pass, Passing, Plain, Port, Ports, Raw, Side, Skipped, Tunnel, TunnelSettings,
-    greet, relay, session_memory, whole_link,
+    BothBoxes, ClientBox, Ended, HostBox, Incoming, NoTunnel, Options, Oversized, Pass, Passing,
+    Plain, Port, Raw, Replacement, Side, Skipped, Tunnel, TunnelSettings, greet, relay,
+    session_memory, whole_link,
 };
 #[cfg(feature = "nostr")]
 pub use relays::{IntroduceError, KeyFileError};

@@ -1,11 +1,8 @@
-//! From an end that was planned to a connection that the pump can use.
+//! From an end that was planned to a port of the pump.
 
-use crate::pump::{
-    BothBoxes, ClientBox, HostBox, Passing, Plain, Port, Raw, Skipped, Tunnel, greet,
-    session_memory, whole_link,
-};
 use breakbulk_link::{Carries, Config, Limits, Link};
 use breakbulk_message::tunnel::TUNNEL;
+#[cfg(feature = "process")]
 use breakbulk_net::process;
 use breakbulk_net::ws::{self, ConnectOptions, WebSocket};
 use breakbulk_net::{Connection, Transport, fresh_seed};
@@ -14,66 +11,91 @@ use breakbulk_wire::Loro;
 use crate::endpoint::{At, TunnelUse, WireKind};
 use crate::error::OpenError;
 use crate::plan::{End, Plan};
+#[cfg(feature = "process")]
+use crate::pump::Skipped;
+use crate::pump::{
+    BothBoxes, ClientBox, HostBox, Passing, Plain, Port, Raw, Tunnel, greet, session_memory,
+    whole_link,
+};
+#[cfg(feature = "nostr")]
 use crate::relays;
 
-/// What an end turned out to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Face {
-    /// Whole messages of a program.
+/// What the other program of an end speaks.
+pub(crate) enum EndKind {
+    /// JSON-RPC in whole messages.
     Whole,
-    /// Another gateway.
-    Tunnel,
-    /// An AHP program that may know segments.
-    Ahp,
+    /// The tunnel between two gateways.
+    Tunnel(Connection),
+    /// AHP, maybe in segments.
+    Ahp(Connection),
     /// Binary messages.
     Binary,
 }
 
-/// An end that is connected, but has not said anything yet.
+impl EndKind {
+    /// For a log.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Whole => "whole messages",
+            Self::Tunnel(_) => "tunnel",
+            Self::Ahp(_) => "AHP",
+            Self::Binary => "binary messages",
+        }
+    }
+}
+
+/// An end that is connected, but has not sent anything yet.
 pub(crate) struct Opened {
-    pub(crate) face: Face,
+    pub(crate) kind: EndKind,
     pub(crate) port: Port,
 }
 
+impl Opened {
+    pub(crate) fn whole(port: Port) -> Self {
+        let kind = EndKind::Whole;
+        Self { kind, port }
+    }
+
+    /// Exchanges the hellos of a tunnel.
+    pub(crate) async fn greeted(self, end: &End) -> Result<Self, OpenError> {
+        let port = match &self.kind {
+            EndKind::Tunnel(connection) => {
+                greet(connection.clone(), &end.tunnel_settings()).await?
+            }
+            _ => self.port,
+        };
+        Ok(Self { port, ..self })
+    }
+}
+
 /// Our own standard streams.
+#[cfg(feature = "process")]
 pub(crate) fn stdio(end: &End) -> Result<Opened, OpenError> {
     let mut stdio = process::stdio(end.framing, end.max_message).map_err(OpenError::Stdio)?;
     let ends = stdio.ends();
-    let skipped = Some(Skipped::of(&ends));
-    let connection = connect(end, whole(end), stdio, false)?;
-    Ok(Opened {
-        face: Face::Whole,
-        port: Port {
-            skipped,
-            ..Port::with_ends(connection, ends)
-        },
-    })
+    Ok(Opened::whole(stream(end, stdio, ends)?))
+}
+
+#[cfg(feature = "process")]
+fn stream(end: &End, transport: impl Transport, ends: process::Ends) -> Result<Port, OpenError> {
+    let skipped = Skipped::of(&ends);
+    let connection = connect(end, whole(end), transport, false)?;
+    Ok(Port::with_ends(connection, ends).with_skipped(skipped))
 }
 
 /// A connection to the target.
 pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
     match &end.at {
+        #[cfg(feature = "process")]
         At::Stdio => stdio(end),
+        #[cfg(feature = "process")]
         At::Exec(words) => {
-            let program = end
-                .hidden_variables
-                .iter()
-                .fold(process::Program::new(words), |program, name| {
-                    program.env_remove(name)
-                });
+            let hidden = end.hidden_variables.iter();
+            let program = process::Program::new(words);
+            let program = hidden.fold(program, |program, name| program.env_remove(name));
             let (mut exec, _) = program.start(end.framing, end.max_message)?;
             let ends = exec.ends();
-            let skipped = Some(Skipped::of(&ends));
-            let connection = connect(end, whole(end), exec, false)?;
-            Ok(Opened {
-                face: Face::Whole,
-                port: Port {
-                    // Its end is the end of the command, which closes the connection.
-                    input_ended: None,
-                    skipped,
-                    ..Port::with_ends(connection, ends)
-                },
-            })
+            Ok(Opened::whole(stream(end, exec, ends)?.until_exit()))
         }
         At::Ws(address) => {
             let options = ConnectOptions {
@@ -81,6 +103,7 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
                 subprotocols: subprotocols(end),
                 frame_limit: end.frame_limit(),
                 fragment: end.fragment,
+                #[cfg(feature = "tls")]
                 roots: end.roots.clone(),
                 ..ConnectOptions::default()
             };
@@ -91,16 +114,9 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
             }
             Ok(web_socket(end, websocket)?.0)
         }
+        #[cfg(feature = "nostr")]
         At::Relays(address) => relays::connect(end, address).await,
     }
-}
-
-/// A connection whose frames are whole messages.
-pub(crate) fn whole_messages(
-    end: &End,
-    transport: impl Transport,
-) -> Result<Connection, OpenError> {
-    connect(end, whole(end), transport, false)
 }
 
 /// The subprotocols that are offered, or understood.
@@ -116,18 +132,23 @@ pub(crate) fn web_socket(
     end: &End,
     websocket: WebSocket,
 ) -> Result<(Opened, Connection), OpenError> {
-    let is_tunnel = websocket.subprotocol() == Some(TUNNEL);
-    let (face, link) = match end.wire {
-        WireKind::Ahp if is_tunnel => (Face::Tunnel, end.tunnel_settings().link(fresh_seed())),
-        WireKind::Ahp => (Face::Ahp, end.ahp_settings().link()),
-        WireKind::Loro => (Face::Binary, loro(end)),
-        WireKind::Whole if end.carries == Carries::Binary => (Face::Binary, whole(end)),
-        // Relays of events are no WebSockets here.
-        WireKind::Whole | WireKind::Cep22 => (Face::Whole, whole(end)),
+    let is_tunnel = end.wire == WireKind::Ahp && websocket.subprotocol() == Some(TUNNEL);
+    let link = match end.wire {
+        WireKind::Ahp if is_tunnel => end.tunnel_settings().link(fresh_seed()),
+        WireKind::Ahp => end.ahp_settings().link(),
+        WireKind::Loro => loro(end),
+        // ContextVM's transfers are in the events of relays, and never on a WebSocket of ours.
+        WireKind::Whole | WireKind::Cep22 => whole(end),
     };
     let connection = connect(end, link, websocket, is_tunnel)?;
+    let kind = match end.wire {
+        _ if end.carries == Carries::Binary => EndKind::Binary,
+        WireKind::Ahp if is_tunnel => EndKind::Tunnel(connection.clone()),
+        WireKind::Ahp => EndKind::Ahp(connection.clone()),
+        _ => EndKind::Whole,
+    };
     let port = Port::new(connection.clone());
-    Ok((Opened { face, port }, connection))
+    Ok((Opened { kind, port }, connection))
 }
 
 fn connect(
@@ -160,42 +181,25 @@ fn loro(end: &End) -> Link {
     link
 }
 
-impl Opened {
-    /// Says what a tunnel says first, and hears the other's.
-    pub(crate) async fn greeted(self, end: &End) -> Result<Self, OpenError> {
-        match self.face {
-            Face::Tunnel => {
-                let connection = self.port.connection;
-                let port = greet(connection, &end.tunnel_settings()).await?;
-                Ok(Self { port, ..self })
-            }
-            _ => Ok(self),
-        }
-    }
-}
-
 /// What is done to messages between two such ends.
-pub(crate) fn passing(plan: &Plan, listen: Face, to: Face) -> Box<dyn Passing> {
+pub(crate) fn passing(plan: &Plan, listen: &EndKind, to: &EndKind) -> Box<dyn Passing> {
     let (hosts, clients) = plan.sessions.clone();
+    let of_listen = || plan.listen.ahp_settings();
+    let of_to = || plan.to.ahp_settings();
     let inner: Box<dyn Passing> = match (listen, to) {
-        (Face::Binary, _) | (_, Face::Binary) => return Box::new(Raw),
-        (Face::Ahp, Face::Ahp) => Box::new(BothBoxes::new(
-            plan.listen.ahp_settings(),
-            plan.to.ahp_settings(),
-            clients,
-            hosts,
+        (EndKind::Binary, _) | (_, EndKind::Binary) => return Box::new(Raw),
+        (EndKind::Ahp(client), EndKind::Ahp(host)) => Box::new(BothBoxes::new(
+            (client.clone(), of_listen(), clients),
+            (host.clone(), of_to(), hosts),
         )),
-        (Face::Ahp, _) => Box::new(HostBox::new(plan.listen.ahp_settings(), clients)),
-        (_, Face::Ahp) => Box::new(ClientBox::new(plan.to.ahp_settings(), hosts)),
+        (EndKind::Ahp(client), _) => Box::new(HostBox::new(client.clone(), of_listen(), clients)),
+        (_, EndKind::Ahp(host)) => Box::new(ClientBox::new(host.clone(), of_to(), hosts)),
         _ => Box::new(Plain::default()),
     };
-    let is_tunnel = |face| face == Face::Tunnel;
-    if !is_tunnel(listen) && !is_tunnel(to) {
-        return inner;
+    let is_tunnel = |kind: &EndKind| matches!(kind, EndKind::Tunnel(_));
+    let (listen, to) = (is_tunnel(listen), is_tunnel(to));
+    match listen || to {
+        true => Box::new(Tunnel { listen, to, inner }),
+        false => inner,
     }
-    Box::new(Tunnel {
-        listen: is_tunnel(listen),
-        to: is_tunnel(to),
-        inner,
-    })
 }

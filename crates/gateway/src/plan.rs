@@ -120,8 +120,6 @@ pub(crate) struct End {
     /// What an end at relays has beside.
     #[cfg(feature = "nostr")]
     pub(crate) relay: Option<RelayEnd>,
-    /// How long closing may take.
-    pub(crate) grace: Duration,
     /// The preset whose frame is smaller than the one that was asked for.
     pub(crate) overruled: Option<Overruled>,
     /// Environment variables that a command does not inherit.
@@ -327,7 +325,6 @@ impl End {
             budget: budget.clone(),
             #[cfg(feature = "nostr")]
             relay: None,
-            grace: config.grace,
             overruled,
             #[cfg(feature = "process")]
             hidden_variables: config.hidden_variables.clone(),
@@ -356,11 +353,7 @@ impl End {
 
     /// The largest frame that goes out, and how it is counted.
     pub(crate) fn cap(&self) -> Cap {
-        // Events are cut further down: here they are messages.
-        let cap = Cap::frame(match self.at.is_relays() {
-            true => self.max_message,
-            false => self.max_frame,
-        });
+        let cap = Cap::frame(self.max_frame);
         match &self.at {
             #[cfg(feature = "process")]
             At::Stdio | At::Exec(_) if self.framing == Framing::Lines => cap.lines(),
@@ -408,7 +401,6 @@ impl End {
             _ => Options {
                 keepalive: None,
                 silence: None,
-                grace: self.grace,
                 ..usual
             },
         }

@@ -21,14 +21,14 @@ use tokio::task::JoinSet;
 
 use crate::endpoint::{Endpoint, RelayAddress, RelayOptions};
 use crate::error::{EndError, OpenError};
-use crate::open::{self, Face, Opened};
+use crate::open::Opened;
 use crate::plan::{Config, End};
 use crate::pump::{Port, Side, session_memory};
 use crate::serve::accepts;
 pub use introduce::IntroduceError;
 pub use key::KeyFileError;
 pub(crate) use listen::listen;
-use port::ClientLine;
+pub(crate) use port::{ClientPort, SessionPort};
 use servers::KnownServers;
 
 /// How long the relays may take to connect at first.
@@ -164,11 +164,7 @@ pub(crate) async fn connect(end: &End, address: &RelayAddress) -> Result<Opened,
         relays = address.relays.join(","),
         "connected to the relays of a server"
     );
-    let line = ClientLine::new(client.clone());
-    Ok(Opened {
-        face: Face::Whole,
-        port: Port::new(open::whole_messages(end, line)?),
-    })
+    Ok(Opened::whole(Port::client(client, relay.grace)))
 }
 
 /// The server whose key an end has.

@@ -99,7 +99,7 @@ pub(crate) async fn target(plan: &Plan) -> Result<Opened, OpenError> {
 
 /// Carries the messages of one session until it ends.
 pub(crate) async fn pump(plan: &Plan, listen: Opened, to: Opened, stop: &Stop) -> SessionEnd {
-    let passing = open::passing(plan, listen.face, to.face);
+    let passing = open::passing(plan, &listen.kind, &to.kind);
     let options = Options { grace: plan.grace };
     let ended = relay(listen.port, to.port, passing, stop.stopped(), options).await;
     SessionEnd {
@@ -270,7 +270,7 @@ async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
         }
     };
     drop(client);
-    tracing::info!(%peer, listen = ?listen.face, to = ?to.face, "a session begins");
+    tracing::info!(%peer, listen = listen.kind.name(), to = to.kind.name(), "a session begins");
     let end = pump(plan, listen, to, stop).await;
     log_end(&peer, &end);
 }

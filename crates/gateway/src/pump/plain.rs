@@ -10,7 +10,7 @@ use breakbulk_wire::Whole;
 use bytes::Bytes;
 
 use super::unsent::{instead, of_oversized};
-use super::{Incoming, Instead, Oversized, Pass, Passing, Ports, Side, TOO_LARGE};
+use super::{Incoming, Oversized, Pass, Passing, Replacement, Side, TOO_LARGE};
 
 /// Any JSON-RPC program: nothing is edited.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ impl Default for Plain {
 }
 
 impl Passing for Plain {
-    fn pass(&mut self, _from: Side, _ports: Ports<'_>, message: Incoming<'_>) -> Pass {
+    fn pass(&mut self, _from: Side, message: Incoming<'_>) -> Pass {
         // The ordered lane: nobody knows better.
         let outgoing = Outgoing::new(message.bytes);
         Pass::On(Box::new(match message.shape.kind {
@@ -38,11 +38,11 @@ impl Passing for Plain {
         }))
     }
 
-    fn not_sent(&mut self, _to: Side, bytes: &Bytes, error: &SendError) -> Instead {
+    fn not_sent(&mut self, _to: Side, bytes: &Bytes, error: &SendError) -> Replacement {
         instead(bytes, error, self.too_large_code)
     }
 
-    fn oversized(&mut self, _from: Side, oversized: &Oversized) -> Instead {
+    fn oversized(&mut self, _from: Side, oversized: &Oversized) -> Replacement {
         of_oversized(oversized, self.too_large_code)
     }
 }
@@ -52,12 +52,12 @@ impl Passing for Plain {
 pub struct Raw;
 
 impl Passing for Raw {
-    fn pass(&mut self, _from: Side, _ports: Ports<'_>, message: Incoming<'_>) -> Pass {
+    fn pass(&mut self, _from: Side, message: Incoming<'_>) -> Pass {
         Pass::On(Box::new(Outgoing::new(message.bytes)))
     }
 
-    fn not_sent(&mut self, _to: Side, _bytes: &Bytes, error: &SendError) -> Instead {
-        Instead::Close(TOO_LARGE, error.to_string())
+    fn not_sent(&mut self, _to: Side, _bytes: &Bytes, error: &SendError) -> Replacement {
+        Replacement::Close(TOO_LARGE, error.to_string())
     }
 }
 

@@ -1,25 +1,25 @@
 //! The loop between the two sides.
 
+use std::fmt;
 use std::future::{Future, pending};
+use std::pin::Pin;
 use std::sync::Arc;
 
-use breakbulk_link::{Closed, Event, Link, MessageKind, Outgoing, SendError, TransferId};
-use breakbulk_net::Connection;
+use breakbulk_link::{Closed, Event, MessageKind, Outgoing, TransferId};
 use breakbulk_wire::shape_of;
-use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
 
 use super::end::{End, Leave};
+use super::port::{Arrived, Channel, EndOutput, Heard, Outcome};
 use super::{
-    Done, EndOutput, Ended, Incoming, Instead, Options, Oversized, Pass, Passing, Port, Ports,
-    Side, Skipped, TOO_LARGE,
+    Ended, Incoming, Options, Oversized, Pass, Passing, Port, Replacement, Side, Skipped, TOO_LARGE,
 };
 
 /// The tag of what stands for a message that could not go out: it is not replaced again.
 const SUBSTITUTE: u64 = 1;
 
 /// The tag of what was sent before the pump began: it does not count it as its own.
-pub const HELLO: u64 = 2;
+pub(crate) const HELLO: u64 = 2;
 
 /// What the one side is told when the other is lost.
 const LOST: &str = "the other side is lost; the gateway's log says how";
@@ -27,7 +27,7 @@ const LOST: &str = "the other side is lost; the gateway's log says how";
 /// Answers of our own that may wait for their reader.
 const ANSWERS: usize = 1024;
 
-/// Carries messages between two connections until both are closed and their last words are out.
+/// Carries messages between two ports until both are closed and what was queued is out, or cannot go.
 ///
 /// When `stop` is done what has come in still goes out, and both are closed with 1001.
 pub async fn relay(
@@ -51,26 +51,23 @@ pub async fn relay(
     while !(pump.listen.closed && pump.to.closed) {
         pump.settle();
         let quiet = pump.stopping && pump.listen.is_idle() && pump.to.is_idle();
+        // Each side is read for as long as nothing waits for the other one.
+        let (for_to, for_listen) = (pump.to.waiting.is_empty(), pump.listen.waiting.is_empty());
         tokio::select! {
-            event = pump.listen.connection.event(), if !pump.listen.closed => {
-                pump.heard(Side::Listen, event);
+            heard = pump.listen.channel.event(for_to), if !pump.listen.closed => {
+                pump.heard(Side::Listen, heard);
             }
-            event = pump.to.connection.event(), if !pump.to.closed => pump.heard(Side::To, event),
-            sent = pump.to.connection.send_when_writable(pump.to.next()), if pump.to.waits() => {
-                pump.to.sent(sent);
+            heard = pump.to.channel.event(for_listen), if !pump.to.closed => {
+                pump.heard(Side::To, heard);
             }
-            sent = pump.listen.connection.send_when_writable(pump.listen.next()),
-                if pump.listen.waits() => pump.listen.sent(sent),
-            () = done(&mut pump.listen.input_ended), if pump.listen.input_ended.is_some() => {
-                pump.listen.ended_input();
-            }
-            () = done(&mut pump.to.input_ended), if pump.to.input_ended.is_some() => {
-                pump.to.ended_input();
-            }
-            () = pump.listen.connection.drained(), if pump.listen.is_leaving() => {
+            outcome = next(&mut pump.listen.sending) => pump.sent(Side::Listen, outcome),
+            outcome = next(&mut pump.to.sending) => pump.sent(Side::To, outcome),
+            () = next(&mut pump.listen.input_ended) => pump.listen.ended_input(),
+            () = next(&mut pump.to.input_ended) => pump.to.ended_input(),
+            () = pump.listen.channel.drained(), if pump.listen.is_leaving() => {
                 pump.listen.leave().await;
             }
-            () = pump.to.connection.drained(), if pump.to.is_leaving() => pump.to.leave().await,
+            () = pump.to.channel.drained(), if pump.to.is_leaving() => pump.to.leave().await,
             oversized = next_skipped(&mut pump.listen.skipped), if pump.can_answer() => {
                 pump.skipped(Side::Listen, oversized);
             }
@@ -78,19 +75,17 @@ pub async fn relay(
                 pump.skipped(Side::To, oversized);
             }
             () = &mut stop, if !pump.stopping => pump.stop(),
-            () = both_drained(&pump.listen.connection, &pump.to.connection), if quiet => {
+            _ = both_drained(&pump.listen.channel, &pump.to.channel), if quiet => {
                 pump.close(1001, "the gateway stops");
             }
-            () = until(pump.deadline), if pump.deadline.is_some() => pump.too_late(),
-            () = until(pump.patience), if pump.patience.is_some() => pump.waited(),
+            () = until(pump.deadline) => pump.too_late(),
+            () = until(pump.patience) => pump.waited(),
         }
     }
-    tokio::join!(pump.listen.connection.ended(), pump.to.connection.ended());
-    let mut lost = pump.listen.lost + pump.to.lost;
-    for (side, end) in [(Side::Listen, &pump.listen), (Side::To, &pump.to)] {
-        if end.connection.broke_off() {
-            tracing::error!(%side, "a message was cut off: its reader took too long or is gone");
-            lost += 1;
+    let (listen, to) = tokio::join!(pump.listen.channel.ended(), pump.to.channel.ended());
+    for (side, lost) in [(Side::Listen, listen), (Side::To, to)] {
+        if lost > 0 {
+            tracing::error!(%side, messages = lost, "closed before everything had gone out: the reader took too long or is gone");
         }
     }
     let (side, closed, by_peer) = pump.first.unwrap_or((
@@ -105,13 +100,14 @@ pub async fn relay(
         side,
         closed,
         by_peer,
-        lost,
+        lost: pump.listen.lost + pump.to.lost + listen + to,
     }
 }
 
-async fn done(what: &mut Option<Done>) {
-    match what {
-        Some(what) => what.await,
+/// What a future that may be there comes to.
+async fn next<T>(future: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
+    match future {
+        Some(future) => future.await,
         None => pending().await,
     }
 }
@@ -123,7 +119,7 @@ async fn next_skipped(skipped: &mut Option<Skipped>) -> Option<Oversized> {
     }
 }
 
-async fn both_drained(listen: &Connection, to: &Connection) {
+async fn both_drained(listen: &Channel, to: &Channel) {
     tokio::join!(listen.drained(), to.drained());
 }
 
@@ -154,8 +150,10 @@ impl<P: Passing> Pump<P> {
         }
     }
 
-    /// Where nothing more comes in by a side, the other one is told.
+    /// Begins to send what waits. Where nothing more comes in by a side, the other one is told.
     fn settle(&mut self) {
+        self.listen.send_next();
+        self.to.send_next();
         let both = self.listen.has_no_more() && self.to.has_no_more();
         for side in [Side::Listen, Side::To] {
             let other = self.end(side.other());
@@ -194,46 +192,58 @@ impl<P: Passing> Pump<P> {
         }
     }
 
-    fn heard(&mut self, from: Side, event: Option<Event>) {
-        match event {
-            Some(Event::Message(message)) => {
-                let (shape, key) = (message.shape.clone(), message.key.clone());
-                let (bytes, charge) = message.into_parts();
+    fn heard(&mut self, from: Side, heard: Heard) {
+        match heard {
+            Heard::Message(message) => {
+                let Arrived {
+                    bytes,
+                    shape,
+                    key,
+                    charge,
+                } = message;
                 let message = Incoming {
                     bytes,
                     shape: &shape,
                     key: key.as_ref(),
                 };
                 if let Some(mut message) = self.pass(from, message) {
-                    message.charge = Some(Arc::new(charge));
+                    message.charge = charge.map(Arc::new);
                     self.end(from.other()).send(message);
                 }
             }
-            Some(Event::Sent { tag: HELLO, .. }) => {}
-            Some(Event::Sent { .. }) => {
+            Heard::Event(Event::Sent { tag: HELLO, .. }) => {}
+            Heard::Event(Event::Sent { .. }) => {
                 let end = self.end(from);
                 end.queued = end.queued.saturating_sub(1);
             }
-            Some(Event::SendFailed {
+            Heard::Event(Event::SendFailed {
                 id,
                 tag,
                 error,
                 bytes,
-            }) => self.not_sent(from, id, tag, &bytes, &error),
-            Some(Event::Closed(closed)) => self.closed(from, closed),
-            None => self.closed(
-                from,
-                Closed {
-                    code: 1006,
-                    reason: String::new(),
-                },
-            ),
-            Some(event) => {
+            }) => {
+                let end = self.end(from);
+                end.queued = end.queued.saturating_sub(1);
+                let instead = match tag {
+                    SUBSTITUTE => Replacement::Close(TOO_LARGE, error.to_string()),
+                    _ => self.passing.not_sent(from, &bytes, &error),
+                };
+                self.not_sent(from, Some(id), bytes.len(), instead, &error);
+            }
+            Heard::Event(event) => {
                 if let Event::Fault(fault) | Event::TransferFailed(fault) = &event {
-                    tracing::warn!(side = %from, %fault, "something of the other end was wrong");
+                    tracing::warn!(side = %from, %fault, "the other end broke the rules of its wire");
                 }
                 self.passing.heard(from, &event);
             }
+            Heard::Closed(closed) => self.closed(from, closed),
+        }
+    }
+
+    /// A message that waited is sent, or cannot be.
+    fn sent(&mut self, to: Side, outcome: Outcome) {
+        if let Some((message, instead, error)) = self.end(to).sent(outcome) {
+            self.not_sent(to, None, message.bytes.len(), instead, &error);
         }
     }
 
@@ -247,11 +257,7 @@ impl<P: Passing> Pump<P> {
             }
             MessageKind::Notification | MessageKind::Opaque => {}
         }
-        let ports = Ports {
-            listen: &self.listen.connection,
-            to: &self.to.connection,
-        };
-        match self.passing.pass(from, ports, message) {
+        match self.passing.pass(from, message) {
             Pass::On(message) => return Some(*message),
             Pass::InputEnded => self.end(from).ended_input(),
             Pass::Refuse(code, reason) => {
@@ -275,12 +281,12 @@ impl<P: Passing> Pump<P> {
         };
         let Oversized { size, limit, .. } = oversized;
         match self.passing.oversized(from, &oversized) {
-            Instead::Answer(answer) => {
+            Replacement::Answer(answer) => {
                 tracing::warn!(side = %from, size, limit, "a request is too large and is answered with an error; raise max-message of this end or send less");
                 let answer = Outgoing::new(answer).tagged(SUBSTITUTE);
                 self.end(from).send(answer);
             }
-            Instead::Replace(message) => {
+            Replacement::Replace(message) => {
                 tracing::warn!(side = %from, size, limit, "a response is too large and is replaced by an error; raise max-message of this end or send less");
                 let bytes = message.bytes;
                 let shape = shape_of(std::str::from_utf8(&bytes).unwrap_or_default());
@@ -293,11 +299,11 @@ impl<P: Passing> Pump<P> {
                     self.end(from.other()).send(message.tagged(SUBSTITUTE));
                 }
             }
-            Instead::Drop(words) => {
+            Replacement::Drop(words) => {
                 self.end(from.other()).lost += 1;
                 tracing::warn!(side = %from, size, limit, "{words}");
             }
-            Instead::Close(code, reason) => {
+            Replacement::Close(code, reason) => {
                 self.end(from.other()).lost += 1;
                 tracing::error!(side = %from, size, limit, reason, "a message is too large to be taken, and nobody can be told but by closing");
                 self.close(code, &reason);
@@ -305,19 +311,21 @@ impl<P: Passing> Pump<P> {
         }
     }
 
-    fn not_sent(&mut self, to: Side, id: TransferId, tag: u64, bytes: &Bytes, error: &SendError) {
-        let instead = if tag == SUBSTITUTE {
-            Instead::Close(TOO_LARGE, error.to_string())
-        } else {
-            self.passing.not_sent(to, bytes, error)
-        };
+    /// A message could not go out by a side; `place` is the one it still has in the side's queue.
+    fn not_sent(
+        &mut self,
+        to: Side,
+        place: Option<TransferId>,
+        size: usize,
+        instead: Replacement,
+        error: &dyn fmt::Display,
+    ) {
         let end = self.end(to);
-        end.queued = end.queued.saturating_sub(1);
-        let give_up = |link: &mut Link| link.replace(id, None);
+        let replace = |with| place.is_some_and(|place| end.channel.replace(place, with));
         match instead {
-            Instead::Answer(answer) => {
-                end.connection.with(give_up);
-                tracing::warn!(side = %to, size = bytes.len(), %error, "a request is answered with an error");
+            Replacement::Answer(answer) => {
+                replace(None);
+                tracing::warn!(side = %to, size, %error, "a request is answered with an error");
                 let sender = self.end(to.other());
                 if sender.answers >= ANSWERS {
                     let reason =
@@ -327,19 +335,18 @@ impl<P: Passing> Pump<P> {
                 sender.owed = sender.owed.saturating_sub(1);
                 sender.send(Outgoing::new(answer).tagged(SUBSTITUTE));
             }
-            Instead::Replace(message) => {
-                tracing::warn!(side = %to, size = bytes.len(), %error, "a response is replaced by an error");
-                let message = message.tagged(SUBSTITUTE);
-                end.connection.with(|link| link.replace(id, Some(message)));
-                end.queued += 1;
+            Replacement::Replace(message) => {
+                tracing::warn!(side = %to, size, %error, "a response is replaced by an error");
+                let replaced = replace(Some(message.tagged(SUBSTITUTE)));
+                end.queued += usize::from(replaced);
             }
-            Instead::Drop(words) => {
-                tracing::warn!(side = %to, "{words}");
-                end.connection.with(give_up);
+            Replacement::Drop(words) => {
+                tracing::warn!(side = %to, size, "{words}");
+                replace(None);
             }
-            Instead::Close(code, reason) => {
+            Replacement::Close(code, reason) => {
                 end.lost += 1;
-                tracing::error!(side = %to, size = bytes.len(), %error, "a message cannot go out, and nobody can be told but by closing");
+                tracing::error!(side = %to, size, %error, "a message cannot go out, and nobody can be told but by closing");
                 self.close(code, &reason);
             }
         }
@@ -352,12 +359,9 @@ impl<P: Passing> Pump<P> {
             self.skipped(side, Some(oversized));
         }
         let end = self.end(side);
-        end.closed = true;
-        end.lost += end.queued + end.waiting.len();
-        (end.queued, end.answers) = (0, 0);
-        end.waiting.clear();
+        end.clear();
         let lost = end.lost;
-        let by_peer = end.connection.closed_by_peer();
+        let by_peer = end.channel.closed_by_peer();
         if lost > 0 {
             tracing::warn!(%side, messages = lost, "closed before everything had gone out");
         }
@@ -397,8 +401,8 @@ impl<P: Passing> Pump<P> {
 
     /// Both, now.
     fn close(&mut self, code: u16, reason: &str) {
-        self.listen.connection.close(code, reason);
-        self.to.connection.close(code, reason);
+        self.listen.channel.close(code, reason);
+        self.to.channel.close(code, reason);
     }
 }
 

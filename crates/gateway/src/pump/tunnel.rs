@@ -13,7 +13,7 @@ use breakbulk_wire::Ahp;
 use bytes::Bytes;
 
 use super::run::HELLO;
-use super::{EndOutput, Incoming, Instead, Oversized, Pass, Passing, Port, Ports, Side};
+use super::{Incoming, Oversized, Pass, Passing, Port, Replacement, Side};
 
 /// What a side closes with when the other breaks the tunnel's rules.
 const BROKEN: u16 = 4400;
@@ -75,12 +75,7 @@ pub async fn greet(connection: Connection, ours: &TunnelSettings) -> Result<Port
         Err(_) => return Err(failed(&connection, NoTunnel::Silent(HELLO_TIME))),
     };
     connection.with(|link| link.set_peer(PeerSupport::Yes(limits(&hello.chunking))));
-    Ok(Port {
-        connection,
-        input_ended: None,
-        end_output: EndOutput::Message(tunnel_end().into()),
-        skipped: None,
-    })
+    Ok(Port::new(connection).ending_with(tunnel_end()))
 }
 
 fn limits(chunking: &Chunking) -> PeerLimits {
@@ -165,7 +160,7 @@ impl<P> Tunnel<P> {
 }
 
 impl<P: Passing> Passing for Tunnel<P> {
-    fn pass(&mut self, from: Side, ports: Ports<'_>, message: Incoming<'_>) -> Pass {
+    fn pass(&mut self, from: Side, message: Incoming<'_>) -> Pass {
         let method = message.shape.method.clone();
         let method = method
             .and_then(|range| std::str::from_utf8(message.bytes.get(range)?).ok())
@@ -180,18 +175,18 @@ impl<P: Passing> Passing for Tunnel<P> {
             );
             return Pass::Refuse(BROKEN, reason);
         }
-        self.inner.pass(from, ports, message)
+        self.inner.pass(from, message)
     }
 
     fn heard(&mut self, from: Side, event: &Event) {
         self.inner.heard(from, event);
     }
 
-    fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Instead {
+    fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement {
         self.inner.not_sent(to, bytes, error)
     }
 
-    fn oversized(&mut self, from: Side, oversized: &Oversized) -> Instead {
+    fn oversized(&mut self, from: Side, oversized: &Oversized) -> Replacement {
         self.inner.oversized(from, oversized)
     }
 }

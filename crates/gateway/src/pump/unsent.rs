@@ -8,13 +8,13 @@ use breakbulk_message::jsonrpc::{self, Envelope, INTERNAL_ERROR, Kind};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::{Instead, Oversized, TOO_LARGE};
+use super::{Oversized, Replacement, TOO_LARGE};
 
 /// So much of a method's name is told.
 const NAME: usize = 64;
 
 /// What becomes of a message that did not go out.
-pub(super) fn instead(bytes: &Bytes, error: &SendError, too_large_code: i32) -> Instead {
+pub(super) fn instead(bytes: &Bytes, error: &SendError, too_large_code: i32) -> Replacement {
     let envelope = std::str::from_utf8(bytes).ok().and_then(Envelope::parse);
     let (kind, id) = match &envelope {
         Some(envelope) => (envelope.kind(), envelope.id),
@@ -22,11 +22,11 @@ pub(super) fn instead(bytes: &Bytes, error: &SendError, too_large_code: i32) -> 
     };
     match (kind, id) {
         (Some(Kind::Request), Some(id)) => {
-            Instead::Answer(answer(id, bytes.len(), error, too_large_code).into())
+            Replacement::Answer(answer(id, bytes.len(), error, too_large_code).into())
         }
         (Some(Kind::Result | Kind::Error), Some(id)) => {
             let answer = answer(id, bytes.len(), error, too_large_code);
-            Instead::Replace(Box::new(Outgoing::new(answer)))
+            Replacement::Replace(Box::new(Outgoing::new(answer)))
         }
         _ => {
             let method = envelope.as_ref().and_then(Envelope::method);
@@ -34,13 +34,13 @@ pub(super) fn instead(bytes: &Bytes, error: &SendError, too_large_code: i32) -> 
                 Some(method) => method.chars().take(NAME).collect(),
                 None => "what is no JSON-RPC message".to_owned(),
             };
-            Instead::Close(TOO_LARGE, format!("{name}: {error}"))
+            Replacement::Close(TOO_LARGE, format!("{name}: {error}"))
         }
     }
 }
 
 /// What becomes of a message that was too large to be taken.
-pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Instead {
+pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Replacement {
     let Oversized {
         size,
         limit,
@@ -60,16 +60,16 @@ pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Instea
     let id = id.as_deref().and_then(identifier);
     match (id, method, is_answer) {
         (Some(id), Some(_), false) => {
-            Instead::Answer(too_large.response_saying(id, too_large_code, &words).into())
+            Replacement::Answer(too_large.response_saying(id, too_large_code, &words).into())
         }
         (Some(id), None, true) => {
             let answer = too_large.response_saying(id, too_large_code, &words);
-            Instead::Replace(Box::new(Outgoing::new(answer)))
+            Replacement::Replace(Box::new(Outgoing::new(answer)))
         }
         (_, method, _) => {
             let method = method.as_deref().unwrap_or("what cannot be read");
             let name: String = method.chars().take(NAME).collect();
-            Instead::Drop(format!("{name} is dropped: {words}"))
+            Replacement::Drop(format!("{name} is dropped: {words}"))
         }
     }
 }
@@ -146,7 +146,7 @@ mod tests {
             "x".repeat(10)
         );
         match instead(&Bytes::from(request), error, -32011) {
-            Instead::Answer(answer) => String::from_utf8(answer.to_vec()).unwrap(),
+            Replacement::Answer(answer) => String::from_utf8(answer.to_vec()).unwrap(),
             other => panic!("{other:?}"),
         }
     }
@@ -259,10 +259,10 @@ mod tests {
             };
             let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
             let found = match of_oversized(&oversized, -32011) {
-                Instead::Answer(bytes) => format!("answer {}", text(&bytes)),
-                Instead::Replace(message) => format!("replace {}", text(&message.bytes)),
-                Instead::Drop(words) => format!("drop {words}"),
-                Instead::Close(..) => "close".to_owned(),
+                Replacement::Answer(bytes) => format!("answer {}", text(&bytes)),
+                Replacement::Replace(message) => format!("replace {}", text(&message.bytes)),
+                Replacement::Drop(words) => format!("drop {words}"),
+                Replacement::Close(..) => "close".to_owned(),
             };
             assert_eq!(found, expected, "{id:?} {method:?}");
         }

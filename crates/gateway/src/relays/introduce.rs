@@ -1,21 +1,21 @@
-//! The first words to an MCP server whose client has none: it is stateless, or spoke them to a
-//! process that has ended since.
+//! Sends `initialize` to an MCP server in the place of its client: the client is stateless and sends none,
+//! or sent it to a process that has ended since.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::pump::HELLO;
 use breakbulk_contextvm::PublicKey;
-use breakbulk_link::{Event, Outgoing};
+use breakbulk_link::Outgoing;
 use breakbulk_message::jsonrpc::{Envelope, Kind};
-use breakbulk_net::Connection;
 use bytes::Bytes;
 use tokio::time::timeout;
 
-/// How long a server may take to be ready.
+use crate::pump::{Channel, HELLO, Heard, Outcome};
+
+/// How long a server may take to answer `initialize`.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// No client's own id: those went to another process.
+/// The id of the gateway's own request, which no client uses.
 const ID: &str = r#""breakbulk-initialize""#;
 
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
@@ -69,20 +69,23 @@ fn after_colon(reason: &str) -> String {
     }
 }
 
-/// Says `initialize` as the client said it once, or in our own name, and waits for the answer.
+/// Sends `initialize`, with the params of the client's own or with ours, and waits for the answer.
 pub(super) async fn introduce(
-    connection: &Connection,
+    channel: &Channel,
     before: Option<Bytes>,
 ) -> Result<(), IntroduceError> {
-    let lost = |_| IntroduceError::Ended(String::new());
-    let request = request(before.as_deref());
-    let say = |text: String| connection.send(Outgoing::new(text).tagged(HELLO));
-    say(request).map_err(lost)?;
-    match timeout(PATIENCE, answer(connection)).await {
-        Ok(answered) => answered?,
-        Err(_) => return Err(IntroduceError::Silent(PATIENCE)),
+    send(channel, request(before.as_deref())).await?;
+    let answered = timeout(PATIENCE, answer(channel)).await;
+    answered.unwrap_or(Err(IntroduceError::Silent(PATIENCE)))?;
+    send(channel, INITIALIZED.to_owned()).await
+}
+
+async fn send(channel: &Channel, text: String) -> Result<(), IntroduceError> {
+    match channel.send(Outgoing::new(text).tagged(HELLO)).await {
+        Outcome::Queued | Outcome::Out => Ok(()),
+        Outcome::Lost => Err(IntroduceError::Ended(String::new())),
+        Outcome::Refused(_, error) => Err(IntroduceError::Ended(error)),
     }
-    say(INITIALIZED.to_owned()).map(drop).map_err(lost)
 }
 
 fn request(before: Option<&[u8]>) -> String {
@@ -97,14 +100,13 @@ fn request(before: Option<&[u8]>) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"initialize","params":{params}}}"#)
 }
 
-/// What else a server says meanwhile is for nobody.
-async fn answer(connection: &Connection) -> Result<(), IntroduceError> {
+/// Waits for the answer; what else a server sends meanwhile is dropped.
+async fn answer(channel: &Channel) -> Result<(), IntroduceError> {
     loop {
-        let message = match connection.event().await {
-            Some(Event::Message(message)) => message,
-            Some(Event::Closed(closed)) => return Err(IntroduceError::Ended(closed.reason)),
-            None => return Err(IntroduceError::Ended(String::new())),
-            Some(_) => continue,
+        let message = match channel.event(true).await {
+            Heard::Message(message) => message,
+            Heard::Event(_) => continue,
+            Heard::Closed(closed) => return Err(IntroduceError::Ended(closed.reason)),
         };
         let text = std::str::from_utf8(&message.bytes).unwrap_or_default();
         let Some(envelope) = Envelope::parse(text) else {

@@ -1,7 +1,8 @@
-//! A command, or another target, for each client that asks by our key.
+//! A server at relays: each client that sends to its key gets a session with a target of its own.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex as Lock, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use breakbulk_contextvm::{PublicKey, Server, Session, npub};
@@ -13,34 +14,40 @@ use tokio::time::timeout;
 
 use super::bind;
 use super::introduce::{Introductions, introduce};
-use super::port::SessionLine;
-use super::session::Life;
+use super::port::SessionPort;
+use super::session::SessionState;
 use crate::endpoint::RelayAddress;
 use crate::error::{OpenError, RunError};
-use crate::open::{self, Face, Opened};
+use crate::open::{EndKind, Opened};
 use crate::plan::Plan;
-use crate::pump::{Port, Side};
+use crate::pump::{Channel, Port, Side};
 use crate::serve::{Event, Tell, check_target, finish, log_end, pump, target};
 use crate::stop::Stop;
 
-/// Silent for so long, a session makes room for another where there is none.
+/// A session that was silent for this long ends when another client needs its place.
 const MAKES_ROOM: Duration = Duration::from_secs(60);
 
-/// How long a newcomer waits for that room.
+/// How long a new client waits for such a place.
 const WAIT_FOR_ROOM: Duration = Duration::from_secs(15);
 
-/// What all sessions share.
-struct House {
+/// The code of the errors by which open requests are answered when their session ends.
+const SESSION_ENDED: i32 = -32000;
+
+/// A server at relays, and its sessions.
+struct RelayListener {
     plan: Arc<Plan>,
     server: Server,
     stop: Stop,
+    /// One for each session that may begin.
     places: Arc<Semaphore>,
+    /// A session ends after this much time without a message.
     idle: Duration,
-    lives: Lock<BTreeMap<PublicKey, Arc<Life>>>,
+    /// The latest session of each client.
+    sessions: Lock<BTreeMap<PublicKey, Arc<SessionState>>>,
     introductions: Lock<Introductions>,
 }
 
-/// Serves until it is stopped.
+/// Serves clients until it is stopped.
 pub(crate) async fn listen(
     plan: Arc<Plan>,
     address: &RelayAddress,
@@ -56,66 +63,70 @@ pub(crate) async fn listen(
         () = stop.stopped() => return Ok(()),
     };
     tell(Event::Listening(address.of_server(&server.public_key())));
-    let house = Arc::new(House {
+    let listener = Arc::new(RelayListener {
         places: Arc::new(Semaphore::new(plan.max_sessions)),
         idle: end.idle(),
         stop: stop.clone(),
         server: server.clone(),
-        lives: Lock::default(),
+        sessions: Lock::default(),
         introductions: Lock::default(),
         plan,
     });
     let mut coming = server.sessions();
-    let mut sessions = JoinSet::new();
+    let mut tasks = JoinSet::new();
     let outcome = loop {
         tokio::select! {
             session = coming.recv() => match session {
-                Some(session) => house.open(session, &mut sessions),
+                Some(session) => listener.open(session, &mut tasks),
                 None => break Err(RunError::RelaysEnded),
             },
-            Some(_) = sessions.join_next() => {}
+            Some(_) = tasks.join_next() => {}
             () = stop.stopped() => break Ok(()),
         }
     };
-    finish(sessions, tell).await;
-    if timeout(house.plan.grace, server.drained()).await.is_err() {
+    finish(tasks, tell).await;
+    if timeout(end.grace, server.drained()).await.is_err() {
         tracing::error!(
             messages = server.stats().outgoing,
-            "messages did not reach a relay in time"
+            "messages did not reach a relay within the {} s of the grace; raise it",
+            end.grace.as_secs()
         );
     }
     server.close();
     outcome
 }
 
-impl House {
-    /// Begins a session; one that its client left behind ends first.
-    fn open(self: &Arc<Self>, session: Session, sessions: &mut JoinSet<()>) {
-        let (peer, life) = (session.peer, Arc::new(Life::new()));
-        let before = self.lives().insert(peer, life.clone());
+impl RelayListener {
+    /// Begins a session. The session that its client had before ends first.
+    fn open(self: &Arc<Self>, session: Session, tasks: &mut JoinSet<()>) {
+        let (peer, state) = (session.peer, Arc::new(SessionState::new()));
+        let before = self.sessions().insert(peer, state.clone());
         if let Some(before) = before.as_ref().filter(|_| session.initializes) {
             before.abandon();
         }
-        let house = self.clone();
-        sessions.spawn(async move {
+        let listener = self.clone();
+        tasks.spawn(async move {
             if let Some(before) = before {
                 before.over().await;
             }
             let session = Arc::new(Mutex::new(session));
-            house.serve(&session, peer, &life).await;
-            let mut lives = house.lives();
-            if lives
-                .get(&peer)
-                .is_some_and(|last| Arc::ptr_eq(last, &life))
-            {
-                lives.remove(&peer);
+            listener.serve(&session, peer, &state).await;
+            let mut sessions = listener.sessions();
+            let latest = sessions.get(&peer);
+            if latest.is_some_and(|latest| Arc::ptr_eq(latest, &state)) {
+                sessions.remove(&peer);
             }
-            life.mark_over();
+            state.mark_over();
         });
     }
 
-    async fn serve(&self, session: &Arc<Mutex<Session>>, peer: PublicKey, life: &Arc<Life>) {
-        if life.is_abandoned() {
+    async fn serve(
+        &self,
+        session: &Arc<Mutex<Session>>,
+        peer: PublicKey,
+        state: &Arc<SessionState>,
+    ) {
+        if state.is_abandoned() {
             return;
         }
         let who = npub(&peer);
@@ -126,7 +137,7 @@ impl House {
                 self.plan.max_sessions
             );
             let why = "the server has no room for another client; try again later";
-            return self.answer_all(session, peer, life, "busy", why).await;
+            return self.answer_all(session, peer, state, "busy", why).await;
         };
         let opened = tokio::select! {
             opened = self.target(session, peer) => opened,
@@ -137,89 +148,84 @@ impl House {
             Err(error) => {
                 tracing::error!(peer = who, %error, "a client is sent away: the session cannot begin");
                 let why = "the gateway has no connection to its server; its log says why";
-                return self.answer_all(session, peer, life, "noServer", why).await;
+                return self.answer_all(session, peer, state, "noServer", why).await;
             }
         };
-        tracing::info!(peer = who, "a session begins");
-        let line = SessionLine {
+        tracing::info!(peer = who, to = to.kind.name(), "a session begins");
+        let port = SessionPort {
             session: session.clone(),
             server: self.server.clone(),
             peer,
-            life: life.clone(),
+            state: state.clone(),
             idle: self.idle,
+            ending: AtomicBool::new(false),
+            closed: OnceLock::new(),
         };
-        let connection = match open::whole_messages(&self.plan.listen, line) {
-            Ok(connection) => connection,
-            Err(error) => return tracing::error!(peer = who, %error, "no session"),
-        };
-        let listen = Opened {
-            face: Face::Whole,
-            port: Port::new(connection),
-        };
+        let listen = Opened::whole(Port::of(Channel::Session(port)));
         let end = pump(&self.plan, listen, to, &self.stop).await;
         log_end(&who, &end);
-        if let Some(text) = life.take_initialize() {
+        if let Some(text) = state.take_initialize() {
             self.introductions().keep(peer, text);
         }
         let why = format!("the server has ended: {}", reason(&end.ended.closed));
-        self.answer_all(session, peer, life, "serverEnded", &why)
+        self.answer_all(session, peer, state, "serverEnded", &why)
             .await;
     }
 
-    /// A place among the sessions, where need be of one that nobody uses.
+    /// A place for a session; if none is free, that of the session that was silent for longest.
     async fn place(&self) -> Option<OwnedSemaphorePermit> {
         if let Ok(place) = self.places.clone().try_acquire_owned() {
             return Some(place);
         }
-        let idle = {
-            let lives = self.lives();
-            let idle = lives
+        let silent = {
+            let sessions = self.sessions();
+            let silent = sessions
                 .values()
-                .filter_map(|life| Some((life.idle()?, life.clone())));
-            idle.max_by_key(|(silent, _)| *silent)
+                .filter_map(|state| Some((state.idle()?, state.clone())));
+            silent.max_by_key(|(silent, _)| *silent)
         };
-        let (_, life) = idle.filter(|(silent, _)| *silent >= MAKES_ROOM)?;
-        life.end();
+        let (_, state) = silent.filter(|(silent, _)| *silent >= MAKES_ROOM)?;
+        state.end();
         let place = timeout(WAIT_FOR_ROOM, self.places.clone().acquire_owned()).await;
         place.ok()?.ok()
     }
 
-    /// A target that is ready for what this client says next.
+    /// A target that is ready for the next message of this client.
     async fn target(&self, session: &Mutex<Session>, peer: PublicKey) -> Result<Opened, OpenError> {
         let opened = target(&self.plan).await?;
         let initializes = session.lock().await.initializes;
-        if !initializes && matches!(opened.face, Face::Whole | Face::Tunnel) {
+        if !initializes && matches!(opened.kind, EndKind::Whole | EndKind::Tunnel(_)) {
             let before = self.introductions().of(&peer);
-            introduce(&opened.port.connection, before).await?;
+            introduce(&opened.port.channel, before).await?;
         }
         Ok(opened)
     }
 
-    /// Whatever this client waits for, and whatever it said that nobody took, has an answer: an error.
+    /// Answers all open requests of this client with an error, those among its unread messages too.
     async fn answer_all(
         &self,
         session: &Mutex<Session>,
         peer: PublicKey,
-        life: &Life,
+        state: &SessionState,
         word: &str,
         why: &str,
     ) {
         let mut session = session.lock().await;
         session.close();
         while let Some(message) = session.recv().await {
-            life.heard(&message.bytes);
+            state.heard(&message.bytes);
         }
         let data = format!(r#"{{"reason":"{word}"}}"#);
-        for id in life.take_owed() {
-            let answer = jsonrpc::error(Some(&id), -32000, why, Some(&data));
+        for id in state.take_open() {
+            let answer = jsonrpc::error(Some(&id), SESSION_ENDED, why, Some(&data));
             if let Err(error) = self.server.send(peer, answer).await {
-                tracing::debug!(%error, "an answer is dropped");
+                tracing::debug!(peer = npub(&peer), id, %error, "an error for an open request is dropped");
             }
         }
     }
 
-    fn lives(&self) -> MutexGuard<'_, BTreeMap<PublicKey, Arc<Life>>> {
-        self.lives.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sessions(&self) -> MutexGuard<'_, BTreeMap<PublicKey, Arc<SessionState>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn introductions(&self) -> MutexGuard<'_, Introductions> {
@@ -229,7 +235,7 @@ impl House {
     }
 }
 
-/// Why it ended, for strangers: how a connection was lost is for the log.
+/// Why a session ended, for its client: how a connection was lost is for the log.
 fn reason(closed: &Closed) -> &str {
     match closed.code {
         1000..=1003 | 1007..=1014 if !closed.reason.is_empty() => &closed.reason,

@@ -1,224 +1,233 @@
-//! ContextVM's messages as the frames of a connection, so that the pump carries them like any other.
+//! ContextVM's endpoints as sides of the pump: messages go straight to the endpoint, and come straight
+//! from it.
+//!
+//! A message that came in is charged to the endpoint until it is out on the other side of the pump. A
+//! message that goes out stays charged to the other side until the endpoint has let go of its bytes;
+//! it waits while the endpoint has more than [`Limits::queued_bytes`](breakbulk_contextvm::Limits) on
+//! its way to a peer, so that slow relays stop the program that sends and nobody else.
 
-use std::sync::Arc;
+use std::future::{Future, pending};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use breakbulk_contextvm::{Client, PublicKey, Refused, SendError, Server, Session};
-use breakbulk_link::{Carries, Closed, Frame};
-use breakbulk_net::{Incoming, Lost, Sink, Source, Transport};
+use breakbulk_contextvm::{
+    Client, InboundMessage, PublicKey, Refused, SendError, SendId, Server, Session,
+};
+use breakbulk_link::{Charge, Closed, Outgoing};
+use breakbulk_message::jsonrpc::{self, INVALID_REQUEST};
+use breakbulk_wire::shape_of;
 use bytes::Bytes;
-use tokio::sync::{Mutex, mpsc, watch};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
 
-use super::session::Life;
+use super::session::SessionState;
+use crate::pump::{Arrived, Heard, Outcome, Replacement};
 
-/// Answers of our own that may wait for their reader.
-const ANSWERS: usize = 64;
+/// The client of one server.
+pub(crate) struct ClientPort {
+    client: Client,
+    /// How long what is queued may take to reach a relay at the end.
+    grace: Duration,
+    closed: OnceLock<Closed>,
+}
 
-/// What is said to who sends something that cannot travel.
-const NO_MESSAGE: &[u8] = br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"this is no JSON-RPC 2.0 message; a batch must be sent as its members"}}"#;
+impl ClientPort {
+    pub(crate) fn new(client: Client, grace: Duration) -> Self {
+        Self {
+            client,
+            grace,
+            closed: OnceLock::new(),
+        }
+    }
 
-fn closed(reason: &str) -> Incoming {
-    Incoming::Closed(Closed {
+    pub(crate) async fn event(&self, takes: bool) -> Heard {
+        if let Some(closed) = self.closed.get() {
+            return Heard::Closed(closed.clone());
+        }
+        if !takes {
+            return pending().await;
+        }
+        match self.client.recv().await {
+            Some(message) => arrived(message),
+            None => closed("the client of the relays has ended"),
+        }
+    }
+
+    pub(crate) fn send(&self, message: Outgoing) -> impl Future<Output = Outcome> + Send + use<> {
+        let client = self.client.clone();
+        async move {
+            let outcome = outcome(client.send(charged(message)).await);
+            match outcome {
+                // A batch, or what is no JSON: its sender is told.
+                Err(error @ SendError::NotJsonRpc(_)) => {
+                    let words = error.to_string();
+                    let answer = jsonrpc::error(None, INVALID_REQUEST, &words, None);
+                    Outcome::Refused(Replacement::Answer(answer.into()), words)
+                }
+                outcome => dropped(outcome),
+            }
+        }
+    }
+
+    pub(crate) fn close(&self, code: u16, reason: &str) {
+        self.closed.get_or_init(|| Closed {
+            code,
+            reason: reason.to_owned(),
+        });
+    }
+
+    /// Waits until all that was sent is with a relay, or the time for it is over.
+    pub(crate) async fn ended(&self) -> usize {
+        let out = timeout(self.grace, self.client.drained()).await;
+        let unsent = self.client.stats().outgoing;
+        self.client.close();
+        if out.is_err() {
+            tracing::error!(
+                messages = unsent,
+                "messages did not reach a relay within the {} s of the grace; raise it",
+                self.grace.as_secs()
+            );
+        }
+        unsent
+    }
+
+    pub(crate) fn closed_by_peer(&self) -> bool {
+        self.closed.get().is_none()
+    }
+}
+
+/// The session of one client with our server.
+pub(crate) struct SessionPort {
+    pub(super) session: Arc<Mutex<Session>>,
+    pub(super) server: Server,
+    pub(super) peer: PublicKey,
+    pub(super) state: Arc<SessionState>,
+    /// The session ends after this much time without a message.
+    pub(super) idle: Duration,
+    /// The session takes no more: what its client sends next begins another.
+    pub(super) ending: AtomicBool,
+    pub(super) closed: OnceLock<Closed>,
+}
+
+impl SessionPort {
+    pub(crate) async fn event(&self, takes: bool) -> Heard {
+        loop {
+            if let Some(closed) = self.closed.get() {
+                return Heard::Closed(closed.clone());
+            }
+            let ending = self.ending.load(Ordering::Relaxed);
+            let silent = tokio::select! {
+                message = async { self.session.lock().await.recv().await }, if takes => {
+                    match message {
+                        Some(message) => {
+                            self.state.heard(&message.bytes);
+                            return arrived(message);
+                        }
+                        None if ending => return closed("the session is over"),
+                        None => {
+                            self.state.abandon();
+                            return closed("the client made room for others");
+                        }
+                    }
+                }
+                () = self.state.silent(self.idle), if !ending => true,
+                () = self.state.asked_to_end(), if !ending => false,
+                else => return pending().await,
+            };
+            self.session.lock().await.close();
+            self.ending.store(true, Ordering::Relaxed);
+            if silent {
+                tracing::info!(
+                    peer = %self.peer.to_hex(),
+                    "a session was silent for {} s and ends; its client may begin another",
+                    self.idle.as_secs()
+                );
+            }
+        }
+    }
+
+    pub(crate) fn send(&self, message: Outgoing) -> impl Future<Output = Outcome> + Send + use<> {
+        let (server, peer, state) = (self.server.clone(), self.peer, self.state.clone());
+        async move {
+            // The ids of a client that began anew mean other requests.
+            match state.sends(&message.bytes) {
+                true => dropped(outcome(server.send(peer, charged(message)).await)),
+                false => Outcome::Out,
+            }
+        }
+    }
+
+    pub(crate) fn close(&self, code: u16, reason: &str) {
+        self.closed.get_or_init(|| Closed {
+            code,
+            reason: reason.to_owned(),
+        });
+    }
+
+    pub(crate) fn closed_by_peer(&self) -> bool {
+        self.closed.get().is_none()
+    }
+}
+
+fn arrived(message: InboundMessage) -> Heard {
+    let (bytes, charge) = message.into_parts();
+    Heard::Message(Arrived {
+        shape: shape_of(std::str::from_utf8(&bytes).unwrap_or_default()),
+        bytes,
+        key: None,
+        charge,
+    })
+}
+
+fn closed(reason: &str) -> Heard {
+    Heard::Closed(Closed {
         code: 1000,
         reason: reason.to_owned(),
     })
 }
 
-/// A client of one server.
-pub(super) struct ClientLine(Client);
-
-impl ClientLine {
-    pub(super) fn new(client: Client) -> Self {
-        Self(client)
-    }
-}
-
-impl Transport for ClientLine {
-    type Source = ClientSource;
-    type Sink = ClientSink;
-
-    fn carries(&self, carries: Carries) -> bool {
-        carries == Carries::Text
+/// The bytes of a message, which hold its charge for as long as they live.
+fn charged(message: Outgoing) -> Bytes {
+    struct Charged {
+        bytes: Bytes,
+        _charge: Arc<Charge>,
     }
 
-    fn split(self) -> (ClientSource, ClientSink) {
-        let (answer, answers) = mpsc::channel(ANSWERS);
-        let (over, told) = watch::channel(false);
-        let source = ClientSource {
-            client: self.0.clone(),
-            answers,
-            over: told,
-        };
-        let sink = ClientSink {
-            client: self.0,
-            answer,
-            over,
-        };
-        (source, sink)
-    }
-}
-
-pub(super) struct ClientSource {
-    client: Client,
-    /// Of our own.
-    answers: mpsc::Receiver<Bytes>,
-    over: watch::Receiver<bool>,
-}
-
-impl Source for ClientSource {
-    async fn next(&mut self) -> Incoming {
-        tokio::select! {
-            message = self.client.recv() => match message {
-                // From here on the connection's link has it charged.
-                Some(message) => Incoming::Frame(Frame::Text(message.into_parts().0)),
-                None => closed("the client of the relays has ended"),
-            },
-            Some(answer) = self.answers.recv() => Incoming::Frame(Frame::Text(answer)),
-            _ = self.over.wait_for(|over| *over) => closed(""),
-        }
-    }
-}
-
-pub(super) struct ClientSink {
-    client: Client,
-    answer: mpsc::Sender<Bytes>,
-    over: watch::Sender<bool>,
-}
-
-impl Sink for ClientSink {
-    async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
-        match self.client.send(frame.bytes().clone()).await {
-            Ok(_) => Ok(()),
-            Err(SendError::Closed) => Err(Lost("the client of the relays has ended".to_owned())),
-            Err(error @ SendError::NotJsonRpc(_)) => {
-                tracing::warn!(%error, "a message cannot travel, and its sender is told");
-                // Who reads no answers is not told twice.
-                let _ = self.answer.try_send(Bytes::from_static(NO_MESSAGE));
-                Ok(())
-            }
-            Err(error) => {
-                told(&error);
-                Ok(())
-            }
+    impl AsRef<[u8]> for Charged {
+        fn as_ref(&self) -> &[u8] {
+            &self.bytes
         }
     }
 
-    async fn close(&mut self, _: u16, _: &str) {
-        self.client.drained().await;
-        self.client.close();
-        self.over.send_replace(true);
+    match message.charge {
+        Some(charge) => Bytes::from_owner(Charged {
+            bytes: message.bytes,
+            _charge: charge,
+        }),
+        None => message.bytes,
     }
 }
 
-/// One client's session with our server.
-pub(super) struct SessionLine {
-    pub(super) session: Arc<Mutex<Session>>,
-    pub(super) server: Server,
-    pub(super) peer: PublicKey,
-    pub(super) life: Arc<Life>,
-    /// After so long without a word it ends.
-    pub(super) idle: Duration,
-}
-
-impl Transport for SessionLine {
-    type Source = SessionSource;
-    type Sink = SessionSink;
-
-    fn carries(&self, carries: Carries) -> bool {
-        carries == Carries::Text
-    }
-
-    fn split(self) -> (SessionSource, SessionSink) {
-        let (over, told) = watch::channel(false);
-        let source = SessionSource {
-            session: self.session,
-            life: self.life.clone(),
-            idle: self.idle,
-            leaving: false,
-            over: told,
-        };
-        let sink = SessionSink {
-            server: self.server,
-            peer: self.peer,
-            life: self.life,
-            over,
-        };
-        (source, sink)
-    }
-}
-
-pub(super) struct SessionSource {
-    session: Arc<Mutex<Session>>,
-    life: Arc<Life>,
-    idle: Duration,
-    /// The session takes no more: what its client says next begins another.
-    leaving: bool,
-    over: watch::Receiver<bool>,
-}
-
-impl Source for SessionSource {
-    async fn next(&mut self) -> Incoming {
-        loop {
-            let message = async { self.session.lock().await.recv().await };
-            let silent = tokio::select! {
-                message = message => match message {
-                    Some(message) => {
-                        self.life.heard(&message.bytes);
-                        return Incoming::Frame(Frame::Text(message.into_parts().0));
-                    }
-                    None if self.leaving => return closed("the session is over"),
-                    None => {
-                        self.life.abandon();
-                        return closed("the client made room for others");
-                    }
-                },
-                _ = self.over.wait_for(|over| *over) => return closed(""),
-                () = self.life.silent(self.idle), if !self.leaving => true,
-                () = self.life.asked_to_end(), if !self.leaving => false,
-            };
-            self.session.lock().await.close();
-            self.leaving = true;
-            if silent {
-                tracing::info!("a session was silent for too long");
-            }
+fn outcome(sent: Result<SendId, SendError>) -> Result<Outcome, SendError> {
+    match sent {
+        Ok(_) => Ok(Outcome::Out),
+        Err(SendError::Closed) => Ok(Outcome::Lost),
+        // Whoever asked does not want the answer any more.
+        Err(error @ SendError::Refused(Refused::NoSuchRequest(_) | Refused::NoSuchPeer(_))) => {
+            tracing::debug!(%error, "a message to a peer at relays is dropped");
+            Ok(Outcome::Out)
         }
+        Err(error) => Err(error),
     }
 }
 
-pub(super) struct SessionSink {
-    server: Server,
-    peer: PublicKey,
-    life: Arc<Life>,
-    over: watch::Sender<bool>,
-}
-
-impl Sink for SessionSink {
-    async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
-        // The ids of a client that began anew mean other requests.
-        if !self.life.said(frame.bytes()) {
-            return Ok(());
-        }
-        match self.server.send(self.peer, frame.bytes().clone()).await {
-            Err(SendError::Closed) => Err(Lost("the server at the relays has ended".to_owned())),
-            Err(error) => {
-                told(&error);
-                Ok(())
-            }
-            Ok(_) => Ok(()),
-        }
-    }
-
-    async fn close(&mut self, _: u16, _: &str) {
-        self.over.send_replace(true);
-    }
-}
-
-fn told(error: &SendError) {
-    match error {
-        // Whoever asked does not want to know any more.
-        SendError::Refused(Refused::NoSuchRequest(_) | Refused::NoSuchPeer(_)) => {
-            tracing::debug!(%error, "an answer is dropped");
-        }
-        _ => tracing::warn!(%error, "a message is dropped"),
-    }
+fn dropped(outcome: Result<Outcome, SendError>) -> Outcome {
+    outcome.unwrap_or_else(|error| {
+        let words = error.to_string();
+        Outcome::Refused(
+            Replacement::Drop(format!("a message is dropped: {words}")),
+            words,
+        )
+    })
 }

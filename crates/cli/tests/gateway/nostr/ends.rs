@@ -46,7 +46,7 @@ async fn a_silent_session_ends_and_begins_again_when_it_speaks() {
     let mut client = scene.client("");
     client.initialize("sleeper");
     let (_, first, _) = client.about(1);
-    scene.far.line("a session was silent for too long");
+    scene.far.line("a session was silent for 1 s and ends");
     let (name, second, _) = client.about(2);
     assert_eq!(name, "sleeper");
     assert_ne!(first, second);
