@@ -1,15 +1,47 @@
-//! The pump between two connections: what comes in by one goes out by the other.
+//! Gateways: they carry the messages of programs that do not know of capped paths.
 //!
-//! Each direction is held back by its own receiver alone: a message stays charged to the connection
-//! it came by until it is out on the other, so that a slow receiver stops its sender and nobody
-//! else. What is done to a message on its way is a [`Passing`]: [`Plain`] for any JSON-RPC program,
-//! [`Tunnel`] between two gateways, [`ClientBox`] and [`HostBox`] before AHP programs that know
-//! nothing of segments, [`Raw`] for bytes.
+//! A gateway stands between two ends, each given as text: this process's standard streams, a command, a
+//! WebSocket, or Nostr relays. [`Plan::new`] checks both [`Endpoint`]s and the [`Config`];
+//! [`Plan::run`] opens them and carries messages until a [`Stop`] fires. The program `breakbulk gateway`
+//! is made of this and nothing else.
 //!
-//! Nothing is lost silently: a request that cannot go out is answered, a response is replaced by an
-//! error, and what cannot be answered ends both connections.
+//! ```
+//! use breakbulk_gateway::{Config, Event, Plan, Stop};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # if cfg!(not(feature = "process")) { return Ok(()); }
+//! // Each client of the WebSocket gets a `cat` of its own, which sends every message back.
+//! let plan = Plan::new("ws://127.0.0.1:0".parse()?, "exec:cat".parse()?, Config::default())?;
+//! let stop = Stop::new();
+//! plan.run(&stop, |event| {
+//!     if let Event::Listening(address) = event {
+//!         println!("listening on {address}");
+//!         // A program that serves fires it when it is asked to end, by a signal for example.
+//!         stop.stop();
+//!     }
+//! })
+//! .await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Below that are the parts, for programs that have connections of their own: [`relay`] is the pump
+//! between two [`Port`]s. Each direction is held back by its own receiver alone: a message stays charged
+//! to the side it came by until it is out on the other, so that a slow receiver stops its sender and
+//! nobody else. What is done to a message on its way is a [`Passing`]: [`Plain`] for any JSON-RPC
+//! program, [`Tunnel`] between two gateways, [`ClientBox`] and [`HostBox`] before AHP programs that do not
+//! know segments, [`Raw`] for bytes.
+//!
+//! Nothing is lost silently: a request that cannot go out is answered with an error, a response is
+//! replaced by one, and what cannot be answered ends both connections.
 
 #![forbid(unsafe_code)]
+// What serves a transport that is not built in.
+#![cfg_attr(
+    not(all(feature = "nostr", feature = "process")),
+    allow(dead_code, irrefutable_let_patterns, unused_imports, unused_variables)
+)]
 
 mod endpoint;
 mod error;
