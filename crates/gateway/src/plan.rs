@@ -94,11 +94,11 @@ pub struct Plan {
     pub(crate) max_sessions: usize,
     pub(crate) check: bool,
     pub(crate) grace: Duration,
-    /// What is known of AHP hosts and AHP clients over the ends of their connections.
+    /// The sessions of AHP hosts and of AHP clients, which outlive their connections.
     pub(crate) sessions: (Sessions, Sessions),
 }
 
-/// One end.
+/// One end, checked.
 #[derive(Clone)]
 pub(crate) struct End {
     pub(crate) wire: WireKind,
@@ -109,7 +109,7 @@ pub(crate) struct End {
     pub(crate) tunnel: TunnelUse,
     pub(crate) max_frame: usize,
     pub(crate) max_message: usize,
-    /// WebSocket fragments, where the path wants them.
+    /// The size of WebSocket fragments.
     pub(crate) fragment: Option<usize>,
     pub(crate) token: Option<Bearer>,
     #[cfg(feature = "tls")]
@@ -127,7 +127,7 @@ pub(crate) struct End {
     pub(crate) hidden_variables: Vec<String>,
 }
 
-/// A largest frame that does not count, since the path takes less.
+/// A max-frame that does not apply, since the path takes less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "max-frame {asked} is over the {max_frame} bytes of the preset {preset}: the smaller one applies; leave the preset out if the path lets more through"
@@ -145,7 +145,7 @@ impl Plan {
     /// Checks what both ends and the configuration ask for. Files with tokens and keys are read here.
     ///
     /// # Errors
-    /// If they do not fit together, or one of them cannot be.
+    /// If the two ends do not fit together, or one of them cannot be used.
     pub fn new(listen: Endpoint, to: Endpoint, config: Config) -> Result<Self, PlanError> {
         let wrong = |side| move |error| PlanError::End { side, error };
         let (of_listen, of_to) = (wrong(Side::Listen), wrong(Side::To));

@@ -1,6 +1,5 @@
 //! The sessions of a gateway: one over the standard streams, or one for each client of a listener.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use breakbulk_net::ws::{Accepted, ListenError, ListenOptions, Listener};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tracing::Instrument;
 
 use crate::endpoint::{At, TunnelUse, WsAddress};
 use crate::error::{OpenError, Party, RunError, SessionEnd, Unreachable};
@@ -147,7 +147,9 @@ async fn listen(
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => {
                     let (plan, stop) = (plan.clone(), stop.clone());
-                    sessions.spawn(async move { session(&plan, accepted, &stop).await });
+                    let span = tracing::error_span!("session", peer = %accepted.peer);
+                    let session = async move { session(&plan, accepted, &stop).await };
+                    sessions.spawn(session.instrument(span));
                 }
                 Err(error) => break Err(RunError::Accept(error)),
             },
@@ -234,16 +236,15 @@ pub(crate) async fn accepts(authority: &str, secure: bool) -> Result<(), Unreach
 
 /// The session of one client.
 async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
-    let peer = accepted.peer;
     let is_tunnel = accepted.subprotocol() == Some(TUNNEL);
     let (listen, client) = match open::web_socket(&plan.listen, accepted.websocket) {
         Ok(opened) => opened,
         Err(error) => {
-            return tracing::error!(%peer, %error, "a client's connection cannot be used");
+            return tracing::error!(%error, "a client's connection cannot be used");
         }
     };
     if plan.listen.tunnel == TunnelUse::Always && !is_tunnel {
-        tracing::warn!(%peer, "a client is refused: it is no breakbulk gateway, and tunnel=always");
+        tracing::warn!("a client is refused: it is no breakbulk gateway, and tunnel=always");
         let reason = "this listener is for breakbulk gateways (tunnel=always)";
         client.close(1002, reason);
         return client.ended().await;
@@ -264,21 +265,24 @@ async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
             return client.ended().await;
         }
         Err(error) => {
-            tracing::error!(%peer, %error, "a client is sent away: the session cannot begin");
+            tracing::error!(%error, "a client is sent away: the session cannot begin");
             client.close(NO_TARGET, NO_TARGET_REASON);
             return client.ended().await;
         }
     };
     drop(client);
-    tracing::info!(%peer, listen = listen.kind.name(), to = to.kind.name(), "a session begins");
-    let end = pump(plan, listen, to, stop).await;
-    log_end(&peer, &end);
+    tracing::info!(
+        listen = listen.kind.name(),
+        to = to.kind.name(),
+        "a session begins"
+    );
+    log_end(&pump(plan, listen, to, stop).await);
 }
 
 /// Tells the log how the session of a client ended.
-pub(crate) fn log_end(peer: &dyn fmt::Display, end: &SessionEnd) {
+pub(crate) fn log_end(end: &SessionEnd) {
     match end.ended.is_clean() {
-        true => tracing::info!(%peer, "{end}"),
-        false => tracing::error!(%peer, "{end}"),
+        true => tracing::info!("{end}"),
+        false => tracing::error!("{end}"),
     }
 }

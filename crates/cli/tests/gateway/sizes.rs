@@ -93,7 +93,7 @@ fn what_is_too_large_for_this_side_is_skipped_and_the_rest_goes_on() {
             format!("{}\n[2]\n", "x".repeat(20_000)),
             vec!["[2]\n".to_owned()],
             1,
-            "what cannot be read is dropped: message too large: 20000 bytes",
+            "a message without a readable method is dropped: message too large: 20000 bytes",
         ),
     ] {
         let listen = format!("stdio:?framing={framing}&max-message=10KB");

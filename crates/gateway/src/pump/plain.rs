@@ -1,4 +1,4 @@
-//! Messages that are passed on as they are.
+//! Messages that are passed on unchanged.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use bytes::Bytes;
 use super::unsent::{instead, of_oversized};
 use super::{Incoming, Oversized, Pass, Passing, Replacement, Side, TOO_LARGE};
 
-/// Any JSON-RPC program: nothing is edited.
+/// For any JSON-RPC program: messages are not edited.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain {
-    /// The code for a message that is too large.
+    /// The code of the error for a message that is too large.
     pub too_large_code: i32,
 }
 
@@ -32,7 +32,7 @@ impl Passing for Plain {
         // The ordered lane: nobody knows better.
         let outgoing = Outgoing::new(message.bytes);
         Pass::On(Box::new(match message.shape.kind {
-            // Who puts pieces together takes JSON-RPC alone, and closes over anything else.
+            // A receiver of pieces closes if they make anything but JSON-RPC.
             MessageKind::Opaque => outgoing.uncut(),
             _ => outgoing,
         }))
@@ -47,7 +47,7 @@ impl Passing for Plain {
     }
 }
 
-/// Bytes that nobody looks into.
+/// For binary messages: their content is not read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Raw;
 
@@ -61,8 +61,8 @@ impl Passing for Raw {
     }
 }
 
-/// A link whose messages are frames, for a side that takes messages of any size up to a limit. What
-/// cannot be read ends it: a message must not be skipped.
+/// A link that carries each message in one frame, up to a limit. A frame that cannot be read closes it,
+/// since no message may be skipped.
 pub fn whole_link(carries: Carries, cap: Cap, max_message: usize, budget: Budget) -> Link {
     let mut rules = Whole::rules();
     rules.scopes.frame = Scope::Link;

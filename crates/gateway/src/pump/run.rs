@@ -1,4 +1,4 @@
-//! The loop between the two sides.
+//! The loop of the pump: takes what one side received and sends it by the other.
 
 use std::fmt;
 use std::future::{Future, pending};
@@ -15,16 +15,16 @@ use super::{
     Ended, Incoming, Options, Oversized, Pass, Passing, Port, Replacement, Side, Skipped, TOO_LARGE,
 };
 
-/// The tag of what stands for a message that could not go out: it is not replaced again.
+/// The tag of an error that is sent in the place of a message: it is not replaced again.
 const SUBSTITUTE: u64 = 1;
 
-/// The tag of what was sent before the pump began: it does not count it as its own.
+/// The tag of a message that was sent before the pump began: the pump does not count it.
 pub(crate) const HELLO: u64 = 2;
 
-/// What the one side is told when the other is lost.
+/// The reason by which a side is closed when the other one is lost.
 const LOST: &str = "the other side is lost; the gateway's log says how";
 
-/// Answers of our own that may wait for their reader.
+/// The most messages of the gateway itself that wait to go out by one side.
 const ANSWERS: usize = 1024;
 
 /// Carries messages between two ports until both are closed and what was queued is out, or cannot go.
@@ -104,7 +104,7 @@ pub async fn relay(
     }
 }
 
-/// What a future that may be there comes to.
+/// The output of a future, if there is one.
 async fn next<T>(future: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
     match future {
         Some(future) => future.await,
@@ -137,7 +137,7 @@ struct Pump<P> {
     options: Options,
     stopping: bool,
     deadline: Option<Instant>,
-    /// How long answers are waited for whose asker has no more to say.
+    /// Until when a side that has ended its input may still be answered.
     patience: Option<Instant>,
     first: Option<(Side, Closed, bool)>,
 }
@@ -178,14 +178,14 @@ impl<P: Passing> Pump<P> {
         }
     }
 
-    /// Answers that did not come by now are lost.
+    /// The answers that did not come in time count as lost.
     fn waited(&mut self) {
         self.patience = None;
         for end in [&mut self.listen, &mut self.to] {
             if end.no_input && end.owed > 0 {
                 tracing::warn!(
                     requests = end.owed,
-                    "no answers came after the end of input"
+                    "requests were not answered within the grace after the end of input"
                 );
                 end.lost += std::mem::take(&mut end.owed);
             }
@@ -261,14 +261,14 @@ impl<P: Passing> Pump<P> {
             Pass::On(message) => return Some(*message),
             Pass::InputEnded => self.end(from).ended_input(),
             Pass::Refuse(code, reason) => {
-                tracing::error!(side = %from, code, reason, "a message cannot be passed on");
+                tracing::error!(side = %from, code, reason, "a message cannot be carried, and both ends are closed");
                 self.close(code, &reason);
             }
         }
         None
     }
 
-    /// Whether an answer of our own may still wait, whichever way it goes.
+    /// Whether both sides have room for another message of the gateway itself.
     fn can_answer(&self) -> bool {
         self.listen.answers < ANSWERS && self.to.answers < ANSWERS
     }
@@ -305,7 +305,7 @@ impl<P: Passing> Pump<P> {
             }
             Replacement::Close(code, reason) => {
                 self.end(from.other()).lost += 1;
-                tracing::error!(side = %from, size, limit, reason, "a message is too large to be taken, and nobody can be told but by closing");
+                tracing::error!(side = %from, size, limit, reason, "a message is too large, and its sender can only be told by closing; raise max-message of this end");
                 self.close(code, &reason);
             }
         }
@@ -325,7 +325,7 @@ impl<P: Passing> Pump<P> {
         match instead {
             Replacement::Answer(answer) => {
                 replace(None);
-                tracing::warn!(side = %to, size, %error, "a request is answered with an error");
+                tracing::warn!(side = %to, size, %error, "a request cannot go out and is answered with an error");
                 let sender = self.end(to.other());
                 if sender.answers >= ANSWERS {
                     let reason =
@@ -336,7 +336,7 @@ impl<P: Passing> Pump<P> {
                 sender.send(Outgoing::new(answer).tagged(SUBSTITUTE));
             }
             Replacement::Replace(message) => {
-                tracing::warn!(side = %to, size, %error, "a response is replaced by an error");
+                tracing::warn!(side = %to, size, %error, "a response cannot go out and is replaced by an error");
                 let replaced = replace(Some(message.tagged(SUBSTITUTE)));
                 end.queued += usize::from(replaced);
             }
@@ -346,7 +346,7 @@ impl<P: Passing> Pump<P> {
             }
             Replacement::Close(code, reason) => {
                 end.lost += 1;
-                tracing::error!(side = %to, size, %error, "a message cannot go out, and nobody can be told but by closing");
+                tracing::error!(side = %to, size, %error, "a message cannot go out, and its sender can only be told by closing");
                 self.close(code, &reason);
             }
         }
@@ -383,7 +383,7 @@ impl<P: Passing> Pump<P> {
         self.hurry();
     }
 
-    /// From now on there is only so much time.
+    /// From now on what is queued has the time of the grace to go out.
     fn hurry(&mut self) {
         let deadline = Instant::now() + self.options.grace;
         self.deadline.get_or_insert(deadline);
@@ -395,19 +395,23 @@ impl<P: Passing> Pump<P> {
             Some((_, closed, _)) => passed_on(closed),
             None => (1001, "the gateway stops".to_owned()),
         };
-        tracing::warn!("the time for what was queued is over");
+        let grace = self.options.grace.as_secs();
+        tracing::warn!(
+            grace,
+            "what was queued did not go out within the grace, and both ends are closed; raise it"
+        );
         self.close(code, &reason);
     }
 
-    /// Both, now.
+    /// Closes both sides now.
     fn close(&mut self, code: u16, reason: &str) {
         self.listen.channel.close(code, reason);
         self.to.channel.close(code, reason);
     }
 }
 
-/// The end of one connection as the other one is told. Some codes never travel, and how a connection
-/// was lost may name what is no business of strangers: that is for the log.
+/// The code and reason by which a side is closed when the other one was. Some codes may not be sent, and
+/// how a connection was lost may name what is no business of strangers: that is for the log.
 fn passed_on(closed: &Closed) -> (u16, String) {
     match closed.code {
         1005 => (1000, closed.reason.clone()),

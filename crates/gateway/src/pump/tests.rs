@@ -193,7 +193,7 @@ async fn what_cannot_be_answered_ends_both() {
         ),
         (
             format!(r#"[{{"jsonrpc":"2.0","id":1,"method":"{large}"}}]"#),
-            "what is no JSON-RPC message: frame of".to_owned(),
+            "a text that is no JSON-RPC message: frame of".to_owned(),
         ),
     ] {
         let setup = plain(1000);

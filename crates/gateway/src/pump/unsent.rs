@@ -1,6 +1,6 @@
-//! What stands for a message of a JSON-RPC program that cannot be carried.
+//! What is sent in the place of a JSON-RPC message that cannot be carried: the error -32011.
 //!
-//! The words are for people who run gateways: of AHP's capabilities their programs know nothing.
+//! Its text names the limits of gateways. The programs behind them do not know AHP's capabilities.
 
 use breakbulk_link::{Outgoing, SendError, Uncut};
 use breakbulk_message::ahp::MessageTooLarge;
@@ -10,10 +10,10 @@ use serde_json::value::RawValue;
 
 use super::{Oversized, Replacement, TOO_LARGE};
 
-/// So much of a method's name is told.
+/// The characters of a method's name that are repeated in a text.
 const NAME: usize = 64;
 
-/// What becomes of a message that did not go out.
+/// A request is answered, a response is replaced; without anything else both sides are closed.
 pub(super) fn instead(bytes: &Bytes, error: &SendError, too_large_code: i32) -> Replacement {
     let envelope = std::str::from_utf8(bytes).ok().and_then(Envelope::parse);
     let (kind, id) = match &envelope {
@@ -32,14 +32,14 @@ pub(super) fn instead(bytes: &Bytes, error: &SendError, too_large_code: i32) -> 
             let method = envelope.as_ref().and_then(Envelope::method);
             let name: String = match &method {
                 Some(method) => method.chars().take(NAME).collect(),
-                None => "what is no JSON-RPC message".to_owned(),
+                None => "a text that is no JSON-RPC message".to_owned(),
             };
             Replacement::Close(TOO_LARGE, format!("{name}: {error}"))
         }
     }
 }
 
-/// What becomes of a message that was too large to be taken.
+/// The same for a message that was too large to come in; a notification is dropped.
 pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Replacement {
     let Oversized {
         size,
@@ -67,7 +67,9 @@ pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Replac
             Replacement::Replace(Box::new(Outgoing::new(answer)))
         }
         (_, method, _) => {
-            let method = method.as_deref().unwrap_or("what cannot be read");
+            let method = method
+                .as_deref()
+                .unwrap_or("a message without a readable method");
             let name: String = method.chars().take(NAME).collect();
             Replacement::Drop(format!("{name} is dropped: {words}"))
         }
@@ -235,7 +237,7 @@ mod tests {
                 Some("null"),
                 None,
                 true,
-                format!("drop what cannot be read is dropped: {words}"),
+                format!("drop a message without a readable method is dropped: {words}"),
             ),
             (
                 Some("1x"),
@@ -247,7 +249,7 @@ mod tests {
                 None,
                 None,
                 false,
-                format!("drop what cannot be read is dropped: {words}"),
+                format!("drop a message without a readable method is dropped: {words}"),
             ),
         ] {
             let oversized = Oversized {

@@ -11,6 +11,7 @@ use breakbulk_message::jsonrpc;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tracing::Instrument;
 
 use super::bind;
 use super::introduce::{Introductions, introduce};
@@ -105,7 +106,8 @@ impl RelayListener {
             before.abandon();
         }
         let listener = self.clone();
-        tasks.spawn(async move {
+        let span = tracing::error_span!("session", peer = npub(&peer));
+        let task = async move {
             if let Some(before) = before {
                 before.over().await;
             }
@@ -117,7 +119,8 @@ impl RelayListener {
                 sessions.remove(&peer);
             }
             state.mark_over();
-        });
+        };
+        tasks.spawn(task.instrument(span));
     }
 
     async fn serve(
@@ -129,10 +132,8 @@ impl RelayListener {
         if state.is_abandoned() {
             return;
         }
-        let who = npub(&peer);
         let Some(_place) = self.place().await else {
             tracing::warn!(
-                peer = who,
                 "a client is refused: all {} sessions are in use",
                 self.plan.max_sessions
             );
@@ -146,12 +147,12 @@ impl RelayListener {
         let to = match opened {
             Ok(to) => to,
             Err(error) => {
-                tracing::error!(peer = who, %error, "a client is sent away: the session cannot begin");
+                tracing::error!(%error, "a client is sent away: the session cannot begin");
                 let why = "the gateway has no connection to its server; its log says why";
                 return self.answer_all(session, peer, state, "noServer", why).await;
             }
         };
-        tracing::info!(peer = who, to = to.kind.name(), "a session begins");
+        tracing::info!(to = to.kind.name(), "a session begins");
         let port = SessionPort {
             session: session.clone(),
             server: self.server.clone(),
@@ -163,7 +164,7 @@ impl RelayListener {
         };
         let listen = Opened::whole(Port::of(Channel::Session(port)));
         let end = pump(&self.plan, listen, to, &self.stop).await;
-        log_end(&who, &end);
+        log_end(&end);
         if let Some(text) = state.take_initialize() {
             self.introductions().keep(peer, text);
         }
@@ -219,7 +220,7 @@ impl RelayListener {
         for id in state.take_open() {
             let answer = jsonrpc::error(Some(&id), SESSION_ENDED, why, Some(&data));
             if let Err(error) = self.server.send(peer, answer).await {
-                tracing::debug!(peer = npub(&peer), id, %error, "an error for an open request is dropped");
+                tracing::debug!(id, %error, "an error for an open request is dropped");
             }
         }
     }

@@ -139,7 +139,6 @@ impl SessionPort {
             self.ending.store(true, Ordering::Relaxed);
             if silent {
                 tracing::info!(
-                    peer = %self.peer.to_hex(),
                     "a session was silent for {} s and ends; its client may begin another",
                     self.idle.as_secs()
                 );
