@@ -47,18 +47,18 @@ A tunnel carries any JSON-RPC program (MCP, LSP) unchanged. Its gateways know ea
 WebSocket subprotocol breakbulk.v1, and each first says what it takes. Of an AHP program nothing is
 edited but capabilities.chunking and lastSeenServerSeq.
 
-A gateway tells the other its max-frame and max-message, and the smaller counts both ways; the frame
-size of a preset inside a message (aws-api-gateway: 32 KB) it does not tell. So give a preset to both
-gateways. Of --max-frame and a preset the smaller counts.
+A gateway tells the other its max-frame and max-message, and the smaller of the two applies both ways;
+the frame size of a preset inside a message (aws-api-gateway: 32 KB) is not told. So give a preset to
+both gateways. Of --max-frame and a preset the smaller one applies.
 
 A message over --max-message (32MiB) is skipped: a request is answered with error -32011, a response is
 replaced by it, a notification is dropped with a warning; an AHP action ends the session (4413), since
 what follows would hide the hole. On a WebSocket such a message closes the connection (1009).
 
 At relays each client has a command of its own (--max-sessions in all), which ends when the client is
-silent for too long; if it speaks again, another command is told the client's initialize. If a command
-ends, what it owes is answered with an error. A client's requests get a progress token, without which
-nothing large can come back; progress that it did not ask for it does not see.
+silent for too long; if the client sends again, another command gets the client's initialize. Requests
+still open when a command exits are answered with an error. Requests to a server get a progress token,
+without which nothing large can come back; the client does not get progress that it did not ask for.
 
 The key of relays comes from a file that nobody else can read (breakbulk keygen FILE makes one) or from
 BREAKBULK_NOSTR_KEY, which is the listener's, and the target's if the listener is no relay. Without one

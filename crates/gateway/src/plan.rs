@@ -163,31 +163,10 @@ impl Plan {
             address.check_target().map_err(of_to)?;
         }
         let carries = carries(&listen, &to)?;
-        #[cfg(feature = "nostr")]
-        let (listen_relay, to_relay) = {
-            let listens = listen.is_relays();
-            // Who sends through this gateway does not get to pass for it.
-            let (for_listen, for_to) = match config.key.clone() {
-                key if listens => (key, None),
-                key => (None, key),
-            };
-            let one_session = listen.at.is_stdio();
-            let server = listens.then(|| RelayEnd::server(&listen, for_listen, &config));
-            let client = to.is_relays();
-            let client = client.then(|| RelayEnd::client(&to, for_to, one_session, &config));
-            (
-                server.transpose().map_err(of_listen)?,
-                client.transpose().map_err(of_to)?,
-            )
-        };
         let budget = Budget::new(config.memory);
-        // A token that others must send us is not sent to somebody else.
-        let (for_listen, for_to) = match config.token.clone() {
-            token if listen.at.is_ws() => (token, None),
-            token => (None, token),
-        };
-        let listen = End::new(listen, &config, carries, for_listen, &budget).map_err(of_listen)?;
-        let to = End::new(to, &config, carries, for_to, &budget).map_err(of_to)?;
+        let at = listen.at.clone();
+        let listen = End::new(listen, None, &config, carries, &budget).map_err(of_listen)?;
+        let to = End::new(to, Some(&at), &config, carries, &budget).map_err(of_to)?;
         let needed =
             session_memory(listen.max_message).saturating_add(session_memory(to.max_message));
         if needed > config.memory {
@@ -201,19 +180,7 @@ impl Plan {
             may.map_err(of_listen)?;
         }
         Ok(Self {
-            #[cfg(feature = "nostr")]
-            listen: End {
-                relay: listen_relay,
-                ..listen
-            },
-            #[cfg(feature = "nostr")]
-            to: End {
-                relay: to_relay,
-                ..to
-            },
-            #[cfg(not(feature = "nostr"))]
             listen,
-            #[cfg(not(feature = "nostr"))]
             to,
             max_sessions: config.max_sessions,
             check: config.check,
@@ -238,13 +205,19 @@ fn carries(listen: &Endpoint, to: &Endpoint) -> Result<Carries, PlanError> {
 }
 
 impl End {
+    /// Checks an end; `listener` is the other one, if this is the target.
     fn new(
         endpoint: Endpoint,
+        listener: Option<&At>,
         config: &Config,
         carries: Carries,
-        token: Option<Bearer>,
         budget: &Budget,
     ) -> Result<Self, EndError> {
+        #[cfg(feature = "nostr")]
+        let relay = match endpoint.is_relays() {
+            true => Some(RelayEnd::new(&endpoint, listener, config)?),
+            false => None,
+        };
         let options = endpoint.options;
         let is_ws = endpoint.at.is_ws();
         // The configuration of both ends is about the capped path, which is where messages are cut.
@@ -295,7 +268,9 @@ impl End {
         }
         let token = match &options.token_file {
             Some(file) => Some(token::token_from_file(file)?),
-            None => token.filter(|_| is_ws),
+            // A token that clients must send us is not sent to somebody else.
+            None if listener.is_some_and(At::is_ws) => None,
+            None => config.token.clone().filter(|_| is_ws),
         };
         #[cfg(feature = "tls")]
         let identity = match (options.cert, options.key) {
@@ -324,7 +299,7 @@ impl End {
             roots: options.ca.map_or(Roots::Native, Roots::File),
             budget: budget.clone(),
             #[cfg(feature = "nostr")]
-            relay: None,
+            relay,
             overruled,
             #[cfg(feature = "process")]
             hidden_variables: config.hidden_variables.clone(),

@@ -19,7 +19,7 @@ use breakbulk_contextvm::{
 use breakbulk_net::nostr::RelayOptions as Connecting;
 use tokio::task::JoinSet;
 
-use crate::endpoint::{Endpoint, RelayAddress, RelayOptions};
+use crate::endpoint::{At, Endpoint, RelayAddress, RelayOptions};
 use crate::error::{EndError, OpenError};
 use crate::open::Opened;
 use crate::plan::{Config, End};
@@ -55,52 +55,51 @@ pub(crate) struct RelayEnd {
 }
 
 impl RelayEnd {
-    /// As a server.
-    pub(crate) fn server(
+    /// The server that listens or, if there is another `listener`, the client of a server.
+    pub(crate) fn new(
         end: &Endpoint,
-        key: Option<Keys>,
+        listener: Option<&At>,
         config: &Config,
     ) -> Result<Self, EndError> {
-        let options = &end.options.relay;
-        only_for(options.server.is_some(), "server", Side::To)?;
-        only_for(options.timeout.is_some(), "timeout", Side::To)?;
-        let this = Self::new(end, key, config)?;
-        match this.keys {
-            Some(_) => Ok(this),
-            None => Err(EndError::NoKey),
-        }
-    }
-
-    /// As a client, of one session or of many.
-    pub(crate) fn client(
-        end: &Endpoint,
-        key: Option<Keys>,
-        one_session: bool,
-        config: &Config,
-    ) -> Result<Self, EndError> {
-        let options = &end.options.relay;
-        if options.server.is_none() {
+        let options = end.options.relay.clone();
+        let (others, side) = match listener {
+            None => {
+                let others = [
+                    ("server", options.server.is_some()),
+                    ("timeout", options.timeout.is_some()),
+                ];
+                (others, Side::To)
+            }
+            Some(_) => {
+                let others = [
+                    ("allow", options.allow.is_some()),
+                    ("idle", options.idle.is_some()),
+                ];
+                (others, Side::Listen)
+            }
+        };
+        if listener.is_some() && options.server.is_none() {
             return Err(EndError::NoServer);
         }
-        only_for(options.allow.is_some(), "allow", Side::Listen)?;
-        only_for(options.idle.is_some(), "idle", Side::Listen)?;
-        let this = Self::new(end, key, config)?;
-        match this.keys {
-            Some(_) if !one_session => Err(EndError::SharedKey),
-            _ => Ok(this),
+        if let Some((option, _)) = others.into_iter().find(|(_, given)| *given) {
+            return Err(EndError::OnlyFor { option, side });
         }
-    }
-
-    fn new(end: &Endpoint, key: Option<Keys>, config: &Config) -> Result<Self, EndError> {
         let file = end.options.key.clone();
         let keys = match &file {
             Some(file) => Some(key::from_file(file)?),
-            None => key,
+            // Who sends through this gateway does not get to pass for it.
+            None if listener.is_some_and(At::is_relays) => None,
+            None => config.key.clone(),
         };
+        match (listener, &keys) {
+            (None, None) => return Err(EndError::NoKey),
+            (Some(listener), Some(_)) if !listener.is_stdio() => return Err(EndError::SharedKey),
+            _ => {}
+        }
         Ok(Self {
             keys,
             file,
-            options: end.options.relay.clone(),
+            options,
             memory: config.memory,
             grace: config.grace,
         })
@@ -133,13 +132,6 @@ impl RelayEnd {
             fresh_key: self.keys.is_none(),
             ..usual
         }
-    }
-}
-
-fn only_for(given: bool, option: &'static str, side: Side) -> Result<(), EndError> {
-    match given {
-        true => Err(EndError::OnlyFor { option, side }),
-        false => Ok(()),
     }
 }
 

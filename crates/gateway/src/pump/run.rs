@@ -85,7 +85,7 @@ pub async fn relay(
     let (listen, to) = tokio::join!(pump.listen.channel.ended(), pump.to.channel.ended());
     for (side, lost) in [(Side::Listen, listen), (Side::To, to)] {
         if lost > 0 {
-            tracing::error!(%side, messages = lost, "closed before everything had gone out: the reader took too long or is gone");
+            tracing::error!(%side, messages = lost, "closed before everything had gone out: the reader or the relays took longer than the grace, or are gone");
         }
     }
     let (side, closed, by_peer) = pump.first.unwrap_or((

@@ -79,16 +79,10 @@ impl ClientPort {
 
     /// Waits until all that was sent is with a relay, or the time for it is over.
     pub(crate) async fn ended(&self) -> usize {
-        let out = timeout(self.grace, self.client.drained()).await;
+        // What is not out by then is counted.
+        let _ = timeout(self.grace, self.client.drained()).await;
         let unsent = self.client.stats().outgoing;
         self.client.close();
-        if out.is_err() {
-            tracing::error!(
-                messages = unsent,
-                "messages did not reach a relay within the {} s of the grace; raise it",
-                self.grace.as_secs()
-            );
-        }
         unsent
     }
 
