@@ -1,9 +1,10 @@
 #![no_main]
 
-use breakbulk_message::ahp::{
-    Chunking, Hello, NoHello, TUNNEL, TimeoutFrom, is_tunnel_end, is_tunnels_own, tunnel_end,
-};
+use breakbulk_message::ahp::{Chunking, TimeoutFrom};
 use breakbulk_message::jsonrpc::{Envelope, Kind};
+use breakbulk_message::tunnel::{
+    Hello, NoHello, TUNNEL, is_tunnel_end, is_tunnels_own, tunnel_end,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -1,19 +1,16 @@
 //! `breakbulk gateway`: carries the messages of programs that know nothing of capped paths.
 
-mod nostr;
-mod open;
-mod plan;
-mod serve;
+mod explain;
 
 use std::time::Duration;
 
+use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side, preset};
 use clap::Args;
 
-use crate::endpoint::{self, Endpoint};
 use crate::failure::Failure;
-use crate::log;
+use crate::signals::Stop;
 use crate::size::Size;
-use plan::Plan;
+use crate::{key, log, token};
 
 /// The rules, as the help has them.
 const RULES: &str = "\
@@ -50,18 +47,18 @@ A tunnel carries any JSON-RPC program (MCP, LSP) unchanged. Its gateways know ea
 WebSocket subprotocol breakbulk.v1, and each first says what it takes. Of an AHP program nothing is
 edited but capabilities.chunking and lastSeenServerSeq.
 
-A gateway tells the other its max-frame and max-message, and the smaller counts both ways; the frame
-size of a preset inside a message (aws-api-gateway: 32 KB) it does not tell. So give a preset to both
-gateways. Of --max-frame and a preset the smaller counts.
+A gateway tells the other its max-frame and max-message, and the smaller of the two applies both ways;
+the frame size of a preset inside a message (aws-api-gateway: 32 KB) is not told. So give a preset to
+both gateways. Of --max-frame and a preset the smaller one applies.
 
 A message over --max-message (32MiB) is skipped: a request is answered with error -32011, a response is
 replaced by it, a notification is dropped with a warning; an AHP action ends the session (4413), since
 what follows would hide the hole. On a WebSocket such a message closes the connection (1009).
 
 At relays each client has a command of its own (--max-sessions in all), which ends when the client is
-silent for too long; if it speaks again, another command is told the client's initialize. If a command
-ends, what it owes is answered with an error. A client's requests get a progress token, without which
-nothing large can come back; progress that it did not ask for it does not see.
+silent for too long; if the client sends again, another command gets the client's initialize. Requests
+still open when a command exits are answered with an error. Requests to a server get a progress token,
+without which nothing large can come back; the client does not get progress that it did not ask for.
 
 The key of relays comes from a file that nobody else can read (breakbulk keygen FILE makes one) or from
 BREAKBULK_NOSTR_KEY, which is the listener's, and the target's if the listener is no relay. Without one
@@ -130,33 +127,69 @@ impl Gateway {
         log::start(self.verbose, self.quiet);
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
-        let outcome = runtime.block_on(serve::serve(plan));
+        let outcome = runtime.block_on(run(plan));
         // A standard output that nobody reads must not keep the process.
         runtime.shutdown_background();
         outcome
     }
 
     fn plan(&self) -> Result<Plan, Failure> {
-        let parse = |option: &str, text: &str| {
-            text.parse::<Endpoint>()
-                // The text itself is not repeated: somebody may have put a secret into it.
-                .map_err(|error| Failure::Usage(format!("--{option}: {error}")))
+        let parse = |side: Side, text: &str| {
+            let parsed = text.parse::<Endpoint>();
+            // The text itself is not repeated: somebody may have put a secret into it.
+            parsed.map_err(|error| Failure::Usage(explain::end(side, &error.into())))
         };
-        let preset = self.preset.as_deref().map(endpoint::preset).transpose();
-        Plan::new(
-            parse("listen", &self.listen)?,
-            parse("to", &self.to)?,
-            plan::Common {
-                max_frame: self.max_frame.map(|size| size.0),
-                max_message: self.max_message.map(|size| size.0),
-                preset: preset.map_err(|error| Failure::Usage(format!("--preset {error}")))?,
-                memory: self.memory.0,
-                max_sessions: self.max_sessions,
-                allow_remote: self.allow_remote,
-                check: !self.no_check,
-                grace: Duration::from_secs(self.grace),
+        let (listen, to) = (
+            parse(Side::Listen, &self.listen)?,
+            parse(Side::To, &self.to)?,
+        );
+        let preset = self.preset.as_deref().map(preset).transpose();
+        let config = Config {
+            max_frame: self.max_frame.map(|size| size.0),
+            max_message: self.max_message.map(|size| size.0),
+            preset: preset.map_err(|error| Failure::Usage(format!("--preset {error}")))?,
+            memory: self.memory.0,
+            max_sessions: self.max_sessions,
+            allow_remote: self.allow_remote,
+            check: !self.no_check,
+            grace: Duration::from_secs(self.grace),
+            token: token::from_environment()?,
+            key: match listen.is_relays() || to.is_relays() {
+                true => key::from_environment()?,
+                false => None,
             },
-        )
-        .map_err(Failure::Usage)
+            hidden_variables: vec![key::VARIABLE.to_owned()],
+        };
+        Plan::new(listen, to, config).map_err(|error| Failure::Usage(explain::plan(&error)))
+    }
+}
+
+/// Until it ends of itself or by a signal; a second one does not wait for what is queued.
+async fn run(plan: Plan) -> Result<(), Failure> {
+    let signals = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
+    let stop = breakbulk::gateway::Stop::new();
+    let stopping = async {
+        signals.asked().await;
+        stop.stop();
+        signals.insisted().await;
+    };
+    tokio::select! {
+        outcome = plan.run(&stop, tell) => outcome.map_err(|error| match error.is_setup() {
+            true => Failure::Usage(explain::run(&error)),
+            false => Failure::Session(explain::run(&error)),
+        }),
+        () = stopping => Err(Failure::Session("stopped at once by a second signal".to_owned())),
+    }
+}
+
+fn tell(event: Event) {
+    match event {
+        Event::Listening(address) => eprintln!("listening on {address}"),
+        Event::Overruled(side, overruled) => tracing::warn!("--{side}: {overruled}"),
+        Event::Stopping(sessions) => tracing::info!(
+            sessions,
+            "stopping: what is queued goes out; another signal after a second stops at once"
+        ),
+        _ => {}
     }
 }

@@ -1,7 +1,7 @@
-//! Secret keys of Nostr: in files that nobody else can read, or in the environment.
+//! Secret keys of Nostr: new ones, and the one in the environment.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use breakbulk::contextvm::{Keys, npub};
@@ -12,9 +12,6 @@ use crate::output::Output;
 
 /// Where a key may be that is in no file.
 pub(crate) const VARIABLE: &str = "BREAKBULK_NOSTR_KEY";
-
-/// A key is far shorter.
-const LONGEST: u64 = 1024;
 
 #[derive(Args)]
 pub(crate) struct Keygen {
@@ -55,94 +52,15 @@ fn write(path: &Path, keys: &Keys) -> Result<(), Failure> {
     })
 }
 
-/// The key in a file, if it is the owner's alone.
-pub(crate) fn from_file(path: &Path) -> Result<Keys, String> {
-    let name = path.display();
-    let wrong = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => {
-            format!("key {name}: there is no such file; make one with breakbulk keygen {name}")
-        }
-        _ => format!("key {name}: {error}"),
-    };
-    let file = File::open(path).map_err(wrong)?;
-    let metadata = file.metadata().map_err(wrong)?;
-    if !metadata.is_file() {
-        return Err(format!("key {name} is no file; name the file with the key"));
-    }
-    #[cfg(unix)]
-    {
-        let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777;
-        if mode & 0o077 != 0 {
-            return Err(format!(
-                "key {name} is open to others (mode {mode:04o}), and who has it can pass for you; chmod 600 {name}, or make another with breakbulk keygen"
-            ));
-        }
-    }
-    let mut text = String::new();
-    file.take(LONGEST)
-        .read_to_string(&mut text)
-        .map_err(wrong)?;
-    Keys::parse(&text).map_err(|error| format!("key {name}: {error}"))
-}
-
 /// The key in the environment, if there is one.
-pub(crate) fn from_environment() -> Result<Option<Keys>, String> {
+pub(crate) fn from_environment() -> Result<Option<Keys>, Failure> {
     match std::env::var(VARIABLE) {
         Ok(text) => Keys::parse(&text)
             .map(Some)
-            .map_err(|error| format!("{VARIABLE}: {error}")),
+            .map_err(|error| Failure::Usage(format!("{VARIABLE}: {error}"))),
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => Err(format!("{VARIABLE} is not UTF-8")),
-    }
-}
-
-#[cfg(all(test, unix))]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-
-    #[test]
-    fn a_key_is_read_from_a_file_of_its_owner_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("key");
-        let made = Keys::generate();
-        write(&path, &made).unwrap();
-        assert!(write(&path, &made).is_err(), "overwritten");
-        let set = |mode| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
-        for (mode, words) in [
-            (0o600, None),
-            (0o400, None),
-            (0o640, Some("is open to others (mode 0640)")),
-            (0o604, Some("is open to others (mode 0604)")),
-            (0o620, Some("chmod 600")),
-            (0o777, Some("is open to others (mode 0777)")),
-        ] {
-            set(mode);
-            match (from_file(&path), words) {
-                (Ok(keys), None) => assert_eq!(keys, made),
-                (Err(error), Some(words)) => assert!(error.contains(words), "{error}"),
-                (read, words) => panic!("{mode:o}: {:?}, and not {words:?}", read.map(drop)),
-            }
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(Failure::Usage(format!("{VARIABLE} is not UTF-8")))
         }
-        set(0o600);
-        for (text, words) in [
-            (
-                "",
-                "this is no secret key; write it as 64 hex digits or as nsec1…",
-            ),
-            ("not a key\n", "this is no secret key"),
-            (&"0".repeat(64), "this is no secret key"),
-        ] {
-            std::fs::write(&path, text).unwrap();
-            let error = from_file(&path).unwrap_err();
-            assert!(error.contains(words), "{error}");
-            assert!(text.is_empty() || !error.contains(text.trim()), "{error}");
-        }
-        let error = from_file(&folder.path().join("none")).unwrap_err();
-        assert!(error.contains("make one with breakbulk keygen"), "{error}");
-        let error = from_file(folder.path()).unwrap_err();
-        assert!(error.contains("is no file"), "{error}");
     }
 }

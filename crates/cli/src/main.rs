@@ -5,7 +5,6 @@
 mod call;
 mod check;
 mod demo;
-mod endpoint;
 mod failure;
 mod frames;
 mod gateway;

@@ -1,4 +1,4 @@
-//! The two signals that end what runs on: the first lets it finish, the second does not.
+//! SIGINT and SIGTERM: after the first one what runs may finish, the second one ends it at once.
 
 use std::future::Future;
 use std::io;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// What comes this soon after the first is the same wish said twice: `timeout` signals the process and
+/// A signal this soon after the first one is a repetition of it: `timeout` signals the process and
 /// then its group, and a terminal whoever is in the foreground.
 const ECHO: Duration = Duration::from_secs(1);
 
@@ -21,10 +21,10 @@ impl Stop {
         let (count, stop) = watch::channel(0);
         let mut signals = Signals::new()?;
         tokio::spawn(async move {
-            let mut wishes = Wishes::default();
+            let mut signal_count = SignalCount::default();
             loop {
                 signals.next().await;
-                count.send_replace(wishes.heard(Instant::now()));
+                count.send_replace(signal_count.add(Instant::now()));
             }
         });
         Ok(Self(stop))
@@ -51,15 +51,15 @@ impl Stop {
     }
 }
 
-/// How often somebody wanted the end.
+/// Counts signals, repetitions left out.
 #[derive(Default)]
-struct Wishes {
+struct SignalCount {
     first: Option<Instant>,
     count: u32,
 }
 
-impl Wishes {
-    fn heard(&mut self, now: Instant) -> u32 {
+impl SignalCount {
+    fn add(&mut self, now: Instant) -> u32 {
         let first = *self.first.get_or_insert(now);
         if self.count == 0 || now >= first + ECHO {
             self.count += 1;
@@ -113,11 +113,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_that_comes_twice_is_one_wish() {
-        let (mut wishes, start) = (Wishes::default(), Instant::now());
+    fn a_signal_that_comes_twice_counts_once() {
+        let (mut signal_count, start) = (SignalCount::default(), Instant::now());
         for (after, count) in [(0, 1), (0, 1), (1, 1), (999, 1), (1000, 2), (1001, 3)] {
             let now = start + Duration::from_millis(after);
-            assert_eq!(wishes.heard(now), count, "after {after} ms");
+            assert_eq!(signal_count.add(now), count, "after {after} ms");
         }
     }
 }

@@ -1,249 +1,71 @@
-//! The pump between two connections: what comes in by one goes out by the other.
+//! Gateways: they carry the messages of programs that do not know of capped paths.
 //!
-//! Each direction is held back by its own receiver alone: a message stays charged to the connection
-//! it came by until it is out on the other, so that a slow receiver stops its sender and nobody
-//! else. What is done to a message on its way is a [`Passing`]: [`Plain`] for any JSON-RPC program,
-//! [`Tunnel`] between two gateways, [`ClientBox`] and [`HostBox`] before AHP programs that know
-//! nothing of segments, [`Raw`] for bytes.
+//! A gateway stands between two ends, each given as text: this process's standard streams, a command, a
+//! WebSocket, or Nostr relays. [`Plan::new`] checks both [`Endpoint`]s and the [`Config`];
+//! [`Plan::run`] opens them and carries messages until a [`Stop`] fires. The program `breakbulk gateway`
+//! is made of this and nothing else.
 //!
-//! Nothing is lost silently: a request that cannot go out is answered, a response is replaced by an
-//! error, and what cannot be answered ends both connections.
+//! ```
+//! use breakbulk_gateway::{Config, Event, Plan, Stop};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # if cfg!(not(feature = "process")) { return Ok(()); }
+//! // Each client of the WebSocket gets a `cat` of its own, which sends every message back.
+//! let plan = Plan::new("ws://127.0.0.1:0".parse()?, "exec:cat".parse()?, Config::default())?;
+//! let stop = Stop::new();
+//! plan.run(&stop, |event| {
+//!     if let Event::Listening(address) = event {
+//!         println!("listening on {address}");
+//!         // A program that serves fires it when it is asked to end, by a signal for example.
+//!         stop.stop();
+//!     }
+//! })
+//! .await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Below that are the parts, for programs that have connections of their own: [`relay`] is the pump
+//! between two [`Port`]s. Each direction is held back by its own receiver alone: a message stays charged
+//! to the side it came by until it is out on the other, so that a slow receiver stops its sender and
+//! nobody else. What is done to a message on its way is a [`Passing`]: [`Plain`] for any JSON-RPC
+//! program, [`Tunnel`] between two gateways, [`ClientBox`] and [`HostBox`] before AHP programs that do not
+//! know segments, [`Raw`] for bytes.
+//!
+//! Nothing is lost silently: a request that cannot go out is answered with an error, a response is
+//! replaced by one, and what cannot be answered ends both connections.
 
-mod boxes;
-mod end;
-mod plain;
+#![forbid(unsafe_code)]
+// What serves a transport that is not built in.
+#![cfg_attr(
+    not(all(feature = "nostr", feature = "process")),
+    allow(dead_code, irrefutable_let_patterns, unused_imports, unused_variables)
+)]
+
+mod endpoint;
+mod error;
+mod open;
+mod plan;
 mod pump;
-mod skipped;
-mod tunnel;
-mod unsent;
+#[cfg(feature = "nostr")]
+mod relays;
+mod serve;
+mod size;
+mod stop;
+mod token;
 
-use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
-use std::time::Duration;
-
-use breakbulk_link::{Closed, Event, Key, Limits, Outgoing, SendError, Shape};
-use breakbulk_net::Connection;
-use bytes::Bytes;
-
-pub use boxes::{BothBoxes, ClientBox, HostBox};
-pub use breakbulk_ahp::foreign::Instead;
-pub use plain::{Plain, Raw, whole_link};
-pub use pump::{HELLO, relay};
-pub use skipped::{Oversized, Skipped};
-pub use tunnel::{NoTunnel, Tunnel, TunnelSettings, greet};
-
-/// What a sender closes with when a message that may not be lost is too large.
-pub(crate) const TOO_LARGE: u16 = 4413;
-
-/// One of the two connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// The one that came to us.
-    Listen,
-    /// The one that we made for it.
-    To,
-}
-
-impl Side {
-    /// The other one.
-    pub fn other(self) -> Self {
-        match self {
-            Self::Listen => Self::To,
-            Self::To => Self::Listen,
-        }
-    }
-}
-
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Listen => "listen",
-            Self::To => "to",
-        })
-    }
-}
-
-type Done = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// A connection as the pump sees it.
-pub struct Port {
-    /// The connection.
-    pub connection: Connection,
-    /// Done when no more comes in by it, although it is open. Only some transports can tell.
-    pub input_ended: Option<Done>,
-    /// How the other end is told that no more goes out, although more may come in.
-    pub end_output: EndOutput,
-    /// Messages that were too large to be taken. Only some transports can skip them
-    /// ([`Skipped::of`]); with others such a message is the end.
-    pub skipped: Option<Skipped>,
-}
-
-/// How a connection ends one way and stays open the other.
-#[derive(Default)]
-pub enum EndOutput {
-    /// It cannot: it is closed.
-    #[default]
-    Close,
-    /// By this message, which goes out after all others.
-    Message(Bytes),
-    /// By what this does, once all that was queued is out.
-    Run(Done),
-}
-
-impl Port {
-    /// A connection that is open both ways or not at all.
-    pub fn new(connection: Connection) -> Self {
-        Self {
-            connection,
-            input_ended: None,
-            end_output: EndOutput::Close,
-            skipped: None,
-        }
-    }
-
-    /// A connection over a stream whose directions end one by one.
-    #[cfg(feature = "process")]
-    pub fn with_ends(connection: Connection, ends: breakbulk_net::process::Ends) -> Self {
-        let mut reading = ends.clone();
-        Self {
-            connection,
-            skipped: None,
-            input_ended: Some(Box::pin(async move { reading.input_ended().await })),
-            end_output: EndOutput::Run(Box::pin(async move { ends.end_output().await })),
-        }
-    }
-}
-
-/// Both connections.
-#[derive(Clone, Copy)]
-pub struct Ports<'a> {
-    /// The one that came to us.
-    pub listen: &'a Connection,
-    /// The one that we made for it.
-    pub to: &'a Connection,
-}
-
-impl<'a> Ports<'a> {
-    /// The connection of a side.
-    pub fn of(self, side: Side) -> &'a Connection {
-        match side {
-            Side::Listen => self.listen,
-            Side::To => self.to,
-        }
-    }
-}
-
-/// What is done to messages on their way.
-pub trait Passing: Send {
-    /// A message that came in by a side. Its charge goes with it by itself.
-    fn pass(&mut self, from: Side, ports: Ports<'_>, message: Incoming<'_>) -> Pass;
-
-    /// What else a connection tells: transfers that begin and fail.
-    fn heard(&mut self, _from: Side, _event: &Event) {}
-
-    /// A message could not go out by a side.
-    fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Instead;
-
-    /// A message that came in by a side was too large to be taken. [`Instead::Replace`] is what then
-    /// comes in in its place, and passes like any other; unless it says otherwise, both end.
-    fn oversized(&mut self, _from: Side, oversized: &Oversized) -> Instead {
-        let Oversized { size, limit, .. } = oversized;
-        let reason = format!("a message of {size} bytes is over {limit}");
-        Instead::Close(TOO_LARGE, reason)
-    }
-}
-
-impl Passing for Box<dyn Passing> {
-    fn pass(&mut self, from: Side, ports: Ports<'_>, message: Incoming<'_>) -> Pass {
-        (**self).pass(from, ports, message)
-    }
-
-    fn heard(&mut self, from: Side, event: &Event) {
-        (**self).heard(from, event);
-    }
-
-    fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Instead {
-        (**self).not_sent(to, bytes, error)
-    }
-
-    fn oversized(&mut self, from: Side, oversized: &Oversized) -> Instead {
-        (**self).oversized(from, oversized)
-    }
-}
-
-/// The numbers of a link in a pump: one message that comes in beside one that still goes out.
-fn limits(max_message: usize) -> Limits {
-    Limits {
-        message: max_message,
-        memory: session_memory(max_message),
-        queued_bytes: max_message,
-        ..Limits::default()
-    }
-}
-
-/// What one side of a pump may hold of the shared budget.
-pub fn session_memory(max_message: usize) -> usize {
-    max_message.saturating_mul(2).saturating_add(1 << 20)
-}
-
-/// A message on its way.
-#[derive(Debug)]
-pub struct Incoming<'a> {
-    /// What it says.
-    pub bytes: Bytes,
-    /// What was found in it on the way.
-    pub shape: &'a Shape,
-    /// The transfer it came by; `None` if it came in one frame.
-    pub key: Option<&'a Key>,
-}
-
-/// What becomes of a message.
-#[derive(Debug)]
-pub enum Pass {
-    /// It goes out by the other side.
-    On(Box<Outgoing>),
-    /// It said that no more comes in by this side.
-    InputEnded,
-    /// It cannot go on: both connections end, with this code and reason.
-    Refuse(u16, String),
-}
-
-/// How the pump behaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// How long what is queued may take to go out once one side has ended, or all is to end.
-    pub grace: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            grace: Duration::from_secs(10),
-        }
-    }
-}
-
-/// How it ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// The side that ended first.
-    pub side: Side,
-    /// Why.
-    pub closed: Closed,
-    /// Whether its other end closed it, rather than we.
-    pub by_peer: bool,
-    /// Messages that came in and did not go out.
-    pub lost: usize,
-}
-
-impl Ended {
-    /// Whether both sides said all they had to say.
-    pub fn is_clean(&self) -> bool {
-        matches!(self.closed.code, 1000 | 1001 | 1005) && self.lost == 0
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests;
+pub use endpoint::{Endpoint, EndpointError, OptionError, UnknownPreset, WireKind, preset};
+pub use error::{EndError, OpenError, Party, PlanError, RunError, SessionEnd, Unreachable};
+pub use plan::{Config, Overruled, Plan};
+pub use pump::{
+    BothBoxes, ClientBox, Ended, HostBox, Incoming, NoTunnel, Options, Oversized, Pass, Passing,
+    Plain, Port, Raw, Replacement, Side, Skipped, Tunnel, TunnelSettings, greet, relay,
+    session_memory, whole_link,
+};
+#[cfg(feature = "nostr")]
+pub use relays::{IntroduceError, KeyFileError};
+pub use serve::Event;
+pub use size::{Size, SizeError};
+pub use stop::Stop;
+pub use token::{BadToken, TokenError, token, token_from_file};

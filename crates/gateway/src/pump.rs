@@ -1,413 +1,175 @@
-//! The loop between the two sides.
+//! The pump between two ports: what comes in by one goes out by the other.
+//!
+//! Each direction is held back by its own receiver alone: a message stays charged to the side it came by
+//! until it is out on the other, so that a slow receiver stops its sender and nobody else. What is done
+//! to a message on its way is a [`Passing`].
 
-use std::future::{Future, pending};
-use std::sync::Arc;
+mod boxes;
+mod end;
+mod plain;
+mod port;
+mod run;
+mod skipped;
+mod tunnel;
+mod unsent;
 
-use breakbulk_link::{Closed, Event, Link, MessageKind, Outgoing, SendError, TransferId};
-use breakbulk_net::Connection;
-use breakbulk_wire::shape_of;
+use std::fmt;
+use std::time::Duration;
+
+use breakbulk_link::{Closed, Event, Key, Limits, Outgoing, SendError, Shape};
 use bytes::Bytes;
-use tokio::time::{Instant, sleep_until};
 
-use super::end::{End, Leave};
-use super::{
-    Done, EndOutput, Ended, Incoming, Instead, Options, Oversized, Pass, Passing, Port, Ports,
-    Side, Skipped, TOO_LARGE,
-};
+pub use boxes::{BothBoxes, ClientBox, HostBox};
+pub use breakbulk_ahp::foreign::Instead as Replacement;
+pub use plain::{Plain, Raw, whole_link};
+pub use port::Port;
+pub(crate) use port::{Arrived, Channel, Heard, Outcome};
+pub(crate) use run::HELLO;
+pub use run::relay;
+pub use skipped::{Oversized, Skipped};
+pub use tunnel::{NoTunnel, Tunnel, TunnelSettings, greet};
 
-/// The tag of what stands for a message that could not go out: it is not replaced again.
-const SUBSTITUTE: u64 = 1;
+/// What a sender closes with when a message that may not be lost is too large.
+pub(crate) const TOO_LARGE: u16 = 4413;
 
-/// The tag of what was sent before the pump began: it does not count it as its own.
-pub const HELLO: u64 = 2;
+/// One of the two ends of a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The one that programs connect to.
+    Listen,
+    /// The target, to which the gateway connects.
+    To,
+}
 
-/// What the one side is told when the other is lost.
-const LOST: &str = "the other side is lost; the gateway's log says how";
-
-/// Answers of our own that may wait for their reader.
-const ANSWERS: usize = 1024;
-
-/// Carries messages between two connections until both are closed and their last words are out.
-///
-/// When `stop` is done what has come in still goes out, and both are closed with 1001.
-pub async fn relay(
-    listen: Port,
-    to: Port,
-    passing: impl Passing,
-    stop: impl Future<Output = ()> + Send,
-    options: Options,
-) -> Ended {
-    let mut pump = Pump {
-        listen: End::new(listen),
-        to: End::new(to),
-        passing,
-        options,
-        stopping: false,
-        deadline: None,
-        patience: None,
-        first: None,
-    };
-    tokio::pin!(stop);
-    while !(pump.listen.closed && pump.to.closed) {
-        pump.settle();
-        let quiet = pump.stopping && pump.listen.is_idle() && pump.to.is_idle();
-        tokio::select! {
-            event = pump.listen.connection.event(), if !pump.listen.closed => {
-                pump.heard(Side::Listen, event);
-            }
-            event = pump.to.connection.event(), if !pump.to.closed => pump.heard(Side::To, event),
-            sent = pump.to.connection.send_when_writable(pump.to.next()), if pump.to.waits() => {
-                pump.to.sent(sent);
-            }
-            sent = pump.listen.connection.send_when_writable(pump.listen.next()),
-                if pump.listen.waits() => pump.listen.sent(sent),
-            () = done(&mut pump.listen.input_ended), if pump.listen.input_ended.is_some() => {
-                pump.listen.ended_input();
-            }
-            () = done(&mut pump.to.input_ended), if pump.to.input_ended.is_some() => {
-                pump.to.ended_input();
-            }
-            () = pump.listen.connection.drained(), if pump.listen.is_leaving() => {
-                pump.listen.leave().await;
-            }
-            () = pump.to.connection.drained(), if pump.to.is_leaving() => pump.to.leave().await,
-            oversized = next_skipped(&mut pump.listen.skipped), if pump.can_answer() => {
-                pump.skipped(Side::Listen, oversized);
-            }
-            oversized = next_skipped(&mut pump.to.skipped), if pump.can_answer() => {
-                pump.skipped(Side::To, oversized);
-            }
-            () = &mut stop, if !pump.stopping => pump.stop(),
-            () = both_drained(&pump.listen.connection, &pump.to.connection), if quiet => {
-                pump.close(1001, "the gateway stops");
-            }
-            () = until(pump.deadline), if pump.deadline.is_some() => pump.too_late(),
-            () = until(pump.patience), if pump.patience.is_some() => pump.waited(),
+impl Side {
+    /// The other one.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Listen => Self::To,
+            Self::To => Self::Listen,
         }
-    }
-    tokio::join!(pump.listen.connection.ended(), pump.to.connection.ended());
-    let mut lost = pump.listen.lost + pump.to.lost;
-    for (side, end) in [(Side::Listen, &pump.listen), (Side::To, &pump.to)] {
-        if end.connection.broke_off() {
-            tracing::error!(%side, "a message was cut off: its reader took too long or is gone");
-            lost += 1;
-        }
-    }
-    let (side, closed, by_peer) = pump.first.unwrap_or((
-        Side::Listen,
-        Closed {
-            code: 1000,
-            reason: String::new(),
-        },
-        false,
-    ));
-    Ended {
-        side,
-        closed,
-        by_peer,
-        lost,
     }
 }
 
-async fn done(what: &mut Option<Done>) {
-    match what {
-        Some(what) => what.await,
-        None => pending().await,
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Listen => "listen",
+            Self::To => "to",
+        })
     }
 }
 
-async fn next_skipped(skipped: &mut Option<Skipped>) -> Option<Oversized> {
-    match skipped {
-        Some(skipped) => skipped.next().await,
-        None => pending().await,
-    }
-}
+/// What is done to messages between the two sides.
+pub trait Passing: Send {
+    /// A message came in by a side. The pump moves its charge along with it.
+    fn pass(&mut self, from: Side, message: Incoming<'_>) -> Pass;
 
-async fn both_drained(listen: &Connection, to: &Connection) {
-    tokio::join!(listen.drained(), to.drained());
-}
+    /// Something else happened to the link of a side: transfers that begin and fail.
+    fn heard(&mut self, _from: Side, _event: &Event) {}
 
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => pending().await,
-    }
-}
+    /// A message could not go out by a side.
+    fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement;
 
-struct Pump<P> {
-    listen: End,
-    to: End,
-    passing: P,
-    options: Options,
-    stopping: bool,
-    deadline: Option<Instant>,
-    /// How long answers are waited for whose asker has no more to say.
-    patience: Option<Instant>,
-    first: Option<(Side, Closed, bool)>,
-}
-
-impl<P: Passing> Pump<P> {
-    fn end(&mut self, side: Side) -> &mut End {
-        match side {
-            Side::Listen => &mut self.listen,
-            Side::To => &mut self.to,
-        }
-    }
-
-    /// Where nothing more comes in by a side, the other one is told.
-    fn settle(&mut self) {
-        let both = self.listen.has_no_more() && self.to.has_no_more();
-        for side in [Side::Listen, Side::To] {
-            let other = self.end(side.other());
-            if !other.has_no_more() {
-                continue;
-            }
-            let owed = !other.closed && other.owed > 0;
-            let end = self.end(side);
-            // A side that cannot end one way alone would be closed with the answers still to come.
-            if owed && !both && matches!(end.end_output, EndOutput::Close) {
-                let patience = Instant::now() + self.options.grace;
-                self.patience.get_or_insert(patience);
-                continue;
-            }
-            match end.leave {
-                Leave::Stay if !both => end.leave = Leave::EndOutput,
-                Leave::Stay | Leave::OutputEnded if both => {
-                    end.leave = Leave::Close(1000, "end of input".to_owned());
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Answers that did not come by now are lost.
-    fn waited(&mut self) {
-        self.patience = None;
-        for end in [&mut self.listen, &mut self.to] {
-            if end.no_input && end.owed > 0 {
-                tracing::warn!(
-                    requests = end.owed,
-                    "no answers came after the end of input"
-                );
-                end.lost += std::mem::take(&mut end.owed);
-            }
-        }
-    }
-
-    fn heard(&mut self, from: Side, event: Option<Event>) {
-        match event {
-            Some(Event::Message(message)) => {
-                let (shape, key) = (message.shape.clone(), message.key.clone());
-                let (bytes, charge) = message.into_parts();
-                let message = Incoming {
-                    bytes,
-                    shape: &shape,
-                    key: key.as_ref(),
-                };
-                if let Some(mut message) = self.pass(from, message) {
-                    message.charge = Some(Arc::new(charge));
-                    self.end(from.other()).send(message);
-                }
-            }
-            Some(Event::Sent { tag: HELLO, .. }) => {}
-            Some(Event::Sent { .. }) => {
-                let end = self.end(from);
-                end.queued = end.queued.saturating_sub(1);
-            }
-            Some(Event::SendFailed {
-                id,
-                tag,
-                error,
-                bytes,
-            }) => self.not_sent(from, id, tag, &bytes, &error),
-            Some(Event::Closed(closed)) => self.closed(from, closed),
-            None => self.closed(
-                from,
-                Closed {
-                    code: 1006,
-                    reason: String::new(),
-                },
-            ),
-            Some(event) => {
-                if let Event::Fault(fault) | Event::TransferFailed(fault) = &event {
-                    tracing::warn!(side = %from, %fault, "something of the other end was wrong");
-                }
-                self.passing.heard(from, &event);
-            }
-        }
-    }
-
-    /// What goes out for a message that came in.
-    fn pass(&mut self, from: Side, message: Incoming<'_>) -> Option<Outgoing> {
-        match message.shape.kind {
-            MessageKind::Request => self.end(from).owed += 1,
-            MessageKind::Result | MessageKind::Error => {
-                let asker = self.end(from.other());
-                asker.owed = asker.owed.saturating_sub(1);
-            }
-            MessageKind::Notification | MessageKind::Opaque => {}
-        }
-        let ports = Ports {
-            listen: &self.listen.connection,
-            to: &self.to.connection,
-        };
-        match self.passing.pass(from, ports, message) {
-            Pass::On(message) => return Some(*message),
-            Pass::InputEnded => self.end(from).ended_input(),
-            Pass::Refuse(code, reason) => {
-                tracing::error!(side = %from, code, reason, "a message cannot be passed on");
-                self.close(code, &reason);
-            }
-        }
-        None
-    }
-
-    /// Whether an answer of our own may still wait, whichever way it goes.
-    fn can_answer(&self) -> bool {
-        self.listen.answers < ANSWERS && self.to.answers < ANSWERS
-    }
-
-    /// A message was too large to come in.
-    fn skipped(&mut self, from: Side, oversized: Option<Oversized>) {
-        let Some(oversized) = oversized else {
-            self.end(from).skipped = None;
-            return;
-        };
+    /// A message that came in by a side was too large to be taken. The message of a
+    /// [`Replacement::Replace`] comes in in its place. The default is to end both sides.
+    fn oversized(&mut self, _from: Side, oversized: &Oversized) -> Replacement {
         let Oversized { size, limit, .. } = oversized;
-        match self.passing.oversized(from, &oversized) {
-            Instead::Answer(answer) => {
-                tracing::warn!(side = %from, size, limit, "a request is too large and is answered with an error; raise --max-message or send less");
-                let answer = Outgoing::new(answer).tagged(SUBSTITUTE);
-                self.end(from).send(answer);
-            }
-            Instead::Replace(message) => {
-                tracing::warn!(side = %from, size, limit, "a response is too large and is replaced by an error; raise --max-message or send less");
-                let bytes = message.bytes;
-                let shape = shape_of(std::str::from_utf8(&bytes).unwrap_or_default());
-                let message = Incoming {
-                    bytes,
-                    shape: &shape,
-                    key: None,
-                };
-                if let Some(message) = self.pass(from, message) {
-                    self.end(from.other()).send(message.tagged(SUBSTITUTE));
-                }
-            }
-            Instead::Drop(words) => {
-                self.end(from.other()).lost += 1;
-                tracing::warn!(side = %from, size, limit, "{words}");
-            }
-            Instead::Close(code, reason) => {
-                self.end(from.other()).lost += 1;
-                tracing::error!(side = %from, size, limit, reason, "a message is too large to be taken, and nobody can be told but by closing");
-                self.close(code, &reason);
-            }
-        }
-    }
-
-    fn not_sent(&mut self, to: Side, id: TransferId, tag: u64, bytes: &Bytes, error: &SendError) {
-        let instead = if tag == SUBSTITUTE {
-            Instead::Close(TOO_LARGE, error.to_string())
-        } else {
-            self.passing.not_sent(to, bytes, error)
-        };
-        let end = self.end(to);
-        end.queued = end.queued.saturating_sub(1);
-        let give_up = |link: &mut Link| link.replace(id, None);
-        match instead {
-            Instead::Answer(answer) => {
-                end.connection.with(give_up);
-                tracing::warn!(side = %to, size = bytes.len(), %error, "a request is answered with an error");
-                let sender = self.end(to.other());
-                if sender.answers >= ANSWERS {
-                    let reason =
-                        "too many requests that cannot be carried, and their answers are not read";
-                    return self.close(1008, reason);
-                }
-                sender.owed = sender.owed.saturating_sub(1);
-                sender.send(Outgoing::new(answer).tagged(SUBSTITUTE));
-            }
-            Instead::Replace(message) => {
-                tracing::warn!(side = %to, size = bytes.len(), %error, "a response is replaced by an error");
-                let message = message.tagged(SUBSTITUTE);
-                end.connection.with(|link| link.replace(id, Some(message)));
-                end.queued += 1;
-            }
-            Instead::Drop(words) => {
-                tracing::warn!(side = %to, "{words}");
-                end.connection.with(give_up);
-            }
-            Instead::Close(code, reason) => {
-                end.lost += 1;
-                tracing::error!(side = %to, size = bytes.len(), %error, "a message cannot go out, and nobody can be told but by closing");
-                self.close(code, &reason);
-            }
-        }
-    }
-
-    /// A side is closed: the other one is, once all that waits for it is out.
-    fn closed(&mut self, side: Side, closed: Closed) {
-        // What was skipped before the end is told before it.
-        while let Some(oversized) = self.end(side).skipped.as_mut().and_then(Skipped::try_next) {
-            self.skipped(side, Some(oversized));
-        }
-        let end = self.end(side);
-        end.closed = true;
-        end.lost += end.queued + end.waiting.len();
-        (end.queued, end.answers) = (0, 0);
-        end.waiting.clear();
-        let lost = end.lost;
-        let by_peer = end.connection.closed_by_peer();
-        if lost > 0 {
-            tracing::warn!(%side, messages = lost, "closed before everything had gone out");
-        }
-        let (code, reason) = passed_on(&closed);
-        let other = self.end(side.other());
-        if !matches!(other.leave, Leave::Close(..)) {
-            other.leave = Leave::Close(code, reason);
-        }
-        let clean = matches!(closed.code, 1000 | 1001 | 1005);
-        self.first.get_or_insert((side, closed, by_peer));
-        // All was said: whoever still reads may take the time it needs.
-        if !clean {
-            self.hurry();
-        }
-    }
-
-    fn stop(&mut self) {
-        self.stopping = true;
-        self.hurry();
-    }
-
-    /// From now on there is only so much time.
-    fn hurry(&mut self) {
-        let deadline = Instant::now() + self.options.grace;
-        self.deadline.get_or_insert(deadline);
-    }
-
-    fn too_late(&mut self) {
-        self.deadline = None;
-        let (code, reason) = match &self.first {
-            Some((_, closed, _)) => passed_on(closed),
-            None => (1001, "the gateway stops".to_owned()),
-        };
-        tracing::warn!("the time for what was queued is over");
-        self.close(code, &reason);
-    }
-
-    /// Both, now.
-    fn close(&mut self, code: u16, reason: &str) {
-        self.listen.connection.close(code, reason);
-        self.to.connection.close(code, reason);
+        let reason = format!("a message of {size} bytes is over {limit}");
+        Replacement::Close(TOO_LARGE, reason)
     }
 }
 
-/// The end of one connection as the other one is told. Some codes never travel, and how a connection
-/// was lost may name what is no business of strangers: that is for the log.
-fn passed_on(closed: &Closed) -> (u16, String) {
-    match closed.code {
-        1005 => (1000, closed.reason.clone()),
-        1000..=1003 | 1007..=1014 | 3000..=4999 => (closed.code, closed.reason.clone()),
-        _ => (1011, LOST.to_owned()),
+impl Passing for Box<dyn Passing> {
+    fn pass(&mut self, from: Side, message: Incoming<'_>) -> Pass {
+        (**self).pass(from, message)
+    }
+
+    fn heard(&mut self, from: Side, event: &Event) {
+        (**self).heard(from, event);
+    }
+
+    fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement {
+        (**self).not_sent(to, bytes, error)
+    }
+
+    fn oversized(&mut self, from: Side, oversized: &Oversized) -> Replacement {
+        (**self).oversized(from, oversized)
     }
 }
+
+/// The limits of a link in a pump: one message that comes in beside one that still goes out.
+fn limits(max_message: usize) -> Limits {
+    Limits {
+        message: max_message,
+        memory: session_memory(max_message),
+        queued_bytes: max_message,
+        ..Limits::default()
+    }
+}
+
+/// The most bytes that one side of a pump holds of the shared budget.
+pub fn session_memory(max_message: usize) -> usize {
+    max_message.saturating_mul(2).saturating_add(1 << 20)
+}
+
+/// A message on its way.
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    /// What it says.
+    pub bytes: Bytes,
+    /// What was found in it on the way.
+    pub shape: &'a Shape,
+    /// The transfer it came by; `None` if it came in one frame.
+    pub key: Option<&'a Key>,
+}
+
+/// What becomes of a message.
+#[derive(Debug)]
+pub enum Pass {
+    /// It goes out by the other side.
+    On(Box<Outgoing>),
+    /// It says that no more comes in by this side.
+    InputEnded,
+    /// It cannot be carried: both sides are closed, with this code and reason.
+    Refuse(u16, String),
+}
+
+/// How the pump behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How long what is queued may take to go out once one side has ended, or all is to end.
+    pub grace: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            grace: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How the pump between two sides ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The side that was closed first.
+    pub side: Side,
+    /// With which code, and why.
+    pub closed: Closed,
+    /// Whether its other end closed it, rather than this gateway.
+    pub by_peer: bool,
+    /// Messages that came in and did not go out.
+    pub lost: usize,
+}
+
+impl Ended {
+    /// Whether both sides said all they had to say.
+    pub fn is_clean(&self) -> bool {
+        matches!(self.closed.code, 1000 | 1001 | 1005) && self.lost == 0
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

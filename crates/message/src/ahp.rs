@@ -15,7 +15,6 @@
 
 mod chunking;
 mod edit;
-mod hello;
 mod lane;
 mod list;
 mod read;
@@ -26,7 +25,6 @@ pub use chunking::{Chunking, TimeoutFrom};
 pub use edit::{
     with_chunking, with_chunking_in_result, with_last_seen, without_applied, without_chunking,
 };
-pub use hello::{Hello, NoHello, TUNNEL, is_tunnel_end, is_tunnels_own, tunnel_end};
 pub use lane::{Lane, lane_of};
 pub use list::{Elements, Strings};
 pub use read::{

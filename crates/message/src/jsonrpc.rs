@@ -1,4 +1,5 @@
-//! The envelope of a JSON-RPC 2.0 message, borrowed and parsed once: params stay a byte range.
+//! The envelope of a JSON-RPC 2.0 message, borrowed and parsed once: params stay a byte range. And
+//! the two kinds of answers, as text.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -6,6 +7,7 @@ use std::ops::Range;
 use serde_json::value::RawValue;
 
 use crate::scan::{members, unquoted};
+use crate::splice::quoted;
 
 crate::raw_members! {
     /// The members of an object that may be a JSON-RPC message. Unknown members are ignored, and of two
@@ -167,6 +169,26 @@ impl<'a> Envelope<'a> {
     }
 }
 
+/// The code of an error for a text that is no JSON-RPC message.
+pub const INVALID_REQUEST: i32 = -32600;
+
+/// The code of an error that is nobody's fault in particular.
+pub const INTERNAL_ERROR: i32 = -32603;
+
+/// A response with a result. Id and result are JSON texts and stay as they are written.
+pub fn result(id: &str, result: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+}
+
+/// A response with an error. Id and data are JSON texts and stay as they are written; where nobody
+/// knows the id it is `null`.
+pub fn error(id: Option<&str>, code: i32, message: &str, data: Option<&str>) -> String {
+    let id = id.unwrap_or("null");
+    let message = quoted(message);
+    let data = data.map_or(String::new(), |data| format!(r#","data":{data}"#));
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}{data}}}}}"#)
+}
+
 /// Whether a text is a JSON array, as a batch is.
 pub fn is_batch(text: &[u8]) -> bool {
     text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
@@ -252,6 +274,30 @@ mod tests {
                 Outline::parse(no_object.as_bytes()).is_none(),
                 "{no_object}"
             );
+        }
+    }
+
+    #[test]
+    fn answers_are_written_and_read() {
+        for (text, expected, kind) in [
+            (
+                result(r#""\u0061""#, "[1, 2]"),
+                r#"{"jsonrpc":"2.0","id":"\u0061","result":[1, 2]}"#,
+                Kind::Result,
+            ),
+            (
+                error(None, INVALID_REQUEST, "say \"less\"", None),
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"say \"less\""}}"#,
+                Kind::Error,
+            ),
+            (
+                error(Some("7"), INTERNAL_ERROR, "no", Some(r#"{"a":1}"#)),
+                r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"no","data":{"a":1}}}"#,
+                Kind::Error,
+            ),
+        ] {
+            assert_eq!(text, expected);
+            assert_eq!(Envelope::parse(&text).unwrap().kind(), Some(kind), "{text}");
         }
     }
 

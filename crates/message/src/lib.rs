@@ -10,5 +10,6 @@ pub mod ahp;
 pub mod jsonrpc;
 pub mod loro;
 pub mod mcp;
+pub mod tunnel;
 pub mod tywrap;
 pub mod vscode;

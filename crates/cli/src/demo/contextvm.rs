@@ -6,6 +6,7 @@ use breakbulk::contextvm::envelope::{Draft, sign};
 use breakbulk::contextvm::{
     Client, ClientConfig, Config, Encryption, Keys, Seal, Server, ServerConfig,
 };
+use breakbulk::message::jsonrpc;
 use breakbulk::net::nostr::{Outcome, RelayOptions, Relays};
 use breakbulk_testkit::bad_relay::{BadRelay, Weather};
 use serde_json::{Value, json};
@@ -132,7 +133,7 @@ fn quick(usual: RelayOptions) -> RelayOptions {
 /// What the server answers.
 fn result() -> String {
     let content = json!({"content": [{"type": "text", "text": text()}]});
-    json!({"jsonrpc": "2.0", "id": 1, "result": content}).to_string()
+    jsonrpc::result("1", &content.to_string())
 }
 
 fn text() -> String {

@@ -113,7 +113,7 @@ impl Session {
         let node =
             Node::new(config, MemoryStore::new()).map_err(|error| failed(error.to_string()))?;
         let mut dial = Dial::new(&client.url);
-        dial.bearer = token::from_environment().map_err(Failure::Usage)?;
+        dial.bearer = token::from_environment()?;
         // Whoever waits at a terminal wants to know soon that nobody is there.
         dial.backoff = Backoff {
             tries: 3,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakbulk::gateway::token_from_file;
 use breakbulk::link::Budget;
 use breakbulk::loro::http::serve_options;
 use breakbulk::loro::store::{DiskStore, MemoryStore};
@@ -75,10 +76,12 @@ impl Serve {
         log::start(self.verbose, self.quiet);
         let stop = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
         let token = match &self.token_file {
-            Some(file) => Some(token::from_file(file)),
-            None => token::from_environment().transpose(),
+            Some(file) => {
+                let token = token_from_file(file);
+                Some(token.map_err(|error| Failure::Usage(error.to_string()))?)
+            }
+            None => token::from_environment()?,
         };
-        let token = token.transpose().map_err(Failure::Usage)?;
         let listener = self.bind(token.is_some()).await?;
         let address = listener.local_addr().map_err(|error| self.io(error))?;
         let node = self.node()?;

@@ -41,7 +41,12 @@ fn what_must_be_mended_is_one_line_and_2() {
         ),
         ("exec:cat", "ws://x:1", &[], "nobody comes to a command"),
         ("stdio:", "stdio:", &[], "there is only one"),
-        ("ws://0", "stdio:", &[], "use --listen stdio:"),
+        (
+            "ws://0",
+            "stdio:",
+            &[],
+            "--to: stdio: cannot be the target of a listener",
+        ),
         ("stdio:", "loro+ws://x:1", &[], "loro+ws carries bytes"),
         ("ws://0", "loro+ws://x:1", &[], "use whole+ws or loro+ws"),
         (&taken_address, "exec:cat", &[], &cannot_listen),
@@ -117,7 +122,7 @@ fn what_must_be_mended_is_one_line_and_2() {
             "ws://0",
             "exec:cat",
             &["--memory", "1MB"],
-            "raise it or lower --max-message",
+            "raise it or lower max-message",
         ),
         (
             "loro+ws://0",
@@ -166,7 +171,7 @@ fn of_a_preset_and_a_maximum_the_smaller_counts_and_is_told() {
         (
             "500KB",
             Some(
-                "--listen: max-frame 500000 is over the 128000 bytes of the preset aws-api-gateway: the smaller counts",
+                "--listen: max-frame 500000 is over the 128000 bytes of the preset aws-api-gateway: the smaller one applies",
             ),
         ),
         ("100KB", None),

@@ -20,7 +20,7 @@ fn a_message_that_is_too_large_is_answered_and_the_rest_goes_on() {
         "{answer}"
     );
     assert!(answer.contains(r#""maxMessageBytes":1000000"#), "{answer}");
-    let remedy = "the gateway at its receiver takes 1000000; send less or start that gateway with a larger --max-message";
+    let remedy = "the gateway at its receiver takes 1000000; send less or start that gateway with a larger max-message";
     assert!(answer.contains(remedy), "{answer}");
     near.write(&lines(&[900_000]));
     assert!(near.read_line().as_bytes() == lines(&[900_000]));
@@ -35,7 +35,7 @@ fn too_many_pieces_are_told_as_what_they_are() {
     near.write(&lines(&[20_000_000]));
     let answer = near.read_line();
     assert!(
-        answer.contains("pieces in frames of 256 bytes; send less or start both gateways with a larger --max-frame"),
+        answer.contains("pieces in frames of 256 bytes; send less or start both gateways with a larger max-frame"),
         "{answer}"
     );
     assert!(!answer.contains("maxMessageBytes"), "{answer}");
@@ -57,7 +57,7 @@ fn what_is_too_large_for_this_side_is_skipped_and_the_rest_goes_on() {
     let notification = large(r#"{"jsonrpc":"2.0","method":"n","params":"#, "}");
     let answer = |size: usize| {
         format!(
-            r#"{{"jsonrpc":"2.0","id":"a","error":{{"code":-32011,"message":"message too large: {size} bytes, and the gateway at its sender takes 10000; send less or start that gateway with a larger --max-message","data":{{"reason":"messageTooLarge","messageBytes":{size},"maxMessageBytes":10000,"chunking":false}}}}}}"#
+            r#"{{"jsonrpc":"2.0","id":"a","error":{{"code":-32011,"message":"message too large: {size} bytes, and the gateway at its sender takes 10000; send less or start that gateway with a larger max-message","data":{{"reason":"messageTooLarge","messageBytes":{size},"maxMessageBytes":10000,"chunking":false}}}}}}"#
         )
     };
     let announced = |text: &str| format!("Content-Length: {}\r\n\r\n{text}", text.len());
@@ -72,7 +72,7 @@ fn what_is_too_large_for_this_side_is_skipped_and_the_rest_goes_on() {
                 "[2]\n".to_owned(),
             ],
             0,
-            "a request is too large and is answered with an error; raise --max-message or send less",
+            "a request is too large and is answered with an error; raise max-message of this end or send less",
         ),
         (
             "content-length",
@@ -86,14 +86,14 @@ fn what_is_too_large_for_this_side_is_skipped_and_the_rest_goes_on() {
             format!("{notification}[2]\n"),
             vec!["[2]\n".to_owned()],
             1,
-            "\"n\" is dropped: message too large: 50042 bytes, and the gateway at its sender takes 10000; send less or start that gateway with a larger --max-message",
+            "\"n\" is dropped: message too large: 50042 bytes, and the gateway at its sender takes 10000; send less or start that gateway with a larger max-message",
         ),
         (
             "lines",
             format!("{}\n[2]\n", "x".repeat(20_000)),
             vec!["[2]\n".to_owned()],
             1,
-            "what cannot be read is dropped: message too large: 20000 bytes",
+            "a message without a readable method is dropped: message too large: 20000 bytes",
         ),
     ] {
         let listen = format!("stdio:?framing={framing}&max-message=10KB");

@@ -4,8 +4,7 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
-use crate::jsonrpc::{string, unsigned};
-use crate::splice::quoted;
+use crate::jsonrpc::{self, string, unsigned};
 
 /// The proposal's code. The real table has another error of this code, so that only `data.reason`
 /// tells them apart.
@@ -34,12 +33,7 @@ impl MessageTooLarge {
 
     /// The same in other words, where AHP's own remedies are none: for other programs' messages.
     pub fn response_saying(&self, id: &RawValue, code: i32, words: &str) -> String {
-        format!(
-            r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":{code},"message":{},"data":{}}}}}"#,
-            id.get(),
-            quoted(words),
-            self.data()
-        )
+        jsonrpc::error(Some(id.get()), code, words, Some(&self.data()))
     }
 
     /// The error's `data`, without the numbers that nobody knows.

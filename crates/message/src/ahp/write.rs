@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use super::ROOT_CHANNEL;
 use super::chunking::Chunking;
 use super::read::{Action, Snapshot};
+use crate::jsonrpc;
 use crate::splice::quoted;
 
 /// An `initialize` request. Most offer [`PROTOCOL_VERSIONS`](super::PROTOCOL_VERSIONS).
@@ -166,7 +167,7 @@ fn request(id: u64, method: &str, params: &str) -> String {
 }
 
 fn response(id: &RawValue, result: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, id.get())
+    jsonrpc::result(id.get(), result)
 }
 
 /// Behind the other members, where an edit of a foreign message puts it too.

@@ -46,7 +46,7 @@ async fn a_silent_session_ends_and_begins_again_when_it_speaks() {
     let mut client = scene.client("");
     client.initialize("sleeper");
     let (_, first, _) = client.about(1);
-    scene.far.line("a session was silent for too long");
+    scene.far.line("a session was silent for 1 s and ends");
     let (name, second, _) = client.about(2);
     assert_eq!(name, "sleeper");
     assert_ne!(first, second);
@@ -95,7 +95,7 @@ async fn more_clients_than_there_is_room_for_are_told() {
     assert!(message.contains("try again later"), "{answer}");
     scene
         .far
-        .line("a client is refused: all --max-sessions are in use");
+        .line("a client is refused: all 1 sessions are in use");
     // Who is there is served on; when it has gone the other one is let in.
     assert_eq!(first.about(1).0, "first");
 }

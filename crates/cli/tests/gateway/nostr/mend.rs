@@ -26,7 +26,7 @@ fn what_cannot_work_is_one_line_that_says_what_to_do() {
         (
             at(""),
             cat(),
-            "--listen: a server needs a key by which others find it: breakbulk keygen FILE makes one",
+            "--listen: a server needs a key by which others find it; add ?key=FILE (breakbulk keygen FILE makes one), or set BREAKBULK_NOSTR_KEY",
         ),
         (
             at("?key=/none"),
@@ -58,7 +58,11 @@ fn what_cannot_work_is_one_line_that_says_what_to_do() {
             cat(),
             "allow: this is no public key; write it as 64 hex digits or as npub1…",
         ),
-        (at(&format!("?key={key}")), stdio(), "--to stdio: cannot be"),
+        (
+            at(&format!("?key={key}")),
+            stdio(),
+            "--to: stdio: cannot be",
+        ),
         (
             at(&format!("?key={key}&max-frame=1KB")),
             cat(),
@@ -137,7 +141,7 @@ fn what_cannot_work_is_one_line_that_says_what_to_do() {
         (
             "ws://0".to_owned(),
             to(&format!("&key={key}")),
-            "one key is one client, and many may come to --listen",
+            "one key is one client, and many may come to the listener",
         ),
         ("ws://0".to_owned(), to(""), "cannot be reached"),
         (

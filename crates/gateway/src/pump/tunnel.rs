@@ -1,4 +1,4 @@
-//! The tunnel between two gateways: any JSON-RPC program, cut and put together by AHP's wire.
+//! The tunnel between two gateways: it carries any JSON-RPC program in the segments of AHP's wire.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,30 +6,29 @@ use std::time::Duration;
 use breakbulk_link::{
     Budget, Cap, Closed, Event, Limits, Link, Outgoing, PeerLimits, PeerSupport, SendError,
 };
-use breakbulk_message::ahp::{
-    Chunking, Hello, NoHello, TimeoutFrom, is_tunnel_end, is_tunnels_own, tunnel_end,
-};
+use breakbulk_message::ahp::{Chunking, TimeoutFrom};
+use breakbulk_message::tunnel::{Hello, NoHello, is_tunnel_end, is_tunnels_own, tunnel_end};
 use breakbulk_net::Connection;
 use breakbulk_wire::Ahp;
 use bytes::Bytes;
 
-use super::pump::HELLO;
-use super::{EndOutput, Incoming, Instead, Oversized, Pass, Passing, Port, Ports, Side};
+use super::run::HELLO;
+use super::{Incoming, Oversized, Pass, Passing, Port, Replacement, Side};
 
-/// What a side closes with when the other breaks the tunnel's rules.
+/// The close code of a tunnel whose other end breaks its rules.
 const BROKEN: u16 = 4400;
 
-/// How long the other gateway's first frame may take: it may have to reach its own target before.
+/// How long the other gateway's hello may take: it connects to its own target before.
 const HELLO_TIME: Duration = Duration::from_secs(30);
 
 /// Why a tunnel did not come about.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoTunnel {
-    /// The other end said something else.
+    /// The other end sent something else first.
     #[error(transparent)]
     Hello(#[from] NoHello),
-    /// The other end said nothing.
+    /// The other end sent nothing.
     #[error("the other gateway sent no breakbulk/hello within {} s", .0.as_secs())]
     Silent(Duration),
     /// The other end closed.
@@ -37,10 +36,10 @@ pub enum NoTunnel {
     Closed(Closed),
 }
 
-/// Says hello and waits for the other's; then messages of any size go both ways.
+/// Sends a hello and waits for the other gateway's; then messages of any size go both ways.
 ///
 /// # Errors
-/// If the other end is no gateway of ours; the connection is closed then, and says why.
+/// If the other end is no breakbulk gateway; the connection is then closed with that reason.
 pub async fn greet(connection: Connection, ours: &TunnelSettings) -> Result<Port, NoTunnel> {
     let failed = |connection: &Connection, error: NoTunnel| {
         connection.close(BROKEN, &error.to_string());
@@ -76,12 +75,7 @@ pub async fn greet(connection: Connection, ours: &TunnelSettings) -> Result<Port
         Err(_) => return Err(failed(&connection, NoTunnel::Silent(HELLO_TIME))),
     };
     connection.with(|link| link.set_peer(PeerSupport::Yes(limits(&hello.chunking))));
-    Ok(Port {
-        connection,
-        input_ended: None,
-        end_output: EndOutput::Message(tunnel_end().into()),
-        skipped: None,
-    })
+    Ok(Port::new(connection).ending_with(tunnel_end()))
 }
 
 fn limits(chunking: &Chunking) -> PeerLimits {
@@ -95,7 +89,7 @@ fn limits(chunking: &Chunking) -> PeerLimits {
     }
 }
 
-/// What one side of a tunnel allows.
+/// The limits of one side of a tunnel.
 #[derive(Clone, Debug)]
 pub struct TunnelSettings {
     /// The largest frame that goes out.
@@ -109,8 +103,8 @@ pub struct TunnelSettings {
 }
 
 impl TunnelSettings {
-    /// What it says of itself. There is no time limit for a message: who reads slowly holds it up for
-    /// as long as it takes, and whether the other end lives is asked by other means.
+    /// The hello that tells them. A message has no time limit: a slow reader may hold it up for as long as
+    /// it takes, and pings tell whether the other end is alive.
     pub fn hello(&self) -> Hello {
         Hello {
             chunking: Chunking {
@@ -123,7 +117,7 @@ impl TunnelSettings {
         }
     }
 
-    /// A link for it; the names of its transfers come from the seed.
+    /// A link with these limits; the names of its transfers come from the seed.
     pub fn link(&self, seed: [u8; 32]) -> Link {
         let mut config = Ahp::config();
         config.tell_opened = true;
@@ -144,13 +138,13 @@ impl TunnelSettings {
     }
 }
 
-/// How messages pass where one side is a tunnel, or both: as `inner` has them pass, but the tunnel's
-/// own words are its own.
+/// What is done to messages where one side is a tunnel, or both: what `inner` does, but the tunnel's own
+/// messages are not passed on, and no program may send them.
 #[derive(Debug)]
 pub struct Tunnel<P> {
-    /// Whether the side that came to us is one.
+    /// Whether the side that listens is a tunnel.
     pub listen: bool,
-    /// Whether the side that we made is one.
+    /// Whether the target is a tunnel.
     pub to: bool,
     /// What is done to messages.
     pub inner: P,
@@ -166,7 +160,7 @@ impl<P> Tunnel<P> {
 }
 
 impl<P: Passing> Passing for Tunnel<P> {
-    fn pass(&mut self, from: Side, ports: Ports<'_>, message: Incoming<'_>) -> Pass {
+    fn pass(&mut self, from: Side, message: Incoming<'_>) -> Pass {
         let method = message.shape.method.clone();
         let method = method
             .and_then(|range| std::str::from_utf8(message.bytes.get(range)?).ok())
@@ -181,18 +175,18 @@ impl<P: Passing> Passing for Tunnel<P> {
             );
             return Pass::Refuse(BROKEN, reason);
         }
-        self.inner.pass(from, ports, message)
+        self.inner.pass(from, message)
     }
 
     fn heard(&mut self, from: Side, event: &Event) {
         self.inner.heard(from, event);
     }
 
-    fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Instead {
+    fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement {
         self.inner.not_sent(to, bytes, error)
     }
 
-    fn oversized(&mut self, from: Side, oversized: &Oversized) -> Instead {
+    fn oversized(&mut self, from: Side, oversized: &Oversized) -> Replacement {
         self.inner.oversized(from, oversized)
     }
 }

@@ -1,26 +1,27 @@
-//! What was learned of servers, in a file beside the key, so that a large first request need not ask.
+//! What servers at relays support, kept in a file beside the key, so that a large first request need not
+//! wait for an answer about it.
 
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use breakbulk::contextvm::{Learned, Memory, PublicKey, public_key};
+use breakbulk_contextvm::{Learned, Memory, PublicKey, public_key};
 
-/// Servers that are remembered; the ones learned of last stay.
+/// The most servers that are remembered; the ones learned of last stay.
 const SERVERS: usize = 1000;
 
-/// More than that many lines need.
+/// The most bytes of the file that are read.
 const LONGEST: u64 = 256 << 10;
 
-/// Servers by their keys, a line each, the latest last.
+/// A file with a line for each server, its key and what it supports, the latest last.
 pub(super) struct KnownServers {
     file: PathBuf,
     servers: Mutex<Vec<(PublicKey, Learned)>>,
 }
 
 impl KnownServers {
-    /// Those beside this key.
+    /// The file beside this key, `KEY.servers`.
     pub(super) fn beside(key: &Path) -> Self {
         let mut name = key.file_name().unwrap_or_default().to_owned();
         name.push(".servers");
@@ -28,7 +29,7 @@ impl KnownServers {
         // What cannot be read is learned anew.
         let servers = read(&file).unwrap_or_else(|error| {
             if error.kind() != io::ErrorKind::NotFound {
-                tracing::warn!(file = %file.display(), %error, "what was learned of servers cannot be read");
+                tracing::warn!(file = %file.display(), %error, "the file of known servers cannot be read; they are asked again");
             }
             Vec::new()
         });
@@ -61,7 +62,7 @@ impl Memory for KnownServers {
         all.push((*peer, learned));
         all.drain(..all.len().saturating_sub(SERVERS));
         if let Err(error) = write(&self.file, &all) {
-            tracing::warn!(file = %self.file.display(), %error, "what was learned of a server cannot be kept");
+            tracing::warn!(file = %self.file.display(), %error, "the file of known servers cannot be written; this server will be asked again");
         }
         *servers = all;
     }
@@ -81,7 +82,7 @@ fn read(file: &Path) -> io::Result<Vec<(PublicKey, Learned)>> {
     Ok(servers)
 }
 
-/// All of it or nothing: a file that is half written never has this name.
+/// Writes to another file first and renames it, so that the file is never half written.
 fn write(file: &Path, servers: &[(PublicKey, Learned)]) -> io::Result<()> {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(format!(".unfinished-{}", std::process::id()));
@@ -106,7 +107,7 @@ fn write(file: &Path, servers: &[(PublicKey, Learned)]) -> io::Result<()> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use breakbulk::contextvm::Keys;
+    use breakbulk_contextvm::Keys;
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Messages that are passed on as they are.
+//! Messages that are passed on unchanged.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use breakbulk_wire::Whole;
 use bytes::Bytes;
 
 use super::unsent::{instead, of_oversized};
-use super::{Incoming, Instead, Oversized, Pass, Passing, Ports, Side, TOO_LARGE};
+use super::{Incoming, Oversized, Pass, Passing, Replacement, Side, TOO_LARGE};
 
-/// Any JSON-RPC program: nothing is edited.
+/// For any JSON-RPC program: messages are not edited.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain {
-    /// The code for a message that is too large.
+    /// The code of the error for a message that is too large.
     pub too_large_code: i32,
 }
 
@@ -28,41 +28,41 @@ impl Default for Plain {
 }
 
 impl Passing for Plain {
-    fn pass(&mut self, _from: Side, _ports: Ports<'_>, message: Incoming<'_>) -> Pass {
+    fn pass(&mut self, _from: Side, message: Incoming<'_>) -> Pass {
         // The ordered lane: nobody knows better.
         let outgoing = Outgoing::new(message.bytes);
         Pass::On(Box::new(match message.shape.kind {
-            // Who puts pieces together takes JSON-RPC alone, and closes over anything else.
+            // A receiver of pieces closes if they make anything but JSON-RPC.
             MessageKind::Opaque => outgoing.uncut(),
             _ => outgoing,
         }))
     }
 
-    fn not_sent(&mut self, _to: Side, bytes: &Bytes, error: &SendError) -> Instead {
+    fn not_sent(&mut self, _to: Side, bytes: &Bytes, error: &SendError) -> Replacement {
         instead(bytes, error, self.too_large_code)
     }
 
-    fn oversized(&mut self, _from: Side, oversized: &Oversized) -> Instead {
+    fn oversized(&mut self, _from: Side, oversized: &Oversized) -> Replacement {
         of_oversized(oversized, self.too_large_code)
     }
 }
 
-/// Bytes that nobody looks into.
+/// For binary messages: their content is not read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Raw;
 
 impl Passing for Raw {
-    fn pass(&mut self, _from: Side, _ports: Ports<'_>, message: Incoming<'_>) -> Pass {
+    fn pass(&mut self, _from: Side, message: Incoming<'_>) -> Pass {
         Pass::On(Box::new(Outgoing::new(message.bytes)))
     }
 
-    fn not_sent(&mut self, _to: Side, _bytes: &Bytes, error: &SendError) -> Instead {
-        Instead::Close(TOO_LARGE, error.to_string())
+    fn not_sent(&mut self, _to: Side, _bytes: &Bytes, error: &SendError) -> Replacement {
+        Replacement::Close(TOO_LARGE, error.to_string())
     }
 }
 
-/// A link whose messages are frames, for a side that takes messages of any size up to a limit. What
-/// cannot be read ends it: a message must not be skipped.
+/// A link that carries each message in one frame, up to a limit. A frame that cannot be read closes it,
+/// since no message may be skipped.
 pub fn whole_link(carries: Carries, cap: Cap, max_message: usize, budget: Budget) -> Link {
     let mut rules = Whole::rules();
     rules.scopes.frame = Scope::Link;

@@ -1,21 +1,21 @@
-//! The first words to an MCP server whose client has none: it is stateless, or spoke them to a
-//! process that has ended since.
+//! Sends `initialize` to an MCP server in the place of its client: the client is stateless and sends none,
+//! or sent it to a process that has ended since.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use breakbulk::contextvm::PublicKey;
-use breakbulk::gateway::HELLO;
-use breakbulk::link::{Event, Outgoing};
-use breakbulk::message::jsonrpc::{Envelope, Kind};
-use breakbulk::net::Connection;
+use breakbulk_contextvm::PublicKey;
+use breakbulk_link::Outgoing;
+use breakbulk_message::jsonrpc::{Envelope, Kind};
 use bytes::Bytes;
 use tokio::time::timeout;
 
-/// How long a server may take to be ready.
+use crate::pump::{Channel, HELLO, Heard, Outcome};
+
+/// How long a server may take to answer `initialize`.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// No client's own id: those went to another process.
+/// The id of the gateway's own request, which no client uses.
 const ID: &str = r#""breakbulk-initialize""#;
 
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
@@ -47,23 +47,45 @@ impl Introductions {
     }
 }
 
-/// Says `initialize` as the client said it once, or in our own name, and waits for the answer.
-pub(super) async fn introduce(
-    connection: &Connection,
-    before: Option<Bytes>,
-) -> Result<(), String> {
-    let lost = |_| "the command ended before it could be asked anything".to_owned();
-    let request = request(before.as_deref());
-    let say = |text: String| connection.send(Outgoing::new(text).tagged(HELLO));
-    say(request).map_err(lost)?;
-    match timeout(PATIENCE, answer(connection)).await {
-        Ok(answered) => answered?,
-        Err(_) => {
-            let seconds = PATIENCE.as_secs();
-            return Err(format!("no answer to initialize within {seconds} s"));
-        }
+/// Why an MCP server did not take the `initialize` of its gateway.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IntroduceError {
+    /// Its connection ended before.
+    #[error("the server ended before it answered initialize{}", after_colon(.0))]
+    Ended(String),
+    /// It sent no answer.
+    #[error("no answer to initialize within {} s", .0.as_secs())]
+    Silent(Duration),
+    /// It answered with an error; this is the beginning of its answer.
+    #[error("the server does not take initialize: {0}")]
+    Refused(String),
+}
+
+fn after_colon(reason: &str) -> String {
+    match reason {
+        "" => String::new(),
+        reason => format!(": {reason}"),
     }
-    say(INITIALIZED.to_owned()).map(drop).map_err(lost)
+}
+
+/// Sends `initialize`, with the params of the client's own or with ours, and waits for the answer.
+pub(super) async fn introduce(
+    channel: &Channel,
+    before: Option<Bytes>,
+) -> Result<(), IntroduceError> {
+    send(channel, request(before.as_deref())).await?;
+    let answered = timeout(PATIENCE, answer(channel)).await;
+    answered.unwrap_or(Err(IntroduceError::Silent(PATIENCE)))?;
+    send(channel, INITIALIZED.to_owned()).await
+}
+
+async fn send(channel: &Channel, text: String) -> Result<(), IntroduceError> {
+    match channel.send(Outgoing::new(text).tagged(HELLO)).await {
+        Outcome::Queued | Outcome::Out => Ok(()),
+        Outcome::Lost => Err(IntroduceError::Ended(String::new())),
+        Outcome::Refused(_, error) => Err(IntroduceError::Ended(error)),
+    }
 }
 
 fn request(before: Option<&[u8]>) -> String {
@@ -78,14 +100,13 @@ fn request(before: Option<&[u8]>) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"initialize","params":{params}}}"#)
 }
 
-/// What else a server says meanwhile is for nobody.
-async fn answer(connection: &Connection) -> Result<(), String> {
+/// Waits for the answer; what else a server sends meanwhile is dropped.
+async fn answer(channel: &Channel) -> Result<(), IntroduceError> {
     loop {
-        let message = match connection.event().await {
-            Some(Event::Message(message)) => message,
-            Some(Event::Closed(closed)) => return Err(closed.reason),
-            None => return Err("the command ended".to_owned()),
-            Some(_) => continue,
+        let message = match channel.event(true).await {
+            Heard::Message(message) => message,
+            Heard::Event(_) => continue,
+            Heard::Closed(closed) => return Err(IntroduceError::Ended(closed.reason)),
         };
         let text = std::str::from_utf8(&message.bytes).unwrap_or_default();
         let Some(envelope) = Envelope::parse(text) else {
@@ -97,8 +118,8 @@ async fn answer(connection: &Connection) -> Result<(), String> {
         match envelope.kind() {
             Some(Kind::Result) => return Ok(()),
             Some(Kind::Error) => {
-                let error: String = text.chars().take(500).collect();
-                return Err(format!("the command does not take initialize: {error}"));
+                let answer = text.chars().take(500).collect();
+                return Err(IntroduceError::Refused(answer));
             }
             _ => {}
         }
@@ -108,7 +129,7 @@ async fn answer(connection: &Connection) -> Result<(), String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use breakbulk::contextvm::Keys;
+    use breakbulk_contextvm::Keys;
 
     use super::*;
 

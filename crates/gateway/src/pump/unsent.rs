@@ -1,23 +1,20 @@
-//! What stands for a message of a JSON-RPC program that cannot be carried.
+//! What is sent in the place of a JSON-RPC message that cannot be carried: the error -32011.
 //!
-//! The words are for people who run gateways: of AHP's capabilities their programs know nothing.
+//! Its text names the limits of gateways. The programs behind them do not know AHP's capabilities.
 
 use breakbulk_link::{Outgoing, SendError, Uncut};
 use breakbulk_message::ahp::MessageTooLarge;
-use breakbulk_message::jsonrpc::{Envelope, Kind};
+use breakbulk_message::jsonrpc::{self, Envelope, INTERNAL_ERROR, Kind};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::{Instead, Oversized, TOO_LARGE};
+use super::{Oversized, Replacement, TOO_LARGE};
 
-/// JSON-RPC's code for what is nobody's fault in particular.
-const INTERNAL_ERROR: i32 = -32603;
-
-/// So much of a method's name is told.
+/// The characters of a method's name that are repeated in a text.
 const NAME: usize = 64;
 
-/// What becomes of a message that did not go out.
-pub(super) fn instead(bytes: &Bytes, error: &SendError, too_large_code: i32) -> Instead {
+/// A request is answered, a response is replaced; without anything else both sides are closed.
+pub(super) fn instead(bytes: &Bytes, error: &SendError, too_large_code: i32) -> Replacement {
     let envelope = std::str::from_utf8(bytes).ok().and_then(Envelope::parse);
     let (kind, id) = match &envelope {
         Some(envelope) => (envelope.kind(), envelope.id),
@@ -25,25 +22,25 @@ pub(super) fn instead(bytes: &Bytes, error: &SendError, too_large_code: i32) -> 
     };
     match (kind, id) {
         (Some(Kind::Request), Some(id)) => {
-            Instead::Answer(answer(id, bytes.len(), error, too_large_code).into())
+            Replacement::Answer(answer(id, bytes.len(), error, too_large_code).into())
         }
         (Some(Kind::Result | Kind::Error), Some(id)) => {
             let answer = answer(id, bytes.len(), error, too_large_code);
-            Instead::Replace(Box::new(Outgoing::new(answer)))
+            Replacement::Replace(Box::new(Outgoing::new(answer)))
         }
         _ => {
             let method = envelope.as_ref().and_then(Envelope::method);
             let name: String = match &method {
                 Some(method) => method.chars().take(NAME).collect(),
-                None => "what is no JSON-RPC message".to_owned(),
+                None => "a text that is no JSON-RPC message".to_owned(),
             };
-            Instead::Close(TOO_LARGE, format!("{name}: {error}"))
+            Replacement::Close(TOO_LARGE, format!("{name}: {error}"))
         }
     }
 }
 
-/// What becomes of a message that was too large to be taken.
-pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Instead {
+/// The same for a message that was too large to come in; a notification is dropped.
+pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Replacement {
     let Oversized {
         size,
         limit,
@@ -52,7 +49,7 @@ pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Instea
         is_answer,
     } = oversized;
     let words = format!(
-        "message too large: {size} bytes, and the gateway at its sender takes {limit}; send less or start that gateway with a larger --max-message"
+        "message too large: {size} bytes, and the gateway at its sender takes {limit}; send less or start that gateway with a larger max-message"
     );
     let too_large = MessageTooLarge {
         message_bytes: *size,
@@ -63,16 +60,18 @@ pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Instea
     let id = id.as_deref().and_then(identifier);
     match (id, method, is_answer) {
         (Some(id), Some(_), false) => {
-            Instead::Answer(too_large.response_saying(id, too_large_code, &words).into())
+            Replacement::Answer(too_large.response_saying(id, too_large_code, &words).into())
         }
         (Some(id), None, true) => {
             let answer = too_large.response_saying(id, too_large_code, &words);
-            Instead::Replace(Box::new(Outgoing::new(answer)))
+            Replacement::Replace(Box::new(Outgoing::new(answer)))
         }
         (_, method, _) => {
-            let method = method.as_deref().unwrap_or("what cannot be read");
+            let method = method
+                .as_deref()
+                .unwrap_or("a message without a readable method");
             let name: String = method.chars().take(NAME).collect();
-            Instead::Drop(format!("{name} is dropped: {words}"))
+            Replacement::Drop(format!("{name} is dropped: {words}"))
         }
     }
 }
@@ -95,7 +94,7 @@ fn answer(id: &RawValue, size: usize, error: &SendError, too_large_code: i32) ->
         SendError::MessageTooLarge { limit, .. } => (
             too_large(0, limit, true),
             format!(
-                "message too large: {size} bytes, and the gateway at its receiver takes {limit}; send less or start that gateway with a larger --max-message"
+                "message too large: {size} bytes, and the gateway at its receiver takes {limit}; send less or start that gateway with a larger max-message"
             ),
         ),
         SendError::FrameTooLarge {
@@ -106,10 +105,10 @@ fn answer(id: &RawValue, size: usize, error: &SendError, too_large_code: i32) ->
             too_large(limit, limit, false),
             match uncut {
                 Uncut::NoPieces => format!(
-                    "message too large: {size} bytes, and the gateway at its receiver passes on {limit}; send less or start that gateway with a larger --max-message"
+                    "message too large: {size} bytes, and the gateway at its receiver passes on {limit}; send less or start that gateway with a larger max-message"
                 ),
                 _ => format!(
-                    "message too large: {size} bytes, one frame holds {limit} and the receiver takes no pieces; send less, put a gateway before the receiver, or raise --max-frame if the path lets more through"
+                    "message too large: {size} bytes, one frame holds {limit} and the receiver takes no pieces; send less, put a gateway before the receiver, or raise max-frame if the path lets more through"
                 ),
             },
         ),
@@ -121,21 +120,17 @@ fn answer(id: &RawValue, size: usize, error: &SendError, too_large_code: i32) ->
         SendError::TooManyPieces { limit, cap, .. } => (
             too_large(cap, 0, true),
             format!(
-                "message too large: {size} bytes make more than {limit} pieces in frames of {cap} bytes; send less or start both gateways with a larger --max-frame"
+                "message too large: {size} bytes make more than {limit} pieces in frames of {cap} bytes; send less or start both gateways with a larger max-frame"
             ),
         ),
         SendError::CapTooSmall { cap, needed } => (
             too_large(cap, 0, true),
             format!(
-                "frames of {cap} bytes leave no room for pieces; start both gateways with a --max-frame of {needed} or more"
+                "frames of {cap} bytes leave no room for pieces; start both gateways with a max-frame of {needed} or more"
             ),
         ),
         _ => {
-            let text = serde_json::Value::from(error.to_string());
-            return format!(
-                r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":{INTERNAL_ERROR},"message":{text}}}}}"#,
-                id.get()
-            );
+            return jsonrpc::error(Some(id.get()), INTERNAL_ERROR, &error.to_string(), None);
         }
     };
     data.response_saying(id, too_large_code, &words)
@@ -153,7 +148,7 @@ mod tests {
             "x".repeat(10)
         );
         match instead(&Bytes::from(request), error, -32011) {
-            Instead::Answer(answer) => String::from_utf8(answer.to_vec()).unwrap(),
+            Replacement::Answer(answer) => String::from_utf8(answer.to_vec()).unwrap(),
             other => panic!("{other:?}"),
         }
     }
@@ -171,7 +166,7 @@ mod tests {
                     size: SIZE,
                     limit: 50,
                 },
-                "message too large: 65 bytes, and the gateway at its receiver takes 50; send less or start that gateway with a larger --max-message",
+                "message too large: 65 bytes, and the gateway at its receiver takes 50; send less or start that gateway with a larger max-message",
                 r#""maxMessageBytes":50,"chunking":true"#,
             ),
             (
@@ -180,7 +175,7 @@ mod tests {
                     limit: 65_536,
                     cap: 300,
                 },
-                "message too large: 65 bytes make more than 65536 pieces in frames of 300 bytes; send less or start both gateways with a larger --max-frame",
+                "message too large: 65 bytes make more than 65536 pieces in frames of 300 bytes; send less or start both gateways with a larger max-frame",
                 r#""maxFrameBytes":300,"chunking":true"#,
             ),
             (
@@ -188,17 +183,17 @@ mod tests {
                     cap: 100,
                     needed: 200,
                 },
-                "frames of 100 bytes leave no room for pieces; start both gateways with a --max-frame of 200 or more",
+                "frames of 100 bytes leave no room for pieces; start both gateways with a max-frame of 200 or more",
                 r#""maxFrameBytes":100,"chunking":true"#,
             ),
             (
                 large(50, Uncut::NoPieces),
-                "message too large: 65 bytes, and the gateway at its receiver passes on 50; send less or start that gateway with a larger --max-message",
+                "message too large: 65 bytes, and the gateway at its receiver passes on 50; send less or start that gateway with a larger max-message",
                 r#""maxFrameBytes":50,"maxMessageBytes":50,"chunking":false"#,
             ),
             (
                 large(50, Uncut::NotNegotiated),
-                "message too large: 65 bytes, one frame holds 50 and the receiver takes no pieces; send less, put a gateway before the receiver, or raise --max-frame if the path lets more through",
+                "message too large: 65 bytes, one frame holds 50 and the receiver takes no pieces; send less, put a gateway before the receiver, or raise max-frame if the path lets more through",
                 r#""maxFrameBytes":50,"maxMessageBytes":50,"chunking":false"#,
             ),
         ] {
@@ -213,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_was_skipped_is_answered_replaced_or_dropped() {
-        let words = "message too large: 2000 bytes, and the gateway at its sender takes 1000; send less or start that gateway with a larger --max-message";
+        let words = "message too large: 2000 bytes, and the gateway at its sender takes 1000; send less or start that gateway with a larger max-message";
         let error = |id: &str| {
             format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32011,"message":"{words}","data":{{"reason":"messageTooLarge","messageBytes":2000,"maxMessageBytes":1000,"chunking":false}}}}}}"#
@@ -242,7 +237,7 @@ mod tests {
                 Some("null"),
                 None,
                 true,
-                format!("drop what cannot be read is dropped: {words}"),
+                format!("drop a message without a readable method is dropped: {words}"),
             ),
             (
                 Some("1x"),
@@ -254,7 +249,7 @@ mod tests {
                 None,
                 None,
                 false,
-                format!("drop what cannot be read is dropped: {words}"),
+                format!("drop a message without a readable method is dropped: {words}"),
             ),
         ] {
             let oversized = Oversized {
@@ -266,10 +261,10 @@ mod tests {
             };
             let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
             let found = match of_oversized(&oversized, -32011) {
-                Instead::Answer(bytes) => format!("answer {}", text(&bytes)),
-                Instead::Replace(message) => format!("replace {}", text(&message.bytes)),
-                Instead::Drop(words) => format!("drop {words}"),
-                Instead::Close(..) => "close".to_owned(),
+                Replacement::Answer(bytes) => format!("answer {}", text(&bytes)),
+                Replacement::Replace(message) => format!("replace {}", text(&message.bytes)),
+                Replacement::Drop(words) => format!("drop {words}"),
+                Replacement::Close(..) => "close".to_owned(),
             };
             assert_eq!(found, expected, "{id:?} {method:?}");
         }

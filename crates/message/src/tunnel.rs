@@ -1,9 +1,10 @@
-//! What two of our gateways say to each other: the first frame of a tunnel, and the end of an input.
+//! The messages that two breakbulk gateways send each other: `breakbulk/hello`, the first frame of a
+//! tunnel, and `breakbulk/end`, the end of one side's input.
 //!
-//! A tunnel carries programs without a negotiation of their own (MCP, LSP). Nothing that they say is
-//! edited, so each gateway says what it takes in a frame of its own before anything else.
+//! A tunnel carries programs that negotiate no frame sizes themselves (MCP, LSP). Their messages are not
+//! edited, so each gateway first sends its limits in a frame of its own.
 
-use super::Chunking;
+use crate::ahp::Chunking;
 use crate::jsonrpc::{Envelope, Kind, unsigned};
 
 /// The WebSocket subprotocol by which two gateways agree.
@@ -12,13 +13,13 @@ pub const TUNNEL: &str = "breakbulk.v1";
 /// The method of the first frame.
 const HELLO: &str = "breakbulk/hello";
 
-/// The method that says that no more messages come, while others may still go the other way.
+/// The method of the last frame of a side: no more messages follow it, while others may still go the other way.
 const END: &str = "breakbulk/end";
 
 /// The method of a piece, which a tunnel cannot carry inside pieces.
 const SEGMENT: &str = "ahp/messageSegment";
 
-/// The version of what is said here.
+/// The version of the tunnel.
 const VERSION: u64 = 1;
 
 /// The first frame of each side.
@@ -46,7 +47,7 @@ pub enum NoHello {
 }
 
 impl Hello {
-    /// The frame.
+    /// Its JSON text.
     pub fn to_json(&self) -> String {
         let chunking = self.chunking.to_json();
         format!(

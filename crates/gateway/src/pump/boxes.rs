@@ -1,24 +1,27 @@
-//! The middle boxes: AHP programs that know nothing of segments, with a capped link on one side.
+//! The middle boxes before AHP programs that do not know segments: one side carries whole messages, the
+//! other one is capped.
 
 use breakbulk_link::{Event, Outgoing, SendError};
 use bytes::Bytes;
 
 use super::unsent::{instead, of_oversized};
-use super::{Incoming, Instead, Oversized, Pass, Passing, Ports, Side, TOO_LARGE};
+use super::{Incoming, Oversized, Pass, Passing, Replacement, Side, TOO_LARGE};
 use breakbulk_ahp::Settings;
 use breakbulk_ahp::foreign::{ClientSide, HostSide, Sessions};
+use breakbulk_net::Connection;
 
-/// Before a client: it listens to whole messages; the host is behind the capped link that it makes.
-#[derive(Debug)]
+/// Before a client: the client sends whole messages, and the connection to the host is capped.
 pub struct ClientBox {
+    host: Connection,
     client: ClientSide,
     too_large_code: i32,
 }
 
 impl ClientBox {
-    /// For a new connection; `sessions` are those of all connections before.
-    pub fn new(settings: Settings, sessions: Sessions) -> Self {
+    /// Before the client of one connection to a host; `sessions` are those of all connections before.
+    pub fn new(host: Connection, settings: Settings, sessions: Sessions) -> Self {
         Self {
+            host,
             too_large_code: settings.too_large_code,
             client: ClientSide::new(settings, sessions),
         }
@@ -26,9 +29,9 @@ impl ClientBox {
 }
 
 impl Passing for ClientBox {
-    fn pass(&mut self, from: Side, ports: Ports<'_>, message: Incoming<'_>) -> Pass {
+    fn pass(&mut self, from: Side, message: Incoming<'_>) -> Pass {
         let Incoming { bytes, key, .. } = message;
-        let message = ports.to.with(|link| match from {
+        let message = self.host.with(|link| match from {
             Side::Listen => self.client.to_host(link, bytes),
             Side::To => Outgoing::new(self.client.from_host(link, bytes, key)),
         });
@@ -41,40 +44,45 @@ impl Passing for ClientBox {
         }
     }
 
-    fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Instead {
+    fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement {
         match to {
             Side::To => self.client.not_sent(bytes, error),
             Side::Listen => instead(bytes, error, self.too_large_code),
         }
     }
 
-    fn oversized(&mut self, _from: Side, oversized: &Oversized) -> Instead {
-        // Whatever a client tells may change its state: what follows would hide that it is missing.
+    fn oversized(&mut self, _from: Side, oversized: &Oversized) -> Replacement {
+        // Any notification of a client may change state: what follows would hide that it is missing.
         of_ahp(oversized, self.too_large_code, |_| false)
     }
 }
 
-/// Of an AHP program only what carries no state may be missing.
-fn of_ahp(oversized: &Oversized, too_large_code: i32, may_miss: impl Fn(&str) -> bool) -> Instead {
+/// Only notifications of an AHP program that carry no state may be dropped.
+fn of_ahp(
+    oversized: &Oversized,
+    too_large_code: i32,
+    may_miss: impl Fn(&str) -> bool,
+) -> Replacement {
     match of_oversized(oversized, too_large_code) {
-        Instead::Drop(words) if !oversized.method.as_deref().is_some_and(may_miss) => {
-            Instead::Close(TOO_LARGE, words)
+        Replacement::Drop(words) if !oversized.method.as_deref().is_some_and(may_miss) => {
+            Replacement::Close(TOO_LARGE, words)
         }
         instead => instead,
     }
 }
 
-/// Before a host: clients come by the capped link; the host gets whole messages.
-#[derive(Debug)]
+/// Before a host: the connections of clients are capped, and the host gets whole messages.
 pub struct HostBox {
+    client: Connection,
     host: HostSide,
     too_large_code: i32,
 }
 
 impl HostBox {
-    /// For a new connection; `sessions` are those of all connections before.
-    pub fn new(settings: Settings, sessions: Sessions) -> Self {
+    /// Before the host, for the connection of one client; `sessions` are those of all connections before.
+    pub fn new(client: Connection, settings: Settings, sessions: Sessions) -> Self {
         Self {
+            client,
             too_large_code: settings.too_large_code,
             host: HostSide::new(settings, sessions),
         }
@@ -82,9 +90,9 @@ impl HostBox {
 }
 
 impl Passing for HostBox {
-    fn pass(&mut self, from: Side, ports: Ports<'_>, message: Incoming<'_>) -> Pass {
+    fn pass(&mut self, from: Side, message: Incoming<'_>) -> Pass {
         let bytes = message.bytes;
-        let message = ports.listen.with(|link| match from {
+        let message = self.client.with(|link| match from {
             Side::Listen => Outgoing::new(self.host.from_client(bytes)),
             Side::To => self.host.to_client(link, bytes),
         });
@@ -97,14 +105,14 @@ impl Passing for HostBox {
         }
     }
 
-    fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Instead {
+    fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement {
         match to {
             Side::Listen => self.host.not_sent(bytes, error),
             Side::To => instead(bytes, error, self.too_large_code),
         }
     }
 
-    fn oversized(&mut self, _from: Side, oversized: &Oversized) -> Instead {
+    fn oversized(&mut self, _from: Side, oversized: &Oversized) -> Replacement {
         // The next action would hide the hole.
         let may_miss = |method: &str| !method.contains('\\') && method != "\"action\"";
         of_ahp(oversized, self.too_large_code, may_miss)
@@ -113,35 +121,40 @@ impl Passing for HostBox {
 
 /// Segments on both sides, each with limits of its own: what one side cuts is put together and cut
 /// anew for the other.
-#[derive(Debug)]
 pub struct BothBoxes {
+    listen: Connection,
     host: HostSide,
+    to: Connection,
     client: ClientSide,
 }
 
 impl BothBoxes {
-    /// For a new pair of connections; the sessions of hosts and of clients are kept apart.
-    pub fn new(listen: Settings, to: Settings, clients: Sessions, hosts: Sessions) -> Self {
+    /// Between the connection of a client, with its settings and the sessions of all clients, and that
+    /// to a host, with its own.
+    pub fn new(
+        (listen, listen_settings, clients): (Connection, Settings, Sessions),
+        (to, to_settings, hosts): (Connection, Settings, Sessions),
+    ) -> Self {
         Self {
-            host: HostSide::new(listen, clients),
-            client: ClientSide::new(to, hosts),
+            listen,
+            host: HostSide::new(listen_settings, clients),
+            to,
+            client: ClientSide::new(to_settings, hosts),
         }
     }
 }
 
 impl Passing for BothBoxes {
-    fn pass(&mut self, from: Side, ports: Ports<'_>, message: Incoming<'_>) -> Pass {
+    fn pass(&mut self, from: Side, message: Incoming<'_>) -> Pass {
         let Incoming { bytes, key, .. } = message;
         let message = match from {
             Side::Listen => {
                 let bytes = self.host.from_client(bytes);
-                ports.to.with(|link| self.client.to_host(link, bytes))
+                self.to.with(|link| self.client.to_host(link, bytes))
             }
             Side::To => {
-                let bytes = ports
-                    .to
-                    .with(|link| self.client.from_host(link, bytes, key));
-                ports.listen.with(|link| self.host.to_client(link, bytes))
+                let bytes = self.to.with(|link| self.client.from_host(link, bytes, key));
+                self.listen.with(|link| self.host.to_client(link, bytes))
             }
         };
         Pass::On(Box::new(message))
@@ -154,7 +167,7 @@ impl Passing for BothBoxes {
         }
     }
 
-    fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Instead {
+    fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement {
         match to {
             Side::To => self.client.not_sent(bytes, error),
             Side::Listen => self.host.not_sent(bytes, error),

@@ -1,49 +1,50 @@
-//! What is known of one session while it lives: when it spoke, what it owes, whether it is to end.
+//! The state of one session at relays: when its last message was, which requests are open, whether it is
+//! to end.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use breakbulk::message::jsonrpc::{Envelope, Kind};
-use breakbulk::message::mcp;
+use breakbulk_message::jsonrpc::{Envelope, Kind};
+use breakbulk_message::mcp;
 use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// Requests of one session that are kept in mind; a server takes fewer.
+/// The most open requests of one session that are remembered; a server takes fewer.
 const REQUESTS: usize = 1024;
 
-/// Nobody waits longer for an answer.
+/// A session with open requests ends after this much silence.
 const LONGEST_REQUEST: Duration = Duration::from_secs(3600);
 
-/// An `initialize` that is longer is not kept for later.
+/// The longest `initialize` that is kept for another command.
 const LONGEST_INITIALIZE: usize = 16 << 10;
 
 /// One session.
-pub(super) struct Life {
+pub(super) struct SessionState {
     state: Mutex<State>,
-    /// It is to end.
+    /// Somebody asked for its end.
     ending: watch::Sender<bool>,
-    /// It has ended, with all that belonged to it.
+    /// It has ended, and its command too.
     over: watch::Sender<bool>,
 }
 
 struct State {
     last: Instant,
-    /// The ids of requests without an answer, as JSON.
-    owed: BTreeSet<String>,
+    /// The ids of the client's requests without an answer, as JSON.
+    open: BTreeSet<String>,
     /// Its `initialize`, until somebody takes it.
     initialize: Option<Bytes>,
-    /// Its client has begun anew or is gone: what it was owed is nobody's.
+    /// Its client has begun another session or is gone: nobody waits for answers.
     abandoned: bool,
 }
 
-impl Life {
+impl SessionState {
     pub(super) fn new() -> Self {
         Self {
             state: Mutex::new(State {
                 last: Instant::now(),
-                owed: BTreeSet::new(),
+                open: BTreeSet::new(),
                 initialize: None,
                 abandoned: false,
             }),
@@ -52,7 +53,7 @@ impl Life {
         }
     }
 
-    /// The client said something.
+    /// A message came from the client.
     pub(super) fn heard(&self, bytes: &Bytes) {
         let envelope = std::str::from_utf8(bytes).ok().and_then(Envelope::parse);
         let mut state = self.state();
@@ -60,8 +61,8 @@ impl Life {
         let Some(envelope) = envelope else { return };
         match (envelope.kind(), envelope.id) {
             (Some(Kind::Request), Some(id)) => {
-                if state.owed.len() < REQUESTS {
-                    state.owed.insert(id.get().to_owned());
+                if state.open.len() < REQUESTS {
+                    state.open.insert(id.get().to_owned());
                 }
                 if bytes.len() <= LONGEST_INITIALIZE
                     && envelope.method().as_deref() == Some("initialize")
@@ -73,15 +74,15 @@ impl Life {
                 if envelope.method().as_deref() == Some(mcp::CANCELLED)
                     && let Some(id) = envelope.params.and_then(mcp::cancelled_request)
                 {
-                    state.owed.remove(id.get());
+                    state.open.remove(id.get());
                 }
             }
             _ => {}
         }
     }
 
-    /// The program said something to the client. False: nobody is there for it any more.
-    pub(super) fn said(&self, bytes: &Bytes) -> bool {
+    /// The program sends a message to the client. False: the client is gone, and it is dropped.
+    pub(super) fn sends(&self, bytes: &Bytes) -> bool {
         let envelope = std::str::from_utf8(bytes).ok().and_then(Envelope::parse);
         let mut state = self.state();
         state.last = Instant::now();
@@ -89,19 +90,19 @@ impl Life {
             && let Some(Kind::Result | Kind::Error) = envelope.kind()
             && let Some(id) = envelope.id
         {
-            state.owed.remove(id.get());
+            state.open.remove(id.get());
         }
         !state.abandoned
     }
 
-    /// The ids of all requests that have no answer, for whoever answers them now.
-    pub(super) fn take_owed(&self) -> Vec<String> {
+    /// The ids of all open requests, once, for whoever answers them now.
+    pub(super) fn take_open(&self) -> Vec<String> {
         let mut state = self.state();
-        let owed = std::mem::take(&mut state.owed);
+        let open = std::mem::take(&mut state.open);
         if state.abandoned {
             return Vec::new();
         }
-        owed.into_iter().collect()
+        open.into_iter().collect()
     }
 
     /// The client's own `initialize`, once.
@@ -109,7 +110,7 @@ impl Life {
         self.state().initialize.take()
     }
 
-    /// Nobody waits for what it still says.
+    /// The client does not wait for answers any more.
     pub(super) fn abandon(&self) {
         self.state().abandoned = true;
         self.end();
@@ -119,27 +120,27 @@ impl Life {
         self.state().abandoned
     }
 
-    /// How long it has been silent, if it owes nothing.
+    /// How long it has been silent, if no request is open.
     pub(super) fn idle(&self) -> Option<Duration> {
         let state = self.state();
-        state.owed.is_empty().then(|| state.last.elapsed())
+        state.open.is_empty().then(|| state.last.elapsed())
     }
 
-    /// Done once it was silent for this long; longer where an answer is waited for.
+    /// Done once it was silent for this long, or an hour if a request is open.
     pub(super) async fn silent(&self, limit: Duration) {
         loop {
             let (now, due) = (Instant::now(), self.silent_at(limit));
             if due <= now {
                 return;
             }
-            // An answer may come meanwhile, and then it is sooner.
+            // The last open request may be answered meanwhile, and then the limit is nearer.
             sleep_until(due.min(now + limit)).await;
         }
     }
 
     fn silent_at(&self, limit: Duration) -> Instant {
         let state = self.state();
-        let limit = match state.owed.is_empty() {
+        let limit = match state.open.is_empty() {
             true => limit,
             false => limit.max(LONGEST_REQUEST),
         };
@@ -179,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_is_owed_is_what_was_asked_and_neither_answered_nor_cancelled() {
-        let life = Life::new();
+        let state = SessionState::new();
         for text in [
             r#"{"jsonrpc":"2.0","id":1,"method":"a"}"#,
             r#"{"jsonrpc":"2.0","id":"1","method":"b"}"#,
@@ -189,41 +190,41 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":9,"result":{}}"#,
             "no message",
         ] {
-            life.heard(&Bytes::from_static(text.as_bytes()));
+            state.heard(&Bytes::from_static(text.as_bytes()));
         }
-        assert_eq!(life.idle(), None);
+        assert_eq!(state.idle(), None);
         for text in [
             r#"{"jsonrpc":"2.0","id":3,"result":{}}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"ours"}"#,
         ] {
-            assert!(life.said(&Bytes::from_static(text.as_bytes())));
+            assert!(state.sends(&Bytes::from_static(text.as_bytes())));
         }
-        assert_eq!(life.take_owed(), [r#""1""#, "1"]);
-        assert!(life.idle().is_some());
+        assert_eq!(state.take_open(), [r#""1""#, "1"]);
+        assert!(state.idle().is_some());
     }
 
     #[test]
     fn a_client_that_began_anew_is_owed_nothing() {
-        let life = Life::new();
+        let state = SessionState::new();
         let request = br#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
-        life.heard(&Bytes::from_static(request));
-        assert_eq!(life.take_initialize().unwrap(), &request[..]);
-        assert_eq!(life.take_initialize(), None);
-        life.abandon();
-        assert!(!life.said(&Bytes::from_static(
+        state.heard(&Bytes::from_static(request));
+        assert_eq!(state.take_initialize().unwrap(), &request[..]);
+        assert_eq!(state.take_initialize(), None);
+        state.abandon();
+        assert!(!state.sends(&Bytes::from_static(
             br#"{"jsonrpc":"2.0","id":7,"result":1}"#
         )));
-        assert!(life.take_owed().is_empty());
+        assert!(state.take_open().is_empty());
     }
 
     #[test]
     fn silence_ends_a_session_later_if_an_answer_is_waited_for() {
-        let (life, limit) = (Life::new(), Duration::from_secs(10));
-        let after = |life: &Life| life.silent_at(limit) - life.state().last;
-        assert_eq!(after(&life), limit);
-        life.heard(&Bytes::from_static(
+        let (state, limit) = (SessionState::new(), Duration::from_secs(10));
+        let after = |state: &SessionState| state.silent_at(limit) - state.state().last;
+        assert_eq!(after(&state), limit);
+        state.heard(&Bytes::from_static(
             br#"{"jsonrpc":"2.0","id":1,"method":"a"}"#,
         ));
-        assert_eq!(after(&life), Duration::from_secs(3600));
+        assert_eq!(after(&state), Duration::from_secs(3600));
     }
 }

@@ -1,18 +1,18 @@
-//! Messages that a transport skipped since they were too large to be held.
+//! Messages that a transport skipped, since they were larger than it may hold.
 
 use tokio::sync::mpsc;
 
 #[cfg(feature = "process")]
 type Report = breakbulk_net::process::Unreadable;
 
-/// Only streams skip anything.
+/// Only streams skip messages.
 #[cfg(not(feature = "process"))]
 type Report = std::convert::Infallible;
 
-/// A message that was over the limit of the side it came by; these few bytes of it are known.
+/// A message that was over the limit of the side it came by, and the little that is known of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Oversized {
-    /// The bytes that it had.
+    /// Its bytes.
     pub size: u64,
     /// The limit.
     pub limit: usize,
@@ -24,13 +24,13 @@ pub struct Oversized {
     pub is_answer: bool,
 }
 
-/// What a transport skipped.
+/// The messages that one transport skips.
 #[derive(Debug)]
 pub struct Skipped(mpsc::Receiver<Report>);
 
 impl Skipped {
-    /// What this stream skips from now on. Ask before its connection is opened: what is read before
-    /// that is not skipped.
+    /// The messages that this stream skips from now on. To be called before its connection is opened:
+    /// until then the stream ends at such a message.
     #[cfg(feature = "process")]
     pub fn of(ends: &breakbulk_net::process::Ends) -> Self {
         Self(ends.skipped(&["id", "method", "result", "error"]))

@@ -1,0 +1,347 @@
+//! `[wire+]transport:address[?options]`: one end of a gateway as text.
+
+mod error;
+mod options;
+#[cfg(feature = "nostr")]
+mod relays;
+
+use std::fmt;
+use std::str::FromStr;
+
+#[cfg(feature = "process")]
+use breakbulk_net::process;
+
+use crate::error::EndError;
+pub use error::{EndpointError, OptionError};
+use options::{EndpointOptions, NAMES, options, unknown_option};
+pub use options::{UnknownPreset, preset};
+#[cfg(feature = "process")]
+use options::{command_options, only_options};
+#[cfg(feature = "nostr")]
+pub(crate) use relays::{RelayAddress, RelayOptions};
+
+/// The format of the frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WireKind {
+    /// One message, one frame.
+    Whole,
+    /// AHP's segments: between two gateways, or to an AHP program.
+    Ahp,
+    /// loro-extended's fragments.
+    Loro,
+    /// ContextVM's oversized transfers, in Nostr events.
+    Cep22,
+}
+
+impl fmt::Display for WireKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Whole => "whole",
+            Self::Ahp => "ahp",
+            Self::Loro => "loro",
+            Self::Cep22 => "cep22",
+        })
+    }
+}
+
+impl FromStr for WireKind {
+    type Err = EndpointError;
+
+    fn from_str(name: &str) -> Result<Self, EndpointError> {
+        match name {
+            "ahp" => Ok(Self::Ahp),
+            "loro" => Ok(Self::Loro),
+            "whole" => Ok(Self::Whole),
+            "cep22" => Ok(Self::Cep22),
+            _ => Err(EndpointError::Wire(name.to_owned())),
+        }
+    }
+}
+
+/// The transport, and its address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// This process's own standard streams.
+    #[cfg(feature = "process")]
+    Stdio,
+    /// The standard streams of a command.
+    #[cfg(feature = "process")]
+    Exec(Vec<String>),
+    /// A WebSocket.
+    Ws(WsAddress),
+    /// Nostr relays.
+    #[cfg(feature = "nostr")]
+    Relays(RelayAddress),
+}
+
+impl At {
+    pub(crate) fn is_ws(&self) -> bool {
+        matches!(self, Self::Ws(_))
+    }
+
+    pub(crate) fn is_relays(&self) -> bool {
+        #[cfg(feature = "nostr")]
+        return matches!(self, Self::Relays(_));
+        #[cfg(not(feature = "nostr"))]
+        false
+    }
+
+    pub(crate) fn is_stdio(&self) -> bool {
+        #[cfg(feature = "process")]
+        return matches!(self, Self::Stdio);
+        #[cfg(not(feature = "process"))]
+        false
+    }
+}
+
+/// The address of a WebSocket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WsAddress {
+    /// `wss`.
+    pub(crate) secure: bool,
+    /// Host and port, as written.
+    pub(crate) authority: String,
+    /// The path, at least `/`.
+    pub(crate) path: String,
+    /// What is left of the query once our options are out.
+    pub(crate) query: Option<String>,
+}
+
+/// Whether two gateways use a tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TunnelUse {
+    /// If the other end offers it, or takes the offer.
+    #[default]
+    Auto,
+    /// A connection without a tunnel is refused.
+    Always,
+    /// The other end is an AHP program.
+    Never,
+}
+
+/// One end of a gateway, read from its text: `stdio:`, `exec:COMMAND`, `ws://HOST:PORT/PATH`,
+/// `wss://HOST:PORT/PATH` or `cep22+nostr:RELAY`, with options behind a question mark.
+///
+/// ```
+/// use breakbulk_gateway::{Endpoint, EndpointError};
+///
+/// let _: Endpoint = "whole+ws://127.0.0.1:8080/mcp?max-message=64MiB".parse()?;
+/// let error = "tcp://127.0.0.1:1".parse::<Endpoint>().unwrap_err();
+/// assert_eq!(error, EndpointError::Transport("tcp".to_owned()));
+/// # Ok::<(), EndpointError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    pub(crate) wire: WireKind,
+    pub(crate) at: At,
+    pub(crate) options: EndpointOptions,
+}
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        let (scheme, rest) = text.split_once(':').ok_or(match text {
+            "stdio" => EndpointError::StdioColon,
+            _ => EndpointError::NoColon,
+        })?;
+        let (wire, transport) = match scheme.split_once('+') {
+            Some((wire, transport)) => (Some(wire.parse()?), transport),
+            None => (None, scheme),
+        };
+        let (usual, at, options) = match transport {
+            #[cfg(feature = "process")]
+            "stdio" => {
+                let (address, query) = at_question_mark(rest);
+                if !address.is_empty() {
+                    return Err(EndpointError::StdioAddress(address.to_owned()));
+                }
+                (WireKind::Whole, At::Stdio, only_options(query, NAMES)?)
+            }
+            #[cfg(feature = "process")]
+            "exec" => {
+                let (command, options) = command_options(rest)?;
+                let words = process::split(command).map_err(EndpointError::Command)?;
+                (WireKind::Whole, At::Exec(words), options)
+            }
+            "ws" => web_socket(false, rest)?,
+            #[cfg(feature = "tls")]
+            "wss" => web_socket(true, rest)?,
+            #[cfg(feature = "nostr")]
+            "nostr" => {
+                let (address, options) = relays::endpoint(rest)?;
+                (WireKind::Cep22, At::Relays(address), options)
+            }
+            _ => {
+                let transport = transport.to_owned();
+                let feature = match &*transport {
+                    "stdio" | "exec" => "process",
+                    "wss" => "tls",
+                    "nostr" => "nostr",
+                    _ => return Err(EndpointError::Transport(transport)),
+                };
+                return Err(EndpointError::NotBuilt { transport, feature });
+            }
+        };
+        let endpoint = Self {
+            wire: wire.unwrap_or(usual),
+            at,
+            options,
+        };
+        endpoint.check()?;
+        Ok(endpoint)
+    }
+}
+
+impl Endpoint {
+    /// Whether it is at Nostr relays, where it needs a key.
+    pub fn is_relays(&self) -> bool {
+        self.at.is_relays()
+    }
+
+    /// Options and wires that belong to another transport are a mistake.
+    fn check(&self) -> Result<(), EndpointError> {
+        let options = &self.options;
+        let only = |given: bool, option, only| match given {
+            true => Err(EndpointError::OnlyFor { option, only }),
+            false => Ok(()),
+        };
+        match (self.at.is_relays(), self.wire) {
+            // It has no options of others.
+            (true, WireKind::Cep22) => return Ok(()),
+            (true, wire) => return Err(EndpointError::RelayWire(wire)),
+            (false, WireKind::Cep22) => return Err(EndpointError::OnlyRelays),
+            _ => {}
+        }
+        if self.at.is_ws() {
+            #[cfg(feature = "process")]
+            only(options.framing.is_some(), "framing", "stdio: and exec:")?;
+        } else {
+            if self.wire != WireKind::Whole {
+                return Err(EndpointError::StreamWire(self.wire));
+            }
+            for (given, name) in [
+                (options.token_file.is_some(), "token-file"),
+                (options.preset.is_some(), "preset"),
+                (options.tunnel.is_some(), "tunnel"),
+            ] {
+                only(given, name, "ws:// and wss://")?;
+            }
+        }
+        let secure = matches!(&self.at, At::Ws(address) if address.secure);
+        for (given, name) in [
+            (options.cert.is_some(), "cert"),
+            (options.key.is_some(), "key"),
+            (options.ca.is_some(), "ca"),
+        ] {
+            only(given && !secure, name, "wss://")?;
+        }
+        let tunnel = options.tunnel.is_some() && self.wire != WireKind::Ahp;
+        only(tunnel, "tunnel", "the wire ahp")
+    }
+}
+
+impl WsAddress {
+    /// As a client asks for it.
+    pub(crate) fn url(&self) -> String {
+        let query = self.query.as_ref().map(|query| format!("?{query}"));
+        format!(
+            "{}://{}{}{}",
+            self.scheme(),
+            self.authority,
+            self.path,
+            query.unwrap_or_default()
+        )
+    }
+
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.secure { "wss" } else { "ws" }
+    }
+
+    /// Whether a target can be there: `ws://8080` is short for a listener, and 8080 is no host.
+    pub(crate) fn check_target(&self) -> Result<(), EndError> {
+        let (host, port) = match self.authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port),
+            _ => (self.authority.as_str(), ""),
+        };
+        if !host.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Ok(());
+        }
+        let scheme = self.scheme();
+        let port = if port.is_empty() { host } else { port };
+        let meant = match port.parse::<u16>() {
+            Ok(port @ 1..) if host.is_empty() || host == port.to_string() => {
+                let path = if self.path == "/" { "" } else { &self.path };
+                Some(format!("{scheme}://127.0.0.1:{port}{path}"))
+            }
+            _ => None,
+        };
+        Err(EndError::NoHost {
+            scheme,
+            authority: self.authority.clone(),
+            meant,
+        })
+    }
+
+    /// Where to listen: this machine alone, unless it says otherwise. Options that nobody knows are a
+    /// mistake, since a listener has no server to pass them on to.
+    pub(crate) fn listen_at(&self) -> Result<(String, u16), EndError> {
+        if let Some(query) = &self.query {
+            return Err(unknown_option(query, NAMES).into());
+        }
+        let wrong = || EndError::ListenAddress {
+            scheme: self.scheme(),
+            authority: self.authority.clone(),
+        };
+        let (host, port) = match self.authority.rsplit_once(':') {
+            // An IPv6 address without a port ends in a bracket.
+            Some((_, port)) if port.ends_with(']') => return Err(wrong()),
+            Some((host, port)) => (host, port),
+            None => ("", self.authority.as_str()),
+        };
+        let port = port.parse().map_err(|_| wrong())?;
+        let host = match host.trim_matches(['[', ']']) {
+            "" => "127.0.0.1",
+            "*" => "0.0.0.0",
+            host => host,
+        };
+        Ok((host.to_owned(), port))
+    }
+}
+
+fn web_socket(secure: bool, rest: &str) -> Result<(WireKind, At, EndpointOptions), EndpointError> {
+    let scheme = if secure { "wss" } else { "ws" };
+    let rest = rest
+        .strip_prefix("//")
+        .ok_or(EndpointError::Slashes(scheme))?;
+    let (address, query) = at_question_mark(rest);
+    let (authority, path) = match address.find('/') {
+        Some(at) => address.split_at(at),
+        None => (address, "/"),
+    };
+    if authority.is_empty() {
+        return Err(EndpointError::Host(scheme));
+    }
+    if authority.contains('@') {
+        return Err(EndpointError::Credentials);
+    }
+    if address.contains('#') {
+        return Err(EndpointError::Fragment);
+    }
+    let (options, unknown) = options(query, NAMES)?;
+    let address = WsAddress {
+        secure,
+        authority: authority.to_owned(),
+        path: path.to_owned(),
+        query: (!unknown.is_empty()).then(|| unknown.join("&")),
+    };
+    Ok((WireKind::Ahp, At::Ws(address), options))
+}
+
+fn at_question_mark(text: &str) -> (&str, &str) {
+    text.split_once('?').unwrap_or((text, ""))
+}
+
+#[cfg(all(test, feature = "process", feature = "nostr"))]
+mod tests;

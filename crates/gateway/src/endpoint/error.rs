@@ -1,0 +1,163 @@
+//! Why a text is no endpoint.
+
+#[cfg(feature = "nostr")]
+use breakbulk_contextvm::KeyError;
+#[cfg(feature = "process")]
+use breakbulk_net::process::BadWords;
+
+use super::{UnknownPreset, WireKind};
+use crate::size::SizeError;
+
+/// What an endpoint looks like, for those whose endpoint does not.
+const FORMS: &str = "an endpoint is stdio:, exec:COMMAND, ws://HOST:PORT/PATH, wss://HOST:PORT/PATH or cep22+nostr:RELAY";
+
+/// Why a text is no endpoint. No error repeats a text that may hold a secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EndpointError {
+    /// Nothing parts the transport from its address.
+    #[error("there is no colon; {FORMS}")]
+    NoColon,
+    /// `stdio` alone.
+    #[error("write stdio: with its colon")]
+    StdioColon,
+    /// A transport that does not exist.
+    #[error("{0:?} is no transport; {FORMS}")]
+    Transport(String),
+    /// A transport that this build does not have.
+    #[error("{transport}: is not built in; build with the feature `{feature}`")]
+    NotBuilt {
+        /// The transport.
+        transport: String,
+        /// The feature of this crate that adds it.
+        feature: &'static str,
+    },
+    /// A wire that does not exist.
+    #[error("{0:?} is no wire; use ahp, loro, whole or cep22")]
+    Wire(String),
+    /// The standard streams with an address.
+    #[error("stdio: has no address, and {0:?} is one; leave it out")]
+    StdioAddress(String),
+    /// A command line that cannot be split into words.
+    #[cfg(feature = "process")]
+    #[error("{}", command(.0))]
+    Command(BadWords),
+    /// `ws:` without its slashes.
+    #[error("write {0}:// with its slashes")]
+    Slashes(&'static str),
+    /// A WebSocket without a host.
+    #[error("there is no host; write {0}://HOST:PORT/PATH, or {0}://PORT to listen")]
+    Host(&'static str),
+    /// A user's name in the address of a WebSocket.
+    #[error("no names or passwords in an address; use ?token-file=FILE")]
+    Credentials,
+    /// A user's name in the address of a relay.
+    #[error("no names or passwords in an address; relays know keys")]
+    RelayCredentials,
+    /// A part after a `#`.
+    #[error("an address has no part after a #")]
+    Fragment,
+    /// What is no address of a relay.
+    #[error("a relay is written as wss://HOST or ws://HOST:PORT, several with commas between them")]
+    Relay,
+    /// More relays than one end may have.
+    #[error("{count} relays are too many; {most} are the most")]
+    TooManyRelays {
+        /// Those that were given.
+        count: usize,
+        /// The most.
+        most: usize,
+    },
+    /// A wire that relays do not carry.
+    #[error("relays carry ContextVM's messages alone: write cep22+nostr: for {0}+nostr:")]
+    RelayWire(WireKind),
+    /// The wire of relays on another transport.
+    #[error("cep22 is for relays; write cep22+nostr:wss://RELAY")]
+    OnlyRelays,
+    /// A wire that streams do not carry.
+    #[error(
+        "streams carry whole messages: write stdio: or exec: without {0}+, and put it on the ws:// end"
+    )]
+    StreamWire(WireKind),
+    /// An option of another transport.
+    #[error("{option} is for {only}")]
+    OnlyFor {
+        /// The option.
+        option: &'static str,
+        /// Where it belongs.
+        only: &'static str,
+    },
+    /// An option that does not exist.
+    #[error("{name:?} is no option; use {}", known.join(", "))]
+    UnknownOption {
+        /// Its name.
+        name: String,
+        /// Those that this endpoint has.
+        known: &'static [&'static str],
+    },
+    /// An option whose value is wrong.
+    #[error("{name}: {error}")]
+    Option {
+        /// Its name.
+        name: String,
+        /// What is wrong with its value.
+        error: OptionError,
+    },
+    /// A token, which everybody sees who sees the text.
+    #[error("a token on the command line is seen by every program; use ?token-file=FILE")]
+    TokenInText,
+    /// A secret key, likewise.
+    #[error(
+        "key is a file's name: a key on the command line is seen by every program; use ?key=FILE"
+    )]
+    KeyInText,
+}
+
+/// What is wrong with the value of an option.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// Nothing.
+    #[error("there is no value; write OPTION=VALUE")]
+    Empty,
+    /// The option is there already.
+    #[error("it is there twice")]
+    Twice,
+    /// None of the words that it may be.
+    #[error("{value:?} is none of {expected}")]
+    Word {
+        /// What was given.
+        value: String,
+        /// What may be given.
+        expected: &'static str,
+    },
+    /// No size.
+    #[error(transparent)]
+    Size(#[from] SizeError),
+    /// No duration.
+    #[error("{0:?} is no number of seconds, at least 1")]
+    Seconds(String),
+    /// No preset.
+    #[error(transparent)]
+    Preset(#[from] UnknownPreset),
+    /// No public key.
+    #[cfg(feature = "nostr")]
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A `%` that begins no escape.
+    #[error("{0:?}: write a % itself as %25")]
+    Escape(String),
+    /// Escapes of bytes that are no text.
+    #[error("{0:?} is not UTF-8")]
+    NotUtf8(String),
+}
+
+#[cfg(feature = "process")]
+fn command(error: &BadWords) -> String {
+    match error {
+        BadWords::Shell { word } => format!(
+            "{word:?} means something to a shell, and exec: starts none; write exec:sh -c '…' around the whole, or quote it if it is an argument"
+        ),
+        error => format!("{error}; write exec:COMMAND ARGUMENTS"),
+    }
+}

@@ -1,0 +1,183 @@
+//! The options behind an endpoint's question mark.
+
+use std::path::PathBuf;
+
+use breakbulk_net::preset::Preset;
+#[cfg(feature = "process")]
+use breakbulk_net::process::Framing;
+
+#[cfg(feature = "nostr")]
+use super::RelayOptions;
+use super::{EndpointError, OptionError, TunnelUse};
+use crate::size::Size;
+
+/// The options of an endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EndpointOptions {
+    #[cfg(feature = "process")]
+    pub(crate) framing: Option<Framing>,
+    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) cert: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) preset: Option<Preset>,
+    pub(crate) max_frame: Option<usize>,
+    pub(crate) max_message: Option<usize>,
+    pub(crate) tunnel: Option<TunnelUse>,
+    /// Those of relays alone.
+    #[cfg(feature = "nostr")]
+    pub(crate) relay: RelayOptions,
+}
+
+/// The options of streams and WebSockets.
+pub(super) const NAMES: &[&str] = &[
+    #[cfg(feature = "process")]
+    "framing",
+    "token-file",
+    "cert",
+    "key",
+    "ca",
+    "preset",
+    "max-frame",
+    "max-message",
+    "tunnel",
+];
+
+/// A command may have a question mark of its own: what follows the last one are options if all of it
+/// looks so.
+#[cfg(feature = "process")]
+pub(super) fn command_options(text: &str) -> Result<(&str, EndpointOptions), EndpointError> {
+    let is_option = |pair: &str| {
+        let name = pair.split_once('=').map(|(name, _)| name);
+        name.is_some_and(|name| NAMES.contains(&name))
+    };
+    match text.rsplit_once('?') {
+        Some((command, query))
+            if !query.contains([' ', '\t', '\'', '"', '\\']) && query.split('&').all(is_option) =>
+        {
+            Ok((command, only_options(query, NAMES)?))
+        }
+        _ => Ok((text, EndpointOptions::default())),
+    }
+}
+
+/// What to say of an option that does not exist.
+pub(crate) fn unknown_option(pair: &str, known: &'static [&'static str]) -> EndpointError {
+    let name = pair.split('=').next().unwrap_or_default().to_owned();
+    EndpointError::UnknownOption { name, known }
+}
+
+/// The options of a query that has nothing else in it.
+#[cfg(any(feature = "process", feature = "nostr"))]
+pub(super) fn only_options(
+    query: &str,
+    names: &'static [&'static str],
+) -> Result<EndpointOptions, EndpointError> {
+    let (options, unknown) = options(query, names)?;
+    match unknown.first() {
+        None => Ok(options),
+        Some(pair) => Err(unknown_option(pair, names)),
+    }
+}
+
+/// The options of a query that have one of these names, and what else is in it.
+pub(super) fn options<'a>(
+    query: &'a str,
+    names: &[&str],
+) -> Result<(EndpointOptions, Vec<&'a str>), EndpointError> {
+    let mut options = EndpointOptions::default();
+    let mut unknown = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if name == "token" {
+            return Err(EndpointError::TokenInText);
+        }
+        if !names.contains(&name) {
+            unknown.push(pair);
+            continue;
+        }
+        let set = match value {
+            "" => Err(OptionError::Empty),
+            value => decoded(value).and_then(|value| options.set(name, &value)),
+        };
+        set.map_err(|error| EndpointError::Option {
+            name: name.to_owned(),
+            error,
+        })?;
+    }
+    Ok((options, unknown))
+}
+
+impl EndpointOptions {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
+        let size = |value: &str| value.parse().map(|Size(size)| size);
+        let was_there = match name {
+            #[cfg(feature = "process")]
+            "framing" => {
+                let framing = value.parse();
+                let framing = framing.map_err(|_| none_of(value, "lines, content-length"))?;
+                self.framing.replace(framing).is_some()
+            }
+            "token-file" => self.token_file.replace(value.into()).is_some(),
+            "cert" => self.cert.replace(value.into()).is_some(),
+            "key" => self.key.replace(value.into()).is_some(),
+            "ca" => self.ca.replace(value.into()).is_some(),
+            "preset" => self.preset.replace(preset(value)?).is_some(),
+            "max-frame" => self.max_frame.replace(size(value)?).is_some(),
+            "max-message" => self.max_message.replace(size(value)?).is_some(),
+            "tunnel" => {
+                let tunnel = match value {
+                    "auto" => TunnelUse::Auto,
+                    "always" => TunnelUse::Always,
+                    "never" => TunnelUse::Never,
+                    _ => return Err(none_of(value, "auto, always, never")),
+                };
+                self.tunnel.replace(tunnel).is_some()
+            }
+            #[cfg(feature = "nostr")]
+            _ => self.relay.set(name, value)?,
+            // Options of transports that are not built in.
+            #[cfg(not(feature = "nostr"))]
+            _ => false,
+        };
+        match was_there {
+            true => Err(OptionError::Twice),
+            false => Ok(()),
+        }
+    }
+}
+
+pub(super) fn none_of(value: &str, expected: &'static str) -> OptionError {
+    OptionError::Word {
+        value: value.to_owned(),
+        expected,
+    }
+}
+
+/// A name that is no preset's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no preset; use {known}", known = Preset::ALL.map(|preset| preset.name).join(", "))]
+pub struct UnknownPreset(pub String);
+
+/// What a path is known to let through, by the path's name.
+pub fn preset(name: &str) -> Result<Preset, UnknownPreset> {
+    Preset::by_name(name).ok_or_else(|| UnknownPreset(name.to_owned()))
+}
+
+/// `%26` and the like, for file names with an `&` in them.
+fn decoded(value: &str) -> Result<String, OptionError> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
+        match (digit(), digit()) {
+            (Some(high), Some(low)) => bytes.push((high * 16 + low) as u8),
+            _ => return Err(OptionError::Escape(value.to_owned())),
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| OptionError::NotUtf8(value.to_owned()))
+}

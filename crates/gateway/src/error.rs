@@ -1,0 +1,339 @@
+//! What can go wrong before and while a gateway runs.
+//!
+//! An error names the end that it is about ([`Side`]), the limit and the size. A program that took
+//! its limits from options of its own adds their names.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+#[cfg(feature = "nostr")]
+use breakbulk_contextvm as contextvm;
+use breakbulk_message::tunnel::TUNNEL;
+use breakbulk_net::Mismatch;
+#[cfg(feature = "process")]
+use breakbulk_net::process::ExecError;
+use breakbulk_net::ws::{ConnectError, ListenError};
+
+use crate::endpoint::EndpointError;
+use crate::pump::{Ended, NoTunnel, Side};
+#[cfg(feature = "nostr")]
+use crate::relays::{IntroduceError, KeyFileError};
+use crate::token::TokenError;
+
+/// Why two endpoints make no gateway.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// One end cannot be used as it was written.
+    #[error("{side}: {error}")]
+    End {
+        /// Which one.
+        side: Side,
+        /// What is wrong with it.
+        error: EndError,
+    },
+    /// Both ends are the standard streams of this process.
+    #[error("both ends are stdio:, and there is only one; use another target")]
+    BothStdio,
+    /// One end carries bytes, the other one text.
+    #[error("loro+ws carries bytes, and the other end text; use whole+ws or loro+ws there")]
+    BytesAndText,
+    /// No session may begin.
+    #[error("a gateway of 0 sessions lets nobody in; give at least 1")]
+    NoSessions,
+    /// One session may need more memory than there is for all.
+    #[error(
+        "the memory of {memory} bytes is less than one session may need, {needed} bytes; raise it or lower max-message"
+    )]
+    Memory {
+        /// What there is.
+        memory: usize,
+        /// What one session may need.
+        needed: usize,
+    },
+}
+
+/// Why an end cannot be used as it was written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EndError {
+    /// Its text says something that this end cannot have.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// A command as the end that listens.
+    #[error("exec: cannot listen: nobody comes to a command; use it as the target")]
+    ListenExec,
+    /// The standard streams as the target of a listener.
+    #[error(
+        "stdio: cannot be the target of a listener: many may come, and there is one standard output; listen at stdio:"
+    )]
+    TargetStdio,
+    /// A target without a host.
+    #[error(
+        "{scheme}://{authority} names no host; {}",
+        meant.as_ref().map_or(format!("write {scheme}://HOST:PORT/PATH"), |url| format!("did you mean {url}?"))
+    )]
+    NoHost {
+        /// `ws` or `wss`.
+        scheme: &'static str,
+        /// What stands in the place of host and port.
+        authority: String,
+        /// What was probably meant.
+        meant: Option<String>,
+    },
+    /// An address that nobody can listen at.
+    #[error(
+        "{authority:?} is no address to listen at; write HOST:PORT, as in {scheme}://127.0.0.1:8080, or the port alone"
+    )]
+    ListenAddress {
+        /// `ws` or `wss`.
+        scheme: &'static str,
+        /// What stands in the place of host and port.
+        authority: String,
+    },
+    /// A listener whose name has no address.
+    #[error("{host} has no address: {error}; check the name")]
+    NoAddress {
+        /// The name.
+        host: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A listener without a token that other machines can reach.
+    #[error(
+        "{address} is open to others than this machine; use ?token-file=FILE, or listen at 127.0.0.1"
+    )]
+    OpenToOthers {
+        /// The address.
+        address: IpAddr,
+    },
+    /// A path that carries no binary messages.
+    #[error("{preset} lets no binary messages through")]
+    NoBinary {
+        /// The path's name.
+        preset: &'static str,
+    },
+    /// Frames that are too small to hold anything.
+    #[error("a frame of {max_frame} bytes holds nothing; max-frame must be at least {least}")]
+    FrameTooSmall {
+        /// The largest frame.
+        max_frame: usize,
+        /// What it must be at least.
+        least: usize,
+    },
+    /// Messages that are too small.
+    #[error("max-message is {max_message} bytes; it must be at least {least}")]
+    MessageTooSmall {
+        /// The largest message.
+        max_message: usize,
+        /// What it must be at least.
+        least: usize,
+    },
+    /// No token in its file.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// A certificate without its key, or a key without its certificate.
+    #[error("cert and key go together; give both")]
+    CertOrKey,
+    /// A listener at `wss://` without a certificate.
+    #[error("wss:// needs a certificate: add ?cert=FILE&key=FILE, or listen at ws://")]
+    NoCertificate,
+    /// An option of the other end.
+    #[error("{option} is for the other end ({})", side)]
+    OnlyFor {
+        /// The option.
+        option: &'static str,
+        /// The end that has it.
+        side: Side,
+    },
+    /// No key in its file.
+    #[cfg(feature = "nostr")]
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
+    /// A server at relays without a key.
+    #[error("a server needs a key by which others find it; add ?key=FILE")]
+    NoKey,
+    /// A client at relays without a server.
+    #[error(
+        "whom to ask? add ?server=PUBKEY, as the gateway at the server prints it when it listens"
+    )]
+    NoServer,
+    /// One key for several clients at relays, whose answers it would mix.
+    #[error(
+        "one key is one client, and many may come to the listener; leave out key, so that each gets a key of its own"
+    )]
+    SharedKey,
+}
+
+/// Why an end is not connected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// It cannot be used as it was written.
+    #[error(transparent)]
+    End(#[from] EndError),
+    /// The standard streams cannot be read.
+    #[error("the standard streams: {0}")]
+    Stdio(io::Error),
+    /// The command cannot be started.
+    #[cfg(feature = "process")]
+    #[error("exec: {0}")]
+    Exec(#[from] ExecError),
+    /// There is no WebSocket.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// Nobody takes connections there.
+    #[error("{address} cannot be reached: {error}")]
+    Unreachable {
+        /// Host and port.
+        address: String,
+        /// Why.
+        error: Unreachable,
+    },
+    /// Nobody takes connections at any of the relays.
+    #[error("{}; is the relay running, and is this its address?", each(.0))]
+    NoRelay(Vec<(String, Unreachable)>),
+    /// The relays answer, but do not serve us.
+    #[cfg(feature = "nostr")]
+    #[error(transparent)]
+    Relays(#[from] contextvm::OpenError),
+    /// The other end must be a gateway and is none.
+    #[error(
+        "{authority} is no breakbulk gateway (it does not speak {TUNNEL}); start one there or leave out tunnel=always"
+    )]
+    NotGateway {
+        /// Host and port.
+        authority: String,
+    },
+    /// The other gateway does not begin the tunnel.
+    #[error(transparent)]
+    Tunnel(#[from] NoTunnel),
+    /// The transport does not carry the frames of the wire.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+    /// An MCP server does not take the `initialize` that it needs.
+    #[cfg(feature = "nostr")]
+    #[error(transparent)]
+    Introduce(#[from] IntroduceError),
+    /// The gateway was stopped before.
+    #[error("the gateway stops")]
+    Stopped,
+}
+
+fn each(relays: &[(String, Unreachable)]) -> String {
+    let each = relays
+        .iter()
+        .map(|(relay, error)| format!("{relay} cannot be reached: {error}"));
+    each.collect::<Vec<_>>().join("; ")
+}
+
+/// Why nobody takes a connection.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unreachable {
+    /// What the system said.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Nothing happened.
+    #[error("no answer within {} s", .0.as_secs())]
+    Silent(Duration),
+}
+
+/// Why a gateway ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// Before it listened: the target is not there. [`Config::check`](crate::Config::check) asks for it.
+    #[error("to: {0}; start it first, or check the address")]
+    Check(OpenError),
+    /// Nobody can come.
+    #[error("listen: {0}")]
+    Listen(ListenError),
+    /// An end is not connected.
+    #[error("{side}: {error}")]
+    Open {
+        /// Which one.
+        side: Side,
+        /// Why.
+        error: OpenError,
+    },
+    /// The listener failed while it listened.
+    #[error(transparent)]
+    Accept(ListenError),
+    /// The server at the relays ended by itself.
+    #[error("the server at the relays has ended")]
+    RelaysEnded,
+    /// The one session of the standard streams failed.
+    #[error(transparent)]
+    Session(#[from] SessionEnd),
+}
+
+impl RunError {
+    /// Whether nothing had begun: something must be mended first.
+    pub fn is_setup(&self) -> bool {
+        matches!(self, Self::Check(_) | Self::Listen(_) | Self::Open { .. })
+    }
+}
+
+/// The program at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Party {
+    /// Whoever has the other ends of our standard streams.
+    StandardStreams,
+    /// The command that we started.
+    Command,
+    /// A client of our listener.
+    Client,
+    /// The server that we connected to.
+    Target,
+    /// The server at the relays.
+    Server,
+}
+
+impl fmt::Display for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::StandardStreams => "the program at the standard streams",
+            Self::Command => "the command",
+            Self::Client => "the client",
+            Self::Target => "the target",
+            Self::Server => "the server",
+        })
+    }
+}
+
+/// How a session ended. An error if [`Ended::is_clean`] does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionEnd {
+    /// The program at the end that was closed first.
+    pub party: Party,
+    /// How that end was closed, and what did not go out.
+    pub ended: Ended,
+}
+
+impl fmt::Display for SessionEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (party, closed) = (self.party, &self.ended.closed);
+        match self.ended.by_peer {
+            true => write!(f, "{party} closed with {}", closed.code)?,
+            false => write!(
+                f,
+                "this gateway closed its connection to {party} with {}",
+                closed.code
+            )?,
+        }
+        if !closed.reason.is_empty() {
+            write!(f, ": {}", closed.reason)?;
+        }
+        match self.ended.lost {
+            0 => Ok(()),
+            1 => f.write_str("; 1 message did not go out"),
+            lost => write!(f, "; {lost} messages did not go out"),
+        }
+    }
+}
+
+impl std::error::Error for SessionEnd {}

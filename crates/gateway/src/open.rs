@@ -1,0 +1,205 @@
+//! From an end that was planned to a port of the pump.
+
+use breakbulk_link::{Carries, Config, Limits, Link};
+use breakbulk_message::tunnel::TUNNEL;
+#[cfg(feature = "process")]
+use breakbulk_net::process;
+use breakbulk_net::ws::{self, ConnectOptions, WebSocket};
+use breakbulk_net::{Connection, Transport, fresh_seed};
+use breakbulk_wire::Loro;
+
+use crate::endpoint::{At, TunnelUse, WireKind};
+use crate::error::OpenError;
+use crate::plan::{End, Plan};
+#[cfg(feature = "process")]
+use crate::pump::Skipped;
+use crate::pump::{
+    BothBoxes, ClientBox, HostBox, Passing, Plain, Port, Raw, Tunnel, greet, session_memory,
+    whole_link,
+};
+#[cfg(feature = "nostr")]
+use crate::relays;
+
+/// What the other program of an end speaks.
+pub(crate) enum EndKind {
+    /// JSON-RPC in whole messages.
+    Whole,
+    /// The tunnel between two gateways.
+    Tunnel(Connection),
+    /// AHP, maybe in segments.
+    Ahp(Connection),
+    /// Binary messages.
+    Binary,
+}
+
+impl EndKind {
+    /// For a log.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Whole => "whole messages",
+            Self::Tunnel(_) => "tunnel",
+            Self::Ahp(_) => "AHP",
+            Self::Binary => "binary messages",
+        }
+    }
+}
+
+/// An end that is connected, but has not sent anything yet.
+pub(crate) struct Opened {
+    pub(crate) kind: EndKind,
+    pub(crate) port: Port,
+}
+
+impl Opened {
+    pub(crate) fn whole(port: Port) -> Self {
+        let kind = EndKind::Whole;
+        Self { kind, port }
+    }
+
+    /// Exchanges the hellos of a tunnel.
+    pub(crate) async fn greeted(self, end: &End) -> Result<Self, OpenError> {
+        let port = match &self.kind {
+            EndKind::Tunnel(connection) => {
+                greet(connection.clone(), &end.tunnel_settings()).await?
+            }
+            _ => self.port,
+        };
+        Ok(Self { port, ..self })
+    }
+}
+
+/// Our own standard streams.
+#[cfg(feature = "process")]
+pub(crate) fn stdio(end: &End) -> Result<Opened, OpenError> {
+    let mut stdio = process::stdio(end.framing, end.max_message).map_err(OpenError::Stdio)?;
+    let ends = stdio.ends();
+    Ok(Opened::whole(stream(end, stdio, ends)?))
+}
+
+#[cfg(feature = "process")]
+fn stream(end: &End, transport: impl Transport, ends: process::Ends) -> Result<Port, OpenError> {
+    let skipped = Skipped::of(&ends);
+    let connection = connect(end, whole(end), transport, false)?;
+    Ok(Port::with_ends(connection, ends).with_skipped(skipped))
+}
+
+/// A connection to the target.
+pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
+    match &end.at {
+        #[cfg(feature = "process")]
+        At::Stdio => stdio(end),
+        #[cfg(feature = "process")]
+        At::Exec(words) => {
+            let hidden = end.hidden_variables.iter();
+            let program = process::Program::new(words);
+            let program = hidden.fold(program, |program, name| program.env_remove(name));
+            let (mut exec, _) = program.start(end.framing, end.max_message)?;
+            let ends = exec.ends();
+            Ok(Opened::whole(stream(end, exec, ends)?.until_exit()))
+        }
+        At::Ws(address) => {
+            let options = ConnectOptions {
+                bearer: end.token.clone(),
+                subprotocols: subprotocols(end),
+                frame_limit: end.frame_limit(),
+                fragment: end.fragment,
+                #[cfg(feature = "tls")]
+                roots: end.roots.clone(),
+                ..ConnectOptions::default()
+            };
+            let websocket = ws::connect(&address.url(), &options).await?;
+            if end.tunnel == TunnelUse::Always && websocket.subprotocol() != Some(TUNNEL) {
+                let authority = address.authority.clone();
+                return Err(OpenError::NotGateway { authority });
+            }
+            Ok(web_socket(end, websocket)?.0)
+        }
+        #[cfg(feature = "nostr")]
+        At::Relays(address) => relays::connect(end, address).await,
+    }
+}
+
+/// The subprotocols that are offered, or understood.
+pub(crate) fn subprotocols(end: &End) -> Vec<String> {
+    match (end.wire, end.tunnel) {
+        (WireKind::Ahp, TunnelUse::Auto | TunnelUse::Always) => vec![TUNNEL.to_owned()],
+        _ => Vec::new(),
+    }
+}
+
+/// A WebSocket, whichever end made it, and its connection.
+pub(crate) fn web_socket(
+    end: &End,
+    websocket: WebSocket,
+) -> Result<(Opened, Connection), OpenError> {
+    let is_tunnel = end.wire == WireKind::Ahp && websocket.subprotocol() == Some(TUNNEL);
+    let link = match end.wire {
+        WireKind::Ahp if is_tunnel => end.tunnel_settings().link(fresh_seed()),
+        WireKind::Ahp => end.ahp_settings().link(),
+        WireKind::Loro => loro(end),
+        // ContextVM's transfers are in the events of relays, and never on a WebSocket of ours.
+        WireKind::Whole | WireKind::Cep22 => whole(end),
+    };
+    let connection = connect(end, link, websocket, is_tunnel)?;
+    let kind = match end.wire {
+        _ if end.carries == Carries::Binary => EndKind::Binary,
+        WireKind::Ahp if is_tunnel => EndKind::Tunnel(connection.clone()),
+        WireKind::Ahp => EndKind::Ahp(connection.clone()),
+        _ => EndKind::Whole,
+    };
+    let port = Port::new(connection.clone());
+    Ok((Opened { kind, port }, connection))
+}
+
+fn connect(
+    end: &End,
+    link: Link,
+    transport: impl Transport,
+    tunnel: bool,
+) -> Result<Connection, OpenError> {
+    Ok(Connection::open(link, transport, end.options(tunnel))?)
+}
+
+fn whole(end: &End) -> Link {
+    whole_link(end.carries, end.cap(), end.max_message, end.budget.clone())
+}
+
+fn loro(end: &End) -> Link {
+    let mut config: Config = Loro::config();
+    config.progress = 0;
+    config.limits = Limits {
+        frame: end.max_frame,
+        message: end.max_message,
+        pending_bytes: end.max_message,
+        memory: session_memory(end.max_message),
+        queued_bytes: end.max_message,
+        ..config.limits
+    };
+    let wire = std::sync::Arc::new(Loro);
+    let mut link = Link::new(wire.clone(), wire, config, end.budget.clone(), fresh_seed());
+    link.set_cap(end.cap());
+    link
+}
+
+/// What is done to messages between two such ends.
+pub(crate) fn passing(plan: &Plan, listen: &EndKind, to: &EndKind) -> Box<dyn Passing> {
+    let (hosts, clients) = plan.sessions.clone();
+    let of_listen = || plan.listen.ahp_settings();
+    let of_to = || plan.to.ahp_settings();
+    let inner: Box<dyn Passing> = match (listen, to) {
+        (EndKind::Binary, _) | (_, EndKind::Binary) => return Box::new(Raw),
+        (EndKind::Ahp(client), EndKind::Ahp(host)) => Box::new(BothBoxes::new(
+            (client.clone(), of_listen(), clients),
+            (host.clone(), of_to(), hosts),
+        )),
+        (EndKind::Ahp(client), _) => Box::new(HostBox::new(client.clone(), of_listen(), clients)),
+        (_, EndKind::Ahp(host)) => Box::new(ClientBox::new(host.clone(), of_to(), hosts)),
+        _ => Box::new(Plain::default()),
+    };
+    let is_tunnel = |kind: &EndKind| matches!(kind, EndKind::Tunnel(_));
+    let (listen, to) = (is_tunnel(listen), is_tunnel(to));
+    match listen || to {
+        true => Box::new(Tunnel { listen, to, inner }),
+        false => inner,
+    }
+}

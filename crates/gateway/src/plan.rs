@@ -1,0 +1,400 @@
+//! From two endpoints to a gateway that can be run: everything is checked before anything is opened.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use breakbulk_ahp::Settings;
+use breakbulk_ahp::foreign::Sessions;
+#[cfg(feature = "nostr")]
+use breakbulk_contextvm::Keys;
+use breakbulk_link::{Budget, Cap, Carries};
+use breakbulk_message::ahp::{Chunking, TimeoutFrom};
+use breakbulk_net::Options;
+use breakbulk_net::preset::Preset;
+#[cfg(feature = "process")]
+use breakbulk_net::process::{self, Framing};
+use breakbulk_net::ws::{self, Bearer};
+#[cfg(feature = "tls")]
+use breakbulk_net::ws::{Identity, Roots};
+
+use crate::endpoint::{At, Endpoint, TunnelUse, WireKind, WsAddress};
+use crate::error::{EndError, OpenError, PlanError};
+use crate::pump::{Side, TunnelSettings, session_memory};
+#[cfg(feature = "nostr")]
+use crate::relays::RelayEnd;
+use crate::token;
+
+/// AHP's proposal names this frame size for a path with a relay in it.
+const DEFAULT_FRAME: usize = 900_000;
+
+/// AHP's proposal names this message size.
+const DEFAULT_MESSAGE: usize = 32 << 20;
+
+/// A smaller frame holds no segment.
+const LEAST_FRAME: usize = 256;
+
+/// A smaller event holds no chunk that is worth it.
+const LEAST_EVENT: usize = 4096;
+
+/// How long the other end of a tunnel may be silent: a gateway whose program does not read answers no
+/// pings meanwhile.
+const TUNNEL_SILENCE: Duration = Duration::from_secs(300);
+
+/// What holds for both ends of a gateway, and for all of its sessions.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The largest frame where messages are cut, if an endpoint does not say it.
+    pub max_frame: Option<usize>,
+    /// The largest message that is taken, if an endpoint does not say it.
+    pub max_message: Option<usize>,
+    /// What the capped path is known to let through.
+    pub preset: Option<Preset>,
+    /// The memory for the messages of all sessions, in bytes.
+    pub memory: usize,
+    /// The most sessions at a time.
+    pub max_sessions: usize,
+    /// Whether a listener without a token may be open to other machines.
+    pub allow_remote: bool,
+    /// Whether to look for the target before listening.
+    pub check: bool,
+    /// How long what is queued may take to go out at the end.
+    pub grace: Duration,
+    /// The bearer token of the listener or, if that is no WebSocket, of the target.
+    pub token: Option<Bearer>,
+    /// The key of the listener at relays or, if the listener is none, of the target at relays.
+    #[cfg(feature = "nostr")]
+    pub key: Option<Keys>,
+    /// Environment variables that commands do not inherit.
+    pub hidden_variables: Vec<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_frame: None,
+            max_message: None,
+            preset: None,
+            memory: 1 << 30,
+            max_sessions: 256,
+            allow_remote: false,
+            check: true,
+            grace: Duration::from_secs(10),
+            token: None,
+            #[cfg(feature = "nostr")]
+            key: None,
+            hidden_variables: Vec::new(),
+        }
+    }
+}
+
+/// A gateway that can be run, once: see [`run`](Self::run).
+pub struct Plan {
+    pub(crate) listen: End,
+    pub(crate) to: End,
+    pub(crate) max_sessions: usize,
+    pub(crate) check: bool,
+    pub(crate) grace: Duration,
+    /// The sessions of AHP hosts and of AHP clients, which outlive their connections.
+    pub(crate) sessions: (Sessions, Sessions),
+}
+
+/// One end, checked.
+#[derive(Clone)]
+pub(crate) struct End {
+    pub(crate) wire: WireKind,
+    pub(crate) at: At,
+    pub(crate) carries: Carries,
+    #[cfg(feature = "process")]
+    pub(crate) framing: Framing,
+    pub(crate) tunnel: TunnelUse,
+    pub(crate) max_frame: usize,
+    pub(crate) max_message: usize,
+    /// The size of WebSocket fragments.
+    pub(crate) fragment: Option<usize>,
+    pub(crate) token: Option<Bearer>,
+    #[cfg(feature = "tls")]
+    pub(crate) identity: Option<Identity>,
+    #[cfg(feature = "tls")]
+    pub(crate) roots: Roots,
+    pub(crate) budget: Budget,
+    /// What an end at relays has beside.
+    #[cfg(feature = "nostr")]
+    pub(crate) relay: Option<RelayEnd>,
+    /// The preset whose frame is smaller than the one that was asked for.
+    pub(crate) overruled: Option<Overruled>,
+    /// Environment variables that a command does not inherit.
+    #[cfg(feature = "process")]
+    pub(crate) hidden_variables: Vec<String>,
+}
+
+/// A max-frame that does not apply, since the path takes less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "max-frame {asked} is over the {max_frame} bytes of the preset {preset}: the smaller one applies; leave the preset out if the path lets more through"
+)]
+pub struct Overruled {
+    /// What was asked for.
+    pub asked: usize,
+    /// What applies.
+    pub max_frame: usize,
+    /// The path's name.
+    pub preset: &'static str,
+}
+
+impl Plan {
+    /// Checks what both ends and the configuration ask for. Files with tokens and keys are read here.
+    ///
+    /// # Errors
+    /// If the two ends do not fit together, or one of them cannot be used.
+    pub fn new(listen: Endpoint, to: Endpoint, config: Config) -> Result<Self, PlanError> {
+        let wrong = |side| move |error| PlanError::End { side, error };
+        let (of_listen, of_to) = (wrong(Side::Listen), wrong(Side::To));
+        #[cfg(feature = "process")]
+        match (&listen.at, &to.at) {
+            (At::Exec(_), _) => return Err(of_listen(EndError::ListenExec)),
+            (At::Stdio, At::Stdio) => return Err(PlanError::BothStdio),
+            (_, At::Stdio) => return Err(of_to(EndError::TargetStdio)),
+            _ => {}
+        }
+        if config.max_sessions == 0 {
+            return Err(PlanError::NoSessions);
+        }
+        if let At::Ws(address) = &to.at {
+            address.check_target().map_err(of_to)?;
+        }
+        let carries = carries(&listen, &to)?;
+        let budget = Budget::new(config.memory);
+        let at = listen.at.clone();
+        let listen = End::new(listen, None, &config, carries, &budget).map_err(of_listen)?;
+        let to = End::new(to, Some(&at), &config, carries, &budget).map_err(of_to)?;
+        let needed =
+            session_memory(listen.max_message).saturating_add(session_memory(to.max_message));
+        if needed > config.memory {
+            return Err(PlanError::Memory {
+                memory: config.memory,
+                needed,
+            });
+        }
+        if let At::Ws(address) = &listen.at {
+            let may = listen.may_listen(address, config.allow_remote);
+            may.map_err(of_listen)?;
+        }
+        Ok(Self {
+            listen,
+            to,
+            max_sessions: config.max_sessions,
+            check: config.check,
+            grace: config.grace,
+            sessions: Default::default(),
+        })
+    }
+}
+
+/// Both ends carry the same kind of messages.
+fn carries(listen: &Endpoint, to: &Endpoint) -> Result<Carries, PlanError> {
+    let loro = |end: &Endpoint| end.wire == WireKind::Loro;
+    let takes_bytes = |end: &Endpoint| end.at.is_ws() && end.wire != WireKind::Ahp;
+    match (
+        loro(listen) || loro(to),
+        takes_bytes(listen) && takes_bytes(to),
+    ) {
+        (false, _) => Ok(Carries::Text),
+        (true, true) => Ok(Carries::Binary),
+        (true, false) => Err(PlanError::BytesAndText),
+    }
+}
+
+impl End {
+    /// Checks an end; `listener` is the other one, if this is the target.
+    fn new(
+        endpoint: Endpoint,
+        listener: Option<&At>,
+        config: &Config,
+        carries: Carries,
+        budget: &Budget,
+    ) -> Result<Self, EndError> {
+        #[cfg(feature = "nostr")]
+        let relay = match endpoint.is_relays() {
+            true => Some(RelayEnd::new(&endpoint, listener, config)?),
+            false => None,
+        };
+        let options = endpoint.options;
+        let is_ws = endpoint.at.is_ws();
+        // The configuration of both ends is about the capped path, which is where messages are cut.
+        let cuts = endpoint.wire != WireKind::Whole;
+        // No preset is about relays of events.
+        let preset = options.preset.or(config.preset.filter(|_| cuts && is_ws));
+        if carries == Carries::Binary
+            && let Some(preset) = preset.filter(|preset| !preset.binary)
+        {
+            return Err(EndError::NoBinary {
+                preset: preset.name,
+            });
+        }
+        let max_message = options
+            .max_message
+            .or(config.max_message)
+            .unwrap_or(DEFAULT_MESSAGE);
+        let of_path = preset.map(|preset| preset.cap().max);
+        let usual = match endpoint.wire {
+            #[cfg(feature = "nostr")]
+            WireKind::Cep22 => breakbulk_contextvm::EVENT_MAX,
+            _ if !is_ws => usize::MAX,
+            WireKind::Whole => max_message,
+            _ => of_path.unwrap_or(DEFAULT_FRAME),
+        };
+        let asked = options.max_frame.or(config.max_frame.filter(|_| cuts));
+        let max_frame = asked.unwrap_or(usual).min(of_path.unwrap_or(usize::MAX));
+        let overruled = match (asked, preset) {
+            (Some(asked), Some(preset)) if asked > max_frame => Some(Overruled {
+                asked,
+                max_frame,
+                preset: preset.name,
+            }),
+            _ => None,
+        };
+        let least = match endpoint.wire {
+            WireKind::Cep22 => LEAST_EVENT,
+            _ => LEAST_FRAME,
+        };
+        if max_frame < least {
+            return Err(EndError::FrameTooSmall { max_frame, least });
+        }
+        if max_message < LEAST_FRAME {
+            return Err(EndError::MessageTooSmall {
+                max_message,
+                least: LEAST_FRAME,
+            });
+        }
+        let token = match &options.token_file {
+            Some(file) => Some(token::token_from_file(file)?),
+            // A token that clients must send us is not sent to somebody else.
+            None if listener.is_some_and(At::is_ws) => None,
+            None => config.token.clone().filter(|_| is_ws),
+        };
+        #[cfg(feature = "tls")]
+        let identity = match (options.cert, options.key) {
+            // A relay's key is another one.
+            _ if endpoint.wire == WireKind::Cep22 => None,
+            (Some(chain), Some(key)) => Some(Identity { chain, key }),
+            (None, None) => None,
+            _ => return Err(EndError::CertOrKey),
+        };
+        Ok(Self {
+            wire: endpoint.wire,
+            at: endpoint.at,
+            carries,
+            #[cfg(feature = "process")]
+            framing: options.framing.unwrap_or_default(),
+            tunnel: options.tunnel.unwrap_or_default(),
+            max_frame,
+            max_message,
+            fragment: preset
+                .and_then(|preset| preset.fragment)
+                .or(Some(ws::FRAGMENT)),
+            token,
+            #[cfg(feature = "tls")]
+            identity,
+            #[cfg(feature = "tls")]
+            roots: options.ca.map_or(Roots::Native, Roots::File),
+            budget: budget.clone(),
+            #[cfg(feature = "nostr")]
+            relay,
+            overruled,
+            #[cfg(feature = "process")]
+            hidden_variables: config.hidden_variables.clone(),
+        })
+    }
+
+    /// Whether it may listen: other machines need a token.
+    fn may_listen(&self, address: &WsAddress, allow_remote: bool) -> Result<(), EndError> {
+        let (host, port) = address.listen_at()?;
+        #[cfg(feature = "tls")]
+        if address.secure && self.identity.is_none() {
+            return Err(EndError::NoCertificate);
+        }
+        if self.token.is_some() || allow_remote {
+            return Ok(());
+        }
+        let found: Vec<SocketAddr> = match (host.as_str(), port).to_socket_addrs() {
+            Ok(found) => found.collect(),
+            Err(error) => return Err(EndError::NoAddress { host, error }),
+        };
+        match found.iter().find(|address| !address.ip().is_loopback()) {
+            None => Ok(()),
+            Some(open) => Err(EndError::OpenToOthers { address: open.ip() }),
+        }
+    }
+
+    /// The largest frame that goes out, and how it is counted.
+    pub(crate) fn cap(&self) -> Cap {
+        let cap = Cap::frame(self.max_frame);
+        match &self.at {
+            #[cfg(feature = "process")]
+            At::Stdio | At::Exec(_) if self.framing == Framing::Lines => cap.lines(),
+            _ => cap,
+        }
+    }
+
+    pub(crate) fn tunnel_settings(&self) -> TunnelSettings {
+        TunnelSettings {
+            cap: self.cap(),
+            max_frame: self.max_frame,
+            max_message: self.max_message,
+            budget: self.budget.clone(),
+        }
+    }
+
+    /// The settings of a middle box before AHP programs.
+    pub(crate) fn ahp_settings(&self) -> Settings {
+        let frame = self.max_frame.min(self.max_message);
+        Settings {
+            chunking: Chunking {
+                max_frame_bytes: frame as u64,
+                max_message_bytes: self.max_message as u64,
+                timeout_from: TimeoutFrom::Last,
+                ..Chunking::default()
+            },
+            cap: self.cap(),
+            budget: self.budget.clone(),
+            queued_bytes: self.max_message.max(64 << 20),
+            options: self.options(false),
+            ..Settings::default()
+        }
+    }
+
+    /// How its connections are kept alive: streams have no pings.
+    pub(crate) fn options(&self, tunnel: bool) -> Options {
+        let usual = Options::default();
+        match &self.at {
+            At::Ws(_) if tunnel => Options {
+                silence: Some(TUNNEL_SILENCE),
+                ..usual
+            },
+            At::Ws(_) => usual,
+            #[allow(unreachable_patterns)]
+            _ => Options {
+                keepalive: None,
+                silence: None,
+                ..usual
+            },
+        }
+    }
+
+    /// The largest frame that comes in.
+    pub(crate) fn frame_limit(&self) -> usize {
+        match self.wire {
+            WireKind::Whole | WireKind::Cep22 => self.max_message,
+            WireKind::Ahp | WireKind::Loro => self.max_frame,
+        }
+    }
+
+    /// Whether its command exists, before anybody comes.
+    pub(crate) fn check_command(&self) -> Result<(), OpenError> {
+        match &self.at {
+            #[cfg(feature = "process")]
+            At::Exec(words) => Ok(process::find(&words[0]).map(drop)?),
+            _ => Ok(()),
+        }
+    }
+}

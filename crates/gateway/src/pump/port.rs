@@ -1,0 +1,289 @@
+//! The two sides of the pump: connections, and ContextVM's endpoints at Nostr relays.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use breakbulk_link::{Charge, Closed, Event, Key, Outgoing, SendError, Shape, TransferId};
+use breakbulk_net::Connection;
+use bytes::Bytes;
+
+use super::{Replacement, Skipped};
+#[cfg(feature = "nostr")]
+use crate::relays::{ClientPort, SessionPort};
+
+/// A future that ends when something has happened.
+pub(super) type Done = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A message on its way out.
+pub(super) type Sending = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+/// One side of the pump.
+pub struct Port {
+    pub(crate) channel: Channel,
+    /// Done when no more comes in, although the other direction is open. Only some transports can tell.
+    pub(super) input_ended: Option<Done>,
+    /// How the other end is told that no more goes out, although more may come in.
+    pub(super) end_output: EndOutput,
+    /// Messages that were too large to be taken. Only some transports can skip them; with others such a
+    /// message ends the connection.
+    pub(super) skipped: Option<Skipped>,
+}
+
+/// How one direction of a port ends while the other stays open.
+#[derive(Default)]
+pub(super) enum EndOutput {
+    /// It cannot: the port is closed.
+    #[default]
+    Close,
+    /// By this message, which goes out after all others.
+    Message(Bytes),
+    /// By what this does, once all that was queued is out.
+    Run(Done),
+}
+
+impl Port {
+    /// A connection that is open both ways or not at all.
+    pub fn new(connection: Connection) -> Self {
+        Self::of(Channel::Connection(connection))
+    }
+
+    /// A connection over a stream whose directions end one by one.
+    #[cfg(feature = "process")]
+    pub fn with_ends(connection: Connection, ends: breakbulk_net::process::Ends) -> Self {
+        let mut reading = ends.clone();
+        Self {
+            input_ended: Some(Box::pin(async move { reading.input_ended().await })),
+            end_output: EndOutput::Run(Box::pin(async move { ends.end_output().await })),
+            ..Self::new(connection)
+        }
+    }
+
+    /// A client at relays; when the pump ends, what is queued may take this long to reach a relay.
+    #[cfg(feature = "nostr")]
+    pub fn client(client: breakbulk_contextvm::Client, grace: std::time::Duration) -> Self {
+        Self::of(Channel::Client(ClientPort::new(client, grace)))
+    }
+
+    /// The same with the messages that its transport skips.
+    pub fn with_skipped(self, skipped: Skipped) -> Self {
+        Self {
+            skipped: Some(skipped),
+            ..self
+        }
+    }
+
+    /// The same for a command, whose last output does not end its input: its exit closes the connection.
+    #[cfg(feature = "process")]
+    pub(crate) fn until_exit(self) -> Self {
+        Self {
+            input_ended: None,
+            ..self
+        }
+    }
+
+    /// The same where a message tells the other end that no more goes out.
+    pub(super) fn ending_with(self, message: String) -> Self {
+        Self {
+            end_output: EndOutput::Message(message.into()),
+            ..self
+        }
+    }
+
+    pub(crate) fn of(channel: Channel) -> Self {
+        Self {
+            channel,
+            input_ended: None,
+            end_output: EndOutput::Close,
+            skipped: None,
+        }
+    }
+}
+
+/// What a port receives from and sends to.
+pub(crate) enum Channel {
+    /// A connection: its link cuts messages into frames.
+    Connection(Connection),
+    /// A client at relays: messages go to its server, and come from it.
+    #[cfg(feature = "nostr")]
+    Client(ClientPort),
+    /// A server's session with one client at relays.
+    #[cfg(feature = "nostr")]
+    Session(SessionPort),
+}
+
+/// What a channel tells.
+pub(crate) enum Heard {
+    /// A message came in.
+    Message(Arrived),
+    /// Something else happened to its link.
+    Event(Event),
+    /// It is closed.
+    Closed(Closed),
+}
+
+/// A message that came in.
+pub(crate) struct Arrived {
+    pub(crate) bytes: Bytes,
+    pub(crate) shape: Shape,
+    /// The transfer it came by; `None` if it came in one frame.
+    pub(crate) key: Option<Key>,
+    /// What it costs the side it came by until it is dropped; an error that was made here costs nothing.
+    pub(crate) charge: Option<Charge>,
+}
+
+/// What became of a message that a channel was given.
+pub(crate) enum Outcome {
+    /// It is in the queue of the connection, which tells when it is out.
+    Queued,
+    /// It is out.
+    Out,
+    /// The channel is closed.
+    Lost,
+    /// This channel cannot carry it; the reason in words.
+    Refused(Replacement, String),
+}
+
+impl Channel {
+    /// What happens next. Where `takes` is false the next message stays where it is, charged to this
+    /// side: the other side has no room for it. A connection stops its reader by itself. Cancel-safe;
+    /// for one caller at a time.
+    pub(crate) async fn event(&self, takes: bool) -> Heard {
+        match self {
+            Self::Connection(connection) => match connection.event().await {
+                Some(Event::Message(message)) => {
+                    let (shape, key) = (message.shape.clone(), message.key.clone());
+                    let (bytes, charge) = message.into_parts();
+                    Heard::Message(Arrived {
+                        bytes,
+                        shape,
+                        key,
+                        charge: Some(charge),
+                    })
+                }
+                Some(Event::Closed(closed)) => Heard::Closed(closed),
+                Some(event) => Heard::Event(event),
+                None => Heard::Closed(Closed {
+                    code: 1006,
+                    reason: String::new(),
+                }),
+            },
+            #[cfg(feature = "nostr")]
+            Self::Client(client) => client.event(takes).await,
+            #[cfg(feature = "nostr")]
+            Self::Session(session) => session.event(takes).await,
+        }
+    }
+
+    /// Sends now, or hands the message back if it must wait.
+    pub(super) fn try_send(&self, message: Outgoing) -> Result<Outcome, Outgoing> {
+        match self {
+            Self::Connection(connection) => match connection.send(message) {
+                Ok(_) => Ok(Outcome::Queued),
+                Err(rejected) => match rejected.error {
+                    SendError::QueueFull { .. } => Err(*rejected.message),
+                    _ => Ok(Outcome::Lost),
+                },
+            },
+            #[cfg(feature = "nostr")]
+            Self::Client(_) | Self::Session(_) => Err(message),
+        }
+    }
+
+    /// Sends as soon as there is room. Dropped before it is done, the message is not sent.
+    pub(crate) fn send(&self, message: Outgoing) -> Sending {
+        match self {
+            Self::Connection(connection) => {
+                let connection = connection.clone();
+                Box::pin(async move {
+                    match connection.send_when_writable(message).await {
+                        Ok(_) => Outcome::Queued,
+                        Err(_) => Outcome::Lost,
+                    }
+                })
+            }
+            #[cfg(feature = "nostr")]
+            Self::Client(client) => Box::pin(client.send(message)),
+            #[cfg(feature = "nostr")]
+            Self::Session(session) => Box::pin(session.send(message)),
+        }
+    }
+
+    /// Gives up the place of a message that failed, or sends another one there. True: another one waits
+    /// there now.
+    pub(super) fn replace(&self, id: TransferId, with: Option<Outgoing>) -> bool {
+        match self {
+            Self::Connection(connection) => {
+                let replaced = with.is_some();
+                connection.with(|link| link.replace(id, with));
+                replaced
+            }
+            #[cfg(feature = "nostr")]
+            Self::Client(_) | Self::Session(_) => false,
+        }
+    }
+
+    /// Done when all that was queued is handed to the transport.
+    pub(super) async fn drained(&self) {
+        match self {
+            Self::Connection(connection) => connection.drained().await,
+            // What the endpoint has taken is out for the pump; `ended` waits for the relays.
+            #[cfg(feature = "nostr")]
+            Self::Client(_) | Self::Session(_) => {}
+        }
+    }
+
+    /// Ends it: what is queued is dropped.
+    pub(crate) fn close(&self, code: u16, reason: &str) {
+        match self {
+            Self::Connection(connection) => connection.close(code, reason),
+            #[cfg(feature = "nostr")]
+            Self::Client(client) => client.close(code, reason),
+            #[cfg(feature = "nostr")]
+            Self::Session(session) => session.close(code, reason),
+        }
+    }
+
+    /// Waits until its transport is let go of. Returns the messages that did not go out by then.
+    pub(super) async fn ended(&self) -> usize {
+        match self {
+            Self::Connection(connection) => {
+                connection.ended().await;
+                usize::from(connection.broke_off())
+            }
+            #[cfg(feature = "nostr")]
+            Self::Client(client) => client.ended().await,
+            #[cfg(feature = "nostr")]
+            Self::Session(_) => 0,
+        }
+    }
+
+    /// Whether the other end closed it, rather than this side.
+    pub(super) fn closed_by_peer(&self) -> bool {
+        match self {
+            Self::Connection(connection) => connection.closed_by_peer(),
+            #[cfg(feature = "nostr")]
+            Self::Client(client) => client.closed_by_peer(),
+            #[cfg(feature = "nostr")]
+            Self::Session(session) => session.closed_by_peer(),
+        }
+    }
+
+    /// Whether something that came in is still to be taken.
+    pub(super) fn has_event(&self) -> bool {
+        match self {
+            Self::Connection(connection) => connection.with(|link| link.has_event()),
+            #[cfg(feature = "nostr")]
+            Self::Client(_) | Self::Session(_) => false,
+        }
+    }
+
+    /// Whether nothing is on its way in or out.
+    pub(super) fn is_idle(&self) -> bool {
+        match self {
+            Self::Connection(connection) => connection
+                .with(|link| link.is_idle() && link.open_transfers() == 0 && !link.has_event()),
+            #[cfg(feature = "nostr")]
+            Self::Client(_) | Self::Session(_) => true,
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! A server at relays: each client that sends to its key gets a session with a target of its own.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex as Lock, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use breakbulk_contextvm::{PublicKey, Server, Session, npub};
+use breakbulk_link::Closed;
+use breakbulk_message::jsonrpc;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tracing::Instrument;
+
+use super::bind;
+use super::introduce::{Introductions, introduce};
+use super::port::SessionPort;
+use super::session::SessionState;
+use crate::endpoint::RelayAddress;
+use crate::error::{OpenError, RunError};
+use crate::open::{EndKind, Opened};
+use crate::plan::Plan;
+use crate::pump::{Channel, Port, Side};
+use crate::serve::{Event, Tell, check_target, finish, log_end, pump, target};
+use crate::stop::Stop;
+
+/// A session that was silent for this long ends when another client needs its place.
+const MAKES_ROOM: Duration = Duration::from_secs(60);
+
+/// How long a new client waits for such a place.
+const WAIT_FOR_ROOM: Duration = Duration::from_secs(15);
+
+/// The code of the errors by which open requests are answered when their session ends.
+const SESSION_ENDED: i32 = -32000;
+
+/// A server at relays, and its sessions.
+struct RelayListener {
+    plan: Arc<Plan>,
+    server: Server,
+    stop: Stop,
+    /// One for each session that may begin.
+    places: Arc<Semaphore>,
+    /// A session ends after this much time without a message.
+    idle: Duration,
+    /// The latest session of each client.
+    sessions: Lock<BTreeMap<PublicKey, Arc<SessionState>>>,
+    introductions: Lock<Introductions>,
+}
+
+/// Serves clients until it is stopped.
+pub(crate) async fn listen(
+    plan: Arc<Plan>,
+    address: &RelayAddress,
+    stop: &Stop,
+    tell: Tell<'_>,
+) -> Result<(), RunError> {
+    check_target(&plan).await?;
+    let (server, end) = tokio::select! {
+        bound = bind(&plan.listen, address) => bound.map_err(|error| RunError::Open {
+            side: Side::Listen,
+            error,
+        })?,
+        () = stop.stopped() => return Ok(()),
+    };
+    tell(Event::Listening(address.of_server(&server.public_key())));
+    let listener = Arc::new(RelayListener {
+        places: Arc::new(Semaphore::new(plan.max_sessions)),
+        idle: end.idle(),
+        stop: stop.clone(),
+        server: server.clone(),
+        sessions: Lock::default(),
+        introductions: Lock::default(),
+        plan,
+    });
+    let mut coming = server.sessions();
+    let mut tasks = JoinSet::new();
+    let outcome = loop {
+        tokio::select! {
+            session = coming.recv() => match session {
+                Some(session) => listener.open(session, &mut tasks),
+                None => break Err(RunError::RelaysEnded),
+            },
+            Some(_) = tasks.join_next() => {}
+            () = stop.stopped() => break Ok(()),
+        }
+    };
+    finish(tasks, tell).await;
+    if timeout(end.grace, server.drained()).await.is_err() {
+        tracing::error!(
+            messages = server.stats().outgoing,
+            "messages did not reach a relay within the {} s of the grace; raise it",
+            end.grace.as_secs()
+        );
+    }
+    server.close();
+    outcome
+}
+
+impl RelayListener {
+    /// Begins a session. The session that its client had before ends first.
+    fn open(self: &Arc<Self>, session: Session, tasks: &mut JoinSet<()>) {
+        let (peer, state) = (session.peer, Arc::new(SessionState::new()));
+        let before = self.sessions().insert(peer, state.clone());
+        if let Some(before) = before.as_ref().filter(|_| session.initializes) {
+            before.abandon();
+        }
+        let listener = self.clone();
+        let span = tracing::error_span!("session", peer = npub(&peer));
+        let task = async move {
+            if let Some(before) = before {
+                before.over().await;
+            }
+            let session = Arc::new(Mutex::new(session));
+            listener.serve(&session, peer, &state).await;
+            let mut sessions = listener.sessions();
+            let latest = sessions.get(&peer);
+            if latest.is_some_and(|latest| Arc::ptr_eq(latest, &state)) {
+                sessions.remove(&peer);
+            }
+            state.mark_over();
+        };
+        tasks.spawn(task.instrument(span));
+    }
+
+    async fn serve(
+        &self,
+        session: &Arc<Mutex<Session>>,
+        peer: PublicKey,
+        state: &Arc<SessionState>,
+    ) {
+        if state.is_abandoned() {
+            return;
+        }
+        let Some(_place) = self.place().await else {
+            tracing::warn!(
+                "a client is refused: all {} sessions are in use",
+                self.plan.max_sessions
+            );
+            let why = "the server has no room for another client; try again later";
+            return self.answer_all(session, peer, state, "busy", why).await;
+        };
+        let opened = tokio::select! {
+            opened = self.target(session, peer) => opened,
+            () = self.stop.stopped() => Err(OpenError::Stopped),
+        };
+        let to = match opened {
+            Ok(to) => to,
+            Err(error) => {
+                tracing::error!(%error, "a client is sent away: the session cannot begin");
+                let why = "the gateway has no connection to its server; its log says why";
+                return self.answer_all(session, peer, state, "noServer", why).await;
+            }
+        };
+        tracing::info!(to = to.kind.name(), "a session begins");
+        let port = SessionPort {
+            session: session.clone(),
+            server: self.server.clone(),
+            peer,
+            state: state.clone(),
+            idle: self.idle,
+            ending: AtomicBool::new(false),
+            closed: OnceLock::new(),
+        };
+        let listen = Opened::whole(Port::of(Channel::Session(port)));
+        let end = pump(&self.plan, listen, to, &self.stop).await;
+        log_end(&end);
+        if let Some(text) = state.take_initialize() {
+            self.introductions().keep(peer, text);
+        }
+        let why = format!("the server has ended: {}", reason(&end.ended.closed));
+        self.answer_all(session, peer, state, "serverEnded", &why)
+            .await;
+    }
+
+    /// A place for a session; if none is free, that of the session that was silent for longest.
+    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = self.places.clone().try_acquire_owned() {
+            return Some(place);
+        }
+        let silent = {
+            let sessions = self.sessions();
+            let silent = sessions
+                .values()
+                .filter_map(|state| Some((state.idle()?, state.clone())));
+            silent.max_by_key(|(silent, _)| *silent)
+        };
+        let (_, state) = silent.filter(|(silent, _)| *silent >= MAKES_ROOM)?;
+        state.end();
+        let place = timeout(WAIT_FOR_ROOM, self.places.clone().acquire_owned()).await;
+        place.ok()?.ok()
+    }
+
+    /// A target that is ready for the next message of this client.
+    async fn target(&self, session: &Mutex<Session>, peer: PublicKey) -> Result<Opened, OpenError> {
+        let opened = target(&self.plan).await?;
+        let initializes = session.lock().await.initializes;
+        if !initializes && matches!(opened.kind, EndKind::Whole | EndKind::Tunnel(_)) {
+            let before = self.introductions().of(&peer);
+            introduce(&opened.port.channel, before).await?;
+        }
+        Ok(opened)
+    }
+
+    /// Answers all open requests of this client with an error, those among its unread messages too.
+    async fn answer_all(
+        &self,
+        session: &Mutex<Session>,
+        peer: PublicKey,
+        state: &SessionState,
+        word: &str,
+        why: &str,
+    ) {
+        let mut session = session.lock().await;
+        session.close();
+        while let Some(message) = session.recv().await {
+            state.heard(&message.bytes);
+        }
+        let data = format!(r#"{{"reason":"{word}"}}"#);
+        for id in state.take_open() {
+            let answer = jsonrpc::error(Some(&id), SESSION_ENDED, why, Some(&data));
+            if let Err(error) = self.server.send(peer, answer).await {
+                tracing::debug!(id, %error, "an error for an open request is dropped");
+            }
+        }
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, BTreeMap<PublicKey, Arc<SessionState>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn introductions(&self) -> MutexGuard<'_, Introductions> {
+        self.introductions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a session ended, for its client: how a connection was lost is for the log.
+fn reason(closed: &Closed) -> &str {
+    match closed.code {
+        1000..=1003 | 1007..=1014 if !closed.reason.is_empty() => &closed.reason,
+        _ => "its connection was lost",
+    }
+}

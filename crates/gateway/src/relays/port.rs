@@ -1,0 +1,226 @@
+//! ContextVM's endpoints as sides of the pump: messages go straight to the endpoint, and come straight
+//! from it.
+//!
+//! A message that came in is charged to the endpoint until it is out on the other side of the pump. A
+//! message that goes out stays charged to the other side until the endpoint has let go of its bytes;
+//! it waits while the endpoint has more than [`Limits::queued_bytes`](breakbulk_contextvm::Limits) on
+//! its way to a peer, so that slow relays stop the program that sends and nobody else.
+
+use std::future::{Future, pending};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use breakbulk_contextvm::{
+    Client, InboundMessage, PublicKey, Refused, SendError, SendId, Server, Session,
+};
+use breakbulk_link::{Charge, Closed, Outgoing};
+use breakbulk_message::jsonrpc::{self, INVALID_REQUEST};
+use breakbulk_wire::shape_of;
+use bytes::Bytes;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use super::session::SessionState;
+use crate::pump::{Arrived, Heard, Outcome, Replacement};
+
+/// The client of one server.
+pub(crate) struct ClientPort {
+    client: Client,
+    /// How long what is queued may take to reach a relay at the end.
+    grace: Duration,
+    closed: OnceLock<Closed>,
+}
+
+impl ClientPort {
+    pub(crate) fn new(client: Client, grace: Duration) -> Self {
+        Self {
+            client,
+            grace,
+            closed: OnceLock::new(),
+        }
+    }
+
+    pub(crate) async fn event(&self, takes: bool) -> Heard {
+        if let Some(closed) = self.closed.get() {
+            return Heard::Closed(closed.clone());
+        }
+        if !takes {
+            return pending().await;
+        }
+        match self.client.recv().await {
+            Some(message) => arrived(message),
+            None => closed("the client of the relays has ended"),
+        }
+    }
+
+    pub(crate) fn send(&self, message: Outgoing) -> impl Future<Output = Outcome> + Send + use<> {
+        let client = self.client.clone();
+        async move {
+            let outcome = outcome(client.send(charged(message)).await);
+            match outcome {
+                // A batch, or what is no JSON: its sender is told.
+                Err(error @ SendError::NotJsonRpc(_)) => {
+                    let words = error.to_string();
+                    let answer = jsonrpc::error(None, INVALID_REQUEST, &words, None);
+                    Outcome::Refused(Replacement::Answer(answer.into()), words)
+                }
+                outcome => dropped(outcome),
+            }
+        }
+    }
+
+    pub(crate) fn close(&self, code: u16, reason: &str) {
+        self.closed.get_or_init(|| Closed {
+            code,
+            reason: reason.to_owned(),
+        });
+    }
+
+    /// Waits until all that was sent is with a relay, or the time for it is over.
+    pub(crate) async fn ended(&self) -> usize {
+        // What is not out by then is counted.
+        let _ = timeout(self.grace, self.client.drained()).await;
+        let unsent = self.client.stats().outgoing;
+        self.client.close();
+        unsent
+    }
+
+    pub(crate) fn closed_by_peer(&self) -> bool {
+        self.closed.get().is_none()
+    }
+}
+
+/// The session of one client with our server.
+pub(crate) struct SessionPort {
+    pub(super) session: Arc<Mutex<Session>>,
+    pub(super) server: Server,
+    pub(super) peer: PublicKey,
+    pub(super) state: Arc<SessionState>,
+    /// The session ends after this much time without a message.
+    pub(super) idle: Duration,
+    /// The session takes no more: what its client sends next begins another.
+    pub(super) ending: AtomicBool,
+    pub(super) closed: OnceLock<Closed>,
+}
+
+impl SessionPort {
+    pub(crate) async fn event(&self, takes: bool) -> Heard {
+        loop {
+            if let Some(closed) = self.closed.get() {
+                return Heard::Closed(closed.clone());
+            }
+            let ending = self.ending.load(Ordering::Relaxed);
+            let silent = tokio::select! {
+                message = async { self.session.lock().await.recv().await }, if takes => {
+                    match message {
+                        Some(message) => {
+                            self.state.heard(&message.bytes);
+                            return arrived(message);
+                        }
+                        None if ending => return closed("the session is over"),
+                        None => {
+                            self.state.abandon();
+                            return closed("the client made room for others");
+                        }
+                    }
+                }
+                () = self.state.silent(self.idle), if !ending => true,
+                () = self.state.asked_to_end(), if !ending => false,
+                else => return pending().await,
+            };
+            self.session.lock().await.close();
+            self.ending.store(true, Ordering::Relaxed);
+            if silent {
+                tracing::info!(
+                    "a session was silent for {} s and ends; its client may begin another",
+                    self.idle.as_secs()
+                );
+            }
+        }
+    }
+
+    pub(crate) fn send(&self, message: Outgoing) -> impl Future<Output = Outcome> + Send + use<> {
+        let (server, peer, state) = (self.server.clone(), self.peer, self.state.clone());
+        async move {
+            // The ids of a client that began anew mean other requests.
+            match state.sends(&message.bytes) {
+                true => dropped(outcome(server.send(peer, charged(message)).await)),
+                false => Outcome::Out,
+            }
+        }
+    }
+
+    pub(crate) fn close(&self, code: u16, reason: &str) {
+        self.closed.get_or_init(|| Closed {
+            code,
+            reason: reason.to_owned(),
+        });
+    }
+
+    pub(crate) fn closed_by_peer(&self) -> bool {
+        self.closed.get().is_none()
+    }
+}
+
+fn arrived(message: InboundMessage) -> Heard {
+    let (bytes, charge) = message.into_parts();
+    Heard::Message(Arrived {
+        shape: shape_of(std::str::from_utf8(&bytes).unwrap_or_default()),
+        bytes,
+        key: None,
+        charge,
+    })
+}
+
+fn closed(reason: &str) -> Heard {
+    Heard::Closed(Closed {
+        code: 1000,
+        reason: reason.to_owned(),
+    })
+}
+
+/// The bytes of a message, which hold its charge for as long as they live.
+fn charged(message: Outgoing) -> Bytes {
+    struct Charged {
+        bytes: Bytes,
+        _charge: Arc<Charge>,
+    }
+
+    impl AsRef<[u8]> for Charged {
+        fn as_ref(&self) -> &[u8] {
+            &self.bytes
+        }
+    }
+
+    match message.charge {
+        Some(charge) => Bytes::from_owner(Charged {
+            bytes: message.bytes,
+            _charge: charge,
+        }),
+        None => message.bytes,
+    }
+}
+
+fn outcome(sent: Result<SendId, SendError>) -> Result<Outcome, SendError> {
+    match sent {
+        Ok(_) => Ok(Outcome::Out),
+        Err(SendError::Closed) => Ok(Outcome::Lost),
+        // Whoever asked does not want the answer any more.
+        Err(error @ SendError::Refused(Refused::NoSuchRequest(_) | Refused::NoSuchPeer(_))) => {
+            tracing::debug!(%error, "a message to a peer at relays is dropped");
+            Ok(Outcome::Out)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn dropped(outcome: Result<Outcome, SendError>) -> Outcome {
+    outcome.unwrap_or_else(|error| {
+        let words = error.to_string();
+        Outcome::Refused(
+            Replacement::Drop(format!("a message is dropped: {words}")),
+            words,
+        )
+    })
+}

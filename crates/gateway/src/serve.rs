@@ -1,0 +1,288 @@
+//! The sessions of a gateway: one over the standard streams, or one for each client of a listener.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakbulk_message::tunnel::TUNNEL;
+use breakbulk_net::ws::{Accepted, ListenError, ListenOptions, Listener};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tracing::Instrument;
+
+use crate::endpoint::{At, TunnelUse, WsAddress};
+use crate::error::{OpenError, Party, RunError, SessionEnd, Unreachable};
+use crate::open::{self, Opened};
+use crate::plan::{Overruled, Plan};
+use crate::pump::{Options, Side, relay};
+#[cfg(feature = "nostr")]
+use crate::relays;
+use crate::stop::Stop;
+
+/// How long the target may take to accept a connection when it is looked for before listening.
+const CHECK: Duration = Duration::from_secs(5);
+
+/// The close code of a client's connection when the target cannot be reached: bad gateway.
+const NO_TARGET: u16 = 1014;
+
+/// The log says why: the reason may name what is no business of strangers.
+const NO_TARGET_REASON: &str = "the gateway has no connection to its target; its log says why";
+
+/// What a program that runs a gateway may want to tell its user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// Clients can connect now, to this endpoint.
+    Listening(String),
+    /// A limit that was asked for does not apply.
+    Overruled(Side, Overruled),
+    /// The gateway stops; so many sessions still send what is queued.
+    Stopping(usize),
+}
+
+/// Who is told of events.
+pub(crate) type Tell<'a> = &'a (dyn Fn(Event) + Send + Sync);
+
+impl Plan {
+    /// Runs the gateway: one session if it listens at `stdio:`, else one for each client, until `stop`
+    /// fires. What is queued then still goes out, within [`Config::grace`](crate::Config::grace). A
+    /// future that is dropped ends all sessions at once.
+    ///
+    /// # Errors
+    /// If it cannot begin, the listener fails, or the one session of `stdio:` ends before all was said.
+    pub async fn run(
+        self,
+        stop: &Stop,
+        tell: impl Fn(Event) + Send + Sync,
+    ) -> Result<(), RunError> {
+        let wrong = |error| RunError::Open {
+            side: Side::To,
+            error,
+        };
+        self.to.check_command().map_err(wrong)?;
+        for (side, end) in [(Side::Listen, &self.listen), (Side::To, &self.to)] {
+            if let Some(overruled) = end.overruled {
+                tell(Event::Overruled(side, overruled));
+            }
+        }
+        match self.listen.at.clone() {
+            At::Ws(address) => listen(Arc::new(self), &address, stop, &tell).await,
+            #[cfg(feature = "nostr")]
+            At::Relays(address) => relays::listen(Arc::new(self), &address, stop, &tell).await,
+            #[cfg(feature = "process")]
+            At::Stdio | At::Exec(_) => once(&self, stop).await,
+        }
+    }
+}
+
+/// The one session over our own standard streams.
+#[cfg(feature = "process")]
+async fn once(plan: &Plan, stop: &Stop) -> Result<(), RunError> {
+    let failed = |side| move |error| RunError::Open { side, error };
+    let to = tokio::select! {
+        to = target(plan) => to.map_err(failed(Side::To))?,
+        () = stop.stopped() => return Ok(()),
+    };
+    // Only now: what is read from the standard input cannot be put back.
+    let listen = open::stdio(&plan.listen).map_err(failed(Side::Listen))?;
+    let end = pump(plan, listen, to, stop).await;
+    match end.ended.is_clean() {
+        true => Ok(()),
+        false => Err(RunError::Session(end)),
+    }
+}
+
+/// The target, ready for messages.
+pub(crate) async fn target(plan: &Plan) -> Result<Opened, OpenError> {
+    open::target(&plan.to).await?.greeted(&plan.to).await
+}
+
+/// Carries the messages of one session until it ends.
+pub(crate) async fn pump(plan: &Plan, listen: Opened, to: Opened, stop: &Stop) -> SessionEnd {
+    let passing = open::passing(plan, &listen.kind, &to.kind);
+    let options = Options { grace: plan.grace };
+    let ended = relay(listen.port, to.port, passing, stop.stopped(), options).await;
+    SessionEnd {
+        party: party(plan, ended.side),
+        ended,
+    }
+}
+
+/// The program at an end.
+fn party(plan: &Plan, side: Side) -> Party {
+    let at = match side {
+        Side::Listen => &plan.listen.at,
+        Side::To => &plan.to.at,
+    };
+    match (at, side) {
+        #[cfg(feature = "process")]
+        (At::Stdio, _) => Party::StandardStreams,
+        #[cfg(feature = "process")]
+        (At::Exec(_), _) => Party::Command,
+        (_, Side::Listen) => Party::Client,
+        (At::Ws(_), Side::To) => Party::Target,
+        #[cfg(feature = "nostr")]
+        (At::Relays(_), Side::To) => Party::Server,
+    }
+}
+
+/// A session for each client that connects.
+async fn listen(
+    plan: Arc<Plan>,
+    address: &WsAddress,
+    stop: &Stop,
+    tell: Tell<'_>,
+) -> Result<(), RunError> {
+    check_target(&plan).await?;
+    let mut listener = bind(&plan, address).await?;
+    let path = match &*address.path {
+        "/" => "",
+        path => path,
+    };
+    let (scheme, local) = (address.scheme(), listener.local_addr());
+    tell(Event::Listening(format!("{scheme}://{local}{path}")));
+    let mut sessions = JoinSet::new();
+    let outcome = loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok(accepted) => {
+                    let (plan, stop) = (plan.clone(), stop.clone());
+                    let span = tracing::error_span!("session", peer = %accepted.peer);
+                    let session = async move { session(&plan, accepted, &stop).await };
+                    sessions.spawn(session.instrument(span));
+                }
+                Err(error) => break Err(RunError::Accept(error)),
+            },
+            Some(_) = sessions.join_next() => {}
+            () = stop.stopped() => break Ok(()),
+        }
+    };
+    drop(listener);
+    finish(sessions, tell).await;
+    outcome
+}
+
+/// Waits for the sessions of a gateway that stops.
+pub(crate) async fn finish(mut sessions: JoinSet<()>, tell: Tell<'_>) {
+    if !sessions.is_empty() {
+        tell(Event::Stopping(sessions.len()));
+    }
+    while sessions.join_next().await.is_some() {}
+}
+
+async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, RunError> {
+    let end = &plan.listen;
+    let (host, port) = address.listen_at().map_err(|error| RunError::Open {
+        side: Side::Listen,
+        error: error.into(),
+    })?;
+    let options = ListenOptions {
+        bearer: end.token.clone(),
+        path: (address.path != "/").then(|| address.path.clone()),
+        subprotocols: open::subprotocols(end),
+        connections: plan.max_sessions,
+        frame_limit: end.frame_limit(),
+        fragment: end.fragment,
+        #[cfg(feature = "tls")]
+        identity: end.identity.clone().filter(|_| address.secure),
+        ..ListenOptions::default()
+    };
+    let named = match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    };
+    let bound = Listener::bind((host.as_str(), port), options).await;
+    bound.map_err(|error| {
+        RunError::Listen(match error {
+            ListenError::Bind { error, .. } => ListenError::Bind {
+                address: named,
+                error,
+            },
+            error => error,
+        })
+    })
+}
+
+/// Looks for the target, if the plan says so: better now than when the first client is there.
+pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
+    let found = match &plan.to.at {
+        _ if !plan.check => Ok(()),
+        At::Ws(address) => {
+            let found = accepts(&address.authority, address.secure).await;
+            found.map_err(|error| OpenError::Unreachable {
+                address: address.authority.clone(),
+                error,
+            })
+        }
+        #[cfg(feature = "nostr")]
+        At::Relays(address) => relays::check(address).await,
+        #[cfg(feature = "process")]
+        At::Stdio | At::Exec(_) => Ok(()),
+    };
+    found.map_err(RunError::Check)
+}
+
+/// Whether somebody accepts connections there.
+pub(crate) async fn accepts(authority: &str, secure: bool) -> Result<(), Unreachable> {
+    let with_port = match authority.rsplit_once(':') {
+        Some((_, port)) if !port.ends_with(']') => authority.to_owned(),
+        _ => format!("{authority}:{}", if secure { 443 } else { 80 }),
+    };
+    match timeout(CHECK, TcpStream::connect(with_port)).await {
+        Ok(connected) => Ok(connected.map(drop)?),
+        Err(_) => Err(Unreachable::Silent(CHECK)),
+    }
+}
+
+/// The session of one client.
+async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
+    let is_tunnel = accepted.subprotocol() == Some(TUNNEL);
+    let (listen, client) = match open::web_socket(&plan.listen, accepted.websocket) {
+        Ok(opened) => opened,
+        Err(error) => {
+            return tracing::error!(%error, "a client's connection cannot be used");
+        }
+    };
+    if plan.listen.tunnel == TunnelUse::Always && !is_tunnel {
+        tracing::warn!("a client is refused: it is no breakbulk gateway, and tunnel=always");
+        let reason = "this listener is for breakbulk gateways (tunnel=always)";
+        client.close(1002, reason);
+        return client.ended().await;
+    }
+    // The client's gateway gets no hello before there is a target: until then nothing has begun.
+    let both = async {
+        let to = target(plan).await?;
+        Ok::<_, OpenError>((listen.greeted(&plan.listen).await?, to))
+    };
+    let opened = tokio::select! {
+        opened = both => opened,
+        () = stop.stopped() => Err(OpenError::Stopped),
+    };
+    let (listen, to) = match opened {
+        Ok(opened) => opened,
+        Err(OpenError::Stopped) => {
+            client.close(1001, "the gateway stops");
+            return client.ended().await;
+        }
+        Err(error) => {
+            tracing::error!(%error, "a client is sent away: the session cannot begin");
+            client.close(NO_TARGET, NO_TARGET_REASON);
+            return client.ended().await;
+        }
+    };
+    drop(client);
+    tracing::info!(
+        listen = listen.kind.name(),
+        to = to.kind.name(),
+        "a session begins"
+    );
+    log_end(&pump(plan, listen, to, stop).await);
+}
+
+/// Tells the log how the session of a client ended.
+pub(crate) fn log_end(end: &SessionEnd) {
+    match end.ended.is_clean() {
+        true => tracing::info!("{end}"),
+        false => tracing::error!("{end}"),
+    }
+}
