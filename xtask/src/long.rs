@@ -10,7 +10,7 @@ use crate::{carry, fuzz, interop, packages, shared};
 const SEEDS: &str = "20000";
 
 /// Seeds of the faults between a host and a client.
-const FAULT_SEEDS: &str = "2000";
+const FAULT_SEEDS: &str = "200000";
 
 const PARTS: [&str; 8] = [
     "seeds",

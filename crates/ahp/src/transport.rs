@@ -11,7 +11,7 @@
 //! let sessions = Sessions::default();
 //! let settings = Settings { cap: Cap::frame(128 << 10), ..Settings::default() };
 //! # let (carrier, _other) = breakbulk_net::memory::pair(4);
-//! let transport = Segmenting::over(carrier, settings, sessions.clone());
+//! let transport = Segmenting::over(carrier, settings, sessions.clone())?;
 //! let client = ahp::Client::connect(transport, ahp::ClientConfig::default()).await?;
 //! # Ok(()) }
 //! ```

@@ -23,6 +23,8 @@ pub(super) struct Shared {
 pub(super) struct State {
     pub(super) machine: machine::Client,
     pub(super) connection: Option<Connection>,
+    /// The handshake of the connection: what another one tells does not count.
+    handshake: Option<CallId>,
     moved: Moved,
     /// Who waits for the answers to calls.
     waiting: BTreeMap<CallId, oneshot::Sender<Result<Answer, ClientError>>>,
@@ -41,6 +43,7 @@ impl Shared {
             state: Mutex::new(State {
                 machine: machine::Client::new(config),
                 connection: None,
+                handshake: None,
                 moved: Moved::new(),
                 waiting: BTreeMap::new(),
             }),
@@ -94,7 +97,7 @@ impl Shared {
             }
         };
         self.until(gone).await;
-        let waiting = {
+        let (waiting, connection, sent) = {
             let mut state = self.lock();
             let (call, message) = begin(&mut state.machine)?;
             let settings = &state.machine.config().settings;
@@ -106,11 +109,12 @@ impl Shared {
             // Before anything is heard: the task that hears is not spawned yet.
             let sent = connection.send(message);
             (state.connection, state.moved) = (Some(connection.clone()), moved);
-            let waiting = self.wait(&mut state, call);
-            tokio::spawn(hear(Arc::downgrade(self), connection.clone()));
-            sent.map_err(|rejected| closed(&connection, rejected.error))?;
-            waiting
+            state.handshake = Some(call);
+            tokio::spawn(hear(Arc::downgrade(self), connection.clone(), call));
+            (self.wait(&mut state, call), connection, sent)
         };
+        // Not under the lock: a call that is given up takes it.
+        sent.map_err(|rejected| closed(&connection, rejected.error))?;
         waiting.answer().await
     }
 
@@ -237,12 +241,18 @@ impl Drop for Waiting<'_> {
 }
 
 /// Hears a connection until it ends. It holds no client: the last handle ends it.
-async fn hear(shared: Weak<Shared>, connection: Connection) {
+async fn hear(shared: Weak<Shared>, connection: Connection, handshake: CallId) {
     while let Some(event) = connection.event().await {
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        shared.drive(|machine| machine.handle_event(now(), event));
+        let mut state = shared.lock();
+        if state.handshake != Some(handshake) {
+            return;
+        }
+        state.machine.handle_event(now(), event);
+        state.carry_out();
+        drop(state);
         shared.changed.notify_waiters();
     }
 }

@@ -124,8 +124,8 @@ fn random_seeds(seeds: impl Iterator<Item = Plan>, run: fn(Plan) -> Outcome) {
         count += 1;
     }
     println!("{count} seeds: {lines} lines, {snapshots} snapshots");
-    // Otherwise nothing was tried.
-    assert!(lines >= 3 * count && snapshots > count);
+    // Otherwise nothing was tried; a single seed says little.
+    assert!(count == 1 || (lines >= 3 * count && snapshots > count));
 }
 
 #[test]

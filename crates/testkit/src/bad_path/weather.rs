@@ -14,6 +14,14 @@ pub struct Weather {
 }
 
 impl Weather {
+    /// A message of more than so many bytes ends its connection with 1009, whichever way it goes.
+    pub fn capped(bytes: u64) -> Self {
+        Self::both_ways(Way {
+            message_cap: Some(bytes),
+            ..Way::default()
+        })
+    }
+
     /// The same in both directions.
     pub fn both_ways(way: Way) -> Self {
         Self {
