@@ -75,7 +75,7 @@ impl Path {
     fn down(&mut self, text: &str) -> Vec<String> {
         let out = self
             .host
-            .to_client(&mut self.far, Bytes::from(text.to_owned()));
+            .to_client(self.now, &mut self.far, Bytes::from(text.to_owned()));
         self.far.send(self.now, out).unwrap();
         self.carry_down(usize::MAX)
     }

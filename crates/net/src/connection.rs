@@ -177,8 +177,8 @@ pub fn fresh_seed() -> [u8; 32] {
     seed
 }
 
-/// The time, which a test may have paused.
-pub(crate) fn now() -> Instant {
+/// The time, which a test may have paused. All endpoints have it from here.
+pub fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 

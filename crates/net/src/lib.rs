@@ -30,7 +30,7 @@ pub mod webrtc;
 #[cfg(feature = "ws")]
 pub mod ws;
 
-pub use connection::{Connection, Mismatch, fresh_seed};
+pub use connection::{Connection, Mismatch, fresh_seed, now};
 pub use driver::Options;
 pub use receipt::{Receipt, Refusal, Verdict};
 pub use transport::{Incoming, Lost, Sink, Source, Transport};

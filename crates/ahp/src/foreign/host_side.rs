@@ -64,14 +64,8 @@ impl HostSide {
         edited.map_or(bytes, Bytes::from)
     }
 
-    /// As [`to_client_at`](Self::to_client_at), by the clock of tokio.
-    #[cfg(feature = "net")]
-    pub fn to_client(&mut self, link: &mut Link, bytes: Bytes) -> Outgoing {
-        self.to_client_at(tokio::time::Instant::now().into_std(), link, bytes)
-    }
-
     /// A message of the host's, as it goes over the link.
-    pub fn to_client_at(&mut self, now: Instant, link: &mut Link, bytes: Bytes) -> Outgoing {
+    pub fn to_client(&mut self, now: Instant, link: &mut Link, bytes: Bytes) -> Outgoing {
         let Some((text, envelope)) = read(&bytes) else {
             return Outgoing::new(bytes);
         };
@@ -103,16 +97,10 @@ impl HostSide {
         Outgoing::new(bytes).in_lane(lane)
     }
 
-    /// As [`heard_at`](Self::heard_at), by the clock of tokio.
-    #[cfg(feature = "net")]
-    pub fn heard(&mut self, event: &Event) {
-        self.heard_at(tokio::time::Instant::now().into_std(), event);
-    }
-
     /// What the link tells beside messages. A message that was given up since the client gives it only
     /// so much time is remembered: for a while a larger answer is refused, or a client that comes back
     /// would ask for it for ever.
-    pub fn heard_at(&mut self, now: Instant, event: &Event) {
+    pub fn heard(&mut self, now: Instant, event: &Event) {
         let Event::GaveUp {
             error: SendError::TooSlow { sent, limit, .. },
             ..

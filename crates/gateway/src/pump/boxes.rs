@@ -8,6 +8,7 @@ use super::unsent::{instead, of_oversized};
 use super::{Incoming, Oversized, Pass, Passing, Replacement, Side, TOO_LARGE};
 use breakbulk_ahp::Settings;
 use breakbulk_ahp::foreign::{ClientSide, HostSide, Sessions};
+use breakbulk_net::now;
 use breakbulk_net::Connection;
 
 /// Before a client: the client sends whole messages, and the connection to the host is capped.
@@ -94,14 +95,14 @@ impl Passing for HostBox {
         let bytes = message.bytes;
         let message = self.client.with(|link| match from {
             Side::Listen => Outgoing::new(self.host.from_client(bytes)),
-            Side::To => self.host.to_client(link, bytes),
+            Side::To => self.host.to_client(now(), link, bytes),
         });
         Pass::On(Box::new(message))
     }
 
     fn heard(&mut self, from: Side, event: &Event) {
         if from == Side::Listen {
-            self.host.heard(event);
+            self.host.heard(now(), event);
         }
     }
 
@@ -154,7 +155,7 @@ impl Passing for BothBoxes {
             }
             Side::To => {
                 let bytes = self.to.with(|link| self.client.from_host(link, bytes, key));
-                self.listen.with(|link| self.host.to_client(link, bytes))
+                self.listen.with(|link| self.host.to_client(now(), link, bytes))
             }
         };
         Pass::On(Box::new(message))
@@ -162,7 +163,7 @@ impl Passing for BothBoxes {
 
     fn heard(&mut self, from: Side, event: &Event) {
         match from {
-            Side::Listen => self.host.heard(event),
+            Side::Listen => self.host.heard(now(), event),
             Side::To => self.client.heard(event),
         }
     }
