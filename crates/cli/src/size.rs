@@ -1,4 +1,4 @@
-//! Sizes as people write them: `900KB` counts in thousands, `32MiB` in 1024s.
+//! Parses and formats sizes: `900KB` is in units of 1000, `32MiB` in units of 1024.
 
 use std::str::FromStr;
 
@@ -16,7 +16,7 @@ impl FromStr for Size {
         let (number, unit) = text.split_at(digits);
         if number.is_empty() {
             return Err(
-                "a size is a whole number, as in 900KB or 32MiB, and not negative".to_owned(),
+                "a size is a whole number that is not negative, such as 900KB or 32MiB".to_owned(),
             );
         }
         if unit.starts_with(['.', ',']) {
@@ -42,11 +42,11 @@ impl FromStr for Size {
             .and_then(|number: usize| number.checked_mul(factor));
         bytes
             .map(Self)
-            .ok_or_else(|| "that is more than this machine can count".to_owned())
+            .ok_or_else(|| "the size is too large for this machine".to_owned())
     }
 }
 
-/// A size for people to read.
+/// Formats a size for people.
 pub(crate) fn show(bytes: usize) -> String {
     let bytes = bytes as f64;
     match bytes {
