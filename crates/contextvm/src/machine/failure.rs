@@ -21,7 +21,7 @@ pub enum Failure {
         reason: String,
     },
     /// Nothing came from the peer within the soft timeout.
-    #[error("no answer and no progress for {} s; is the other end connected to these relays? If it is only slow, raise the soft timeout or ask for less", after.as_secs())]
+    #[error("no answer and no progress for {} s; is the other end at these relays? If it is only slow, raise the soft timeout or ask for less", after.as_secs())]
     Silent {
         /// How long it was waited.
         after: Duration,
