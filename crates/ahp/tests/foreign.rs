@@ -163,7 +163,9 @@ fn what_was_overtaken_when_the_line_dropped_comes_with_the_replay() {
     let mut path = Path::new(&clients, &hosts);
     initialize(&mut path);
     // 421 is under way when 422 overtakes it: a sender without lanes.
-    let out = path.host.to_client(&mut path.far, action(421, 3000).into());
+    let out = path
+        .host
+        .to_client(path.now, &mut path.far, action(421, 3000).into());
     path.far.send(path.now, out).unwrap();
     assert!(path.carry_down(3).is_empty());
     let out = breakbulk_link::Outgoing::new(action(422, 10)).in_lane(breakbulk_link::Lane(9));
@@ -230,7 +232,9 @@ fn a_name_that_the_host_refuses_is_nobodys() {
     let refused = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32600,"message":"already"}}"#;
     assert_eq!(path.down(refused), [refused]);
     // 422 overtakes 421, and the line drops.
-    let out = path.host.to_client(&mut path.far, action(421, 3000).into());
+    let out = path
+        .host
+        .to_client(path.now, &mut path.far, action(421, 3000).into());
     path.far.send(path.now, out).unwrap();
     assert!(path.carry_down(3).is_empty());
     let out = breakbulk_link::Outgoing::new(action(422, 10)).in_lane(breakbulk_link::Lane(9));
@@ -278,12 +282,14 @@ fn an_answer_larger_than_what_was_too_slow_is_refused() {
         let mut path = connect("initialize");
         assert!(path.down(&result(1, 5000))[0].contains("capabilities"));
         // The path crawls: 421 is begun, and the second is over.
-        let out = path.host.to_client(&mut path.far, action(421, 5000).into());
+        let out = path
+            .host
+            .to_client(path.now, &mut path.far, action(421, 5000).into());
         path.far.send(path.now, out).unwrap();
         assert!(path.carry_down(9).is_empty());
         path.far.handle_timeout(path.now + Duration::from_secs(1));
         while let Some(event) = path.far.poll_event() {
-            path.host.heard(&event);
+            path.host.heard(path.now, &event);
         }
         drop(path);
         for method in ["reconnect", "initialize"] {
@@ -310,7 +316,7 @@ fn an_id_that_is_used_again_is_in_the_lane_of_its_last_use() {
     // Given up by the client and never answered.
     path.up(r#"{"jsonrpc":"2.0","id":7,"method":"subscribe","params":{"channel":"c"}}"#);
     let answer = Bytes::from_static(br#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
-    let out = path.host.to_client(&mut path.far, answer);
+    let out = path.host.to_client(path.now, &mut path.far, answer);
     assert_eq!(out.lane, breakbulk_link::Lane::ORDERED);
 }
 

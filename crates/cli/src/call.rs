@@ -1,4 +1,4 @@
-//! `breakbulk call`: one call of a function in another process.
+//! `breakbulk call`: calls a function in another process.
 
 mod arguments;
 mod tywrap;
@@ -15,23 +15,23 @@ use clap::Args;
 use crate::failure::Failure;
 use crate::size::Size;
 
-/// What a target looks like, for those whose target does not.
+/// The forms of a target, for error texts.
 const FORMS: &str = "a target is python: (or python:INTERPRETER, python:VIRTUALENV), tywrap+exec:COMMAND or vscode+tcp:HOST:PORT";
 
 #[derive(Args)]
 pub(crate) struct Call {
-    /// python: for the built-in Python side, python:.venv for that of a virtual environment,
+    /// python: for the built-in Python bridge, python:.venv for it in a virtual environment,
     /// tywrap+exec:COMMAND for any bridge that speaks tywrap/1, vscode+tcp:HOST:PORT for an extension
-    /// host's RPC (?protocol=persistent for the protocol that survives its connections)
+    /// host's RPC (?protocol=persistent for the protocol that survives reconnects)
     target: Target,
     /// The module to import; for vscode the number of the actor
     object: String,
     /// The function in it, or the actor's method
     function: String,
-    /// Its arguments: JSON where it parses, else a string; after -- they may begin with a dash
+    /// Its arguments, each as JSON, or as a string if it is not JSON; after -- they may begin with a dash
     #[arg(allow_negative_numbers = true)]
     arguments: Vec<String>,
-    /// An argument by name; more than once if need be
+    /// An argument by name; may be given more than once
     #[arg(long = "kwarg", value_name = "NAME=VALUE")]
     named: Vec<String>,
     /// Take the arguments from this file instead, a JSON array; "-" is standard input
@@ -49,23 +49,23 @@ pub(crate) struct Call {
     /// The largest request and the largest result
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     max_message: Size,
-    /// A larger message travels in frames of so much data
+    /// A larger message is sent in frames with this much data
     #[arg(long, value_name = "SIZE", default_value = "1MiB")]
     max_frame: Size,
 }
 
-/// Who is called.
+/// The process to call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
-    /// The built-in Python side, with an interpreter or a virtual environment.
+    /// The built-in Python bridge, with an interpreter or a virtual environment.
     Python(Option<PathBuf>),
-    /// A bridge.
+    /// The command of a tywrap bridge.
     Bridge(Vec<String>),
     /// An endpoint of VSCode's RPC.
     Vscode {
         /// Host and port.
         address: String,
-        /// Whether it is spoken to in the protocol that survives its connections.
+        /// Whether to use the persistent protocol.
         persistent: bool,
     },
 }
@@ -107,7 +107,7 @@ impl FromStr for Target {
                     persistent,
                 })
             }
-            _ => Err(format!("{scheme:?} is nothing that can be called; {FORMS}")),
+            _ => Err(format!("{scheme:?} is no kind of target; {FORMS}")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Is a text a message of its format? A damaged line, or a frame of another wire, is not.
+//! Checks whether a text is a message of a wire, and not a damaged line or a frame of another wire.
 
 use breakbulk::link::{Frame, Inbound, Wire};
 use breakbulk::message::jsonrpc::{Envelope, is_batch};
@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::options::WireName;
 
-/// Why this is no message that the wire's receivers take; `None` if it is one.
+/// Why receivers of this wire would refuse the message; `None` if they accept it.
 pub(crate) fn wrong_message(message: &Bytes, wire: WireName) -> Option<String> {
     if wire == WireName::Loro {
         return None;
@@ -25,7 +25,7 @@ pub(crate) fn wrong_message(message: &Bytes, wire: WireName) -> Option<String> {
         }
     };
     if text.starts_with('\u{feff}') {
-        return Some("the message begins with a byte order mark, which JSON has not".into());
+        return Some("the message begins with a byte order mark, which JSON does not allow".into());
     }
     if let Some(name) = frame_of(message) {
         return Some(format!(
@@ -58,7 +58,7 @@ pub(crate) fn frame_of(line: &Bytes) -> Option<&'static str> {
     let is_frame = |wire: &&dyn Wire| match wire.read(&frame) {
         Ok(Inbound::Whole(..)) => false,
         Ok(_) => true,
-        // A broken frame of a transfer is one too; text that is no JSON is nobody's.
+        // An invalid frame with a transfer key is a frame too; text that is not JSON is not.
         Err(fault) => fault.key.is_some(),
     };
     wires.into_iter().find(is_frame).map(|wire| wire.name())

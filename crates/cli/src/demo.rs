@@ -1,4 +1,4 @@
-//! `breakbulk demo`: each format carries a message that its path would refuse.
+//! `breakbulk demo`: each format carries a message that is larger than its path's cap.
 
 mod ahp;
 mod contextvm;
@@ -26,18 +26,18 @@ use crate::memory;
 use crate::output::Output;
 use crate::size;
 
-/// Past every cap below, and past the limits of most paths.
+/// Larger than every cap below, and than the limits of most paths.
 const MESSAGE: usize = 24_000_000;
 
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// More than any demo takes.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The best of so many runs is shown: the first one pays for fresh memory.
+/// Runs per format, of which the fastest is shown: the first one allocates fresh memory.
 const RUNS: usize = 5;
 
 #[derive(Args)]
 pub(crate) struct Demo {
-    /// One protocol over real sockets; all formats within this process if absent
+    /// Show one protocol over real sockets; without it all formats within this process
     #[arg(value_enum)]
     protocol: Option<Protocol>,
 }
@@ -56,8 +56,8 @@ enum Protocol {
     Loro,
 }
 
-/// One format on its usual path.
-struct Show {
+/// One format on a typical path.
+struct Example {
     format: &'static str,
     path: &'static str,
     wire: Arc<dyn Wire>,
@@ -67,7 +67,7 @@ struct Show {
     message: Bytes,
 }
 
-/// What carrying one message took.
+/// The figures of carrying one message.
 struct Carried {
     frames: u64,
     bytes: usize,
@@ -95,15 +95,15 @@ impl Demo {
             "{:<8} {:<38} {:>10} {:>10} {:>7} {:>9} {:>7} {:>10}",
             "format", "path", "cap", "largest", "frames", "overhead", "GB/s", "memory"
         ))?;
-        for show in shows()? {
+        for example in examples()? {
             let mut best: Option<Carried> = None;
             let mut peak = None;
             for _ in 0..RUNS {
-                let carried = run(&show)?;
-                if carried.message != show.message {
+                let carried = run(&example)?;
+                if carried.message != example.message {
                     return Err(Failure::Input(format!(
                         "{}: the message came back changed",
-                        show.format
+                        example.format
                     )));
                 }
                 peak = peak.max(carried.peak);
@@ -115,11 +115,11 @@ impl Demo {
                 }
             }
             let Some(best) = best else { continue };
-            let largest = check_frames(&show)?;
-            if show.format == "vscode" {
+            let largest = check_frames(&example)?;
+            if example.format == "vscode" {
                 check_rpc(&best.message)?;
             }
-            out.line(&row(&show, &best, largest, peak))?;
+            out.line(&row(&example, &best, largest, peak))?;
         }
         out.line("\nEvery message came back byte for byte, and no frame was over its cap.")?;
         out.line("largest: the largest frame as its path counts: tywrap the data alone, cep22 the event around it, loro the fragment.")?;
@@ -131,25 +131,25 @@ impl Demo {
     }
 }
 
-/// Shows something over real sockets or pipes.
+/// Runs a demo over real sockets or pipes, with a time limit.
 fn live(show: impl AsyncFnOnce(&mut Output) -> Result<(), Failure>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
     let mut out = Output::open(None)?;
-    let shown = runtime.block_on(async { timeout(PATIENCE, show(&mut out)).await });
+    let shown = runtime.block_on(async { timeout(TIMEOUT, show(&mut out)).await });
     runtime.shutdown_background();
     shown.unwrap_or_else(|_| {
-        let seconds = PATIENCE.as_secs();
-        let why = format!("the demo failed: nothing more happened for {seconds} s");
+        let seconds = TIMEOUT.as_secs();
+        let why = format!("the demo failed: it did not end within {seconds} s");
         Err(Failure::Session(why))
     })?;
     out.finish()
 }
 
-fn shows() -> Result<Vec<Show>, Failure> {
+fn examples() -> Result<Vec<Example>, Failure> {
     let text = Bytes::from(json_message());
     Ok(vec![
-        Show {
+        Example {
             format: "ahp",
             path: "managed WebSocket relay (1 MB)",
             wire: Arc::new(Ahp),
@@ -158,7 +158,7 @@ fn shows() -> Result<Vec<Show>, Failure> {
             key: None,
             message: text.clone(),
         },
-        Show {
+        Example {
             format: "tywrap",
             path: "a bridge's pipe, 1 MiB of data a line",
             wire: Arc::new(Tywrap::default()),
@@ -167,7 +167,7 @@ fn shows() -> Result<Vec<Show>, Failure> {
             key: Some(Stream::Response.key(42)),
             message: text.clone(),
         },
-        Show {
+        Example {
             format: "cep22",
             path: "Nostr relay (64 KiB), cut above 48 KB",
             wire: Arc::new(Cep22::default()),
@@ -176,7 +176,7 @@ fn shows() -> Result<Vec<Show>, Failure> {
             key: Some(Key::new(b"d0c5a7f3b1e94c62")),
             message: text.clone(),
         },
-        Show {
+        Example {
             format: "loro",
             path: "WebSocket gateway, 100 KiB fragments",
             wire: Arc::new(Loro),
@@ -185,7 +185,7 @@ fn shows() -> Result<Vec<Show>, Failure> {
             key: None,
             message: text,
         },
-        Show {
+        Example {
             format: "vscode",
             path: "WebSocket path of 1 MB, loro wire",
             wire: Arc::new(Loro),
@@ -197,7 +197,7 @@ fn shows() -> Result<Vec<Show>, Failure> {
     ])
 }
 
-/// A JSON-RPC response with a long text, as a tool's output looks.
+/// A JSON-RPC response with a long text, like a tool's output.
 fn json_message() -> Vec<u8> {
     let mut message =
         br#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":""#.to_vec();
@@ -241,9 +241,9 @@ fn check_rpc(message: &Bytes) -> Result<(), Failure> {
         .map_err(|error| Failure::Input(error.to_string()))
 }
 
-/// Two links under the show's cap.
-fn pair(show: &Show) -> (Link, Link) {
-    let mut config = Config::new(show.rules.clone());
+/// A sending and a receiving link under the example's cap.
+fn pair(example: &Example) -> (Link, Link) {
+    let mut config = Config::new(example.rules.clone());
     config.limits = Limits {
         frame: usize::MAX,
         message: 2 * MESSAGE,
@@ -251,29 +251,29 @@ fn pair(show: &Show) -> (Link, Link) {
         ..Limits::default()
     };
     let new = || {
-        let (send, receive) = (show.wire.clone(), show.wire.clone());
+        let (send, receive) = (example.wire.clone(), example.wire.clone());
         Link::new(send, receive, config.clone(), Budget::unlimited(), [1; 32])
     };
     let (mut sender, receiver) = (new(), new());
-    sender.set_cap(show.cap);
+    sender.set_cap(example.cap);
     sender.set_peer(PeerSupport::Yes(PeerLimits::NONE));
     (sender, receiver)
 }
 
-fn send(show: &Show, sender: &mut Link, now: Instant) -> Result<(), Failure> {
-    let mut outgoing = Outgoing::new(show.message.clone());
-    outgoing.key = show.key.clone();
+fn send(example: &Example, sender: &mut Link, now: Instant) -> Result<(), Failure> {
+    let mut outgoing = Outgoing::new(example.message.clone());
+    outgoing.key = example.key.clone();
     let sent = sender.send(now, outgoing);
     sent.map(drop)
         .map_err(|rejected| Failure::Input(rejected.to_string()))
 }
 
-fn run(show: &Show) -> Result<Carried, Failure> {
-    let (mut sender, mut receiver) = pair(show);
+fn run(example: &Example) -> Result<Carried, Failure> {
+    let (mut sender, mut receiver) = pair(example);
     let (mut frames, mut bytes) = (0, 0);
     let before = memory::reset_peak().then(memory::now).flatten();
     let start = Instant::now();
-    send(show, &mut sender, start)?;
+    send(example, &mut sender, start)?;
     carry(&mut sender, &mut receiver, start, |_, frame| {
         frames += 1;
         bytes += frame.len();
@@ -302,27 +302,28 @@ fn run(show: &Show) -> Result<Carried, Failure> {
     let why = sender.poll_event();
     Err(Failure::Input(format!(
         "{}: nothing arrived: {why:?}",
-        show.format
+        example.format
     )))
 }
 
-/// Once more and not timed: every frame against the cap, as the path counts. Gives the largest.
-fn check_frames(show: &Show) -> Result<usize, Failure> {
-    let (mut sender, _) = pair(show);
+/// Checks every frame against the cap, as the path counts it; returns the size of the largest. Done in a
+/// run of its own that is not timed.
+fn check_frames(example: &Example) -> Result<usize, Failure> {
+    let (mut sender, _) = pair(example);
     let now = Instant::now();
-    send(show, &mut sender, now)?;
+    send(example, &mut sender, now)?;
     let (mut frame, mut largest) = (Vec::new(), 0);
     while let Some(transmit) = sender.poll_transmit(now, &mut frame) {
-        let counted = match show.cap.count {
+        let counted = match example.cap.count {
             Count::Frame => frame.len(),
-            Count::Wrapped(_) => show.cap.counted(Growth::Once.len(&frame)),
-            Count::Piece if transmit.kind == FrameKind::Piece => data_bytes(show, &frame)?,
+            Count::Wrapped(_) => example.cap.counted(Growth::Once.len(&frame)),
+            Count::Piece if transmit.kind == FrameKind::Piece => data_bytes(example, &frame)?,
             Count::Piece => 0,
         };
-        if counted > show.cap.max {
+        if counted > example.cap.max {
             return Err(Failure::Input(format!(
                 "{}: a frame counts {counted} bytes under a cap of {}",
-                show.format, show.cap.max
+                example.format, example.cap.max
             )));
         }
         largest = largest.max(counted);
@@ -331,16 +332,16 @@ fn check_frames(show: &Show) -> Result<usize, Failure> {
     Ok(largest)
 }
 
-/// The bytes of a piece before it was coded.
-fn data_bytes(show: &Show, frame: &[u8]) -> Result<usize, Failure> {
-    let frame = match show.wire.carries() {
+/// The size of a piece before it was encoded.
+fn data_bytes(example: &Example, frame: &[u8]) -> Result<usize, Failure> {
+    let frame = match example.wire.carries() {
         Carries::Text => Frame::Text(frame.to_vec().into()),
         Carries::Binary => Frame::Binary(frame.to_vec().into()),
     };
-    match show.wire.read(&frame) {
+    match example.wire.read(&frame) {
         Ok(Inbound::Piece(piece)) => {
             let mut data = Vec::new();
-            let decoded = show.wire.decode(&piece, &mut data);
+            let decoded = example.wire.decode(&piece, &mut data);
             decoded
                 .map(|()| data.len())
                 .map_err(|fault| Failure::Input(fault.to_string()))
@@ -349,14 +350,14 @@ fn data_bytes(show: &Show, frame: &[u8]) -> Result<usize, Failure> {
     }
 }
 
-fn row(show: &Show, carried: &Carried, largest: usize, peak: Option<usize>) -> String {
-    let overhead = (carried.bytes as f64 / show.message.len() as f64 - 1.0) * 100.0;
-    let rate = show.message.len() as f64 / carried.seconds / 1e9;
+fn row(example: &Example, carried: &Carried, largest: usize, peak: Option<usize>) -> String {
+    let overhead = (carried.bytes as f64 / example.message.len() as f64 - 1.0) * 100.0;
+    let rate = example.message.len() as f64 / carried.seconds / 1e9;
     format!(
         "{:<8} {:<38} {:>10} {:>10} {:>7} {overhead:>8.2}% {rate:>7.2} {:>10}",
-        show.format,
-        show.path,
-        size::show(show.cap.max),
+        example.format,
+        example.path,
+        size::show(example.cap.max),
         size::show(largest),
         carried.frames,
         peak.map_or("-".to_owned(), size::show),

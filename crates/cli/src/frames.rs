@@ -1,4 +1,4 @@
-//! Frames in files: one per line, or each behind a u32 big-endian length.
+//! Reads messages, and frames from files: one per line, or each after a u32 big-endian length.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -12,7 +12,7 @@ use crate::size::show;
 
 const BUFFER: usize = 256 << 10;
 
-/// What is read: its bytes, how many there are where that is known, and its name for people.
+/// An open input: its bytes, its length if known, and its name for error texts.
 pub(crate) struct Input {
     pub(crate) reader: Box<dyn Read>,
     pub(crate) length: Option<u64>,
@@ -44,7 +44,7 @@ pub(crate) fn open(path: Option<&Path>) -> Result<Input, Failure> {
     }
 }
 
-/// Reads all of a message, but never more than `limit`.
+/// Reads a whole message; fails if it is longer than `limit`.
 pub(crate) fn read_message(path: Option<&Path>, limit: usize) -> Result<Bytes, Failure> {
     let Input {
         reader,
@@ -68,13 +68,13 @@ pub(crate) fn read_message(path: Option<&Path>, limit: usize) -> Result<Bytes, F
     Ok(message.into())
 }
 
-/// Takes frames out of a stream, each at most `limit` bytes long.
+/// Reads frames of at most `limit` bytes from a stream.
 pub(crate) struct FrameReader {
     reader: BufReader<Box<dyn Read>>,
     name: String,
     binary: bool,
     limit: usize,
-    /// Whether the last line had no end.
+    /// Whether the last line had no line break at its end.
     pub(crate) cut_off: bool,
     /// Frames read so far.
     pub(crate) count: u64,
@@ -134,7 +134,7 @@ impl FrameReader {
         if self.cut_off && line.len() > self.limit {
             return Err(self.too_long());
         }
-        // No frame ends in a line break of its own, whichever the system writes.
+        // A frame never ends in a line break itself, so both kinds can be removed.
         line.pop_if(|last| *last == b'\n');
         line.pop_if(|last| *last == b'\r');
         Ok(Some(Frame::Text(line.into())))
@@ -186,8 +186,8 @@ impl FrameReader {
     }
 }
 
-/// What goes out for one frame, in the form that [`FrameReader`] reads: before it and after it.
-pub(crate) fn around(frame: &[u8], binary: bool) -> Result<([u8; 4], &'static [u8]), Failure> {
+/// What to write before and after a frame, so that [`FrameReader`] can read it.
+pub(crate) fn delimiters(frame: &[u8], binary: bool) -> Result<([u8; 4], &'static [u8]), Failure> {
     match (binary, u32::try_from(frame.len())) {
         (false, _) => Ok(([0; 4], b"\n")),
         (true, Ok(length)) => Ok((length.to_be_bytes(), b"")),

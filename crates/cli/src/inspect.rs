@@ -1,11 +1,11 @@
-//! `breakbulk inspect`: what is in a capture.
+//! `breakbulk inspect`: lists the frames, transfers and messages of a capture.
 
 mod capture;
 mod describe;
 mod detect;
 mod examine;
 mod format;
-mod machine;
+mod report_json;
 mod rows;
 mod safe;
 mod table;
@@ -26,10 +26,10 @@ use crate::output::Output;
 use crate::progress;
 use crate::size::Size;
 
-/// Lines of each section that are shown unless all are asked for.
+/// Rows of each section without `--all`.
 const SHOWN: usize = 1000;
 
-/// Lines of each section that are kept at most: a capture may have more frames than memory.
+/// Rows of each section with `--all`: bounded, since a capture may have more frames than memory.
 const KEPT: usize = 250_000;
 
 const DEFAULT_MAX_FRAME: usize = 64 << 20;
@@ -37,19 +37,19 @@ const DEFAULT_MAX_MESSAGE: usize = 1 << 30;
 
 #[derive(Args)]
 pub(crate) struct Inspect {
-    /// The format of the frames [default: told by the capture itself]
+    /// The format of the frames [default: detected]
     #[arg(long, value_enum)]
-    wire: Option<Named>,
-    /// One JSON object for machines instead of a table; lists as much as --all
+    wire: Option<WireName>,
+    /// Print one JSON object for programs instead of a table; lists as much as --all
     #[arg(long)]
     json: bool,
     /// List up to 250,000 lines of each section instead of 1,000
     #[arg(long)]
     all: bool,
-    /// The largest frame that is looked into [default: 64MiB]
+    /// The largest frame that is decoded [default: 64MiB]
     #[arg(long, value_name = "SIZE")]
     max_frame: Option<Size>,
-    /// The largest message that is put together [default: 1GiB]
+    /// The largest message that is assembled [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
     max_message: Option<Size>,
     /// The capture: frames one per line, or each behind a u32 big-endian length, or a raw ipc.net
@@ -58,7 +58,7 @@ pub(crate) struct Inspect {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Named {
+enum WireName {
     /// AHP message segments
     Ahp,
     /// tywrap-frame/1
@@ -71,8 +71,8 @@ enum Named {
     Vscode,
 }
 
-impl Named {
-    /// The formats of that name, the likeliest first.
+impl WireName {
+    /// The formats of that name, the most likely first.
     fn formats(self) -> &'static [Format] {
         match self {
             Self::Ahp => &[Format::Ahp],
@@ -84,7 +84,7 @@ impl Named {
     }
 }
 
-const EVERY: &[Format] = &[
+const ALL_FORMATS: &[Format] = &[
     Format::Ahp,
     Format::Tywrap,
     Format::Cep22,
@@ -112,10 +112,10 @@ impl Inspect {
         let bar = progress::bar(opened.length, "inspecting");
         let mut capture = opened.frames(guess.format.framing(), bounds.frame);
         let mut examiner = Examiner::new(guess.format, bounds);
-        // What was read before an error is worth showing.
+        // After a read error, what was read before is still reported.
         let read = loop {
             match capture.next() {
-                Ok(Some(item)) => examiner.take(item),
+                Ok(Some(item)) => examiner.examine(item),
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(Failure::Io(name.clone(), error)),
             }
@@ -139,7 +139,7 @@ impl Inspect {
             max_frame: bounds.frame,
         };
         let Some(named) = self.wire else {
-            return detect(sample, EVERY);
+            return detect(sample, ALL_FORMATS);
         };
         let format = match named.formats() {
             [only] => *only,
@@ -152,7 +152,7 @@ impl Inspect {
     fn print(&self, report: &Report) -> Result<(), Failure> {
         let mut out = Output::open(None)?;
         let printed = if self.json {
-            machine::print(report, out.writer())
+            report_json::print(report, out.writer())
         } else {
             table::print(report, out.writer())
         };

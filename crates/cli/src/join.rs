@@ -1,4 +1,4 @@
-//! `breakbulk join`: frames become the message that they carry.
+//! `breakbulk join`: assembles frames to a message.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -21,13 +21,13 @@ use crate::size::Size;
 pub(crate) struct Join {
     #[command(flatten)]
     wire: WireOptions,
-    /// The largest frame that is taken (tywrap: of its data; its line may be six times as long) [default: 64MiB]
+    /// The largest frame (tywrap: its data; the line may be six times as long) [default: 64MiB]
     #[arg(long, value_name = "SIZE")]
     max_frame: Option<Size>,
     /// Write the message to this file instead of standard output; it appears once it is complete
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Tell frames, bytes, seconds and peak memory on standard error
+    /// Print frames, bytes, seconds and peak memory to standard error
     #[arg(long)]
     stats: bool,
     /// The frames; standard input if absent or "-"
@@ -42,49 +42,49 @@ impl Join {
         let (mut reader, length) =
             FrameReader::open(self.file.as_deref(), self.wire.is_binary(), limit)?;
         let bar = progress::bar(length, "joining");
-        let mut joint = Joint {
+        let mut joiner = Joiner {
             wire: &self.wire,
             link: self.wire.link(limit, fresh_seed()),
             message: None,
             keys: BTreeSet::new(),
         };
         while let Some(frame) = reader.next()? {
-            let taken = joint.take(now, frame, reader.cut_off);
-            taken.map_err(|what| Failure::Input(format!("frame {}: {what}", reader.count)))?;
+            let handled = joiner.handle_frame(now, frame, reader.cut_off);
+            handled.map_err(|what| Failure::Input(format!("frame {}: {what}", reader.count)))?;
             bar.set_position(reader.bytes);
         }
         let frames = reader.count;
-        let message = joint.finish(frames)?;
+        let message = joiner.finish(frames)?;
         let mut out = Output::open(self.output.as_deref())?;
         out.write(&message.bytes)?;
         out.finish()?;
         bar.finish_and_clear();
         if self.stats {
-            memory::tell(frames, message.bytes.len(), now.elapsed());
+            memory::print_stats(frames, message.bytes.len(), now.elapsed());
         }
         Ok(())
     }
 }
 
-/// One message in the making. Nothing of it is written before all frames have been seen.
-struct Joint<'a> {
+/// Assembles one message. Nothing is written before all frames were read.
+struct Joiner<'a> {
     wire: &'a WireOptions,
     link: Link,
     message: Option<Message>,
-    /// Transfers of which something was kept.
+    /// Transfers with accepted frames.
     keys: BTreeSet<Key>,
 }
 
-impl Joint<'_> {
-    /// Takes one frame, or says what is wrong with it.
-    fn take(&mut self, now: Instant, frame: Frame, cut_off: bool) -> Result<(), String> {
+impl Joiner<'_> {
+    /// Handles one frame; the error says what is wrong with it.
+    fn handle_frame(&mut self, now: Instant, frame: Frame, cut_off: bool) -> Result<(), String> {
         let text = frame.bytes().clone();
         if text.is_empty() && !self.wire.is_binary() {
             return Err("an empty line is no frame".into());
         }
         let key = self.key_of(&frame);
         if self.message.is_some() {
-            // Late frames of the transfer that is done are nothing new.
+            // Late frames of the completed transfer are duplicates.
             let late = key.is_some()
                 && self
                     .message
@@ -101,7 +101,7 @@ impl Joint<'_> {
         }
         match self.link.handle_frame(now, frame) {
             Received::Fault(fault) => return Err(self.explain(&fault, &text, cut_off)),
-            // The other side's leave, or a piece that came twice: the format does not mind.
+            // An `accept`, or a duplicate piece: the format ignores both.
             Received::Ignored if key.as_ref().is_none_or(|key| self.keys.contains(key)) => {}
             Received::Ignored => {
                 return Err("belongs to no transfer: the frame that opens it is missing".into());
@@ -128,7 +128,7 @@ impl Joint<'_> {
         }
     }
 
-    /// The transfer that a frame belongs to; none for whole messages and for the receiver's answers.
+    /// The transfer that a frame belongs to; `None` for whole messages and for the receiver's replies.
     fn key_of(&self, frame: &Frame) -> Option<Key> {
         let wire = self.wire.wire();
         if let Some(piece) = wire.read_canonical(frame) {
@@ -158,7 +158,7 @@ impl Joint<'_> {
         }
     }
 
-    /// The message, if all that came belongs to it.
+    /// The message, if it is complete and no other transfer was begun.
     fn finish(self, frames: u64) -> Result<Message, Failure> {
         let plural = if frames == 1 { "" } else { "s" };
         let unfinished: Vec<String> = self

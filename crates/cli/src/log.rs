@@ -1,4 +1,4 @@
-//! What is told while something runs.
+//! Logging to standard error.
 
 use std::io::IsTerminal;
 
@@ -6,14 +6,14 @@ use tracing::Level;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
-/// Standard output may be a program's: what is told goes to standard error.
+/// Starts logging. It goes to standard error, since standard output may carry a program's messages.
 pub(crate) fn start(verbose: bool, quiet: bool) {
     let level = match (verbose, quiet) {
         (true, _) => Level::DEBUG,
         (_, true) => Level::ERROR,
         _ => Level::INFO,
     };
-    // Of the libraries below only what is wrong.
+    // Only errors of other libraries.
     let filter = Targets::new()
         .with_default(Level::ERROR)
         .with_target("breakbulk", level);
@@ -21,7 +21,7 @@ pub(crate) fn start(verbose: bool, quiet: bool) {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
-    // Where somebody else has set one up, that one stays.
+    // If a subscriber is set already, it stays.
     let _ = tracing_subscriber::registry()
         .with(filter)
         .with(lines)

@@ -1,4 +1,4 @@
-//! `breakbulk loro`: a sync server for loro documents, and a client for one of them.
+//! `breakbulk loro`: a sync server for loro documents, and a client for one document.
 
 mod client;
 mod content;
@@ -20,13 +20,13 @@ pub(crate) struct Loro {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve documents by WebSocket, SSE, polling and WebRTC data channels on one port
+    /// Serve documents over WebSocket, SSE, polling and WebRTC data channels on one port
     Serve(serve::Serve),
     /// Fetch a document
     Pull(Client),
-    /// Bring a document what a file has: a snapshot is merged, JSON becomes what the document says
+    /// Push a file into a document: a snapshot is merged, JSON replaces the content of the roots it names
     Push(Client),
-    /// Fetch a document again whenever it changes, until this is stopped
+    /// Fetch a document again whenever it changes, until stopped
     Watch(Client),
 }
 
@@ -41,20 +41,20 @@ a map, an array a list, a string a text.
 
 BREAKBULK_TOKEN in the environment is sent as the token.")]
 struct Client {
-    /// Where the server is
+    /// The server's address
     url: String,
     /// The document
     doc: String,
-    /// What is read or written
+    /// The file to read or write
     file: Option<PathBuf>,
-    /// How long it may take until all is there, in seconds; 0 is for ever
+    /// How long syncing may take, in seconds; 0 is for ever
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
     /// The largest message
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     max_message: Size,
-    /// No WebSocket message, POST body or data channel message that goes out is larger than this
-    /// [default: as loro-extended cuts]
+    /// The largest WebSocket message, POST body or data channel message to send [default: cut as
+    /// loro-extended does]
     #[arg(long, value_name = "SIZE")]
     max_frame: Option<Size>,
 }

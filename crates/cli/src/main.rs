@@ -1,4 +1,4 @@
-//! The program `breakbulk`: cuts messages into frames, joins them, and tells what is in a capture.
+//! The program `breakbulk`: parses the command line and runs one command.
 
 #![forbid(unsafe_code)]
 
@@ -44,11 +44,11 @@ enum Command {
     Join(join::Join),
     /// List the frames, transfers and messages of a capture, and what is wrong with them.
     Inspect(inspect::Inspect),
-    /// Carry the messages of programs over a capped path, or be the middle box before AHP programs.
+    /// Carry the messages of programs over a capped path, or add segments for AHP programs without them.
     Gateway(gateway::Gateway),
     /// Call a function in another process, with arguments and results of any size.
     Call(call::Call),
-    /// Serve loro documents by four transports, or fetch, bring and watch one.
+    /// Serve loro documents over four transports, or pull, push and watch one.
     Loro(loro::Loro),
     /// Make a key for Nostr: the secret half goes to a file, the public half is printed (npub, then hex).
     Keygen(key::Keygen),
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no errors; clap knows which stream they belong to.
+            // Help and version come as errors too; clap knows which stream to print them to.
             let code = if error.use_stderr() { 2 } else { 0 };
             let _ = error.print();
             return ExitCode::from(code);

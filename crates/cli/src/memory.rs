@@ -1,11 +1,11 @@
-//! How much memory this process has taken, where the system tells.
+//! The memory of this process, where the system reports it (Linux).
 
-/// Forgets the peak so far. False where that cannot be done.
+/// Resets the peak. False if the system does not support that.
 pub(crate) fn reset_peak() -> bool {
     std::fs::write("/proc/self/clear_refs", "5").is_ok()
 }
 
-/// The most resident memory since then, in bytes.
+/// The peak of resident memory since the last reset, in bytes.
 pub(crate) fn peak() -> Option<usize> {
     field("VmHWM:")
 }
@@ -15,8 +15,8 @@ pub(crate) fn now() -> Option<usize> {
     field("VmRSS:")
 }
 
-/// One line about work that is done.
-pub(crate) fn tell(frames: u64, bytes: usize, took: std::time::Duration) {
+/// Prints the figures of `--stats` to standard error.
+pub(crate) fn print_stats(frames: u64, bytes: usize, took: std::time::Duration) {
     let peak = peak().map_or_else(|| "unknown".to_owned(), |peak| peak.to_string());
     eprintln!(
         "{frames} frames, {bytes} bytes in {:.3} s, peak {peak} bytes resident",

@@ -1,4 +1,4 @@
-//! What split, join and inspect have in common: which wire, under which cap, with which key.
+//! Options of split and join: the wire, its cap and the transfer's key.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use clap::{Args, ValueEnum};
 use crate::failure::Failure;
 use crate::size::Size;
 
-/// More than any one message that a person would put through a pipe.
+/// More than any message that a person would pass through a pipe.
 const DEFAULT_MAX_MESSAGE: usize = 1 << 30;
 
-/// A frame larger than this wants to be asked for.
+/// Larger frames need `--max-frame`.
 const DEFAULT_FRAME_LIMIT: usize = 64 << 20;
 
-/// A line may be so much longer than the data in it: six bytes for a control, and the envelope.
+/// How much longer than its data a line may be: six bytes per control character, plus the envelope.
 const NATIVE_LINE: (usize, usize) = (6, 4096);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -44,7 +44,7 @@ pub(crate) enum WrapName {
 pub(crate) enum StyleName {
     /// As the TypeScript host writes: no spaces, raw UTF-8
     Compact,
-    /// As the Python bridge writes: spaces, ASCII alone
+    /// As the Python bridge writes: spaces, ASCII only
     Ascii,
 }
 
@@ -60,13 +60,13 @@ pub(crate) struct WireOptions {
     /// 16 hex digits (loro) [default: the message's own id or token, else a random one]
     #[arg(long)]
     key: Option<String>,
-    /// tywrap: --max-frame counts the line, not the data alone
+    /// tywrap: --max-frame limits the whole line, not only the data
     #[arg(long)]
     strict: bool,
-    /// cep22: --max-frame counts the event around the frame; the frames themselves are not wrapped
+    /// cep22: --max-frame limits the event around the frame; the frames are written without the event
     #[arg(long, value_enum)]
     wrap: Option<WrapName>,
-    /// tywrap: whose style to write frames in [default: compact]
+    /// tywrap: the style of the frames [default: compact]
     #[arg(long, value_enum)]
     style: Option<StyleName>,
 }
@@ -97,7 +97,7 @@ impl WireOptions {
         }
     }
 
-    /// Options that belong to another wire are a mistake, and so is a key of another form.
+    /// Refuses options of another wire, and a key of the wrong form.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let wrong = |option: &str, wire: &str| {
             Err(Failure::Usage(format!("{option} is for --wire {wire}")))
@@ -130,7 +130,7 @@ impl WireOptions {
         })
     }
 
-    /// The longest frame that can come in under that cap.
+    /// The longest frame that can be received under that cap.
     pub(crate) fn frame_limit(&self, max_frame: Option<Size>) -> Result<usize, Failure> {
         let Some(Size(max_frame)) = max_frame else {
             return Ok(DEFAULT_FRAME_LIMIT);
@@ -147,7 +147,7 @@ impl WireOptions {
         Ok(longest)
     }
 
-    /// The key that was given.
+    /// The key from `--key`.
     pub(crate) fn given_key(&self) -> Result<Option<Key>, Failure> {
         let Some(key) = self.key.as_deref() else {
             return Ok(None);
@@ -163,7 +163,7 @@ impl WireOptions {
         }
     }
 
-    /// The key that was given, or one that the format needs: the message's own where it has one.
+    /// The key from `--key`, or else one that the format needs: the message's own id or token if it has one.
     pub(crate) fn key(&self, message: &[u8], seed: &[u8; 32]) -> Result<Option<Key>, Failure> {
         if let Some(key) = self.given_key()? {
             return Ok(Some(key));
@@ -200,7 +200,7 @@ impl WireOptions {
         })
     }
 
-    /// A link that sends and receives by this wire.
+    /// A link that sends and receives with this wire.
     pub(crate) fn link(&self, frame_limit: usize, seed: [u8; 32]) -> Link {
         let rules = match self.wire {
             WireName::Ahp => Ahp::rules(),

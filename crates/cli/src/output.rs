@@ -1,4 +1,4 @@
-//! Where output goes: a file that appears only once it is complete, or standard output.
+//! Output to standard output, or to a file that appears under its name only once it is complete.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -8,7 +8,7 @@ use crate::failure::Failure;
 
 const BUFFER: usize = 256 << 10;
 
-/// Output that counts for nothing until it is finished.
+/// Output that must be finished: an unfinished file is removed.
 pub(crate) struct Output {
     writer: BufWriter<Box<dyn Write>>,
     name: String,
@@ -27,7 +27,7 @@ impl Output {
         };
         let name = path.display().to_string();
         let failed = |error| Failure::Io(name.clone(), error);
-        // Behind a link the file itself is replaced; a pipe or a device is written to directly.
+        // For a symlink its target is replaced; a pipe or a device is written to directly.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         if fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file()) {
             let file = File::options().write(true).open(&target).map_err(failed)?;
@@ -53,7 +53,7 @@ impl Output {
         written.map_err(|error| self.failed(error))
     }
 
-    /// A line for people, at once.
+    /// Writes a line and flushes it.
     pub(crate) fn line(&mut self, line: &str) -> Result<(), Failure> {
         self.write(line.as_bytes())?;
         self.write(b"\n")?;
@@ -61,7 +61,7 @@ impl Output {
         flushed.map_err(|error| self.failed(error))
     }
 
-    /// For what writes by itself.
+    /// The writer, for code that writes to it directly.
     pub(crate) fn writer(&mut self) -> &mut dyn Write {
         &mut self.writer
     }
@@ -70,7 +70,7 @@ impl Output {
         Failure::writing(&self.name, error)
     }
 
-    /// All is written: the file gets its name.
+    /// Flushes the output, and renames the file to its final name.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         let flushed = self.writer.flush();
         flushed.map_err(|error| self.failed(error))?;
@@ -85,7 +85,7 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if let Some((unfinished, _)) = &self.pending {
-            // What is not finished is not left lying about; if that fails there is nobody to tell.
+            // Remove the unfinished file; an error here cannot be reported.
             let _ = fs::remove_file(unfinished);
         }
     }

@@ -1,15 +1,15 @@
-//! A bar on a terminal, nothing in a pipe.
+//! Progress bars: shown only on a terminal.
 
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Work below this size is over before a bar is drawn.
-const WORTH_A_BAR: u64 = 16 << 20;
+/// Work below this size is done before a bar would be drawn.
+const BAR_MIN: u64 = 16 << 20;
 
-/// A bar over `total` bytes (a spinner where that is unknown), on standard error.
+/// A bar for `total` bytes (a spinner if that is unknown), on standard error.
 pub(crate) fn bar(total: Option<u64>, what: &'static str) -> ProgressBar {
-    if !std::io::stderr().is_terminal() || total.is_some_and(|total| total < WORTH_A_BAR) {
+    if !std::io::stderr().is_terminal() || total.is_some_and(|total| total < BAR_MIN) {
         return ProgressBar::hidden();
     }
     let target = ProgressDrawTarget::stderr_with_hz(10);

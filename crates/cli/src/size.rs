@@ -2,7 +2,7 @@
 
 pub(crate) use breakbulk::gateway::Size;
 
-/// A size for people to read.
+/// Formats a size for people.
 pub(crate) fn show(bytes: usize) -> String {
     let bytes = bytes as f64;
     match bytes {

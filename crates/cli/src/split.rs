@@ -1,4 +1,4 @@
-//! `breakbulk split`: a message becomes frames.
+//! `breakbulk split`: cuts a message into frames.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -28,7 +28,7 @@ pub(crate) struct Split {
     /// Write the frames to this file instead of standard output; it appears once it is complete
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Tell frames, bytes, seconds and peak memory on standard error
+    /// Print frames, bytes, seconds and peak memory to standard error
     #[arg(long)]
     stats: bool,
     /// The message; standard input if absent or "-"
@@ -45,7 +45,7 @@ impl Split {
         let key = self.wire.key(&message, &seed)?;
         let bar = progress::bar(Some(message.len() as u64), "splitting");
 
-        // Planned once by itself, so that what cannot be sent is known before anything is written.
+        // Planned first, so that a message that cannot be sent fails before anything is written.
         let limits = PeerLimits {
             message: self.wire.max_message(),
             ..PeerLimits::NONE
@@ -78,7 +78,7 @@ impl Split {
         let mut frame = Vec::new();
         let mut count = 0;
         while link.poll_transmit(now, &mut frame).is_some() {
-            let (length, end) = frames::around(&frame, self.wire.is_binary())?;
+            let (length, end) = frames::delimiters(&frame, self.wire.is_binary())?;
             if self.wire.is_binary() {
                 out.write(&length)?;
             }
@@ -97,13 +97,13 @@ impl Split {
         out.finish()?;
         bar.finish_and_clear();
         if self.stats {
-            memory::tell(count, size, now.elapsed());
+            memory::print_stats(count, size, now.elapsed());
         }
         Ok(())
     }
 }
 
-/// A request that opens an AHP connection.
+/// Whether this is a request that opens an AHP connection.
 fn is_handshake(message: &[u8]) -> bool {
     let text = std::str::from_utf8(message).ok();
     let Some(envelope) = text.and_then(Envelope::parse) else {

@@ -20,7 +20,7 @@ impl ServerHandler for Blob {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let relay = BadRelay::start(Weather::default()).await?; // in earnest: wss://…
+    let relay = BadRelay::start(Weather::default()).await?; // in production: wss://…
     let relays = vec![relay.url().to_owned()];
     let server = Server::bind(ServerConfig::new(Keys::generate(), relays.clone())).await?;
     let key = server.public_key();

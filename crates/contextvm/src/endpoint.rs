@@ -1,4 +1,4 @@
-//! The machine at relays: a client, a server, and below the crate `rmcp`.
+//! The async endpoints: a client and a server on Nostr relays, and transports for the crate `rmcp`.
 
 mod client;
 mod config;

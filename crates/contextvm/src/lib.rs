@@ -1,11 +1,11 @@
 //! ContextVM: MCP over Nostr relays, with messages of any size (CEP-22).
 //!
-//! A [`Server`] answers whoever may ask, a [`Client`] asks one server. Both carry JSON-RPC texts as
-//! they are: what is too large for an event travels in chunks, and comes out whole at the other end
-//! or not at all. Whatever becomes of a request, it is answered: by the server, or by an error that
+//! A [`Server`] answers the clients that it allows, a [`Client`] talks to one server. Both carry
+//! JSON-RPC texts unchanged: a message that is too large for one Nostr event travels in chunks, and
+//! arrives whole or not at all. Every request gets a response: the server's, or a JSON-RPC error that
 //! says what went wrong.
 //!
-//! [`Machine`] is the part that decides: it knows no socket, no clock and no key.
+//! [`Machine`] is the state machine below both. It has no sockets, no clock and no secret key.
 
 #![forbid(unsafe_code)]
 

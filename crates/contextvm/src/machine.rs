@@ -1,10 +1,11 @@
-//! The part that decides: one link per public key, what answers what, who may speak, who is too much.
+//! The state machine of a client or a server: one link per public key, open requests and their
+//! responses, which keys are allowed, and which peers are evicted when the table is full.
 //!
-//! It has the poll shape of a link: feed it what arrives, what became of what it published, and the
-//! time; take from it what to publish and what happened. It knows no socket, no clock, no secret key.
+//! It is used like a link: the caller passes in received events, the outcome of each publication and
+//! the time, and polls for events to publish and for what happened. It has no sockets, no clock and no
+//! secret key.
 
 mod config;
-mod desk;
 mod failure;
 mod ids;
 mod incoming;
@@ -14,6 +15,7 @@ mod peer;
 mod prepared;
 mod requests;
 mod seal;
+mod shared;
 mod tags;
 mod types;
 
@@ -23,7 +25,6 @@ use std::time::{Duration, Instant};
 use breakbulk_link::{PlanJob, Planned, Random, Recent, Sent};
 
 pub use config::{Config, EVENT_MAX, Encryption, Limits, Timeouts, Wraps};
-use desk::Desk;
 pub use failure::Failure;
 pub use ids::{EventId, NotHex, PublicKey};
 pub use learned::{Forgetful, Learned, Memory};
@@ -32,21 +33,22 @@ pub use prepared::{Kind, NotJsonRpc, Prepared};
 #[cfg(feature = "net")]
 pub(crate) use seal::MESSAGE_KIND;
 pub use seal::Seal;
+use shared::Shared;
 pub use types::{
     Arrival, Event, InboundMessage, Publish, PublishId, Refused, Role, SendId, Stats, Way,
 };
 
-/// All that a client or a server does, without sockets, keys and clock.
+/// The state machine of a client or a server.
 pub struct Machine {
     role: Role,
-    desk: Desk,
+    shared: Shared,
     peers: BTreeMap<PublicKey, Peer>,
     seen: Recent<EventId>,
-    flying: BTreeMap<PublishId, InFlight>,
-    /// Peers whose links may have a frame, in turns.
+    in_flight: BTreeMap<PublishId, InFlight>,
+    /// Peers whose links may have a frame to send, served round-robin.
     ready: VecDeque<PublicKey>,
     is_ready: BTreeSet<PublicKey>,
-    /// Peers whose links may have something to plan.
+    /// Peers whose links may have a [`PlanJob`].
     to_plan: BTreeSet<PublicKey>,
     next_publish: u64,
     next_peer: u64,
@@ -55,8 +57,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine whose randomness comes from `seed` alone. `learned`: what a client knows of its
-    /// server from earlier days.
+    /// A machine whose randomness comes from `seed` alone. `learned`: what a client knows about its
+    /// server from an earlier connection.
     pub fn new(
         role: Role,
         config: Config,
@@ -67,9 +69,9 @@ impl Machine {
         let mut machine = Self {
             role,
             seen: Recent::new(config.limits.remembered),
-            desk: Desk::new(role, config, Random::new(seed)),
+            shared: Shared::new(role, config, Random::new(seed)),
             peers: BTreeMap::new(),
-            flying: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             ready: VecDeque::new(),
             is_ready: BTreeSet::new(),
             to_plan: BTreeSet::new(),
@@ -84,13 +86,13 @@ impl Machine {
         machine
     }
 
-    /// What the relays take in one event, where they say it; counts for all that is not under way.
+    /// Lowers the event size limit to what the relays announce; applies to messages not yet begun.
     pub fn set_event_max(&mut self, bytes: usize) {
-        self.desk.config.event_max = self.desk.config.event_max.min(bytes);
+        self.shared.config.event_max = self.shared.config.event_max.min(bytes);
         self.refresh_caps();
     }
 
-    /// Takes a message for sending.
+    /// Queues a message for sending.
     pub fn send(
         &mut self,
         now: Instant,
@@ -100,15 +102,15 @@ impl Machine {
         let Some(peer) = self.peers.get_mut(&to) else {
             return Err(Refused::NoSuchPeer(to.to_hex()));
         };
-        let id = self.desk.next_send();
-        peer.send(now, message, id, &mut self.desk)?;
-        self.after(to);
+        let id = self.shared.next_send();
+        peer.send(now, message, id, &mut self.shared)?;
+        self.mark_ready(to);
         Ok(id)
     }
 
-    /// Whether a message of so many bytes need not wait for others to this peer.
+    /// Whether the queue to this peer has room for a message of `bytes` bytes. An empty queue always has.
     pub fn has_room(&self, to: &PublicKey, bytes: usize) -> bool {
-        let limits = &self.desk.config.limits;
+        let limits = &self.shared.config.limits;
         self.peers.get(to).is_none_or(|peer| {
             let (count, queued) = peer.backlog();
             count == 0
@@ -116,104 +118,105 @@ impl Machine {
         })
     }
 
-    /// An event came in.
+    /// Handles an event from a relay.
     pub fn handle_event(&mut self, now: Instant, arrival: Arrival) {
-        if !self.may_speak(&arrival.from) || !self.seen.insert(arrival.id) {
+        if !self.is_allowed(&arrival.from) || !self.seen.insert(arrival.id) {
             self.ignored += 1;
             return;
         }
-        let required = self.desk.config.encryption == Encryption::Required;
+        let required = self.shared.config.encryption == Encryption::Required;
         if required && arrival.seal == Seal::Plain {
             self.ignored += 1;
             if self.role == Role::Server {
-                self.desk.turn_away(&arrival, &Failure::NotEncrypted);
+                self.shared.refuse_request(&arrival, &Failure::NotEncrypted);
             }
             return;
         }
         let from = arrival.from;
         if !self.peers.contains_key(&from) {
             if !self.make_room() {
-                self.desk.turn_away(&arrival, &Failure::Busy);
+                self.shared.refuse_request(&arrival, &Failure::Busy);
                 return;
             }
             self.add_peer(now, from, None);
         }
         if let Some(peer) = self.peers.get_mut(&from) {
-            peer.receive(now, arrival, &mut self.desk);
+            peer.receive(now, arrival, &mut self.shared);
         }
-        self.after(from);
+        self.mark_ready(from);
     }
 
-    /// A server's knowledge of a peer from earlier days; counts where the peer has not said anything.
+    /// Gives a server what it learned about a peer in an earlier run. Ignored once the peer has sent
+    /// an event.
     pub fn recall(&mut self, now: Instant, peer: PublicKey, learned: Learned) {
         if self.role == Role::Server && !self.peers.contains_key(&peer) {
-            if !self.may_speak(&peer) || !self.make_room() {
+            if !self.is_allowed(&peer) || !self.make_room() {
                 return;
             }
             self.add_peer(now, peer, Some(learned));
         }
     }
 
-    /// Whether nothing of ours is on its way out.
+    /// Whether no message is queued or in flight.
     pub fn is_drained(&self) -> bool {
-        self.desk.notices.is_empty() && self.peers.values().all(Peer::is_drained)
+        self.shared.notices.is_empty() && self.peers.values().all(Peer::is_drained)
     }
 
-    /// Whether this peer is held.
+    /// Whether this peer is in the table.
     pub fn knows(&self, peer: &PublicKey) -> bool {
         self.peers.contains_key(peer)
     }
 
-    /// What is to be published next, where there is something that may go out now.
+    /// The next event to publish, if any may go out now.
     pub fn poll_publish(&mut self, now: Instant) -> Option<Publish> {
         let id = PublishId(self.next_publish + 1);
-        if let Some(notice) = self.desk.notices.pop_front() {
+        if let Some(notice) = self.shared.notices.pop_front() {
             self.next_publish += 1;
             return Some(Publish { id, ..notice });
         }
         while let Some(key) = self.ready.pop_front() {
             self.is_ready.remove(&key);
-            // A message whose turn has come may have to be looked at first.
+            // A message that is now first in its lane may have to be planned before it is cut.
             self.to_plan.insert(key);
             let Some(peer) = self.peers.get_mut(&key) else {
                 continue;
             };
-            let made = peer.transmit(now, id, &mut self.desk);
-            if let Some((publish, flying)) = made {
+            let made = peer.transmit(now, id, &mut self.shared);
+            if let Some((publish, in_flight)) = made {
                 self.next_publish += 1;
-                self.flying.insert(id, flying);
-                self.after(key);
+                self.in_flight.insert(id, in_flight);
+                self.mark_ready(key);
                 return Some(publish);
             }
         }
         None
     }
 
-    /// The inner id of what is about to be published: answers refer to it.
+    /// Records the id of a signed event, the inner one of a gift wrap: responses refer to it.
     pub fn handle_signed(&mut self, publish: PublishId, event: EventId) {
-        if let Some(flying) = self.flying.get(&publish)
-            && let Some(peer) = self.peers.get_mut(&flying.peer)
-            && peer.serial == flying.serial
+        if let Some(in_flight) = self.in_flight.get(&publish)
+            && let Some(peer) = self.peers.get_mut(&in_flight.peer)
+            && peer.serial == in_flight.serial
         {
-            peer.signed(flying, event);
+            peer.signed(in_flight, event);
         }
     }
 
-    /// What became of what was published.
+    /// Records the outcome of a publication.
     pub fn handle_sent(&mut self, now: Instant, publish: PublishId, outcome: Sent) {
-        let Some(flying) = self.flying.remove(&publish) else {
+        let Some(in_flight) = self.in_flight.remove(&publish) else {
             return;
         };
-        let key = flying.peer;
+        let key = in_flight.peer;
         if let Some(peer) = self.peers.get_mut(&key)
-            && peer.serial == flying.serial
+            && peer.serial == in_flight.serial
         {
-            peer.sent(now, &flying, outcome, &mut self.desk);
-            self.after(key);
+            peer.sent(now, &in_flight, outcome, &mut self.shared);
+            self.mark_ready(key);
         }
     }
 
-    /// Work on a large message that may be done elsewhere; its outcome comes back with
+    /// Planning work for a large message, which may run on another thread; pass its result to
     /// [`handle_planned`](Self::handle_planned).
     pub fn poll_plan(&mut self) -> Option<(PublicKey, PlanJob)> {
         while let Some(key) = self.to_plan.pop_first() {
@@ -227,18 +230,18 @@ impl Machine {
         None
     }
 
-    /// The outcome of a [`PlanJob`].
+    /// Takes the result of a [`PlanJob`].
     pub fn handle_planned(&mut self, now: Instant, key: PublicKey, planned: Planned) {
         if let Some(peer) = self.peers.get_mut(&key) {
             peer.link.handle_planned(planned);
-            peer.settle(now, None, &mut self.desk);
-            self.after(key);
+            peer.handle_link_events(now, None, &mut self.shared);
+            self.mark_ready(key);
         }
     }
 
-    /// What happened; take all of it after every other call.
+    /// The next thing that happened; poll until `None` after every other call.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.desk.events.pop_front()
+        self.shared.events.pop_front()
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout).
@@ -246,7 +249,7 @@ impl Machine {
         self.peers.values().filter_map(Peer::next_timeout).min()
     }
 
-    /// Time has passed.
+    /// Ends the requests and transfers whose deadlines have passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         let due = |peer: &Peer| peer.next_timeout().is_some_and(|at| at <= now);
         let due: Vec<PublicKey> = self
@@ -257,9 +260,9 @@ impl Machine {
             .collect();
         for key in due {
             if let Some(peer) = self.peers.get_mut(&key) {
-                peer.timeout(now, &mut self.desk);
+                peer.timeout(now, &mut self.shared);
             }
-            self.after(key);
+            self.mark_ready(key);
         }
     }
 
@@ -267,7 +270,7 @@ impl Machine {
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
             peers: self.peers.len(),
-            memory: self.desk.budget.used(),
+            memory: self.shared.budget.used(),
             ignored: self.ignored,
             evicted: self.evicted,
             ..Stats::default()
@@ -278,15 +281,15 @@ impl Machine {
         stats
     }
 
-    /// How long a transfer that comes in may take.
+    /// How long an incoming transfer may take.
     pub fn transfer_timeout(&self) -> Duration {
-        self.desk.config.timeouts.transfer
+        self.shared.config.timeouts.transfer
     }
 
-    fn may_speak(&self, key: &PublicKey) -> bool {
+    fn is_allowed(&self, key: &PublicKey) -> bool {
         match self.role {
             Role::Client { server } => *key == server,
-            Role::Server => match &self.desk.config.allowed {
+            Role::Server => match &self.shared.config.allowed {
                 Some(allowed) => allowed.contains(key),
                 None => true,
             },
@@ -295,44 +298,45 @@ impl Machine {
 
     fn add_peer(&mut self, now: Instant, key: PublicKey, learned: Option<Learned>) {
         self.next_peer += 1;
-        let peer = Peer::new(key, self.next_peer, learned, now, &mut self.desk);
+        let peer = Peer::new(key, self.next_peer, learned, now, &mut self.shared);
         self.peers.insert(key, peer);
     }
 
-    /// Lets somebody go who has nothing at stake, strangers first. False: all of them have.
+    /// Evicts an idle peer if the table is full: first those that never sent a whole message, then the
+    /// one idle longest. False: every peer has open requests or messages.
     fn make_room(&mut self) -> bool {
-        if self.peers.len() < self.desk.config.limits.peers.max(1) {
+        if self.peers.len() < self.shared.config.limits.peers.max(1) {
             return true;
         }
-        let idle = self.peers.values().filter(|peer| peer.may_go());
+        let idle = self.peers.values().filter(|peer| peer.is_evictable());
         let Some(key) = idle
-            .min_by_key(|peer| (peer.proven, peer.last))
+            .min_by_key(|peer| (peer.sent_message, peer.last))
             .map(|peer| peer.key)
         else {
             return false;
         };
         if let Some(peer) = self.peers.remove(&key) {
-            peer.say_goodbye(&mut self.desk);
+            peer.abort_unfinished(&mut self.shared);
         }
         self.evicted += 1;
-        self.desk.tell(Event::Gone { peer: key });
+        self.shared.push_event(Event::Gone { peer: key });
         true
     }
 
-    /// After something was done to a peer: it may have something to publish, and caps may be new.
-    fn after(&mut self, key: PublicKey) {
+    /// Schedules a peer whose state changed, and applies a changed cap to all links.
+    fn mark_ready(&mut self, key: PublicKey) {
         if self.is_ready.insert(key) {
             self.ready.push_back(key);
         }
         self.to_plan.insert(key);
-        if std::mem::take(&mut self.desk.caps_changed) {
+        if std::mem::take(&mut self.shared.caps_changed) {
             self.refresh_caps();
         }
     }
 
     fn refresh_caps(&mut self) {
         for peer in self.peers.values_mut() {
-            peer.refresh_cap(&self.desk);
+            peer.refresh_cap(&self.shared);
         }
     }
 }

@@ -8,7 +8,7 @@ use breakbulk_net::http::router;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // The server: its routes are nested into an application of one's own.
+    // The server: its routes are nested into an axum application.
     let server = Node::new(Config::server("server"), MemoryStore::new())?;
     let (routes, arrivals) = router(serve_options());
     server.serve(arrivals);
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let _calls = (ann.dial(Dial::new(&url)), bob.dial(Dial::new(&url)));
     let (hers, his) = (ann.open("notes").await?, bob.open("notes").await?);
     hers.loro().get_text("text").insert(0, "hello from Ann")?;
-    hers.sync().await?; // the server has it and keeps it
+    hers.sync().await?; // returns once the server has stored it
 
     let mut seen = his.watch();
     while his.loro().get_text("text").to_string().is_empty() {

@@ -1,4 +1,4 @@
-//! What loro-extended's HTTP servers and clients call things, word for word where they were recorded.
+//! The paths, parameters and texts of loro-extended's HTTP endpoints, as recorded from the original.
 
 use breakbulk_link::FaultKind;
 use breakbulk_net::http::{ClientOptions, Dialect, PostWords, ServeOptions};
@@ -32,7 +32,7 @@ pub const DIALECT: Dialect = Dialect {
     fault_word,
 };
 
-/// The usual options of a server that speaks it.
+/// The default options of a server with these paths and texts.
 pub fn serve_options() -> ServeOptions {
     ServeOptions {
         dialect: DIALECT,
@@ -40,7 +40,7 @@ pub fn serve_options() -> ServeOptions {
     }
 }
 
-/// The usual options of a client that speaks it, under an id.
+/// The default options of a client with these paths and texts.
 pub fn client_options(peer_id: impl Into<String>) -> ClientOptions {
     ClientOptions {
         dialect: DIALECT,
@@ -50,7 +50,7 @@ pub fn client_options(peer_id: impl Into<String>) -> ClientOptions {
 
 fn fault_word(fault: &FaultKind) -> Option<&'static str> {
     Some(match fault {
-        // The original has one word for all that it cannot take apart.
+        // The original has one code for everything that it cannot parse.
         FaultKind::Malformed { .. } | FaultKind::UnknownKind => "parse_error",
         FaultKind::Duplicate { .. } | FaultKind::Conflict { .. } => "duplicate_fragment",
         FaultKind::BadIndex { .. } => "invalid_index",

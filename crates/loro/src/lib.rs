@@ -1,8 +1,9 @@
-//! loro-extended's documents: a peer that really syncs them.
+//! A sync peer for loro-extended: server and client of Loro CRDT documents.
 //!
-//! A [`Node`] serves whoever comes by WebSocket, SSE, polling or data channel, calls others, and holds
-//! documents open. Below it [`machine`] decides (pure: no socket, no clock, no CRDT), documents are worked on
-//! by threads of their own, and a [`store`] keeps them; nothing is told to anybody before it is kept.
+//! A [`Node`] serves peers that connect by WebSocket, SSE, polling or data channel, dials other peers, and
+//! opens documents for the application. Below it [`machine`] is the state machine (no sockets, no clock,
+//! no CRDT), worker threads import and export documents, and a [`store`] stores them. Every change is
+//! stored before it is sent to a peer.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -12,7 +13,7 @@
 //! let _remote = node.dial(Dial::new("ws://127.0.0.1:7402/ws"));
 //! let doc = node.open("doc-1").await?;
 //! doc.loro().get_text("text").insert(0, "hello")?;
-//! doc.sync().await?; // the server keeps it
+//! doc.sync().await?; // returns once the server has stored it
 //! # Ok(()) }
 //! ```
 
@@ -37,6 +38,6 @@ pub use limits::Limits;
 pub use machine::{DocId, Event, Head};
 #[cfg(feature = "net")]
 pub use node::{
-    Backoff, Config, Cut, Cuts, Dial, DialError, Doc, DocError, Node, Remote, Seen, Status,
+    Backoff, Config, Cut, Cuts, Dial, DialError, Doc, DocError, DocState, Node, Remote, Status,
 };
 pub use permissions::{OpenToAll, OwnDocuments, Peer, Permissions, Quota};

@@ -2,36 +2,36 @@
 
 use std::time::Duration;
 
-/// Each bounds something that a peer could grow.
+/// Limits on what peers can cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Documents in all.
     pub documents: usize,
-    /// Bytes of one document as it is kept.
+    /// Stored bytes of one document.
     pub document_bytes: u64,
     /// Bytes of a document's name.
     pub doc_id: usize,
-    /// Documents that one connection is told about.
+    /// Documents that one connection may subscribe to.
     pub subscriptions: usize,
-    /// Messages in one frame, those of batches counted one by one.
+    /// Messages in one frame, including those inside batches.
     pub batch: usize,
     /// Entries of a version vector.
     pub version_entries: usize,
-    /// Ephemeral stores that come by one connection.
+    /// Ephemeral stores of one connection.
     pub stores: usize,
     /// Bytes of those stores.
     pub store_bytes: usize,
-    /// Bad messages within a minute; one more and the connection is closed.
+    /// Invalid messages of one connection within a minute; one more closes it.
     pub faults: u32,
-    /// How long a new connection may take to say who it is.
+    /// How long a new connection may take to establish.
     pub establish: Duration,
-    /// How often the stores of this side are told again; others are forgotten after four times that.
+    /// How often this node's ephemeral stores are sent again; a peer's are removed after four times that.
     pub heartbeat: Duration,
-    /// Messages of one connection that are being worked on before it is read further.
+    /// Unfinished messages of one connection; at this number reading from it pauses.
     pub in_work: usize,
-    /// Bytes of documents in memory that nobody holds open.
+    /// Bytes of documents that may stay loaded while nobody has them open.
     pub loaded_bytes: u64,
-    /// Documents in memory that nobody holds open.
+    /// Documents that may stay loaded while nobody has them open.
     pub loaded: usize,
 }
 

@@ -1,9 +1,9 @@
-//! The part that decides: who is there, who wants which document, what answers what.
+//! The state machine of a sync peer: connections, subscriptions, and the response to each message.
 //!
-//! It has the poll shape of a link: feed it what came in, what became of its tasks, and the time; take
-//! from it what to send and what to do to documents. It knows no socket, no clock, no CRDT and no disk:
-//! documents are names and versions here. What a task changed is told only once it is kept, so nothing
-//! leaves this machine that a crash could take back.
+//! It is used like a link: the caller passes in messages, the results of tasks and the time, and polls
+//! for messages to send and tasks to run on documents. It has no sockets, no clock, no CRDT and no disk:
+//! here a document is a name and a version. A change is sent to peers only once its task is stored, so a
+//! crash cannot undo what a peer has seen.
 
 mod channel;
 pub mod control;
@@ -24,7 +24,7 @@ use super::limits::Limits;
 use super::permissions::Permissions;
 use channel::Channel;
 use done::Running;
-use presence::{Presence, Room};
+use presence::{Presence, StoreLimits};
 pub use types::{
     ChannelId, DocId, Event, Finished, Head, Opening, Outcome, Output, Refused, TaskId, Work,
     WorkError,
@@ -32,39 +32,39 @@ pub use types::{
 pub use version::covers;
 pub use version::is_nothing;
 
-/// All that a sync peer does, without sockets, documents and clock.
+/// The state machine of a sync peer.
 pub struct Hub {
     me: PeerIdentity,
     limits: Limits,
     permissions: Arc<dyn Permissions>,
     docs: BTreeMap<DocId, Document>,
     channels: BTreeMap<ChannelId, Channel>,
-    /// When a channel must have said who it is.
-    strangers: BTreeSet<(Instant, ChannelId)>,
+    /// Channels without an establish message, by the deadline for it.
+    unestablished: BTreeSet<(Instant, ChannelId)>,
     tasks: BTreeMap<TaskId, Running>,
     presence: Presence,
-    beat: Option<Instant>,
+    next_heartbeat: Option<Instant>,
     out: VecDeque<Output>,
     next_channel: u64,
     next_task: u64,
 }
 
-/// What is known of a document.
+/// What the machine knows about a document.
 #[derive(Debug, Default)]
 struct Document {
     head: Head,
-    /// Who is told of changes.
+    /// Channels that get its changes.
     subscribers: BTreeSet<ChannelId>,
-    /// Tasks that are not done.
+    /// Tasks that are not finished.
     tasks: usize,
-    /// How often it is open on this side: it stays though it is empty.
+    /// How often the application has it open: while it does, it stays even if empty.
     local: usize,
-    /// The others were told that it exists.
+    /// Peers were told that it exists (`new-doc`).
     announced: bool,
 }
 
 impl Hub {
-    /// A machine with these documents.
+    /// A machine with these stored documents.
     pub fn new(
         me: PeerIdentity,
         limits: Limits,
@@ -85,42 +85,42 @@ impl Hub {
             permissions,
             docs: kept.into_iter().map(known).collect(),
             channels: BTreeMap::new(),
-            strangers: BTreeSet::new(),
+            unestablished: BTreeSet::new(),
             tasks: BTreeMap::new(),
             presence: Presence::default(),
-            beat: None,
+            next_heartbeat: None,
             out: VecDeque::new(),
             next_channel: 0,
             next_task: 0,
         }
     }
 
-    /// Who this side is.
+    /// The identity of this node.
     pub fn identity(&self) -> &PeerIdentity {
         &self.me
     }
 
-    /// A connection begins.
+    /// Registers a new connection.
     pub fn open(&mut self, now: Instant, opening: Opening) -> ChannelId {
         self.next_channel += 1;
         let id = ChannelId(self.next_channel);
         let deadline = now + self.limits.establish;
-        self.strangers.insert((deadline, id));
-        let greets = opening.greets;
+        self.unestablished.insert((deadline, id));
+        let sends_establish = opening.sends_establish;
         self.channels.insert(id, Channel::new(opening, deadline));
-        if greets {
+        if sends_establish {
             let identity = self.me.clone();
             self.send(id, None, ChannelMsg::EstablishRequest { identity });
         }
         id
     }
 
-    /// A connection is over; its subscriptions and its ephemeral stores are forgotten.
+    /// Removes a connection with its subscriptions and its ephemeral stores.
     pub fn close(&mut self, channel: ChannelId) {
         let Some(closed) = self.channels.remove(&channel) else {
             return;
         };
-        self.strangers.remove(&(closed.deadline, channel));
+        self.unestablished.remove(&(closed.deadline, channel));
         for doc in &closed.subscriptions {
             if let Some(document) = self.docs.get_mut(doc) {
                 document.subscribers.remove(&channel);
@@ -128,28 +128,28 @@ impl Hub {
             self.forget_if_empty(doc);
         }
         for (doc, stores) in self.presence.drop_channel(channel) {
-            self.tell_stores(&doc, 0, stores, None);
+            self.broadcast_stores(&doc, 0, stores, None);
         }
         self.out.push_back(Output::Event(Event::Gone { channel }));
     }
 
-    /// What is to be done; take all of it after every other call.
+    /// The next thing to do; poll until `None` after every other call.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.out.pop_front()
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) has something to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let stranger = self.strangers.first().map(|(at, _)| *at);
-        stranger.into_iter().chain(self.beat).min()
+        let establish = self.unestablished.first().map(|(at, _)| *at);
+        establish.into_iter().chain(self.next_heartbeat).min()
     }
 
-    /// Time has passed.
+    /// Closes channels that did not establish in time, and sends the heartbeat.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some((at, channel)) = self.strangers.first().copied()
+        while let Some((at, channel)) = self.unestablished.first().copied()
             && at <= now
         {
-            self.strangers.remove(&(at, channel));
+            self.unestablished.remove(&(at, channel));
             let limit = self.limits.establish.as_secs_f64();
             self.cut_off(
                 channel,
@@ -157,24 +157,24 @@ impl Hub {
                 format!("no establish-request within {limit} s"),
             );
         }
-        if self.beat.is_some_and(|at| at <= now) {
+        if self.next_heartbeat.is_some_and(|at| at <= now) {
             self.heartbeat(now);
         }
     }
 
-    /// The documents that there are.
+    /// All documents.
     pub fn documents(&self) -> impl Iterator<Item = (&DocId, &Head)> {
         self.docs
             .iter()
             .map(|(doc, document)| (doc, &document.head))
     }
 
-    /// One document as it is kept.
+    /// The stored version and size of one document.
     pub fn head(&self, doc: &str) -> Option<&Head> {
         self.docs.get(doc).map(|document| &document.head)
     }
 
-    /// The channels whose peers said who they are.
+    /// The established channels and their peers' identities.
     pub fn peers(&self) -> impl Iterator<Item = (ChannelId, &PeerIdentity)> {
         self.channels.iter().filter_map(|(id, channel)| {
             let peer = channel.peer.as_ref()?;
@@ -182,13 +182,13 @@ impl Hub {
         })
     }
 
-    /// How many channels there are, established or not.
+    /// The number of channels, established or not.
     pub fn channels(&self) -> usize {
         self.channels.len()
     }
 
-    /// A frame could not be read, or something below went wrong that is the peer's fault. Repeated, it
-    /// ends the channel.
+    /// Counts an invalid message or frame of a peer. More than [`Limits::faults`] within a minute close
+    /// the channel.
     pub fn fault(&mut self, now: Instant, channel: ChannelId, reason: &str) {
         let Some(found) = self.channels.get_mut(&channel) else {
             return;
@@ -247,8 +247,8 @@ impl Hub {
         self.out.push_back(Output::Task { id, doc, work });
     }
 
-    /// Whoever wants a document's changes and may see it, but the one they came from.
-    fn audience(&self, doc: &DocId, but: Option<ChannelId>) -> Vec<ChannelId> {
+    /// The subscribers of a document that may see it, except for `but`.
+    fn visible_subscribers(&self, doc: &DocId, but: Option<ChannelId>) -> Vec<ChannelId> {
         let Some(document) = self.docs.get(doc) else {
             return Vec::new();
         };
@@ -263,7 +263,7 @@ impl Hub {
         peer.is_some_and(|peer| self.permissions.see(peer, doc))
     }
 
-    /// An own sync-request: what this side has, and whether the other shall ask back.
+    /// A sync-request with this node's version. `bidirectional`: the peer shall request in return.
     fn sync_request(&self, doc: &DocId, bidirectional: bool) -> ChannelMsg {
         let document = self.docs.get(doc);
         ChannelMsg::SyncRequest {
@@ -279,14 +279,14 @@ impl Hub {
         (!stores.is_empty()).then_some(stores)
     }
 
-    fn tell_stores(
+    fn broadcast_stores(
         &mut self,
         doc: &DocId,
         hops_remaining: i64,
         stores: Vec<EphemeralStore>,
         but: Option<ChannelId>,
     ) {
-        let to = self.audience(doc, but);
+        let to = self.visible_subscribers(doc, but);
         let doc_id = doc.to_string();
         let message = ChannelMsg::Ephemeral {
             doc_id,
@@ -297,15 +297,15 @@ impl Hub {
         self.event(Event::Ephemeral { doc: doc.clone() });
     }
 
-    /// Own stores are told again; others' that were not told again are forgotten.
+    /// Sends this node's ephemeral stores again, and drops those of peers that were not refreshed.
     fn heartbeat(&mut self, now: Instant) {
-        self.beat = None;
+        self.next_heartbeat = None;
         for (doc, stores) in self.presence.expire(now, self.limits.heartbeat * 4) {
-            self.tell_stores(&doc, 0, stores, None);
+            self.broadcast_stores(&doc, 0, stores, None);
         }
         for doc in self.presence.own_docs() {
             let stores = self.presence.of(&doc, true);
-            let to = self.audience(&doc, None);
+            let to = self.visible_subscribers(&doc, None);
             let message = ChannelMsg::Ephemeral {
                 doc_id: doc.to_string(),
                 hops_remaining: 1,
@@ -313,23 +313,23 @@ impl Hub {
             };
             self.send_all(to, Some(&doc), message);
         }
-        self.arm(now);
+        self.schedule_heartbeat(now);
     }
 
-    fn arm(&mut self, now: Instant) {
-        if self.beat.is_none() && !self.presence.is_empty() {
-            self.beat = Some(now + self.limits.heartbeat);
+    fn schedule_heartbeat(&mut self, now: Instant) {
+        if self.next_heartbeat.is_none() && !self.presence.is_empty() {
+            self.next_heartbeat = Some(now + self.limits.heartbeat);
         }
     }
 
-    fn room(&self) -> Room {
-        Room {
+    fn store_limits(&self) -> StoreLimits {
+        StoreLimits {
             stores: self.limits.stores,
             bytes: self.limits.store_bytes,
         }
     }
 
-    /// A document that only a peer's question made is dropped with the last who asked.
+    /// Removes a document without content that nobody uses: a peer's sync-request made it.
     fn forget_if_empty(&mut self, doc: &DocId) {
         let empty = |d: &Document| {
             d.local == 0 && d.tasks == 0 && d.subscribers.is_empty() && d.head == Head::default()

@@ -1,4 +1,4 @@
-//! A peer that syncs documents: it serves whoever comes, calls others, and holds documents open.
+//! The async sync peer: serves connections, dials peers, and opens documents for the application.
 
 mod config;
 mod core;
@@ -15,31 +15,31 @@ use breakbulk_net::{Options, Transport};
 use tokio::sync::{broadcast, oneshot};
 use tokio::task::JoinHandle;
 
-use self::core::{Core, keep_time};
+use self::core::{Core, run_timers};
 use super::machine::{DocId, Event, Head};
 use super::repo::{Repo, Request};
 use super::store::{Store, StoreError};
 pub use config::{Config, Cut, Cuts};
-pub use doc::{Doc, DocError, Seen};
+pub use doc::{Doc, DocError, DocState};
 pub use error::DialError;
 pub use remote::{Backoff, Dial, Remote, Status};
 
-/// How often a client says `ping`.
+/// How often a client sends `ping`.
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// How long a client waits for `ready`.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 const SHUTTING_DOWN: &str = "Server shutting down";
 const DISCONNECTING: &str = "Client disconnecting";
 
-/// A peer that syncs documents. Clones share it; it serves until it is shut down or the last clone and
-/// the last document are dropped.
+/// A peer that syncs documents. Clones share it; it runs until it is shut down, or the last clone and
+/// the last [`Doc`] are dropped.
 #[derive(Clone)]
 pub struct Node {
     core: Arc<Core>,
 }
 
 impl Node {
-    /// A node with the documents of this store.
+    /// Makes a node with the documents of this store.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -61,11 +61,12 @@ impl Node {
         let repo = Repo::start(store, &config.limits, config.threads, tell, edited)?;
         let core = Arc::new(Core::new(config, repo));
         let _ = known.set(Arc::downgrade(&core));
-        tokio::spawn(keep_time(Arc::downgrade(&core)));
+        tokio::spawn(run_timers(Arc::downgrade(&core)));
         Ok(Self { core })
     }
 
-    /// Serves all that arrive by HTTP's four ways, until the node is shut down or nobody can come.
+    /// Serves the connections of an HTTP router (WebSocket, SSE, polling, data channel) until the node is
+    /// shut down or the router is dropped.
     pub fn serve(&self, mut arrivals: Arrivals) -> JoinHandle<()> {
         let node = self.clone();
         tokio::spawn(async move {
@@ -77,7 +78,7 @@ impl Node {
         })
     }
 
-    /// Serves one peer that came by whatever transport, as `claim`.
+    /// Serves one peer over any transport; `claim` is the name under which it connected.
     pub fn accept<T: Transport>(
         &self,
         way: Way,
@@ -90,14 +91,14 @@ impl Node {
             match serve::accept(&core, way, claim, transport, options).await {
                 Ok(joined) => {
                     let closed = serve::run(&core, joined, |_, _| {}).await;
-                    tracing::debug!(%closed, "a peer is gone");
+                    tracing::debug!(%closed, "connection closed");
                 }
-                Err(error) => tracing::debug!(%error, "a peer was not connected"),
+                Err(error) => tracing::debug!(%error, "connection failed"),
             }
         })
     }
 
-    /// Calls a peer, and again whenever the connection ends.
+    /// Dials a peer, and again whenever the connection ends.
     pub fn dial(&self, dial: Dial) -> Remote {
         let backoff = dial.backoff;
         remote::start(&self.core, backoff, move |core| {
@@ -105,7 +106,7 @@ impl Node {
         })
     }
 
-    /// Calls a peer by whatever transport `connect` makes.
+    /// Dials a peer over the transport that `connect` makes.
     pub fn dial_with<C, F, T, E>(&self, way: Way, backoff: Backoff, connect: C) -> Remote
     where
         C: Fn() -> F + Send + Sync + 'static,
@@ -124,7 +125,7 @@ impl Node {
         })
     }
 
-    /// Opens a document, and makes it if there is none.
+    /// Opens a document; creates it if there is none.
     pub async fn open(&self, doc: &str) -> Result<Doc, DocError> {
         let id: DocId = doc.into();
         let (reply, opened) = oneshot::channel();
@@ -151,7 +152,7 @@ impl Node {
         Ok(Doc::new(self.core.clone(), id, slot, seen))
     }
 
-    /// The documents that there are.
+    /// All documents of this node.
     pub fn documents(&self) -> Vec<(DocId, Head)> {
         let state = self.core.lock();
         let documents = state.hub.documents();
@@ -160,7 +161,7 @@ impl Node {
             .collect()
     }
 
-    /// Deletes a document here; false: there is none.
+    /// Deletes a document of this node; false: there is none.
     pub async fn delete(&self, doc: &str) -> bool {
         let id: DocId = doc.into();
         let mut events = self.events();
@@ -176,38 +177,37 @@ impl Node {
             match events.recv().await {
                 Ok(Event::Deleted { doc }) if doc == id => return true,
                 Ok(_) => {}
-                // Too many events to see each: the machine knows.
+                // Events were missed: ask the machine.
                 Err(_) => return self.core.lock().hub.head(&id).is_none_or(|h| h.size == 0),
             }
         }
     }
 
-    /// Asks the peers that this side called which documents they have. The answer is an
-    /// [`Event::Directory`]. False: nobody is there.
+    /// Asks the dialed peers which documents they have; each responds with an [`Event::Directory`].
+    /// False: none is connected.
     pub fn ask_directory(&self) -> bool {
         self.core.drive(|state, _| state.hub.ask_directory())
     }
 
-    /// Asks the peers that this side called to delete a document. The answer is an
-    /// [`Event::DeleteAnswered`]. False: nobody is there.
+    /// Asks the dialed peers to delete a document; each responds with an [`Event::DeleteAnswered`].
+    /// False: none is connected.
     pub fn ask_delete(&self, doc: &str) -> bool {
         let id: DocId = doc.into();
         self.core.drive(|state, _| state.hub.ask_delete(&id))
     }
 
-    /// What happens from now on. Whoever listens too slowly misses some.
+    /// The events from now on. A receiver that is too slow misses some.
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.core.events.subscribe()
     }
 
-    /// How many connections there are.
+    /// The number of connections.
     pub fn connections(&self) -> usize {
         self.core.lock().hub.channels()
     }
 
-    /// Ends all connections once what is queued is out, at the latest after `grace`; nobody is let in or
-    /// called any more. What was told to be
-    /// kept is kept.
+    /// Closes all connections once their queues are sent, at the latest after `grace`, and neither
+    /// accepts nor dials any more. Changes that were reported as stored stay stored.
     pub async fn shut_down(&self, grace: Duration) {
         let (connections, dials) = {
             let mut state = self.core.lock();

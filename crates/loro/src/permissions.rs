@@ -1,20 +1,20 @@
-//! Who may do what.
+//! Which peers may see, change, create and delete which documents.
 
 use breakbulk_message::loro::PeerIdentity;
 
-/// The other end of a channel, as far as it is known. Everything in it is the peer's own claim, but
-/// what whoever authenticated the connection put into `claim`.
+/// The peer of a channel. All of it is the peer's own claim, except for `claim` where the connection was
+/// authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// What it says it is.
+    /// The identity that the peer sent.
     pub identity: PeerIdentity,
-    /// The name under which it came: the `peerId` of its address, or what stood for it.
+    /// The name under which it connected: the subject of its authentication, or the `peerId` of its URL.
     pub claim: String,
-    /// Whether this side called it, rather than it this side.
+    /// Whether this node dialed the peer.
     pub dialed: bool,
 }
 
-/// How much one connection may bring.
+/// How much one connection may create and send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Documents that it creates.
@@ -32,43 +32,43 @@ impl Default for Quota {
     }
 }
 
-/// Who may see, change, create and delete which document. It is asked again for every message, and
-/// must answer without waiting.
+/// Decides which peers may see, change, create and delete which documents. Called for every message:
+/// the methods must not block.
 pub trait Permissions: Send + Sync + 'static {
-    /// Whether the peer may read it, and learn that it exists.
+    /// Whether the peer may read the document and learn that it exists.
     fn see(&self, _peer: &Peer, _doc: &str) -> bool {
         true
     }
 
-    /// Whether the peer's changes are taken.
+    /// Whether the peer may change the document.
     fn change(&self, _peer: &Peer, _doc: &str) -> bool {
         true
     }
 
-    /// Whether a document comes to be because the peer speaks of it.
+    /// Whether the peer may create the document by naming it.
     fn create(&self, _peer: &Peer, _doc: &str) -> bool {
         true
     }
 
-    /// Whether the peer may have it deleted.
+    /// Whether the peer may delete the document.
     fn delete(&self, _peer: &Peer, _doc: &str) -> bool {
         false
     }
 
-    /// How much one connection of the peer may bring.
+    /// How much one connection of the peer may create and send.
     fn quota(&self, _peer: &Peer) -> Quota {
         Quota::default()
     }
 }
 
-/// Everybody may do all but delete, as in the original.
+/// Every peer may do everything but delete, as in loro-extended.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenToAll;
 
 impl Permissions for OpenToAll {}
 
-/// As a client has it: only documents that were opened here are synced, and nobody else makes or
-/// deletes one.
+/// For a client: only documents that the application opened are synced; peers cannot create or delete
+/// one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OwnDocuments;
 

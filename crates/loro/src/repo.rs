@@ -1,14 +1,14 @@
-//! Documents on the crate `loro`, worked on by threads of their own.
+//! The worker threads that import, export and store documents with the crate `loro`.
 //!
-//! A document belongs to one of a few threads, which does its tasks in order; so a large or hostile
-//! import holds up neither a connection nor the documents of other threads. What the tasks changed goes
-//! to one more thread that writes: it takes all that waits, makes one commit of it, and only then are
-//! the tasks told to be done.
+//! A document belongs to one of a few worker threads, which runs its tasks in order; so a large or hostile
+//! import delays neither connections nor the documents of other workers. The workers send their writes to
+//! one committer thread: it stores all that wait in one commit, and only then reports their tasks as
+//! finished.
 
 mod commit;
 pub(crate) mod crdt;
 mod loaded;
-mod shelf;
+mod worker;
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,27 +23,27 @@ use super::machine::{DocId, Finished, Head, TaskId, Work, WorkError};
 use super::store::{Store, StoreError};
 use commit::Committer;
 pub(crate) use loaded::Slot;
-use shelf::Shelf;
+use worker::Worker;
 
-/// Tells that tasks are done.
-pub(crate) type Tell = Arc<dyn Fn(Vec<(TaskId, Finished)>) + Send + Sync>;
-/// Tells that a document was edited by whoever holds it open.
-pub(crate) type Edited = Arc<dyn Fn(&DocId) + Send + Sync>;
+/// Called with finished tasks.
+pub(crate) type OnFinished = Arc<dyn Fn(Vec<(TaskId, Finished)>) + Send + Sync>;
+/// Called when the application has edited a document.
+pub(crate) type OnEdit = Arc<dyn Fn(&DocId) + Send + Sync>;
 
-/// The threads. They end when this is dropped and their work is done.
+/// Handles to the worker threads. They end when this is dropped and their queues are empty.
 pub(crate) struct Repo {
     shards: Vec<Sender<Request>>,
     kept: Mutex<VecDeque<(DocId, Head)>>,
 }
 
-/// What a thread is asked.
+/// A request to a worker thread.
 pub(crate) enum Request {
     Task(TaskId, DocId, Work),
     Open(DocId, OpenReply),
     Close(DocId),
 }
 
-/// Where a document that was opened goes.
+/// Called with the opened document.
 pub(crate) type OpenReply = Box<dyn FnOnce(Result<Arc<Slot>, WorkError>) + Send>;
 
 impl Repo {
@@ -51,21 +51,21 @@ impl Repo {
         store: Box<dyn Store>,
         limits: &Limits,
         threads: usize,
-        tell: Tell,
-        edited: Edited,
+        on_finished: OnFinished,
+        on_edit: OnEdit,
     ) -> Result<Self, StoreError> {
         let kept = store.documents()?.into();
         let reader = store.reader();
         let (to_committer, batches) = mpsc::channel();
-        let committer = Committer::new(store, tell);
+        let committer = Committer::new(store, on_finished);
         spawn("loro-commit", move || committer.run(&batches));
         let threads = threads.max(1);
         let shards = (0..threads).map(|number| {
             let (to_shard, requests) = mpsc::channel();
-            let shelf = Shelf::new(reader.clone(), limits.clone(), threads, edited.clone());
+            let worker = Worker::new(reader.clone(), limits.clone(), threads, on_edit.clone());
             let to_committer = to_committer.clone();
             spawn(&format!("loro-docs-{number}"), move || {
-                shelf.run(&requests, &to_committer);
+                worker.run(&requests, &to_committer);
             });
             to_shard
         });
@@ -75,12 +75,12 @@ impl Repo {
         })
     }
 
-    /// The documents that were there at the start; once.
+    /// The documents that were stored at the start; empty on a second call.
     pub(crate) fn kept(&self) -> VecDeque<(DocId, Head)> {
         std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Never waits. A thread is gone only with this.
+    /// Queues a request; never blocks. The threads live as long as this handle.
     pub(crate) fn ask(&self, request: Request) {
         let doc = match &request {
             Request::Task(_, doc, _) | Request::Open(doc, _) | Request::Close(doc) => doc,
@@ -95,11 +95,11 @@ impl Repo {
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
     let spawned = thread::Builder::new().name(name.to_owned()).spawn(work);
     if let Err(error) = spawned {
-        tracing::error!(%error, name, "a thread for documents cannot be started");
+        tracing::error!(%error, name, "a document thread cannot be started: raise the process's thread limit");
     }
 }
 
-/// A document without content.
+/// An empty document.
 pub(crate) fn blank() -> LoroDoc {
     LoroDoc::new()
 }

@@ -1,7 +1,7 @@
-//! Where documents are kept: a snapshot each, and the updates that came after it.
+//! Storage of documents: a snapshot each, and the updates after it.
 //!
-//! [`MemoryStore`] lasts as long as the process. `DiskStore` (feature `redb`) survives the process and
-//! the machine: what [`Store::commit`] took is there after a power cut.
+//! [`MemoryStore`] lasts as long as the process. `DiskStore` (feature `redb`) survives crashes: what
+//! [`Store::commit`] accepted is there after a power cut.
 
 #[cfg(feature = "redb")]
 mod disk;
@@ -21,7 +21,7 @@ pub use memory::MemoryStore;
 /// One change of the store.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
-    /// One more update.
+    /// Appends an update.
     Append {
         /// The document.
         doc: DocId,
@@ -30,7 +30,7 @@ pub enum Write {
         /// The document after it.
         head: Head,
     },
-    /// A snapshot instead of all that was there.
+    /// Replaces everything stored of the document by a snapshot.
     Replace {
         /// The document.
         doc: DocId,
@@ -39,38 +39,38 @@ pub enum Write {
         /// The document after it.
         head: Head,
     },
-    /// The document is gone.
+    /// Deletes the document.
     Delete {
         /// The document.
         doc: DocId,
     },
 }
 
-/// What is kept of a document, oldest first: a snapshot if there is one, then updates.
+/// A stored document.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kept {
-    /// The snapshot.
+    /// The snapshot, if there is one.
     pub snapshot: Option<Bytes>,
-    /// What came after it.
+    /// The updates after it, oldest first.
     pub updates: Vec<Bytes>,
 }
 
-/// Where documents are kept. One thread writes.
+/// Storage of documents. Only one thread writes.
 pub trait Store: Send + 'static {
     /// All documents.
     fn documents(&self) -> Result<Vec<(DocId, Head)>, StoreError>;
 
-    /// Makes all these changes, or none. When it returns they survive whatever the store promises to
-    /// survive. After an error the store takes nothing more until it is opened again.
+    /// Applies all these writes, or none. When it returns they are durable, as far as this store
+    /// promises. After an error the store refuses writes until it is opened again.
     fn commit(&mut self, writes: &[Write]) -> Result<(), StoreError>;
 
-    /// A handle that reads on any thread.
+    /// A handle for reading on any thread.
     fn reader(&self) -> Arc<dyn StoreReader>;
 }
 
-/// Reads a store that someone else writes.
+/// Reads a store while another thread writes.
 pub trait StoreReader: Send + Sync + 'static {
-    /// What is kept of a document; nothing, if it is not there.
+    /// The stored document; empty if there is none.
     fn load(&self, doc: &str) -> Result<Kept, StoreError>;
 }
 
@@ -90,7 +90,7 @@ pub enum StoreError {
         /// What the disk said.
         reason: String,
     },
-    /// It failed before.
+    /// An earlier commit failed.
     #[error("the document store {store} failed before and takes nothing: open it again")]
     Failed {
         /// Which store.

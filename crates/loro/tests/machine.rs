@@ -127,7 +127,7 @@ impl Bench {
         let opening = Opening {
             claim: "somebody".into(),
             dialed: false,
-            greets: false,
+            sends_establish: false,
         };
         self.hub.open(self.now, opening)
     }
@@ -649,7 +649,7 @@ fn a_client_asks_for_what_is_opened_and_takes_nothing_else() {
     let opening = Opening {
         claim: String::new(),
         dialed: true,
-        greets: true,
+        sends_establish: true,
     };
     let server = bench.hub.open(bench.now, opening);
     bench.take();

@@ -1,4 +1,4 @@
-//! Calls a Python function with more than any line holds: `cargo run --release --example python_call`
+//! Calls a Python function with an argument larger than a line: `cargo run --release --example python_call`
 
 use std::path::Path;
 
@@ -6,13 +6,13 @@ use breakbulk_tywrap::{CallError, Host, Settings, python};
 
 #[tokio::main]
 async fn main() -> Result<(), CallError> {
-    // The bridge is part of this crate: the machine needs nothing but Python 3.9 or later.
+    // The Python bridge is part of this crate: the machine needs only Python 3.9 or later.
     let host = Host::python(Path::new(python::INTERPRETER), Settings::default());
 
     let root = host.call("math", "sqrt", "[16]", None).await?;
     println!("math.sqrt(16) = {}", root.json());
 
-    // 3 MB travel in frames of 1 MiB, and come back whole.
+    // 3 MB are sent in frames of 1 MiB, and come back whole.
     let text = "x".repeat(3_000_000);
     let back = host
         .call("builtins", "str", format!("[{text:?}]"), None)

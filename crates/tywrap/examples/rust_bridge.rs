@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let times = usize::try_from(call.integer(1)?).unwrap_or(0);
                 Answer::text(&call.text(0)?.repeat(times))
             });
-        // What the host asked for by arguments and environment counts.
+        // Takes the settings that the host passed by arguments and environment.
         Bridge::from_process(functions)?.stdio().await?;
         return Ok(());
     }

@@ -1,7 +1,7 @@
-//! A bridge of one's own: functions in Rust for a host that speaks tywrap/1 over standard streams.
+//! A bridge written in Rust: functions for a host that speaks tywrap/1 over standard streams.
 //!
-//! Calls are run one after the other, in the order in which they came, as the original does. What a
-//! function prints to standard output would be taken for a message by the host: print to standard error.
+//! Calls run one after the other, in the order in which they came, as in the original. The host takes
+//! everything on standard output for messages: functions must print to standard error.
 //!
 //! ```no_run
 //! use breakbulk_tywrap::bridge::{Answer, Bridge, Functions};
@@ -32,10 +32,10 @@ pub use arguments::{Answer, Arguments, raise};
 pub use functions::Functions;
 pub use settings::{BadSetting, BridgeSettings};
 
-/// What became of a call: a result, or the exception that the host is told.
+/// The outcome of a call: a result, or an exception for the host.
 pub type Outcome = Result<Answer, ErrorBody<'static>>;
 
-/// What runs the calls. A table of [`Functions`] is one.
+/// Runs the calls. [`Functions`] is an implementation.
 pub trait Handler: Send + Sync {
     /// Runs a function of a module. A panic fails this call alone.
     fn call(
@@ -53,29 +53,29 @@ pub struct Bridge<H> {
     handler: H,
 }
 
-/// How the service ended, where nothing is wrong with that.
+/// How serving ended without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The host closed our input, and all it asked is answered.
+    /// The host closed the bridge's input, and all its calls are answered.
     Input,
-    /// The host takes no more of our output.
+    /// The host closed the bridge's output.
     Output,
 }
 
-/// Why a bridge cannot serve on.
+/// Why a bridge cannot go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BridgeError {
-    /// The host's frames break the rules: nobody knows any more what belongs to what.
+    /// The host's frames are invalid, so that frames cannot be matched to requests any more.
     #[error("the host's frames are wrong: {fault} ({code}); the host must start this bridge anew")]
     Frame {
-        /// The original's name for it.
+        /// The original's error code.
         code: &'static str,
         /// What is wrong.
         fault: Fault,
     },
-    /// The input cannot be read on.
-    #[error("the host's requests cannot be read on: {reason}")]
+    /// The input cannot be read any further.
+    #[error("the host's requests cannot be read any further: {reason}")]
     Input {
         /// Why.
         reason: String,
@@ -91,10 +91,10 @@ impl<H: Handler> Bridge<H> {
         Self { settings, handler }
     }
 
-    /// A bridge as the host that started this process wants it, by arguments and environment.
+    /// A bridge with the settings that the host passed to this process, by arguments and environment.
     ///
     /// # Errors
-    /// If it wants something that cannot be.
+    /// If a setting is invalid.
     pub fn from_process(handler: H) -> Result<Self, BadSetting> {
         Ok(Self::new(BridgeSettings::from_process()?, handler))
     }
@@ -104,7 +104,7 @@ impl<H: Handler> Bridge<H> {
         &self.settings
     }
 
-    /// Serves over this process's standard input and output, to their end.
+    /// Serves over this process's standard input and output until they end.
     ///
     /// # Errors
     /// If the host breaks the framing, or the streams cannot be used.
@@ -113,7 +113,7 @@ impl<H: Handler> Bridge<H> {
         self.serve_stream(stream).await
     }
 
-    /// Serves over any two directions of bytes, to their end.
+    /// Serves over any reader and writer until they end.
     ///
     /// # Errors
     /// If the host breaks the framing.

@@ -1,4 +1,4 @@
-//! What can go wrong between a host and its bridge.
+//! Errors of calls, of starting a bridge, and of the pool.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +16,9 @@ pub enum CallError {
     /// The function raised an exception, or the bridge refused the call.
     #[error("{0}")]
     Raised(Raised),
-    /// There was no whole answer in time. Whether the function ran is not known.
+    /// No complete answer came in time. Whether the function ran is not known.
     #[error(
-        "no answer to {call} within {} s; raise the timeout, or ask for less at once{}", .after.as_secs_f64(), said(.stderr)
+        "no answer to {call} within {} s; raise the timeout, or ask for less at once{}", .after.as_secs_f64(), stderr_note(.stderr)
     )]
     TimedOut {
         /// The module and the function.
@@ -38,28 +38,28 @@ pub enum CallError {
         /// The limit.
         limit: usize,
     },
-    /// The arguments are not what a call takes. It was not sent.
+    /// The arguments are invalid. The call was not sent.
     #[error(transparent)]
     BadArguments(#[from] BadCall),
-    /// The request cannot go out over this bridge. It was not sent.
+    /// The request cannot be sent to this bridge. It was not sent.
     #[error("not sent: {0}")]
     NotSent(SendError),
     /// The bridge broke the protocol; it is restarted before the next call. Whether the function ran is
     /// not known.
-    #[error("{breach}; the bridge is restarted{}", said(.stderr))]
+    #[error("{breach}; the bridge is restarted{}", stderr_note(.stderr))]
     Breach {
-        /// What it did.
+        /// How it broke the protocol.
         breach: Breach,
         /// The end of its standard error.
         stderr: String,
     },
-    /// The bridge ended before there was an answer. It is started again for the next call; nothing is
-    /// sent again by itself.
+    /// The bridge exited before it answered. It is started again for the next call; the failed call is
+    /// not repeated.
     #[error(
-        "the bridge ended before there was an answer ({how}); call again where that is safe{}", said(.stderr)
+        "the bridge ended before there was an answer ({how}); call again where that is safe{}", stderr_note(.stderr)
     )]
     Exited {
-        /// How it ended.
+        /// How it exited.
         how: String,
         /// The end of its standard error.
         stderr: String,
@@ -67,7 +67,7 @@ pub enum CallError {
     /// The bridge cannot be started.
     #[error("the bridge cannot be started: {0}")]
     Start(StartError),
-    /// There was no bridge to be had.
+    /// The pool had no bridge to lease.
     #[error("{0}")]
     Pool(PoolError),
     /// This host or pool was stopped.
@@ -79,13 +79,13 @@ pub enum CallError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Its program cannot.
+    /// Its program cannot be executed.
     #[error("{0}")]
     Exec(Arc<ExecError>),
-    /// It ended, or broke the protocol, before it was ready.
+    /// It exited, or broke the protocol, before it was ready.
     #[error("{0}")]
     Failed(Box<CallError>),
-    /// Its lines cannot be carried.
+    /// The transport cannot carry its lines.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
     /// The host was stopped meanwhile.
@@ -93,11 +93,11 @@ pub enum StartError {
     Stopped,
 }
 
-/// Why a pool has no bridge to lease.
+/// Why no bridge could be leased.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// None became free in time.
+    /// No bridge became free in time.
     #[error(
         "none of {bridges} bridges was free within {} s; ask for more bridges or a longer queue timeout", .after.as_secs_f64()
     )]
@@ -107,7 +107,7 @@ pub enum PoolError {
         /// The time limit.
         after: Duration,
     },
-    /// Too many are waiting.
+    /// Too many callers wait.
     #[error("{limit} callers wait for a bridge already; raise PoolSettings::queue or call less")]
     Full {
         /// The limit.
@@ -118,9 +118,9 @@ pub enum PoolError {
     Stopped,
 }
 
-fn said(stderr: &str) -> String {
+fn stderr_note(stderr: &str) -> String {
     match stderr.trim_end() {
         "" => String::new(),
-        said => format!(". Its standard error ends with:\n{said}"),
+        text => format!(". Its standard error ends with:\n{text}"),
     }
 }

@@ -1,12 +1,12 @@
-//! A host: it starts a bridge and calls functions in it.
+//! A host: starts a bridge process and calls functions in it.
 //!
-//! Arguments and results are JSON text, and may be larger than any line: they travel in frames where
-//! the bridge takes them. A bridge that ended, or that broke the protocol, is started anew before the
-//! next call. **Nothing is sent twice**: a call that may have reached a bridge that is gone fails.
+//! Arguments and results are JSON text, and may be larger than a line: they are sent in frames if the
+//! bridge accepts them. A bridge that exited or broke the protocol is replaced before the next call.
+//! **Nothing is sent twice**: a call that may have reached a bridge that exited fails.
 
+mod line_watch;
 mod session;
 mod start;
-mod tap;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -23,13 +23,13 @@ use session::{Reply, Session};
 use crate::machine::{About, Breach, Call, Returned, Settings, excerpt, meta_request};
 use crate::{CallError, StartError, python};
 
-/// How often a call looks for another bridge while none got anything of it.
+/// How many bridges a call tries, as long as none of them has received any of it.
 const ATTEMPTS: usize = 3;
 
-/// Requests of so many KiB may wait for their answers; more wait to be written.
+/// KiB of requests that may be open at once; further calls wait.
 const WAITING_KIB: u32 = 256 << 10;
 
-/// A host of one bridge. Clones share it; the bridge ends with the last one.
+/// A host of one bridge. Clones share it; dropping the last one ends the bridge.
 #[derive(Clone)]
 pub struct Host {
     shared: Arc<Shared>,
@@ -49,12 +49,12 @@ struct Config {
     progress: watch::Sender<Progress>,
 }
 
-/// How far the last large message came.
+/// The progress of the last large message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Whether it comes in, or goes out.
+    /// Whether it is received rather than sent.
     pub incoming: bool,
-    /// Bytes that are through.
+    /// Bytes sent or received so far.
     pub done: usize,
     /// Bytes in all, where known.
     pub total: Option<u64>,
@@ -70,8 +70,8 @@ enum Phase {
 type Started = Result<Arc<Session>, StartError>;
 
 impl Host {
-    /// A host of this program, which is started with the first call. Arguments and environment for the
-    /// handshake are added.
+    /// A host of this program, which is started at the first call. The arguments and environment
+    /// variables that negotiate frames are added.
     pub fn new(program: Program, settings: Settings) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -81,7 +81,7 @@ impl Host {
                     progress: watch::Sender::default(),
                 }),
                 phase: Mutex::new(Phase::Down),
-                // The id 0 is none that the original ever writes.
+                // The original never uses the id 0.
                 next_id: AtomicI64::new(1),
                 room: Semaphore::new(WAITING_KIB as usize),
                 starts: AtomicU64::new(0),
@@ -89,7 +89,7 @@ impl Host {
         }
     }
 
-    /// A host of this Python interpreter, with the bridge that this crate brings along.
+    /// A host of this Python interpreter, with the bridge that is part of this crate.
     pub fn python(interpreter: &Path, settings: Settings) -> Self {
         let (words, environment) = python::command(interpreter);
         let program = environment
@@ -100,7 +100,7 @@ impl Host {
         Self::new(program, settings)
     }
 
-    /// Starts the bridge, if none runs that can be used.
+    /// Starts the bridge unless a usable one runs.
     pub async fn start(&self) -> Result<About, CallError> {
         let session = self.shared.ready().await?;
         let about = lock(&session.about).clone();
@@ -108,7 +108,7 @@ impl Host {
     }
 
     /// Calls a function. `args` is the text of a JSON array, `kwargs` of a JSON object. Dropping the
-    /// future gives the call up: what is not written yet stays unwritten, and a late answer is dropped.
+    /// future gives the call up: the rest of the request is not written, and a late answer is dropped.
     pub async fn call(
         &self,
         module: &str,
@@ -121,8 +121,8 @@ impl Host {
             .await
     }
 
-    /// The same with a time limit of its own; `None`: for ever. It covers all: the start of a bridge
-    /// where none runs, the writing, the execution, the reading.
+    /// The same with its own time limit; `None`: for ever. The limit includes starting the bridge,
+    /// writing, execution and reading.
     pub async fn call_within(
         &self,
         limit: Option<Duration>,
@@ -132,23 +132,23 @@ impl Host {
         kwargs: Option<Bytes>,
     ) -> Result<Returned, CallError> {
         let call = Call::new(module, function, args, kwargs)?;
-        // Before a bridge is started for it.
-        self.fits(call.least())?;
+        // Checked before a bridge is started.
+        self.fits(call.min_size())?;
         let write = |id| {
             let request = call.write(id);
             self.fits(request.len())?;
             Ok(request)
         };
-        self.within(limit, || call.name(), self.ask(call.least(), write))
+        self.within(limit, || call.name(), self.request(call.min_size(), write))
             .await
     }
 
-    /// Asks the bridge what it is.
+    /// Asks the bridge to describe itself.
     pub async fn meta(&self) -> Result<Meta<'static>, CallError> {
         let write = |id| Ok(meta_request(id));
         let limit = self.settings().timeout;
         let name = || "meta".to_owned();
-        let result = self.within(limit, name, self.ask(0, write)).await?;
+        let result = self.within(limit, name, self.request(0, write)).await?;
         About::meta(&result).ok_or_else(|| CallError::Breach {
             breach: Breach::Unreadable {
                 why: breakbulk_message::tywrap::DecodeErrorKind::Missing { member: "bridge" },
@@ -158,61 +158,64 @@ impl Host {
         })
     }
 
-    /// How the bridge is dealt with.
+    /// The limits and timeouts.
     pub fn settings(&self) -> &Settings {
         &self.shared.config.settings
     }
 
-    /// How far messages in frames are, about once in a MiB.
+    /// The progress of messages in frames, about once per MiB.
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.shared.config.progress.subscribe()
     }
 
-    /// The end of what the bridge said on its standard error.
+    /// The end of the bridge's standard error.
     pub fn stderr(&self) -> String {
         let session = self.session();
         session.map(|session| session.stderr()).unwrap_or_default()
     }
 
-    /// How often a bridge was started.
+    /// How many times a bridge was started.
     pub fn starts(&self) -> u64 {
         self.shared.starts.load(Ordering::Relaxed)
     }
 
-    /// Whether a bridge runs that can be used.
+    /// Whether a usable bridge runs.
     pub fn is_up(&self) -> bool {
         self.session().is_some_and(|session| session.is_usable())
     }
 
-    /// Whether the bridge works on a call that was given up: the next one would wait for it.
+    /// Whether the bridge still runs a call that was given up: the next call would wait for it.
     pub fn is_busy(&self) -> bool {
         let session = self.session();
-        session.is_some_and(|session| session.is_usable() && *session.owed().borrow() > 0)
+        session.is_some_and(|session| session.is_usable() && *session.still_running().borrow() > 0)
     }
 
-    /// Waits until the bridge works on no call that was given up, or is gone.
+    /// Waits until the bridge runs no call that was given up, or has exited.
     pub async fn settled(&self) {
         if let Some(session) = self.session() {
-            // Without a sender there is no bridge.
-            let _ = session.owed().wait_for(|owed| *owed == 0).await;
+            // An error means that the bridge has exited.
+            let _ = session
+                .still_running()
+                .wait_for(|running| *running == 0)
+                .await;
         }
     }
 
-    /// Ends the bridge: calls that wait fail, and the next one starts another.
+    /// Ends the bridge: open calls fail, and the next call starts another bridge.
     pub fn restart(&self) {
         if let Some(session) = self.session() {
-            session.dismiss();
+            session.terminate();
         }
     }
 
-    /// Ends the bridge and waits until it is gone: its input ends, then it is asked to end, then it is
-    /// killed with all that it started. Calls fail from now on.
+    /// Ends the bridge and waits until it has exited: closes its input, then sends SIGTERM, then kills it
+    /// with its child processes. Later calls fail.
     pub async fn stop(&self) {
         let phase = std::mem::replace(&mut *self.shared.phase(), Phase::Stopped);
         match phase {
             Phase::Up(session) => session.stop().await,
             Phase::Starting(mut started) => {
-                // Whoever starts it ends it when it is there.
+                // The task that starts the bridge sees `Stopped` and ends it.
                 let _ = started.wait_for(Option::is_some).await;
             }
             Phase::Down | Phase::Stopped => {}
@@ -253,15 +256,15 @@ impl Host {
         }
     }
 
-    /// Asks whatever bridge there is, and another one where it got nothing of the question.
-    async fn ask(
+    /// Sends a request to the bridge, and to another one if the first received none of it.
+    async fn request(
         &self,
         size: usize,
         write: impl Fn(i64) -> Result<Bytes, CallError>,
     ) -> Result<Returned, CallError> {
         let permits =
             u32::try_from(size >> 10).map_or(WAITING_KIB, |kib| (kib + 1).min(WAITING_KIB));
-        // It is never closed.
+        // The semaphore is never closed.
         let _room = self.shared.room.acquire_many(permits).await;
         let mut last = None;
         for _ in 0..ATTEMPTS {
@@ -269,7 +272,7 @@ impl Host {
             let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
             match session.exchange(id, write(id)?).await {
                 Reply::Done(outcome) => return outcome,
-                Reply::Again => last = Some(session),
+                Reply::TryAnother => last = Some(session),
             }
         }
         let last = last.map(|session| {
@@ -294,8 +297,8 @@ impl Shared {
         lock(&self.phase)
     }
 
-    /// A bridge that can be used: the one that runs, or a new one. The start goes on where whoever
-    /// waits for it leaves.
+    /// A usable bridge: the one that runs, or a new one. A start goes on even if the caller that waits
+    /// for it gives up.
     async fn ready(self: &Arc<Self>) -> Result<Arc<Session>, CallError> {
         let mut started = {
             let mut phase = self.phase();
@@ -321,7 +324,7 @@ impl Shared {
     }
 }
 
-/// Ends the bridge that was, starts another, and tells all who wait.
+/// Ends the old bridge, starts another, and notifies all callers that wait.
 async fn replace(
     shared: Weak<Shared>,
     config: Arc<Config>,
@@ -329,7 +332,7 @@ async fn replace(
     tell: watch::Sender<Option<Started>>,
 ) {
     if let Phase::Up(old) = old {
-        old.retire().await;
+        old.terminate_and_wait().await;
     }
     let mut started = start::start(&config).await;
     let unwanted = {

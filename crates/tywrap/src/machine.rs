@@ -1,8 +1,8 @@
-//! The pure part of a host: what a call looks like, who waits for which answer, and what a line of the
-//! bridge's means for whom. No process, no clock, no runtime.
+//! The pure part of a host: writes calls, matches the bridge's answers to them, and decides which calls
+//! fail when the bridge breaks the protocol. No process, no clock, no runtime.
 //!
-//! A host of one's own has a [`Link`](breakbulk_link::Link) from [`Settings::link`], writes each
-//! [`Call`] as a message of that link, and gives every message that comes back to [`Calls::hear`].
+//! To write another host, make a [`Link`](breakbulk_link::Link) with [`Settings::link`], send each
+//! [`Call`] as a message of that link, and pass every message received to [`Calls::handle_message`].
 //!
 //! ```
 //! use breakbulk_tywrap::Settings;
@@ -10,11 +10,11 @@
 //!
 //! let mut calls = Calls::new(&Settings::default());
 //! let call = Call::new("math", "sqrt", "[16]", None)?;
-//! calls.begin(1, "whoever waits");
+//! calls.begin(1, "the caller");
 //! println!("to the bridge: {:?}", call.write(1));
 //! let answer = r#"{"id":1,"protocol":"tywrap/1","result":4.0}"#;
-//! let Verdict::Answer(who, result) = calls.hear(answer, None) else { panic!("no answer") };
-//! assert_eq!((who, &answer[result]), ("whoever waits", "4.0"));
+//! let Verdict::Answer(caller, result) = calls.handle_message(answer, None) else { panic!("no answer") };
+//! assert_eq!((caller, &answer[result]), ("the caller", "4.0"));
 //! # Ok::<(), breakbulk_tywrap::machine::BadCall>(())
 //! ```
 

@@ -1,7 +1,7 @@
-//! Several bridges, leased one by one.
+//! A pool of bridges, each leased to one caller at a time.
 //!
-//! A bridge does one thing at a time, so a lease is for one caller. A bridge that still works on a
-//! call that was given up is not leased before its late answer came, or it was restarted.
+//! A bridge runs one call at a time. A bridge that still runs a call that was given up is not leased
+//! until the late answer came, or the bridge was restarted.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,16 +15,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{CallError, Host, PoolError, Returned, Settings};
 
-/// How a pool is.
+/// The size and the limits of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// Bridges; at least 1.
+    /// The number of bridges; at least 1.
     pub bridges: usize,
     /// How long a caller waits for a bridge.
     pub queue_timeout: Duration,
-    /// Callers that may wait.
+    /// Callers that may wait at once.
     pub queue: usize,
-    /// How long a bridge may work on a call that was given up before it is restarted.
+    /// How long a bridge may go on with a call that was given up before it is restarted.
     pub patience: Duration,
 }
 
@@ -39,7 +39,7 @@ impl Default for PoolSettings {
     }
 }
 
-/// Bridges that are leased. Clones share them; they end with the last clone and lease.
+/// A pool of bridges. Clones share it; the bridges end when the last clone and lease are dropped.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -47,7 +47,7 @@ pub struct Pool {
 
 struct Shared {
     all: Vec<Host>,
-    /// Those that are not leased; there are as many as permits.
+    /// The bridges that are not leased; as many as there are permits.
     free: Mutex<Vec<Host>>,
     permits: Arc<Semaphore>,
     waiting: AtomicUsize,
@@ -56,7 +56,7 @@ struct Shared {
 }
 
 impl Pool {
-    /// A pool of bridges of this program. Each is started when it is first used.
+    /// A pool of bridges of this program. Each is started at its first use.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -76,7 +76,7 @@ impl Pool {
         }
     }
 
-    /// Starts all bridges that are not running yet, side by side.
+    /// Starts all bridges that are not running yet, in parallel.
     pub async fn warm(&self) -> Result<(), CallError> {
         let starts = self.shared.all.iter().cloned();
         let starts: Vec<_> = starts
@@ -88,14 +88,14 @@ impl Pool {
         Ok(())
     }
 
-    /// A bridge for one caller, who may keep it for several calls.
+    /// Leases a bridge to one caller, for one or more calls.
     pub async fn lease(&self) -> Result<Lease, PoolError> {
         let shared = &self.shared;
         let permit = match shared.permits.clone().try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => self.wait().await?,
         };
-        // There is one for every permit.
+        // There is a free bridge for every permit.
         let host = shared.free().pop().ok_or(PoolError::Stopped)?;
         Ok(Lease {
             held: Some((host, permit)),
@@ -103,7 +103,7 @@ impl Pool {
         })
     }
 
-    /// Calls a function in whichever bridge is free. See [`Host::call`].
+    /// Calls a function in a free bridge. See [`Host::call`].
     pub async fn call(
         &self,
         module: &str,
@@ -115,22 +115,22 @@ impl Pool {
         lease.call(module, function, args, kwargs).await
     }
 
-    /// Bridges that could be leased at once.
+    /// The number of free bridges.
     pub fn free(&self) -> usize {
         self.shared.permits.available_permits()
     }
 
-    /// Callers that wait for a bridge.
+    /// The number of callers that wait for a bridge.
     pub fn waiting(&self) -> usize {
         self.shared.waiting.load(Ordering::Relaxed)
     }
 
-    /// How often bridges were started.
+    /// How many times bridges were started.
     pub fn starts(&self) -> u64 {
         self.shared.all.iter().map(Host::starts).sum()
     }
 
-    /// Ends all bridges, and waits until they are gone. Calls and leases fail from now on.
+    /// Ends all bridges and waits until they have exited. Later calls and leases fail.
     pub async fn stop(&self) {
         self.shared.permits.close();
         let stops = self.shared.all.iter().cloned();
@@ -138,14 +138,14 @@ impl Pool {
             .map(|host| tokio::spawn(async move { host.stop().await }))
             .collect();
         for stop in stops {
-            // One that cannot be waited for is gone as well.
+            // If the task failed, the bridge is gone as well.
             let _ = stop.await;
         }
     }
 
     async fn wait(&self) -> Result<OwnedSemaphorePermit, PoolError> {
         let (shared, settings) = (&self.shared, &self.shared.settings);
-        let _place = Place::take(&shared.waiting, settings.queue)?;
+        let _slot = QueueSlot::take(&shared.waiting, settings.queue)?;
         let permit = shared.permits.clone().acquire_owned();
         match tokio::time::timeout(settings.queue_timeout, permit).await {
             Ok(permit) => permit.map_err(|_| PoolError::Stopped),
@@ -162,14 +162,14 @@ impl Shared {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// First the bridge, then the leave to take it.
+    /// Returns the bridge first and the permit second, so that each permit finds a bridge.
     fn give_back(&self, host: Host, permit: OwnedSemaphorePermit) {
         self.free().push(host);
         drop(permit);
     }
 }
 
-/// A bridge that nobody else uses until this is dropped.
+/// Exclusive use of a bridge, until this is dropped.
 pub struct Lease {
     held: Option<(Host, OwnedSemaphorePermit)>,
     shared: Arc<Shared>,
@@ -181,7 +181,7 @@ impl Deref for Lease {
     fn deref(&self) -> &Host {
         match &self.held {
             Some((host, _)) => host,
-            // Only a lease that is being dropped holds nothing.
+            // Only a lease that is being dropped holds no bridge.
             None => &self.shared.all[0],
         }
     }
@@ -205,8 +205,8 @@ impl Drop for Lease {
             {
                 host.restart();
             }
-            // A dead one is replaced before somebody waits for it. If it cannot be, whoever leases it
-            // is told why.
+            // Replaces a dead bridge before the next lease. If that fails, the next call returns
+            // the error.
             let _ = host.start().await;
             shared.give_back(host, permit);
         });
@@ -214,20 +214,20 @@ impl Drop for Lease {
 }
 
 /// A place in the queue.
-struct Place<'a>(&'a AtomicUsize);
+struct QueueSlot<'a>(&'a AtomicUsize);
 
-impl<'a> Place<'a> {
+impl<'a> QueueSlot<'a> {
     fn take(waiting: &'a AtomicUsize, limit: usize) -> Result<Self, PoolError> {
         let before = waiting.fetch_add(1, Ordering::Relaxed);
-        let place = Self(waiting);
+        let slot = Self(waiting);
         if before >= limit {
             return Err(PoolError::Full { limit });
         }
-        Ok(place)
+        Ok(slot)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueueSlot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

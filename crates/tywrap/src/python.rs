@@ -1,8 +1,8 @@
-//! The Python side, carried along: a machine needs nothing but Python 3.9 or later.
+//! The Python bridge, embedded in this crate: a machine needs only Python 3.9 or later.
 //!
-//! The source is handed over as an argument (`python3 -u -c SOURCE`): no file has to be written, found
-//! again or cleaned up, and modules of the working directory can be imported. It is kept well below
-//! what a command line may hold on every system.
+//! The source is passed as an argument (`python3 -u -c SOURCE`): no file has to be written or cleaned up,
+//! and modules of the working directory can be imported. It is kept well below every system's limit on
+//! command lines.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,11 +10,11 @@ use std::path::Path;
 /// The bridge as Python source.
 pub const SOURCE: &str = include_str!("python/bridge.py");
 
-/// The interpreter where nobody names another.
+/// The default interpreter.
 pub const INTERPRETER: &str = if cfg!(windows) { "python" } else { "python3" };
 
-/// The words and the environment by which an interpreter (a name in PATH, or the path of a virtual
-/// environment's own) becomes a bridge. A host appends its arguments.
+/// The command line and the environment that make an interpreter (a name in PATH, or a path such as that
+/// of a virtual environment's interpreter) a bridge. A host appends its arguments.
 pub fn command(interpreter: &Path) -> (Vec<OsString>, Vec<(String, String)>) {
     let words = vec![
         interpreter.as_os_str().to_owned(),

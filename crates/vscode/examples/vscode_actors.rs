@@ -11,7 +11,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let near = TcpStream::connect(listener.local_addr()?).await?;
     let (far, _) = listener.accept().await?;
 
-    // One side adds numbers, the other one counts letters; both could be VSCode's own RPCProtocol.
+    // One side adds numbers, the other counts letters; either could be VSCode's own RPCProtocol.
     let add = Actor::new().typed("$add", |(a, b): (i64, i64)| async move {
         Ok::<_, Thrown>(a + b)
     });

@@ -1,4 +1,4 @@
-//! The async face: an endpoint with a task that drives it.
+//! The async endpoint: handles for the application, and the task that drives the session.
 
 mod actor;
 mod answer;
@@ -6,9 +6,9 @@ mod call;
 mod engine;
 mod inbox;
 mod linked;
-mod shape;
 mod status;
 mod stream;
+mod uri_json;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 pub use actor::{Actor, Actors, Cancellation, Incoming, Returned};
-pub use answer::{Answer, ReadAnswer};
+pub use answer::{Answer, AnswerError};
 pub use call::{Call, CallError};
 pub use status::{Ended, Status};
 
@@ -30,23 +30,23 @@ use engine::Engine;
 use inbox::Shared;
 use stream::{Framing, StreamDriver};
 
-/// How an endpoint behaves.
+/// The options of an endpoint.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// The numbers of the session.
+    /// Limits and times of the session.
     pub rpc: Config,
-    /// What the peer can call.
+    /// The objects that the peer can call.
     pub actors: Actors,
-    /// Changes URIs on their way, where the two ends see different file systems.
+    /// Rewrites URIs in arguments and results, for ends with different file systems.
     pub uris: Option<Arc<dyn UriTransformer>>,
-    /// What is said before the first call.
+    /// The handshake before the first call.
     pub handshake: Role,
 }
 
-/// How a session outlives its streams.
+/// The options of a session that survives its streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PersistentOptions {
-    /// The numbers of the protocol.
+    /// Limits and times of the protocol.
     pub protocol: PersistentConfig,
     /// How long a session without a stream waits for another.
     pub grace: Duration,
@@ -69,8 +69,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Stream for S {}
 /// One end of an RPC session. Clones share it; when the last one is dropped the session is disposed:
 /// calls are cancelled and nothing more is sent.
 ///
-/// Handlers run in the endpoint's own task, one after the other until each waits: so a peer sees that
-/// this side hangs when one does. Long work belongs in a task of its own.
+/// Handlers run in the endpoint's own task: one that blocks makes the whole endpoint unresponsive, which
+/// the peer can see. Spawn a task for long work.
 #[derive(Clone)]
 pub struct Endpoint {
     shared: Arc<Shared>,
@@ -78,7 +78,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// A session over a byte stream in `ipc.net`'s plain frames. The end of the stream is its end.
+    /// A session over a byte stream in `ipc.net`'s plain frames. It ends with the stream.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -87,8 +87,8 @@ impl Endpoint {
         Self::over(Box::new(stream), framing, Duration::ZERO, options)
     }
 
-    /// A session that outlives its stream: when that is [`lost`](Self::lost), connect again and
-    /// [`resume`](Self::resume). Which session a new stream belongs to is yours to agree on.
+    /// A session that survives its stream: when that is [`lost`](Self::lost), connect again and
+    /// [`resume`](Self::resume). How a new stream names its session is up to the application.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -102,8 +102,8 @@ impl Endpoint {
         Self::over(Box::new(stream), framing, persistent.grace, options)
     }
 
-    /// A session with one RPC message per message of a connection, whose wire carries bytes: `loro`
-    /// where the path is capped, or `whole`.
+    /// A session with one RPC message per message of a connection. The connection's wire must carry
+    /// binary: `loro` if the path is capped, or `whole`.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -129,7 +129,7 @@ impl Endpoint {
         }
     }
 
-    /// One of the peer's objects. Which number is which is a table of yours.
+    /// An object of the peer, by its number. The application knows which number is which object.
     pub fn remote(&self, rpc_id: RpcId) -> Remote {
         Remote {
             shared: self.shared.clone(),
@@ -138,13 +138,13 @@ impl Endpoint {
         }
     }
 
-    /// Gives a persistent session its next stream; its number, counted from 1 for the first. A stream
-    /// that it still has is dropped.
+    /// Gives a persistent session its next stream; returns the stream's number, where the first has 1.
+    /// A stream that the session still has is dropped.
     pub fn resume(&self, stream: impl Stream) -> u64 {
         self.shared.resume(Box::new(stream))
     }
 
-    /// Waits until the stream of that number is lost, and the session with no other.
+    /// Waits until the stream of that number is lost and there is no other.
     pub async fn lost(&self, stream: u64) -> Result<(), Ended> {
         let mut status = self.status();
         let lost = status.wait_for(|status| {
@@ -156,12 +156,12 @@ impl Endpoint {
         }
     }
 
-    /// How it stands, and news of that.
+    /// The session's status; await changes on the receiver.
     pub fn status(&self) -> watch::Receiver<Status> {
         self.shared.status.subscribe()
     }
 
-    /// Waits until the handshake is over; the renderer's data, where this is the host.
+    /// Waits until the handshake is over; returns the renderer's data if this is the host.
     pub async fn initialized(&self) -> Result<Option<bytes::Bytes>, Ended> {
         let mut status = self.status();
         let status = status.wait_for(|status| status.initialized || status.ended.is_some());
@@ -172,7 +172,7 @@ impl Endpoint {
         }
     }
 
-    /// Waits for the end, and tells why.
+    /// Waits for the end of the session; returns the reason.
     pub async fn ended(&self) -> Ended {
         let mut status = self.status();
         let ended = status.wait_for(|status| status.ended.is_some()).await;
@@ -182,27 +182,27 @@ impl Endpoint {
         }
     }
 
-    /// Ends the session now: calls are cancelled, and nothing more is sent, replies of running
-    /// handlers included. Where the session is persistent the peer is told that it need not wait.
+    /// Ends the session now: calls are cancelled, and nothing more is sent, not even replies of running
+    /// handlers. In a persistent session the peer is sent a disconnect, so that it does not wait.
     pub fn dispose(&self) {
         self.shared.dispose();
     }
 
-    /// Ends the session once nothing is left: calls that were made have their replies, handlers that
-    /// run have answered, and all of it is written. Calls made from now on are cancelled. What the peer
-    /// asks meanwhile is answered, so that a limit on the time is yours to set.
+    /// Ends the session in order: waits for the replies to all calls and for all running handlers, and
+    /// until everything is written. New calls are cancelled. Requests that the peer sends meanwhile are
+    /// served, so set a time limit if needed.
     pub async fn finish(&self) -> Ended {
         self.shared.finish();
         self.ended().await
     }
 
-    /// Asks an extension host to end. It goes out behind what was said before.
+    /// Asks an extension host to exit, after everything queued before.
     pub fn terminate(&self) {
         self.shared.terminate();
     }
 }
 
-/// An object of the peer's.
+/// An object of the peer.
 #[derive(Clone)]
 pub struct Remote {
     shared: Arc<Shared>,
@@ -211,8 +211,8 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The same, but its calls carry a cancellation token: the callee gets one as its last argument,
-    /// and dropping or [cancelling](Call::cancel) a call tells it.
+    /// The same with cancellable calls: the callee gets a cancellation token as its last argument, and
+    /// dropping or [cancelling](Call::cancel) a call triggers it.
     pub fn cancellable(&self) -> Self {
         Self {
             cancellable: true,
@@ -225,23 +225,23 @@ impl Remote {
         self.rpc_id
     }
 
-    /// Calls a method with arguments by serde: anything that is written as an array, such as a tuple.
+    /// Calls a method with arguments serialized by serde: anything that becomes an array, such as a tuple.
     ///
-    /// The call is made at once, and in the order of these calls as long as there is room; otherwise it
-    /// waits for room when it is awaited.
+    /// The call is queued at once, in the order of these calls, if the queue has room; otherwise awaiting
+    /// it waits for room.
     pub fn call(&self, method: impl Into<Text>, args: &(impl Serialize + ?Sized)) -> Call {
         let args = match to_json(args) {
             Ok(json) if json.as_bytes().first() == Some(&b'[') => Args::Json(json),
             Ok(_) => return Call::failed(CallError::ArgsNotArray),
             Err(error) => return Call::failed(CallError::Serialize(error.to_string())),
         };
-        match shape::outgoing_args(args, self.shared.uris.as_deref()) {
+        match uri_json::outgoing_args(args, self.shared.uris.as_deref()) {
             Ok(args) => self.call_raw(method, args),
             Err(error) => Call::failed(error),
         }
     }
 
-    /// Calls a method with values: buffers, `undefined`, objects with buffers.
+    /// Calls a method with values that may be buffers, `undefined` or objects with buffers.
     pub fn call_values(&self, method: impl Into<Text>, args: Vec<Passed>) -> Call {
         match Args::write(args, self.shared.uris.as_deref()) {
             Ok(args) => self.call_raw(method, args),
@@ -249,7 +249,7 @@ impl Remote {
         }
     }
 
-    /// Calls a method with arguments that are sent as they are: no URI in them is changed.
+    /// Calls a method with arguments that are sent unchanged: no URI in them is rewritten.
     pub fn call_raw(&self, method: impl Into<Text>, args: Args) -> Call {
         Call::begin(
             self.shared.clone(),

@@ -1,8 +1,8 @@
-//! VSCode's extension-host RPC: an endpoint that calls and is called.
+//! VSCode's extension-host RPC: an endpoint that calls the peer's methods and serves its own.
 //!
-//! [`Endpoint`] talks to a real `RPCProtocol` over any byte stream (framed as [`machine::ipc`] says), over
-//! WebSockets, or one RPC message per message of a [`Connection`](breakbulk_net::Connection), so that a
-//! capped path carries it. Below it are two pure machines that can be used alone, on any runtime:
+//! [`Endpoint`] talks to VSCode's `RPCProtocol` over any byte stream (framed by [`machine::ipc`]), over
+//! WebSockets, or with one RPC message per message of a [`Connection`](breakbulk_net::Connection) where
+//! the path is capped. Below it are two pure state machines that can be used alone, on any runtime:
 //! [`machine::rpc::Rpc`] and [`machine::ipc::PersistentProtocol`].
 //!
 //! ```
@@ -31,8 +31,8 @@
 //! Over a WebSocket the stream is cut into binary messages:
 //! `Endpoint::over_stream(net::stream::over_frames(websocket, machine::ipc::WEBSOCKET_CUT)?, options)`.
 //!
-//! A session that survives its connections, with `dial` and an agreement of yours on which session a
-//! connection belongs to:
+//! A session that survives its connections. How a new connection names its session is up to the
+//! application:
 //!
 //! ```no_run
 //! use breakbulk_net::tcp;
@@ -45,7 +45,7 @@
 //! let endpoint = Endpoint::persistent(dial().await?, options.0, options.1);
 //! let mut stream = 1;
 //! while endpoint.lost(stream).await.is_ok() {
-//!     // Whatever was not acknowledged is sent again; every call completes once.
+//!     // Messages that were not acknowledged are sent again; every call completes once.
 //!     stream = endpoint.resume(dial().await?);
 //! }
 //! # Ok(())
@@ -61,6 +61,6 @@ pub mod machine;
 
 #[cfg(feature = "net")]
 pub use endpoint::{
-    Actor, Actors, Answer, Call, CallError, Cancellation, Ended, Endpoint, Incoming, Options,
-    PersistentOptions, ReadAnswer, Remote, Returned, Status, Stream,
+    Actor, Actors, Answer, AnswerError, Call, CallError, Cancellation, Ended, Endpoint, Incoming,
+    Options, PersistentOptions, Remote, Returned, Status, Stream,
 };

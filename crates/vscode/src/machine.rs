@@ -1,8 +1,8 @@
-//! The pure part: what comes in, what goes out, time passed in. No IO, no clock, no runtime.
+//! The pure state machines: messages in, messages out, time as an argument. No IO, no clock, no runtime.
 //!
 //! - [`rpc::Rpc`]: calls, replies, acknowledgements and cancellation.
-//! - [`ipc`]: what lies between RPC messages and a byte stream.
-//! - [`handshake`]: what is said before the first RPC message.
+//! - [`ipc`]: the framing of RPC messages in a byte stream.
+//! - [`handshake`]: the messages before the first RPC message.
 
 mod chunks;
 pub mod handshake;

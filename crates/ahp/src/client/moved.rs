@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use breakbulk_link::{Carries, Frame};
+pub(crate) use breakbulk_net::now;
 use breakbulk_net::{Incoming, Lost, Sink, Source, Transport};
 
 /// When frames last moved. Clones share it.
@@ -24,11 +25,6 @@ impl Moved {
     pub(crate) fn outgoing(&self) -> Instant {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).1
     }
-}
-
-/// The time, which a test may have paused.
-pub(crate) fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }
 
 /// A transport whose frames are noticed.

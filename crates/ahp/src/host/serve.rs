@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use breakbulk_link::{Closed, SendError};
+use breakbulk_net::now;
 use breakbulk_net::{Connection, Transport};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -290,9 +291,4 @@ impl Drop for Refusing<'_> {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// The time, which a test may have paused.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }

@@ -1,16 +1,16 @@
-//! The arguments of a call as people write them on a command line.
+//! Converts command-line arguments of a call to JSON.
 
 use serde_json::value::RawValue;
 
 use crate::failure::Failure;
 
-/// A JSON array: each word is itself where it is JSON, else a string.
+/// A JSON array of words: each as JSON, or as a string if it is not JSON.
 pub(super) fn array(words: &[String]) -> String {
     let values: Vec<_> = words.iter().map(|word| value(word)).collect();
     format!("[{}]", values.join(","))
 }
 
-/// A JSON object of `name=value` words; nothing where there are none.
+/// A JSON object of `name=value` words; `None` if there are none.
 pub(super) fn object(words: &[String]) -> Result<Option<String>, Failure> {
     if words.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! A call of a Python function, or of any bridge that speaks tywrap/1.
+//! Calls a Python function, or a function of any bridge that speaks tywrap/1.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub(super) async fn call(call: &Call, host: impl FnOnce(Settings) -> Host) -> Re
     written
 }
 
-/// What was named, which may be the folder of a virtual environment.
+/// The interpreter: the default, the given path, or the one in the given virtual environment.
 pub(super) fn interpreter(named: Option<&Path>) -> PathBuf {
     let Some(path) = named else {
         return INTERPRETER.into();
@@ -61,7 +61,7 @@ pub(super) fn interpreter(named: Option<&Path>) -> PathBuf {
     path.join(inside)
 }
 
-/// Shows how much of a large message is through.
+/// Shows the progress of a large message.
 fn watch(host: &Host) -> ProgressBar {
     let bar = progress::bar(None, "calling");
     if bar.is_hidden() {
@@ -94,7 +94,7 @@ fn write(call: &Call, returned: &Returned) -> Result<(), Failure> {
     out.finish()
 }
 
-/// What stands behind the JSON of a string or of bytes, where that was asked for.
+/// The content of a string or of bytes, if `--raw` was given and the result is one.
 fn raw<'a>(call: &Call, returned: &'a Returned) -> Result<Option<Cow<'a, [u8]>>, Failure> {
     if !call.raw {
         return Ok(None);
@@ -116,7 +116,7 @@ fn raw<'a>(call: &Call, returned: &'a Returned) -> Result<Option<Cow<'a, [u8]>>,
     }
 }
 
-/// The same error in the words of the command line.
+/// The error with the options of the command line in place of the library's settings.
 fn failed(error: CallError, call: &Call) -> Failure {
     match error {
         CallError::Start(StartError::Exec(error)) => Failure::Usage(error.to_string()),

@@ -1,4 +1,4 @@
-//! A call of an actor behind VSCode's extension-host RPC.
+//! Calls a method of an actor over VSCode's extension-host RPC.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ pub(super) async fn call(call: &Call, address: &str, persistent: bool) -> Result
     Ok(())
 }
 
-/// JSON as it came; a buffer as it is, since JSON has none.
+/// Writes JSON as it came, and a buffer as raw bytes.
 fn write(call: &Call, answer: &Answer) -> Result<(), Failure> {
     let mut out = Output::open(call.output.as_deref())?;
     match answer.raw() {
@@ -86,11 +86,11 @@ fn write(call: &Call, answer: &Answer) -> Result<(), Failure> {
             out.write(b"\n")?;
         }
         Reply::OkJsonWithBuffers(value) => {
-            // The buffers it refers to have no place in JSON.
+            // JSON cannot express the buffers that it refers to; they are left out.
             out.write(value.json.as_str().as_bytes())?;
             out.write(b"\n")?;
         }
-        // An error never gets here: it is told as one.
+        // Cannot happen: the endpoint returns these as errors.
         Reply::ErrError(_) | Reply::ErrEmpty => {}
     }
     out.finish()

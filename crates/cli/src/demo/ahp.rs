@@ -1,4 +1,4 @@
-//! `breakbulk demo ahp`: a 24 MB state through a relay that takes 1 MB, over real sockets.
+//! `breakbulk demo ahp`: a 24 MB state through a relay with a cap of 1 MB, over real sockets.
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -35,7 +35,7 @@ impl Application for Session {
     fn apply(&self, _: &Applied<'_>) {}
 }
 
-/// A host behind a relay that takes messages of 1 MB.
+/// A host behind a relay that accepts messages of up to 1 MB.
 struct Scene {
     host: Host<Session>,
     relay: BadPath,
@@ -50,14 +50,14 @@ pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
         relay.about
     ))?;
 
-    // The path's cap is unknown to this host, and its client takes no segments.
+    // This host does not know the path's cap, and its client does not support segments.
     let scene = Scene::start(Cap::frame(usize::MAX)).await?;
-    let deaf = Chunking {
+    let no_segments = Chunking {
         max_frame_bytes: 0,
         ..Chunking::default()
     };
     match scene
-        .client(deaf)
+        .client(no_segments)
         .initialize(scene.line().await?, &[CHANNEL])
         .await
     {
@@ -91,18 +91,18 @@ pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
         passed.frames,
         passed.largest_frame
     ))?;
-    cut(out, &scene, &client).await
+    show_reconnect(out, &scene, &client).await
 }
 
-/// The line breaks in the middle of a large action, and nothing is lost.
-async fn cut(out: &mut Output, scene: &Scene, client: &Client) -> Result<(), Failure> {
+/// Cuts the connection in the middle of a large action, and checks that nothing is lost.
+async fn show_reconnect(out: &mut Output, scene: &Scene, client: &Client) -> Result<(), Failure> {
     while !matches!(client.next().await, Some(Event::Snapshot(_)) | None) {}
     scene.relay.cut_after(Cut {
         counting: Some(Direction::FromTarget),
         how: How::End,
         ..Cut::frames(10)
     });
-    // A large action, and a small one right behind it that must not hide it.
+    // A large action, and a small one right after it, which must not make the client skip the large one.
     let texts = [scene.state.clone(), "\"small\"".to_owned()];
     for text in &texts {
         let action = RawValue::from_string(text.clone()).map_err(|error| failed(&error))?;
@@ -204,7 +204,7 @@ impl Scene {
     }
 }
 
-/// A JSON string, with something in it that is not ASCII.
+/// A JSON string with some characters beyond ASCII.
 fn state() -> String {
     let line = "To break bulk: to open the hold and carry a cargo ashore, piece by piece. 散貨。 ";
     let text = line.repeat(MESSAGE / line.len());

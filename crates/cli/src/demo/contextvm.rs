@@ -1,4 +1,4 @@
-//! `breakbulk demo contextvm`: an MCP server's result of 5 MB over a Nostr relay that takes 64 KiB.
+//! `breakbulk demo contextvm`: an MCP server's result of 5 MB over a Nostr relay with events of up to 64 KiB.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::size;
 
 const RESULT: usize = 5_000_000;
 
-/// What the relay takes as one event.
+/// The relay's limit on an event.
 const EVENT: usize = 64 << 10;
 
 pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
@@ -72,7 +72,7 @@ pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
     )
 }
 
-/// What the relay says to the whole result in one event.
+/// Publishes the whole result as one event; returns the relay's response.
 async fn as_one_event(relay: &BadRelay) -> Result<Outcome, Failure> {
     let (keys, client) = (Keys::generate(), Keys::generate().public_key());
     let relays = [relay.url().to_owned()];
@@ -80,10 +80,10 @@ async fn as_one_event(relay: &BadRelay) -> Result<Outcome, Failure> {
         &relays,
         keys.as_nostr(),
         [Seal::Plain.kind()],
-        &quick(RelayOptions::default()),
+        &without_limits_lookup(RelayOptions::default()),
     )
     .await;
-    // Nobody sends us anything.
+    // No events are expected.
     let (relays, _events) = opened.map_err(|error| failed(&error))?;
     let draft = Draft {
         to: client,
@@ -95,16 +95,16 @@ async fn as_one_event(relay: &BadRelay) -> Result<Outcome, Failure> {
     Ok(relays.publish(signed.event).await)
 }
 
-/// A new client asks a new server for the result.
+/// A new client requests the result from a new server.
 async fn call(relay: &BadRelay, config: Config) -> Result<Value, Failure> {
     let relays = || vec![relay.url().to_owned()];
     let mut setup = ServerConfig::new(Keys::generate(), relays());
     setup.config = config.clone();
-    setup.relay_options = quick(setup.relay_options);
+    setup.relay_options = without_limits_lookup(setup.relay_options);
     let server = Server::bind(setup).await.map_err(|error| failed(&error))?;
     let mut setup = ClientConfig::new(Keys::generate(), server.public_key(), relays());
     setup.config = config;
-    setup.relay_options = quick(setup.relay_options);
+    setup.relay_options = without_limits_lookup(setup.relay_options);
     let client = Client::connect(setup)
         .await
         .map_err(|error| failed(&error))?;
@@ -122,15 +122,15 @@ async fn call(relay: &BadRelay, config: Config) -> Result<Value, Failure> {
     serde_json::from_slice(&answer.bytes).map_err(|error| failed(&error))
 }
 
-/// A relay in this process has no document with its limits.
-fn quick(usual: RelayOptions) -> RelayOptions {
+/// Options that skip asking the relay for its limits, which this one does not publish.
+fn without_limits_lookup(usual: RelayOptions) -> RelayOptions {
     RelayOptions {
         limits: Duration::ZERO,
         ..usual
     }
 }
 
-/// What the server answers.
+/// The server's response.
 fn result() -> String {
     let content = json!({"content": [{"type": "text", "text": text()}]});
     jsonrpc::result("1", &content.to_string())

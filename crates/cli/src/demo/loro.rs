@@ -1,5 +1,5 @@
-//! `breakbulk demo loro`: a document of 5 MB comes to a sync server, through a gateway that takes
-//! messages of 128 KB and by POSTs of 100 KB.
+//! `breakbulk demo loro`: pushes a document of 5 MB to a sync server, through a gateway that accepts
+//! messages of up to 128 KB, and by POSTs of up to 100 KB.
 
 use std::time::{Duration, Instant};
 
@@ -19,10 +19,10 @@ const TEXT: usize = 5_000_000;
 
 const CAP: usize = 128_000;
 
-/// Bytes of a POST's body that the server takes.
+/// The server's limit on a POST's body.
 const BODY: usize = 100_000;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
     out.line(&format!(
@@ -35,7 +35,7 @@ pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
     let polls = format!("http://{}?transport=poll", scene.address);
 
     let never = Cut::Native(0);
-    match scene.bring("whole", &socket, never).await {
+    match scene.push("whole", &socket, never).await {
         Ok(_) => return Err(failed("the gateway let through what is over its cap")),
         Err(why) => out.line(&format!("the plain way   {why}"))?,
     }
@@ -46,7 +46,7 @@ pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
         ("polls + POST", &polls, Cut::Cap(BODY)),
     ] {
         let seconds = scene
-            .bring(way, url, cut)
+            .push(way, url, cut)
             .await
             .map_err(|why| failed(&why))?;
         out.line(&format!(
@@ -60,7 +60,7 @@ pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
     out.line("\nThe gateway saw no message over its cap, the server no body over its limit.")
 }
 
-/// A server, and a gateway before it.
+/// A server, and a gateway in front of it.
 struct Scene {
     server: Node,
     relay: BadPath,
@@ -94,14 +94,14 @@ impl Scene {
         })
     }
 
-    /// Brings the server a document, and tells how long that took or why it failed.
-    async fn bring(&self, name: &str, url: &str, cut: Cut) -> Result<f64, String> {
+    /// Pushes a document to the server; returns the seconds, or why it failed.
+    async fn push(&self, name: &str, url: &str, cut: Cut) -> Result<f64, String> {
         let mut config = Config::client("demo");
         config.cuts.web_socket = cut;
         config.cuts.post = cut;
         let client = Node::new(config, MemoryStore::new()).map_err(|error| error.to_string())?;
         let doc = client.open(name).await.map_err(|error| error.to_string())?;
-        let text = format!("{name} says: {}", noise(TEXT));
+        let text = format!("{name} says: {}", random_text(TEXT));
         let written = doc.loro().get_text("text").insert(0, &text);
         written.map_err(|error| error.to_string())?;
         let start = Instant::now();
@@ -113,23 +113,23 @@ impl Scene {
         };
         let remote = client.dial(dial);
         let mut status = remote.status();
-        // Whoever comes again would only be sent away again.
+        // A second attempt would fail in the same way.
         let gone = status
             .wait_for(|status| matches!(status, Status::Waiting { .. } | Status::GaveUp { .. }));
-        let synced = timeout(PATIENCE, async {
+        let synced = timeout(TIMEOUT, async {
             tokio::select! {
                 synced = doc.sync() => synced.map_err(|error| error.to_string()),
                 status = gone => Err(match status.as_deref() {
                     Ok(Status::Waiting { reason, .. } | Status::GaveUp { reason }) => {
-                        format!("the connection ends, and would again: {reason}")
+                        format!("the connection was closed, and would be again: {reason}")
                     }
-                    _ => "the connection is gone".to_owned(),
+                    _ => "the connection is closed".to_owned(),
                 }),
             }
         });
         synced
             .await
-            .map_err(|_| "nothing moves any more".to_owned())??;
+            .map_err(|_| "it was not synced in time".to_owned())??;
         let seconds = start.elapsed().as_secs_f64();
         let kept = self
             .server
@@ -143,8 +143,8 @@ impl Scene {
     }
 }
 
-/// Letters in no order: snapshots are compressed, and a text that repeats itself would not be large.
-fn noise(len: usize) -> String {
+/// Random letters: snapshots are compressed, so a repetitive text would not be large.
+fn random_text(len: usize) -> String {
     let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
     let letter = |_| {
         state ^= state << 13;

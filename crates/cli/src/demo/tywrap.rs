@@ -1,4 +1,4 @@
-//! `breakbulk demo tywrap`: a result of 24 MB from a Python process whose lines may have 1 MB.
+//! `breakbulk demo tywrap`: a result of 24 MB from a Python process whose lines are capped at 1 MB.
 
 use std::path::Path;
 use std::time::Instant;
@@ -12,10 +12,10 @@ use crate::size;
 
 const MESSAGE: usize = 24_000_000;
 
-/// What whoever reads the pipe takes as one line.
+/// The reader's limit on a line.
 const LINE: usize = 1_000_000;
 
-/// Data of one frame: ASCII text in JSON is no longer than itself, and the envelope needs its room.
+/// Data of one frame: ASCII text does not grow in JSON, and the rest of the line is for the envelope.
 const FRAME: usize = 900_000;
 
 pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
@@ -25,7 +25,7 @@ pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
         size::show(LINE)
     ))?;
 
-    // Frames larger than the result: it comes as one line, as it would without frames.
+    // With frames larger than the result it comes as one line, as without frames.
     let plain = host(64 << 20);
     out.line("as one line:")?;
     match returned(&plain).await {
@@ -64,7 +64,7 @@ fn host(frame: usize) -> Host {
     let settings = Settings {
         frame,
         line: Some(LINE),
-        timeout: Some(super::PATIENCE),
+        timeout: Some(super::TIMEOUT),
         ..Settings::default().with_message(2 * MESSAGE)
     };
     Host::python(Path::new(INTERPRETER), settings)
@@ -72,7 +72,7 @@ fn host(frame: usize) -> Host {
 
 /// Bytes of the result's JSON, and the seconds it took.
 async fn returned(host: &Host) -> Result<(usize, f64), CallError> {
-    // The start of Python is no matter of the call.
+    // Started before, so that starting Python is not timed.
     host.start().await?;
     let start = Instant::now();
     let args = format!(r#"["breakbulk ", {}]"#, MESSAGE / 10);

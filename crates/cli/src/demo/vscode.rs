@@ -1,4 +1,4 @@
-//! `breakbulk demo vscode`: a buffer of 24 MB as an argument, through a relay that takes 1 MB.
+//! `breakbulk demo vscode`: a buffer of 24 MB as an argument, through a relay with a cap of 1 MB.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -107,7 +107,7 @@ impl Scene {
         })
     }
 
-    /// How long the actor says the buffer is.
+    /// The length of the buffer, as the actor counts it.
     async fn call(&self, buffer: &Bytes) -> Result<usize, String> {
         let args = vec![Passed::Plain(Value::Buffer(buffer.clone()))];
         let answer = self.caller.remote(self.actor).call_values("$length", args);

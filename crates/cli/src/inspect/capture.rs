@@ -1,4 +1,4 @@
-//! Frames out of a capture. What is too long or cut off is told and passed over.
+//! Reads the frames of a capture. Frames that are too long or cut off are reported and skipped.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::frames::{self, Input};
 
 const BUFFER: usize = 256 << 10;
 
-/// So much of a capture is looked at to tell what it is.
+/// Bytes of a capture that are used to detect its format.
 const PREFIX: usize = 1 << 20;
 
 /// A capture whose beginning was read.
@@ -20,9 +20,9 @@ pub(crate) struct Opened {
     rest: Box<dyn Read>,
     /// Its name, for messages.
     pub(crate) name: String,
-    /// Its size, where that is known.
+    /// Its size, if known.
     pub(crate) length: Option<u64>,
-    /// How it begins.
+    /// Its first bytes.
     pub(crate) prefix: Vec<u8>,
     /// Whether that is all of it.
     pub(crate) whole: bool,
@@ -78,15 +78,15 @@ pub(crate) enum Item {
     Frame(Frame),
     /// A frame of an ipc.net stream.
     Ipc(ipc::Frame),
-    /// A frame over the limit, of so many bytes. It was passed over.
+    /// A frame of this many bytes, over the limit. It was skipped.
     TooLong(u64),
     /// The capture ends inside a frame.
     Cut {
-        /// What is not all there.
+        /// What is incomplete.
         what: &'static str,
-        /// Its bytes.
+        /// Its size in bytes.
         want: u64,
-        /// How many are there.
+        /// The bytes that are there.
         have: u64,
     },
 }
@@ -118,7 +118,7 @@ impl Capture {
         Ok(Some(Item::Frame(Frame::Text(line.into()))))
     }
 
-    /// Reads over what is left of a line; how long that was, without its end.
+    /// Skips the rest of a line; returns its length without the line break.
     fn skip_line(&mut self) -> io::Result<u64> {
         let mut skipped = 0;
         loop {
@@ -167,7 +167,7 @@ impl Capture {
         })
     }
 
-    /// A frame's bytes; memory grows with what is there, not with what was announced.
+    /// Reads a frame's bytes; memory grows with what is there, not with the declared length.
     fn payload(&mut self, length: u32) -> io::Result<Result<Vec<u8>, Item>> {
         let want = u64::from(length);
         let have;
@@ -201,7 +201,7 @@ impl Capture {
     }
 }
 
-/// Nothing at all is the end; a part of something is not.
+/// The end of the capture inside something; `None` at a regular end.
 fn cut(what: &'static str, want: u64, have: u64) -> Option<Item> {
     (have > 0).then_some(Item::Cut { what, want, have })
 }

@@ -1,4 +1,4 @@
-//! What a whole message says, in a few fields.
+//! Describes a whole message in a few fields.
 
 pub(crate) mod json;
 mod loro;
@@ -7,15 +7,15 @@ mod vscode;
 use bytes::Bytes;
 
 use super::format::Format;
-use super::rows::{Field, Told, Wrong};
-use super::safe::kept;
+use super::rows::{Description, Field, Problem};
+use super::safe::shorten;
 
-/// JSON that must be parsed to values to be told of is parsed up to this size: values can take
-/// many times the memory of their text.
+/// JSON that must be parsed to values to be described is parsed up to this size: values can take many
+/// times the memory of their text.
 const PARSED: usize = 16 << 20;
 
-/// What the message says; a loro frame may hold several. Never empty.
-pub(crate) fn describe(format: Format, message: &Bytes, limit: usize) -> Vec<Told> {
+/// Describes a message; a loro frame may hold several. Never empty.
+pub(crate) fn describe(format: Format, message: &Bytes, limit: usize) -> Vec<Description> {
     match format {
         Format::Ahp | Format::Tywrap | Format::Cep22 | Format::JsonRpc | Format::LoroJson => {
             vec![json::describe(format, message)]
@@ -26,18 +26,21 @@ pub(crate) fn describe(format: Format, message: &Bytes, limit: usize) -> Vec<Tol
     }
 }
 
-/// The loro wire carries any bytes; what they are shows in them.
-fn carried(message: &Bytes, limit: usize) -> Vec<Told> {
-    let told = loro::frame(message.clone());
-    if told.iter().all(|told| told.fault.is_none()) {
-        return told;
+/// Describes a message of the loro wire, which carries any bytes, by what they look like.
+fn carried(message: &Bytes, limit: usize) -> Vec<Description> {
+    let descriptions = loro::frame(message.clone());
+    if descriptions
+        .iter()
+        .all(|description| description.fault.is_none())
+    {
+        return descriptions;
     }
-    if let Some(told) = vscode::whole(message, limit) {
-        return vec![told];
+    if let Some(description) = vscode::whole(message, limit) {
+        return vec![description];
     }
     match message.first() {
-        // Begins as a loro frame does, and is none.
-        Some(2) if message.get(1).is_none_or(|flags| *flags <= 3) => told,
+        // Begins like a loro frame, but is invalid.
+        Some(2) if message.get(1).is_none_or(|flags| *flags <= 3) => descriptions,
         Some(b'{' | b'[') if std::str::from_utf8(message).is_ok() => {
             vec![json::describe(Format::JsonRpc, message)]
         }
@@ -47,16 +50,16 @@ fn carried(message: &Bytes, limit: usize) -> Vec<Told> {
                 .take(8)
                 .map(|byte| format!("{byte:02x}"))
                 .collect();
-            vec![Told::new("bytes", "opaque").text("begins", &begins)]
+            vec![Description::new("bytes", "opaque").text("begins", &begins)]
         }
     }
 }
 
-impl Told {
+impl Description {
     fn new(protocol: &'static str, kind: &str) -> Self {
         Self {
             protocol,
-            kind: kept(kind),
+            kind: shorten(kind),
             fields: Vec::new(),
             fault: None,
         }
@@ -68,7 +71,7 @@ impl Told {
     }
 
     fn text(self, name: &'static str, text: &str) -> Self {
-        self.field(name, Field::Text(kept(text)))
+        self.field(name, Field::Text(shorten(text)))
     }
 
     fn number(self, name: &'static str, number: impl TryInto<i64>) -> Self {
@@ -79,10 +82,10 @@ impl Told {
         self.field(name, Field::Size(bytes as u64))
     }
 
-    fn wrong(mut self, code: &'static str, text: &str) -> Self {
-        self.fault = Some(Box::new(Wrong {
+    fn problem(mut self, code: &'static str, text: &str) -> Self {
+        self.fault = Some(Box::new(Problem {
             code,
-            text: kept(text),
+            text: shorten(text),
         }));
         self
     }

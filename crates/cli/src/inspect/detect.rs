@@ -1,4 +1,4 @@
-//! Tells what a capture holds by its beginning.
+//! Detects the format of a capture from its beginning.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +13,17 @@ use bytes::Bytes;
 use super::describe::json::member;
 use super::format::{Format, Framing};
 
-/// So many frames are looked at.
+/// Frames that are examined.
 const FRAMES: usize = 64;
 
-/// The beginning of a line that is not all there.
+/// Bytes that are examined of a line that is incomplete.
 const HEAD: usize = 4096;
 
-/// What a frame is worth that can be nothing else, and what one is worth that hints at something.
+/// Points for a frame that can be of no other format, and for one that only hints at a format.
 const SURE: u32 = 10;
 const HINT: u32 = 3;
 
-/// What was found.
+/// The detected format, and why.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Guess {
     pub(crate) format: Format,
@@ -36,11 +36,11 @@ pub(crate) struct Sample<'a> {
     pub(crate) bytes: &'a [u8],
     /// Whether that is all of it.
     pub(crate) whole: bool,
-    /// The largest frame that is taken.
+    /// The largest frame that is decoded.
     pub(crate) max_frame: usize,
 }
 
-/// Tells the format, among `allowed` ones. The error says which wire to name.
+/// Detects the format among the `allowed` ones. The error says which `--wire` to try.
 pub(crate) fn detect(sample: Sample<'_>, allowed: &[Format]) -> Result<Guess, String> {
     let mut scores = Scores::default();
     lines(sample, &mut scores);
@@ -56,7 +56,7 @@ pub(crate) fn detect(sample: Sample<'_>, allowed: &[Format]) -> Result<Guess, St
 struct Scores {
     /// Points per format and reason, with the number of frames that gave them.
     points: BTreeMap<(Format, &'static str), (u32, u32)>,
-    /// Frames that were looked at, by framing.
+    /// The number of frames examined, by framing.
     looked: BTreeMap<Framing, u32>,
 }
 
@@ -76,7 +76,7 @@ impl Scores {
         for ((format, _), (points, _)) in &self.points {
             *sums.entry(*format).or_default() += points;
         }
-        // Any wire may carry plain JSON-RPC: it counts only where there is nothing else.
+        // Any wire may carry plain JSON-RPC: it is chosen only if nothing else was found.
         let plain = sums.remove(&Format::JsonRpc);
         let mut ranked: Vec<(u32, Format)> = sums
             .into_iter()
@@ -103,7 +103,7 @@ impl Scores {
         }
     }
 
-    /// A format, and what spoke most for it.
+    /// A format, with the reason that gave it most points.
     fn guess(&self, format: Format) -> Guess {
         let most = self
             .points
@@ -152,7 +152,7 @@ fn lines(sample: Sample<'_>, scores: &mut Scores) {
                     line(rest, scores);
                 }
                 if cut {
-                    beginning(&rest[..rest.len().min(HEAD)], scores);
+                    score_line_start(&rest[..rest.len().min(HEAD)], scores);
                 }
                 break;
             }
@@ -160,7 +160,7 @@ fn lines(sample: Sample<'_>, scores: &mut Scores) {
     }
 }
 
-/// A whole line.
+/// Scores a complete line.
 fn line(line: &[u8], scores: &mut Scores) {
     let Ok(text) = std::str::from_utf8(line) else {
         return;
@@ -173,7 +173,7 @@ fn line(line: &[u8], scores: &mut Scores) {
         return;
     };
     let frame = Frame::Text(Bytes::copy_from_slice(line));
-    // A frame with a fault in it is a frame of that wire all the same.
+    // An invalid frame is still a frame of that wire.
     let is_frame = |wire: &dyn Wire| !matches!(wire.read(&frame), Ok(Inbound::Whole(..)));
     for (format, wire, reason) in [
         (Format::Ahp, &Ahp as &dyn Wire, "ahp/messageSegment"),
@@ -224,8 +224,9 @@ fn json_rpc(envelope: &Envelope<'_>, kind: Kind, scores: &mut Scores) {
     }
 }
 
-/// The beginning of a line whose end is not there. Inside a string these would be escaped.
-fn beginning(head: &[u8], scores: &mut Scores) {
+/// Scores the beginning of an incomplete line. Inside a JSON string the quotes of these marks would be
+/// escaped.
+fn score_line_start(head: &[u8], scores: &mut Scores) {
     let head = String::from_utf8_lossy(head).replace(": ", ":");
     for (format, mark, reason) in [
         (
@@ -255,11 +256,11 @@ fn beginning(head: &[u8], scores: &mut Scores) {
     }
 }
 
-/// A frame that may not be all there.
+/// A frame that may be incomplete.
 struct Part<'a> {
-    /// What is there of it.
+    /// The bytes that are there.
     bytes: &'a [u8],
-    /// How long it is.
+    /// Its full length.
     len: usize,
 }
 
@@ -322,7 +323,7 @@ fn loro_payload<'a>(part: &Part<'a>, batches: &mut BTreeSet<&'a [u8]>, scores: &
     }
 }
 
-/// Version, flags, and a length that is the frame's own.
+/// Whether version, flags and length match a loro frame.
 fn is_loro_frame(part: &Part<'_>) -> bool {
     let Some(([loro::WIRE_VERSION, flags, length @ ..], _)) =
         part.bytes.split_first_chunk::<{ loro::HEADER_LEN }>()
@@ -333,7 +334,7 @@ fn is_loro_frame(part: &Part<'_>) -> bool {
     *flags <= 3 && declared > 0 && loro::HEADER_LEN + declared == part.len
 }
 
-/// What a frame is worth as an RPC message.
+/// The points of a frame as a VSCode RPC message.
 fn rpc(part: &Part<'_>) -> Option<u32> {
     if let [1..=3] = part.bytes
         && part.is_whole()
@@ -346,7 +347,7 @@ fn rpc(part: &Part<'_>) -> Option<u32> {
         &vscode::Limits::default(),
     );
     let sure = match decoded {
-        // The original tolerates bytes behind a message, and nobody sends any.
+        // The original allows trailing bytes, but no implementation sends any.
         Ok(message) => vscode::encoded_len(&message).is_ok_and(|len| len == part.len),
         Err(_) if part.is_whole() => false,
         Err(_) if header.message_type.is_request() => has_method(part.bytes),
@@ -358,7 +359,7 @@ fn rpc(part: &Part<'_>) -> Option<u32> {
     sure.then_some(SURE)
 }
 
-/// Whether a request that is not all there names an object and a method.
+/// Whether an incomplete request names an object and a method.
 fn has_method(bytes: &[u8]) -> bool {
     let Some((&[rpc_id, len], rest)) = bytes.get(5..).and_then(|rest| rest.split_first_chunk())
     else {

@@ -1,4 +1,4 @@
-//! Goes through a capture frame by frame, with a link as the judge.
+//! Examines a capture frame by frame: a link decides what is valid, as it would for a real receiver.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use breakbulk::message::vscode::ipc;
 use super::capture::Item;
 use super::describe::describe;
 use super::format::Format;
-use super::rows::{FrameRow, Kind, MessageRow, Report, Section, Wrong};
-use super::safe::kept;
+use super::rows::{FrameRow, Kind, MessageRow, Problem, Report, Section};
+use super::safe::shorten;
 use super::tracker::{At, PieceOf, Runs, Tracker};
 
-/// Transfers that the link holds at a time.
+/// Transfers that the link holds at once.
 const TRANSFERS: usize = 1024;
 
-/// Keys whose later pieces belong to a transfer that failed.
-const DEAD: usize = 4096;
+/// How many keys of failed transfers are remembered.
+const DEAD_MAX: usize = 4096;
 
-/// Numbers that bound what is kept.
+/// Limits of an inspection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) frame: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Bounds {
     pub(crate) rows: usize,
 }
 
-/// An inspection under way.
+/// The state of an inspection.
 pub(crate) struct Examiner {
     format: Format,
     wire: Arc<dyn Wire>,
@@ -44,7 +44,7 @@ pub(crate) struct Examiner {
     frames: Section<FrameRow>,
     messages: Section<MessageRow>,
     tracker: Tracker,
-    /// Transfers that failed where a piece of an unknown one would begin another.
+    /// Keys of failed transfers, for wires where a later piece would otherwise begin a new transfer.
     dead: BTreeSet<Key>,
     faults: u64,
     scratch: Vec<u8>,
@@ -73,8 +73,8 @@ impl Examiner {
         }
     }
 
-    /// The next of the capture.
-    pub(crate) fn take(&mut self, item: Item) {
+    /// Examines the next item of the capture.
+    pub(crate) fn examine(&mut self, item: Item) {
         self.number += 1;
         match item {
             Item::Frame(frame) => self.frame(frame),
@@ -110,7 +110,7 @@ impl Examiner {
 
     fn broken(&mut self, bytes: u64, code: &'static str, text: &str) {
         let mut row = FrameRow::new(self.number, bytes, Kind::Broken);
-        row.fault = Some(Box::new(Wrong {
+        row.fault = Some(Box::new(Problem {
             code,
             text: text.into(),
         }));
@@ -128,9 +128,9 @@ impl Examiner {
             frame: self.number,
             bytes: frame.bytes().len() as u64,
         };
-        if self.format == Format::LoroJson && is_word(frame.bytes()) {
+        if self.format == Format::LoroJson && is_control_text(frame.bytes()) {
             let mut row = FrameRow::new(at.frame, at.bytes, Kind::Control);
-            row.note = Some(kept(&String::from_utf8_lossy(frame.bytes())));
+            row.note = Some(shorten(&String::from_utf8_lossy(frame.bytes())));
             return self.push(row);
         }
         let wire = self.wire.clone();
@@ -141,18 +141,18 @@ impl Examiner {
         {
             if piece.seq != 0 {
                 let piece = piece_of(piece, &row);
-                self.late(at, &mut row, &piece);
+                self.record_late(at, &mut row, &piece);
                 return self.push(row);
             }
             self.dead.remove(&piece.key);
         }
         let received = self.link.handle_frame(self.now, frame.clone());
-        self.settle(at, &mut row, &read, &received);
+        self.record_outcome(at, &mut row, &read, &received);
         self.push(row);
         self.events(at);
     }
 
-    /// What the frame says of itself.
+    /// The row of a frame, from its own fields.
     fn row(&mut self, at: At, read: &Result<Inbound<'_>, Fault>) -> FrameRow {
         let row = |kind| FrameRow::new(at.frame, at.bytes, kind);
         let keyed = |kind, key: &Key| FrameRow {
@@ -189,11 +189,11 @@ impl Examiner {
             },
             Ok(Inbound::Accept { key }) => keyed(Kind::Accept, key),
             Ok(Inbound::Abort { key, reason }) => FrameRow {
-                note: Some(kept(reason)),
+                note: Some(shorten(reason)),
                 ..keyed(Kind::Abort, key)
             },
             Ok(Inbound::Control(text)) => FrameRow {
-                note: Some(kept(&String::from_utf8_lossy(text))),
+                note: Some(shorten(&String::from_utf8_lossy(text))),
                 ..row(Kind::Control)
             },
             Err(fault) => match &fault.key {
@@ -203,8 +203,8 @@ impl Examiner {
         }
     }
 
-    /// What the link made of the frame, in its row and in its transfer.
-    fn settle(
+    /// Records what the link did with the frame, in its row and in its transfer.
+    fn record_outcome(
         &mut self,
         at: At,
         row: &mut FrameRow,
@@ -215,7 +215,7 @@ impl Examiner {
             Received::Fault(fault) => Some(fault),
             _ => None,
         };
-        row.fault = fault.map(|fault| Box::new(self.wrong(&fault.kind)));
+        row.fault = fault.map(|fault| Box::new(self.problem(&fault.kind)));
         let ignored = *received == Received::Ignored;
         match read {
             Ok(Inbound::Piece(piece)) => {
@@ -230,7 +230,7 @@ impl Examiner {
                         row.note = Some("ignored: came before".into());
                         self.tracker.refused(at, name, &piece);
                     }
-                    _ if self.tracker.is_failed(piece.key) => self.late(at, row, &piece),
+                    _ if self.tracker.is_failed(piece.key) => self.record_late(at, row, &piece),
                     _ if self.tracker.is_over(piece.key) => {
                         row.note = Some("ignored: its transfer is over".into());
                     }
@@ -264,41 +264,41 @@ impl Examiner {
         }
     }
 
-    /// A piece of a transfer that failed before.
-    fn late(&mut self, at: At, row: &mut FrameRow, piece: &PieceOf<'_>) {
+    /// Records a piece of a transfer that failed before.
+    fn record_late(&mut self, at: At, row: &mut FrameRow, piece: &PieceOf<'_>) {
         row.note = Some("ignored: its transfer failed".into());
         let name = row.key.clone().unwrap_or_default();
         self.tracker.refused(at, name, piece);
     }
 
-    /// Ends what the rules say the fault ends.
+    /// Ends what the fault ends by the wire's rules: nothing, the transfer or the link.
     fn end_transfer(&mut self, at: At, fault: &Fault) {
         let scope = self.rules.scopes.of(&fault.kind);
         let ends = matches!(scope, Scope::Transfer | Scope::Link);
         if let Some(key) = fault.key.as_ref().filter(|_| ends) {
-            let why = self.wrong(&fault.kind);
+            let why = self.problem(&fault.kind);
             let name = name(&*self.wire, key);
             self.tracker.fail(at, name, key, &fault.kind, why);
-            self.bury([key.clone()]);
+            self.mark_dead([key.clone()]);
         }
         if self.link.closed().is_some() {
-            // A real receiver hears nothing more; the inspection goes on with a fresh link.
-            let why = Wrong {
+            // A real receiver would stop here; the inspection goes on with a new link.
+            let why = Problem {
                 code: "closed",
                 text: format!("frame {} closed the connection", at.frame).into(),
             };
             let lost = self.tracker.fail_all(&why);
-            self.bury(lost);
+            self.mark_dead(lost);
             self.events(at);
             self.link = link(&self.wire, &self.rules, self.bounds);
         }
     }
 
-    /// Later pieces of these would look like the beginning of another transfer.
-    fn bury(&mut self, keys: impl IntoIterator<Item = Key>) {
+    /// Remembers failed transfers, so that their later pieces do not begin new ones.
+    fn mark_dead(&mut self, keys: impl IntoIterator<Item = Key>) {
         if self.rules.unknown != Unknown::Ignored {
             for key in keys {
-                if self.dead.len() < DEAD {
+                if self.dead.len() < DEAD_MAX {
                     self.dead.insert(key);
                 }
             }
@@ -309,12 +309,12 @@ impl Examiner {
         while let Some(event) = self.link.poll_event() {
             match event {
                 Event::Message(message) => self.message(at, &message),
-                // The fault of this very frame has ended its transfer before.
+                // Skipped if a fault of this frame has ended the transfer already.
                 Event::TransferFailed(Fault {
                     key: Some(key),
                     kind,
                 }) if self.tracker.is_live(&key) => {
-                    let why = self.wrong(&kind);
+                    let why = self.problem(&kind);
                     let name = name(&*self.wire, &key);
                     self.tracker.fail(at, name, &key, &kind, why);
                 }
@@ -328,15 +328,15 @@ impl Examiner {
             self.tracker.complete(key);
         }
         let key = message.key.as_ref().map(|key| name(&*self.wire, key));
-        for told in describe(self.format, &message.bytes, self.bounds.message) {
-            let faulty = told.fault.is_some();
+        for description in describe(self.format, &message.bytes, self.bounds.message) {
+            let faulty = description.fault.is_some();
             self.faults += u64::from(faulty);
             let row = MessageRow {
                 number: self.messages.count() + 1,
                 frame: at.frame,
                 key: key.clone(),
                 bytes: message.bytes.len() as u64,
-                told,
+                description,
             };
             self.messages.push(row, faulty);
         }
@@ -359,7 +359,7 @@ impl Examiner {
             frame.payload.len()
         );
         let mut again = false;
-        // Id 0 is the plain protocol, which counts nothing.
+        // Id 0 means the plain protocol, which does not number messages.
         if regular && frame.id > 0 {
             let (id, last) = (u64::from(frame.id), self.ids.last());
             again = !self.ids.insert(id);
@@ -368,7 +368,7 @@ impl Examiner {
             } else if let Some(due) = last.map(|last| last + 1)
                 && id > due
             {
-                row.fault = Some(Box::new(Wrong {
+                row.fault = Some(Box::new(Problem {
                     code: "gap",
                     text: format!("message {id} came where {due} was due").into(),
                 }));
@@ -378,7 +378,7 @@ impl Examiner {
         if regular && !again {
             let message = Frame::Binary(frame.payload);
             if let Received::Fault(fault) = self.link.handle_frame(self.now, message) {
-                row.fault = Some(Box::new(self.wrong(&fault.kind)));
+                row.fault = Some(Box::new(self.problem(&fault.kind)));
                 self.end_transfer(at, &fault);
             }
         }
@@ -386,10 +386,10 @@ impl Examiner {
         self.events(at);
     }
 
-    fn wrong(&self, kind: &FaultKind) -> Wrong {
-        Wrong {
+    fn problem(&self, kind: &FaultKind) -> Problem {
+        Problem {
             code: self.wire.code(kind),
-            text: kept(&kind.to_string()),
+            text: shorten(&kind.to_string()),
         }
     }
 }
@@ -398,7 +398,7 @@ fn link(wire: &Arc<dyn Wire>, rules: &Rules, bounds: Bounds) -> Link {
     let mut config = Config::new(rules.clone());
     config.progress = 0;
     config.limits = Limits {
-        // The capture's reader keeps to the limit; ipc.net and lines count it differently.
+        // The capture's reader enforces the limit, which ipc.net and lines count differently.
         frame: usize::MAX,
         message: bounds.message,
         pieces: u64::from(u32::MAX),
@@ -416,7 +416,7 @@ fn link(wire: &Arc<dyn Wire>, rules: &Rules, bounds: Bounds) -> Link {
 }
 
 fn name(wire: &dyn Wire, key: &Key) -> Arc<str> {
-    kept(&wire.key_text(key)).into()
+    shorten(&wire.key_text(key)).into()
 }
 
 fn piece_of<'a>(piece: &'a Piece<'_>, row: &FrameRow) -> PieceOf<'a> {
@@ -429,7 +429,7 @@ fn piece_of<'a>(piece: &'a Piece<'_>, row: &FrameRow) -> PieceOf<'a> {
     }
 }
 
-/// Whether the piece was in its place when the fault was found: these are about the whole.
+/// Whether the piece itself was accepted: these faults are about the assembled message.
 fn was_placed(kind: &FaultKind) -> bool {
     matches!(
         kind,
@@ -441,7 +441,7 @@ fn was_placed(kind: &FaultKind) -> bool {
     )
 }
 
-/// loro's words beside its messages.
-fn is_word(text: &[u8]) -> bool {
+/// Whether this is one of loro's control texts.
+fn is_control_text(text: &[u8]) -> bool {
     matches!(text.trim_ascii(), b"ready" | b"ping" | b"pong")
 }

@@ -1,11 +1,11 @@
-//! The kinds of captures.
+//! The formats of captures.
 
 use std::sync::Arc;
 
 use breakbulk::link::{Rules, Wire};
 use breakbulk::wire::{Ahp, Cep22, Loro, Tywrap, Whole};
 
-/// What a capture holds: a wire, and how its frames lie in the file.
+/// The format of a capture: a wire, and the framing in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Format {
     /// Lines: AHP segments and messages.
@@ -14,7 +14,7 @@ pub(crate) enum Format {
     Tywrap,
     /// Lines: CEP-22 frames and MCP messages.
     Cep22,
-    /// Lines: JSON-RPC of no wire in particular.
+    /// Lines: JSON-RPC of no particular wire.
     JsonRpc,
     /// Lines: loro channel messages in their JSON form.
     LoroJson,
@@ -28,19 +28,19 @@ pub(crate) enum Format {
     Ipc,
 }
 
-/// How frames lie in a file.
+/// How frames are delimited in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Framing {
     /// One per line.
     Lines,
-    /// Each behind a u32 big-endian length.
+    /// Each after a u32 big-endian length.
     Prefixed,
-    /// Each behind ipc.net's 13 bytes.
+    /// Each after ipc.net's header of 13 bytes.
     Ipc,
 }
 
 impl Format {
-    /// The name that `--wire` takes; plain JSON-RPC has none.
+    /// The name for `--wire`; plain JSON-RPC has no `--wire` name.
     pub(crate) fn wire_name(self) -> &'static str {
         match self {
             Self::Ahp => "ahp",
@@ -52,7 +52,7 @@ impl Format {
         }
     }
 
-    /// How its frames look, for people.
+    /// A description of the framing, for people.
     pub(crate) fn form(self) -> &'static str {
         match self {
             Self::Ahp | Self::Tywrap | Self::Cep22 | Self::JsonRpc => "one frame per line",
@@ -85,7 +85,7 @@ impl Format {
         }
     }
 
-    /// The wire's rules; who only listens answers nothing.
+    /// The wire's rules without replies, since an inspection sends nothing.
     pub(crate) fn rules(self) -> Rules {
         let rules = match self {
             Self::Ahp => Ahp::rules(),

@@ -1,10 +1,10 @@
-//! What is kept of a capture: a small row per frame, transfer and message.
+//! The report of an inspection: a small row per frame, transfer and message.
 
 use std::sync::Arc;
 
 use super::format::Format;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Whole,
@@ -14,7 +14,7 @@ pub(crate) enum Kind {
     Accept,
     Abort,
     Control,
-    /// It cannot be read.
+    /// Cannot be decoded.
     Broken,
 }
 
@@ -33,9 +33,9 @@ impl Kind {
     }
 }
 
-/// What is wrong: the format's own code where it has one, and what to read.
+/// What is wrong: the format's own error code if it has one, and a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct Problem {
     pub(crate) code: &'static str,
     pub(crate) text: Box<str>,
 }
@@ -49,9 +49,9 @@ pub(crate) struct FrameRow {
     pub(crate) key: Option<Arc<str>>,
     pub(crate) seq: Option<u64>,
     pub(crate) total: Option<u64>,
-    /// Bytes of the message that it carries.
+    /// Bytes of the message in this frame.
     pub(crate) data: Option<u64>,
-    pub(crate) fault: Option<Box<Wrong>>,
+    pub(crate) fault: Option<Box<Problem>>,
     pub(crate) note: Option<Box<str>>,
 }
 
@@ -71,14 +71,14 @@ impl FrameRow {
     }
 }
 
-/// How a transfer stands.
+/// The state of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Complete,
     Unfinished,
-    /// Its opening is not in the capture.
+    /// Its opening frame is not in the capture.
     Headless,
-    Failed(Box<Wrong>),
+    Failed(Box<Problem>),
 }
 
 /// One transfer.
@@ -98,19 +98,19 @@ pub(crate) struct TransferRow {
     /// Whether there are more.
     pub(crate) more_gaps: bool,
     pub(crate) duplicates: u64,
-    /// Whether the digest is right, where there is one and it was compared.
+    /// Whether the digest is right; `None` if there is none or it was not compared.
     pub(crate) digest: Option<bool>,
     pub(crate) state: State,
 }
 
 impl TransferRow {
-    /// What the frames took beside the data, in percent of it.
+    /// The bytes of the frames beyond the data, in percent of the data.
     pub(crate) fn overhead(&self) -> Option<f64> {
         (self.bytes > 0).then(|| (self.carried as f64 / self.bytes as f64 - 1.0) * 100.0)
     }
 }
 
-/// A figure or a word of a message.
+/// A value of a message's description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     Text(Box<str>),
@@ -119,13 +119,13 @@ pub(crate) enum Field {
     Size(u64),
 }
 
-/// What a message says.
+/// The description of a message.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Description {
     pub(crate) protocol: &'static str,
     pub(crate) kind: Box<str>,
     pub(crate) fields: Vec<(&'static str, Field)>,
-    pub(crate) fault: Option<Box<Wrong>>,
+    pub(crate) fault: Option<Box<Problem>>,
 }
 
 /// One message.
@@ -136,16 +136,16 @@ pub(crate) struct MessageRow {
     pub(crate) frame: u64,
     pub(crate) key: Option<Arc<str>>,
     pub(crate) bytes: u64,
-    pub(crate) told: Told,
+    pub(crate) description: Description,
 }
 
-/// The rows of one kind. Past the limit only those are kept that tell of something wrong, and past
-/// twice the limit none: they are counted.
+/// The rows of one kind. Beyond the limit only rows with problems are kept, up to the limit again; the
+/// rest is counted.
 #[derive(Debug)]
 pub(crate) struct Section<T> {
     limit: usize,
     pub(crate) rows: Vec<T>,
-    /// Rows from beyond the limit that matter.
+    /// Rows with problems from beyond the limit.
     pub(crate) beyond: Vec<T>,
     pub(crate) left_out: u64,
 }
@@ -179,7 +179,7 @@ impl<T> Section<T> {
     }
 }
 
-/// All that an inspection found.
+/// The result of an inspection.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) format: Format,
@@ -194,9 +194,9 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// What is wrong with the capture, in a few words.
+    /// A summary of what is wrong with the capture.
     pub(crate) fn verdict(&self) -> Option<String> {
-        let wrong: Vec<String> = [
+        let problems: Vec<String> = [
             (self.faults, "fault"),
             (self.failed, "failed transfer"),
             (self.unfinished, "unfinished transfer"),
@@ -205,7 +205,7 @@ impl Report {
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| counted(count, what))
         .collect();
-        (!wrong.is_empty()).then(|| wrong.join(", "))
+        (!problems.is_empty()).then(|| problems.join(", "))
     }
 }
 

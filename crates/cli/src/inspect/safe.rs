@@ -1,19 +1,19 @@
-//! Text from a capture, made fit for a terminal.
+//! Makes text from a capture safe for a terminal.
 
-/// So much of a text is kept in a row.
-const KEPT: usize = 128;
+/// Characters of a text that are stored in a row.
+const STORED_MAX: usize = 128;
 
-/// A text of the capture as it is kept: short, and otherwise as it was.
-pub(crate) fn kept(text: &str) -> Box<str> {
-    match text.char_indices().nth(KEPT) {
+/// Shortens a text of the capture for storage, without other changes.
+pub(crate) fn shorten(text: &str) -> Box<str> {
+    match text.char_indices().nth(STORED_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
         None => text.into(),
     }
 }
 
-/// A text of the capture as a terminal may see it: nothing in it moves the cursor, changes a colour
-/// or turns the line around, and it is at most `width` characters long.
-pub(crate) fn shown(text: &str, width: usize) -> String {
+/// Escapes a text of the capture for a terminal: nothing in it moves the cursor, changes a colour or
+/// reverses the text direction. At most `width` characters.
+pub(crate) fn printable(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut len = 0;
     for c in text.chars() {
@@ -32,7 +32,7 @@ pub(crate) fn shown(text: &str, width: usize) -> String {
     out
 }
 
-/// The same for JSON text: what its writer leaves raw inside strings is written as an escape.
+/// The same for JSON text: unsafe characters in its strings become JSON escapes.
 pub(crate) fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -47,7 +47,7 @@ pub(crate) fn json(text: &str) -> String {
     out
 }
 
-/// Controls, and the characters that are not seen but change what is.
+/// Control characters, and invisible characters that change how others are displayed.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -70,9 +70,9 @@ mod tests {
             ("123456789", 8, "12345678…"),
             ("1234567\u{1b}", 8, "1234567…"),
         ] {
-            assert_eq!(shown(text, width), expected);
+            assert_eq!(printable(text, width), expected);
         }
         assert_eq!(json("\"\u{9b}\u{e0001}é\""), "\"\\u009b\\udb40\\udc01é\"");
-        assert_eq!(kept(&"é".repeat(200)).chars().count(), KEPT + 1);
+        assert_eq!(shorten(&"é".repeat(200)).chars().count(), STORED_MAX + 1);
     }
 }

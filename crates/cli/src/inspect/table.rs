@@ -1,23 +1,23 @@
-//! A report as aligned plain text.
+//! Prints a report as aligned plain text.
 
 use std::io::{self, Write};
 
 use super::rows::{
-    Field, FrameRow, MessageRow, Report, Section, State, Told, TransferRow, Wrong, counted,
+    Description, Field, FrameRow, MessageRow, Problem, Report, Section, State, TransferRow, counted,
 };
-use super::safe::shown;
+use super::safe::printable;
 
-/// Detail at the end of a line has so many characters at most.
+/// Characters of a note or a problem.
 const DETAIL: usize = 80;
 
-/// What a message says is several such details, and each word of the capture in it is short.
+/// Characters of a message's description, and of each value in it.
 const SAYS: usize = 200;
 const WORD: usize = 48;
 
-/// Keys are as short as they can be told apart by people.
+/// Characters of a key: enough to tell keys apart.
 const KEY: usize = 36;
 
-/// A column: its title, and whether its cells stand to the right.
+/// A column: its title, and whether its cells are right-aligned.
 type Column = (&'static str, bool);
 
 const FRAMES: [Column; 7] = [
@@ -83,7 +83,8 @@ pub(crate) fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-/// A section, if it has rows. Rows are formatted twice, so that none but one is ever text.
+/// Prints a section if it has rows. Rows are formatted twice (for the widths, then for printing), so that
+/// only one at a time takes memory as text.
 fn section<T, const N: usize>(
     out: &mut dyn Write,
     title: &str,
@@ -139,8 +140,8 @@ fn frame(row: &FrameRow) -> [String; 7] {
         (None, Some(total)) => format!("-/{total}"),
         (None, None) => "-".into(),
     };
-    let note = row.note.as_deref().map(|note| shown(note, DETAIL));
-    let fault = row.fault.as_deref().map(wrong);
+    let note = row.note.as_deref().map(|note| printable(note, DETAIL));
+    let fault = row.fault.as_deref().map(problem);
     [
         row.number.to_string(),
         row.bytes.to_string(),
@@ -182,13 +183,13 @@ fn transfer(row: &TransferRow) -> [String; 9] {
         if gaps.is_empty() {
             "-".into()
         } else {
-            shown(&gaps.join(","), 24)
+            printable(&gaps.join(","), 24)
         },
         match &row.state {
             State::Complete => "complete".into(),
             State::Unfinished => "unfinished".into(),
             State::Headless => "unfinished: its opening is missing".into(),
-            State::Failed(why) => format!("failed: {}", wrong(why)),
+            State::Failed(why) => format!("failed: {}", problem(why)),
         },
     ]
 }
@@ -199,19 +200,19 @@ fn message(row: &MessageRow) -> [String; 6] {
         row.frame.to_string(),
         key(row.key.as_deref()),
         row.bytes.to_string(),
-        row.told.protocol.into(),
-        says(&row.told),
+        row.description.protocol.into(),
+        summary(&row.description),
     ]
 }
 
-fn says(told: &Told) -> String {
-    let mut text = told.kind.to_string();
-    for (name, field) in &told.fields {
+fn summary(description: &Description) -> String {
+    let mut text = description.kind.to_string();
+    for (name, field) in &description.fields {
         let value = match field {
             Field::Number(number) => number.to_string(),
             Field::Size(bytes) => format!("{bytes}B"),
             Field::Text(word) => {
-                let word = shown(word, WORD);
+                let word = printable(word, WORD);
                 if word.contains(' ') {
                     format!("\"{word}\"")
                 } else {
@@ -221,19 +222,19 @@ fn says(told: &Told) -> String {
         };
         text.push_str(&format!(" {name}={value}"));
     }
-    let text = shown(&text, SAYS);
-    match &told.fault {
-        Some(fault) => format!("{text}; {}", wrong(fault)),
+    let text = printable(&text, SAYS);
+    match &description.fault {
+        Some(fault) => format!("{text}; {}", problem(fault)),
         None => text,
     }
 }
 
-fn wrong(wrong: &Wrong) -> String {
-    format!("{}: {}", wrong.code, shown(&wrong.text, DETAIL))
+fn problem(problem: &Problem) -> String {
+    format!("{}: {}", problem.code, printable(&problem.text, DETAIL))
 }
 
 fn key(key: Option<&str>) -> String {
-    key.map_or("-".into(), |key| shown(key, KEY))
+    key.map_or("-".into(), |key| printable(key, KEY))
 }
 
 fn range((first, last): (u64, u64)) -> String {

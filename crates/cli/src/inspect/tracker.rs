@@ -1,31 +1,31 @@
-//! What a link does not tell of its transfers: gaps, duplicates, and what the frames cost.
+//! Tracks what a link does not report about transfers: gaps, duplicates and the overhead of frames.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use breakbulk::link::{FaultKind, Key, Numbering, Opening};
 
-use super::rows::{Section, State, TransferRow, Wrong};
+use super::rows::{Problem, Section, State, TransferRow};
 
-/// Transfers that are followed at a time: more than the link holds, since some have no opening.
+/// Transfers that are tracked at once: more than the link holds, since some have no opening frame.
 const LIVE: usize = 4096;
 
-/// Keys of transfers that are over, by which late frames are known.
+/// Keys of ended transfers that are remembered, to recognize late frames.
 const OVER: usize = 1 << 16;
 
-/// Runs of received indices that one transfer may have before its gaps are no longer told exactly.
+/// Runs of received indices that are stored per transfer; with more, its gaps are not exact.
 const RUNS: usize = 1024;
 
-/// Ranges of missing indices that are kept of a transfer.
+/// Ranges of missing indices that are reported per transfer.
 const GAPS: usize = 16;
 
-/// Follows all transfers of a capture.
+/// Tracks all transfers of a capture.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     numbering: Numbering,
     live: BTreeMap<Key, Transfer>,
-    /// Of those the ones that can only fail, the oldest first: they make room for others.
-    lingering: VecDeque<Key>,
+    /// Those of `live` that cannot complete any more, the oldest first: they are evicted first.
+    evictable: VecDeque<Key>,
     over: BTreeSet<Key>,
     pub(crate) done: Section<TransferRow>,
     pub(crate) complete: u64,
@@ -43,14 +43,14 @@ pub(crate) struct At {
 #[derive(Debug)]
 struct Transfer {
     row: TransferRow,
-    /// The number of the opening frame, where pieces count on from it.
+    /// The number of the opening frame, from which the pieces' numbers go on.
     opened: Option<u64>,
     /// The number of the closing frame.
     closed: Option<u64>,
     accepted: bool,
     has_digest: bool,
     headless: bool,
-    failed: Option<Wrong>,
+    failed: Option<Problem>,
     /// The pieces that are in the capture.
     runs: Runs,
 }
@@ -60,7 +60,7 @@ impl Tracker {
         Self {
             numbering,
             live: BTreeMap::new(),
-            lingering: VecDeque::new(),
+            evictable: VecDeque::new(),
             over: BTreeSet::new(),
             done: Section::new(limit),
             complete: 0,
@@ -69,7 +69,7 @@ impl Tracker {
         }
     }
 
-    /// How many pieces the transfer has, where each piece's number is its index.
+    /// The number of pieces of the transfer, if pieces are numbered by their index.
     pub(crate) fn total(&self, key: &Key) -> Option<u64> {
         let from_zero = self.numbering == Numbering::FromZero;
         self.live.get(key)?.row.want.filter(|_| from_zero)
@@ -85,17 +85,17 @@ impl Tracker {
         self.live.get(key).is_some_and(|live| live.failed.is_some())
     }
 
-    /// Whether a transfer with this key was there and is over.
+    /// Whether a transfer with this key has ended.
     pub(crate) fn is_over(&self, key: &Key) -> bool {
         self.over.contains(key)
     }
 
-    /// An opening frame that was taken.
+    /// Records an accepted opening frame.
     pub(crate) fn open(&mut self, at: At, name: Arc<str>, opening: &Opening) {
         if !self.is_live(&opening.key) {
             self.end(&opening.key, None);
         }
-        if let Some(transfer) = self.enter(at, name, &opening.key) {
+        if let Some(transfer) = self.track(at, name, &opening.key) {
             transfer.row.want = Some(opening.count);
             transfer.row.declared = Some(opening.bytes);
             transfer.row.carried += at.bytes;
@@ -104,38 +104,38 @@ impl Tracker {
         }
     }
 
-    /// A piece that was taken, with so many bytes in it.
+    /// Records an accepted piece.
     pub(crate) fn piece(&mut self, at: At, name: Arc<str>, piece: &PieceOf<'_>) {
         if self.is_failed(piece.key) {
             self.end(piece.key, None);
         }
-        if let Some(transfer) = self.enter(at, name, piece.key) {
+        if let Some(transfer) = self.track(at, name, piece.key) {
             transfer.row.carried += at.bytes;
-            if transfer.see(piece) {
+            if transfer.record(piece) {
                 transfer.row.have += 1;
                 transfer.row.bytes += piece.data;
             }
         }
     }
 
-    /// A piece that was refused or came too late. It is no gap, since it is there.
+    /// Records a piece that was refused or late. It is in the capture, so it is not a gap.
     pub(crate) fn refused(&mut self, at: At, name: Arc<str>, piece: &PieceOf<'_>) {
-        if let Some(transfer) = self.enter(at, name, piece.key) {
-            transfer.see(piece);
+        if let Some(transfer) = self.track(at, name, piece.key) {
+            transfer.record(piece);
         }
     }
 
-    /// A piece whose opening is not in the capture.
+    /// Records a piece whose opening frame is not in the capture.
     pub(crate) fn headless(&mut self, at: At, name: Arc<str>, piece: &PieceOf<'_>) {
         self.piece(at, name, piece);
         if let Some(transfer) = self.live.get_mut(piece.key)
             && !std::mem::replace(&mut transfer.headless, true)
         {
-            self.linger(piece.key);
+            self.add_evictable(piece.key);
         }
     }
 
-    /// A frame that belongs to a transfer and brings nothing new.
+    /// Records another frame of a transfer, without a piece.
     pub(crate) fn other(&mut self, at: At, key: &Key) {
         if let Some(transfer) = self.live.get_mut(key) {
             transfer.row.last_frame = at.frame;
@@ -164,10 +164,17 @@ impl Tracker {
         self.end(key, Some(State::Complete));
     }
 
-    /// A transfer failed; if nothing was known of it, it is known by that. It is followed on, to
-    /// see which of its pieces are there.
-    pub(crate) fn fail(&mut self, at: At, name: Arc<str>, key: &Key, kind: &FaultKind, why: Wrong) {
-        let Some(transfer) = self.enter(at, name, key) else {
+    /// Records a failed transfer, even if it was not known before. It is tracked further, to see which
+    /// of its pieces are in the capture.
+    pub(crate) fn fail(
+        &mut self,
+        at: At,
+        name: Arc<str>,
+        key: &Key,
+        kind: &FaultKind,
+        why: Problem,
+    ) {
+        let Some(transfer) = self.track(at, name, key) else {
             return;
         };
         if *kind == FaultKind::DigestMismatch {
@@ -175,12 +182,12 @@ impl Tracker {
         }
         if transfer.failed.is_none() {
             transfer.failed = Some(why);
-            self.linger(key);
+            self.add_evictable(key);
         }
     }
 
-    /// Everything that is under way failed; the keys of it.
-    pub(crate) fn fail_all(&mut self, why: &Wrong) -> Vec<Key> {
+    /// Fails all transfers that are under way; returns their keys.
+    pub(crate) fn fail_all(&mut self, why: &Problem) -> Vec<Key> {
         let mut keys = Vec::new();
         for (key, transfer) in &mut self.live {
             if transfer.failed.is_none() {
@@ -189,12 +196,12 @@ impl Tracker {
             }
         }
         for key in &keys {
-            self.linger(key);
+            self.add_evictable(key);
         }
         keys
     }
 
-    /// The capture is over.
+    /// Ends all transfers at the end of the capture.
     pub(crate) fn finish(&mut self) {
         let left = self.live.iter();
         let mut left: Vec<(u64, Key)> = left
@@ -208,11 +215,11 @@ impl Tracker {
         self.done.beyond.sort_by_key(|row| row.first_frame);
     }
 
-    /// The transfer of this frame. `None` if there are too many to follow.
-    fn enter(&mut self, at: At, name: Arc<str>, key: &Key) -> Option<&mut Transfer> {
+    /// The transfer of this frame, added if it is new. `None` if too many are tracked.
+    fn track(&mut self, at: At, name: Arc<str>, key: &Key) -> Option<&mut Transfer> {
         if !self.live.contains_key(key) {
             while self.live.len() >= LIVE {
-                let Some(oldest) = self.lingering.pop_front() else {
+                let Some(oldest) = self.evictable.pop_front() else {
                     self.done.left_out += 1;
                     return None;
                 };
@@ -249,16 +256,16 @@ impl Tracker {
         Some(transfer)
     }
 
-    fn linger(&mut self, key: &Key) {
-        // Some came to their end otherwise; they must not pile up.
-        if self.lingering.len() >= 2 * LIVE {
+    fn add_evictable(&mut self, key: &Key) {
+        // Remove those that have ended meanwhile, so that the queue stays bounded.
+        if self.evictable.len() >= 2 * LIVE {
             let live = &self.live;
-            self.lingering.retain(|key| live.contains_key(key));
+            self.evictable.retain(|key| live.contains_key(key));
         }
-        self.lingering.push_back(key.clone());
+        self.evictable.push_back(key.clone());
     }
 
-    /// Ends a transfer, in this state or as it stands.
+    /// Ends a transfer, in this state or in its current one.
     fn end(&mut self, key: &Key, state: Option<State>) {
         let Some(mut transfer) = self.live.remove(key) else {
             return;
@@ -301,8 +308,8 @@ pub(crate) struct PieceOf<'a> {
 }
 
 impl Transfer {
-    /// A piece is there; false if it was there before.
-    fn see(&mut self, piece: &PieceOf<'_>) -> bool {
+    /// Records a piece; false if it is a duplicate.
+    fn record(&mut self, piece: &PieceOf<'_>) -> bool {
         self.row.want = self.row.want.or(piece.count);
         self.row.declared = self.row.declared.or(piece.bytes);
         let new = self.runs.insert(piece.seq);
@@ -310,8 +317,8 @@ impl Transfer {
         new
     }
 
-    /// The number of the first piece. Behind an opening there may be a free slot, which nothing
-    /// announces: it shows in the numbers of the other frames.
+    /// The number of the first piece. In CEP-22 a number after the opening may be left free for `accept`;
+    /// nothing announces it, so it is inferred from the numbers of the other frames.
     fn first(&self, numbering: Numbering, want: u64) -> u64 {
         let (Numbering::AfterOpening, Some(opened)) = (numbering, self.opened) else {
             return 0;
@@ -327,17 +334,17 @@ impl Transfer {
     }
 }
 
-/// A set of indices as runs, bounded.
+/// A bounded set of indices, stored as runs.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
-    /// First to last.
+    /// The first index of each run to its last.
     runs: BTreeMap<u64, u64>,
-    /// Some were not kept.
+    /// Some runs were not stored.
     full: bool,
 }
 
 impl Runs {
-    /// False if it was there.
+    /// Adds an index; false if it was there.
     pub(crate) fn insert(&mut self, index: u64) -> bool {
         let mut first = index;
         if let Some((&start, &last)) = self.runs.range(..=index).next_back() {
@@ -371,7 +378,7 @@ impl Runs {
         self.runs.values().next_back().copied()
     }
 
-    /// The ranges that are missing of `count` indices from `first` on, counted from 0.
+    /// The missing ranges among `count` indices from `first` on, relative to `first`.
     fn gaps(&self, first: u64, count: u64) -> (Vec<(u64, u64)>, bool) {
         let mut gaps = Vec::new();
         let mut due = 0;
@@ -417,7 +424,7 @@ mod tests {
                 frame: number as u64,
                 bytes: 1,
             };
-            let why = Wrong {
+            let why = Problem {
                 code: "x",
                 text: "".into(),
             };
@@ -430,7 +437,7 @@ mod tests {
         tracker.finish();
         assert_eq!((tracker.complete, tracker.failed), (1, 3 * LIVE as u64));
         assert_eq!(tracker.done.count(), 3 * LIVE as u64 + 1);
-        assert!(tracker.lingering.len() <= 2 * LIVE);
+        assert!(tracker.evictable.len() <= 2 * LIVE);
     }
 
     #[test]

@@ -17,13 +17,13 @@ use crate::progress;
 use crate::signals::Stop;
 use crate::token;
 
-/// How long the last words may take.
+/// How long closing the connection may take.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What is taken of standard input or of a file.
+/// The most bytes read from standard input or a file.
 const INPUT_MAX: u64 = 1 << 30;
 
-/// A document on a server.
+/// A document that is synced with a server.
 struct Session {
     node: Node,
     remote: Remote,
@@ -50,22 +50,22 @@ pub(super) async fn push(client: &Client) -> Result<(), Failure> {
         })?),
         false => None,
     };
-    let bring = |doc: &LoroDoc| match &json {
+    let apply = |doc: &LoroDoc| match &json {
         Some(json) => content::set_json(doc, json),
         None => content::merge(doc, &bytes),
     };
-    // What cannot be brought at all is told before anybody is called.
-    bring(&LoroDoc::new()).map_err(wrong)?;
+    // Apply to an empty document first, so that invalid input fails before connecting.
+    apply(&LoroDoc::new()).map_err(wrong)?;
     let session = Session::open(client).await?;
-    // What is there already need not be said again.
+    // Fetch the document first, so that only the difference is sent.
     match session.sync(client, "fetching").await? {
         Ok(()) | Err(breakbulk::loro::DocError::Unavailable { .. }) => {}
         Err(error) => return Err(session.failed(error.to_string())),
     }
     let loro = session.doc.loro();
-    bring(&loro).map_err(wrong)?;
+    apply(&loro).map_err(wrong)?;
     loro.commit();
-    session.synced(client, "bringing").await?;
+    session.synced(client, "pushing").await?;
     session.close().await;
     Ok(())
 }
@@ -82,7 +82,7 @@ pub(super) async fn watch(client: &Client) -> Result<(), Failure> {
         let gave_up = status.wait_for(|status| matches!(status, Status::GaveUp { .. }));
         tokio::select! {
             changed = changed(&mut seen) => if !changed { break },
-            _ = gave_up => return Err(session.failed("the server is gone".to_owned())),
+            _ = gave_up => return Err(session.failed("the server cannot be reached any more".to_owned())),
             () = stop.asked() => break,
         }
     }
@@ -90,8 +90,8 @@ pub(super) async fn watch(client: &Client) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits for a change of the document itself. False: there will be none.
-async fn changed(seen: &mut tokio::sync::watch::Receiver<breakbulk::loro::Seen>) -> bool {
+/// Waits for a change of the document. False: the node is shut down.
+async fn changed(seen: &mut tokio::sync::watch::Receiver<breakbulk::loro::DocState>) -> bool {
     let before = seen.borrow().changes;
     seen.wait_for(|seen| seen.changes != before).await.is_ok()
 }
@@ -114,7 +114,7 @@ impl Session {
             Node::new(config, MemoryStore::new()).map_err(|error| failed(error.to_string()))?;
         let mut dial = Dial::new(&client.url);
         dial.bearer = token::from_environment()?;
-        // Whoever waits at a terminal wants to know soon that nobody is there.
+        // Few and quick attempts: a person at a terminal waits for the error.
         dial.backoff = Backoff {
             tries: 3,
             base: Duration::from_millis(250),
@@ -126,7 +126,7 @@ impl Session {
         Ok(Self { node, remote, doc })
     }
 
-    /// Waits until both sides have all that either had.
+    /// Waits until client and server have the same content.
     async fn synced(&self, client: &Client, what: &'static str) -> Result<(), Failure> {
         let outcome = self.sync(client, what).await?;
         outcome.map_err(|error| self.failed(error.to_string()))
@@ -137,7 +137,7 @@ impl Session {
         client: &Client,
         what: &'static str,
     ) -> Result<Result<(), breakbulk::loro::DocError>, Failure> {
-        let bar = Waiting::new(what);
+        let bar = Spinner::new(what);
         let mut status = self.remote.status();
         let gave_up = status.wait_for(|status| matches!(status, Status::GaveUp { .. }));
         let late = async {
@@ -150,11 +150,11 @@ impl Session {
             outcome = self.doc.sync() => Ok(outcome),
             status = gave_up => Err(match status.as_deref() {
                 Ok(Status::GaveUp { reason }) => format!("{}: {reason}", client.url),
-                _ => format!("{}: the connection is gone", client.url),
+                _ => format!("{}: the connection is closed", client.url),
             }),
             () = late => Err(format!(
-                "{}: not all is there after {} s ({:?}); raise --timeout, or see whether the server takes the document",
-                client.url, client.timeout, self.remote.status().borrow().clone(),
+                "{}: the document is not synced after {} s ({}); raise --timeout, or check whether the server accepts the document",
+                client.url, client.timeout, status_text(&self.remote.status().borrow()),
             )),
         };
         drop(bar);
@@ -171,10 +171,23 @@ impl Session {
     }
 }
 
-/// A sign that something is under way.
-struct Waiting(ProgressBar);
+/// The status of the connection, for an error text.
+fn status_text(status: &Status) -> String {
+    match status {
+        Status::Connecting => "connecting".to_owned(),
+        Status::Connected => "connected, but the server has not sent its identity".to_owned(),
+        Status::Established => "connected".to_owned(),
+        Status::Waiting { reason, .. } | Status::GaveUp { reason } => {
+            format!("not connected: {reason}")
+        }
+        _ => "closed".to_owned(),
+    }
+}
 
-impl Waiting {
+/// A spinner, removed when dropped.
+struct Spinner(ProgressBar);
+
+impl Spinner {
     fn new(what: &'static str) -> Self {
         let bar = progress::bar(None, what);
         bar.enable_steady_tick(Duration::from_millis(200));
@@ -182,7 +195,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for Spinner {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

@@ -1,4 +1,4 @@
-//! What a document says, as JSON, and how JSON becomes what it says.
+//! Converts a document to JSON or a snapshot, and applies JSON or a snapshot to a document.
 
 use breakbulk::loro::crdt::{
     Container, ExportMode, LoroDoc, LoroList, LoroMap, LoroText, LoroValue, ValueOrContainer,
@@ -25,13 +25,13 @@ pub(super) fn merge(doc: &LoroDoc, snapshot: &[u8]) -> Result<(), String> {
     })
 }
 
-/// Makes a document say what this JSON says; what it says already is left as it is. Roots that the JSON
-/// does not name are left alone.
+/// Changes a document to the content of this JSON, with as few edits as possible. Roots that the JSON
+/// does not name stay as they are.
 pub(super) fn set_json(doc: &LoroDoc, json: &Value) -> Result<(), String> {
     let Value::Object(roots) = json else {
         return Err("the JSON is no object; its members are the roots of the document".to_owned());
     };
-    // Before anything is changed.
+    // Check all roots before anything is changed.
     for (name, value) in roots {
         if !matches!(value, Value::Object(_) | Value::Array(_) | Value::String(_)) {
             return Err(format!(
@@ -59,11 +59,11 @@ fn set_map(map: &LoroMap, members: &Map<String, Value>) -> Set {
         .filter(|key| !members.contains_key(key.as_str()))
         .collect();
     for key in gone {
-        map.delete(&key).map_err(told)?;
+        map.delete(&key).map_err(to_text)?;
     }
     for (key, value) in members {
-        if let Some(there) = map.get(key)
-            && says(&there, value)
+        if let Some(current) = map.get(key)
+            && equals(&current, value)
         {
             continue;
         }
@@ -78,45 +78,49 @@ fn set_map(map: &LoroMap, members: &Map<String, Value>) -> Set {
                 set_text(&inner, text)?;
             }
             (_, Value::Object(members)) => {
-                let inner = map.insert_container(key, LoroMap::new()).map_err(told)?;
+                let inner = map.insert_container(key, LoroMap::new()).map_err(to_text)?;
                 set_map(&inner, members)?;
             }
             (_, Value::Array(items)) => {
-                let inner = map.insert_container(key, LoroList::new()).map_err(told)?;
+                let inner = map
+                    .insert_container(key, LoroList::new())
+                    .map_err(to_text)?;
                 set_list(&inner, items)?;
             }
             (_, plain) => map
                 .insert(key, LoroValue::from(plain.clone()))
-                .map_err(told)?,
+                .map_err(to_text)?,
         }
     }
     Ok(())
 }
 
-/// Items are kept from both ends as far as they are the same.
+/// Keeps the equal items at both ends, and replaces those between.
 fn set_list(list: &LoroList, items: &[Value]) -> Set {
-    let same = |at: usize, item: &Value| list.get(at).is_some_and(|there| says(&there, item));
+    let same = |at: usize, item: &Value| list.get(at).is_some_and(|current| equals(&current, item));
     let old = list.len();
     let most = old.min(items.len());
     let head = (0..most).take_while(|at| same(*at, &items[*at])).count();
     let tail = (1..=most - head)
         .take_while(|back| same(old - back, &items[items.len() - back]))
         .count();
-    list.delete(head, old - head - tail).map_err(told)?;
+    list.delete(head, old - head - tail).map_err(to_text)?;
     for (index, item) in items[head..items.len() - tail].iter().enumerate() {
         let at = head + index;
         match item {
             Value::Object(members) => {
-                let inner = list.insert_container(at, LoroMap::new()).map_err(told)?;
+                let inner = list.insert_container(at, LoroMap::new()).map_err(to_text)?;
                 set_map(&inner, members)?;
             }
             Value::Array(items) => {
-                let inner = list.insert_container(at, LoroList::new()).map_err(told)?;
+                let inner = list
+                    .insert_container(at, LoroList::new())
+                    .map_err(to_text)?;
                 set_list(&inner, items)?;
             }
             plain => list
                 .insert(at, LoroValue::from(plain.clone()))
-                .map_err(told)?,
+                .map_err(to_text)?,
         }
     }
     Ok(())
@@ -127,11 +131,11 @@ fn set_text(text: &LoroText, wanted: &str) -> Set {
         .map_err(|error| format!("{error:?}"))
 }
 
-fn says(there: &ValueOrContainer, value: &Value) -> bool {
-    serde_json::to_value(there.get_deep_value()).is_ok_and(|there| there == *value)
+fn equals(current: &ValueOrContainer, value: &Value) -> bool {
+    serde_json::to_value(current.get_deep_value()).is_ok_and(|current| current == *value)
 }
 
-fn told(error: impl std::fmt::Display) -> String {
+fn to_text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 

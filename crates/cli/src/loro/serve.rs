@@ -23,20 +23,20 @@ use crate::token;
 
 #[derive(Args)]
 #[command(after_help = "\
-A token that clients must bring comes from --token-file or from BREAKBULK_TOKEN in the environment. They
-send it as Authorization: Bearer, or, where a browser cannot, as ?token= in the address.")]
+The token that clients must send is read from --token-file, or from BREAKBULK_TOKEN in the environment.
+They send it as Authorization: Bearer, or, where a browser cannot, as ?token= in the address.")]
 pub(super) struct Serve {
-    /// Where documents are kept; without it they are gone with this process
+    /// The directory to store documents in; without it they are lost when this process ends
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Where to listen
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7402")]
     listen: String,
-    /// A file with the token that clients must bring
+    /// A file with the token that clients must send
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Web pages of this origin may connect, "*" for all; more than once if need be [default: those of
-    /// this machine]
+    /// Web pages of this origin may connect, "*" for all; may be given more than once [default: those
+    /// of this machine]
     #[arg(long = "origin", value_name = "ORIGIN")]
     origins: Vec<String>,
     /// The server's certificate, for https and wss
@@ -51,22 +51,22 @@ pub(super) struct Serve {
     /// The most connections at a time
     #[arg(long, value_name = "NUMBER", default_value_t = 1024)]
     max_connections: usize,
-    /// The largest document, as it is kept
+    /// The largest document, as stored
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     max_document: Size,
-    /// The largest message that is taken
+    /// The largest message that is accepted
     #[arg(long, value_name = "SIZE", default_value = "50MiB")]
     max_message: Size,
-    /// The memory of all messages on their way
+    /// The memory for incoming messages of all connections together
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Size,
-    /// How long what is queued may take to go out at the end, in seconds
+    /// How long to wait for queued messages at shutdown, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
-    /// Tell more
+    /// Log more
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
-    /// Tell nothing but errors
+    /// Log only errors
     #[arg(short, long)]
     quiet: bool,
 }
@@ -98,11 +98,11 @@ impl Serve {
             ..http::Limits::default()
         };
         let kept = match &self.data {
-            Some(data) => format!("kept in {}", data.display()),
-            None => "gone with this process (--data DIR keeps them)".to_owned(),
+            Some(data) => format!("stored in {}", data.display()),
+            None => "lost when this process ends (store them with --data DIR)".to_owned(),
         };
         tracing::info!(
-            "{} documents, {kept}; at {socket}://{address}/ws, {web}://{address}?transport=sse, poll or webrtc",
+            "serving {} documents, {kept}; at {socket}://{address}/ws, {web}://{address}?transport=sse, poll or webrtc",
             node.documents().len()
         );
         let outcome = tokio::select! {
@@ -164,7 +164,7 @@ impl Serve {
             options.allowed_origins = Some(self.origins.clone());
         }
         if let Some(token) = token {
-            options.authorize = Arc::new(Gate(token));
+            options.authorize = Arc::new(TokenCheck(token));
         }
         options
     }
@@ -174,10 +174,10 @@ impl Serve {
     }
 }
 
-/// Whoever has the token comes in.
-struct Gate(Bearer);
+/// Accepts clients that send the token.
+struct TokenCheck(Bearer);
 
-impl Authorize for Gate {
+impl Authorize for TokenCheck {
     fn authorize(&self, claim: &Claim) -> Result<Grant, Denied> {
         let header = claim.headers.get("authorization");
         let by_header = header.is_some_and(|header| self.0.admits(header.as_bytes()));
@@ -189,7 +189,7 @@ impl Authorize for Gate {
         }
         Err(Denied {
             status: 401,
-            error: "this server wants a token: send Authorization: Bearer".to_owned(),
+            error: "this server requires a token: send Authorization: Bearer".to_owned(),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The end that asks.
+//! The client endpoint.
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use super::error::{OpenError, SendError};
 use super::run::{Endpoint, Setup};
 use crate::machine::{Event, InboundMessage, PublicKey, Role, SendId, Stats};
 
-/// A client of one server. Clones share it; the last one dropped ends it.
+/// A client of one server. Clones share the connection; dropping the last one closes it.
 #[derive(Clone)]
 pub struct Client {
     endpoint: Endpoint,
@@ -15,7 +15,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the relays; returns once one of them has taken the subscription.
+    /// Connects to the relays; returns once one of them has accepted the subscription.
     pub async fn connect(config: ClientConfig) -> Result<Self, OpenError> {
         let server = config.server;
         let setup = Setup {
@@ -32,13 +32,12 @@ impl Client {
         })
     }
 
-    /// Sends one JSON-RPC text. A request is always answered: by the server, or by an error in its
-    /// place.
+    /// Queues one JSON-RPC text. A request always gets a response: the server's, or a JSON-RPC error.
     pub async fn send(&self, text: impl Into<Bytes>) -> Result<SendId, SendError> {
         self.endpoint.send(self.server, text.into()).await
     }
 
-    /// What happens next; `None` once the client is closed. For one caller at a time.
+    /// The next event; `None` once the client is closed. For one caller at a time.
     pub async fn event(&self) -> Option<Event> {
         self.endpoint.event().await
     }
@@ -48,12 +47,12 @@ impl Client {
         self.endpoint.message().await
     }
 
-    /// Waits until all that was sent is with a relay, or has failed.
+    /// Waits until a relay has accepted every queued message, or sending it has failed.
     pub async fn drained(&self) {
         self.endpoint.drained().await;
     }
 
-    /// Our key.
+    /// This client's public key.
     pub fn public_key(&self) -> PublicKey {
         self.endpoint.public_key()
     }
@@ -63,7 +62,7 @@ impl Client {
         self.endpoint.stats()
     }
 
-    /// Ends it: what is not out yet stays here.
+    /// Closes the client; messages that are not sent in full are dropped.
     pub fn close(&self) {
         self.endpoint.close();
     }

@@ -1,4 +1,4 @@
-//! How a client and a server are set up.
+//! Configuration of a client and of a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,28 +8,28 @@ use breakbulk_net::nostr::RelayOptions;
 use super::Keys;
 use crate::machine::{Config, Forgetful, Memory, PublicKey};
 
-/// How a client is set up.
+/// Configuration of a client.
 #[derive(Clone)]
 pub struct ClientConfig {
-    /// Our key.
+    /// The client's own key.
     pub keys: Keys,
-    /// Whom to ask.
+    /// The server's public key.
     pub server: PublicKey,
-    /// By which relays: `ws://` or `wss://`.
+    /// The relays' URLs: `ws://` or `wss://`.
     pub relays: Vec<String>,
-    /// What is allowed and how long is waited.
+    /// Encryption, limits and timeouts.
     pub config: Config,
     /// How relays are used.
     pub relay_options: RelayOptions,
-    /// What is known of servers from earlier days.
+    /// What is stored about servers.
     pub memory: Arc<dyn Memory>,
 }
 
 impl ClientConfig {
-    /// A client with a key of its own.
+    /// The default configuration.
     pub fn new(keys: Keys, server: PublicKey, relays: Vec<String>) -> Self {
         let relay_options = RelayOptions {
-            // Old answers belong to no request; a server's clock may be behind.
+            // Older responses belong to no open request; the margin is for a server's slow clock.
             back: Duration::from_secs(600),
             ..RelayOptions::default()
         };
@@ -44,23 +44,23 @@ impl ClientConfig {
     }
 }
 
-/// How a server is set up.
+/// Configuration of a server.
 #[derive(Clone)]
 pub struct ServerConfig {
-    /// Our key.
+    /// The server's own key.
     pub keys: Keys,
-    /// By which relays: `ws://` or `wss://`.
+    /// The relays' URLs: `ws://` or `wss://`.
     pub relays: Vec<String>,
-    /// What is allowed and how long is waited.
+    /// Encryption, limits and timeouts.
     pub config: Config,
     /// How relays are used.
     pub relay_options: RelayOptions,
-    /// What is known of clients from earlier days.
+    /// What is stored about clients.
     pub memory: Arc<dyn Memory>,
 }
 
 impl ServerConfig {
-    /// A server for everybody who knows its key.
+    /// The default configuration: open to every client.
     pub fn new(keys: Keys, relays: Vec<String>) -> Self {
         Self {
             keys,

@@ -1,4 +1,4 @@
-//! The event around a message: signed, and sealed in a gift wrap where it is private.
+//! The Nostr event around a frame: signs it and encrypts it in a gift wrap, and the reverse.
 
 use nostr_sdk::nips::nip44;
 use nostr_sdk::{Event, EventBuilder, JsonUtil, Kind, Tag};
@@ -6,46 +6,46 @@ use nostr_sdk::{Event, EventBuilder, JsonUtil, Kind, Tag};
 use super::Keys;
 use crate::machine::{EventId, MESSAGE_KIND, PublicKey, Seal};
 
-/// What is to be published.
+/// An event to be signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
-    /// For whom; its `p` tag is among `tags`.
+    /// The recipient; its `p` tag is among `tags`.
     pub to: PublicKey,
     /// The text.
     pub content: String,
     /// All tags.
     pub tags: Vec<Vec<String>>,
-    /// How it travels.
+    /// Plain, or the kind of gift wrap.
     pub seal: Seal,
 }
 
 /// An event that can be published.
 #[derive(Clone, Debug)]
 pub struct Signed {
-    /// The id that answers refer to: the inner event's.
+    /// The id that responses refer to: the inner event's.
     pub inner: EventId,
-    /// What relays get.
+    /// The event to publish.
     pub event: Event,
 }
 
-/// A message that came in.
+/// A received event, decrypted and verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// Who signed it.
+    /// The key that signed it.
     pub author: PublicKey,
-    /// The inner event's id.
+    /// Its id; for a gift wrap the inner event's.
     pub id: EventId,
     /// Its tags.
     pub tags: Vec<Vec<String>>,
     /// Its text.
     pub content: String,
-    /// When it was made, in seconds of its author's clock.
+    /// When it was made, in Unix seconds by its author's clock.
     pub created_at: u64,
-    /// How it travelled.
+    /// The form in which it came.
     pub seal: Seal,
 }
 
-/// Why an event could not be made.
+/// Why an event could not be signed or encrypted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the event could not be {step}: {reason}")]
 pub struct SealError {
@@ -53,25 +53,25 @@ pub struct SealError {
     reason: String,
 }
 
-/// Why an event says nothing to us.
+/// Why a received event was dropped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// A kind that is not ours.
+    /// A kind that ContextVM does not use.
     #[error("an event of kind {0} is no message")]
     Kind(u16),
-    /// It cannot be decrypted with our key.
+    /// It cannot be decrypted with this key.
     #[error("the gift wrap cannot be opened: {0}")]
     Sealed(String),
-    /// What was in it is no signed event of the right kind.
+    /// The inner event is invalid, or of the wrong kind.
     #[error("what is in the gift wrap is no signed message: {0}")]
     Inner(String),
-    /// It is for somebody else: whoever sent it on wants us to take it for ours.
+    /// The inner event is addressed to another key: someone wrapped a message that was not for us.
     #[error("the message is not addressed to us")]
     NotForUs,
 }
 
-/// Signs a draft and seals it where it says so. This costs a millisecond for a large one.
+/// Signs a draft, and encrypts it unless it is plain. A large one takes about a millisecond.
 pub fn sign(keys: &Keys, draft: Draft) -> Result<Signed, SealError> {
     let failed = |step, reason: String| SealError { step, reason };
     let mut tags = Vec::with_capacity(draft.tags.len());
@@ -80,7 +80,7 @@ pub fn sign(keys: &Keys, draft: Draft) -> Result<Signed, SealError> {
     }
     let event = EventBuilder::new(Kind::from_u16(MESSAGE_KIND), draft.content)
         .tags(tags)
-        // Both ends may have one key.
+        // Client and server may use the same key.
         .allow_self_tagging()
         .sign_with_keys(&keys.0)
         .map_err(|error| failed("signed", error.to_string()))?;
@@ -104,7 +104,7 @@ pub fn sign(keys: &Keys, draft: Draft) -> Result<Signed, SealError> {
     Ok(Signed { inner, event })
 }
 
-/// Reads an event whose own signature was checked; the one inside of a gift wrap is checked here.
+/// Opens an event whose outer signature was verified; the inner event's is verified here.
 pub fn open(keys: &Keys, event: Event) -> Result<Opened, OpenError> {
     let kind = event.kind.as_u16();
     let seal = Seal::of_kind(kind).ok_or(OpenError::Kind(kind))?;
@@ -121,7 +121,7 @@ pub fn open(keys: &Keys, event: Event) -> Result<Opened, OpenError> {
         inner.verify().map_err(|error| wrong(error.to_string()))?;
         inner
     };
-    // A message to another must not be taken for one to us, whoever wraps it.
+    // Anybody can wrap a signed message that was addressed to somebody else.
     let us = keys.0.public_key();
     if !event.tags.public_keys().any(|key| *key == us) {
         return Err(OpenError::NotForUs);

@@ -1,15 +1,15 @@
-//! Why an endpoint could not be opened, or did not take a message.
+//! Why an endpoint could not be opened or did not queue a message.
 
 use breakbulk_net::nostr::RelaysError;
 
-/// Why a message was not taken.
+/// Why a message was not queued.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// It is no message.
+    /// The text is not a JSON-RPC message.
     #[error(transparent)]
     NotJsonRpc(#[from] crate::machine::NotJsonRpc),
-    /// It could not be queued.
+    /// The machine did not queue it.
     #[error(transparent)]
     Refused(#[from] crate::machine::Refused),
     /// The endpoint is closed.
@@ -21,7 +21,7 @@ pub enum SendError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// No relay.
+    /// No relay could be used.
     #[error(transparent)]
     Relays(#[from] RelaysError),
 }

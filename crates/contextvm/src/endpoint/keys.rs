@@ -1,4 +1,4 @@
-//! Keys as people write them.
+//! Secret and public keys, and their text forms: hex, nsec, npub.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use crate::machine::PublicKey;
 pub struct Keys(pub(crate) nostr_sdk::Keys);
 
 impl Keys {
-    /// A new one.
+    /// A new random key.
     pub fn generate() -> Self {
         Self(nostr_sdk::Keys::generate())
     }
 
-    /// Reads a secret key as hex or nsec. The text is in no error.
+    /// Parses a secret key as hex or nsec. The error does not contain the text.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let keys = nostr_sdk::Keys::parse(text.trim());
         keys.map(Self).map_err(|_| KeyError {
@@ -30,12 +30,12 @@ impl Keys {
         PublicKey::from_byte_array(self.0.public_key().to_bytes())
     }
 
-    /// The secret half, for whoever keeps it.
+    /// The secret half as hex, for storage.
     pub fn to_secret_hex(&self) -> String {
         self.0.secret_key().to_secret_hex()
     }
 
-    /// The same for [`breakbulk_net::nostr`].
+    /// The keys as [`breakbulk_net::nostr`] takes them.
     pub fn as_nostr(&self) -> &nostr_sdk::Keys {
         &self.0
     }
@@ -48,7 +48,7 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// A text that is no key.
+/// The text is not a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is no {what}; write it as 64 hex digits or as {prefix}1…")]
 pub struct KeyError {
@@ -56,7 +56,7 @@ pub struct KeyError {
     prefix: &'static str,
 }
 
-/// Reads a public key as hex or npub.
+/// Parses a public key as hex or npub.
 pub fn public_key(text: &str) -> Result<PublicKey, KeyError> {
     let key = nostr_sdk::PublicKey::parse(text.trim());
     key.map(|key| PublicKey::from_byte_array(key.to_bytes()))
@@ -66,7 +66,7 @@ pub fn public_key(text: &str) -> Result<PublicKey, KeyError> {
         })
 }
 
-/// A public key as people pass it on: npub1…
+/// A public key in its usual text form: npub1…
 pub fn npub(key: &PublicKey) -> String {
     let key = nostr_sdk::PublicKey::from_byte_array(key.to_bytes());
     key.to_bech32().unwrap_or_else(|never| match never {})

@@ -1,4 +1,4 @@
-//! ContextVM below the crate `rmcp`: a program moves to Nostr by swapping its transport.
+//! Transports for the crate `rmcp`: a program that uses it moves to Nostr by swapping its transport.
 //!
 //! ```no_run
 //! # async fn example(config: breakbulk_contextvm::ClientConfig) -> Result<(), Box<dyn std::error::Error>> {
@@ -23,17 +23,17 @@ use super::error::SendError;
 use super::server::{Server, Session};
 use crate::machine::PublicKey;
 
-/// A client's transport.
+/// The transport of an rmcp client.
 pub struct ClientTransport(Client);
 
 impl ClientTransport {
-    /// Over this client, whose messages are all taken from now on.
+    /// Over this client; the transport receives all its messages.
     pub fn new(client: Client) -> Self {
         Self(client)
     }
 }
 
-/// The transport of one client's service on a server.
+/// The transport of an rmcp service that serves one client.
 pub struct SessionTransport(Session);
 
 impl SessionTransport {
@@ -43,14 +43,14 @@ impl SessionTransport {
     }
 }
 
-/// Why a message of rmcp's did not go out.
+/// Why rmcp's message was not sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransportError {
-    /// It cannot be written as JSON.
+    /// The message cannot be serialized.
     #[error("the message cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// It was not taken.
+    /// The endpoint did not queue it.
     #[error(transparent)]
     Send(#[from] SendError),
 }
@@ -115,12 +115,14 @@ impl Transport<RoleServer> for SessionTransport {
 
 fn read<R: ServiceRole>(bytes: &[u8]) -> Option<RxJsonRpcMessage<R>> {
     serde_json::from_slice(bytes)
-        .inspect_err(|error| tracing::warn!(%error, "a message that rmcp does not know"))
+        .inspect_err(
+            |error| tracing::warn!(%error, "received message dropped: rmcp cannot parse it"),
+        )
         .ok()
 }
 
-/// Serves every client with a service of its own, made by `make`, until the server is closed. Clients
-/// that send no `initialize` are served without one.
+/// Serves each client with its own service, made by `make`, until the server is closed. Clients that
+/// send no `initialize` are served without one.
 pub async fn serve<S: Service<RoleServer>>(server: &Server, make: impl Fn(&PublicKey) -> S) {
     let mut sessions = server.sessions();
     while let Some(session) = sessions.recv().await {
@@ -132,7 +134,7 @@ pub async fn serve<S: Service<RoleServer>>(server: &Server, make: impl Fn(&Publi
                 match service.serve(transport).await {
                     Ok(running) => running,
                     Err(error) => {
-                        tracing::debug!(%error, "a client was not initialized");
+                        tracing::debug!(%error, "client session ended: initialize failed");
                         return;
                     }
                 }
@@ -140,7 +142,7 @@ pub async fn serve<S: Service<RoleServer>>(server: &Server, make: impl Fn(&Publi
                 serve_directly(service, transport, None)
             };
             if let Err(error) = running.waiting().await {
-                tracing::warn!(%error, "a service ended badly");
+                tracing::warn!(%error, "client session ended: its service task failed");
             }
         });
     }

@@ -1,12 +1,14 @@
-//! A machine with its tasks: one reads what the relays send, one signs and publishes, one has the clock.
+//! The tasks that run a machine on relays: one receives events, one signs and publishes, one runs the
+//! timers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use breakbulk_link::Sent;
 use breakbulk_net::fresh_seed;
 use breakbulk_net::nostr::{self, Outcome, RelayOptions, Relays, fresh_token};
+use breakbulk_net::now;
 use bytes::Bytes;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::{AbortHandle, spawn_blocking};
@@ -19,24 +21,25 @@ use crate::machine::{
     Publish, Role, Seal, SendId, Stats,
 };
 
-/// An event is what it says and the second in which it says it: the same notification twice in a
-/// second, or by a process that was started again, would be one event, and the second is dropped by
-/// whoever has the first. So what is small enough to be said twice has a tag of its own.
-const ONCE: &str = "once";
+/// A tag with a random value that makes small events unique. An event's id is a hash of its content
+/// and the second in which it was made: the same notification twice in a second would have one id,
+/// and relays and receivers would drop the second as a duplicate.
+const UNIQUE_TAG: &str = "once";
 
-/// Far below what any relay takes; larger messages are planned to the byte, and repeat nothing.
-const REPEATABLE: usize = 1000;
+/// Events up to this size get the tag: far below any relay's limit. Larger frames are planned to the
+/// byte, and do not repeat.
+const UNIQUE_TAG_MAX: usize = 1000;
 
-/// Events that are with the relays at once, for all peers together.
-const FLYING: usize = 128;
+/// Published events that await a relay's confirmation at once, for all peers together.
+const IN_FLIGHT_MAX: usize = 128;
 
-/// A larger message is read where it holds up nobody.
+/// Messages at least this large are parsed on a blocking thread.
 const LARGE: usize = 64 << 10;
 
-/// Without a deadline the clock looks up this often; nothing depends on it.
+/// How long the timer task sleeps when there is no deadline; nothing depends on it.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Clones share it; the last one dropped ends it.
+/// A machine and its tasks. Clones share them; dropping the last one closes the endpoint.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     shared: Arc<Shared>,
@@ -52,9 +55,9 @@ struct Shared {
     outbound: Notify,
     /// A deadline may have moved.
     clock: Notify,
-    /// Something happened.
-    news: Notify,
-    /// Something of ours ended.
+    /// There may be an event for the application.
+    events_ready: Notify,
+    /// The queue may have shrunk.
     settled: Notify,
     closed: AtomicBool,
 }
@@ -90,7 +93,7 @@ impl Endpoint {
             relay_options,
             memory,
         } = setup;
-        let kinds = listened_for(config.encryption);
+        let kinds = subscribed_kinds(config.encryption);
         let opened = Relays::open(&relays, keys.as_nostr(), kinds, &relay_options);
         let (relays, events) = opened.await?;
         let learned = match role {
@@ -107,14 +110,14 @@ impl Endpoint {
             memory,
             outbound: Notify::new(),
             clock: Notify::new(),
-            news: Notify::new(),
+            events_ready: Notify::new(),
             settled: Notify::new(),
             closed: AtomicBool::new(false),
         });
         let tasks = vec![
             tokio::spawn(read(shared.clone(), events)).abort_handle(),
             tokio::spawn(write(shared.clone(), relays)).abort_handle(),
-            tokio::spawn(keep_time(shared.clone())).abort_handle(),
+            tokio::spawn(run_timers(shared.clone())).abort_handle(),
         ];
         Ok(Self {
             _tasks: Arc::new(Tasks(tasks, shared.clone())),
@@ -125,19 +128,19 @@ impl Endpoint {
     pub(crate) async fn send(&self, to: PublicKey, text: Bytes) -> Result<SendId, SendError> {
         let token = self.shared.add_tokens.then(fresh_token);
         let message = prepare(text, token).await?;
-        self.room(&to, message.bytes.len()).await;
+        self.wait_for_room(&to, message.bytes.len()).await;
         if self.shared.closed.load(Ordering::Acquire) {
             return Err(SendError::Closed);
         }
         let sent = self.shared.lock().send(now(), to, message);
-        self.shared.touched();
+        self.shared.machine_changed();
         Ok(sent?)
     }
 
-    /// Waits while too much is on its way to a peer already.
-    async fn room(&self, to: &PublicKey, bytes: usize) {
-        let room = || self.shared.lock().has_room(to, bytes);
-        self.until(room).await;
+    /// Waits until the queue to a peer has room.
+    async fn wait_for_room(&self, to: &PublicKey, bytes: usize) {
+        let has_room = || self.shared.lock().has_room(to, bytes);
+        self.wait_until(has_room).await;
     }
 
     /// The next message; all other events are dropped. For one caller at a time.
@@ -149,7 +152,7 @@ impl Endpoint {
         }
     }
 
-    /// The next event; `None` once the endpoint is closed and all was told. For one caller at a time.
+    /// The next event; `None` once the endpoint is closed and all were taken. For one caller at a time.
     pub(crate) async fn event(&self) -> Option<Event> {
         loop {
             let event = self.shared.lock().poll_event();
@@ -160,22 +163,22 @@ impl Endpoint {
                 }
                 Some(event) => return Some(event),
                 None if self.shared.closed.load(Ordering::Acquire) => {
-                    // Whoever else waits must see it too.
-                    self.shared.news.notify_one();
+                    // Wake another waiting caller, which must see the end too.
+                    self.shared.events_ready.notify_one();
                     return None;
                 }
-                None => self.shared.news.notified().await,
+                None => self.shared.events_ready.notified().await,
             }
         }
     }
 
-    /// Waits until nothing of ours is on its way out any more.
+    /// Waits until no message is queued or in flight.
     pub(crate) async fn drained(&self) {
-        self.until(|| self.shared.lock().is_drained()).await;
+        self.wait_until(|| self.shared.lock().is_drained()).await;
     }
 
-    /// Waits until something holds, or the endpoint is closed.
-    async fn until(&self, holds: impl Fn() -> bool) {
+    /// Waits until a condition holds, or the endpoint is closed.
+    async fn wait_until(&self, holds: impl Fn() -> bool) {
         loop {
             let settled = self.shared.settled.notified();
             tokio::pin!(settled);
@@ -200,9 +203,9 @@ impl Endpoint {
     }
 }
 
-/// The kinds of events that may be for us. Bare ones are among them even where they are refused: then
-/// their sender is told.
-fn listened_for(encryption: Encryption) -> Vec<u16> {
+/// The kinds of events to subscribe to. Plain ones are among them even where they are refused, so that
+/// their senders get an error.
+fn subscribed_kinds(encryption: Encryption) -> Vec<u16> {
     let sealed = [Seal::Persistent, Seal::Ephemeral];
     let wraps = sealed
         .into_iter()
@@ -227,18 +230,18 @@ impl Shared {
     fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.outbound.notify_one();
-        self.news.notify_one();
+        self.events_ready.notify_one();
         self.settled.notify_waiters();
     }
 
-    /// After anything was done to the machine.
-    fn touched(self: &Arc<Self>) {
-        self.look_around();
+    /// Call after every change of the machine: wakes all tasks.
+    fn machine_changed(self: &Arc<Self>) {
+        self.run_plans_and_wake();
         self.outbound.notify_one();
     }
 
-    /// The same where what may be published was taken already.
-    fn look_around(self: &Arc<Self>) {
+    /// The same without waking the publishing task, for that task itself.
+    fn run_plans_and_wake(self: &Arc<Self>) {
         loop {
             let job = self.lock().poll_plan();
             let Some((peer, job)) = job else {
@@ -248,12 +251,12 @@ impl Shared {
             tokio::spawn(async move {
                 if let Ok(planned) = spawn_blocking(move || job.run()).await {
                     shared.lock().handle_planned(now(), peer, planned);
-                    shared.touched();
+                    shared.machine_changed();
                 }
             });
         }
         self.clock.notify_one();
-        self.news.notify_one();
+        self.events_ready.notify_one();
         self.settled.notify_waiters();
     }
 }
@@ -263,7 +266,7 @@ async fn read(shared: Arc<Shared>, mut events: mpsc::Receiver<nostr::Event>) {
         let opened = if event.kind.as_u16() == Seal::Plain.kind() {
             envelope::open(&shared.keys, event)
         } else {
-            // Decrypting a large one takes a while.
+            // Decrypting a large event would block the task.
             let keys = shared.keys.clone();
             match spawn_blocking(move || envelope::open(&keys, event)).await {
                 Ok(opened) => opened,
@@ -273,7 +276,7 @@ async fn read(shared: Arc<Shared>, mut events: mpsc::Receiver<nostr::Event>) {
         let opened = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                tracing::debug!(%error, "an event was dropped");
+                tracing::debug!(%error, "received event dropped");
                 continue;
             }
         };
@@ -293,22 +296,22 @@ async fn read(shared: Arc<Shared>, mut events: mpsc::Receiver<nostr::Event>) {
             }
             machine.handle_event(now(), arrival);
         }
-        shared.touched();
+        shared.machine_changed();
     }
     shared.close();
 }
 
 async fn write(shared: Arc<Shared>, relays: Relays) {
-    let places = Arc::new(Semaphore::new(FLYING));
+    let slots = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else {
+        let Ok(slot) = slots.clone().acquire_owned().await else {
             return;
         };
         let publish = shared.lock().poll_publish(now());
-        // Making a frame may bring news, such as a message that does not fit.
-        shared.look_around();
+        // Making a frame may cause events, such as the failure of a message that does not fit.
+        shared.run_plans_and_wake();
         let Some(publish) = publish else {
-            drop(place);
+            drop(slot);
             shared.outbound.notified().await;
             continue;
         };
@@ -316,34 +319,37 @@ async fn write(shared: Arc<Shared>, relays: Relays) {
         let Some(event) = signed(&shared, publish).await else {
             continue;
         };
-        // In this task, one after the other: messages keep their order.
+        // `publish` is called in order, in this task; only the confirmation is awaited elsewhere.
         let publishing = relays.publish(event);
         let shared = shared.clone();
         tokio::spawn(async move {
             let outcome = match publishing.await {
                 Outcome::Accepted => Sent::Ok,
                 Outcome::TooLarge { reason } => {
-                    tracing::info!(reason, "a relay found an event too large");
+                    tracing::info!(
+                        reason,
+                        "a relay refused an event as too large; the message is cut smaller"
+                    );
                     Sent::TooLarge
                 }
                 Outcome::Lost { reason } => {
-                    tracing::warn!(reason, "an event was not published");
+                    tracing::warn!(reason, "no relay accepted an event");
                     Sent::Failed
                 }
             };
             shared.lock().handle_sent(now(), id, outcome);
-            shared.touched();
-            drop(place);
+            shared.machine_changed();
+            drop(slot);
         });
     }
 }
 
-/// Signs off the machine's lock: many events at once are work for another thread.
+/// Signs an event on a blocking thread, without holding the machine's lock.
 async fn signed(shared: &Arc<Shared>, publish: Publish) -> Option<nostr::Event> {
     let (id, keys) = (publish.id, shared.keys.clone());
     let mut tags = publish.tags;
-    if publish.content.len() <= REPEATABLE {
-        tags.push(vec![ONCE.to_owned(), fresh_token()]);
+    if publish.content.len() <= UNIQUE_TAG_MAX {
+        tags.push(vec![UNIQUE_TAG.to_owned(), fresh_token()]);
     }
     let draft = Draft {
         to: publish.to,
@@ -359,30 +365,25 @@ async fn signed(shared: &Arc<Shared>, publish: Publish) -> Option<nostr::Event> 
         }
         other => {
             if let Ok(Err(error)) = other {
-                tracing::error!(%error, "an event could not be made");
+                tracing::error!(%error, "an event could not be signed or encrypted; its message fails");
             }
             shared.lock().handle_sent(now(), id, Sent::Failed);
-            shared.touched();
+            shared.machine_changed();
             None
         }
     }
 }
 
-async fn keep_time(shared: Arc<Shared>) {
+async fn run_timers(shared: Arc<Shared>) {
     loop {
         let due = shared.lock().poll_timeout();
         let due = due.unwrap_or_else(|| now() + IDLE);
         tokio::select! {
             () = tokio::time::sleep_until(due.into()) => {
                 shared.lock().handle_timeout(now());
-                shared.touched();
+                shared.machine_changed();
             }
             () = shared.clock.notified() => {}
         }
     }
-}
-
-/// The time, which a test may have paused.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }

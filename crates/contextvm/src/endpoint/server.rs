@@ -1,4 +1,4 @@
-//! The end that answers.
+//! The server endpoint, and one session per client.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use super::run::{Endpoint, Setup};
 use crate::machine::Prepared;
 use crate::machine::{Event, InboundMessage, PublicKey, Role, SendId, Stats};
 
-/// Sessions that wait to be accepted.
+/// Sessions that may wait to be received.
 const BACKLOG: usize = 64;
 
-/// A server for whoever may ask. Clones share it; the last one dropped ends it.
+/// A server for all clients that are allowed. Clones share it; dropping the last one closes it.
 #[derive(Clone)]
 pub struct Server {
     endpoint: Endpoint,
 }
 
 impl Server {
-    /// Connects to the relays; returns once one of them has taken the subscription.
+    /// Connects to the relays; returns once one of them has accepted the subscription.
     pub async fn bind(config: ServerConfig) -> Result<Self, OpenError> {
         let setup = Setup {
             role: Role::Server,
@@ -36,12 +36,13 @@ impl Server {
         })
     }
 
-    /// Sends one JSON-RPC text to somebody who asked before. An answer finds its request by the id.
+    /// Queues one JSON-RPC text to a client that has sent something. A response is matched to its
+    /// request by the id.
     pub async fn send(&self, to: PublicKey, text: impl Into<Bytes>) -> Result<SendId, SendError> {
         self.endpoint.send(to, text.into()).await
     }
 
-    /// What happens next; `None` once the server is closed. For one caller at a time.
+    /// The next event; `None` once the server is closed. For one caller at a time.
     pub async fn event(&self) -> Option<Event> {
         self.endpoint.event().await
     }
@@ -51,19 +52,19 @@ impl Server {
         self.endpoint.message().await
     }
 
-    /// One stream of messages per client, for services that serve one each. It takes all events.
+    /// One [`Session`] per client. It consumes all events of the server.
     pub fn sessions(&self) -> mpsc::Receiver<Session> {
         let (open, sessions) = mpsc::channel(BACKLOG);
         tokio::spawn(route(self.clone(), open));
         sessions
     }
 
-    /// Waits until all that was sent is with a relay, or has failed.
+    /// Waits until a relay has accepted every queued message, or sending it has failed.
     pub async fn drained(&self) {
         self.endpoint.drained().await;
     }
 
-    /// Our key.
+    /// This server's public key.
     pub fn public_key(&self) -> PublicKey {
         self.endpoint.public_key()
     }
@@ -73,31 +74,32 @@ impl Server {
         self.endpoint.stats()
     }
 
-    /// Ends it: what is not out yet stays here.
+    /// Closes the server; messages that are not sent in full are dropped.
     pub fn close(&self) {
         self.endpoint.close();
     }
 }
 
-/// The messages of one client, from its first or its latest `initialize` on.
+/// The messages of one client; each `initialize` begins a new session.
 pub struct Session {
-    /// Who it is.
+    /// The client's public key.
     pub peer: PublicKey,
-    /// Whether it began with `initialize`; a stateless client sends none.
+    /// Whether its first message is `initialize`; a stateless client sends none.
     pub initializes: bool,
     server: Server,
-    // Each message is charged to its client until it is dropped: that bounds the queue.
+    // Each message is charged to its client until it is dropped, which bounds the queue.
     messages: mpsc::UnboundedReceiver<InboundMessage>,
 }
 
 impl Session {
-    /// Its next message; `None` once it began anew, made room for others, or the server is closed.
+    /// Its next message; `None` once the client sent another `initialize` or was evicted, or the server
+    /// is closed.
     pub async fn recv(&mut self) -> Option<InboundMessage> {
         self.messages.recv().await
     }
 
-    /// Takes no more: what it says from now on begins another session. What came before can still be
-    /// received.
+    /// Ends the session: the client's next message begins another one. Messages that came before can
+    /// still be received.
     pub fn close(&mut self) {
         self.messages.close();
     }
@@ -134,7 +136,7 @@ async fn route(server: Server, open: mpsc::Sender<Session>) {
         let message = match sessions.get(&peer) {
             Some(session) if !initializes => match session.send(message) {
                 Ok(()) => continue,
-                // Its service has ended: this is the first message of another.
+                // The session was closed: this message begins another.
                 Err(unsent) => unsent.0,
             },
             _ => message,

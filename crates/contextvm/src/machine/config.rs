@@ -1,49 +1,50 @@
-//! What an endpoint allows and how long it waits.
+//! Configuration of a machine: encryption, limits, timeouts, event sizes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::PublicKey;
 
-/// What a relay takes where it does not say.
+/// The event size that is assumed of a relay that announces none.
 pub const EVENT_MAX: usize = 65_536;
 
-/// Whether messages are sealed.
+/// Whether messages are encrypted in gift wraps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encryption {
-    /// Never; gift wraps are not even listened for.
+    /// Never; gift wraps are not subscribed to.
     Disabled,
-    /// A client seals unless the server said it cannot open; a server answers as it was asked.
+    /// A client encrypts unless the server announced no support; a server responds in the form of the
+    /// request.
     #[default]
     Optional,
-    /// Always; a bare message is refused.
+    /// Always; an unencrypted message is refused.
     Required,
 }
 
 /// Which gift wraps are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wraps {
-    /// Those that relays keep, until the peer says that it takes the others.
+    /// Persistent ones, until the peer announces support for ephemeral ones.
     #[default]
     Any,
-    /// Those that relays keep (kind 1059).
+    /// Those that relays store (kind 1059).
     Persistent,
-    /// Those that relays forget (kind 21059).
+    /// Those that relays do not store (kind 21059).
     Ephemeral,
 }
 
-/// How long is waited for what.
+/// How long to wait for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For the next sign of life of a request: its answer, a frame, progress. `None`: for ever.
+    /// For anything that belongs to a request: its response, a frame, progress. `None`: for ever.
     pub soft: Option<Duration>,
-    /// For a request's answer, whatever comes meanwhile.
+    /// For a request's response, whatever progress it makes.
     pub hard: Option<Duration>,
-    /// For the leave of a server of which nothing is known.
+    /// For `accept` from a server whose support is unknown.
     pub accept: Duration,
-    /// For the answer to the question what a server can do.
+    /// For the response to the `ping` that asks an unknown server for its discovery tags.
     pub learn: Duration,
-    /// For a whole transfer that comes in, from its start.
+    /// For a whole incoming transfer, from its `start`.
     pub transfer: Duration,
 }
 
@@ -66,21 +67,21 @@ pub struct Limits {
     pub message: usize,
     /// Chunks of one message.
     pub chunks: u64,
-    /// Unfinished transfers of one peer.
+    /// Unfinished incoming transfers of one peer.
     pub transfers: usize,
     /// Memory for what one peer sends.
     pub peer_memory: usize,
     /// Memory for what all peers send.
     pub memory: usize,
-    /// Peers at once. Keys are free to make.
+    /// Peers at once; more evict idle ones. Anybody can make any number of keys.
     pub peers: usize,
-    /// Requests of one peer that wait for our answer.
+    /// Open requests from one peer.
     pub requests: usize,
-    /// Messages that wait to go out to one peer.
+    /// Messages queued to one peer.
     pub queued: usize,
-    /// Bytes of them: whoever sends more waits. One message may always go.
+    /// Bytes of them: `send` waits above this. One message is always accepted.
     pub queued_bytes: usize,
-    /// Event ids that are remembered, so that each counts once.
+    /// Event ids remembered, to drop duplicates.
     pub remembered: usize,
 }
 
@@ -101,32 +102,32 @@ impl Default for Limits {
     }
 }
 
-/// What both ends have in common.
+/// Configuration of a client or a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Whether messages are sealed.
+    /// Whether messages are encrypted in gift wraps.
     pub encryption: Encryption,
     /// Which gift wraps are used.
     pub wraps: Wraps,
     /// The numbers that bound what peers can cause.
     pub limits: Limits,
-    /// How long is waited for what.
+    /// How long to wait for what.
     pub timeouts: Timeouts,
-    /// A message whose event would be larger is cut, where it can be.
+    /// A message whose event would be larger is sent in chunks, if it can be.
     pub cut_above: usize,
-    /// No event is larger. What the relays say counts too.
+    /// The largest event, unless the relays announce a smaller one.
     pub event_max: usize,
-    /// Further tags for the first event to each peer, such as `["name", "…"]`.
+    /// Tags that are sent with the discovery tags, such as `["name", "…"]`.
     pub introduction: Vec<Vec<String>>,
-    /// Who may speak to us; `None`: everybody.
+    /// The clients that a server accepts; `None`: all.
     pub allowed: Option<BTreeSet<PublicKey>>,
-    /// Whether our requests get a token, without which no large answer can come.
+    /// Whether requests get a progress token, without which no large response can come.
     pub add_tokens: bool,
-    /// Whether our key is new: then no server can have learned of it before.
+    /// Whether this side's key is new, so that no server can know it from before.
     pub fresh_key: bool,
-    /// Whether a large request goes to an unknown server without its leave.
+    /// Whether a large request is sent to an unknown server without waiting for `accept`.
     pub unasked: bool,
-    /// Messages at least this large are looked at where it holds up nobody.
+    /// Messages at least this large are planned by a [`PlanJob`](breakbulk_link::PlanJob).
     pub plan_elsewhere: Option<usize>,
 }
 

@@ -1,27 +1,27 @@
-//! What can go wrong above the link, each with what to change.
+//! Why a message failed, with a text that says what to change and a JSON-RPC error response.
 
 use std::time::Duration;
 
 use breakbulk_link as link;
 
-/// Why a message did not do what it was sent for.
+/// Why a message was not sent, or a request got no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// It did not go out.
+    /// The message could not be sent.
     #[error("{0}")]
     Unsent(link::SendError),
-    /// Its answer began to come and failed.
+    /// The transfer of the response failed.
     #[error("the answer could not be put together: {0}")]
     Answer(link::FaultKind),
-    /// The peer says that it could not put together what we sent.
+    /// The peer aborted the transfer of the message.
     #[error("the peer aborted the transfer: {reason}")]
     Aborted {
-        /// What it said.
+        /// The peer's reason.
         reason: String,
     },
-    /// Nothing more came in time.
-    #[error("no sign of life for {} s; is the other end at these relays? If it is only slow, raise the soft timeout or ask for less", after.as_secs())]
+    /// Nothing came from the peer within the soft timeout.
+    #[error("no answer and no progress for {} s; is the other end at these relays? If it is only slow, raise the soft timeout or ask for less", after.as_secs())]
     Silent {
         /// How long it was waited.
         after: Duration,
@@ -32,16 +32,16 @@ pub enum Failure {
         /// How long it was waited.
         after: Duration,
     },
-    /// We hold more than we may.
+    /// The memory budget is used up.
     #[error("all memory for messages is in use; try again later")]
     Busy,
-    /// It came bare where only sealed messages are taken.
+    /// The message was not encrypted, and encryption is required.
     #[error("only encrypted messages are taken here; use a gift wrap")]
     NotEncrypted,
 }
 
 impl Failure {
-    /// A word for programs.
+    /// A fixed identifier for programs: `data.reason` of the error response.
     pub fn reason(&self) -> &'static str {
         use link::SendError as S;
         match self {
@@ -72,7 +72,7 @@ impl Failure {
         }
     }
 
-    /// The answer that tells of it, to the request with this id (as JSON).
+    /// The JSON-RPC error response for the request with this id (as JSON).
     pub(crate) fn answer(&self, id: &str) -> String {
         format!(
             r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{},"message":{},"data":{{"reason":"{}"}}}}}}"#,

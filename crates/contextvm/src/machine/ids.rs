@@ -1,4 +1,4 @@
-//! The 32 bytes that name authors and events.
+//! Public keys and event ids: 32 bytes, written as hex.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ macro_rules! name {
         pub struct $name([u8; 32]);
 
         impl $name {
-            /// Of these bytes.
+            /// Made of these bytes.
             pub const fn from_byte_array(bytes: [u8; 32]) -> Self {
                 Self(bytes)
             }
@@ -50,7 +50,7 @@ macro_rules! name {
 }
 
 name! {
-    /// Who signs events: a public key of Nostr.
+    /// A Nostr public key.
     PublicKey
 }
 

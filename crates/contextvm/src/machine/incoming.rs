@@ -1,4 +1,5 @@
-//! What comes in: frames to the link, messages up, and the link's news to whoever they concern.
+//! Receiving from one peer: passes frames to its link and messages to the application, and handles
+//! the link's events.
 
 use std::time::Instant;
 
@@ -9,20 +10,20 @@ use breakbulk_link::{
 };
 use breakbulk_wire::Cep22;
 
-use super::desk::Desk;
 use super::outgoing::Purpose;
 use super::peer::Peer;
 use super::requests::Served;
+use super::shared::Shared;
 use super::{Arrival, Event, InboundMessage, Way};
 use crate::machine::Failure;
 use crate::machine::learned::Learned;
 use crate::machine::prepared::{Kind, Prepared};
 use crate::machine::tags;
 
-/// Transfers whose pieces came before their openings.
-const EARLY: usize = 64;
+/// How many transfers are remembered whose pieces came before their `start`.
+const EARLY_MAX: usize = 64;
 
-/// The event whose frame is being read.
+/// The event whose frame is being handled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context {
     event: EventId,
@@ -31,14 +32,14 @@ pub(super) struct Context {
 }
 
 impl Peer {
-    /// An event of this peer's.
-    pub(crate) fn receive(&mut self, now: Instant, arrival: Arrival, desk: &mut Desk) {
+    /// Handles an event from this peer.
+    pub(crate) fn receive(&mut self, now: Instant, arrival: Arrival, shared: &mut Shared) {
         self.last = now;
-        self.heard = true;
-        if desk.is_server() {
-            self.answer_as_asked(arrival.seal, desk);
+        self.sent_event = true;
+        if shared.is_server() {
+            self.answer_as_asked(arrival.seal, shared);
         }
-        self.hear(&arrival.tags, desk);
+        self.learn_from_tags(&arrival.tags, shared);
         let context = Context {
             event: arrival.id,
             answers: tags::answered(&arrival.tags),
@@ -46,83 +47,90 @@ impl Peer {
         };
         let frame = Frame::Text(arrival.content.clone());
         let received = self.link.handle_frame(now, frame.clone());
-        self.settle(now, Some(context), desk);
+        self.handle_link_events(now, Some(context), shared);
         match received {
-            Received::Ignored => self.nobodys(now, &frame, desk),
-            // What has no name of its own cannot be aborted: a request is answered.
+            Received::Ignored => self.handle_unmatched(now, &frame, shared),
+            // Without a transfer key there is nothing to abort: a request gets an error response.
             Received::Fault(Fault { key: None, kind }) => {
                 let failure = match kind {
                     FaultKind::Busy => Failure::Busy,
                     kind => Failure::Answer(kind),
                 };
-                desk.turn_away(&arrival, &failure);
+                shared.refuse_request(&arrival, &failure);
             }
             _ => {}
         }
-        self.settle(now, None, desk);
+        self.handle_link_events(now, None, shared);
     }
 
-    /// Takes the link's news.
-    pub(super) fn settle(&mut self, now: Instant, context: Option<Context>, desk: &mut Desk) {
+    /// Handles all pending events of the link.
+    pub(super) fn handle_link_events(
+        &mut self,
+        now: Instant,
+        context: Option<Context>,
+        shared: &mut Shared,
+    ) {
         while let Some(event) = self.link.poll_event() {
             match event {
                 LinkEvent::Message(message) => {
                     if let Some(context) = context {
-                        self.message(now, message, context, desk);
+                        self.handle_message(now, message, context, shared);
                     }
                 }
-                LinkEvent::Sent { tag, .. } => self.went_out(tag, desk),
+                LinkEvent::Sent { tag, .. } => self.message_sent(tag, shared),
                 LinkEvent::SendFailed { id, tag, error, .. } => {
-                    // Its place in the lane is given up: nothing waits behind it.
+                    // Frees its place in the lane, so that the messages behind it go on.
                     self.link.replace(id, None);
-                    self.unsent(now, tag, error, desk);
+                    self.message_failed(now, tag, error, shared);
                 }
                 LinkEvent::Accepted { tag, .. } => {
-                    self.learn(can_assemble(), desk);
+                    self.learn(can_assemble(), shared);
                     self.touch_sending(now, tag);
                 }
                 LinkEvent::Opened(key) => {
                     if let Some(context) = context {
-                        self.opened(now, key, context, desk);
+                        self.transfer_opened(now, key, context, shared);
                     }
                 }
                 LinkEvent::Progress { of, done, total } => {
-                    self.went_on(now, &of, done, total, desk);
+                    self.transfer_progressed(now, &of, done, total, shared);
                 }
-                LinkEvent::TransferFailed(fault) => self.fail_transfer(now, fault, desk),
-                LinkEvent::Fault(fault) => tracing::debug!(peer = %self.key, %fault, "a bad frame"),
+                LinkEvent::TransferFailed(fault) => self.fail_transfer(now, fault, shared),
+                LinkEvent::Fault(fault) => {
+                    tracing::debug!(peer = %self.key, %fault, "invalid frame from peer")
+                }
                 _ => {}
             }
         }
-        self.go_on(now, desk);
+        self.queue_restarts(now, shared);
     }
 
-    fn opened(&mut self, now: Instant, key: Key, context: Context, desk: &mut Desk) {
-        if desk.is_server() {
-            // Who sends chunks can put them together.
-            self.learn(can_assemble(), desk);
+    fn transfer_opened(&mut self, now: Instant, key: Key, context: Context, shared: &mut Shared) {
+        if shared.is_server() {
+            // A peer that sends chunks is assumed to assemble them too.
+            self.learn(can_assemble(), shared);
         }
-        self.set_mark(key.clone(), context.event);
+        self.remember_event(key.clone(), context.event);
         if self.early.contains(&key) {
-            // Nothing is sent twice: what came before its opening is missing for good.
+            // Frames are not retransmitted: those that came before the `start` are lost.
             self.early.retain(|early| *early != key);
             self.link.discard(key.clone());
             let fault = FaultKind::OutOfOrder {
                 index: 1,
                 expected: 0,
             };
-            self.abort(&key, "frames came before their start", desk);
-            self.fail_transfer(now, fault.of(&key), desk);
+            self.abort(&key, "frames came before their start", shared);
+            self.fail_transfer(now, fault.of(&key), shared);
         }
     }
 
-    fn went_on(
+    fn transfer_progressed(
         &mut self,
         now: Instant,
         of: &ProgressOf,
         done: usize,
         total: Option<u64>,
-        desk: &mut Desk,
+        shared: &mut Shared,
     ) {
         let (token, way) = match of {
             ProgressOf::Incoming(key) => (text(key), Way::In),
@@ -134,8 +142,8 @@ impl Peer {
         let Some(token) = token else {
             return;
         };
-        self.touch_token(now, &token, done, total, desk);
-        desk.tell(Event::Progress {
+        self.touch_token(now, &token, done, total, shared);
+        shared.push_event(Event::Progress {
             peer: self.key,
             token,
             way,
@@ -144,8 +152,8 @@ impl Peer {
         });
     }
 
-    /// A transfer of the peer's came to nothing; if it was the answer to a request, so did that.
-    fn fail_transfer(&mut self, now: Instant, fault: Fault, desk: &mut Desk) {
+    /// Reports a failed incoming transfer, and fails the request that it was the response to.
+    fn fail_transfer(&mut self, now: Instant, fault: Fault, shared: &mut Shared) {
         let token = fault.key.as_ref().and_then(text);
         let id = token.and_then(|token| self.tokens.get(&token).cloned());
         match (&fault.kind, id) {
@@ -155,30 +163,31 @@ impl Peer {
                 }
             }
             (kind, Some(id)) => {
-                self.fail_request(now, &id, Failure::Answer(kind.clone()), desk);
+                self.fail_request(now, &id, Failure::Answer(kind.clone()), shared);
             }
             (_, None) => {}
         }
-        desk.tell(Event::TransferFailed {
+        shared.push_event(Event::TransferFailed {
             peer: self.key,
             fault,
         });
     }
 
-    /// A frame that belongs to nothing: late, early, or the end of what we thought was done.
-    fn nobodys(&mut self, now: Instant, frame: &Frame, desk: &mut Desk) {
+    /// Handles a frame that belongs to no open transfer: late, before its `start`, or an abort of a
+    /// transfer that was already sent in full.
+    fn handle_unmatched(&mut self, now: Instant, frame: &Frame, shared: &mut Shared) {
         match Cep22::default().read(frame) {
             Ok(Inbound::Abort { key, reason }) => {
                 let id = text(&key).and_then(|token| self.tokens.get(&token).cloned());
                 if let Some(id) = id {
                     match self.asked.get_mut(&id) {
                         Some(asked) if !asked.in_chunks => asked.was_aborted(now, reason),
-                        _ => self.fail_request(now, &id, Failure::Aborted { reason }, desk),
+                        _ => self.fail_request(now, &id, Failure::Aborted { reason }, shared),
                     }
                 } else if let Some(at) = self.delivered.iter().position(|(out, _)| *out == key)
                     && let Some((_, send)) = self.delivered.remove(at)
                 {
-                    desk.tell_outcome(Event::Failed {
+                    shared.push_outcome(Event::Failed {
                         peer: self.key,
                         id: send,
                         failure: Failure::Aborted { reason },
@@ -192,36 +201,47 @@ impl Peer {
     }
 
     fn note_early(&mut self, key: Key) {
-        // Of a transfer that was known it is late.
-        if self.marks.iter().any(|(marked, _)| *marked == key) || self.early.contains(&key) {
+        // The frame of a transfer that is known is late, not early.
+        if self
+            .transfer_events
+            .iter()
+            .any(|(marked, _)| *marked == key)
+            || self.early.contains(&key)
+        {
             return;
         }
         self.early.push_back(key);
-        if self.early.len() > EARLY {
+        if self.early.len() > EARLY_MAX {
             self.early.pop_front();
         }
     }
 
-    /// Tells the peer that one of its transfers is over.
-    fn abort(&mut self, key: &Key, reason: &str, desk: &mut Desk) {
+    /// Sends an abort of one of the peer's transfers.
+    fn abort(&mut self, key: &Key, reason: &str, shared: &mut Shared) {
         let mut frame = Vec::new();
         let part = Part::Abort {
             key,
-            seq: desk.config.limits.chunks.saturating_add(4),
+            seq: shared.config.limits.chunks.saturating_add(4),
             reason,
         };
         Cep22::default().write(part, &mut frame);
         if let Ok(content) = String::from_utf8(frame) {
-            let event = if desk.is_server() {
-                self.mark(key)
+            let event = if shared.is_server() {
+                self.event_of(key)
             } else {
                 None
             };
-            desk.notice(self.key, content, event, self.seal);
+            shared.queue_notice(self.key, content, event, self.seal);
         }
     }
 
-    fn message(&mut self, now: Instant, message: Message, context: Context, desk: &mut Desk) {
+    fn handle_message(
+        &mut self,
+        now: Instant,
+        message: Message,
+        context: Context,
+        shared: &mut Shared,
+    ) {
         let key = message.key.clone();
         let prepared = match Prepared::read(message.bytes.clone()) {
             Ok(prepared) if key.is_none() || !prepared.is_frame() => prepared,
@@ -231,13 +251,13 @@ impl Peer {
                     Err(_) => FaultKind::NotJsonRpc,
                 };
                 if let Some(key) = key {
-                    self.abort(&key, &kind.to_string(), desk);
-                    self.fail_transfer(now, kind.of(&key), desk);
+                    self.abort(&key, &kind.to_string(), shared);
+                    self.fail_transfer(now, kind.of(&key), shared);
                 }
                 return;
             }
         };
-        self.proven = true;
+        self.sent_message = true;
         let id = prepared.id.clone().unwrap_or_default();
         match prepared.kind {
             Kind::Request => {
@@ -246,13 +266,13 @@ impl Peer {
                     let text = format!(
                         r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32600,"message":"a request with this id is being served; use another id"}}}}"#
                     );
-                    return self.say(now, text, reply, desk);
+                    return self.send_own(now, text, reply, shared);
                 }
-                if self.served.len() >= desk.config.limits.requests {
-                    return self.say(now, Failure::Busy.answer(&id), reply, desk);
+                if self.served.len() >= shared.config.limits.requests {
+                    return self.send_own(now, Failure::Busy.answer(&id), reply, shared);
                 }
                 if prepared.method.as_deref() == Some("initialize") {
-                    // A new session: its other end knows nothing of what was said before.
+                    // A new session: the client must get the discovery tags again.
                     self.introduced = false;
                 }
                 let served = Served {
@@ -261,80 +281,82 @@ impl Peer {
                     seal: context.seal,
                 };
                 self.served.insert(id, served);
-                self.deliver(message, desk);
+                self.deliver(message, shared);
             }
-            Kind::Response => self.answered(now, &id, message, context, desk),
+            Kind::Response => self.handle_response(now, &id, message, context, shared),
             Kind::Notification if prepared.is_progress() => {
                 let token = prepared.about.as_deref().unwrap_or_default();
                 let text = std::str::from_utf8(&prepared.bytes).unwrap_or_default();
                 if let Some(text) = self.progress_upward(now, text, token) {
-                    desk.deliver_progress(self.key, text);
+                    shared.deliver_progress(self.key, text);
                 }
             }
             Kind::Notification => {
                 if prepared.is_cancellation() {
-                    self.not_wanted(prepared.about.as_deref().unwrap_or_default());
+                    self.cancel_served(prepared.about.as_deref().unwrap_or_default());
                 }
-                self.deliver(message, desk);
+                self.deliver(message, shared);
             }
         }
     }
 
-    /// An answer to a request of ours, or to one that is long forgotten.
-    fn answered(
+    /// Handles a response. It is dropped if it matches no open request.
+    fn handle_response(
         &mut self,
         now: Instant,
         id: &str,
         message: Message,
         context: Context,
-        desk: &mut Desk,
+        shared: &mut Shared,
     ) {
         let ours = self.asked.get(id);
         if !ours.is_some_and(|asked| asked.is_answered_by(context.answers)) {
-            tracing::debug!(peer = %self.key, id, "an answer to no request");
+            tracing::debug!(peer = %self.key, id, "response dropped: no open request with this id and event");
             return;
         }
         let Some(asked) = self.forget_request(id) else {
             return;
         };
-        if self.learned.is_none() && !desk.is_server() && !desk.config.fresh_key {
-            // It answers and does not introduce itself: it knows us, and it cannot be asked again.
+        if self.learned.is_none() && !shared.is_server() && !shared.config.fresh_key {
+            // The server sends discovery tags only to keys it does not know. It sent none, so it knows
+            // this key, and its support for chunks is assumed.
             self.presumed = true;
-            self.refresh_support(desk);
+            self.refresh_support(shared);
         }
         if asked.purpose == Purpose::Application {
-            self.deliver(message, desk);
+            self.deliver(message, shared);
         }
-        self.learning_done(now, desk);
+        self.discovery_done(now, shared);
     }
 
-    /// The peer does not want the answer to this request any more.
-    fn not_wanted(&mut self, id: &str) {
+    /// The peer cancelled this request: drops it and any response on its way.
+    fn cancel_served(&mut self, id: &str) {
         self.served.remove(id);
         let tags = self.outgoing.iter().filter(|(_, out)| {
             out.message.kind == Kind::Response && out.message.id.as_deref() == Some(id)
         });
         let tags: Vec<u64> = tags.map(|(tag, _)| *tag).collect();
         for tag in tags {
-            self.cancel_out(tag);
+            self.cancel_outgoing(tag);
         }
     }
 
-    fn deliver(&self, message: Message, desk: &mut Desk) {
+    fn deliver(&self, message: Message, shared: &mut Shared) {
         let (bytes, charge) = message.into_parts();
-        desk.events.push_back(Event::Message(InboundMessage {
+        shared.events.push_back(Event::Message(InboundMessage {
             peer: self.key,
             bytes,
             charge: Some(charge),
         }));
     }
 
-    /// A server answers as it was asked; once anything was sealed, what goes out has room for a seal.
-    fn answer_as_asked(&mut self, seal: Seal, desk: &Desk) {
+    /// A server responds in the form of the request. Once a gift wrap came in, the cap leaves room
+    /// for one on the way out.
+    fn answer_as_asked(&mut self, seal: Seal, shared: &Shared) {
         self.seal = seal;
         if seal != Seal::Plain && !self.sealed {
             self.sealed = true;
-            self.refresh_cap(desk);
+            self.refresh_cap(shared);
         }
     }
 }

@@ -1,25 +1,25 @@
-//! What is known of a peer from earlier days.
+//! The features that a peer announced, and a store for them across connections.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::machine::PublicKey;
 
-use super::tags::Hello;
+use super::tags::DiscoveryTags;
 
-/// What a peer said it can do. Its text form can be kept and read again.
+/// The features that a peer announced. `Display` and `FromStr` give a text form for storage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Learned {
-    /// It puts chunks together.
+    /// The peer assembles chunked messages (CEP-22).
     pub oversized: bool,
-    /// It opens gift wraps.
+    /// The peer decrypts gift wraps.
     pub encryption: bool,
-    /// It opens those that relays forget.
+    /// The peer decrypts ephemeral gift wraps (kind 21059).
     pub ephemeral: bool,
 }
 
 impl Learned {
-    pub(crate) fn from_hello(hello: Hello) -> Self {
+    pub(crate) fn from_tags(hello: DiscoveryTags) -> Self {
         Self {
             oversized: hello.oversized,
             encryption: hello.encryption,
@@ -27,7 +27,7 @@ impl Learned {
         }
     }
 
-    /// What is known now of a peer that said more.
+    /// The union of both.
     pub(crate) fn and(self, more: Self) -> Self {
         Self {
             oversized: self.oversized || more.oversized,
@@ -41,15 +41,15 @@ const WORDS: [&str; 3] = ["oversized", "encryption", "ephemeral"];
 
 impl fmt::Display for Learned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let said = [self.oversized, self.encryption, self.ephemeral];
-        let words = WORDS.iter().zip(said).filter(|(_, said)| *said);
+        let supported = [self.oversized, self.encryption, self.ephemeral];
+        let words = WORDS.iter().zip(supported).filter(|(_, yes)| *yes);
         let words: Vec<&str> = words.map(|(word, _)| *word).collect();
         f.write_str(if words.is_empty() { "nothing" } else { "" })?;
         f.write_str(&words.join(","))
     }
 }
 
-/// A text that says nothing of a peer.
+/// A text with an unknown feature name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is none of nothing, oversized, encryption, ephemeral")]
 pub struct UnknownWord(String);
@@ -72,16 +72,17 @@ impl FromStr for Learned {
     }
 }
 
-/// Where what was learned is kept. Both calls happen on the driver's task: they should not block.
+/// A store of what was learned about peers. Both methods are called on the endpoint's task: they
+/// should not block.
 pub trait Memory: Send + Sync + 'static {
-    /// What is known of this peer.
+    /// What is stored about this peer.
     fn recall(&self, peer: &PublicKey) -> Option<Learned>;
 
-    /// Something was learned of it.
+    /// Stores what is known about this peer now.
     fn keep(&self, peer: &PublicKey, learned: Learned);
 }
 
-/// Keeps nothing beyond the life of the endpoint.
+/// A [`Memory`] that stores nothing: each endpoint learns anew.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Forgetful;
 

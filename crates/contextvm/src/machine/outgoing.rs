@@ -1,4 +1,5 @@
-//! What goes out: held until it can, cut by the link, begun anew once where a relay finds it too large.
+//! Sending to one peer: holds a large request until the server's support is known, gives messages to
+//! the link, and sends a message once more in smaller pieces if a relay refuses an event as too large.
 
 use std::time::Instant;
 
@@ -6,58 +7,58 @@ use crate::machine::{EventId, Seal};
 use breakbulk_link::{Cancelled, Key, Lane, Outgoing, SendError, TransferId};
 use breakbulk_message::mcp::{self, ProgressToken};
 
-use super::desk::Desk;
-use super::peer::{Learning, Peer};
+use super::peer::{Discovery, Peer};
 use super::requests::Asked;
+use super::shared::Shared;
 use super::{Event, Refused, SendId};
 use crate::machine::Failure;
 use crate::machine::prepared::{Kind, Prepared};
 
-/// Large answers whose fate is still of interest.
-const DELIVERED: usize = 64;
+/// How many large responses are remembered after they were sent, for a late abort.
+const DELIVERED_MAX: usize = 64;
 
-/// Below this an event holds too little to be worth another attempt.
+/// A second attempt with events smaller than this is not made.
 const SMALLEST_CUT: usize = 2048;
 
-/// For whom a message is.
+/// Why a message is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// The application.
+    /// The application sent it.
     Application,
-    /// To learn what a server can do.
-    Learning,
-    /// A word of ours that nobody asks after.
+    /// A `ping` to an unknown server, whose response carries its discovery tags.
+    Discovery,
+    /// The machine's own error response or cancellation; its outcome is not reported.
     Notice,
 }
 
-/// A message on its way out.
+/// A message that is not sent in full.
 #[derive(Debug)]
 pub(crate) struct Out {
     pub(super) send: SendId,
     pub(super) purpose: Purpose,
     pub(super) message: Prepared,
-    /// The name that its transfer gets, if it is cut.
+    /// The progress token that names its transfer if it is cut.
     pub(super) token: Option<String>,
     pub(super) answers: Option<EventId>,
     pub(super) seal: Seal,
     pub(super) transfer: Option<TransferId>,
-    /// Its opening went out.
+    /// Its `start` was sent.
     pub(super) opened: bool,
     ordered: bool,
-    /// Pieces stay below this: a relay found more too large.
+    /// The piece size of the second attempt, after a relay refused a larger event.
     cut: Option<usize>,
 }
 
 impl Peer {
-    /// Takes a message of the application's.
+    /// Queues a message of the application.
     pub(crate) fn send(
         &mut self,
         now: Instant,
         message: Prepared,
         send: SendId,
-        desk: &mut Desk,
+        shared: &mut Shared,
     ) -> Result<(), Refused> {
-        let limit = desk.config.limits.queued;
+        let limit = shared.config.limits.queued;
         if self.outgoing.len() >= limit {
             return Err(Refused::QueueFull(limit));
         }
@@ -65,7 +66,9 @@ impl Peer {
         let (mut token, mut answers, mut seal) = (message.token.clone(), None, self.seal);
         match message.kind {
             Kind::Request if self.asked.contains_key(&id) => return Err(Refused::IdInUse(id)),
-            Kind::Request => self.ask(now, &message, send, Purpose::Application, desk),
+            Kind::Request => {
+                self.register_request(now, &message, send, Purpose::Application, shared)
+            }
             Kind::Response => {
                 let Some(served) = self.served.remove(&id) else {
                     return Err(Refused::NoSuchRequest(id));
@@ -75,11 +78,11 @@ impl Peer {
             Kind::Notification if message.is_cancellation() => {
                 let id = message.about.clone().unwrap_or_default();
                 let token = self.asked.get(&id).and_then(|asked| asked.token.clone());
-                let begun = self.take_back(&id, token.as_deref());
+                let begun = self.cancel_request(&id, token.as_deref());
                 self.forget_request(&id);
                 if !begun {
-                    // The server never heard of it.
-                    desk.tell_outcome(Event::Sent {
+                    // None of the request was sent, so there is nothing to cancel at the server.
+                    shared.push_outcome(Event::Sent {
                         peer: self.key,
                         id: send,
                     });
@@ -108,25 +111,25 @@ impl Peer {
             cut: None,
         };
         let tag = self.add(out);
-        if !self.hold(now, tag, desk) {
-            self.queue(now, tag, desk);
+        if !self.hold_for_discovery(now, tag, shared) {
+            self.queue(now, tag, shared);
         }
         Ok(())
     }
 
-    /// A word of our own, in one frame.
-    pub(super) fn say(
+    /// Sends an error response or notification of the machine itself, in one frame.
+    pub(super) fn send_own(
         &mut self,
         now: Instant,
         text: String,
         to: Option<(EventId, Seal)>,
-        desk: &mut Desk,
+        shared: &mut Shared,
     ) {
         let Ok(message) = Prepared::read(text.into()) else {
             return;
         };
         let out = Out {
-            send: desk.next_send(),
+            send: shared.next_send(),
             purpose: Purpose::Notice,
             message,
             token: None,
@@ -138,7 +141,7 @@ impl Peer {
             cut: None,
         };
         let tag = self.add(out);
-        self.queue(now, tag, desk);
+        self.queue(now, tag, shared);
     }
 
     fn add(&mut self, out: Out) -> u64 {
@@ -147,13 +150,13 @@ impl Peer {
         self.next_tag
     }
 
-    fn ask(
+    fn register_request(
         &mut self,
         now: Instant,
         message: &Prepared,
         send: SendId,
         purpose: Purpose,
-        desk: &Desk,
+        shared: &Shared,
     ) {
         let Some(id) = message.id.clone() else {
             return;
@@ -161,36 +164,37 @@ impl Peer {
         if let Some(token) = &message.token {
             self.tokens.insert(token.clone(), id.clone());
         }
-        let asked = Asked::new(now, send, purpose, message, &desk.config.timeouts);
+        let asked = Asked::new(now, send, purpose, message, &shared.config.timeouts);
         self.asked.insert(id, asked);
     }
 
-    /// Whether a large request waits until something is known of the server; it is asked then.
-    fn hold(&mut self, now: Instant, tag: u64, desk: &mut Desk) -> bool {
-        let unknown = self.learned.is_none() && !self.presumed && !desk.is_server();
-        if !unknown || desk.config.unasked || self.learning == Learning::Done {
+    /// Holds a large request to a server whose support is unknown, and sends the discovery `ping` once.
+    /// False: the message need not wait.
+    fn hold_for_discovery(&mut self, now: Instant, tag: u64, shared: &mut Shared) -> bool {
+        let unknown = self.learned.is_none() && !self.presumed && !shared.is_server();
+        if !unknown || shared.config.unasked || self.discovery == Discovery::Done {
             return false;
         }
         let Some(out) = self.outgoing.get(&tag) else {
             return false;
         };
-        let cap = desk.cap(out.seal != Seal::Plain);
+        let cap = shared.cap(out.seal != Seal::Plain);
         let (bytes, limit) = (&out.message.bytes, cap.whole_limit());
         let large = bytes.len() > limit || cap.weigh(bytes) > limit;
         if out.message.kind != Kind::Request || out.token.is_none() || !large {
             return false;
         }
         self.held.push(tag);
-        if self.learning == Learning::Never {
-            self.learning = Learning::Asking;
-            let name = desk.fresh_name();
+        if self.discovery == Discovery::NotStarted {
+            self.discovery = Discovery::Pending;
+            let name = shared.fresh_name();
             let text = format!(r#"{{"jsonrpc":"2.0","id":"{name}","method":"ping"}}"#);
             if let Ok(message) = Prepared::read(text.into()) {
-                let send = desk.next_send();
-                self.ask(now, &message, send, Purpose::Learning, desk);
+                let send = shared.next_send();
+                self.register_request(now, &message, send, Purpose::Discovery, shared);
                 let out = Out {
                     send,
-                    purpose: Purpose::Learning,
+                    purpose: Purpose::Discovery,
                     message,
                     token: None,
                     answers: None,
@@ -201,25 +205,25 @@ impl Peer {
                     cut: None,
                 };
                 let tag = self.add(out);
-                self.queue(now, tag, desk);
+                self.queue(now, tag, shared);
             }
         }
         true
     }
 
     /// Gives a message to the link.
-    pub(super) fn queue(&mut self, now: Instant, tag: u64, desk: &mut Desk) {
+    pub(super) fn queue(&mut self, now: Instant, tag: u64, shared: &mut Shared) {
         let Some(out) = self.outgoing.get_mut(&tag) else {
             return;
         };
-        // What was held is sealed as is known now.
+        // The form may have changed while the message was held.
         if out.answers.is_none() {
             out.seal = self.seal;
         }
         let notification = out.message.kind == Kind::Notification;
-        // Behind a notification that is not through, a small message keeps its place; others need
-        // not wait for a relay's word on each.
-        let small = out.message.bytes.len() <= desk.config.cut_above / 2;
+        // Notifications, and small messages behind an unconfirmed one, keep their order; all others
+        // get a lane of their own, so that they do not wait for each other's confirmation.
+        let small = out.message.bytes.len() <= shared.config.cut_above / 2;
         out.ordered = notification || (small && self.ordered > 0);
         let lane = if out.ordered {
             self.ordered += 1;
@@ -238,12 +242,12 @@ impl Peer {
         self.queued += 1;
         match self.link.send(now, outgoing) {
             Ok(transfer) => out.transfer = Some(transfer),
-            Err(rejected) => self.unsent(now, tag, rejected.error, desk),
+            Err(rejected) => self.message_failed(now, tag, rejected.error, shared),
         }
     }
 
-    /// Takes a message back, with the abort that this takes. False: nothing of it ever left.
-    pub(super) fn cancel_out(&mut self, tag: u64) -> bool {
+    /// Cancels a message; the link aborts it if it has begun. False: none of its frames was ever sent.
+    pub(super) fn cancel_outgoing(&mut self, tag: u64) -> bool {
         let Some(out) = self.outgoing.remove(&tag) else {
             return true;
         };
@@ -256,74 +260,80 @@ impl Peer {
         }
     }
 
-    /// A message is with a relay, whole.
-    pub(super) fn went_out(&mut self, tag: u64, desk: &mut Desk) {
+    /// A message was sent in full.
+    pub(super) fn message_sent(&mut self, tag: u64, shared: &mut Shared) {
         let Some(out) = self.outgoing.remove(&tag) else {
             return;
         };
         self.ordered -= usize::from(out.ordered);
         if let Some(cut) = out.cut
-            && cut < desk.config.cut_above
+            && cut < shared.config.cut_above
         {
-            // The smaller size is what this relay takes: others need not find out again.
-            desk.config.cut_above = cut;
-            desk.caps_changed = true;
+            // The relay accepts the smaller size: use it for all further messages.
+            shared.config.cut_above = cut;
+            shared.caps_changed = true;
         }
         if let (Kind::Response, Some(token), true) = (out.message.kind, &out.token, out.opened) {
             self.delivered
                 .push_back((Key::new(token.as_bytes()), out.send));
-            if self.delivered.len() > DELIVERED {
+            if self.delivered.len() > DELIVERED_MAX {
                 self.delivered.pop_front();
             }
         }
         if out.purpose == Purpose::Application {
-            desk.tell_outcome(Event::Sent {
+            shared.push_outcome(Event::Sent {
                 peer: self.key,
                 id: out.send,
             });
         }
     }
 
-    /// A message did not go out: once more in smaller pieces, or whoever waits for it is told.
-    pub(super) fn unsent(&mut self, now: Instant, tag: u64, error: SendError, desk: &mut Desk) {
+    /// A message could not be sent: tries once more in smaller pieces, or reports the failure.
+    pub(super) fn message_failed(
+        &mut self,
+        now: Instant,
+        tag: u64,
+        error: SendError,
+        shared: &mut Shared,
+    ) {
         let Some(mut out) = self.outgoing.remove(&tag) else {
             return;
         };
         self.ordered -= usize::from(std::mem::take(&mut out.ordered));
         out.transfer = None;
-        let half = desk.config.cut_above.min(desk.config.event_max) / 2;
+        let half = shared.config.cut_above.min(shared.config.event_max) / 2;
         let may_cut = out.token.is_some() && out.message.kind != Kind::Notification;
         if matches!(error, SendError::Refused { .. })
             && out.cut.is_none()
             && may_cut
             && half >= SMALLEST_CUT
-            && self.rename(&mut out)
+            && self.renew_token(&mut out)
         {
             out.cut = Some(half);
             self.outgoing.insert(tag, out);
-            self.restart(now, tag, desk);
+            self.restart(now, tag, shared);
             return;
         }
         let failure = Failure::Unsent(error);
         match out.message.kind {
             Kind::Request => {
                 let id = out.message.id.clone().unwrap_or_default();
-                self.fail_request(now, &id, failure, desk);
+                self.fail_request(now, &id, failure, shared);
             }
             Kind::Response if out.purpose == Purpose::Application => {
                 let aborted = matches!(failure, Failure::Unsent(SendError::Aborted { .. }));
                 let id = out.message.id.clone().unwrap_or_default();
-                // Who aborted it knows.
+                // A peer that aborted the transfer needs no error response.
                 if let (false, Some(event)) = (aborted, out.answers) {
-                    self.say(now, failure.answer(&id), Some((event, out.seal)), desk);
+                    self.send_own(now, failure.answer(&id), Some((event, out.seal)), shared);
                 }
-                desk.tell_outcome(Event::Failed {
+                shared.push_outcome(Event::Failed {
                     peer: self.key,
                     id: out.send,
                     failure,
                 });
             }
-            _ if out.purpose == Purpose::Application => desk.tell_outcome(Event::Failed {
+            _ if out.purpose == Purpose::Application => shared.push_outcome(Event::Failed {
                 peer: self.key,
                 id: out.send,
                 failure,
@@ -332,9 +342,9 @@ impl Peer {
         }
     }
 
-    /// A request that begins anew gets a name that the receiver can tell apart; an answer's name is
-    /// the request's own.
-    fn rename(&mut self, out: &mut Out) -> bool {
+    /// Gives a request that is sent again a new token, so that the receiver can tell the attempts apart.
+    /// A response keeps its token, which is the request's.
+    fn renew_token(&mut self, out: &mut Out) -> bool {
         if out.message.kind != Kind::Request || !out.opened {
             return true;
         }
@@ -361,25 +371,25 @@ impl Peer {
         true
     }
 
-    /// Begins a message anew, once the end of its first attempt is with the relay.
-    fn restart(&mut self, now: Instant, tag: u64, desk: &mut Desk) {
+    /// Queues a message again, after the abort of its first attempt if that had begun.
+    fn restart(&mut self, now: Instant, tag: u64, shared: &mut Shared) {
         let Some(out) = self.outgoing.get_mut(&tag) else {
             return;
         };
         if std::mem::take(&mut out.opened) {
             self.restarts.push(tag);
         } else {
-            self.queue(now, tag, desk);
+            self.queue(now, tag, shared);
         }
     }
 
-    /// The ends of first attempts are told, or could not be: what waits for that goes on.
-    pub(super) fn go_on(&mut self, now: Instant, desk: &mut Desk) {
-        if self.restarts.is_empty() || self.ends_flying > 0 || self.link.has_replies() {
+    /// Queues the messages that waited for the abort of their first attempt to be sent.
+    pub(super) fn queue_restarts(&mut self, now: Instant, shared: &mut Shared) {
+        if self.restarts.is_empty() || self.aborts_in_flight > 0 || self.link.has_replies() {
             return;
         }
         for tag in std::mem::take(&mut self.restarts) {
-            self.queue(now, tag, desk);
+            self.queue(now, tag, shared);
         }
     }
 }

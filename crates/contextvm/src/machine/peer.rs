@@ -1,4 +1,4 @@
-//! One peer: its link, and what is under way with it.
+//! One peer: its link, its open requests and messages, and what is known about it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -7,18 +7,18 @@ use crate::machine::{EventId, PublicKey, Seal};
 use breakbulk_link::{FrameId, FrameKind, Key, Link, Part, PeerLimits, PeerSupport, Sent, Wire};
 use breakbulk_wire::Cep22;
 
-use super::desk::Desk;
 use super::outgoing::Out;
 use super::requests::{Asked, Served};
+use super::shared::Shared;
 use super::{Event, Publish, PublishId, SendId, Stats};
 use crate::machine::config::{Encryption, Wraps};
 use crate::machine::learned::Learned;
-use crate::machine::tags::{self, Hello};
+use crate::machine::tags::{self, DiscoveryTags};
 
-/// Transfers whose events are remembered, so that what is said of them names the right one.
-const MARKS: usize = 128;
+/// How many transfers are remembered with the event that opened them.
+const TRANSFER_EVENTS: usize = 128;
 
-/// What the real peers take.
+/// The limits of the existing ContextVM implementations.
 const LIMITS: PeerLimits = PeerLimits {
     frame: usize::MAX,
     message: 100 << 20,
@@ -27,11 +27,11 @@ const LIMITS: PeerLimits = PeerLimits {
     timeout_from_last: false,
 };
 
-/// Something that is with the relays.
+/// A frame that was published and that no relay has confirmed yet.
 #[derive(Clone, Debug)]
 pub(crate) struct InFlight {
     pub(crate) peer: PublicKey,
-    /// A peer that made room and came back is another one.
+    /// Tells a peer from an earlier one with the same key that was evicted.
     pub(crate) serial: u64,
     pub(crate) frame: FrameId,
     pub(crate) kind: FrameKind,
@@ -39,11 +39,11 @@ pub(crate) struct InFlight {
     pub(crate) introduces: bool,
 }
 
-/// How much we tried to learn of a server.
+/// Whether an unknown server was asked, with a `ping`, for its discovery tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Learning {
-    Never,
-    Asking,
+pub(crate) enum Discovery {
+    NotStarted,
+    Pending,
     Done,
 }
 
@@ -51,44 +51,46 @@ pub(crate) struct Peer {
     pub(crate) key: PublicKey,
     pub(crate) serial: u64,
     pub(crate) link: Link,
-    /// When it spoke last.
+    /// When its last event came.
     pub(crate) last: Instant,
-    /// It has sent a whole message: it is no stranger.
-    pub(crate) proven: bool,
-    /// It has sent anything at all.
-    pub(super) heard: bool,
-    /// How it spoke last, or how we speak to it.
+    /// It has sent a whole message: peers that have not are evicted first.
+    pub(crate) sent_message: bool,
+    /// It has sent an event.
+    pub(super) sent_event: bool,
+    /// The form of events sent to it: a server takes that of the last request, a client chooses.
     pub(super) seal: Seal,
-    /// Whether anything between us is sealed.
+    /// Whether any event to or from it was a gift wrap.
     pub(super) sealed: bool,
     pub(super) learned: Option<Learned>,
-    /// It answered without a word on what it can do: it knew us before, and so it can.
+    /// It responded without discovery tags, which a server sends only to keys it does not know: its
+    /// support for chunks is assumed.
     pub(super) presumed: bool,
+    /// The discovery tags of this side were sent to it.
     pub(super) introduced: bool,
-    pub(super) learning: Learning,
-    /// Large requests that wait until something is known.
+    pub(super) discovery: Discovery,
+    /// Large requests that wait for the peer's discovery tags.
     pub(super) held: Vec<u64>,
     pub(super) outgoing: BTreeMap<u64, Out>,
-    /// Our requests, by id.
+    /// Requests sent to it, by id.
     pub(super) asked: BTreeMap<String, Asked>,
-    /// Which request a token belongs to.
+    /// The request id that a progress token belongs to.
     pub(super) tokens: BTreeMap<String, String>,
-    /// Its requests, by id.
+    /// Requests from it, by id.
     pub(super) served: BTreeMap<String, Served>,
-    /// Transfers whose frames came before their openings.
+    /// Transfers whose frames came before their `start`.
     pub(super) early: VecDeque<Key>,
-    /// The event by which a transfer is spoken of.
-    pub(super) marks: VecDeque<(Key, EventId)>,
-    /// Large answers of ours that are out: the peer may still say that it could not use one.
+    /// The event that opened a transfer: `accept` and `abort` refer to it.
+    pub(super) transfer_events: VecDeque<(Key, EventId)>,
+    /// Large responses that were sent in full: the peer may still abort one.
     pub(super) delivered: VecDeque<(Key, SendId)>,
-    /// Messages that begin anew once the end of their first attempt was told.
+    /// Messages to be sent again in smaller pieces, once the abort of the first attempt is out.
     pub(super) restarts: Vec<u64>,
-    pub(super) ends_flying: usize,
+    pub(super) aborts_in_flight: usize,
     /// Messages in the ordered lane.
     pub(super) ordered: usize,
     pub(super) next_lane: u32,
     pub(super) next_tag: u64,
-    /// Counts what was given to the link.
+    /// Counts the messages given to the link.
     pub(super) queued: u64,
 }
 
@@ -98,59 +100,59 @@ impl Peer {
         serial: u64,
         learned: Option<Learned>,
         now: Instant,
-        desk: &mut Desk,
+        shared: &mut Shared,
     ) -> Self {
         let mut peer = Self {
             key,
             serial,
-            link: desk.link(),
+            link: shared.link(),
             last: now,
-            proven: false,
-            heard: false,
+            sent_message: false,
+            sent_event: false,
             seal: Seal::Plain,
             sealed: false,
             learned,
             presumed: false,
             introduced: false,
-            learning: Learning::Never,
+            discovery: Discovery::NotStarted,
             held: Vec::new(),
             outgoing: BTreeMap::new(),
             asked: BTreeMap::new(),
             tokens: BTreeMap::new(),
             served: BTreeMap::new(),
             early: VecDeque::new(),
-            marks: VecDeque::new(),
+            transfer_events: VecDeque::new(),
             delivered: VecDeque::new(),
             restarts: Vec::new(),
-            ends_flying: 0,
+            aborts_in_flight: 0,
             ordered: 0,
             next_lane: 0,
             next_tag: 0,
             queued: 0,
         };
-        peer.refresh_seal(desk);
-        peer.refresh_support(desk);
+        peer.refresh_seal(shared);
+        peer.refresh_support(shared);
         peer
     }
 
-    /// Whether it may make room for another: we owe it nothing, and it gets nothing from us.
-    pub(crate) fn may_go(&self) -> bool {
+    /// Whether it may be evicted: no request is open in either direction, and nothing is queued.
+    pub(crate) fn is_evictable(&self) -> bool {
         self.served.is_empty() && self.asked.is_empty() && self.outgoing.is_empty()
     }
 
-    /// Messages that are not fully out, and their bytes.
+    /// The number of messages that are not sent in full, and their bytes.
     pub(crate) fn backlog(&self) -> (usize, usize) {
         let sizes = self.outgoing.values().map(|out| out.message.bytes.len());
         (self.outgoing.len(), sizes.sum())
     }
 
-    /// Whether nothing is on its way to it.
+    /// Whether nothing is queued or in flight to it.
     pub(crate) fn is_drained(&self) -> bool {
-        self.outgoing.is_empty() && self.ends_flying == 0 && !self.link.has_replies()
+        self.outgoing.is_empty() && self.aborts_in_flight == 0 && !self.link.has_replies()
     }
 
-    /// Tells a peer that has to go of what it loses.
-    pub(crate) fn say_goodbye(self, desk: &mut Desk) {
+    /// Aborts the unfinished transfers of a peer that is evicted.
+    pub(crate) fn abort_unfinished(self, shared: &mut Shared) {
         for unfinished in self.link.unfinished() {
             let part = Part::Abort {
                 key: unfinished.key,
@@ -159,52 +161,53 @@ impl Peer {
             };
             let mut frame = Vec::new();
             Cep22::default().write(part, &mut frame);
-            let event = self.mark(unfinished.key);
+            let event = self.event_of(unfinished.key);
             if let Ok(text) = String::from_utf8(frame) {
-                desk.notice(self.key, text, event, self.seal);
+                shared.queue_notice(self.key, text, event, self.seal);
             }
         }
     }
 
-    /// What the tags of an event say.
-    pub(super) fn hear(&mut self, tags: &[Vec<String>], desk: &mut Desk) {
-        let Some(hello) = Hello::read(tags) else {
+    /// Learns from the discovery tags of an event.
+    pub(super) fn learn_from_tags(&mut self, tags: &[Vec<String>], shared: &mut Shared) {
+        let Some(discovery) = DiscoveryTags::read(tags) else {
             return;
         };
-        self.learn(Learned::from_hello(hello), desk);
+        self.learn(Learned::from_tags(discovery), shared);
     }
 
-    pub(super) fn learn(&mut self, more: Learned, desk: &mut Desk) {
+    pub(super) fn learn(&mut self, more: Learned, shared: &mut Shared) {
         let learned = self.learned.unwrap_or_default().and(more);
         if self.learned == Some(learned) {
             return;
         }
         self.learned = Some(learned);
-        desk.tell(Event::Learned {
+        shared.push_event(Event::Learned {
             peer: self.key,
             learned,
         });
-        self.refresh_support(desk);
-        self.refresh_seal(desk);
+        self.refresh_support(shared);
+        self.refresh_seal(shared);
     }
 
-    /// A client seals by what it knows of its server; a server answers as it is asked.
-    fn refresh_seal(&mut self, desk: &Desk) {
-        if !desk.is_server() {
-            self.seal = self.own_seal(desk);
+    /// A client chooses the form by what it knows about its server; a server responds in the form of
+    /// the request.
+    fn refresh_seal(&mut self, shared: &Shared) {
+        if !shared.is_server() {
+            self.seal = self.own_seal(shared);
             self.sealed |= self.seal != Seal::Plain;
         }
-        self.refresh_cap(desk);
+        self.refresh_cap(shared);
     }
 
-    fn own_seal(&self, desk: &Desk) -> Seal {
+    fn own_seal(&self, shared: &Shared) -> Seal {
         let learned = self.learned;
-        let plain = match desk.config.encryption {
+        let plain = match shared.config.encryption {
             Encryption::Disabled => true,
             Encryption::Required => false,
             Encryption::Optional => learned.is_some_and(|learned| !learned.encryption),
         };
-        match desk.config.wraps {
+        match shared.config.wraps {
             _ if plain => Seal::Plain,
             Wraps::Ephemeral => Seal::Ephemeral,
             Wraps::Any if learned.is_some_and(|learned| learned.ephemeral) => Seal::Ephemeral,
@@ -212,38 +215,39 @@ impl Peer {
         }
     }
 
-    /// Only a client waits for leave; a server cuts for those who said that they can.
-    pub(super) fn refresh_support(&mut self, desk: &Desk) {
+    /// A client waits for `accept` from a server whose support is unknown; a server sends chunks only
+    /// to clients that announced support.
+    pub(super) fn refresh_support(&mut self, shared: &Shared) {
         let support = match self.learned {
             Some(learned) if learned.oversized => PeerSupport::Yes(LIMITS),
             _ if self.presumed => PeerSupport::Yes(LIMITS),
             Some(_) => PeerSupport::No,
-            None if desk.is_server() => PeerSupport::No,
+            None if shared.is_server() => PeerSupport::No,
             None => PeerSupport::Unknown,
         };
         self.link.set_peer(support);
     }
 
-    /// The cap for the larger of the two forms that may be needed: what fits sealed fits bare too.
-    pub(crate) fn refresh_cap(&mut self, desk: &Desk) {
-        self.link.set_cap(desk.cap(self.sealed));
+    /// Sets the cap for the larger of the two forms: what fits into a gift wrap fits a plain event too.
+    pub(crate) fn refresh_cap(&mut self, shared: &Shared) {
+        self.link.set_cap(shared.cap(self.sealed));
     }
 
-    /// The next frame, as it is to be published.
+    /// The next frame, as an event to publish.
     pub(crate) fn transmit(
         &mut self,
         now: Instant,
         id: PublishId,
-        desk: &mut Desk,
+        shared: &mut Shared,
     ) -> Option<(Publish, InFlight)> {
         let mut frame = Vec::new();
         let transmit = loop {
             let queued = self.queued;
             let transmit = self.link.poll_transmit(now, &mut frame);
-            self.settle(now, None, desk);
+            self.handle_link_events(now, None, shared);
             match transmit {
                 Some(transmit) => break transmit,
-                // In the place of what did not fit there may be something that does.
+                // A message that did not fit may have been queued again in smaller pieces.
                 None if self.queued != queued => {}
                 None => return None,
             }
@@ -253,30 +257,31 @@ impl Peer {
                 out.opened |= transmit.kind == FrameKind::Open;
                 (out.seal, out.answers)
             }
-            // A client's word on a transfer needs no reference: the token names it.
-            _ if !desk.is_server() => (self.seal, None),
+            // A client's control frame needs no reference to an event: the token names the transfer.
+            _ if !shared.is_server() => (self.seal, None),
             _ => {
-                let event = transmit.answers.as_ref().and_then(|key| self.mark(key));
+                let event = transmit.answers.as_ref().and_then(|key| self.event_of(key));
                 (self.seal, event)
             }
         };
-        // A client's first event may be late: until the server has spoken each says who we are.
-        let unheard = !desk.is_server()
-            && !self.heard
+        // Relays may deliver a client's first event late: until the server has responded, each
+        // event carries the discovery tags.
+        let unacknowledged = !shared.is_server()
+            && !self.sent_event
             && matches!(transmit.kind, FrameKind::Whole | FrameKind::Open);
-        let introduces = !self.introduced || unheard;
+        let introduces = !self.introduced || unacknowledged;
         self.introduced = true;
-        self.ends_flying += usize::from(transmit.kind == FrameKind::Abort);
-        let hello = introduces || transmit.kind == FrameKind::Accept;
+        self.aborts_in_flight += usize::from(transmit.kind == FrameKind::Abort);
+        let discovery = introduces || transmit.kind == FrameKind::Accept;
         let publish = Publish {
             id,
             to: self.key,
-            // The wire writes text alone.
+            // This wire writes only text.
             content: String::from_utf8(frame).unwrap_or_default(),
-            tags: tags::compose(&self.key, answers, hello.then_some(&desk.config)),
+            tags: tags::compose(&self.key, answers, discovery.then_some(&shared.config)),
             seal,
         };
-        let flying = InFlight {
+        let in_flight = InFlight {
             peer: self.key,
             serial: self.serial,
             frame: transmit.frame,
@@ -284,21 +289,27 @@ impl Peer {
             tag: transmit.tag,
             introduces,
         };
-        Some((publish, flying))
+        Some((publish, in_flight))
     }
 
-    pub(crate) fn sent(&mut self, now: Instant, flying: &InFlight, outcome: Sent, desk: &mut Desk) {
-        if outcome != Sent::Ok && flying.introduces {
+    pub(crate) fn sent(
+        &mut self,
+        now: Instant,
+        in_flight: &InFlight,
+        outcome: Sent,
+        shared: &mut Shared,
+    ) {
+        if outcome != Sent::Ok && in_flight.introduces {
             self.introduced = false;
         }
-        self.link.handle_sent(now, flying.frame, outcome);
+        self.link.handle_sent(now, in_flight.frame, outcome);
         if outcome == Sent::Ok {
-            self.touch_sending(now, flying.tag);
+            self.touch_sending(now, in_flight.tag);
         }
-        if flying.kind == FrameKind::Abort {
-            self.ends_flying -= 1;
+        if in_flight.kind == FrameKind::Abort {
+            self.aborts_in_flight -= 1;
         }
-        self.settle(now, None, desk);
+        self.handle_link_events(now, None, shared);
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
@@ -314,16 +325,20 @@ impl Peer {
         stats.transfers += self.link.open_transfers();
     }
 
-    /// Notes by which event a transfer is spoken of.
-    pub(super) fn set_mark(&mut self, key: Key, event: EventId) {
-        self.marks.push_back((key, event));
-        if self.marks.len() > MARKS {
-            self.marks.pop_front();
+    /// Remembers the event that opened a transfer.
+    pub(super) fn remember_event(&mut self, key: Key, event: EventId) {
+        self.transfer_events.push_back((key, event));
+        if self.transfer_events.len() > TRANSFER_EVENTS {
+            self.transfer_events.pop_front();
         }
     }
 
-    pub(super) fn mark(&self, key: &Key) -> Option<EventId> {
-        let mark = self.marks.iter().rev().find(|(marked, _)| marked == key);
+    pub(super) fn event_of(&self, key: &Key) -> Option<EventId> {
+        let mark = self
+            .transfer_events
+            .iter()
+            .rev()
+            .find(|(marked, _)| marked == key);
         mark.map(|(_, event)| *event)
     }
 }

@@ -1,27 +1,27 @@
-//! A message that is ready to go out: what it is, and a token by which large answers can come.
+//! A parsed message that is ready to send, with the progress token that a large response needs.
 
 use breakbulk_message::jsonrpc::{self, Envelope};
 use breakbulk_message::mcp::{self, ProgressToken};
 use bytes::Bytes;
 
-/// What a message is.
+/// The kind of a JSON-RPC message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It wants an answer.
+    /// Expects a response.
     Request,
-    /// It wants none.
+    /// Expects none.
     Notification,
-    /// It is an answer.
+    /// A result or an error.
     Response,
 }
 
-/// Only single JSON-RPC 2.0 messages travel.
+/// The text is not a single JSON-RPC 2.0 message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is no JSON-RPC 2.0 message; a batch must be sent as its members")]
 pub struct NotJsonRpc;
 
-/// A message and what is known of it. Making one reads the text once: for a large one do it where it
-/// holds up nobody.
+/// A message and its parsed head. Making one parses the whole text: for a large message do it on a
+/// thread that may block.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub(crate) bytes: Bytes,
@@ -29,17 +29,17 @@ pub struct Prepared {
     /// The id as JSON text.
     pub(crate) id: Option<String>,
     pub(crate) method: Option<String>,
-    /// The token that the message carries: on a request of ours, one of our own.
+    /// The progress token in the message; in an outgoing request it is the replacement.
     pub(crate) token: Option<String>,
     /// The token that the application gave its request.
     pub(crate) given: Option<ProgressToken<'static>>,
-    /// For a progress notification, whose it is; for a cancellation, which request's.
+    /// For a progress notification its token, for a cancellation the id of the request.
     pub(crate) about: Option<String>,
 }
 
 impl Prepared {
-    /// Reads a message that goes out. A request's token is replaced by `token`, which must be hard to
-    /// guess and never used twice: real servers tell transfers apart by it alone.
+    /// Parses an outgoing message. A request's progress token is replaced by `token`, which must be hard
+    /// to guess and never used twice: existing servers tell transfers apart by it alone.
     pub fn outgoing(text: Bytes, token: Option<&str>) -> Result<Self, NotJsonRpc> {
         let mut prepared = Self::read(text)?;
         let Some(token) = token.filter(|_| prepared.kind == Kind::Request) else {
@@ -51,7 +51,7 @@ impl Prepared {
             Some((edited, _)) => Some(edited),
             None => mcp::with_progress_token(text, &new),
         };
-        // Params that are a list have no room for a token: then it must fit one event.
+        // Params that are an array cannot carry a token: such a request must fit into one event.
         if let Some(edited) = edited {
             prepared.bytes = edited.into();
             prepared.token = Some(token.to_owned());
@@ -59,7 +59,7 @@ impl Prepared {
         Ok(prepared)
     }
 
-    /// Reads a message as it is.
+    /// Parses a message without changing it.
     pub(crate) fn read(bytes: Bytes) -> Result<Self, NotJsonRpc> {
         let text = utf8(&bytes)?;
         let envelope = Envelope::parse(text).ok_or(NotJsonRpc)?;
@@ -90,12 +90,12 @@ impl Prepared {
         })
     }
 
-    /// What it is.
+    /// Request, notification or response.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Its bytes as they travel.
+    /// The bytes that are sent.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
@@ -108,7 +108,7 @@ impl Prepared {
         self.method.as_deref() == Some(mcp::PROGRESS)
     }
 
-    /// Whether it is ContextVM's own: such a thing inside of a transfer would be a frame in a frame.
+    /// Whether it is a CEP-22 frame; inside an assembled message that would be a nested transfer.
     pub(crate) fn is_frame(&self) -> bool {
         self.is_progress()
             && utf8(&self.bytes)

@@ -1,4 +1,4 @@
-//! Requests, ours and the peer's, until they are answered.
+//! Open requests in both directions: their tokens, progress and deadlines.
 
 use std::time::{Duration, Instant};
 
@@ -7,36 +7,36 @@ use breakbulk_link::{FrameKind, Key};
 use breakbulk_message::mcp::{self, Progress, ProgressToken};
 use serde_json::Number;
 
-use super::desk::Desk;
 use super::outgoing::Purpose;
-use super::peer::{InFlight, Learning, Peer};
+use super::peer::{Discovery, InFlight, Peer};
+use super::shared::Shared;
 use super::{Event, SendId};
 use crate::machine::Failure;
 use crate::machine::config::Timeouts;
 use crate::machine::prepared::Prepared;
 
-/// A request of ours that has no answer yet.
+/// A request sent to the peer that has no response yet.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(super) send: SendId,
     pub(super) purpose: Purpose,
     pub(super) token: Option<String>,
-    /// The token that the application knows.
+    /// The progress token that the application gave; on the wire it is replaced.
     given: Option<ProgressToken<'static>>,
-    /// The first and the last event of it: answers name one of them.
+    /// The first and the last event that carried the request: the response refers to one of them.
     events: (Option<EventId>, Option<EventId>),
-    /// The highest progress that was told upward.
-    told: f64,
+    /// The highest progress reported to the application.
+    reported: f64,
     soft: Option<(Instant, Duration)>,
     hard: Option<(Instant, Duration)>,
-    /// It went out in chunks: an abort without an answer under way is about those.
+    /// The request was sent in chunks: an abort while no response is arriving refers to them.
     pub(super) in_chunks: bool,
-    /// The peer ended its answer, and may begin it anew or say why.
+    /// The peer aborted its response with this reason; it may begin again or send an error.
     aborted: Option<String>,
 }
 
-/// How long a peer that ended its answer has for another.
-const SECOND_CHANCE: Duration = Duration::from_secs(10);
+/// How long a peer that aborted its response has to begin another.
+const RETRY_WINDOW: Duration = Duration::from_secs(10);
 
 impl Asked {
     pub(super) fn new(
@@ -47,7 +47,7 @@ impl Asked {
         timeouts: &Timeouts,
     ) -> Self {
         let soft = match purpose {
-            Purpose::Learning => Some(timeouts.learn),
+            Purpose::Discovery => Some(timeouts.learn),
             _ => timeouts.soft,
         };
         let at = |after: Duration| Some((now.checked_add(after)?, after));
@@ -57,7 +57,7 @@ impl Asked {
             token: message.token.clone(),
             given: message.given.clone(),
             events: (None, None),
-            told: 0.0,
+            reported: 0.0,
             soft: soft.and_then(at),
             hard: timeouts.hard.and_then(at),
             in_chunks: false,
@@ -65,13 +65,13 @@ impl Asked {
         }
     }
 
-    /// The peer ended its answer: what it says next is waited for, but not for long.
+    /// The peer aborted its response: shortens the wait for another one.
     pub(super) fn was_aborted(&mut self, now: Instant, reason: String) {
         self.aborted = Some(reason);
-        let Some(soon) = now.checked_add(SECOND_CHANCE) else {
+        let Some(soon) = now.checked_add(RETRY_WINDOW) else {
             return;
         };
-        let (at, after) = self.soft.unwrap_or((soon, SECOND_CHANCE));
+        let (at, after) = self.soft.unwrap_or((soon, RETRY_WINDOW));
         self.soft = Some((at.min(soon), after));
     }
 
@@ -89,12 +89,12 @@ impl Asked {
         }
     }
 
-    /// Whether an answer that names this event is the answer to this request.
+    /// Whether a response that refers to this event belongs to this request.
     pub(super) fn is_answered_by(&self, event: Option<EventId>) -> bool {
         event.is_none_or(|event| self.events.0 == Some(event) || self.events.1 == Some(event))
     }
 
-    /// Progress for the application: it only ever grows.
+    /// A progress notification for the application. MCP requires the value to increase each time.
     fn progress(
         &mut self,
         value: f64,
@@ -102,12 +102,12 @@ impl Asked {
         message: Option<&str>,
     ) -> Option<String> {
         let token = self.given.clone()?;
-        let (value, total) = if value > self.told {
+        let (value, total) = if value > self.reported {
             (value, total)
         } else {
-            (self.told + 1.0, None)
+            (self.reported + 1.0, None)
         };
-        self.told = value;
+        self.reported = value;
         let progress = Progress {
             token,
             progress: number(value)?,
@@ -130,21 +130,21 @@ fn number(value: f64) -> Option<Number> {
     Number::from_f64(value)
 }
 
-/// A request of the peer's that we have not answered.
+/// A request from the peer that the application has not answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
-    /// The event that the answer names.
+    /// The event that the response refers to.
     pub(super) event: EventId,
-    /// Its token, without which a large answer cannot go out.
+    /// Its progress token, without which a large response cannot be sent.
     pub(super) token: Option<String>,
-    /// How it came, and so how the answer goes.
+    /// The form in which it came; the response takes the same.
     pub(super) seal: Seal,
 }
 
 impl Peer {
-    /// The inner id of a frame that is about to be published.
-    pub(crate) fn signed(&mut self, flying: &InFlight, event: EventId) {
-        let Some(out) = self.outgoing.get(&flying.tag) else {
+    /// Records the event id of a frame that is about to be published.
+    pub(crate) fn signed(&mut self, in_flight: &InFlight, event: EventId) {
+        let Some(out) = self.outgoing.get(&in_flight.tag) else {
             return;
         };
         if let Some(id) = &out.message.id
@@ -153,11 +153,11 @@ impl Peer {
         {
             asked.events.0.get_or_insert(event);
             asked.events.1 = Some(event);
-            asked.in_chunks |= flying.kind == FrameKind::Open;
+            asked.in_chunks |= in_flight.kind == FrameKind::Open;
         }
     }
 
-    /// A frame of a message went through: the request lives.
+    /// A relay accepted a frame of a message: extends the soft deadline of its request.
     pub(super) fn touch_sending(&mut self, now: Instant, tag: u64) {
         if let Some(out) = self.outgoing.get(&tag)
             && let Some(id) = &out.message.id
@@ -169,14 +169,15 @@ impl Peer {
         }
     }
 
-    /// A frame of the answer to a request came, or one of the request went out.
+    /// A frame of a request was sent or one of its response came: extends the soft deadline and
+    /// reports progress.
     pub(super) fn touch_token(
         &mut self,
         now: Instant,
         token: &str,
         done: usize,
         total: Option<u64>,
-        desk: &mut Desk,
+        shared: &mut Shared,
     ) {
         let Some(asked) = self.tokens.get(token).and_then(|id| self.asked.get_mut(id)) else {
             return;
@@ -185,12 +186,12 @@ impl Peer {
         #[expect(clippy::cast_precision_loss, reason = "progress for people")]
         let (done, total) = (done as f64, total.map(|total| total as f64));
         if let Some(text) = asked.progress(done, total, None) {
-            desk.deliver_progress(self.key, text);
+            shared.deliver_progress(self.key, text);
         }
     }
 
-    /// The peer's own progress of a request of ours, under the application's token again. `None`: the
-    /// application asked for none, or it belongs to no request of ours.
+    /// Rewrites a progress notification from the peer to the application's own token. `None`: the
+    /// application asked for no progress, or the token belongs to no open request.
     pub(super) fn progress_upward(
         &mut self,
         now: Instant,
@@ -209,22 +210,22 @@ impl Peer {
         asked.progress(value, total, read.message.as_deref())
     }
 
-    /// Ends a request of ours with an error.
+    /// Ends an open request with an error response to the application.
     pub(super) fn fail_request(
         &mut self,
         now: Instant,
         id: &str,
         failure: Failure,
-        desk: &mut Desk,
+        shared: &mut Shared,
     ) {
         let Some(asked) = self.forget_request(id) else {
             return;
         };
         match asked.purpose {
-            Purpose::Learning => self.learning_done(now, desk),
+            Purpose::Discovery => self.discovery_done(now, shared),
             Purpose::Application => {
-                desk.deliver_own(self.key, failure.answer(id));
-                desk.tell_outcome(Event::Failed {
+                shared.deliver_own(self.key, failure.answer(id));
+                shared.push_outcome(Event::Failed {
                     peer: self.key,
                     id: asked.send,
                     failure,
@@ -234,7 +235,7 @@ impl Peer {
         }
     }
 
-    /// Takes a request of ours out of the tables.
+    /// Removes an open request and its token.
     pub(super) fn forget_request(&mut self, id: &str) -> Option<Asked> {
         let asked = self.asked.remove(id)?;
         if let Some(token) = &asked.token {
@@ -243,10 +244,10 @@ impl Peer {
         Some(asked)
     }
 
-    /// Time has passed.
-    pub(crate) fn timeout(&mut self, now: Instant, desk: &mut Desk) {
+    /// Fails the requests and transfers whose deadlines have passed.
+    pub(crate) fn timeout(&mut self, now: Instant, shared: &mut Shared) {
         self.link.handle_timeout(now);
-        self.settle(now, None, desk);
+        self.handle_link_events(now, None, shared);
         let due: Vec<String> = self
             .asked
             .iter()
@@ -265,18 +266,18 @@ impl Peer {
                 },
                 _ => continue,
             };
-            let (token, learning) = (asked.token.clone(), asked.purpose == Purpose::Learning);
-            let begun = self.take_back(&id, token.as_deref());
-            self.fail_request(now, &id, failure, desk);
-            if begun && !learning {
-                self.say(now, mcp::cancellation(&id, "timed out"), None, desk);
+            let (token, discovery) = (asked.token.clone(), asked.purpose == Purpose::Discovery);
+            let begun = self.cancel_request(&id, token.as_deref());
+            self.fail_request(now, &id, failure, shared);
+            if begun && !discovery {
+                self.send_own(now, mcp::cancellation(&id, "timed out"), None, shared);
             }
         }
-        self.settle(now, None, desk);
+        self.handle_link_events(now, None, shared);
     }
 
-    /// Stops whatever is under way for a request of ours. False: nothing of it ever left.
-    pub(super) fn take_back(&mut self, id: &str, token: Option<&str>) -> bool {
+    /// Stops sending a request and discards its response. False: none of its frames was ever sent.
+    pub(super) fn cancel_request(&mut self, id: &str, token: Option<&str>) -> bool {
         let tags = self.outgoing.iter().filter(|(_, out)| {
             out.message.kind == crate::machine::Kind::Request
                 && out.message.id.as_deref() == Some(id)
@@ -284,20 +285,20 @@ impl Peer {
         let tags: Vec<u64> = tags.map(|(tag, _)| *tag).collect();
         let mut begun = true;
         for tag in tags {
-            begun = self.cancel_out(tag);
+            begun = self.cancel_outgoing(tag);
         }
         if let Some(token) = token {
-            // What may still come of the answer is nobody's.
+            // Frames of the response that still arrive are ignored.
             self.link.discard(Key::new(token.as_bytes()));
         }
         begun
     }
 
-    /// The question to a server of which nothing is known is answered, or will not be.
-    pub(super) fn learning_done(&mut self, now: Instant, desk: &mut Desk) {
-        self.learning = Learning::Done;
+    /// The discovery `ping` was answered or failed: sends the requests that waited for it.
+    pub(super) fn discovery_done(&mut self, now: Instant, shared: &mut Shared) {
+        self.discovery = Discovery::Done;
         for tag in std::mem::take(&mut self.held) {
-            self.queue(now, tag, desk);
+            self.queue(now, tag, shared);
         }
     }
 }

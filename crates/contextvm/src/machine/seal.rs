@@ -1,23 +1,23 @@
-//! How an event travels: readable by everybody, or sealed in a gift wrap.
+//! The forms of an event: plain, or encrypted in one of two kinds of gift wrap.
 
-/// The kind of a ContextVM event: ephemeral, so that relays pass it on and keep nothing.
+/// The kind of a ContextVM event: an ephemeral one, which relays forward and do not store.
 pub(crate) const MESSAGE_KIND: u16 = 25910;
 
-/// A gift wrap that relays keep.
+/// A gift wrap that relays store.
 const WRAP_KIND: u16 = 1059;
 
-/// A gift wrap that relays pass on and forget.
+/// A gift wrap that relays forward and do not store.
 const EPHEMERAL_WRAP_KIND: u16 = 21059;
 
-/// How an event travels.
+/// The form of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Seal {
-    /// Everybody can read it.
+    /// Not encrypted.
     #[default]
     Plain,
-    /// In a gift wrap that relays keep.
+    /// In a gift wrap that relays store.
     Persistent,
-    /// In a gift wrap that relays forget.
+    /// In a gift wrap that relays do not store.
     Ephemeral,
 }
 
@@ -31,7 +31,7 @@ impl Seal {
         }
     }
 
-    /// How an event of this kind travels; `None` for a kind that is not ours.
+    /// The form with this kind; `None` for a kind that ContextVM does not use.
     pub fn of_kind(kind: u16) -> Option<Self> {
         [Self::Plain, Self::Persistent, Self::Ephemeral]
             .into_iter()

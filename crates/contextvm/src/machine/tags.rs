@@ -1,4 +1,4 @@
-//! The tags of an event: for whom, to what it answers, and what its sender can do.
+//! The tags of an event: its recipient, the event it responds to, and the sender's discovery tags.
 
 use crate::machine::{EventId, PublicKey};
 
@@ -8,27 +8,27 @@ const ENCRYPTION: &str = "support_encryption";
 const EPHEMERAL: &str = "support_encryption_ephemeral";
 const OVERSIZED: &str = "support_oversized_transfer";
 
-/// What the tags of one event say of its sender.
+/// The discovery tags of one event: the features that its sender supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Hello {
+pub(crate) struct DiscoveryTags {
     pub(crate) encryption: bool,
     pub(crate) ephemeral: bool,
     pub(crate) oversized: bool,
 }
 
-impl Hello {
-    /// Reads discovery tags; `None` if there is none. A tag with a value is another tag.
+impl DiscoveryTags {
+    /// Reads discovery tags; `None` if there are none. A tag that has a value is not one of them.
     pub(crate) fn read(tags: &[Vec<String>]) -> Option<Self> {
         let has = |name: &str| tags.iter().any(|tag| tag.len() == 1 && tag[0] == name);
-        let hello = Self {
+        let discovery = Self {
             encryption: has(ENCRYPTION),
             ephemeral: has(EPHEMERAL),
             oversized: has(OVERSIZED),
         };
-        (hello != Self::default()).then_some(hello)
+        (discovery != Self::default()).then_some(discovery)
     }
 
-    /// What we can do.
+    /// The discovery tags of this side.
     pub(crate) fn ours(config: &Config) -> Self {
         let encryption = config.encryption != Encryption::Disabled;
         Self {
@@ -39,36 +39,36 @@ impl Hello {
     }
 
     fn write(self, tags: &mut Vec<Vec<String>>) {
-        for (name, said) in [
+        for (name, supported) in [
             (ENCRYPTION, self.encryption),
             (EPHEMERAL, self.ephemeral),
             (OVERSIZED, self.oversized),
         ] {
-            if said {
+            if supported {
                 tags.push(vec![name.to_owned()]);
             }
         }
     }
 }
 
-/// The tags of an event to `to`, in answer to `answers`; `hello` where we introduce ourselves.
+/// The tags of an event to `to` that responds to `answers`; with discovery tags if `discovery` is given.
 pub(crate) fn compose(
     to: &PublicKey,
     answers: Option<EventId>,
-    hello: Option<&Config>,
+    discovery: Option<&Config>,
 ) -> Vec<Vec<String>> {
     let mut tags = vec![vec!["p".to_owned(), to.to_hex()]];
     if let Some(event) = answers {
         tags.push(vec!["e".to_owned(), event.to_hex()]);
     }
-    if let Some(config) = hello {
+    if let Some(config) = discovery {
         tags.extend(config.introduction.iter().cloned());
-        Hello::ours(config).write(&mut tags);
+        DiscoveryTags::ours(config).write(&mut tags);
     }
     tags
 }
 
-/// The event that this one answers.
+/// The event that this one responds to: its first `e` tag.
 pub(crate) fn answered(tags: &[Vec<String>]) -> Option<EventId> {
     let tag = tags
         .iter()
@@ -87,22 +87,22 @@ mod tests {
 
     #[test]
     fn only_tags_of_length_one_say_what_a_peer_can_do() {
-        let hello = |oversized, encryption, ephemeral| Hello {
+        let discovery = |oversized, encryption, ephemeral| DiscoveryTags {
             encryption,
             ephemeral,
             oversized,
         };
-        let cases: &[(&[&[&str]], Option<Hello>)] = &[
+        let cases: &[(&[&[&str]], Option<DiscoveryTags>)] = &[
             (&[&["p", "x"]], None),
             (&[], None),
             (&[&["support_oversized_transfer", "yes"]], None),
             (
                 &[&["support_oversized_transfer"]],
-                Some(hello(true, false, false)),
+                Some(discovery(true, false, false)),
             ),
             (
                 &[&["name", "x"], &["support_encryption"], &[]],
-                Some(hello(false, true, false)),
+                Some(discovery(false, true, false)),
             ),
             (
                 &[
@@ -110,11 +110,11 @@ mod tests {
                     &["support_encryption_ephemeral"],
                     &["support_oversized_transfer"],
                 ],
-                Some(hello(true, true, true)),
+                Some(discovery(true, true, true)),
             ),
         ];
         for (given, expected) in cases {
-            assert_eq!(Hello::read(&tags(given)), *expected, "{given:?}");
+            assert_eq!(DiscoveryTags::read(&tags(given)), *expected, "{given:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! What passes in and out of a machine.
+//! The inputs and outputs of a machine.
 
 use crate::machine::{EventId, PublicKey, Seal};
 use breakbulk_link::{Charge, Fault};
@@ -7,67 +7,67 @@ use bytes::Bytes;
 use crate::machine::Failure;
 use crate::machine::learned::Learned;
 
-/// Which end this is.
+/// Client or server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It asks one server.
+    /// Talks to one server.
     Client {
-        /// That server.
+        /// The server's public key.
         server: PublicKey,
     },
-    /// It answers whoever may ask.
+    /// Answers all clients that are allowed.
     Server,
 }
 
-/// An event that came in and was opened.
+/// An event from a relay, decrypted if it was a gift wrap.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// Who signed it.
+    /// The key that signed it.
     pub from: PublicKey,
-    /// The inner event's id.
+    /// Its id; for a gift wrap the inner event's.
     pub id: EventId,
     /// Its tags.
     pub tags: Vec<Vec<String>>,
     /// Its text.
     pub content: Bytes,
-    /// How it travelled.
+    /// The form in which it came.
     pub seal: Seal,
 }
 
-/// Names what is to be published, for [`Machine::handle_signed`](super::Machine::handle_signed) and
+/// Identifies a publication, for [`Machine::handle_signed`](super::Machine::handle_signed) and
 /// [`Machine::handle_sent`](super::Machine::handle_sent).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PublishId(pub(super) u64);
 
-/// Names a message that was taken for sending.
+/// Identifies a message that was queued for sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SendId(pub(crate) u64);
 
-/// Something to be signed and published.
+/// An event to be signed and published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publish {
-    /// Its name.
+    /// Identifies this publication.
     pub id: PublishId,
-    /// For whom.
+    /// The recipient.
     pub to: PublicKey,
     /// The text.
     pub content: String,
     /// All tags.
     pub tags: Vec<Vec<String>>,
-    /// How it travels.
+    /// The form in which it is published.
     pub seal: Seal,
 }
 
-/// Which way a transfer goes.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// To us.
+    /// Incoming.
     In,
-    /// To the peer.
+    /// Outgoing, to the peer.
     Out,
 }
 
-/// A message for the application. It is charged until it is dropped.
+/// A message for the application. Its bytes count against the memory limits until it is dropped.
 #[derive(Debug)]
 pub struct InboundMessage {
     /// Who sent it.
@@ -78,7 +78,8 @@ pub struct InboundMessage {
 }
 
 impl InboundMessage {
-    /// Its bytes, and the charge to be dropped with them; an error that was made here has none.
+    /// The bytes, and the memory charge to be dropped with them; an error made by the machine itself
+    /// has no charge.
     pub fn into_parts(self) -> (Bytes, Option<Charge>) {
         (self.bytes, self.charge)
     }
@@ -88,30 +89,30 @@ impl InboundMessage {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A message for the application: the peer's own, plain progress of a transfer under the
-    /// application's token, or an error in the place of an answer.
+    /// A message for the application: from the peer, or made by the machine itself (progress of a
+    /// transfer under the application's token, or an error response to a request that failed).
     Message(InboundMessage),
-    /// A large transfer went on.
+    /// A chunked transfer progressed.
     Progress {
-        /// With whom.
+        /// The peer.
         peer: PublicKey,
         /// Its token on the wire.
         token: String,
-        /// Which way.
+        /// The direction.
         way: Way,
-        /// Bytes that are through.
+        /// Bytes sent or received so far.
         done: usize,
         /// Bytes in all.
         total: Option<u64>,
     },
-    /// A message of ours is with a relay, whole.
+    /// A relay has accepted a sent message in full.
     Sent {
         /// To whom.
         peer: PublicKey,
         /// The message.
         id: SendId,
     },
-    /// A message of ours did not do what it was sent for.
+    /// A sent message failed, or a request got no response.
     Failed {
         /// To whom.
         peer: PublicKey,
@@ -120,41 +121,41 @@ pub enum Event {
         /// Why.
         failure: Failure,
     },
-    /// A transfer of a peer's failed; the peer was told.
+    /// An incoming transfer failed; an abort was sent to the peer.
     TransferFailed {
-        /// Whose.
+        /// The peer.
         peer: PublicKey,
         /// Why.
         fault: Fault,
     },
-    /// A peer said what it can do.
+    /// A peer announced features.
     Learned {
         /// Who.
         peer: PublicKey,
-        /// All that is known of it now.
+        /// All that is known about it now.
         learned: Learned,
     },
-    /// A peer made room for another. If it speaks again it is a new one.
+    /// A peer was evicted because the table is full. Its next event makes a new peer of it.
     Gone {
         /// Who.
         peer: PublicKey,
     },
 }
 
-/// Why a message was not taken for sending.
+/// Why a message was not queued.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// A client speaks to its server alone, a server to those who spoke to it.
+    /// A client sends only to its server, a server only to clients it has heard from.
     #[error("{0} is not among the peers; a server can only answer who asked")]
     NoSuchPeer(String),
-    /// An answer to nothing.
+    /// A response without an open request.
     #[error("no request with the id {0} waits for an answer; it may have been cancelled")]
     NoSuchRequest(String),
-    /// Another request with this id waits for its answer.
+    /// A request with this id is still open.
     #[error("a request with the id {0} still waits for its answer; use another id")]
     IdInUse(String),
-    /// Too much is waiting already.
+    /// The queue to this peer is full.
     #[error("{0} messages wait to go out, which is the limit; wait for some of them")]
     QueueFull(usize),
 }
@@ -162,20 +163,20 @@ pub enum Refused {
 /// Figures for tests and logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Peers that are held.
+    /// Peers in the table.
     pub peers: usize,
-    /// Memory charged for what peers sent.
+    /// Bytes charged for what peers sent.
     pub memory: usize,
-    /// Messages of ours that are not fully out.
+    /// Messages that are not sent in full.
     pub outgoing: usize,
-    /// Requests of ours without an answer.
+    /// Requests to peers without a response.
     pub asked: usize,
-    /// Requests of peers without an answer.
+    /// Requests from peers without a response.
     pub served: usize,
-    /// Unfinished transfers of peers.
+    /// Unfinished incoming transfers.
     pub transfers: usize,
-    /// Events that were not for us or came again.
+    /// Events dropped: not allowed, not encrypted where required, or duplicates.
     pub ignored: u64,
-    /// Peers that made room for others.
+    /// Peers evicted so far.
     pub evicted: u64,
 }

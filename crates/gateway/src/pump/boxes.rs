@@ -8,8 +8,8 @@ use super::unsent::{instead, of_oversized};
 use super::{Incoming, Oversized, Pass, Passing, Replacement, Side, TOO_LARGE};
 use breakbulk_ahp::Settings;
 use breakbulk_ahp::foreign::{ClientSide, HostSide, Sessions};
-use breakbulk_net::now;
 use breakbulk_net::Connection;
+use breakbulk_net::now;
 
 /// Before a client: the client sends whole messages, and the connection to the host is capped.
 pub struct ClientBox {
@@ -155,7 +155,8 @@ impl Passing for BothBoxes {
             }
             Side::To => {
                 let bytes = self.to.with(|link| self.client.from_host(link, bytes, key));
-                self.listen.with(|link| self.host.to_client(now(), link, bytes))
+                self.listen
+                    .with(|link| self.host.to_client(now(), link, bytes))
             }
         };
         Pass::On(Box::new(message))

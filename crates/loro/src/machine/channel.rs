@@ -1,4 +1,4 @@
-//! One connection, as the machine sees it.
+//! The state of one connection in the machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -6,31 +6,31 @@ use std::time::{Duration, Instant};
 use super::types::{DocId, Opening, Refused};
 use crate::permissions::Peer;
 
-/// Bad messages are counted over this long.
+/// Invalid messages are counted over this long.
 const FAULT_WINDOW: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) opening: Opening,
-    /// When it must have said who it is.
+    /// Until when its peer must establish.
     pub(super) deadline: Instant,
-    /// `None` until it said so.
+    /// `None` until it is established.
     pub(super) peer: Option<Peer>,
-    /// What its peer is told about.
+    /// Documents whose changes its peer gets.
     pub(super) subscriptions: BTreeSet<DocId>,
-    /// Messages that are being worked on.
+    /// Messages with unfinished tasks, by token.
     inbound: BTreeMap<u64, Inbound>,
     faults: Option<(Instant, u32)>,
-    /// Documents that it created.
+    /// Documents that its peer created.
     pub(super) created: usize,
-    /// Bytes of changes that it sent.
+    /// Bytes of changes that its peer sent.
     pub(super) sent: u64,
 }
 
-/// A message that came in.
+/// A message with unfinished tasks.
 #[derive(Debug)]
 struct Inbound {
-    /// Tasks, and the reading itself.
+    /// Unfinished tasks, plus one while the message itself is handled.
     left: usize,
     outcome: Result<(), Refused>,
 }
@@ -49,7 +49,7 @@ impl Channel {
         }
     }
 
-    /// One more task for this message.
+    /// Adds a task to this message.
     pub(super) fn begin(&mut self, token: u64) {
         let inbound = self.inbound.entry(token).or_insert(Inbound {
             left: 0,
@@ -58,7 +58,7 @@ impl Channel {
         inbound.left += 1;
     }
 
-    /// One task less; the first refusal counts. `Some`: that was the last.
+    /// Ends a task of this message; the first refusal is kept. `Some`: it was the last task.
     pub(super) fn end(
         &mut self,
         token: u64,
@@ -75,7 +75,7 @@ impl Channel {
         self.inbound.remove(&token).map(|inbound| inbound.outcome)
     }
 
-    /// Counts a bad message: how many there were lately.
+    /// Counts an invalid message; returns how many there were within the window.
     pub(super) fn count_fault(&mut self, now: Instant) -> u32 {
         let (since, count) = match self.faults {
             Some((since, count)) if now.saturating_duration_since(since) < FAULT_WINDOW => {

@@ -1,4 +1,4 @@
-//! What became of a task: only now is anybody told.
+//! Finished tasks: sends the changes and responses that waited until they were stored.
 
 use std::time::Instant;
 
@@ -7,19 +7,19 @@ use breakbulk_message::loro::{ChannelMsg, DeleteStatus, Transmission, VersionVec
 use super::types::{ChannelId, DocId, Event, Finished, Outcome, Refused, TaskId, WorkError};
 use super::{Document, Hub};
 
-/// A task that is not done.
+/// A task that is not finished.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) doc: DocId,
-    /// The message that caused it.
+    /// The channel and token of the message that caused it.
     pub(super) origin: Option<(ChannelId, u64)>,
-    pub(super) why: Why,
+    pub(super) purpose: Purpose,
 }
 
 #[derive(Debug)]
-pub(super) enum Why {
+pub(super) enum Purpose {
     Import {
-        /// It came as the answer to a sync-request: the peer has this much.
+        /// The peer's version, if the changes came as the response to a sync-request.
         answered: Option<VersionVector>,
     },
     Answer {
@@ -30,9 +30,14 @@ pub(super) enum Why {
 }
 
 impl Hub {
-    /// A task is done, and what it changed is kept.
+    /// Takes the result of a task. Its changes must be stored.
     pub fn handle_done(&mut self, now: Instant, id: TaskId, finished: Finished) {
-        let Some(Running { doc, origin, why }) = self.tasks.remove(&id) else {
+        let Some(Running {
+            doc,
+            origin,
+            purpose,
+        }) = self.tasks.remove(&id)
+        else {
             return;
         };
         let Finished {
@@ -42,7 +47,7 @@ impl Hub {
         } = finished;
         if let Some(document) = self.docs.get_mut(&doc) {
             document.tasks -= 1;
-            // After a failure of the store nobody knows what is kept.
+            // After a failure of the store the stored version is unknown.
             let lost = matches!(
                 result,
                 Err(WorkError::Store { .. } | WorkError::Damaged { .. })
@@ -52,10 +57,10 @@ impl Hub {
             }
         }
         if let Some(change) = local {
-            self.relay(&doc, change, None);
+            self.broadcast_change(&doc, change, None);
         }
         let outcome = match result {
-            Ok(outcome) => self.succeeded(&doc, origin, why, outcome),
+            Ok(outcome) => self.succeeded(&doc, origin, purpose, outcome),
             Err(error) => self.failed(now, &doc, origin, error),
         };
         if let Some((channel, token)) = origin {
@@ -68,14 +73,14 @@ impl Hub {
         &mut self,
         doc: &DocId,
         origin: Option<(ChannelId, u64)>,
-        why: Why,
+        purpose: Purpose,
         outcome: Outcome,
     ) -> Result<(), Refused> {
         let from = origin.map(|(channel, _)| channel);
-        match (why, outcome) {
-            (Why::Import { answered }, Outcome::Imported(news)) => {
+        match (purpose, outcome) {
+            (Purpose::Import { answered }, Outcome::Imported(news)) => {
                 if let Some(change) = news {
-                    self.relay(doc, change, from);
+                    self.broadcast_change(doc, change, from);
                 }
                 if let (Some(channel), Some(version)) = (from, answered) {
                     let doc = doc.clone();
@@ -87,8 +92,8 @@ impl Hub {
                 }
                 Ok(())
             }
-            (Why::Import { .. }, Outcome::Gap) => {
-                // What came before is asked for, and brings these changes along.
+            (Purpose::Import { .. }, Outcome::Gap) => {
+                // The response to this request has the missing changes, and these again.
                 if let Some(channel) = from {
                     let request = self.sync_request(doc, false);
                     self.send(channel, Some(doc), request);
@@ -96,13 +101,13 @@ impl Hub {
                 let text = format!("earlier changes of document {doc:?} are missing: sync first");
                 Err(Refused::new(409, text))
             }
-            (Why::Answer { asks_back }, Outcome::Answer(transmission)) => {
+            (Purpose::Answer { asks_back }, Outcome::Answer(transmission)) => {
                 if let Some(channel) = from.filter(|channel| self.channels.contains_key(channel)) {
                     self.answer(channel, doc, transmission, asks_back);
                 }
                 Ok(())
             }
-            (Why::Delete, Outcome::Deleted(deleted)) => {
+            (Purpose::Delete, Outcome::Deleted(deleted)) => {
                 self.deleted(doc, from, deleted);
                 Ok(())
             }
@@ -125,7 +130,7 @@ impl Hub {
         };
         match origin {
             Some((channel, _)) if status != 503 => self.fault(now, channel, &text),
-            // The details are for whoever runs this side.
+            // The details are for this node's operator, not for the peer.
             Some((channel, token)) => {
                 let refused = Refused::new(status, "this side cannot keep changes now");
                 self.settle(channel, token, Err(refused));
@@ -142,9 +147,14 @@ impl Hub {
         Err(Refused::new(status, text))
     }
 
-    /// News of a document: to all who want it, and word of the document to those who do not know it.
-    fn relay(&mut self, doc: &DocId, transmission: Transmission, from: Option<ChannelId>) {
-        let to = self.audience(doc, from);
+    /// Sends a change to all other subscribers, and announces the document if it is new.
+    fn broadcast_change(
+        &mut self,
+        doc: &DocId,
+        transmission: Transmission,
+        from: Option<ChannelId>,
+    ) {
+        let to = self.visible_subscribers(doc, from);
         let message = ChannelMsg::Update {
             doc_id: doc.to_string(),
             transmission,
@@ -158,7 +168,7 @@ impl Hub {
         self.announce(doc, from);
     }
 
-    /// Tells those who called this side of a document that they did not ask for.
+    /// Sends `new-doc`, once per document, to the peers that dialed this node and do not subscribe to it.
     pub(super) fn announce(&mut self, doc: &DocId, but: Option<ChannelId>) {
         let Some(document) = self.docs.get_mut(doc) else {
             return;
@@ -167,20 +177,20 @@ impl Hub {
             return;
         }
         let channels = self.channels.iter();
-        let strangers = channels.filter(|(id, channel)| {
+        let unsubscribed = channels.filter(|(id, channel)| {
             Some(**id) != but
                 && !channel.opening.dialed
                 && !channel.subscriptions.contains(doc)
                 && self.may_see(**id, doc)
         });
-        let to: Vec<ChannelId> = strangers.map(|(id, _)| *id).collect();
+        let to: Vec<ChannelId> = unsubscribed.map(|(id, _)| *id).collect();
         let message = ChannelMsg::NewDoc {
             doc_ids: vec![doc.to_string()],
         };
         self.send_all(to, Some(doc), message);
     }
 
-    /// A document is gone: whoever followed it hears that it is not there any more.
+    /// A document was deleted: tells its subscribers that it is unavailable.
     fn deleted(&mut self, doc: &DocId, from: Option<ChannelId>, deleted: bool) {
         let doc_id = doc.to_string();
         if let Some(channel) = from {
@@ -196,7 +206,7 @@ impl Hub {
         if !deleted {
             return;
         }
-        let to = self.audience(doc, from);
+        let to = self.visible_subscribers(doc, from);
         let gone = ChannelMsg::SyncResponse {
             doc_id,
             transmission: Transmission::Unavailable,
@@ -216,7 +226,7 @@ impl Hub {
                     channel.subscriptions.remove(doc);
                 }
             }
-            // Tasks that came later are for a new document of that name.
+            // Later tasks are for a new document of the same name.
             if tasks > 0 || local > 0 {
                 if let Some(document) = self.docs.get_mut(doc) {
                     document.tasks = tasks;

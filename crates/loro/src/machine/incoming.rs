@@ -1,4 +1,4 @@
-//! What a peer says, and what it is answered.
+//! Messages from peers, and the responses to them.
 
 use std::time::Instant;
 
@@ -6,20 +6,20 @@ use breakbulk_message::loro::{
     ChannelMsg, DeleteStatus, EphemeralStore, PeerIdentity, Transmission, VersionVector,
 };
 
-use super::done::{Running, Why};
+use super::done::{Purpose, Running};
 use super::types::{ChannelId, DocId, Event, Output, Refused, Work};
 use super::version::covers;
 use super::{Document, Hub};
 use crate::permissions::Peer;
 
-/// A peer's name, which is kept and logged.
+/// The longest peer id or name; both are stored and logged.
 const NAME_MAX: usize = 256;
 
-type Taken = Result<(), Refused>;
+type Handled = Result<(), Refused>;
 
 impl Hub {
-    /// The messages of one frame came in. `token` names it in [`Output::Settle`], which comes once all
-    /// that it brought is kept.
+    /// Handles the messages of one frame. `token` identifies the frame in [`Output::Settle`], which comes
+    /// once all its changes are stored.
     pub fn handle_frame(
         &mut self,
         now: Instant,
@@ -34,7 +34,7 @@ impl Hub {
         let mut outcome = Ok(());
         let mut left = self.limits.batch;
         for message in messages {
-            if let Err(refused) = self.take(now, (channel, token), message, &mut left) {
+            if let Err(refused) = self.handle_message(now, (channel, token), message, &mut left) {
                 self.fault(now, channel, &refused.error);
                 outcome = outcome.and(Err(refused));
             }
@@ -42,7 +42,7 @@ impl Hub {
         self.settle(channel, token, outcome);
     }
 
-    pub(super) fn settle(&mut self, channel: ChannelId, token: u64, outcome: Taken) {
+    pub(super) fn settle(&mut self, channel: ChannelId, token: u64, outcome: Handled) {
         let found = self.channels.get_mut(&channel);
         if let Some(outcome) = found.and_then(|found| found.end(token, outcome)) {
             self.out.push_back(Output::Settle {
@@ -53,13 +53,13 @@ impl Hub {
         }
     }
 
-    fn take(
+    fn handle_message(
         &mut self,
         now: Instant,
         origin: (ChannelId, u64),
         message: ChannelMsg,
         left: &mut usize,
-    ) -> Taken {
+    ) -> Handled {
         let channel = origin.0;
         *left = left.checked_sub(1).ok_or_else(|| {
             let limit = self.limits.batch;
@@ -79,7 +79,7 @@ impl Hub {
             ChannelMsg::EstablishResponse { identity } => self.establish(channel, identity, |_| {}),
             ChannelMsg::Batch { messages } => {
                 for message in messages {
-                    self.take(now, origin, message, left)?;
+                    self.handle_message(now, origin, message, left)?;
                 }
                 Ok(())
             }
@@ -90,11 +90,11 @@ impl Hub {
                 ephemeral,
             } => {
                 let peer = self.peer(channel)?;
-                let doc = self.name(doc_id)?;
+                let doc = self.check_doc_id(doc_id)?;
                 self.check_version(&requester_doc_version)?;
                 let asks_back = bidirectional == Some(true);
-                self.sync_asked(origin, &peer, &doc, requester_doc_version, asks_back)?;
-                self.take_stores(now, channel, &doc, 0, ephemeral.unwrap_or_default())
+                self.handle_sync_request(origin, &peer, &doc, requester_doc_version, asks_back)?;
+                self.apply_stores(now, channel, &doc, 0, ephemeral.unwrap_or_default())
             }
             ChannelMsg::SyncResponse {
                 doc_id,
@@ -102,7 +102,7 @@ impl Hub {
                 ephemeral,
             } => {
                 let peer = self.peer(channel)?;
-                let doc = self.name(doc_id)?;
+                let doc = self.check_doc_id(doc_id)?;
                 let version = match &transmission {
                     Transmission::UpToDate { version }
                     | Transmission::Snapshot { version, .. }
@@ -113,29 +113,31 @@ impl Hub {
                     self.check_version(version)?;
                 }
                 self.import(origin, &peer, &doc, transmission, version)?;
-                self.take_stores(now, channel, &doc, 0, ephemeral.unwrap_or_default())
+                self.apply_stores(now, channel, &doc, 0, ephemeral.unwrap_or_default())
             }
             ChannelMsg::Update {
                 doc_id,
                 transmission,
             } => {
                 let peer = self.peer(channel)?;
-                let doc = self.name(doc_id)?;
-                self.ensure(channel, &peer, &doc)?;
+                let doc = self.check_doc_id(doc_id)?;
+                self.ensure_document(channel, &peer, &doc)?;
                 self.import(origin, &peer, &doc, transmission, None)
             }
-            ChannelMsg::DirectoryRequest { doc_ids } => self.directory(channel, doc_ids),
+            ChannelMsg::DirectoryRequest { doc_ids } => {
+                self.handle_directory_request(channel, doc_ids)
+            }
             ChannelMsg::DirectoryResponse { doc_ids } => {
                 self.peer(channel)?;
-                let docs = self.names(doc_ids)?;
+                let docs = self.check_doc_ids(doc_ids)?;
                 self.event(Event::Directory { channel, docs });
                 Ok(())
             }
-            ChannelMsg::NewDoc { doc_ids } => self.new_docs(channel, doc_ids),
-            ChannelMsg::DeleteRequest { doc_id } => self.delete_asked(origin, doc_id),
+            ChannelMsg::NewDoc { doc_ids } => self.handle_new_docs(channel, doc_ids),
+            ChannelMsg::DeleteRequest { doc_id } => self.handle_delete_request(origin, doc_id),
             ChannelMsg::DeleteResponse { doc_id, status } => {
                 self.peer(channel)?;
-                let doc = self.name(doc_id)?;
+                let doc = self.check_doc_id(doc_id)?;
                 let deleted = status == DeleteStatus::Deleted;
                 self.event(Event::DeleteAnswered { doc, deleted });
                 Ok(())
@@ -146,19 +148,20 @@ impl Hub {
                 stores,
             } => {
                 self.peer(channel)?;
-                let doc = self.name(doc_id)?;
-                self.take_stores(now, channel, &doc, hops_remaining, stores)
+                let doc = self.check_doc_id(doc_id)?;
+                self.apply_stores(now, channel, &doc, hops_remaining, stores)
             }
         }
     }
 
-    /// The peer says who it is: `answer`, then this side asks for every document, once.
+    /// Records the peer's identity, calls `answer`, then sends a sync-request for every document that the
+    /// peer may see.
     fn establish(
         &mut self,
         channel: ChannelId,
         identity: PeerIdentity,
         answer: impl FnOnce(&mut Self),
-    ) -> Taken {
+    ) -> Handled {
         let limit = NAME_MAX;
         let name = identity.name.as_ref().map_or(0, String::len);
         if identity.peer_id.len() > limit || name > limit {
@@ -182,7 +185,7 @@ impl Hub {
         };
         found.peer = Some(peer.clone());
         let deadline = found.deadline;
-        self.strangers.remove(&(deadline, channel));
+        self.unestablished.remove(&(deadline, channel));
         answer(self);
         self.event(Event::Established { channel, identity });
         let shown = |doc: &&DocId| self.permissions.see(&peer, doc);
@@ -194,18 +197,18 @@ impl Hub {
         Ok(())
     }
 
-    /// A sync-request subscribes, and is answered.
-    fn sync_asked(
+    /// Subscribes the peer to a document and responds with what the peer lacks.
+    fn handle_sync_request(
         &mut self,
         origin: (ChannelId, u64),
         peer: &Peer,
         doc: &DocId,
         since: VersionVector,
         asks_back: bool,
-    ) -> Taken {
+    ) -> Handled {
         let channel = origin.0;
-        if self.ensure(channel, peer, doc).is_err() || !self.permissions.see(peer, doc) {
-            // Whether it is not there or not shown is nobody's business.
+        if self.ensure_document(channel, peer, doc).is_err() || !self.permissions.see(peer, doc) {
+            // The same response for a missing and for a hidden document, so that names do not leak.
             let doc_id = doc.to_string();
             let response = ChannelMsg::SyncResponse {
                 doc_id,
@@ -231,13 +234,13 @@ impl Hub {
         let running = Running {
             doc: doc.clone(),
             origin: Some(origin),
-            why: Why::Answer { asks_back },
+            purpose: Purpose::Answer { asks_back },
         };
         self.task(doc, Work::Answer { since }, running);
         Ok(())
     }
 
-    /// The answer, in one batch with the question back where there is one.
+    /// Sends a sync-response, in one batch with a sync-request if the peer asked for one.
     pub(super) fn answer(
         &mut self,
         channel: ChannelId,
@@ -267,7 +270,7 @@ impl Hub {
         doc: &DocId,
         transmission: Transmission,
         answered: Option<VersionVector>,
-    ) -> Taken {
+    ) -> Handled {
         let (channel, _) = origin;
         if !self.docs.contains_key(doc) {
             if transmission == Transmission::Unavailable {
@@ -311,18 +314,22 @@ impl Hub {
         let running = Running {
             doc: doc.clone(),
             origin: Some(origin),
-            why: Why::Import { answered },
+            purpose: Purpose::Import { answered },
         };
         self.task(doc, Work::Import { data, snapshot }, running);
         Ok(())
     }
 
-    fn directory(&mut self, channel: ChannelId, doc_ids: Option<Vec<String>>) -> Taken {
+    fn handle_directory_request(
+        &mut self,
+        channel: ChannelId,
+        doc_ids: Option<Vec<String>>,
+    ) -> Handled {
         let peer = self.peer(channel)?;
         let shown = |doc: &DocId| self.permissions.see(&peer, doc);
         let docs = match doc_ids {
             Some(wanted) => self
-                .names(wanted)?
+                .check_doc_ids(wanted)?
                 .into_iter()
                 .filter(|doc| self.docs.contains_key(doc) && shown(doc))
                 .map(|doc| doc.to_string())
@@ -342,11 +349,13 @@ impl Hub {
         Ok(())
     }
 
-    /// Documents that the peer has and this side may not know: ask for those that may be here.
-    fn new_docs(&mut self, channel: ChannelId, doc_ids: Vec<String>) -> Taken {
+    /// Handles the names of documents that the peer has: requests those that it may create here.
+    fn handle_new_docs(&mut self, channel: ChannelId, doc_ids: Vec<String>) -> Handled {
         let peer = self.peer(channel)?;
-        for doc in self.names(doc_ids)? {
-            if self.ensure(channel, &peer, &doc).is_ok() && self.permissions.see(&peer, &doc) {
+        for doc in self.check_doc_ids(doc_ids)? {
+            if self.ensure_document(channel, &peer, &doc).is_ok()
+                && self.permissions.see(&peer, &doc)
+            {
                 let request = self.sync_request(&doc, true);
                 self.send(channel, Some(&doc), request);
             }
@@ -354,15 +363,15 @@ impl Hub {
         Ok(())
     }
 
-    fn delete_asked(&mut self, origin: (ChannelId, u64), doc_id: String) -> Taken {
+    fn handle_delete_request(&mut self, origin: (ChannelId, u64), doc_id: String) -> Handled {
         let peer = self.peer(origin.0)?;
-        let doc = self.name(doc_id)?;
+        let doc = self.check_doc_id(doc_id)?;
         let shown = self.docs.contains_key(&doc) && self.permissions.see(&peer, &doc);
         if shown && self.permissions.delete(&peer, &doc) {
             let running = Running {
                 doc: doc.clone(),
                 origin: Some(origin),
-                why: Why::Delete,
+                purpose: Purpose::Delete,
             };
             self.task(&doc, Work::Delete, running);
             return Ok(());
@@ -374,41 +383,45 @@ impl Hub {
         Ok(())
     }
 
-    /// Stores of a document that the peer may see; they go on while they have hops left.
-    fn take_stores(
+    /// Applies ephemeral stores of a document that the peer may see, and forwards them while they have
+    /// hops left.
+    fn apply_stores(
         &mut self,
         now: Instant,
         channel: ChannelId,
         doc: &DocId,
         hops: i64,
         stores: Vec<EphemeralStore>,
-    ) -> Taken {
+    ) -> Handled {
         if stores.is_empty() || !self.docs.contains_key(doc) || !self.may_see(channel, doc) {
             return Ok(());
         }
         let limit = self.limits.doc_id;
-        let room = self.room();
+        let store_limits = self.store_limits();
         for store in &stores {
             if store.peer_id.len() > NAME_MAX || store.namespace.len() > limit {
                 let text = format!("an ephemeral store's name of more than {limit} bytes");
                 return Err(Refused::new(400, text));
             }
-            if !self.presence.apply(now, Some(channel), doc, store, room) {
-                let (stores, bytes) = (room.stores, room.bytes);
+            if !self
+                .presence
+                .apply(now, Some(channel), doc, store, store_limits)
+            {
+                let (stores, bytes) = (store_limits.stores, store_limits.bytes);
                 let text = format!("more than {stores} ephemeral stores or {bytes} bytes of them");
                 return Err(Refused::new(413, text));
             }
         }
-        self.arm(now);
+        self.schedule_heartbeat(now);
         if hops > 0 {
-            self.tell_stores(doc, hops - 1, stores, Some(channel));
+            self.broadcast_stores(doc, hops - 1, stores, Some(channel));
         } else {
             self.event(Event::Ephemeral { doc: doc.clone() });
         }
         Ok(())
     }
 
-    fn subscribe(&mut self, channel: ChannelId, doc: &DocId) -> Taken {
+    fn subscribe(&mut self, channel: ChannelId, doc: &DocId) -> Handled {
         let limit = self.limits.subscriptions;
         let (Some(found), Some(document)) =
             (self.channels.get_mut(&channel), self.docs.get_mut(doc))
@@ -424,8 +437,8 @@ impl Hub {
         Ok(())
     }
 
-    /// The document exists, or comes to be if the peer may have that.
-    fn ensure(&mut self, channel: ChannelId, peer: &Peer, doc: &DocId) -> Taken {
+    /// Makes the document if it does not exist and the peer may create it.
+    fn ensure_document(&mut self, channel: ChannelId, peer: &Peer, doc: &DocId) -> Handled {
         if self.docs.contains_key(doc) {
             return Ok(());
         }
@@ -451,29 +464,29 @@ impl Hub {
         peer.ok_or_else(|| Refused::new(400, "the channel is not established"))
     }
 
-    fn name(&self, doc_id: String) -> Result<DocId, Refused> {
+    fn check_doc_id(&self, doc_id: String) -> Result<DocId, Refused> {
         let (len, limit) = (doc_id.len(), self.limits.doc_id);
         if len == 0 || len > limit {
             let text = format!("a document's name has {len} bytes; 1 to {limit} are allowed");
             return Err(Refused::new(400, text));
         }
-        // One name for all: a document that exists is called by the name it has.
+        // Share the name's allocation with the document that exists.
         let known = self.docs.get_key_value(doc_id.as_str());
         Ok(known.map_or_else(|| doc_id.into(), |(doc, _)| doc.clone()))
     }
 
-    fn names(&self, doc_ids: Vec<String>) -> Result<Vec<DocId>, Refused> {
+    fn check_doc_ids(&self, doc_ids: Vec<String>) -> Result<Vec<DocId>, Refused> {
         let limit = self.limits.subscriptions;
         if doc_ids.len() > limit {
             return Err(Refused::new(413, format!("more than {limit} documents")));
         }
         doc_ids
             .into_iter()
-            .map(|doc_id| self.name(doc_id))
+            .map(|doc_id| self.check_doc_id(doc_id))
             .collect()
     }
 
-    fn check_version(&self, version: &VersionVector) -> Taken {
+    fn check_version(&self, version: &VersionVector) -> Handled {
         let (len, limit) = (version.entries().len(), self.limits.version_entries);
         if len > limit {
             let text = format!("a version vector of {len} entries, {limit} are allowed");

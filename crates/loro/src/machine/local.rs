@@ -1,4 +1,4 @@
-//! What this side does of its own accord.
+//! What the application does: open, edit, delete and sync documents.
 
 use std::time::Instant;
 
@@ -6,11 +6,11 @@ use breakbulk_message::loro::{ChannelMsg, EphemeralStore};
 use bytes::Bytes;
 
 use super::Hub;
-use super::done::{Running, Why};
+use super::done::{Purpose, Running};
 use super::types::{ChannelId, DocId, Work};
 
 impl Hub {
-    /// A document is opened on this side: whoever may see it hears of it.
+    /// The application opens a document: announces it to peers and requests it from dialed ones.
     pub fn open_document(&mut self, doc: &DocId) {
         let document = self.docs.entry(doc.clone()).or_default();
         document.local += 1;
@@ -24,7 +24,7 @@ impl Hub {
         }
     }
 
-    /// A document is closed on this side. It stays where it has content.
+    /// The application closes a document. It is removed from the machine only if it is empty.
     pub fn close_document(&mut self, doc: &DocId) {
         if let Some(document) = self.docs.get_mut(doc) {
             document.local = document.local.saturating_sub(1);
@@ -32,19 +32,19 @@ impl Hub {
         self.forget_if_empty(doc);
     }
 
-    /// A document was edited on this side: the edits are to be kept, and told then.
+    /// The application edited a document: stores the edits, then sends them to subscribers.
     pub fn edited(&mut self, doc: &DocId) {
         if self.docs.contains_key(doc) {
             let running = Running {
                 doc: doc.clone(),
                 origin: None,
-                why: Why::Local,
+                purpose: Purpose::Local,
             };
             self.task(doc, Work::Local, running);
         }
     }
 
-    /// Asks those whom this side called what they have of a document. False: there is nobody to ask.
+    /// Sends a sync-request for a document to the dialed peers. False: none is connected.
     pub fn ask(&mut self, doc: &DocId, asks_back: bool) -> bool {
         let channels = self.dialed(doc);
         let any = !channels.is_empty();
@@ -55,7 +55,7 @@ impl Hub {
         any
     }
 
-    /// Asks those whom this side called which documents they have. False: there is nobody to ask.
+    /// Asks the dialed peers which documents they have. False: none is connected.
     pub fn ask_directory(&mut self) -> bool {
         let established = self.channels.iter();
         let established = established.filter(|(_, c)| c.opening.dialed && c.peer.is_some());
@@ -65,19 +65,19 @@ impl Hub {
         any
     }
 
-    /// Deletes a document on this side.
+    /// Deletes a document of this node.
     pub fn delete(&mut self, doc: &DocId) {
         if self.docs.contains_key(doc) {
             let running = Running {
                 doc: doc.clone(),
                 origin: None,
-                why: Why::Delete,
+                purpose: Purpose::Delete,
             };
             self.task(doc, Work::Delete, running);
         }
     }
 
-    /// Asks those whom this side called to delete a document.
+    /// Asks the dialed peers to delete a document. False: none is connected.
     pub fn ask_delete(&mut self, doc: &DocId) -> bool {
         let to = self.dialed(doc);
         let any = !to.is_empty();
@@ -86,17 +86,17 @@ impl Hub {
         any
     }
 
-    /// Sets this side's ephemeral store of a document; empty data takes it away.
+    /// Sets this node's ephemeral store of a document; empty data removes it.
     pub fn set_ephemeral(&mut self, now: Instant, doc: &DocId, namespace: &str, data: Bytes) {
         let store = EphemeralStore {
             peer_id: self.me.peer_id.clone(),
             data,
             namespace: namespace.to_owned(),
         };
-        let room = self.room();
-        self.presence.apply(now, None, doc, &store, room);
-        self.arm(now);
-        self.tell_stores(doc, 1, vec![store], None);
+        let store_limits = self.store_limits();
+        self.presence.apply(now, None, doc, &store, store_limits);
+        self.schedule_heartbeat(now);
+        self.broadcast_stores(doc, 1, vec![store], None);
     }
 
     /// All ephemeral stores of a document.
@@ -104,7 +104,7 @@ impl Hub {
         self.presence.of(doc, false)
     }
 
-    /// Whoever this side called, is established and may see the document.
+    /// The established channels that this node dialed and whose peers may see the document.
     fn dialed(&self, doc: &DocId) -> Vec<ChannelId> {
         let channels = self.channels.iter();
         let dialed = channels.filter(|(id, c)| c.opening.dialed && self.may_see(**id, doc));

@@ -1,4 +1,4 @@
-//! Ephemeral stores: cursors and the like, which live as long as whoever tells of them.
+//! Ephemeral stores (cursors and the like): they last as long as their peer's connection refreshes them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,29 +8,29 @@ use bytes::Bytes;
 
 use super::types::{ChannelId, DocId};
 
-/// What a store costs beside its bytes.
+/// Bytes charged for a store beside its own.
 const STORE_CHARGE: usize = 256;
 
 /// All stores of all documents.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
-    stores: BTreeMap<Name, Held>,
+    stores: BTreeMap<StoreKey, Entry>,
     used: BTreeMap<ChannelId, Used>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Name {
+struct StoreKey {
     doc: DocId,
     peer: String,
     namespace: String,
 }
 
 #[derive(Debug)]
-struct Held {
+struct Entry {
     data: Bytes,
-    /// `None`: it is this side's own.
+    /// `None`: this node's own store.
     from: Option<ChannelId>,
-    heard: Instant,
+    refreshed: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -39,29 +39,29 @@ struct Used {
     bytes: usize,
 }
 
-/// How much may come by one connection.
+/// The limits of one connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(super) struct StoreLimits {
     pub(super) stores: usize,
     pub(super) bytes: usize,
 }
 
 impl Presence {
-    /// Takes one store; empty data takes it away. False: there is no room for it.
+    /// Sets one store; empty data removes it. False: the connection's limit is reached.
     pub(super) fn apply(
         &mut self,
         now: Instant,
         from: Option<ChannelId>,
         doc: &DocId,
         store: &EphemeralStore,
-        room: Room,
+        store_limits: StoreLimits,
     ) -> bool {
-        let name = Name {
+        let name = StoreKey {
             doc: doc.clone(),
             peer: store.peer_id.clone(),
             namespace: store.namespace.clone(),
         };
-        // What this side tells of itself nobody else overwrites.
+        // A peer cannot overwrite this node's own store.
         if from.is_some()
             && self
                 .stores
@@ -77,23 +77,23 @@ impl Presence {
         if let Some(channel) = from {
             let cost = cost(&name, &store.data);
             let used = self.used.entry(channel).or_default();
-            if used.stores >= room.stores || used.bytes + cost > room.bytes {
+            if used.stores >= store_limits.stores || used.bytes + cost > store_limits.bytes {
                 return false;
             }
             used.stores += 1;
             used.bytes += cost;
         }
-        let held = Held {
-            // A copy: a small store must not pin the frame it came in.
+        let held = Entry {
+            // A copy, so that a small store does not keep its whole frame in memory.
             data: Bytes::copy_from_slice(&store.data),
             from,
-            heard: now,
+            refreshed: now,
         };
         self.stores.insert(name, held);
         true
     }
 
-    fn remove(&mut self, name: &Name) {
+    fn remove(&mut self, name: &StoreKey) {
         let Some(held) = self.stores.remove(name) else {
             return;
         };
@@ -103,9 +103,9 @@ impl Presence {
         }
     }
 
-    /// The stores of a document; `own`: this side's alone.
+    /// The stores of a document; `own`: only this node's.
     pub(super) fn of(&self, doc: &DocId, own: bool) -> Vec<EphemeralStore> {
-        let first = Name {
+        let first = StoreKey {
             doc: doc.clone(),
             peer: String::new(),
             namespace: String::new(),
@@ -122,7 +122,7 @@ impl Presence {
             .collect()
     }
 
-    /// Documents of which this side has stores of its own.
+    /// Documents for which this node has stores of its own.
     pub(super) fn own_docs(&self) -> Vec<DocId> {
         let own = self.stores.iter().filter(|(_, held)| held.from.is_none());
         let mut docs: Vec<DocId> = own.map(|(name, _)| name.doc.clone()).collect();
@@ -130,23 +130,25 @@ impl Presence {
         docs
     }
 
-    /// A channel is gone, and all that came by it: what to tell the others.
+    /// Removes all stores of a closed channel; returns the removals to send to other peers.
     pub(super) fn drop_channel(&mut self, channel: ChannelId) -> Vec<(DocId, Vec<EphemeralStore>)> {
-        let gone = self.take(|held| held.from == Some(channel));
+        let gone = self.remove_matching(|held| held.from == Some(channel));
         self.used.remove(&channel);
         gone
     }
 
-    /// Forgets what was not told again for too long.
+    /// Removes peers' stores that were not refreshed within `age`.
     pub(super) fn expire(
         &mut self,
         now: Instant,
         age: Duration,
     ) -> Vec<(DocId, Vec<EphemeralStore>)> {
-        self.take(|held| held.from.is_some() && now.saturating_duration_since(held.heard) > age)
+        self.remove_matching(|held| {
+            held.from.is_some() && now.saturating_duration_since(held.refreshed) > age
+        })
     }
 
-    /// A document is gone.
+    /// Removes all stores of a deleted document.
     pub(super) fn drop_doc(&mut self, doc: &DocId) {
         let names = self.stores.keys().filter(|name| name.doc == *doc);
         for name in names.cloned().collect::<Vec<_>>() {
@@ -158,13 +160,16 @@ impl Presence {
         self.stores.is_empty()
     }
 
-    fn take(&mut self, goes: impl Fn(&Held) -> bool) -> Vec<(DocId, Vec<EphemeralStore>)> {
-        let names = self.stores.iter().filter(|(_, held)| goes(held));
-        let names: Vec<Name> = names.map(|(name, _)| name.clone()).collect();
+    fn remove_matching(
+        &mut self,
+        matches: impl Fn(&Entry) -> bool,
+    ) -> Vec<(DocId, Vec<EphemeralStore>)> {
+        let names = self.stores.iter().filter(|(_, held)| matches(held));
+        let names: Vec<StoreKey> = names.map(|(name, _)| name.clone()).collect();
         let mut gone: Vec<(DocId, Vec<EphemeralStore>)> = Vec::new();
         for name in names {
             self.remove(&name);
-            // Empty data says that a store is gone.
+            // Empty data announces a removal.
             let store = EphemeralStore {
                 peer_id: name.peer,
                 data: Bytes::new(),
@@ -179,6 +184,6 @@ impl Presence {
     }
 }
 
-fn cost(name: &Name, data: &Bytes) -> usize {
+fn cost(name: &StoreKey, data: &Bytes) -> usize {
     STORE_CHARGE + name.peer.len() + name.namespace.len() + data.len()
 }

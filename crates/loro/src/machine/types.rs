@@ -1,4 +1,4 @@
-//! What goes into the machine and comes out of it.
+//! The inputs and outputs of the machine.
 
 use std::sync::Arc;
 
@@ -8,90 +8,90 @@ use bytes::Bytes;
 /// A document's name.
 pub type DocId = Arc<str>;
 
-/// One connection.
+/// Identifies a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub(crate) u64);
 
-/// Something to be done to a document.
+/// Identifies a task on a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub(crate) u64);
 
-/// How a channel begins.
+/// How a channel was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
-    /// The name under which the peer came.
+    /// The name under which the peer connected: authenticated, or its own claim.
     pub claim: String,
-    /// Whether this side called.
+    /// Whether this node dialed.
     pub dialed: bool,
-    /// Whether this side says first who it is. Both do on a data channel.
-    pub greets: bool,
+    /// Whether this node sends an establish-request. On a data channel both sides do.
+    pub sends_establish: bool,
 }
 
-/// A document as it is kept: how far, and how large.
+/// The stored version and size of a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// The version that is kept.
+    /// The stored version.
     pub version: VersionVector,
-    /// Bytes that are kept.
+    /// Stored bytes.
     pub size: u64,
 }
 
-/// What is to be done to one document. Tasks of one document are done in the order they were given.
+/// A task on one document. Tasks of one document run in the order they were given.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
-    /// Takes a peer's changes.
+    /// Imports a peer's changes.
     Import {
-        /// As loro exports it.
+        /// In loro's export format.
         data: Bytes,
         /// Whether it is a whole document.
         snapshot: bool,
     },
-    /// What somebody lacks who has this much.
+    /// Exports what a peer lacks.
     Answer {
-        /// What it has.
+        /// The peer's version.
         since: VersionVector,
     },
-    /// Keeps what was edited on this side.
+    /// Stores the application's edits.
     Local,
-    /// Forgets the document.
+    /// Deletes the document.
     Delete,
 }
 
-/// What became of a task. It is told once everything in it is kept.
+/// The result of a task. It is passed on once all its changes are stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
-    /// The document as it is kept now.
+    /// The document as it is stored now.
     pub head: Head,
-    /// Edits of this side that were found on the way, to be told to everybody.
+    /// Edits of the application that the task found and stored, to be sent to all subscribers.
     pub local: Option<Transmission>,
-    /// What the task itself came to.
+    /// The result of the task itself.
     pub result: Result<Outcome, WorkError>,
 }
 
-/// What a task came to.
+/// The result of a successful task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// The changes are kept; `Some`: they were news, and are to be told to the others.
+    /// The changes are stored; `Some`: they were new, and are to be sent to the other subscribers.
     Imported(Option<Transmission>),
-    /// The changes build on others that are missing here; they were not kept.
+    /// The changes depend on others that are missing here; they were not stored.
     Gap,
-    /// What to answer.
+    /// The content of the response.
     Answer(Transmission),
-    /// Edits of this side are kept.
+    /// The application's edits are stored.
     Local,
-    /// It is gone; false: there was nothing.
+    /// The document is deleted; false: it had no content.
     Deleted(bool),
 }
 
 /// Why a task failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkError {
-    /// The peer's bytes are no changes of a document.
+    /// The peer's bytes are not valid changes.
     #[error("the changes of document {doc:?} cannot be read ({reason}): sync it again")]
     Garbage {
         /// The document.
         doc: String,
-        /// What loro says.
+        /// The error of the crate `loro`.
         reason: String,
     },
     /// The document would be too large.
@@ -99,28 +99,28 @@ pub enum WorkError {
     TooLarge {
         /// The document.
         doc: String,
-        /// What it would take.
+        /// The size it would have.
         size: u64,
-        /// What is allowed.
+        /// [`Limits::document_bytes`](crate::Limits::document_bytes).
         limit: u64,
     },
-    /// The store failed: nothing is kept any more.
+    /// The store failed: no further change is stored.
     #[error("{reason}")]
     Store {
-        /// What it says.
+        /// The store's error.
         reason: String,
     },
-    /// The document itself is damaged.
+    /// The stored document cannot be read.
     #[error("document {doc:?} cannot be read ({reason}): restore it from a copy")]
     Damaged {
         /// The document.
         doc: String,
-        /// What loro says.
+        /// The error of the crate `loro`.
         reason: String,
     },
 }
 
-/// Why a message was not taken, in HTTP's words.
+/// Why a message was refused, with an HTTP status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// 400, 403, 409, 413, 429 or 503.
@@ -138,93 +138,93 @@ impl Refused {
     }
 }
 
-/// What is to be done for the machine.
+/// What the caller must do for the machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
-    /// Send this message to each of these, in the document's lane.
+    /// Send a message to each of these channels.
     Send {
-        /// To whom.
+        /// The recipients.
         to: Vec<ChannelId>,
-        /// Which lane.
+        /// The document, whose lane is used; `None`: the ordered lane.
         doc: Option<DocId>,
-        /// What.
+        /// The message.
         message: ChannelMsg,
     },
-    /// A message that came in is done with.
+    /// A frame passed to [`Hub::handle_frame`](super::Hub::handle_frame) is handled and stored.
     Settle {
-        /// Where it came in.
+        /// Its channel.
         channel: ChannelId,
-        /// What it was called.
+        /// Its token.
         token: u64,
-        /// Whether it was taken.
+        /// Whether it was accepted.
         outcome: Result<(), Refused>,
     },
-    /// Do this to a document, and tell with [`Hub::handle_done`](super::Hub::handle_done).
+    /// Run a task on a document, and pass its result to [`Hub::handle_done`](super::Hub::handle_done).
     Task {
-        /// What it is called.
+        /// Identifies the task.
         id: TaskId,
         /// The document.
         doc: DocId,
         /// What to do.
         work: Work,
     },
-    /// Close this channel. It is gone from the machine already.
+    /// Close this channel, which the machine has removed already.
     Close {
-        /// Which.
+        /// The channel.
         channel: ChannelId,
-        /// The code.
+        /// The WebSocket close code.
         code: u16,
         /// Why.
         reason: String,
     },
-    /// Something that the application may want to know.
+    /// Something happened that the application may want to know.
     Event(Event),
 }
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A peer said who it is.
+    /// A channel was established.
     Established {
         /// Its channel.
         channel: ChannelId,
-        /// Who it is.
+        /// The peer's identity.
         identity: PeerIdentity,
     },
     /// A channel ended.
     Gone {
-        /// Which.
+        /// The channel.
         channel: ChannelId,
     },
-    /// A document changed and the change is kept.
+    /// A document changed and the change is stored.
     Changed {
         /// The document.
         doc: DocId,
-        /// What is kept now.
+        /// The stored version.
         version: VersionVector,
     },
-    /// A peer answered a sync-request: it has this much.
+    /// A peer responded to a sync-request.
     Answered {
         /// Its channel.
         channel: ChannelId,
         /// The document.
         doc: DocId,
-        /// What it has; `None`: it does not have the document, or does not show it.
+        /// The peer's version; `None`: it does not have the document, or does not show it.
         version: Option<VersionVector>,
     },
-    /// A document was deleted here.
+    /// A document was deleted on this node.
     Deleted {
         /// The document.
         doc: DocId,
     },
-    /// A peer answered a delete-request.
+    /// A peer responded to a delete-request.
     DeleteAnswered {
         /// The document.
         doc: DocId,
-        /// Whether it is gone there.
+        /// Whether the peer deleted it.
         deleted: bool,
     },
-    /// A peer told which documents it has.
+    /// A peer listed its documents.
     Directory {
         /// Its channel.
         channel: ChannelId,
@@ -236,14 +236,14 @@ pub enum Event {
         /// The document.
         doc: DocId,
     },
-    /// A message of a peer was refused.
+    /// A peer's message was refused.
     Fault {
         /// Its channel.
         channel: ChannelId,
         /// Why.
         reason: String,
     },
-    /// Edits of this side could not be kept.
+    /// Changes of a document could not be stored.
     Failed {
         /// The document.
         doc: DocId,

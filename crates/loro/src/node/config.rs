@@ -1,4 +1,4 @@
-//! How a node is set up.
+//! The configuration of a node, and the link of each connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use breakbulk_wire::{Loro, Whole};
 use crate::limits::Limits;
 use crate::permissions::{OpenToAll, OwnDocuments, Permissions};
 
-/// When a message is cut.
+/// How large messages are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// As the original's `fragmentThreshold`: frames longer than this are cut into pieces of this many
-    /// bytes, and what stands before a piece is not counted. 0: never.
+    /// Like the original's `fragmentThreshold`: longer frames are cut into pieces of this many bytes, not
+    /// counting the header before each piece. 0: never.
     Native(usize),
-    /// No frame that goes out is larger than this.
+    /// No frame sent is larger than this.
     Cap(usize),
 }
 
-/// The thresholds of the four transports. SSE and polling cut from client to server alone.
+/// The thresholds of the transports. SSE and polling cut only from client to server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cuts {
     /// WebSockets.
@@ -44,31 +44,31 @@ impl Default for Cuts {
     }
 }
 
-/// How a node is set up.
+/// The configuration of a node.
 #[derive(Clone)]
 pub struct Config {
-    /// Who this side is.
+    /// The identity of this node.
     pub identity: PeerIdentity,
-    /// What peers may cause.
+    /// Limits on what peers can cause.
     pub limits: Limits,
-    /// Who may do what.
+    /// Which peers may do what.
     pub permissions: Arc<dyn Permissions>,
-    /// When messages are cut.
+    /// How large messages are cut.
     pub cuts: Cuts,
-    /// Bytes of a message that comes in.
+    /// The largest incoming message, in bytes.
     pub message: usize,
-    /// Bytes that wait for a slow reader before it is cut off.
+    /// Bytes queued to a slow peer before it is disconnected.
     pub queued_bytes: usize,
-    /// Memory that all connections together may hold for what comes in.
+    /// The memory for incoming messages of all connections together.
     pub budget: Budget,
-    /// How long a new WebSocket waits for `ready`: the original's client throws where it comes at once.
+    /// How long to delay `ready` on a new WebSocket: the original's client throws if it comes at once.
     pub ready_delay: Duration,
-    /// Threads that work on documents.
+    /// Worker threads for documents.
     pub threads: usize,
 }
 
 impl Config {
-    /// A server that is open to all, under this name.
+    /// A server with this name that is open to all peers.
     pub fn server(name: &str) -> Self {
         let limits = Limits::default();
         Self {
@@ -84,7 +84,7 @@ impl Config {
         }
     }
 
-    /// A client that syncs what is opened here, under this name.
+    /// A client with this name that syncs the documents that the application opens.
     pub fn client(name: &str) -> Self {
         Self {
             identity: identity(name, PeerType::User),
@@ -94,7 +94,7 @@ impl Config {
         }
     }
 
-    /// The link of one connection, by its way.
+    /// The link of one connection, by its transport.
     pub(super) fn link(&self, way: Way, dialed: bool) -> (Link, Form) {
         let (http, cut) = match way {
             Way::WebSocket => (false, self.cuts.web_socket),
@@ -126,7 +126,7 @@ impl Config {
             (true, false) => (Arc::new(json), Arc::new(Loro), Form::SERVER),
             (true, true) => (Arc::new(Loro), Arc::new(json), Form::CLIENT),
         };
-        // Text has no pieces: a whole document in base64 must fit.
+        // JSON text is not cut: a whole document in base64 must fit into one frame.
         let whole = self.message / 3 * 4 + (1 << 20);
         limits.frame = if form.receives_json { whole } else { 16 << 20 };
         if form.receives_json {
@@ -143,7 +143,7 @@ impl Config {
     }
 }
 
-/// How messages look in each direction.
+/// The encoding of messages in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
     pub(super) sends_json: bool,
@@ -165,7 +165,7 @@ impl Form {
     };
 }
 
-/// A name and a random number.
+/// An identity with this name and a random peer id.
 fn identity(name: &str, kind: PeerType) -> PeerIdentity {
     let seed = fresh_seed();
     let mut word = [0; 8];

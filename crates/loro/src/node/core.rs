@@ -1,5 +1,5 @@
-//! The machine, its connections and its documents under one lock, which is never held while anything
-//! waits.
+//! The machine, its connections and its open documents under one lock, which is never held across an
+//! await.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,19 +7,20 @@ use std::time::Instant;
 
 use breakbulk_link::{Charge, Lane, MessageId, Outgoing, SendError};
 use breakbulk_message::loro::{ChannelMsg, EncodeError, encode_frame, to_json};
+pub(super) use breakbulk_net::now;
 use breakbulk_net::{Connection, Refusal};
 use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit, broadcast, watch};
 
 use super::config::{Config, Form};
-use super::doc::Seen;
+use super::doc::DocState;
 use crate::machine::{ChannelId, DocId, Event, Finished, Hub, Output, TaskId};
 use crate::repo::{Repo, Request};
 
-/// Events that a slow listener may be behind.
+/// Events that a slow receiver may be behind.
 const EVENTS: usize = 1024;
 
-/// What is behind a node and all its handles.
+/// The state shared by a node and all its handles.
 pub(super) struct Core {
     pub(super) config: Config,
     state: Mutex<State>,
@@ -27,27 +28,27 @@ pub(super) struct Core {
     /// The machine's deadline may have moved.
     pub(super) timer: Arc<Notify>,
     pub(super) events: broadcast::Sender<Event>,
-    /// How often a peer was established.
+    /// Counts the channels that were established.
     pub(super) established: watch::Sender<u64>,
 }
 
 pub(super) struct State {
     pub(super) hub: Hub,
     attached: BTreeMap<ChannelId, Attached>,
-    docs: BTreeMap<DocId, watch::Sender<Seen>>,
+    docs: BTreeMap<DocId, watch::Sender<DocState>>,
     pub(super) ended: bool,
 }
 
-/// A connection that serves a channel.
+/// The connection of a channel.
 struct Attached {
     connection: Connection,
     form: Form,
-    /// Messages that are being worked on.
+    /// Unfinished messages, by token.
     inbound: BTreeMap<u64, Inbound>,
     next: u64,
 }
 
-/// What is held until a message is done with.
+/// What is held until a message is handled and stored.
 struct Inbound {
     id: MessageId,
     _charge: Charge,
@@ -77,14 +78,14 @@ impl Core {
         }
     }
 
-    /// Does something to the machine, then all that the machine wants done.
+    /// Runs `work` on the machine, then everything that the machine asks for.
     pub(super) fn drive<R>(&self, work: impl FnOnce(&mut State, Instant) -> R) -> R {
         let mut state = self.lock();
         let before = state.hub.poll_timeout();
         let now = now();
         let result = work(&mut state, now);
         while let Some(output) = state.hub.poll_output() {
-            self.carry_out(&mut state, now, output);
+            self.perform(&mut state, now, output);
         }
         let sooner = match (before, state.hub.poll_timeout()) {
             (Some(before), Some(after)) => after < before,
@@ -106,7 +107,7 @@ impl Core {
         &self.repo
     }
 
-    /// Tasks are done, told by the thread that keeps them.
+    /// Passes finished tasks to the machine; called by the committer thread.
     pub(super) fn done(&self, tasks: Vec<(TaskId, Finished)>) {
         self.drive(|state, now| {
             for (id, finished) in tasks {
@@ -115,7 +116,7 @@ impl Core {
         });
     }
 
-    fn carry_out(&self, state: &mut State, now: Instant, output: Output) {
+    fn perform(&self, state: &mut State, now: Instant, output: Output) {
         match output {
             Output::Send { to, doc, message } => self.send(state, &to, doc.as_ref(), &message),
             Output::Task { id, doc, work } => self.repo.ask(Request::Task(id, doc, work)),
@@ -138,15 +139,16 @@ impl Core {
                 reason,
             } => {
                 if let Some(attached) = state.attached.remove(&channel) {
-                    tracing::info!(code, reason, "a peer is cut off");
+                    tracing::info!(code, reason, "connection closed by this node");
                     attached.connection.close(code, &reason);
                 }
             }
-            Output::Event(event) => self.tell(state, now, event),
+            Output::Event(event) => self.publish_event(state, now, event),
         }
     }
 
-    /// Encoded once in each form, whoever gets it. Whoever takes too little is cut off, and syncs again.
+    /// Sends a message to many channels, encoded once per form. A channel whose queue is full is closed:
+    /// its peer reconnects and syncs again.
     fn send(&self, state: &mut State, to: &[ChannelId], doc: Option<&DocId>, message: &ChannelMsg) {
         let mut binary: Option<Result<Bytes, EncodeError>> = None;
         let mut json: Option<Bytes> = None;
@@ -162,7 +164,7 @@ impl Core {
                 match binary.get_or_insert_with(|| encode_frame(message)) {
                     Ok(frame) => Outgoing::new(frame.clone()),
                     Err(error) => {
-                        tracing::error!(%error, "a message cannot be encoded");
+                        tracing::error!(%error, "outgoing message dropped: it cannot be encoded");
                         return;
                     }
                 }
@@ -176,26 +178,26 @@ impl Core {
         }
     }
 
-    fn tell(&self, state: &mut State, _now: Instant, event: Event) {
+    fn publish_event(&self, state: &mut State, _now: Instant, event: Event) {
         match &event {
             Event::Established { .. } => self.established.send_modify(|count| *count += 1),
-            Event::Changed { doc, version } => state.seen(doc, |seen| {
+            Event::Changed { doc, version } => state.update_doc(doc, |seen| {
                 seen.changes += 1;
                 seen.kept = version.clone();
             }),
-            Event::Answered { doc, version, .. } => state.seen(doc, |seen| {
+            Event::Answered { doc, version, .. } => state.update_doc(doc, |seen| {
                 seen.answers += 1;
                 seen.answer = version.clone();
             }),
-            Event::Deleted { doc } => state.seen(doc, |seen| {
+            Event::Deleted { doc } => state.update_doc(doc, |seen| {
                 seen.changes += 1;
                 seen.kept = Default::default();
             }),
-            Event::Ephemeral { doc } => state.seen(doc, |seen| seen.ephemeral += 1),
+            Event::Ephemeral { doc } => state.update_doc(doc, |seen| seen.ephemeral += 1),
             Event::Failed { doc, error } => {
-                state.seen(doc, |seen| seen.failed = Some(error.clone()));
+                state.update_doc(doc, |seen| seen.failed = Some(error.clone()));
             }
-            Event::Fault { reason, .. } => tracing::debug!(reason, "a bad message"),
+            Event::Fault { reason, .. } => tracing::debug!(reason, "invalid message from a peer"),
             _ => {}
         }
         let _ = self.events.send(event);
@@ -219,7 +221,7 @@ impl State {
         self.attached.insert(channel, attached);
     }
 
-    /// What a message holds until it is settled: the name for it.
+    /// Registers a message with what it holds until it is settled; returns its token.
     pub(super) fn begin(
         &mut self,
         channel: ChannelId,
@@ -238,7 +240,7 @@ impl State {
         Some(attached.next)
     }
 
-    /// The connection is over.
+    /// Removes a closed connection.
     pub(super) fn detach(&mut self, channel: ChannelId) {
         self.attached.remove(&channel);
         self.hub.close(channel);
@@ -251,29 +253,29 @@ impl State {
             .collect()
     }
 
-    /// Where a document's news go.
-    pub(super) fn watch(&mut self, doc: &DocId) -> watch::Receiver<Seen> {
+    /// Subscribes to the state of a document.
+    pub(super) fn watch(&mut self, doc: &DocId) -> watch::Receiver<DocState> {
         let kept = self.hub.head(doc).map(|head| head.version.clone());
         let docs = &mut self.docs;
         docs.retain(|_, seen| seen.receiver_count() > 0);
         let seen = docs.entry(doc.clone()).or_insert_with(|| {
-            let seen = Seen {
+            let seen = DocState {
                 kept: kept.unwrap_or_default(),
-                ..Seen::default()
+                ..DocState::default()
             };
             watch::channel(seen).0
         });
         seen.subscribe()
     }
 
-    fn seen(&mut self, doc: &DocId, change: impl FnOnce(&mut Seen)) {
+    fn update_doc(&mut self, doc: &DocId, change: impl FnOnce(&mut DocState)) {
         if let Some(seen) = self.docs.get(doc) {
             seen.send_modify(change);
         }
     }
 }
 
-/// A document's lane: a large one does not hold up the small updates of others.
+/// A document's lane, so that a large document does not delay small updates of others.
 fn lane(doc: &DocId) -> Lane {
     let hash = doc.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
@@ -281,13 +283,8 @@ fn lane(doc: &DocId) -> Lane {
     Lane(hash.max(1))
 }
 
-/// The time, which a test may have paused.
-pub(super) fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
-}
-
-/// Keeps the machine's deadlines while the node is there.
-pub(super) async fn keep_time(core: std::sync::Weak<Core>) {
+/// Runs the machine's timers while the node exists.
+pub(super) async fn run_timers(core: std::sync::Weak<Core>) {
     loop {
         let Some(strong) = core.upgrade() else {
             return;
@@ -299,7 +296,7 @@ pub(super) async fn keep_time(core: std::sync::Weak<Core>) {
         let Some(next) = next else {
             return;
         };
-        // Waiting must not keep the node.
+        // While it waits, this task must not keep the node alive.
         let timer = strong.timer.clone();
         drop(strong);
         let notified = timer.notified();

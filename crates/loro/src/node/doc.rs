@@ -1,4 +1,4 @@
-//! A document that is held open: edited here, synced with all peers.
+//! An open document: edited by the application, synced with all peers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,33 +13,33 @@ use crate::machine::{DocId, WorkError, covers};
 use crate::repo::crdt::to_wire;
 use crate::repo::{Request, Slot};
 
-/// How often a peer may answer without having taken what this side has.
+/// How many responses of a peer may lack this node's changes before `sync` fails.
 const TRIES: u32 = 32;
 
-/// It has to write it down first: the longest wait before it is asked again.
+/// The longest wait before asking a peer again, which has to store the changes first.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
-/// What happened to a document since it was opened.
+/// The state of a document since it was opened.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
-    /// Changes that were kept, of whomever.
+pub struct DocState {
+    /// Stored changes, of this node and of peers.
     pub changes: u64,
-    /// What is kept on this side.
+    /// The version stored on this node.
     pub kept: VersionVector,
-    /// How often a peer answered what it has.
+    /// Responses of peers to sync-requests.
     pub answers: u64,
-    /// What it said last; `None`: it does not have the document.
+    /// The peer's version in the last response; `None`: it does not have the document.
     pub answer: Option<VersionVector>,
-    /// How often ephemeral stores changed.
+    /// Changes of ephemeral stores.
     pub ephemeral: u64,
-    /// Edits of this side cannot be kept any more.
+    /// Set when edits cannot be stored any more.
     pub failed: Option<WorkError>,
 }
 
-/// Why a document is not synced.
+/// Why a document could not be opened or synced.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DocError {
-    /// Edits of this side cannot be kept.
+    /// Edits cannot be stored, or the document cannot be loaded.
     #[error(transparent)]
     Work(#[from] WorkError),
     /// The peer does not have the document, or does not show it.
@@ -48,7 +48,7 @@ pub enum DocError {
         /// The document.
         doc: String,
     },
-    /// The peer answers but does not take what this side has.
+    /// The peer responds but does not accept this node's changes.
     #[error(
         "the peer does not take the changes of document {doc:?}: ask for the right to change it"
     )]
@@ -61,7 +61,7 @@ pub enum DocError {
     ShutDown,
 }
 
-/// A document that is held open. Clones share it; with the last one it is closed.
+/// An open document. Clones share it; dropping the last one closes it.
 #[derive(Clone)]
 pub struct Doc {
     inner: Arc<Inner>,
@@ -71,7 +71,7 @@ struct Inner {
     core: Arc<Core>,
     id: DocId,
     slot: Arc<Slot>,
-    seen: watch::Receiver<Seen>,
+    seen: watch::Receiver<DocState>,
 }
 
 impl Doc {
@@ -79,7 +79,7 @@ impl Doc {
         core: Arc<Core>,
         id: DocId,
         slot: Arc<Slot>,
-        seen: watch::Receiver<Seen>,
+        seen: watch::Receiver<DocState>,
     ) -> Self {
         let inner = Inner {
             core,
@@ -97,24 +97,24 @@ impl Doc {
         &self.inner.id
     }
 
-    /// The document itself. Edit it and `commit()`: the edits are kept and sent. Ask for it anew each
-    /// time: hostile changes of a peer's can spoil one in memory, and another takes its place then.
+    /// The Loro document. Edit it and `commit()`: the edits are stored and sent. Call this again each
+    /// time: if a peer's hostile changes corrupt a document in memory, another takes its place.
     pub fn loro(&self) -> LoroDoc {
         self.inner.slot.get()
     }
 
-    /// What happened to it; wait for changes on it.
-    pub fn watch(&self) -> watch::Receiver<Seen> {
+    /// The document's state; await changes on the receiver.
+    pub fn watch(&self) -> watch::Receiver<DocState> {
         self.inner.seen.clone()
     }
 
-    /// Waits until all edits of this side are kept on this side.
+    /// Waits until all edits of the application are stored on this node; returns their version.
     pub async fn kept(&self) -> Result<VersionVector, DocError> {
         let loro = self.loro();
         loro.commit();
         let wanted = to_wire(&loro.oplog_vv());
         let mut seen = self.watch();
-        // Whatever told of the edit before, this makes sure that somebody looks.
+        // The subscription reports edits too; this makes sure that a task runs.
         let id = self.inner.id.clone();
         self.inner.core.drive(|state, _| state.hub.edited(&id));
         let seen = seen
@@ -127,8 +127,8 @@ impl Doc {
         }
     }
 
-    /// Waits until a peer that this side called has answered that it keeps all edits made here before,
-    /// and all that it had is here. Connections may come and go meanwhile.
+    /// Waits until a dialed peer has stored all edits made before this call, and its own changes are
+    /// here. Survives reconnects.
     pub async fn sync(&self) -> Result<(), DocError> {
         let wanted = self.kept().await?;
         let core = &self.inner.core;
@@ -172,8 +172,8 @@ impl Doc {
         }
     }
 
-    /// Sets this side's ephemeral store, as `loro::awareness::EphemeralStore` encodes it; empty data
-    /// takes it away. It is told again by itself while the document is open.
+    /// Sets this node's ephemeral store, as `loro::awareness::EphemeralStore` encodes it; empty data
+    /// removes it. The node sends it again on every heartbeat.
     pub fn set_ephemeral(&self, namespace: &str, data: impl Into<Bytes>) {
         let data = data.into();
         self.inner.core.drive(|state, _| {
@@ -190,7 +190,7 @@ impl Doc {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Edits that nobody told of yet are kept before the document may go.
+        // Store edits that were not flushed before the document is closed.
         let id = self.id.clone();
         self.core.drive(|state, _| {
             state.hub.edited(&id);

@@ -1,4 +1,4 @@
-//! Why a call to a peer failed or ended.
+//! Why dialing a peer failed, or its connection ended.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -7,30 +7,30 @@ use std::time::Duration;
 use breakbulk_link::Closed;
 use breakbulk_net::{Mismatch, http, ws};
 
-/// Why a call to a peer failed or ended.
+/// Why dialing a peer failed, or its connection ended.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DialError {
-    /// No WebSocket.
+    /// The WebSocket could not be opened.
     #[error(transparent)]
     WebSocket(Arc<ws::ConnectError>),
-    /// No connection over HTTP.
+    /// The HTTP connection could not be opened.
     #[error(transparent)]
     Http(Arc<http::ConnectError>),
-    /// What a caller's own way to connect says.
+    /// The caller's own connect function failed.
     #[error(transparent)]
     Connect(Arc<dyn Error + Send + Sync>),
-    /// An address that asks for a transport that there is not.
+    /// The URL names a transport that does not exist.
     #[error("no transport is called {name}: use sse, poll or webrtc (where it is built in)")]
     UnknownTransport {
         /// Its name.
         name: String,
     },
-    /// The transport does not carry these frames.
+    /// The transport cannot carry these frames.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
-    /// The server did not say that messages may come.
-    #[error("the server did not say ready within {} s", within.as_secs())]
+    /// The server did not send `ready`.
+    #[error("the server did not send ready within {} s: is this the address of a loro-extended server?", within.as_secs())]
     NotReady {
         /// How long it was waited.
         within: Duration,
@@ -38,11 +38,11 @@ pub enum DialError {
     /// The connection ended before the server was ready.
     #[error("closed with {0} before it was ready")]
     ClosedEarly(Closed),
-    /// The connection was there, and ended.
+    /// The connection was open, and ended.
     #[error("{0}")]
     Ended(Closed),
-    /// This side hung up.
-    #[error("this side hung up")]
+    /// This node closed the connection.
+    #[error("this node closed the connection")]
     HungUp,
 }
 

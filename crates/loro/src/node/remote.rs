@@ -1,4 +1,4 @@
-//! Peers that this side calls, again and again.
+//! Dialed peers: connects, and reconnects with backoff.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use super::serve::{self, Joined};
 use crate::http::client_options;
 use crate::machine::{ChannelId, Event};
 
-/// How long to wait between calls.
+/// How long to wait between attempts to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// Calls in a row that may fail.
+    /// Attempts in a row that may fail.
     pub tries: u32,
     /// The first wait; each further one is twice as long.
     pub base: Duration,
@@ -37,7 +37,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait after so many failures in a row, from 1.
+    /// The wait after this many failures in a row, from 1.
     pub fn delay(&self, failures: u32) -> Duration {
         let doubled = 1u32.checked_shl(failures.saturating_sub(1));
         let delay = doubled.and_then(|times| self.base.checked_mul(times));
@@ -45,7 +45,7 @@ impl Backoff {
     }
 }
 
-/// Whom to call, and how.
+/// The address of a peer, and how to connect.
 #[derive(Clone, Debug)]
 pub struct Dial {
     /// `ws://` and `wss://` for a WebSocket; `http://` and `https://` with `transport=sse`, `poll` or
@@ -55,14 +55,14 @@ pub struct Dial {
     pub bearer: Option<ws::Bearer>,
     /// Further headers.
     pub headers: Vec<(String, String)>,
-    /// How long to wait between calls.
+    /// How long to wait between attempts.
     pub backoff: Backoff,
-    /// Whose certificates are trusted.
+    /// The trusted root certificates.
     pub roots: ws::Roots,
 }
 
 impl Dial {
-    /// This address, with the original's numbers.
+    /// This address, with the original's backoff.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -74,35 +74,35 @@ impl Dial {
     }
 }
 
-/// How things stand with a peer that this side calls.
+/// The status of a dialed peer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Status {
-    /// A call is under way.
+    /// An attempt to connect is under way.
     Connecting,
-    /// The peer is there, and has not said who it is.
+    /// Connected, not established yet.
     Connected,
-    /// Documents are synced.
+    /// Established: documents are synced.
     Established,
-    /// The next call waits.
+    /// Waiting before the next attempt.
     Waiting {
-        /// Calls that failed in a row.
+        /// Attempts that failed in a row.
         failures: u32,
-        /// How long.
+        /// The wait.
         delay: Duration,
-        /// Why the last one failed or ended.
+        /// Why the last attempt failed, or the connection ended.
         reason: DialError,
     },
-    /// Too many calls failed in a row.
+    /// Too many attempts failed in a row.
     GaveUp {
         /// Why the last one failed.
         reason: DialError,
     },
-    /// This side hung up.
+    /// This node closed the connection.
     Closed,
 }
 
-/// A peer that this side calls until this is dropped.
+/// A dialed peer. Dropping this disconnects it.
 #[derive(Debug)]
 pub struct Remote {
     status: watch::Receiver<Status>,
@@ -110,12 +110,12 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// How things stand; wait for changes on it.
+    /// The status; await changes on the receiver.
     pub fn status(&self) -> watch::Receiver<Status> {
         self.status.clone()
     }
 
-    /// Waits until the peer said who it is.
+    /// Waits until the connection is established.
     pub async fn established(&self) -> Result<(), DialError> {
         let mut status = self.status();
         let ended = |status: &Status| match status {
@@ -143,16 +143,21 @@ where
     F: Fn(Arc<Core>) -> J + Send + 'static,
     J: Future<Output = Result<Joined, DialError>> + Send + 'static,
 {
-    let (tell, status) = watch::channel(Status::Connecting);
-    let task = tokio::spawn(keep_calling(Arc::downgrade(core), backoff, call, tell));
+    let (status_sender, status) = watch::channel(Status::Connecting);
+    let task = tokio::spawn(redial_loop(
+        Arc::downgrade(core),
+        backoff,
+        call,
+        status_sender,
+    ));
     Remote { status, task }
 }
 
-async fn keep_calling<F, J>(
+async fn redial_loop<F, J>(
     core: Weak<Core>,
     backoff: Backoff,
     call: F,
-    tell: watch::Sender<Status>,
+    status_sender: watch::Sender<Status>,
 ) where
     F: Fn(Arc<Core>) -> J + Send + 'static,
     J: Future<Output = Result<Joined, DialError>> + Send + 'static,
@@ -165,11 +170,11 @@ async fn keep_calling<F, J>(
         if strong.lock().ended {
             break;
         }
-        tell.send_replace(Status::Connecting);
+        status_sender.send_replace(Status::Connecting);
         let reason = match call(strong.clone()).await {
             Err(reason) => reason,
             Ok(joined) => {
-                let (established, reason) = serve_one(&strong, joined, &tell).await;
+                let (established, reason) = serve_one(&strong, joined, &status_sender).await;
                 if established {
                     failures = 0;
                 }
@@ -182,42 +187,42 @@ async fn keep_calling<F, J>(
         drop(strong);
         failures += 1;
         if failures > backoff.tries {
-            tell.send_replace(Status::GaveUp { reason });
+            status_sender.send_replace(Status::GaveUp { reason });
             return;
         }
         let delay = backoff.delay(failures);
-        tell.send_replace(Status::Waiting {
+        status_sender.send_replace(Status::Waiting {
             failures,
             delay,
             reason,
         });
         tokio::time::sleep(delay).await;
     }
-    tell.send_replace(Status::Closed);
+    status_sender.send_replace(Status::Closed);
 }
 
-/// Whether the peer said who it is, and why the connection ended.
+/// Serves one connection to its end; returns whether it was established, and why it ended.
 async fn serve_one(
     core: &Arc<Core>,
     joined: Joined,
-    tell: &watch::Sender<Status>,
+    status_sender: &watch::Sender<Status>,
 ) -> (bool, DialError) {
     let mut events = core.events.subscribe();
-    let (mine_is, mine) = tokio::sync::oneshot::channel::<ChannelId>();
+    let (send_channel, own_channel) = tokio::sync::oneshot::channel::<ChannelId>();
     let serving = serve::run(core, joined, |channel, _| {
-        tell.send_replace(Status::Connected);
-        let _ = mine_is.send(channel);
+        status_sender.send_replace(Status::Connected);
+        let _ = send_channel.send(channel);
     });
     let watching = async {
-        let Ok(mine) = mine.await else {
+        let Ok(own_channel) = own_channel.await else {
             return std::future::pending().await;
         };
         loop {
             match events.recv().await {
-                Ok(Event::Established { channel, .. }) if channel == mine => break,
-                // Too many events to see each: the machine knows.
+                Ok(Event::Established { channel, .. }) if channel == own_channel => break,
+                // Events were missed: ask the machine.
                 Err(tokio::sync::broadcast::error::RecvError::Lagged(_))
-                    if core.lock().hub.peers().any(|(id, _)| id == mine) =>
+                    if core.lock().hub.peers().any(|(id, _)| id == own_channel) =>
                 {
                     break;
                 }
@@ -227,18 +232,18 @@ async fn serve_one(
                 _ => {}
             }
         }
-        tell.send_replace(Status::Established);
+        status_sender.send_replace(Status::Established);
         std::future::pending::<()>().await
     };
     let closed = tokio::select! {
         closed = serving => closed,
         () = watching => return (false, DialError::HungUp),
     };
-    let established = matches!(*tell.borrow(), Status::Established);
+    let established = matches!(*status_sender.borrow(), Status::Established);
     (established, DialError::Ended(closed))
 }
 
-/// One call to an address.
+/// One attempt to connect.
 pub(super) async fn call(core: Arc<Core>, dial: Dial) -> Result<Joined, DialError> {
     let peer_id = core.config.identity.peer_id.clone();
     let (url, transport) = take_transport(&dial.url);
@@ -283,7 +288,7 @@ async fn joined<T: Transport>(core: &Core, way: Way, transport: T) -> Result<Joi
     serve::join(core, way, transport, Options::default()).await
 }
 
-/// The address without `transport=…`, and what that says.
+/// The address without `transport=…`, and the transport named there.
 fn take_transport(url: &str) -> (String, Option<String>) {
     let Some((address, query)) = url.split_once('?') else {
         return (url.to_owned(), None);

@@ -1,4 +1,4 @@
-//! One connection, from its first word to its last.
+//! One connection: opens it, passes its messages to the machine, and removes it at its end.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use super::core::Core;
 use super::error::DialError;
 use crate::machine::{ChannelId, Opening, control};
 
-/// A connection whose peer can be talked to.
+/// An open connection that is ready for messages.
 pub(super) struct Joined {
     connection: Connection,
     form: Form,
     opening: Opening,
-    /// What came before the server said that it is ready.
+    /// Events that came before the server's `ready`.
     early: Vec<Event>,
 }
 
-/// Opens a connection for a peer that called this side.
+/// Opens the connection of a peer that dialed this node.
 pub(super) async fn accept<T: Transport>(
     core: &Core,
     way: Way,
@@ -40,7 +40,7 @@ pub(super) async fn accept<T: Transport>(
     }
     let connection = Connection::open(link, transport, options)?;
     if is_websocket {
-        // Nothing else waits yet on this link.
+        // Nothing else is queued on this link yet.
         let _ = connection.with(|link| link.send_control(control::READY));
     }
     Ok(Joined {
@@ -49,13 +49,13 @@ pub(super) async fn accept<T: Transport>(
         opening: Opening {
             claim,
             dialed: false,
-            greets: way == Way::DataChannel,
+            sends_establish: way == Way::DataChannel,
         },
         early: Vec::new(),
     })
 }
 
-/// Opens a connection to a peer that this side called.
+/// Opens the connection to a peer that this node dialed.
 pub(super) async fn join<T: Transport>(
     core: &Core,
     way: Way,
@@ -85,13 +85,13 @@ pub(super) async fn join<T: Transport>(
         opening: Opening {
             claim: String::new(),
             dialed: true,
-            greets: true,
+            sends_establish: true,
         },
         early,
     })
 }
 
-/// Waits until the server says that messages may go.
+/// Waits for the server's `ready`.
 async fn ready(connection: &Connection, early: &mut Vec<Event>) -> Result<(), DialError> {
     loop {
         match connection.event().await {
@@ -104,7 +104,7 @@ async fn ready(connection: &Connection, early: &mut Vec<Event>) -> Result<(), Di
     }
 }
 
-/// Serves a connection until its end; `begun` is called with its channel at the beginning.
+/// Serves a connection until its end; `begun` is called once with its channel.
 pub(super) async fn run(
     core: &Arc<Core>,
     joined: Joined,
@@ -130,7 +130,7 @@ pub(super) async fn run(
         return connection.closed().await;
     };
     begun(channel, &connection);
-    let gone = Gone {
+    let detach_on_drop = DetachOnDrop {
         core: core.clone(),
         channel,
         connection: connection.clone(),
@@ -148,7 +148,7 @@ pub(super) async fn run(
         match event {
             Event::Control(word) if answers => {
                 if let Some(word) = control::answer(&word) {
-                    // Refused where the link is closed, or where it waits already.
+                    // Fails if the link is closed, or if a pong is queued already.
                     let _ = connection.with(|link| link.send_control(word));
                 }
             }
@@ -170,7 +170,7 @@ pub(super) async fn run(
                     }
                 }
             }
-            // A shortage of our own is no fault of the peer's.
+            // `Busy` is this node's shortage of memory, not the peer's fault.
             Event::Fault(fault) | Event::TransferFailed(fault)
                 if !matches!(fault.kind, FaultKind::Busy) =>
             {
@@ -183,20 +183,20 @@ pub(super) async fn run(
             _ => {}
         }
     }
-    drop(gone);
+    drop(detach_on_drop);
     connection.closed().await
 }
 
-/// A channel goes with the task that serves it, whatever ends that.
-struct Gone {
+/// Removes the channel when the task that serves it ends, in whatever way.
+struct DetachOnDrop {
     core: Arc<Core>,
     channel: ChannelId,
     connection: Connection,
 }
 
-impl Drop for Gone {
+impl Drop for DetachOnDrop {
     fn drop(&mut self) {
-        // Of use where the task was ended from this side: elsewhere it is closed already.
+        // Only has an effect if this node ended the task; otherwise the connection is closed already.
         self.connection.close(1000, super::DISCONNECTING);
         self.core.drive(|state, _| state.detach(self.channel));
     }
@@ -209,7 +209,7 @@ fn decode(form: Form, bytes: Bytes) -> Result<Vec<ChannelMsg>, String> {
         return Ok(vec![message]);
     }
     decode_frame(bytes).map_err(|error: DecodeError| match error.detail {
-        // In the original's words, which its clients may look for.
+        // The original's text, which its clients may look for.
         Detail::Version { found } => {
             format!("Unsupported wire version: {found} (expected {WIRE_VERSION})")
         }

@@ -1,65 +1,65 @@
-//! The one thread that writes, and tells what is kept.
+//! The committer thread: writes to the store, then reports the tasks as finished.
 
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use super::Tell;
+use super::OnFinished;
 use crate::machine::{Finished, TaskId, WorkError};
 use crate::store::{Store, Write};
 
-/// No more bytes are put into one commit, so that no task waits for a flood behind it.
+/// The bytes of one commit, so that a task does not wait for a flood of later ones.
 const COMMIT_BYTES: usize = 32 << 20;
 
-/// What a task leaves behind.
+/// The writes and the result of a task.
 pub(super) struct Batch {
     pub(super) writes: Vec<Write>,
     pub(super) task: Option<(TaskId, Finished)>,
-    /// Given back when the writes are done.
-    pub(super) flight: Arc<Flight>,
+    /// Decremented when the writes are done.
+    pub(super) pending: Arc<PendingCommits>,
 }
 
-/// How many commits a document waits for.
+/// Counts the commits of a document that are not done.
 #[derive(Debug, Default)]
-pub(super) struct Flight {
+pub(super) struct PendingCommits {
     count: Mutex<usize>,
-    landed: Condvar,
+    changed: Condvar,
 }
 
-impl Flight {
+impl PendingCommits {
     pub(super) fn start(&self) {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
     }
 
-    fn land(&self) {
+    fn finish(&self) {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.landed.notify_all();
+        self.changed.notify_all();
     }
 
     pub(super) fn is_idle(&self) -> bool {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner) == 0
     }
 
-    /// Waits until the store has all that was given to it.
+    /// Blocks until all commits are done.
     pub(super) fn wait(&self) {
         let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle = self.landed.wait_while(count, |count| *count > 0);
+        let idle = self.changed.wait_while(count, |count| *count > 0);
         drop(idle.unwrap_or_else(PoisonError::into_inner));
     }
 }
 
 pub(super) struct Committer {
     store: Box<dyn Store>,
-    tell: Tell,
-    /// Why nothing is kept any more: documents in memory may be ahead of the store, and no answer may
-    /// speak of them.
+    on_finished: OnFinished,
+    /// The error of a failed commit. From then on every task fails: documents in memory may be ahead of
+    /// the store, and no peer may see that.
     failed: Option<String>,
 }
 
 impl Committer {
-    pub(super) fn new(store: Box<dyn Store>, tell: Tell) -> Self {
+    pub(super) fn new(store: Box<dyn Store>, on_finished: OnFinished) -> Self {
         Self {
             store,
-            tell,
+            on_finished,
             failed: None,
         }
     }
@@ -87,12 +87,12 @@ impl Committer {
             && !writes.is_empty()
             && let Err(error) = self.store.commit(&writes)
         {
-            tracing::error!(%error, "documents cannot be kept");
+            tracing::error!(%error, "the store failed: all further changes are refused until a restart");
             self.failed = Some(error.to_string());
         }
         let mut tasks = Vec::with_capacity(waiting.len());
         for batch in waiting {
-            batch.flight.land();
+            batch.pending.finish();
             let Some((id, mut finished)) = batch.task else {
                 continue;
             };
@@ -103,7 +103,7 @@ impl Committer {
             tasks.push((id, finished));
         }
         if !tasks.is_empty() {
-            (self.tell)(tasks);
+            (self.on_finished)(tasks);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The border to the crate `loro`: whatever bytes of a peer's do there, they do no more than fail.
+//! Calls into the crate `loro`: turns its panics on a peer's bytes into errors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -6,21 +6,21 @@ use breakbulk_message::loro::VersionVector;
 use bytes::Bytes;
 use loro::{ExportMode, ImportStatus, LoroDoc};
 
-/// Why loro did not do it.
+/// Why a call failed.
 #[derive(Debug)]
 pub(super) enum CrdtError {
-    /// It says so.
+    /// `loro` returned an error.
     Refused(String),
-    /// It panicked: the document's locks may be poisoned, and it is not to be used any more.
+    /// `loro` panicked: the document's locks may be poisoned, so it must not be used any more.
     Panicked,
 }
 
-/// Takes changes.
+/// Imports changes.
 pub(super) fn import(doc: &LoroDoc, data: &[u8]) -> Result<ImportStatus, CrdtError> {
     guarded(|| doc.import(data).map_err(|error| error.to_string()))
 }
 
-/// The whole document.
+/// Exports the whole document.
 pub(super) fn snapshot(doc: &LoroDoc) -> Result<Bytes, CrdtError> {
     guarded(|| {
         let exported = doc.export(ExportMode::Snapshot);
@@ -29,7 +29,7 @@ pub(super) fn snapshot(doc: &LoroDoc) -> Result<Bytes, CrdtError> {
     .map(Bytes::from)
 }
 
-/// What happened after a version.
+/// Exports the changes after a version.
 pub(super) fn since(doc: &LoroDoc, version: &loro::VersionVector) -> Result<Bytes, CrdtError> {
     guarded(|| {
         let exported = doc.export(ExportMode::updates(version));
@@ -38,7 +38,7 @@ pub(super) fn since(doc: &LoroDoc, version: &loro::VersionVector) -> Result<Byte
     .map(Bytes::from)
 }
 
-/// How far the document is, with what is edited and not committed yet.
+/// The document's version, after committing pending edits.
 pub(super) fn version(doc: &LoroDoc) -> Result<loro::VersionVector, CrdtError> {
     guarded(|| {
         doc.commit();
@@ -46,7 +46,7 @@ pub(super) fn version(doc: &LoroDoc) -> Result<loro::VersionVector, CrdtError> {
     })
 }
 
-/// Lets go of a document that may be poisoned.
+/// Drops a document that may be poisoned.
 pub(super) fn discard(doc: LoroDoc) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(doc)));
 }
@@ -58,7 +58,7 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, CrdtError> 
     }
 }
 
-/// The same version in the words of the wire, in the order of its peers.
+/// Converts a version to the wire's type, sorted by peer.
 pub(crate) fn to_wire(version: &loro::VersionVector) -> VersionVector {
     let mut entries: Vec<(u64, i32)> = version.iter().map(|(peer, to)| (*peer, *to)).collect();
     entries.retain(|(_, to)| *to > 0);
@@ -66,7 +66,7 @@ pub(crate) fn to_wire(version: &loro::VersionVector) -> VersionVector {
     entries.into_iter().collect()
 }
 
-/// The same version in loro's words.
+/// Converts a version to loro's type.
 pub(crate) fn from_wire(version: &VersionVector) -> loro::VersionVector {
     let known = version.entries().iter().filter(|(_, to)| *to > 0);
     let mut own = loro::VersionVector::new();

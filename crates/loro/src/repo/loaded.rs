@@ -1,4 +1,4 @@
-//! One document in memory, and what of it is kept.
+//! One loaded document, and which of its changes are stored.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,16 +7,17 @@ use breakbulk_message::loro::Transmission;
 use bytes::Bytes;
 use loro::{LoroDoc, Subscription};
 
-use super::commit::Flight;
+use super::commit::PendingCommits;
 use super::crdt::{self, CrdtError, to_wire};
-use super::{Edited, blank};
+use super::{OnEdit, blank};
 use crate::machine::{DocId, Head};
 use crate::store::{Kept, Write};
 
-/// Below this nothing is compacted.
+/// Updates below this size are not compacted.
 const COMPACT_MIN: u64 = 64 << 10;
 
-/// A document that is held open. A spoiled one is replaced under the hands of its holder.
+/// A document that the application has open. If the document is corrupted, another one takes its place
+/// here.
 #[derive(Debug)]
 pub(crate) struct Slot(Mutex<LoroDoc>);
 
@@ -30,54 +31,54 @@ impl Slot {
 
     fn put(&self, doc: LoroDoc) {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let spoiled = std::mem::replace(&mut *held, doc);
+        let corrupted = std::mem::replace(&mut *held, doc);
         drop(held);
-        crdt::discard(spoiled);
+        crdt::discard(corrupted);
     }
 }
 
 pub(super) struct Loaded {
     name: DocId,
     pub(super) doc: LoroDoc,
-    /// What is kept, or on its way to the store, and was told.
-    pub(super) told: loro::VersionVector,
+    /// The version whose changes are stored or on their way to the committer.
+    pub(super) recorded: loro::VersionVector,
     pub(super) snapshot_bytes: u64,
     pub(super) update_bytes: u64,
-    /// The last snapshot that was sent.
+    /// The last exported snapshot and its version.
     cache: Option<(loro::VersionVector, Bytes)>,
-    pub(super) flight: Arc<Flight>,
+    pub(super) pending: Arc<PendingCommits>,
     pub(super) slot: Option<Arc<Slot>>,
     pub(super) holders: usize,
-    /// An edit was told that nobody looked at yet.
+    /// An edit was reported and not flushed yet.
     dirty: Arc<AtomicBool>,
     _subscription: Option<Subscription>,
-    /// When it was last used.
+    /// The worker's clock at the last use.
     pub(super) used: u64,
-    /// Bytes of changes that wait in loro for others.
+    /// Bytes of changes that `loro` holds until the changes they depend on come.
     pub(super) gaps: usize,
 }
 
 impl Loaded {
-    /// A document from what is kept of it.
+    /// Loads a stored document.
     pub(super) fn from_kept(
         name: &DocId,
         kept: &Kept,
-        flight: Arc<Flight>,
+        pending: Arc<PendingCommits>,
     ) -> Result<Self, String> {
         let doc = blank();
         let all = kept.snapshot.iter().chain(&kept.updates);
         for data in all {
             crdt::import(&doc, data).map_err(|error| format!("{error:?}"))?;
         }
-        let told = crdt::version(&doc).map_err(|error| format!("{error:?}"))?;
+        let recorded = crdt::version(&doc).map_err(|error| format!("{error:?}"))?;
         Ok(Self {
             name: name.clone(),
             doc,
-            told,
+            recorded,
             snapshot_bytes: kept.snapshot.as_ref().map_or(0, |data| data.len() as u64),
             update_bytes: kept.updates.iter().map(|data| data.len() as u64).sum(),
             cache: None,
-            flight,
+            pending,
             slot: None,
             holders: 0,
             dirty: Arc::default(),
@@ -93,44 +94,44 @@ impl Loaded {
 
     pub(super) fn head(&self) -> Head {
         Head {
-            version: to_wire(&self.told),
+            version: to_wire(&self.recorded),
             size: self.size(),
         }
     }
 
-    /// Whether it can be dropped without a loss.
+    /// Whether it can be unloaded: not open, and all changes are stored.
     pub(super) fn is_idle(&self) -> bool {
-        self.holders == 0 && self.flight.is_idle()
+        self.holders == 0 && self.pending.is_idle()
     }
 
-    /// Somebody holds it open: edits are told from now on.
-    pub(super) fn hold(&mut self, edited: &Edited) -> Arc<Slot> {
+    /// The application opens it: edits are reported from now on.
+    pub(super) fn open(&mut self, on_edit: &OnEdit) -> Arc<Slot> {
         self.holders += 1;
         let doc = &self.doc;
         let slot = self
             .slot
             .get_or_insert_with(|| Arc::new(Slot(Mutex::new(doc.clone()))))
             .clone();
-        self.listen(edited);
+        self.subscribe_edits(on_edit);
         slot
     }
 
-    fn listen(&mut self, edited: &Edited) {
+    fn subscribe_edits(&mut self, on_edit: &OnEdit) {
         if self._subscription.is_some() {
             return;
         }
-        let (edited, name, dirty) = (edited.clone(), self.name.clone(), self.dirty.clone());
+        let (on_edit, name, dirty) = (on_edit.clone(), self.name.clone(), self.dirty.clone());
         let subscription = self.doc.subscribe_local_update(Box::new(move |_| {
-            // Many edits are one task.
+            // One task for all edits until the next flush.
             if !dirty.swap(true, Ordering::AcqRel) {
-                edited(&name);
+                on_edit(&name);
             }
             true
         }));
         self._subscription = Some(subscription);
     }
 
-    /// One holder less.
+    /// The application closes it.
     pub(super) fn release(&mut self) {
         self.holders = self.holders.saturating_sub(1);
         if self.holders == 0 {
@@ -139,35 +140,35 @@ impl Loaded {
         }
     }
 
-    /// The same holders on another document: this one was spoiled.
-    pub(super) fn take_over(&mut self, from: &mut Self, edited: &Edited) {
+    /// Takes over the holders of `from`, whose document was corrupted.
+    pub(super) fn adopt_holders(&mut self, from: &mut Self, on_edit: &OnEdit) {
         self.holders = from.holders;
         self.slot = from.slot.take();
         self.used = from.used;
         if let Some(slot) = &self.slot {
             slot.put(self.doc.clone());
-            self.listen(edited);
+            self.subscribe_edits(on_edit);
         }
-        let spoiled = std::mem::replace(&mut from.doc, blank());
+        let corrupted = std::mem::replace(&mut from.doc, blank());
         let silent = std::mem::take(&mut from._subscription);
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(silent)));
-        crdt::discard(spoiled);
+        crdt::discard(corrupted);
     }
 
-    /// Edits of this side that are not kept yet: they go to the store, and everybody is told.
+    /// Writes the application's new edits; returns them to be sent to subscribers.
     pub(super) fn flush(
         &mut self,
         writes: &mut Vec<Write>,
     ) -> Result<Option<Transmission>, CrdtError> {
         self.dirty.store(false, Ordering::Release);
         let now = crdt::version(&self.doc)?;
-        if now == self.told {
+        if now == self.recorded {
             return Ok(None);
         }
-        let data = crdt::since(&self.doc, &self.told)?;
-        self.told = now;
+        let data = crdt::since(&self.doc, &self.recorded)?;
+        self.recorded = now;
         self.append(data.clone(), writes);
-        let version = to_wire(&self.told);
+        let version = to_wire(&self.recorded);
         Ok(Some(Transmission::Update { data, version }))
     }
 
@@ -180,23 +181,23 @@ impl Loaded {
         });
     }
 
-    /// The whole document, as it was last made if nothing changed.
+    /// The document as a snapshot, cached until it changes.
     pub(super) fn snapshot(&mut self) -> Result<Bytes, CrdtError> {
         if let Some((version, data)) = &self.cache
-            && *version == self.told
+            && *version == self.recorded
         {
             return Ok(data.clone());
         }
         let data = crdt::snapshot(&self.doc)?;
-        self.cache = Some((self.told.clone(), data.clone()));
+        self.cache = Some((self.recorded.clone(), data.clone()));
         Ok(data)
     }
 
-    /// Puts a snapshot in the place of many updates.
+    /// Replaces the stored updates by a snapshot.
     pub(super) fn compact(&mut self, writes: &mut Vec<Write>) -> Result<(), CrdtError> {
         let data = self.snapshot()?;
-        // An edit that is not told yet may be in the snapshot: the next time will do.
-        if crdt::version(&self.doc)? == self.told {
+        // If the snapshot has an edit that was not flushed, leave the compaction to the next time.
+        if crdt::version(&self.doc)? == self.recorded {
             self.replace(data, writes);
         }
         Ok(())
@@ -216,17 +217,17 @@ impl Loaded {
         self.update_bytes > self.snapshot_bytes.max(COMPACT_MIN)
     }
 
-    /// Nothing of it is there any more.
-    pub(super) fn forget(&mut self, edited: &Edited) {
+    /// Makes the document empty.
+    pub(super) fn clear(&mut self, on_edit: &OnEdit) {
         let mut fresh = blank();
         std::mem::swap(&mut self.doc, &mut fresh);
-        self.told = loro::VersionVector::new();
+        self.recorded = loro::VersionVector::new();
         (self.snapshot_bytes, self.update_bytes, self.gaps) = (0, 0, 0);
         self.cache = None;
         self._subscription = None;
         if let Some(slot) = &self.slot {
             slot.put(self.doc.clone());
-            self.listen(edited);
+            self.subscribe_edits(on_edit);
         }
         crdt::discard(fresh);
     }

@@ -1,8 +1,8 @@
-//! A store that survives the process and the machine: one redb file.
+//! A store on disk that survives crashes and power cuts: one redb file.
 //!
-//! Three tables. `heads` says how far each document is and which rows are its own, `index` has a small
-//! row for a snapshot or an update, `parts` the bytes. A commit is one transaction and one sync, however
-//! many documents it touches.
+//! Three tables. `heads` has each document's version and range of rows, `index` a small row per snapshot
+//! or update, `parts` the bytes. A commit is one transaction and one fsync, however many documents it
+//! touches.
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -17,25 +17,25 @@ use redb::{
 use super::{Kept, Store, StoreError, StoreReader, Write};
 use crate::machine::{DocId, Head};
 
-/// What the tables mean; a file with another number is left alone.
+/// The version of the tables; a file with another number is refused.
 const FORMAT: u64 = 1;
 const FORMAT_ROW: &str = "format";
 
 const META: TableDefinition<'static, &str, u64> = TableDefinition::new("breakbulk.loro.meta");
-/// Name to version, bytes kept, the first row and the one after the last.
+/// Document name to its version, stored bytes, first row and the row after the last.
 const HEADS: TableDefinition<'static, &str, (&[u8], u64, u64, u64)> =
     TableDefinition::new("breakbulk.loro.heads");
-/// Name and row to bytes, and whether they are a snapshot.
+/// Document name and row to the number of bytes, and whether they are a snapshot.
 const INDEX: TableDefinition<'static, (&str, u64), (u64, bool)> =
     TableDefinition::new("breakbulk.loro.index");
-/// Name, row and part to the bytes of that part.
+/// Document name, row and part to the bytes of that part.
 const PARTS: TableDefinition<'static, (&str, u64, u32), &[u8]> =
     TableDefinition::new("breakbulk.loro.parts");
 
-/// The size of a part: it fills a run of pages but for the header; much larger rows are written twice.
+/// The size of a part: with redb's header it fills whole pages; redb writes much larger rows twice.
 const PART: usize = (64 << 10) - 128;
 
-/// What redb may keep in memory; its own default is 1 GiB.
+/// redb's page cache; its own default is 1 GiB.
 const CACHE: usize = 16 << 20;
 
 /// Documents on disk. The file stays locked until the store is dropped, and does not shrink.
@@ -43,18 +43,18 @@ const CACHE: usize = 16 << 20;
 pub struct DiskStore {
     db: Arc<Database>,
     name: Arc<str>,
-    /// A commit failed, and the disk may or may not have it.
+    /// A commit failed; whether the disk has it is unknown.
     failed: bool,
 }
 
-/// Does not keep the file open.
+/// Reads documents; does not keep the file open.
 struct Reader {
     db: Weak<Database>,
     name: Arc<str>,
 }
 
 impl DiskStore {
-    /// Opens the store in this file, and makes it if there is none.
+    /// Opens the store in this file; creates it if there is none.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = path.as_ref();
         let name: Arc<str> = path.display().to_string().into();
@@ -68,7 +68,7 @@ impl DiskStore {
         Self::check(db, name)
     }
 
-    /// Opens the store in storage of another kind.
+    /// Opens the store in other storage than a file.
     pub fn with_backend(backend: impl StorageBackend) -> Result<Self, StoreError> {
         let name: Arc<str> = "in its own storage".into();
         let db = Builder::new()
@@ -284,35 +284,36 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// Makes a new file beside its place and moves it there whole: a crash leaves none or a good one.
+/// Creates the file under a temporary name and links it to its own: a crash leaves no file or a valid
+/// one.
 fn make(path: &Path, name: &Arc<str>) -> Result<(), StoreError> {
     let io = |error: std::io::Error| StoreError::Disk {
         store: name.to_string(),
         doing: "making its file",
         reason: error.to_string(),
     };
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.new", std::process::id()));
-    let beside = Path::new(&beside);
-    let _ = std::fs::remove_file(beside);
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}.new", std::process::id()));
+    let temporary = Path::new(&temporary);
+    let _ = std::fs::remove_file(temporary);
     let mut options = std::fs::OpenOptions::new();
     options.read(true).write(true).create_new(true);
-    // It holds what people wrote: nobody else's to read.
+    // Documents are private: only the owner may read the file.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.open(beside).map_err(io)?;
+    let file = options.open(temporary).map_err(io)?;
     let db = Builder::new()
         .create_file(file)
         .map_err(|error| failed(name, "making its file", error))?;
     prepare(&db, name)?;
     drop(db);
-    match std::fs::hard_link(beside, path) {
-        // Another process was first: its file is as good.
+    match std::fs::hard_link(temporary, path) {
+        // Another process created the file first: use that one.
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
         made => made.map_err(io)?,
     }
-    std::fs::remove_file(beside).map_err(io)?;
-    // A new file survives a power cut only once its directory is on the disk as well.
+    std::fs::remove_file(temporary).map_err(io)?;
+    // A new file survives a power cut only once its directory is synced as well.
     #[cfg(unix)]
     {
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
@@ -322,7 +323,7 @@ fn make(path: &Path, name: &Arc<str>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Makes the tables where there are none.
+/// Creates the tables that do not exist.
 fn prepare(db: &Database, name: &Arc<str>) -> Result<(), StoreError> {
     let make = || -> Result<(), redb::Error> {
         let transaction = db.begin_write()?;

@@ -1,4 +1,4 @@
-//! A store that lasts as long as the process.
+//! A store in memory: it lasts as long as the process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{Kept, Store, StoreError, StoreReader, Write};
 use crate::machine::{DocId, Head};
 
-/// Documents in memory, in the form that they have on disk: one that was unloaded, or was spoiled by
-/// hostile changes, is made again from it.
+/// Documents in memory, as exported bytes: one that was unloaded, or that hostile changes corrupted in
+/// memory, is loaded again from them.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore(Arc<Mutex<BTreeMap<DocId, (Head, Kept)>>>);
 

@@ -1,4 +1,4 @@
-//! What a function is given, and what it gives back.
+//! The arguments and the result of a call.
 
 use std::borrow::Cow;
 
@@ -43,10 +43,10 @@ impl<'a> Arguments<'a> {
         self.kwargs
     }
 
-    /// Each argument as JSON, without a look into it.
+    /// Each argument as JSON, not parsed further.
     ///
     /// # Errors
-    /// If they are no array, which a bridge does not let through.
+    /// If they are not an array; the bridge refuses such a call before.
     pub fn list(&self) -> Result<Vec<&'a RawValue>, ErrorBody<'static>> {
         match self.args {
             None => Ok(Vec::new()),
@@ -57,7 +57,7 @@ impl<'a> Arguments<'a> {
     /// The arguments as values.
     ///
     /// # Errors
-    /// If they are nested too deep, or hold a number that is none.
+    /// If they are nested too deep, or a number is out of range.
     pub fn values(&self) -> Result<Vec<Value>, ErrorBody<'static>> {
         match self.args {
             None => Ok(Vec::new()),
@@ -65,10 +65,10 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// The named arguments as values; of two with one name the last counts.
+    /// The named arguments as values; of two with the same name the last is used.
     ///
     /// # Errors
-    /// If they are nested too deep, or hold a number that is none.
+    /// If they are nested too deep, or a number is out of range.
     pub fn named(&self) -> Result<Map<String, Value>, ErrorBody<'static>> {
         match self.kwargs {
             None => Ok(Map::new()),
@@ -104,7 +104,7 @@ impl<'a> Arguments<'a> {
     /// One argument as an integer.
     ///
     /// # Errors
-    /// `TypeError` if it is none of 64 bits.
+    /// `TypeError` if it is not an integer of 64 bits.
     pub fn integer(&self, index: usize) -> Result<i64, ErrorBody<'static>> {
         self.read(
             index,
@@ -124,7 +124,7 @@ impl<'a> Arguments<'a> {
     /// One argument as bytes; `None` if it is another value.
     ///
     /// # Errors
-    /// `TypeError` if it is marked as bytes and holds none.
+    /// `TypeError` if it is marked as bytes and cannot be decoded.
     pub fn bytes(&self, index: usize) -> Result<Option<Vec<u8>>, ErrorBody<'static>> {
         let read = read_request_bytes(self.at(index)?).transpose();
         read.map_err(|error| raise("TypeError", format!("argument {index}: {error}")))
@@ -150,7 +150,7 @@ impl Answer {
     /// JSON text.
     ///
     /// # Errors
-    /// `ValueError` if it is none.
+    /// `ValueError` if the text is not JSON.
     pub fn json(text: String) -> Outcome {
         RawValue::from_string(text)
             .map(Self)
@@ -165,7 +165,7 @@ impl Answer {
     /// A number.
     ///
     /// # Errors
-    /// `ValueError` if JSON does not have it.
+    /// `ValueError` if it is not finite, which JSON cannot express.
     pub fn number(number: f64) -> Outcome {
         if number.is_finite() {
             return Self::value(&Value::from(number));

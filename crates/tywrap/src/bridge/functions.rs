@@ -1,4 +1,4 @@
-//! Functions by the names that a host calls them.
+//! A table of functions, by module and name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use super::{Arguments, Handler, Outcome, raise};
 
 type Function = Box<dyn Fn(&Arguments<'_>) -> Outcome + Send + Sync>;
 
-/// A table of functions. It is also the list of what may be called: there is no way around it.
+/// A table of functions. A host can call only these.
 #[derive(Default)]
 pub struct Functions {
     modules: BTreeMap<String, BTreeMap<String, Function>>,
@@ -19,7 +19,7 @@ impl Functions {
         Self::default()
     }
 
-    /// The same with another function; of two with one name the last counts.
+    /// Adds a function; of two with the same name the last is used.
     pub fn with(
         mut self,
         module: impl Into<String>,

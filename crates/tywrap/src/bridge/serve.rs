@@ -1,4 +1,4 @@
-//! One host: a request, its answer, the next request.
+//! Serves one host: reads a request, runs it, writes the answer, and reads the next.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 
 use super::{Arguments, Bridge, BridgeError, Ended, Handler, Outcome, raise};
 
-/// Numbers that every reader of JSON keeps exact; no frame has another id.
+/// The largest integer that every JSON parser keeps exact; ids beyond it are refused.
 const MAX_SAFE: u64 = (1 << 53) - 1;
 
 /// Why there is no next request.
@@ -38,7 +38,7 @@ struct Session<'a, H> {
 }
 
 impl<H: Handler> Bridge<H> {
-    /// Serves over these lines; `out` is what is written to in their place.
+    /// Serves over these lines.
     pub(super) async fn serve_stream<R>(&self, mut lines: Lines<R>) -> Result<Ended, BridgeError>
     where
         R: AsyncRead + Send + Unpin + 'static,
@@ -56,7 +56,7 @@ impl<H: Handler> Bridge<H> {
         match end {
             End::Ended(ended) => Ok(ended),
             End::Error(error) => {
-                tracing::error!(%error, "the bridge ends");
+                tracing::error!(%error, "the bridge stops");
                 Err(error)
             }
         }
@@ -85,7 +85,7 @@ impl<H: Handler> Session<'_, H> {
                 }
                 () = ends.input_ended() => return End::Ended(Ended::Input),
             };
-            // What was skipped came before what was found behind it.
+            // The skipped lines came before the frame: answer them first.
             while let Ok(oversized) = skipped.try_recv() {
                 if let Err(end) = self.skipped(&oversized).await {
                     return end;
@@ -96,7 +96,7 @@ impl<H: Handler> Session<'_, H> {
                 Some(Incoming::Closed(closed) | Incoming::Broken(closed)) => {
                     self.unreadable(closed.reason).await
                 }
-                // Nothing is posted over a pipe.
+                // There are no HTTP POSTs on a pipe.
                 Some(Incoming::Life | Incoming::Posted(..)) | None => Ok(()),
             };
             if let Err(end) = taken {
@@ -117,7 +117,7 @@ impl<H: Handler> Session<'_, H> {
         }
     }
 
-    /// The message that came, if one did; of what else happened nobody needs to know.
+    /// The received message, if there is one; other events of the link are dropped.
     fn message(&mut self) -> Option<Message> {
         let mut found = None;
         while let Some(event) = self.link.poll_event() {
@@ -159,7 +159,7 @@ impl<H: Handler> Session<'_, H> {
         }
     }
 
-    /// What follows of a refused request is not looked at: one answer is enough.
+    /// Ignores further frames of a refused request, which is answered only once.
     fn drop_rest(&mut self, frame: &Frame) {
         if let Ok(Inbound::Piece(piece)) = Tywrap::default().read(frame)
             && piece.count.is_some_and(|count| piece.seq + 1 < count)
@@ -181,7 +181,7 @@ impl<H: Handler> Session<'_, H> {
             .await
     }
 
-    /// A line that was longer than any that is held.
+    /// Answers a line that exceeded the limit and was skipped.
     async fn skipped(&mut self, line: &Unreadable) -> Result<(), End> {
         match line {
             Unreadable::Oversized { size, .. } => self.too_large(*size, None).await,
@@ -196,12 +196,12 @@ impl<H: Handler> Session<'_, H> {
     }
 
     async fn answer(&mut self, message: Message) -> Result<(), End> {
-        // The link lets nothing else through.
+        // The link delivers only UTF-8.
         let text = std::str::from_utf8(&message.bytes).unwrap_or_default();
         let request = match Request::read(text) {
             Ok(request) => request,
             Err(error) => {
-                tracing::warn!(%error, "a request that cannot be read");
+                tracing::warn!(%error, "a request cannot be parsed; the host gets an error");
                 let error = DecodeError {
                     id: exact(error.id).unwrap_or(UNKNOWN_ID),
                     ..error
@@ -238,7 +238,7 @@ impl<H: Handler> Session<'_, H> {
     }
 
     async fn call(&self, text: &str, call: &Call<'_>) -> Outcome {
-        if has_half_character(text) {
+        if has_lone_surrogate(text) {
             let text = "half a character (a lone surrogate) cannot be kept";
             return Err(raise("ProtocolError", text));
         }
@@ -251,7 +251,7 @@ impl<H: Handler> Session<'_, H> {
         }
         let arguments = Arguments::new(call.args, call.kwargs);
         let running = self.bridge.handler.call(module, function, &arguments);
-        unless_panicked(running).await
+        catch_panic(running).await
     }
 
     fn meta(&self, id: i64) -> String {
@@ -275,7 +275,7 @@ impl<H: Handler> Session<'_, H> {
         self.send(id, tywrap::error(id, error, Style::Ascii)).await
     }
 
-    /// Writes a response, whole or in frames; returns when the host's pipe has taken all of it.
+    /// Writes a response, as one line or in frames; returns when all of it is in the host's pipe.
     async fn send(&mut self, id: i64, text: String) -> Result<(), End> {
         let outgoing = Outgoing::text(text).with_key(Stream::Response.key(id));
         let refused = match self.link.send(Instant::now(), outgoing) {
@@ -295,7 +295,7 @@ impl<H: Handler> Session<'_, H> {
         self.write(line.into()).await
     }
 
-    /// All frames of the response, or why there are none.
+    /// Writes all frames of the response; returns the reason if it cannot be sent.
     async fn transmit(&mut self) -> Result<Option<SendError>, End> {
         loop {
             let mut frame = Vec::new();
@@ -316,7 +316,7 @@ impl<H: Handler> Session<'_, H> {
 
     async fn write(&mut self, line: Bytes) -> Result<(), End> {
         let sent = self.sink.send(Frame::Text(line)).await;
-        // The host has gone; there is nobody to tell.
+        // The host has closed the pipe.
         sent.map_err(|_| End::Ended(Ended::Output))
     }
 }
@@ -325,8 +325,8 @@ fn exact(id: i64) -> Option<i64> {
     (id.unsigned_abs() <= MAX_SAFE).then_some(id)
 }
 
-/// Runs a call; its panic is its own.
-async fn unless_panicked(running: impl Future<Output = Outcome>) -> Outcome {
+/// Runs a call; a panic becomes an exception of this call.
+async fn catch_panic(running: impl Future<Output = Outcome>) -> Outcome {
     let mut running = pin!(running);
     poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)));
@@ -339,8 +339,8 @@ async fn unless_panicked(running: impl Future<Output = Outcome>) -> Outcome {
     .await
 }
 
-/// Whether JSON holds a lone surrogate: text that cannot be kept.
-fn has_half_character(json: &str) -> bool {
+/// Whether JSON holds a lone surrogate, which a Rust string cannot hold.
+fn has_lone_surrogate(json: &str) -> bool {
     fn unit(text: &str) -> Option<u16> {
         u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
     }
@@ -384,7 +384,7 @@ mod tests {
             (r#""\uDfff""#, true),
             (r#""é\ud83d\ude00\udc00""#, true),
         ] {
-            assert_eq!(has_half_character(json), expected, "{json}");
+            assert_eq!(has_lone_surrogate(json), expected, "{json}");
         }
     }
 }

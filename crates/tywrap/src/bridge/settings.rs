@@ -1,4 +1,4 @@
-//! What the host asked for when it started the bridge.
+//! The settings of a bridge, as the host passes them by arguments and environment.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,37 +8,37 @@ use breakbulk_message::tywrap::FRAME_PROTOCOL;
 use breakbulk_net::fresh_seed;
 use breakbulk_wire::{Stream, Style, Tywrap};
 
-/// What a frame's line has beside its data.
+/// Bytes of a frame's line beside its data.
 const ENVELOPE: usize = 1024;
 
 /// The argument of hosts from version 0.9 on.
 const ARGUMENT: &str = "--tywrap-max-frame-bytes";
 
-/// How a bridge serves.
+/// The settings of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BridgeSettings {
-    /// Bytes of data in a frame; a longer response is cut. `None`: the host asked for no frames, and
-    /// gets lines.
+    /// Bytes of data in a frame; a longer response is cut. `None`: the host did not ask for frames, and
+    /// gets each response as one line.
     pub frame: Option<usize>,
-    /// Whether `meta` tells the frame size, as hosts of version 0.8 want it.
+    /// Whether `meta` announces the frame size, which hosts of version 0.8 need.
     pub tells_transport: bool,
     /// Bytes of a request.
     pub request: usize,
     /// Bytes of a response.
     pub response: Option<usize>,
-    /// The modules that may be called; `None`: all that there are.
+    /// The modules that may be called; `None`: all.
     pub allowed: Option<BTreeSet<String>>,
-    /// What `meta` says instead of Python's version.
+    /// What `meta` reports in place of Python's version.
     pub version: String,
 }
 
-/// A setting that cannot be used.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} must be a positive integer, not {value:?}")]
 pub struct BadSetting {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its value.
     pub value: String,
 }
 
@@ -56,7 +56,7 @@ impl Default for BridgeSettings {
 }
 
 impl BridgeSettings {
-    /// As this process's arguments and environment have it.
+    /// Reads this process's arguments and environment.
     ///
     /// # Errors
     /// If a number is none.
@@ -66,8 +66,8 @@ impl BridgeSettings {
         Self::read(&arguments, |name| std::env::var_os(name).map(text))
     }
 
-    /// As these arguments and this environment have it. Where both handshakes are there the smaller
-    /// frame counts.
+    /// Reads these arguments and this environment. If both set a frame size, the smaller of the two
+    /// applies.
     ///
     /// # Errors
     /// If a number is none.
@@ -107,9 +107,9 @@ impl BridgeSettings {
         })
     }
 
-    /// Bytes of the longest line that is read.
+    /// Bytes of the longest line that is accepted.
     pub fn line_limit(&self) -> usize {
-        // A frame's line is longer than its data, by what JSON escapes.
+        // A frame's line is longer than its data, since JSON escapes characters.
         let escaped = self
             .frame
             .map_or(usize::MAX, |frame| frame.saturating_mul(6));
@@ -124,13 +124,13 @@ impl BridgeSettings {
             frame: self.line_limit(),
             message: self.request,
             transfers: 1024,
-            // One request is under way at a time; its buffer has a quarter of spare room.
+            // Only one request is received at a time; its buffer has up to a quarter to spare.
             memory: self.request.saturating_mul(2).saturating_add(16 << 20),
             queued_bytes: usize::MAX,
             ..Limits::default()
         };
         config.progress = 0;
-        // The host reads its input chunk by chunk: only ASCII survives that.
+        // The original host decodes its input chunk by chunk, which breaks all but ASCII.
         let send = Arc::new(Tywrap {
             style: Style::Ascii,
             ..Tywrap::default()
@@ -152,7 +152,7 @@ impl BridgeSettings {
 }
 
 fn positive(name: &'static str, value: &str) -> Result<usize, BadSetting> {
-    // No sign: Rust's own parser takes a plus.
+    // Rust's parser would accept a plus sign.
     let number = value.bytes().all(|byte| byte.is_ascii_digit());
     match value.parse() {
         Ok(parsed) if number && parsed > 0 => Ok(parsed),

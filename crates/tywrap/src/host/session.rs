@@ -1,58 +1,59 @@
-//! One bridge, from its start to its end.
+//! One bridge process, from its start to its exit: sends calls and hands answers to the callers.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use breakbulk_link::{Cancelled, Closed, Event, Outgoing, ProgressOf, SendError, TransferId};
 use breakbulk_net::Connection;
+use breakbulk_net::now;
 use breakbulk_net::process::{Stopper, Tail};
 use breakbulk_wire::Stream;
 use bytes::Bytes;
 use tokio::sync::{Notify, oneshot, watch};
 
-use super::tap::Tap;
+use super::line_watch::LineWatch;
 use super::{Config, Progress};
 use crate::CallError;
 use crate::machine::{About, Breach, Calls, Raised, Returned, Verdict, key_id};
 
-/// A bridge that runs, or did.
+/// A bridge process that runs, or has exited.
 pub(super) struct Session {
     pub(super) connection: Connection,
     pub(super) about: Mutex<About>,
     calls: Mutex<Calls<Waiting>>,
-    tap: Tap,
+    line_watch: LineWatch,
     stopper: Stopper,
     tail: Option<Tail>,
     grace: Duration,
     progress: watch::Sender<Progress>,
-    /// Calls that were given up and that the bridge works on.
-    owed: watch::Sender<usize>,
-    /// Calls whose writing was stopped while a line was on its way, by the number of that line.
+    /// The number of calls that were given up and that the bridge still runs.
+    still_running: watch::Sender<usize>,
+    /// Calls that were given up while a line of them was being written, with the number of that line.
     stopped: Mutex<Vec<(u64, i64)>>,
-    /// A call was given up, or all is over.
+    /// A call was given up, or the connection ended.
     gave_up: Notify,
     last_given_up: AtomicI64,
 }
 
-/// Whoever waits for an answer.
+/// A caller that waits for an answer.
 struct Waiting {
     answer: oneshot::Sender<Reply>,
     transfer: TransferId,
 }
 
-/// What became of a call.
+/// The outcome of a call.
 pub(super) enum Reply {
     Done(Result<Returned, CallError>),
-    /// The bridge is gone and got nothing of it: another may be asked.
-    Again,
+    /// The bridge exited and received none of the request: another bridge may be tried.
+    TryAnother,
 }
 
 impl Session {
     pub(super) fn new(
         config: &Config,
         connection: Connection,
-        tap: Tap,
+        line_watch: LineWatch,
         stopper: Stopper,
         tail: Option<Tail>,
     ) -> Arc<Self> {
@@ -60,87 +61,87 @@ impl Session {
             connection,
             about: Mutex::default(),
             calls: Mutex::new(Calls::new(&config.settings)),
-            tap,
+            line_watch,
             stopper,
             tail,
             grace: config.settings.grace,
             progress: config.progress.clone(),
-            owed: watch::Sender::new(0),
+            still_running: watch::Sender::new(0),
             stopped: Mutex::default(),
             gave_up: Notify::new(),
             last_given_up: AtomicI64::new(0),
         });
-        tokio::spawn(pump(session.clone()));
-        tokio::spawn(keep(session.clone()));
+        tokio::spawn(handle_events(session.clone()));
+        tokio::spawn(kill_if_stuck(session.clone()));
         session
     }
 
-    /// Whether another call may go out.
+    /// Whether another call may be sent.
     pub(super) fn is_usable(&self) -> bool {
         self.calls().broken().is_none() && self.connection.with(|link| link.closed().is_none())
     }
 
-    /// Sends a request and waits for its answer. Dropped, the call is given up.
+    /// Sends a request and waits for its answer. Dropping the future gives the call up.
     pub(super) async fn exchange(self: &Arc<Self>, id: i64, request: Bytes) -> Reply {
         let (answer, answered) = oneshot::channel();
         let request = Outgoing::new(request)
             .with_key(Stream::Request.key(id))
             .tagged(id.cast_unsigned());
         {
-            // Sent and noted in one: whoever fails it must know whether it went out.
+            // Sent and registered under one lock, so that a failing bridge finds the call.
             let mut calls = self.calls();
             if calls.broken().is_some() {
-                return Reply::Again;
+                return Reply::TryAnother;
             }
             match self.connection.send(request) {
                 Ok(transfer) => calls.begin(id, Waiting { answer, transfer }),
-                Err(rejected) if rejected.error == SendError::Closed => return Reply::Again,
+                Err(rejected) if rejected.error == SendError::Closed => return Reply::TryAnother,
                 Err(rejected) => return Reply::Done(Err(CallError::NotSent(rejected.error))),
             }
         }
         let mut guard = GiveUp(Some((self, id)));
         let reply = answered.await;
         guard.0 = None;
-        reply.unwrap_or_else(|_| Reply::Done(Err(self.exited("nobody heard it"))))
+        reply.unwrap_or_else(|_| Reply::Done(Err(self.exited("its answer was dropped"))))
     }
 
-    /// The end of what it said on its standard error.
+    /// The end of its standard error.
     pub(super) fn stderr(&self) -> String {
         self.tail.as_ref().map(Tail::text).unwrap_or_default()
     }
 
-    /// How many calls that were given up it works on.
-    pub(super) fn owed(&self) -> watch::Receiver<usize> {
-        self.owed.subscribe()
+    /// The number of calls that were given up and that it still runs.
+    pub(super) fn still_running(&self) -> watch::Receiver<usize> {
+        self.still_running.subscribe()
     }
 
-    /// Lets no more calls in, and fails all that wait.
+    /// Refuses further calls and fails all open ones.
     pub(super) fn break_off(&self, breach: Breach) {
         let waiting = self.calls().break_off(breach.clone());
         let stderr = self.stderr();
         self.fail(waiting, &CallError::Breach { breach, stderr });
-        self.tell_owed();
+        self.update_still_running();
     }
 
-    /// Ends a bridge that is not to be used again.
-    pub(super) fn dismiss(&self) {
+    /// Ends a bridge that must not be used any more, with SIGTERM.
+    pub(super) fn terminate(&self) {
         let breach = self.calls().broken().cloned();
         self.break_off(breach.unwrap_or(Breach::Restarted));
         self.connection.close(1000, "the bridge is restarted");
         self.stopper.terminate();
     }
 
-    /// The same, and waits until it is gone: if it does not heed SIGTERM it is killed after the grace.
-    pub(super) async fn retire(&self) {
-        self.dismiss();
+    /// The same, and waits until it has exited; it is killed after the grace period.
+    pub(super) async fn terminate_and_wait(&self) {
+        self.terminate();
         self.connection.ended().await;
     }
 
-    /// Ends a bridge that did nothing wrong: its input ends, and it has time to go.
+    /// Ends a bridge in order: closes its input, and waits until it has exited.
     pub(super) async fn stop(&self) {
         let waiting = self.calls().break_off(Breach::Restarted);
         self.fail(waiting, &CallError::Stopped);
-        self.tell_owed();
+        self.update_still_running();
         self.connection.close(1000, "the host was stopped");
         self.connection.ended().await;
     }
@@ -156,28 +157,28 @@ impl Session {
         }
     }
 
-    fn hear(&self, event: Event) {
+    fn handle_event(&self, event: Event) {
         match event {
             Event::Message(message) => {
                 let frame = message.key.as_ref().and_then(key_id);
-                // The result is the caller's from here on, and so is its memory.
+                // From here on the result and its memory belong to the caller.
                 let (bytes, _) = message.into_parts();
                 let text = std::str::from_utf8(&bytes).unwrap_or_default();
-                let verdict = self.calls().hear(text, frame);
-                self.carry_out(verdict, &bytes);
+                let verdict = self.calls().handle_message(text, frame);
+                self.act_on(verdict, &bytes);
             }
             Event::Fault(fault) | Event::TransferFailed(fault) => {
                 if let Some(key) = fault.key.clone() {
-                    // The rest of it would be one fault after the other.
+                    // Otherwise each further frame of this transfer would be another fault.
                     self.connection.with(|link| link.discard(key));
                 }
-                let verdict = self.calls().fault(fault, self.tap.stray());
-                self.carry_out(verdict, &Bytes::new());
+                let verdict = self.calls().fault(fault, self.line_watch.stray());
+                self.act_on(verdict, &Bytes::new());
             }
             Event::Discarded(key) => {
                 if let Some(id) = key_id(&key) {
                     self.calls().done(id);
-                    self.tell_owed();
+                    self.update_still_running();
                 }
             }
             Event::SendFailed { id, tag, error, .. } => {
@@ -199,7 +200,7 @@ impl Session {
         }
     }
 
-    fn carry_out(&self, verdict: Verdict<Waiting>, message: &Bytes) {
+    fn act_on(&self, verdict: Verdict<Waiting>, message: &Bytes) {
         match verdict {
             Verdict::Answer(who, result) => {
                 return reply(Some(who), Ok(Returned::new(message, result)));
@@ -210,19 +211,22 @@ impl Session {
                 return reply(Some(who), Err(raised));
             }
             Verdict::Failed(waiting, breach) => {
-                tracing::warn!(%breach, calls = waiting.len(), "the bridge is to be restarted");
+                tracing::warn!(%breach, calls = waiting.len(), "the bridge broke the protocol: its open calls fail, and it is restarted at the next call");
                 let stderr = self.stderr();
                 self.fail(waiting, &CallError::Breach { breach, stderr });
             }
             Verdict::Stray(line) => {
-                tracing::warn!(line, "a line of the bridge that is no message was skipped");
+                tracing::warn!(
+                    line,
+                    "skipped a line of the bridge's standard output that is not a message"
+                );
             }
             Verdict::Nothing => {}
         }
-        self.tell_owed();
+        self.update_still_running();
     }
 
-    /// The connection ended: the bridge did, or it wrote what cannot be read.
+    /// The connection ended: the bridge exited, or its output cannot be read.
     fn ended(&self, closed: &Closed) {
         let how = closed.reason.clone();
         let breach = Breach::Line { why: how.clone() };
@@ -234,25 +238,25 @@ impl Session {
             CallError::Exited { how, stderr }
         };
         self.fail(waiting, &error);
-        self.tell_owed();
+        self.update_still_running();
         self.gave_up.notify_one();
     }
 
     fn fail(&self, waiting: Vec<Waiting>, error: &CallError) {
         for who in waiting {
             let cancelled = self.connection.with(|link| link.cancel(who.transfer));
-            // Whoever has left needs no answer.
+            // An error means that the caller has gone.
             let _ = who.answer.send(match cancelled {
-                Cancelled::Unsent => Reply::Again,
+                Cancelled::Unsent => Reply::TryAnother,
                 Cancelled::Stopped | Cancelled::TooLate => Reply::Done(Err(error.clone())),
             });
         }
     }
 
-    fn tell_owed(&self) {
-        let owed = self.calls().owed();
-        self.owed
-            .send_if_modified(|told| std::mem::replace(told, owed) != owed);
+    fn update_still_running(&self) {
+        let running = self.calls().still_running();
+        self.still_running
+            .send_if_modified(|current| std::mem::replace(current, running) != running);
     }
 
     fn give_up(&self, id: i64) {
@@ -268,40 +272,40 @@ impl Session {
         });
         match cancelled {
             Cancelled::Unsent => self.calls().done(id),
-            // A line of it may still be on its way: until it is out, others wait behind it.
-            Cancelled::Stopped => match self.tap.writing() {
+            // One of its lines may still be in the pipe: until it is written, other calls wait.
+            Cancelled::Stopped => match self.line_watch.writing() {
                 Some(line) => lock(&self.stopped).push((line, id)),
-                None => self.calls().not_owed(id),
+                None => self.calls().not_received(id),
             },
             Cancelled::TooLate => {}
         }
-        self.tell_owed();
+        self.update_still_running();
         self.last_given_up.store(id, Ordering::Relaxed);
         self.gave_up.notify_one();
     }
 
-    /// A line is out.
+    /// This line is written: the calls that were stopped in it will not run.
     fn passed(&self, line: u64) {
         let mut calls = self.calls();
         lock(&self.stopped).retain(|(of, id)| {
             if *of <= line {
-                calls.not_owed(*id);
+                calls.not_received(*id);
             }
             *of > line
         });
         drop(calls);
-        self.tell_owed();
+        self.update_still_running();
     }
 }
 
 fn reply(who: Option<Waiting>, outcome: Result<Returned, CallError>) {
     if let Some(who) = who {
-        // Whoever has left needs no answer.
+        // An error means that the caller has gone.
         let _ = who.answer.send(Reply::Done(outcome));
     }
 }
 
-/// Gives a call up that nobody waits for any more.
+/// Gives the call up when its caller drops the future.
 struct GiveUp<'a>(Option<(&'a Session, i64)>);
 
 impl Drop for GiveUp<'_> {
@@ -312,33 +316,33 @@ impl Drop for GiveUp<'_> {
     }
 }
 
-/// Hears a bridge until it ends.
-async fn pump(session: Arc<Session>) {
+/// Handles the events of a bridge until it exits.
+async fn handle_events(session: Arc<Session>) {
     while let Some(event) = session.connection.event().await {
-        session.hear(event);
+        session.handle_event(event);
     }
 }
 
-/// Ends a bridge that takes nothing more of a call that was given up: a line that is stuck in the pipe
-/// cannot be taken back, and all others wait behind it.
-async fn keep(session: Arc<Session>) {
+/// Kills a bridge that does not read the rest of a call that was given up: a line that is partly in the
+/// pipe cannot be taken back, and all other calls wait behind it.
+async fn kill_if_stuck(session: Arc<Session>) {
     loop {
         session.gave_up.notified().await;
         if session.connection.with(|link| link.closed().is_some()) {
             return;
         }
         let id = session.last_given_up.load(Ordering::Relaxed);
-        let Some(line) = session.tap.writing() else {
+        let Some(line) = session.line_watch.writing() else {
             continue;
         };
         loop {
             tokio::select! {
-                () = session.tap.passed(line) => break session.passed(line),
+                () = session.line_watch.passed(line) => break session.passed(line),
                 () = tokio::time::sleep(session.grace) => {}
                 _ = session.connection.closed() => return,
             }
-            // While somebody waits for a call that went out before, that is what the bridge is at.
-            if !session.calls().is_before(id) {
+            // While an earlier call is open, the bridge may be busy with that one.
+            if !session.calls().has_earlier(id) {
                 let after = session.grace;
                 session.break_off(Breach::Stuck { after });
                 session.stopper.kill();
@@ -351,9 +355,4 @@ async fn keep(session: Arc<Session>) {
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The time, which a test may have paused.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }

@@ -1,4 +1,4 @@
-//! How a bridge is started, and what it is asked first.
+//! Starts a bridge process, asks it for `meta`, and sets up frames.
 
 use std::sync::{Arc, PoisonError};
 
@@ -8,27 +8,28 @@ use breakbulk_net::process::{Framing, Program, Stderr};
 use breakbulk_net::{Connection, Options, fresh_seed};
 
 use super::Config;
+use super::line_watch::{LineWatch, Watched};
 use super::session::{Reply, Session};
-use super::tap::{Tap, Tapped};
 use crate::machine::{About, Settings, meta_request};
 use crate::{CallError, StartError};
 
-/// Starts a bridge and asks what it is.
+/// Starts a bridge and negotiates frames.
 pub(super) async fn start(config: &Config) -> Result<Arc<Session>, StartError> {
     let settings = &config.settings;
-    let started = dressed(settings, &config.program).start(Framing::Lines, settings.line_limit());
+    let started =
+        with_negotiation(settings, &config.program).start(Framing::Lines, settings.line_limit());
     let (exec, _) = started.map_err(|error| StartError::Exec(Arc::new(error)))?;
-    let (stopper, tail, tap) = (exec.stopper(), exec.stderr(), Tap::default());
+    let (stopper, tail, line_watch) = (exec.stopper(), exec.stderr(), LineWatch::default());
     let options = Options {
-        // A pipe that is silent is not lost: its end is told.
+        // A silent pipe is not dead: when the process exits, the pipe ends.
         keepalive: None,
         silence: None,
         grace: settings.grace,
         ..Options::default()
     };
     let link = settings.link(fresh_seed());
-    let connection = Connection::open(link, Tapped(exec, tap.clone()), options)?;
-    let session = Session::new(config, connection, tap, stopper, tail);
+    let connection = Connection::open(link, Watched(exec, line_watch.clone()), options)?;
+    let session = Session::new(config, connection, line_watch, stopper, tail);
     let about = match settings.probe {
         None => About {
             meta: None,
@@ -38,13 +39,13 @@ pub(super) async fn start(config: &Config) -> Result<Arc<Session>, StartError> {
             let asked = session.exchange(UNKNOWN_ID, meta_request(UNKNOWN_ID));
             match tokio::time::timeout(limit, asked).await {
                 Ok(Reply::Done(Ok(result))) => About::read(&result, settings.frame),
-                // A bridge that does not know the question takes no frames.
+                // A bridge that does not know `meta` does not accept frames.
                 Ok(Reply::Done(Err(CallError::Raised(_)))) | Err(_) => About::default(),
                 Ok(Reply::Done(Err(error))) => {
-                    session.retire().await;
+                    session.terminate_and_wait().await;
                     return Err(StartError::Failed(Box::new(error)));
                 }
-                Ok(Reply::Again) => {
+                Ok(Reply::TryAnother) => {
                     let (how, stderr) =
                         (session.connection.closed().await.reason, session.stderr());
                     let error = CallError::Exited { how, stderr };
@@ -67,9 +68,9 @@ pub(super) async fn start(config: &Config) -> Result<Arc<Session>, StartError> {
     Ok(session)
 }
 
-/// The program with both handshakes: by arguments as version 0.9 has it, by the environment as 0.8
-/// has it. What the caller said of the environment stays.
-fn dressed(settings: &Settings, program: &Program) -> Program {
+/// Adds both negotiations to the program: the argument of version 0.9 and the environment variables
+/// of 0.8. Variables that the caller set stay.
+fn with_negotiation(settings: &Settings, program: &Program) -> Program {
     let (frame, message) = (settings.frame.to_string(), settings.message.to_string());
     program
         .clone()

@@ -1,4 +1,4 @@
-//! What a bridge says of itself.
+//! A bridge's answer to `meta`, and the frame size that follows from it.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use serde_json::value::RawValue;
 
 use super::Returned;
 
-/// What a bridge said of itself when it was started.
+/// What a bridge answered to `meta` when it was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
-    /// What it is; `None` if it did not say, or nothing that can be read.
+    /// Its description; `None` if it gave none that can be read.
     pub meta: Option<Meta<'static>>,
-    /// Bytes of data in a frame that goes to it; `None`: it takes no frames, and a request goes out in
-    /// one line.
+    /// Bytes of data in a frame sent to it; `None`: it does not accept frames, so a request is sent as one
+    /// line.
     pub frame: Option<usize>,
 }
 
 impl About {
-    /// What a bridge says of itself, and the frames that follow from it. Version 0.8 offers them in a
-    /// block of its own; later ones frame without a word, as they were told by an argument.
+    /// Reads the answer to `meta`. Bridges of version 0.8 announce frames in a `transport` block; later
+    /// ones announce nothing and accept frames of the size given by an argument.
     pub fn read(result: &Returned, ours: usize) -> Self {
         let Some(meta) = Self::meta(result) else {
             return Self::default();
@@ -36,7 +36,7 @@ impl About {
         }
     }
 
-    /// The answer to `meta`.
+    /// Parses the answer to `meta`.
     pub fn meta(result: &Returned) -> Option<Meta<'static>> {
         let raw: &RawValue = serde_json::from_str(result.json()).ok()?;
         let meta = Meta::read(raw).ok()?;

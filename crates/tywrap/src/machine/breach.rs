@@ -1,4 +1,4 @@
-//! What a bridge answers instead of a result: an exception, or something that breaks the protocol.
+//! Why a call has no result: an exception in the bridge, or a breach of the protocol.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use breakbulk_link::Fault;
 use breakbulk_message::tywrap::DecodeErrorKind;
 
-/// An exception, as the bridge told it.
+/// An exception that the bridge reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raised {
     /// Its class.
     pub kind: String,
     /// Its text.
     pub message: String,
-    /// Where it came from, if the bridge says so.
+    /// Its traceback, if the bridge sent one.
     pub traceback: Option<String>,
     /// The end of the bridge's standard error.
     pub stderr: String,
@@ -24,26 +24,27 @@ impl fmt::Display for Raised {
         let what = format!("{}: {}", self.kind, self.message);
         f.write_str(&what)?;
         match self.traceback.as_deref().map(str::trim_end) {
-            // A traceback of an error in the call itself says no more than its last line.
+            // An error in the call itself has a traceback of one line, which repeats this text.
             Some(traceback) if traceback != what => write!(f, "\n{traceback}"),
             _ => Ok(()),
         }
     }
 }
 
-/// What a bridge did so that its output cannot be trusted any more.
+/// How a bridge broke the protocol. It is restarted, since its further output cannot be trusted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Breach {
-    /// Output that is no message.
+    /// Its standard output had a line that is not a message. [`Settings::tolerant`](super::Settings) skips
+    /// such lines.
     #[error(
-        "the bridge wrote something else than messages to its standard output ({line:?}); keep prints away from it, or set Settings::tolerant"
+        "the bridge wrote something else than messages to its standard output ({line:?}); let it print to standard error instead"
     )]
     Pollution {
-        /// The beginning of it.
+        /// The beginning of the line.
         line: String,
     },
-    /// A message that cannot be read.
+    /// An answer that cannot be parsed.
     #[error("the bridge's answer cannot be read: {why} ({line:?})")]
     Unreadable {
         /// What is wrong with it.
@@ -51,22 +52,21 @@ pub enum Breach {
         /// The beginning of it.
         line: String,
     },
-    /// An answer to a question that nobody asked.
-    #[error("the bridge answered call {id}, which nobody waits for")]
+    /// An answer to a call that is not open.
+    #[error("the bridge answered call {id}, which is not open")]
     UnknownId {
         /// The id.
         id: i64,
     },
-    /// An error that could be of any of several calls.
-    #[error("the bridge answered with an error that may be any call's: {error}")]
+    /// An error without an id that may belong to any of several calls, or to none.
+    #[error("the bridge answered with an error that does not say which call it is about: {error}")]
     Unnamed {
         /// The error.
         error: String,
     },
-    /// Frames with one id that hold an answer with another.
-    #[error(
-        "the bridge's frames of call {frame} hold an answer to call {message}; Settings::ids_may_differ lets that pass"
-    )]
+    /// The frames of an answer have another id than the answer.
+    /// [`Settings::ids_may_differ`](super::Settings) allows that.
+    #[error("the bridge's frames of call {frame} hold an answer to call {message}")]
     IdsDiffer {
         /// The frames' id.
         frame: i64,
@@ -76,21 +76,21 @@ pub enum Breach {
     /// Frames that break the rules.
     #[error("the bridge's frames are wrong: {fault} ({code}){}", remedy(.code))]
     Frame {
-        /// The original's name for it.
+        /// The original's error code.
         code: &'static str,
         /// What is wrong.
         fault: Box<Fault>,
     },
-    /// A line that cannot be read.
-    #[error("the bridge's output cannot be read on: {why}")]
+    /// Its output cannot be split into lines any more.
+    #[error("the bridge's output cannot be read any further: {why}")]
     Line {
         /// Why.
         why: String,
     },
-    /// It reads nothing more.
-    #[error("the bridge took nothing more of a call that was given up for {} s", .after.as_secs_f64())]
+    /// It has stopped reading its input.
+    #[error("the bridge did not read the rest of a call that was given up within {} s", .after.as_secs_f64())]
     Stuck {
-        /// For how long.
+        /// How long it read nothing.
         after: Duration,
     },
     /// The application asked for a restart.

@@ -1,4 +1,4 @@
-//! Which calls are open, and what an answer or a fault means for whom.
+//! The open calls of one bridge: matches answers to them, and decides which ones a fault fails.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,50 +10,50 @@ use breakbulk_wire::Tywrap;
 
 use super::{Breach, Raised, Settings};
 
-/// For how long an answer to a call that was given up is expected.
+/// How long a call that was given up is remembered, to recognize its late answer.
 const LATE_AGE: Duration = Duration::from_secs(600);
 
-/// So many answers to calls that were given up are expected.
-const LATE: usize = 1000;
+/// How many calls that were given up are remembered.
+const LATE_MAX: usize = 1000;
 
-/// How much of a line an error shows.
+/// Characters of a line that an error shows.
 const SHOWN: usize = 200;
 
-/// The calls of one bridge. `A` is whoever waits.
+/// The calls of one bridge. `A` identifies the caller that waits.
 #[derive(Debug)]
 pub struct Calls<A> {
     pending: BTreeMap<i64, A>,
-    late: BTreeMap<i64, Late>,
+    late: BTreeMap<i64, GivenUp>,
     tolerant: bool,
     ids_may_differ: bool,
     broken: Option<Breach>,
 }
 
-/// A call that was given up.
+/// A call that was given up, whose answer may still come.
 #[derive(Debug)]
-struct Late {
+struct GivenUp {
     since: Instant,
-    /// The bridge has all of it, and so works on it or will.
-    is_owed: bool,
+    /// The bridge has received the whole call, so it runs it and will answer.
+    is_running: bool,
 }
 
-/// What follows from something that the bridge said.
+/// What to do after a message or a fault.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict<A> {
     /// Nothing.
     Nothing,
-    /// This one has a result, which lies there in the text.
+    /// This call has a result, which is that part of the text.
     Answer(A, Range<usize>),
-    /// This one has an exception.
+    /// This call raised an exception.
     Raised(A, Raised),
-    /// These fail, and the bridge is not to be used again.
+    /// These calls fail, and the bridge must be restarted.
     Failed(Vec<A>, Breach),
-    /// A line is to be logged and forgotten.
+    /// A line that is not a message: log and skip it.
     Stray(String),
 }
 
 impl<A> Calls<A> {
-    /// No call is open yet.
+    /// A table without calls.
     pub fn new(settings: &Settings) -> Self {
         Self {
             pending: BTreeMap::new(),
@@ -64,69 +64,69 @@ impl<A> Calls<A> {
         }
     }
 
-    /// Why nothing more may be sent to this bridge.
+    /// Why this bridge must not be used any more, if so.
     pub fn broken(&self) -> Option<&Breach> {
         self.broken.as_ref()
     }
 
-    /// A call is on its way.
-    pub fn begin(&mut self, id: i64, who: A) {
-        self.pending.insert(id, who);
+    /// Registers a call that is sent.
+    pub fn begin(&mut self, id: i64, caller: A) {
+        self.pending.insert(id, caller);
     }
 
-    /// A call that ended without the bridge.
+    /// Removes a call that ended without an answer of the bridge.
     pub fn take(&mut self, id: i64) -> Option<A> {
         self.pending.remove(&id)
     }
 
-    /// The bridge is not to be used again; all who wait.
+    /// Marks the bridge as unusable; returns all callers that wait.
     pub fn break_off(&mut self, breach: Breach) -> Vec<A> {
         self.broken.get_or_insert(breach);
         self.late.clear();
         std::mem::take(&mut self.pending).into_values().collect()
     }
 
-    /// Nobody waits for this one any more. Its answer is expected, and dropped when it comes.
+    /// The caller gave up. The answer is dropped when it comes.
     pub fn give_up(&mut self, now: Instant, id: i64) -> Option<A> {
-        let who = self.pending.remove(&id)?;
-        let late = Late {
+        let caller = self.pending.remove(&id)?;
+        let late = GivenUp {
             since: now,
-            // What a bridge is does not keep it from working.
-            is_owed: id != UNKNOWN_ID,
+            // Answering `meta` does not keep a bridge busy.
+            is_running: id != UNKNOWN_ID,
         };
         self.late.insert(id, late);
         self.late
             .retain(|_, late| now.saturating_duration_since(late.since) < LATE_AGE);
-        while self.late.len() > LATE {
+        while self.late.len() > LATE_MAX {
             self.late.pop_first();
         }
-        Some(who)
+        Some(caller)
     }
 
-    /// The bridge never got all of a call that was given up.
-    pub fn not_owed(&mut self, id: i64) {
+    /// The bridge never received all of a call that was given up, so it does not run it.
+    pub fn not_received(&mut self, id: i64) {
         if let Some(late) = self.late.get_mut(&id) {
-            late.is_owed = false;
+            late.is_running = false;
         }
     }
 
-    /// The bridge got nothing of a call that was given up, or has answered all of it.
+    /// Forgets a call that was given up: the bridge received nothing of it, or has answered.
     pub fn done(&mut self, id: i64) {
         self.late.remove(&id);
     }
 
-    /// Calls that were given up and that the bridge works on.
-    pub fn owed(&self) -> usize {
-        self.late.values().filter(|late| late.is_owed).count()
+    /// The number of calls that were given up and that the bridge still runs.
+    pub fn still_running(&self) -> usize {
+        self.late.values().filter(|late| late.is_running).count()
     }
 
-    /// Whether someone waits for a call that went out before this one.
-    pub fn is_before(&self, id: i64) -> bool {
+    /// Whether an earlier call than this one is open.
+    pub fn has_earlier(&self, id: i64) -> bool {
         self.pending.keys().next().is_some_and(|first| *first < id)
     }
 
-    /// A message, and the id of its frames if it came in frames.
-    pub fn hear(&mut self, text: &str, frame: Option<i64>) -> Verdict<A> {
+    /// Handles a message; `frame` is the id of its frames if it came in frames.
+    pub fn handle_message(&mut self, text: &str, frame: Option<i64>) -> Verdict<A> {
         let response = match Response::read(text) {
             Ok(response) => response,
             Err(error) => return self.unreadable(error, text, frame),
@@ -136,8 +136,8 @@ impl<A> Calls<A> {
             let breach = Breach::IdsDiffer { frame, message: id };
             return self.fail([frame, id], breach);
         }
-        if let Some(who) = self.pending.remove(&id) {
-            return answer(who, text, response);
+        if let Some(caller) = self.pending.remove(&id) {
+            return answer(caller, text, response);
         }
         if self.late.remove(&id).is_some() {
             return Verdict::Nothing;
@@ -148,7 +148,7 @@ impl<A> Calls<A> {
         }
     }
 
-    /// Something was wrong with a frame. `line` is the last line that was no object.
+    /// Handles an invalid frame. `line` is the last line received that was not a JSON object.
     pub fn fault(&mut self, fault: Fault, line: String) -> Verdict<A> {
         let id = fault.key.as_ref().and_then(key_id);
         let is_stray = match fault.kind {
@@ -188,15 +188,15 @@ impl<A> Calls<A> {
         }
     }
 
-    /// An error of a bridge that could not read whose it is.
+    /// Handles an error without an id: the bridge could not parse the request.
     fn unnamed(&mut self, error: &ErrorBody<'_>) -> Verdict<A> {
-        match (self.pending.len(), self.owed()) {
+        match (self.pending.len(), self.still_running()) {
             (1, 0) => match self.pending.pop_first() {
-                Some((_, who)) => Verdict::Raised(who, raised(error)),
+                Some((_, caller)) => Verdict::Raised(caller, raised(error)),
                 None => Verdict::Nothing,
             },
             (0, 1) => {
-                self.late.retain(|_, late| !late.is_owed);
+                self.late.retain(|_, late| !late.is_running);
                 Verdict::Nothing
             }
             _ => self.fail_all(Breach::Unnamed {
@@ -205,18 +205,18 @@ impl<A> Calls<A> {
         }
     }
 
-    /// Those of the calls that are known fail; if none is, all.
+    /// Fails those of the calls that are known; if none is, all calls.
     fn fail(&mut self, ids: impl IntoIterator<Item = i64>, breach: Breach) -> Verdict<A> {
-        let (mut who, mut is_late) = (Vec::new(), false);
+        let (mut callers, mut is_late) = (Vec::new(), false);
         for id in ids {
-            who.extend(self.pending.remove(&id));
+            callers.extend(self.pending.remove(&id));
             is_late |= self.late.remove(&id).is_some();
         }
-        if who.is_empty() && !is_late {
+        if callers.is_empty() && !is_late {
             return self.fail_all(breach);
         }
         self.broken.get_or_insert(breach.clone());
-        Verdict::Failed(who, breach)
+        Verdict::Failed(callers, breach)
     }
 
     fn fail_all(&mut self, breach: Breach) -> Verdict<A> {
@@ -224,13 +224,13 @@ impl<A> Calls<A> {
     }
 }
 
-fn answer<A>(who: A, text: &str, response: Response<'_>) -> Verdict<A> {
+fn answer<A>(caller: A, text: &str, response: Response<'_>) -> Verdict<A> {
     match response.outcome {
         Ok(result) => {
             let start = result.get().as_ptr().addr() - text.as_ptr().addr();
-            Verdict::Answer(who, start..start + result.get().len())
+            Verdict::Answer(caller, start..start + result.get().len())
         }
-        Err(error) => Verdict::Raised(who, raised(&error)),
+        Err(error) => Verdict::Raised(caller, raised(&error)),
     }
 }
 
@@ -251,7 +251,7 @@ pub fn key_id(key: &Key) -> Option<i64> {
 
 /// The beginning of a line.
 pub fn excerpt(line: &[u8]) -> String {
-    // No character has more bytes.
+    // A character has at most 4 bytes.
     let text = String::from_utf8_lossy(&line[..line.len().min(4 * SHOWN)]);
     text.chars().take(SHOWN).collect()
 }

@@ -1,10 +1,10 @@
-//! How a request is written: into one buffer of the right size, since it may be large.
+//! Writes a request into one buffer of the right size, since it may be large.
 
 use breakbulk_message::tywrap::{self, PROTOCOL, Style};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-/// Arguments that are not what a call takes.
+/// The arguments of a call are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the call cannot be written: {0}")]
 pub struct BadCall(&'static str);
@@ -22,7 +22,7 @@ impl Call {
     /// A call of this function; `args` is the text of a JSON array, `kwargs` of a JSON object.
     ///
     /// # Errors
-    /// If they are not, so that no bridge trips over it.
+    /// If they are not, or a name is empty.
     pub fn new(
         module: &str,
         function: &str,
@@ -54,17 +54,17 @@ impl Call {
         Ok(())
     }
 
-    /// Bytes that the request will have at least.
-    pub fn least(&self) -> usize {
+    /// A lower bound of the request's size in bytes.
+    pub fn min_size(&self) -> usize {
         self.args.len() + self.kwargs.as_ref().map_or(0, Bytes::len)
     }
 
-    /// What it is called in errors.
+    /// The function's name, for errors.
     pub fn name(&self) -> String {
         format!("{}.{}", self.module, self.function)
     }
 
-    /// The request; arguments that were checked go into it as they are.
+    /// Writes the request; the arguments, checked before, are copied unchanged.
     pub fn write(&self, id: i64) -> Bytes {
         let kwargs = self.kwargs.as_deref();
         if has_line_break(&self.args) || kwargs.is_some_and(has_line_break) {
@@ -94,10 +94,10 @@ impl Call {
         Bytes::from(parts.concat())
     }
 
-    /// The same without line breaks between the values: those would make it no line.
+    /// The same with line breaks in the JSON removed, since a request must be one line.
     fn write_compact(&self, id: i64) -> Bytes {
         let kwargs = self.kwargs.as_ref().and_then(raw);
-        // Both were read before.
+        // Both were parsed before.
         let args = raw(&self.args).unwrap_or(RawValue::NULL);
         tywrap::call(
             id,
@@ -111,7 +111,7 @@ impl Call {
     }
 }
 
-/// The request for what a bridge says of itself.
+/// The `meta` request, which asks a bridge to describe itself.
 pub fn meta_request(id: i64) -> Bytes {
     format!(r#"{{"id":{id},"protocol":"{PROTOCOL}","method":"meta","params":{{}}}}"#).into()
 }

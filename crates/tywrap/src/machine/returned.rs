@@ -1,4 +1,4 @@
-//! What a function returned.
+//! The result of a call.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,34 +7,34 @@ use breakbulk_message::tywrap::{BytesError, read_response_bytes};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-/// A result, as the JSON that the bridge wrote. Values that JSON does not have are objects with a
-/// `__type__`; all but bytes are for the caller to read.
+/// A result, as the JSON that the bridge wrote. Values that JSON cannot express are objects with a
+/// `__type__`; of these only bytes are decoded here.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Returned(Bytes);
 
 impl Returned {
-    /// The part of a message that is the result.
+    /// Makes a result from its part of a message.
     pub fn new(message: &Bytes, result: Range<usize>) -> Self {
         Self(message.slice(result))
     }
 
     /// The JSON.
     pub fn json(&self) -> &str {
-        // It was text when it was read.
+        // It was checked to be UTF-8 when it was parsed.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// The JSON, which shares the memory of the answer.
+    /// The JSON, sharing the memory of the answer.
     pub fn into_bytes(self) -> Bytes {
         self.0
     }
 
-    /// The bytes that were returned; `None` if it is another value.
+    /// The result decoded as bytes; `None` if it is another value.
     pub fn bytes(&self) -> Option<Result<Vec<u8>, BytesError>> {
         read_response_bytes(serde_json::from_str(self.json()).ok()?)
     }
 
-    /// The `__type__` of a value that JSON does not have: `bytes`, `dataframe`, `ndarray`, ….
+    /// The `__type__` of a value that JSON cannot express: `bytes`, `dataframe`, `ndarray`, ….
     pub fn type_name(&self) -> Option<String> {
         let members: BTreeMap<String, &RawValue> = serde_json::from_str(self.json()).ok()?;
         serde_json::from_str(members.get("__type__")?.get()).ok()

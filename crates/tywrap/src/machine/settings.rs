@@ -1,4 +1,4 @@
-//! What a host allows, and what it tells its bridge of that.
+//! Limits and timeouts of a host, and the link to its bridge.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,39 +6,39 @@ use std::time::Duration;
 use breakbulk_link::{Budget, Cap, Limits, Link};
 use breakbulk_wire::{Stream, Tywrap};
 
-/// A line of the original may have so many bytes.
+/// The original's limit on a line.
 const LINE: usize = 100 << 20;
 
-/// What a line has beside its data.
+/// Bytes of a frame's line beside its data.
 const ENVELOPE: usize = 1024;
 
-/// How a host deals with its bridge.
+/// Limits and timeouts of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes of data in one frame; a longer message is cut. The bridge is asked for the same, and the
-    /// smaller of both counts. At least 4.
+    /// Bytes of data in one frame; a longer message is cut. The bridge is asked for the same; the
+    /// smaller of the two applies. At least 4.
     pub frame: usize,
-    /// Bytes of a message, either way. The bridge gets the same limits for what it reads and writes.
+    /// Bytes of a message, in both directions. The bridge is started with the same limits.
     pub message: usize,
-    /// Bytes of a line that comes in; by default 100 MiB, or more where a message or a frame needs it.
+    /// Bytes of a received line; by default 100 MiB, or more if a message or a frame needs it.
     pub line: Option<usize>,
-    /// Bytes of a line that goes out, envelope and escapes included; by default only the data counts, as
-    /// in the original.
+    /// Bytes of a sent line, envelope and escapes included; by default only the data is limited, as in
+    /// the original.
     pub line_out: Option<usize>,
-    /// How long a call may take, from its writing to the last frame of its answer; `None`: for ever.
+    /// How long a call may take, from writing it to the last frame of its answer; `None`: for ever.
     pub timeout: Option<Duration>,
-    /// How long a bridge may take to say what it is; `None`: it is not asked, and frames are taken for
-    /// granted, as version 0.9 and later do.
+    /// How long a bridge may take to answer `meta`; `None`: `meta` is not sent, and support for frames is
+    /// assumed, as hosts of version 0.9 and later do.
     pub probe: Option<Duration>,
-    /// How long a line may be stuck in the pipe after its call was given up, and how long a bridge may
-    /// take to end, before it is killed.
+    /// The bridge is killed if it takes longer than this to end, or to read the rest of a line whose call
+    /// was given up.
     pub grace: Duration,
-    /// Whether output that is no message (a stray `print`) is logged and skipped. Otherwise it fails
-    /// all calls and the bridge is restarted, since it may have torn a message.
+    /// Whether output that is not a message (a stray `print`) is logged and skipped. Otherwise all calls
+    /// fail and the bridge is restarted, since the output may have split a message.
     pub tolerant: bool,
-    /// Whether the frames of an answer may have another id than the answer, as the original lets pass.
+    /// Whether the frames of an answer may have another id than the answer, as the original allows.
     pub ids_may_differ: bool,
-    /// So many characters of the bridge's standard error are kept for errors.
+    /// Characters of the bridge's standard error that are kept for error texts.
     pub stderr: usize,
 }
 
@@ -60,21 +60,21 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The same for messages of so many bytes; all that depends on it moves along.
+    /// The same with another limit on messages.
     pub fn with_message(mut self, bytes: usize) -> Self {
         self.message = bytes;
         self
     }
 
-    /// Bytes of the longest line that is read.
+    /// Bytes of the longest line that is accepted.
     pub fn line_limit(&self) -> usize {
-        // A character of the data may become six in a frame.
+        // JSON may escape one byte of the data as six.
         let frame = self.frame.min(self.message).saturating_mul(6);
         let needed = frame.max(self.message).saturating_add(ENVELOPE);
         self.line.unwrap_or(needed.max(LINE))
     }
 
-    /// What goes out in one line to a bridge that takes frames.
+    /// The cap of a line to a bridge that accepts frames.
     pub fn cap(&self) -> Cap {
         match self.line_out {
             Some(line) => Cap::frame(line).lines(),
@@ -82,12 +82,12 @@ impl Settings {
         }
     }
 
-    /// What goes out in one line to a bridge that does not: all that a line may hold.
+    /// The cap of a line to a bridge that does not: a whole message in one line.
     pub fn cap_unframed(&self) -> Cap {
         Cap::frame(self.line_out.unwrap_or(self.line_limit())).lines()
     }
 
-    /// A link to a bridge that has not said yet what it takes. `seed`: 32 random bytes.
+    /// A link to a bridge whose support for frames is not known yet. `seed`: 32 random bytes.
     pub fn link(&self, seed: [u8; 32]) -> Link {
         let wire = Tywrap {
             expects: Some(Stream::Response),
@@ -97,9 +97,9 @@ impl Settings {
         config.limits = Limits {
             message: self.message,
             frame: self.line_limit(),
-            // Answers of several calls may be mixed, and buffers have a quarter of spare room.
+            // Frames of several answers may be interleaved, and buffers have up to a quarter to spare.
             memory: self.message.saturating_mul(4).saturating_add(16 << 20),
-            // What waits to go out is bounded where calls begin.
+            // The host bounds what is queued before it sends a call.
             queued: usize::MAX,
             queued_bytes: usize::MAX,
             ..config.limits

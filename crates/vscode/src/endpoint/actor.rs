@@ -1,4 +1,4 @@
-//! What the peer can call: objects with explicit tables of methods.
+//! The objects and methods that the peer can call.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -17,30 +17,30 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
 use super::inbox::Shared;
-use super::{Remote, shape};
+use super::{Remote, uri_json};
 
 pub(super) type Running = Pin<Box<dyn Future<Output = Result<Returned, Thrown>> + Send>>;
 type Handler = Arc<dyn Fn(Incoming) -> Running + Send + Sync>;
 
-/// The objects that the peer can call, by number. The names are for error texts alone.
+/// The objects that the peer can call, by number. The names are only for error texts.
 #[derive(Clone, Default)]
 pub struct Actors {
     table: HashMap<u8, (String, Actor)>,
 }
 
-/// An object that the peer can call: nothing but the methods that were put in.
+/// An object that the peer can call, with exactly the methods that were added.
 #[derive(Clone, Default)]
 pub struct Actor {
     methods: HashMap<Vec<u8>, Handler>,
 }
 
 impl Actors {
-    /// None.
+    /// No objects.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One more; the last one with a number counts.
+    /// Adds an object; of two with the same number the last is used.
     pub fn add(mut self, rpc_id: RpcId, name: impl Into<String>, actor: Actor) -> Self {
         self.table.insert(rpc_id.get(), (name.into(), actor));
         self
@@ -57,12 +57,12 @@ impl Actors {
 }
 
 impl Actor {
-    /// Without methods.
+    /// An object without methods.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A method that takes what came and returns what it likes.
+    /// Adds a method with untyped arguments and result.
     pub fn method<F, R>(mut self, name: impl Into<String>, handler: F) -> Self
     where
         F: Fn(Incoming) -> R + Send + Sync + 'static,
@@ -73,7 +73,7 @@ impl Actor {
         self
     }
 
-    /// A method with arguments and a result by serde. `()` is returned as `undefined`.
+    /// Adds a method whose arguments and result are (de)serialized by serde. `()` becomes `undefined`.
     pub fn typed<A, T, E, F, R>(self, name: impl Into<String>, handler: F) -> Self
     where
         A: DeserializeOwned + Send + 'static,
@@ -97,7 +97,7 @@ impl Actor {
     }
 }
 
-/// A request that came in.
+/// A request from the peer.
 pub struct Incoming {
     pub(super) request: Request,
     pub(super) cancellation: Cancellation,
@@ -105,16 +105,16 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// The arguments as a type of your own, such as a tuple; `undefined` reads as `null`.
+    /// The arguments deserialized to a type such as a tuple; `undefined` is read as `null`.
     pub fn args<A: DeserializeOwned>(&self) -> Result<A, Thrown> {
         let bad = |why: String| error(format!("bad arguments of {}: {why}", self.request.method));
-        let json = shape::incoming_json(&self.request.args, self.uris())
+        let json = uri_json::incoming_json(&self.request.args, self.uris())
             .map_err(|error| bad(error.to_string()))?
             .ok_or_else(|| bad("they hold buffers; read them as values".to_owned()))?;
         serde_json::from_str(json.as_str()).map_err(|error| bad(error.to_string()))
     }
 
-    /// The arguments as values, with their URIs changed where there is a transformer.
+    /// The arguments as values, with their URIs rewritten if there is a transformer.
     pub fn values(&self) -> Result<Vec<Passed>, ReadError> {
         self.request.args.read(self.uris())
     }
@@ -129,12 +129,12 @@ impl Incoming {
         &self.request.method
     }
 
-    /// Tells when the caller loses interest.
+    /// The request's cancellation token.
     pub fn cancellation(&self) -> Cancellation {
         self.cancellation.clone()
     }
 
-    /// One of the caller's objects, to call back.
+    /// An object of the caller, for calls back.
     pub fn remote(&self, rpc_id: RpcId) -> Remote {
         Remote {
             shared: self.shared.clone(),
@@ -148,7 +148,7 @@ impl Incoming {
     }
 }
 
-/// Whether a caller lost interest. It still waits for the answer.
+/// Tells whether the caller has cancelled a request. It still expects a reply.
 #[derive(Debug, Clone, Default)]
 pub struct Cancellation(Option<Arc<Cancel>>);
 
@@ -170,13 +170,13 @@ impl Cancellation {
         }
     }
 
-    /// Whether it did.
+    /// Whether the caller has cancelled.
     pub fn is_cancelled(&self) -> bool {
         let cancelled = |cancel: &Arc<Cancel>| cancel.cancelled.load(Ordering::Acquire);
         self.0.as_ref().is_some_and(cancelled)
     }
 
-    /// Waits until it does; for ever where the call cannot be cancelled.
+    /// Waits until the caller cancels; for ever if the call is not cancellable.
     pub async fn cancelled(&self) {
         let Some(cancel) = &self.0 else {
             return std::future::pending().await;
@@ -193,20 +193,20 @@ impl Cancellation {
 /// What a handler returns.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Returned {
-    /// Nothing.
+    /// `undefined`.
     Undefined,
     /// Bytes.
     Buffer(Bytes),
     /// A value, with or without buffers inside.
     Value(Passed),
-    /// JSON that serde wrote.
+    /// JSON serialized by serde.
     Json(Text),
-    /// A reply that is sent as it is: no URI in it is changed.
+    /// A reply that is sent unchanged: no URI in it is rewritten.
     Raw(Reply),
 }
 
 impl Returned {
-    /// Anything that serde can write.
+    /// Serializes a result with serde.
     pub fn json(value: &(impl Serialize + ?Sized)) -> Result<Self, Thrown> {
         let unwritable = |why| error(format!("the result cannot be written: {why}"));
         to_json(value).map(Self::Json).map_err(unwritable)
@@ -217,7 +217,7 @@ impl Returned {
             Self::Undefined => Ok(Reply::OkEmpty),
             Self::Buffer(buffer) => Ok(Reply::OkBuffer(buffer)),
             Self::Value(passed) => Reply::write_ok(passed, uris),
-            Self::Json(json) => shape::outgoing_reply(Reply::OkJson(json), uris),
+            Self::Json(json) => uri_json::outgoing_reply(Reply::OkJson(json), uris),
             Self::Raw(reply) => Ok(reply),
         };
         reply.map_err(|why| error(format!("the result cannot be sent: {why}")))

@@ -1,4 +1,4 @@
-//! What a call returned.
+//! The result of a call.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use breakbulk_message::vscode::{
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
-use super::shape;
+use super::uri_json;
 
-/// What a call returned, not read yet.
+/// The result of a call, not parsed yet.
 #[derive(Clone)]
 pub struct Answer {
     pub(super) reply: Reply,
     pub(super) uris: Option<Arc<dyn UriTransformer>>,
 }
 
-/// Why an answer is not what was asked for.
+/// Why a result cannot be read as the wanted type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ReadAnswer {
-    /// The JSON gives no value.
+pub enum AnswerError {
+    /// The JSON is invalid.
     #[error(transparent)]
     Json(#[from] ReadError),
-    /// The JSON is of another type.
+    /// The JSON has another type.
     #[error("the result is of another type: {0}")]
     Type(String),
-    /// It is bytes, or holds bytes.
+    /// The result is a buffer, or contains one.
     #[error("the result holds buffers, which serde cannot read; take its value or its buffer")]
     Buffers,
 }
@@ -39,31 +39,31 @@ impl std::fmt::Debug for Answer {
 }
 
 impl Answer {
-    /// As a type of your own; `undefined` reads as `null`.
-    pub fn typed<T: DeserializeOwned>(&self) -> Result<T, ReadAnswer> {
+    /// The result deserialized by serde; `undefined` is read as `null`.
+    pub fn typed<T: DeserializeOwned>(&self) -> Result<T, AnswerError> {
         let args = match &self.reply {
             Reply::OkEmpty => return read("null"),
             Reply::OkJson(json) if self.uris.is_none() => return read(json.as_str()),
-            // In an array of one it is what arguments are, which may hold URIs.
+            // Wrapped in an array it can be handled like arguments, which may hold URIs.
             Reply::OkJson(json) => Args::Json(format!("[{json}]").into()),
-            _ => return Err(ReadAnswer::Buffers),
+            _ => return Err(AnswerError::Buffers),
         };
-        let json = shape::incoming_json(&args, self.uris.as_deref())?;
-        let json = json.ok_or(ReadAnswer::Buffers)?;
+        let json = uri_json::incoming_json(&args, self.uris.as_deref())?;
+        let json = json.ok_or(AnswerError::Buffers)?;
         let one: [T; 1] = read(json.as_str())?;
         let [value] = one;
         Ok(value)
     }
 
-    /// As a value, with its URIs changed where there is a transformer.
-    pub fn value(&self) -> Result<Passed, ReadAnswer> {
+    /// The result as a value, with its URIs rewritten if there is a transformer.
+    pub fn value(&self) -> Result<Passed, AnswerError> {
         match self.reply.read(self.uris.as_deref())? {
             Ok(passed) => Ok(passed),
             Err(_) => Ok(Passed::Plain(Value::Undefined)),
         }
     }
 
-    /// The bytes, if it is bytes.
+    /// The bytes, if the result is a buffer.
     pub fn buffer(&self) -> Option<&Bytes> {
         match &self.reply {
             Reply::OkBuffer(buffer) => Some(buffer),
@@ -71,7 +71,7 @@ impl Answer {
         }
     }
 
-    /// The JSON as it was sent, if it is JSON.
+    /// The JSON as it was sent, if the result is JSON.
     pub fn json(&self) -> Option<&Text> {
         match &self.reply {
             Reply::OkJson(json) | Reply::OkJsonWithBuffers(WithBuffers { json, .. }) => Some(json),
@@ -90,6 +90,6 @@ impl Answer {
     }
 }
 
-fn read<T: DeserializeOwned>(json: &str) -> Result<T, ReadAnswer> {
-    serde_json::from_str(json).map_err(|error| ReadAnswer::Type(error.to_string()))
+fn read<T: DeserializeOwned>(json: &str) -> Result<T, AnswerError> {
+    serde_json::from_str(json).map_err(|error| AnswerError::Type(error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! A call of ours, from its making to its reply.
+//! A call to the peer, as a future of its reply.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,39 +7,39 @@ use std::task::{Context, Poll, Waker};
 
 use breakbulk_message::vscode::{DecodeError, Reply, Request, Thrown};
 
-use super::answer::{Answer, ReadAnswer};
-use super::inbox::{NotTaken, Shared};
+use super::answer::{Answer, AnswerError};
+use super::inbox::{NotQueued, Shared};
 use super::status::Ended;
 use crate::machine::rpc::{CallFailed, Refused};
 
-/// Why a call gave nothing.
+/// Why a call has no result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// It was cancelled before it was sent, or this side ended the session.
+    /// The call was cancelled before it was sent, or this side ended the session.
     #[error("Canceled")]
     Canceled,
-    /// The callee threw.
+    /// The callee threw an error.
     #[error("{}", thrown_text(.0))]
     Thrown(Thrown),
     /// The session ended before the reply came.
     #[error("no reply: {0}")]
     Ended(Ended),
-    /// It could not be sent.
+    /// The call could not be sent.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// serde could not write the arguments.
+    /// serde could not serialize the arguments.
     #[error("the arguments cannot be written: {0}")]
     Serialize(String),
-    /// Arguments are an array, such as a tuple or a list.
+    /// The arguments must be an array, such as a tuple or a list.
     #[error("the arguments are not an array; pass a tuple or a list")]
     ArgsNotArray,
-    /// A reply came, but not one that can be read.
+    /// The reply cannot be decoded.
     #[error("the reply cannot be read: {0}")]
     Undecodable(DecodeError),
-    /// What was thrown cannot be read.
+    /// The thrown error cannot be read.
     #[error(transparent)]
-    Read(#[from] ReadAnswer),
+    Read(#[from] AnswerError),
 }
 
 fn thrown_text(thrown: &Thrown) -> String {
@@ -56,15 +56,15 @@ fn thrown_text(thrown: &Thrown) -> String {
     }
 }
 
-/// A call. Await it for its answer. Dropped before it was sent it is not sent; dropped later its
-/// answer is, and where the call is cancellable the callee is told.
+/// A call. Await it for its result. Dropped before it is sent, it is never sent; dropped later, its reply
+/// is ignored, and if the call is cancellable the callee is sent a cancellation.
 #[must_use = "a call that is dropped is cancelled"]
 pub struct Call {
     state: State,
 }
 
 enum State {
-    /// It waits for room.
+    /// Waits for room in the queue.
     Waiting(Arc<Shared>, Box<Request>, Option<u64>),
     Made(Arc<Shared>, Arc<Slot>),
     Failed(CallError),
@@ -75,8 +75,8 @@ impl Call {
     pub(super) fn begin(shared: Arc<Shared>, request: Request) -> Self {
         let state = match shared.call(request, None) {
             Ok(slot) => State::Made(shared, slot),
-            Err(NotTaken::Full(request)) => State::Waiting(shared, request, None),
-            Err(NotTaken::Failed(error)) => State::Failed(error),
+            Err(NotQueued::Full(request)) => State::Waiting(shared, request, None),
+            Err(NotQueued::Failed(error)) => State::Failed(error),
         };
         Self { state }
     }
@@ -87,8 +87,7 @@ impl Call {
         }
     }
 
-    /// Tells the callee that the answer is of no interest any more; it still answers. A call that was
-    /// not sent yet never is.
+    /// Sends a cancellation to the callee, which still replies. A call that was not sent yet never is.
     pub fn cancel(&mut self) {
         match &self.state {
             State::Waiting(..) => self.state = State::Failed(CallError::Canceled),
@@ -111,8 +110,8 @@ impl Future for Call {
                     let waker = (&mut ticket, context.waker());
                     self.state = match shared.call(*request, Some(waker)) {
                         Ok(slot) => State::Made(shared, slot),
-                        Err(NotTaken::Failed(error)) => State::Failed(error),
-                        Err(NotTaken::Full(request)) => {
+                        Err(NotQueued::Failed(error)) => State::Failed(error),
+                        Err(NotQueued::Full(request)) => {
                             self.state = State::Waiting(shared, request, ticket);
                             return Poll::Pending;
                         }
@@ -133,7 +132,7 @@ impl Future for Call {
                     return Poll::Ready(read(&shared, outcome));
                 }
                 State::Failed(error) => return Poll::Ready(Err(error)),
-                // Polled again after its end: there is nothing more to say.
+                // Polled again after its end.
                 State::Over => return Poll::Ready(Err(CallError::Canceled)),
             }
         }
@@ -160,7 +159,7 @@ fn read(shared: &Shared, outcome: Outcome) -> Result<Answer, CallError> {
         Reply::ErrError(_) | Reply::ErrEmpty => {
             let read = reply
                 .read(shared.uris.as_deref())
-                .map_err(ReadAnswer::Json)?;
+                .map_err(AnswerError::Json)?;
             match read {
                 Err(thrown) => Err(CallError::Thrown(thrown)),
                 Ok(_) => Err(CallError::Canceled),
@@ -175,13 +174,13 @@ fn read(shared: &Shared, outcome: Outcome) -> Result<Answer, CallError> {
 
 pub(super) type Outcome = Result<Reply, CallError>;
 
-/// Where a call and the endpoint's task meet.
+/// The state that a call shares with the endpoint's task.
 #[derive(Debug, Default)]
 pub(super) struct Slot(Mutex<SlotState>);
 
 #[derive(Debug, Default)]
 pub(super) struct SlotState {
-    /// Its number, once it is sent.
+    /// The call's number, once it is sent.
     pub(super) req: Option<u32>,
     pub(super) cancelled: bool,
     pub(super) forgotten: bool,

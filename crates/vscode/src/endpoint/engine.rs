@@ -1,4 +1,5 @@
-//! What an endpoint does whatever carries it: wishes in, handlers run, replies out.
+//! The part of the endpoint's task that is the same for all transports: carries out commands of the
+//! handles, runs handlers, and produces messages to send.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -14,16 +15,16 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::actor::{self, Actors, Cancellation, Incoming, Returned};
 use super::call::{CallError, Slot};
-use super::inbox::{Shared, Wishes, error_of};
+use super::inbox::{Commands, Shared, error_of};
 use super::status::Ended;
 use super::{Options, Stream};
 use crate::machine::handshake::{self, Handshake, Step};
 use crate::machine::ipc::Payload;
-use crate::machine::rpc::{Event, OwnNumbersState, Packet, Refused, RequestId, Rpc};
+use crate::machine::rpc::{CallIdHashBuilder, Event, Packet, Refused, RequestId, Rpc};
 
-/// What goes out: words of the handshake, then RPC.
+/// A message to send: of the handshake, or RPC.
 pub(super) enum Outgoing {
-    Word(Bytes),
+    Raw(Bytes),
     Rpc(Packet),
 }
 
@@ -32,21 +33,21 @@ pub(super) struct Engine {
     rpc: Rpc,
     actors: Actors,
     handshake: Handshake,
-    words: VecDeque<Bytes>,
-    wishes: Wishes,
-    /// Calls that the machine had no room for.
+    handshake_messages: VecDeque<Bytes>,
+    commands: Commands,
+    /// Calls that the RPC machine had no room for.
     backlog: VecDeque<(Request, Arc<Slot>)>,
-    calls: HashMap<u32, Arc<Slot>, OwnNumbersState>,
-    running: FuturesUnordered<Handling>,
+    calls: HashMap<u32, Arc<Slot>, CallIdHashBuilder>,
+    running: FuturesUnordered<RunningHandler>,
     cancellations: HashMap<RequestId, Cancellation>,
     terminate: bool,
     finishing: bool,
     ended: Option<Ended>,
 }
 
-/// What the carrier has to do about wishes.
+/// The commands that concern the transport's driver.
 #[derive(Default)]
-pub(super) struct Asked {
+pub(super) struct DriverCommands {
     pub(super) stream: Option<(u64, Box<dyn Stream>)>,
 }
 
@@ -58,8 +59,8 @@ impl Engine {
             rpc: Rpc::new(options.rpc),
             actors: options.actors,
             handshake,
-            words: first.into_iter().collect(),
-            wishes: Wishes::default(),
+            handshake_messages: first.into_iter().collect(),
+            commands: Commands::default(),
             backlog: VecDeque::new(),
             calls: HashMap::default(),
             running: FuturesUnordered::new(),
@@ -70,33 +71,33 @@ impl Engine {
         }
     }
 
-    /// Does what was wished meanwhile, and lets handlers go on.
-    pub(super) fn work(&mut self, now: Instant, context: &mut Context<'_>) -> Asked {
-        let mut asked = Asked::default();
+    /// Carries out the queued commands, and polls the handlers.
+    pub(super) fn work(&mut self, now: Instant, context: &mut Context<'_>) -> DriverCommands {
+        let mut driver = DriverCommands::default();
         let with_calls = self.takes_calls();
-        let mut wishes = std::mem::take(&mut self.wishes);
-        self.shared.take(with_calls, &mut wishes);
-        asked.stream = wishes.stream.take();
-        if std::mem::take(&mut wishes.dispose) {
+        let mut commands = std::mem::take(&mut self.commands);
+        self.shared.take(with_calls, &mut commands);
+        driver.stream = commands.stream.take();
+        if std::mem::take(&mut commands.dispose) {
             self.end(Ended::Disposed);
         }
-        self.terminate |= std::mem::take(&mut wishes.terminate);
-        self.finishing |= std::mem::take(&mut wishes.finish);
+        self.terminate |= std::mem::take(&mut commands.terminate);
+        self.finishing |= std::mem::take(&mut commands.finish);
         while self.rpc.has_room()
             && let Some((request, slot)) = self.backlog.pop_front()
         {
             self.call(now, request, slot);
         }
-        for (request, slot) in wishes.calls.drain(..) {
+        for (request, slot) in commands.calls.drain(..) {
             match self.backlog.is_empty() {
                 true => self.call(now, request, slot),
                 false => self.backlog.push_back((request, slot)),
             }
         }
-        for slot in wishes.cancels.drain(..) {
+        for slot in commands.cancels.drain(..) {
             self.cancel(&slot);
         }
-        self.wishes = wishes;
+        self.commands = commands;
         if self.rpc.poll_timeout().is_some_and(|(at, _)| now >= at) {
             self.rpc.handle_timeout(now);
             self.events(context);
@@ -104,17 +105,17 @@ impl Engine {
         while let Poll::Ready(Some((id, outcome))) = self.running.poll_next_unpin(context) {
             self.reply(id, outcome);
         }
-        // A reply may have made room for requests that were held.
+        // A reply may have made room for waiting requests.
         self.events(context);
-        asked
+        driver
     }
 
-    /// Sleeps until something is wished or a handler goes on. False if there is work already.
+    /// Registers the task to be woken by a command. False if there is one already.
     pub(super) fn sleep(&self, context: &Context<'_>) -> bool {
         self.shared.sleep(self.takes_calls(), context)
     }
 
-    /// Takes a message of the peer's.
+    /// Handles a message from the peer.
     pub(super) fn receive(&mut self, now: Instant, message: Bytes, context: &mut Context<'_>) {
         if handshake::is_terminate(&message) {
             return self.end(Ended::Terminated);
@@ -125,11 +126,11 @@ impl Engine {
         }
         let data = match self.handshake.handle(&message) {
             Step::Send(bytes) => {
-                self.words.push_back(bytes);
+                self.handshake_messages.push_back(bytes);
                 return;
             }
             Step::Initialized { data, send } => {
-                self.words.push_back(send);
+                self.handshake_messages.push_back(send);
                 Some(data)
             }
             Step::Nothing => None,
@@ -151,8 +152,8 @@ impl Engine {
 
     /// The next message to send.
     pub(super) fn next(&mut self) -> Option<Outgoing> {
-        if let Some(word) = self.words.pop_front() {
-            return Some(Outgoing::Word(word));
+        if let Some(bytes) = self.handshake_messages.pop_front() {
+            return Some(Outgoing::Raw(bytes));
         }
         if !self.handshake.is_done() {
             return None;
@@ -161,15 +162,15 @@ impl Engine {
             return Some(Outgoing::Rpc(packet));
         }
         let terminate = std::mem::take(&mut self.terminate);
-        terminate.then_some(Outgoing::Word(handshake::TERMINATE))
+        terminate.then_some(Outgoing::Raw(handshake::TERMINATE))
     }
 
     pub(super) fn has_outgoing(&self) -> bool {
         let rpc = self.terminate || self.rpc.queued_bytes() > 0;
-        !self.words.is_empty() || (self.handshake.is_done() && rpc)
+        !self.handshake_messages.is_empty() || (self.handshake.is_done() && rpc)
     }
 
-    /// Whether it is to end, and what was left is done and handed to the carrier.
+    /// Whether `finish` was called and everything is done and handed to the transport.
     pub(super) fn is_finished(&self) -> bool {
         self.finishing
             && self.calls.is_empty()
@@ -186,13 +187,13 @@ impl Engine {
         self.ended.as_ref()
     }
 
-    /// Ends the session: nobody is left waiting.
+    /// Ends the session; all calls fail.
     pub(super) fn end(&mut self, ended: Ended) {
         if self.ended.is_some() {
             return;
         }
         self.rpc.dispose();
-        self.words.clear();
+        self.handshake_messages.clear();
         self.running.clear();
         self.cancellations.clear();
         for (_, slot) in self.calls.drain() {
@@ -205,7 +206,7 @@ impl Engine {
         self.ended = Some(ended);
     }
 
-    /// A call of ours could not be carried.
+    /// Fails a call that the transport could not send.
     pub(super) fn fail_call(&mut self, req: u32, why: String) {
         self.rpc.lost(req);
         if let Some(slot) = self.calls.remove(&req) {
@@ -213,7 +214,7 @@ impl Engine {
         }
     }
 
-    /// There is a stream again.
+    /// Reports a new stream.
     pub(super) fn connected(&self, stream: u64) {
         self.shared.status.send_modify(|status| {
             status.connected = true;
@@ -262,9 +263,9 @@ impl Engine {
             let slot = slot.lock();
             (slot.req, slot.forgotten)
         };
-        // One that was not sent yet is dropped when its turn comes.
+        // A call that was not sent yet is dropped when its turn comes.
         let Some(req) = req else { return };
-        // The number may serve another call by now.
+        // The number may belong to another call by now.
         if !self
             .calls
             .get(&req)
@@ -305,7 +306,7 @@ impl Engine {
         status.send_modify(|status| status.responsive = responsive);
     }
 
-    /// Runs a handler up to its first wait, acknowledges, and replies if it is done already.
+    /// Polls a handler once: replies if it is done, or acknowledges the request and keeps it running.
     fn begin(&mut self, id: RequestId, request: Request, context: &mut Context<'_>) {
         let handler = match self.actors.find(&request) {
             Ok(handler) => handler,
@@ -325,15 +326,15 @@ impl Engine {
         let Ok(future) = begun else {
             return self.reply(id, Err(panicked()));
         };
-        let mut handling = Handling { id, future };
-        match Pin::new(&mut handling).poll(context) {
+        let mut running_handler = RunningHandler { id, future };
+        match Pin::new(&mut running_handler).poll(context) {
             Poll::Ready((id, outcome)) => self.reply(id, outcome),
             Poll::Pending => {
                 self.rpc.acknowledge(id);
                 if cancellable {
                     self.cancellations.insert(id, cancellation);
                 }
-                self.running.push(handling);
+                self.running.push(running_handler);
             }
         }
     }
@@ -347,15 +348,15 @@ impl Engine {
             Ok(reply) => reply,
             Err(thrown) => thrown_reply(&thrown),
         };
-        // A reply that cannot be sent was replaced by an error that says so.
+        // The machine has replaced a reply that cannot be sent by an error reply.
         if let Err(refused) = self.rpc.reply(id, reply) {
-            tracing::debug!(req = id.req(), %refused, "a reply was not sent as it is");
+            tracing::debug!(req = id.req(), %refused, "a reply cannot be sent; the peer gets an error instead");
         }
     }
 }
 
 impl Drop for Engine {
-    /// The task may be dropped with its runtime, or die of a panic.
+    /// The task may be dropped with its runtime, or panic.
     fn drop(&mut self) {
         self.end(Ended::Disposed);
     }
@@ -373,12 +374,12 @@ fn panicked() -> Thrown {
 }
 
 /// A handler that runs.
-struct Handling {
+struct RunningHandler {
     id: RequestId,
     future: actor::Running,
 }
 
-impl Future for Handling {
+impl Future for RunningHandler {
     type Output = (RequestId, Result<Returned, Thrown>);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -395,14 +396,14 @@ impl Future for Handling {
 impl Payload for Outgoing {
     fn len(&self) -> usize {
         match self {
-            Self::Word(word) => word.len(),
+            Self::Raw(bytes) => bytes.len(),
             Self::Rpc(packet) => packet.len(),
         }
     }
 
     fn write(&self, out: &mut impl Out) {
         match self {
-            Self::Word(word) => out.put_shared(word),
+            Self::Raw(bytes) => out.put_shared(bytes),
             Self::Rpc(packet) => packet.write(out),
         }
     }

@@ -1,11 +1,11 @@
-//! What the handles and the endpoint's task share: a list of wishes, locked for moments.
+//! The command queue from the handles to the endpoint's task.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
-use std::time::Instant;
 
 use breakbulk_message::vscode::{Request, UriTransformer, request_len};
+pub(super) use breakbulk_net::now;
 use tokio::sync::watch;
 
 use super::call::{CallError, Slot};
@@ -13,23 +13,18 @@ use super::status::{Ended, Status};
 use super::{Options, Stream};
 use crate::machine::handshake::Role;
 
-/// The time, which a test may have paused.
-pub(super) fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
-}
-
 pub(super) struct Shared {
     inbox: Mutex<Inbox>,
     pub(super) status: watch::Sender<Status>,
     pub(super) uris: Option<Arc<dyn UriTransformer>>,
-    /// How many calls and bytes of them may wait here.
+    /// The limits on queued calls and their bytes.
     calls: usize,
     bytes: usize,
 }
 
-/// What the task is to do.
+/// Commands for the task.
 #[derive(Default)]
-pub(super) struct Wishes {
+pub(super) struct Commands {
     pub(super) calls: Vec<(Request, Arc<Slot>)>,
     pub(super) cancels: Vec<Arc<Slot>>,
     pub(super) stream: Option<(u64, Box<dyn Stream>)>,
@@ -40,22 +35,22 @@ pub(super) struct Wishes {
 
 #[derive(Default)]
 struct Inbox {
-    wishes: Wishes,
+    commands: Commands,
     bytes: usize,
-    /// The task, while it sleeps.
+    /// The waker of the task, while it sleeps.
     task: Option<Waker>,
-    /// Calls that wait for room, by the ticket that each drew.
+    /// Calls that wait for room, in the order of their tickets.
     waiting: BTreeMap<u64, Waker>,
     last_ticket: u64,
-    /// Streams given after the first.
+    /// The number of streams after the first.
     resumed: u64,
-    /// No more calls are taken.
+    /// No more calls are accepted.
     finishing: bool,
     closed: Option<Ended>,
 }
 
-/// Why a call was not taken.
-pub(super) enum NotTaken {
+/// Why a call was not queued.
+pub(super) enum NotQueued {
     Full(Box<Request>),
     Failed(CallError),
 }
@@ -82,25 +77,25 @@ impl Shared {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a call, or hands it back where there is no room; `waker` is woken when there is.
+    /// Queues a call, or hands it back if there is no room; `waker` is woken when there is.
     pub(super) fn call(
         &self,
         request: Request,
         waker: Option<(&mut Option<u64>, &Waker)>,
-    ) -> Result<Arc<Slot>, NotTaken> {
+    ) -> Result<Arc<Slot>, NotQueued> {
         let len = match request_len(&request) {
             Ok(len) => len,
-            Err(error) => return Err(NotTaken::Failed(CallError::Refused(error.into()))),
+            Err(error) => return Err(NotQueued::Failed(CallError::Refused(error.into()))),
         };
         let slot = Arc::new(Slot::default());
         let mut inbox = self.lock();
         if let Some(ended) = &inbox.closed {
-            return Err(NotTaken::Failed(error_of(ended)));
+            return Err(NotQueued::Failed(error_of(ended)));
         }
         if inbox.finishing {
-            return Err(NotTaken::Failed(CallError::Canceled));
+            return Err(NotQueued::Failed(CallError::Canceled));
         }
-        if inbox.wishes.calls.len() >= self.calls || inbox.bytes >= self.bytes {
+        if inbox.commands.calls.len() >= self.calls || inbox.bytes >= self.bytes {
             if let Some((ticket, waker)) = waker {
                 let ticket = *ticket.get_or_insert_with(|| {
                     inbox.last_ticket += 1;
@@ -108,10 +103,10 @@ impl Shared {
                 });
                 inbox.waiting.insert(ticket, waker.clone());
             }
-            return Err(NotTaken::Full(Box::new(request)));
+            return Err(NotQueued::Full(Box::new(request)));
         }
         inbox.bytes += len;
-        inbox.wishes.calls.push((request, slot.clone()));
+        inbox.commands.calls.push((request, slot.clone()));
         wake(inbox);
         Ok(slot)
     }
@@ -119,18 +114,18 @@ impl Shared {
     pub(super) fn cancel(&self, slot: Arc<Slot>) {
         let mut inbox = self.lock();
         if inbox.closed.is_none() {
-            inbox.wishes.cancels.push(slot);
+            inbox.commands.cancels.push(slot);
             wake(inbox);
         }
     }
 
-    /// The number of the stream, if the session goes on.
+    /// Passes a new stream to the task; returns its number.
     pub(super) fn resume(&self, stream: Box<dyn Stream>) -> u64 {
         let mut inbox = self.lock();
         inbox.resumed += 1;
         let number = inbox.resumed + 1;
         if inbox.closed.is_none() {
-            inbox.wishes.stream = Some((number, stream));
+            inbox.commands.stream = Some((number, stream));
             wake(inbox);
         }
         number
@@ -138,37 +133,37 @@ impl Shared {
 
     pub(super) fn terminate(&self) {
         let mut inbox = self.lock();
-        inbox.wishes.terminate = true;
+        inbox.commands.terminate = true;
         wake(inbox);
     }
 
     pub(super) fn finish(&self) {
         let mut inbox = self.lock();
         inbox.finishing = true;
-        inbox.wishes.finish = true;
+        inbox.commands.finish = true;
         wake(inbox);
     }
 
     pub(super) fn dispose(&self) {
         let mut inbox = self.lock();
-        inbox.wishes.dispose = true;
+        inbox.commands.dispose = true;
         wake(inbox);
     }
 
-    /// Takes what is wished. Calls are left where they are if there is no room for them.
-    pub(super) fn take(&self, with_calls: bool, into: &mut Wishes) {
+    /// Takes the queued commands; without `with_calls`, calls stay queued.
+    pub(super) fn take(&self, with_calls: bool, into: &mut Commands) {
         let mut inbox = self.lock();
         inbox.task = None;
         if with_calls {
-            std::mem::swap(&mut inbox.wishes, into);
+            std::mem::swap(&mut inbox.commands, into);
             inbox.bytes = 0;
         } else {
-            let calls = std::mem::take(&mut inbox.wishes.calls);
+            let calls = std::mem::take(&mut inbox.commands.calls);
             *into = std::mem::replace(
-                &mut inbox.wishes,
-                Wishes {
+                &mut inbox.commands,
+                Commands {
                     calls,
-                    ..Wishes::default()
+                    ..Commands::default()
                 },
             );
             return;
@@ -181,32 +176,32 @@ impl Shared {
         waiting.into_values().for_each(Waker::wake);
     }
 
-    /// Sleeps until something is wished. False if something is already.
+    /// Registers the task to be woken by a command. False if there is one already.
     pub(super) fn sleep(&self, with_calls: bool, context: &Context<'_>) -> bool {
         let mut inbox = self.lock();
-        let wishes = &inbox.wishes;
-        let idle = (wishes.calls.is_empty() || !with_calls)
-            && wishes.cancels.is_empty()
-            && wishes.stream.is_none()
-            && !wishes.terminate
-            && !wishes.finish
-            && !wishes.dispose;
+        let commands = &inbox.commands;
+        let idle = (commands.calls.is_empty() || !with_calls)
+            && commands.cancels.is_empty()
+            && commands.stream.is_none()
+            && !commands.terminate
+            && !commands.finish
+            && !commands.dispose;
         if idle {
             inbox.task = Some(context.waker().clone());
         }
         idle
     }
 
-    /// Nothing more is done: what is wished now and later fails.
+    /// Closes the queue: calls queued now and later fail.
     pub(super) fn close(&self, ended: &Ended) {
         let mut inbox = self.lock();
         if inbox.closed.is_none() {
             inbox.closed = Some(ended.clone());
         }
-        let wishes = std::mem::take(&mut inbox.wishes);
+        let commands = std::mem::take(&mut inbox.commands);
         let waiting = std::mem::take(&mut inbox.waiting);
         drop(inbox);
-        for (_, slot) in wishes.calls {
+        for (_, slot) in commands.calls {
             slot.end(Err(error_of(ended)));
         }
         waiting.into_values().for_each(Waker::wake);
@@ -221,7 +216,7 @@ impl Shared {
     }
 }
 
-/// What a call is told about an end.
+/// The error of a call when the session ends.
 pub(super) fn error_of(ended: &Ended) -> CallError {
     match ended {
         Ended::Disposed => CallError::Canceled,

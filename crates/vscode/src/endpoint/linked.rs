@@ -1,4 +1,4 @@
-//! An endpoint over a connection of links: one RPC message is one message of it.
+//! Drives an endpoint over a link's connection: each RPC message is one message of the link.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -15,10 +15,10 @@ use crate::machine::Chunks;
 use crate::machine::ipc::Payload;
 use breakbulk_net::Connection;
 
-/// Acknowledgements may overtake; everything else, cancels too, keeps its order.
+/// Acknowledgements may overtake other messages; everything else, cancellations too, keeps its order.
 const ACKNOWLEDGEMENTS: Lane = Lane(1);
 
-/// What came first.
+/// What happened first.
 enum Next {
     Event(Option<Event>),
     Worked,
@@ -35,7 +35,7 @@ pub(super) async fn drive(mut engine: Engine, connection: Connection) {
             && let Some(message) = engine.next()
         {
             sending = Some(Box::pin(send(connection.clone(), outgoing(&message))));
-            // Mostly there is room, and nothing waits.
+            // Usually there is room, and the future is ready at once.
             poll_fn(|context| {
                 if let Some(future) = &mut sending
                     && let Poll::Ready(outcome) = future.as_mut().poll(context)
@@ -74,7 +74,7 @@ async fn next(engine: &mut Engine, connection: &Connection, sending: &mut Option
     let due = engine.poll_timeout();
     let reads = engine.wants_message();
     let due_at = due.unwrap_or_else(now).into();
-    // While one message waits for room the next ones wait behind it.
+    // While one message waits for room, the next ones must wait too.
     let stuck = sending.is_some();
     let sent = poll_fn(|context| match sending {
         Some(sending) => sending.as_mut().poll(context),
@@ -82,7 +82,7 @@ async fn next(engine: &mut Engine, connection: &Connection, sending: &mut Option
     });
     let worked = poll_fn(|context| {
         engine.work(now(), context);
-        // What it made goes out before it sleeps.
+        // Send what the engine produced before sleeping.
         let idle = stuck || !(engine.has_outgoing() || engine.is_finished());
         match engine.ended().is_none() && idle && engine.sleep(context) {
             true => Poll::Pending,
@@ -101,7 +101,7 @@ async fn next(engine: &mut Engine, connection: &Connection, sending: &mut Option
 async fn handle(engine: &mut Engine, connection: &Connection, event: Option<Event>) {
     match event {
         Some(Event::Message(message)) => {
-            // What the session holds of it is bounded by the session's own numbers.
+            // From here on the session's own limits bound the memory.
             let (bytes, _charge) = message.into_parts();
             let mut bytes = Some(bytes);
             poll_fn(|context| {
@@ -125,12 +125,12 @@ async fn handle(engine: &mut Engine, connection: &Connection, event: Option<Even
             };
             connection.with(|link| link.replace(id, replacement));
         }
-        // Whatever it was, somebody waits for it.
+        // A lost message may be a reply that a call waits for, so the session cannot go on.
         Some(Event::TransferFailed(fault) | Event::Fault(fault)) => {
             engine.end(Ended::Failed(format!("a message was lost: {fault}")));
         }
         Some(Event::Closed(closed)) => match closed.code {
-            // Without a code, too, the peer has left of its own will.
+            // No code (1005) is an orderly close too.
             1000 | 1001 | 1005 => engine.end(Ended::Left),
             _ => engine.end(Ended::Lost(closed.to_string())),
         },
@@ -158,7 +158,7 @@ async fn send(connection: Connection, message: LinkMessage) -> Result<(), String
     }
 }
 
-/// A reply that cannot be carried is answered by one that says so.
+/// An error reply in place of one that cannot be sent.
 fn error_reply(req: u32, error: &SendError) -> Option<LinkMessage> {
     let text = format!("the result cannot be sent: {error}");
     let reply = Reply::write_err(&SerializedError::new("Error", text).into()).ok()?;

@@ -1,35 +1,35 @@
-//! How a session stands.
+//! The status of a session, and why it ended.
 
 use bytes::Bytes;
 
-/// How a session stands.
+/// The status of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// The peer acknowledges what it is asked.
+    /// The peer acknowledges requests in time.
     pub responsive: bool,
     /// There is a stream; false while a persistent session waits for another.
     pub connected: bool,
-    /// Which stream it has, or had last, counted from 1.
+    /// The number of its stream, or of the last one, counted from 1.
     pub stream: u64,
     /// The handshake is over, or there was none.
     pub initialized: bool,
-    /// What the renderer said in the handshake, where this is the host.
+    /// The renderer's initialization data, if this is the host.
     pub init_data: Option<Bytes>,
     /// The session is over, and why.
     pub ended: Option<Ended>,
 }
 
-/// Why a session is over.
+/// Why a session ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Ended {
     /// This side ended it.
     #[error("Canceled")]
     Disposed,
-    /// The peer left: it said so, or closed its stream after a whole message.
+    /// The peer disconnected: it sent a disconnect, or closed its stream between messages.
     #[error("the peer has left")]
     Left,
-    /// The peer asked this side to end.
+    /// The peer asked this side to exit.
     #[error("the peer asked to terminate")]
     Terminated,
     /// The stream broke.

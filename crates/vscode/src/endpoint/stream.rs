@@ -1,4 +1,4 @@
-//! An endpoint over a byte stream: one task, and one loop without a wait inside.
+//! Drives an endpoint over a byte stream, in one hand-written future.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -16,21 +16,21 @@ use super::engine::{Engine, Outgoing};
 use super::inbox::now;
 use super::status::Ended;
 use crate::machine::Chunks;
-use crate::machine::ipc::{Inflow, PersistentEvent, PersistentProtocol, Protocol, Received};
+use crate::machine::ipc::{FrameReader, PersistentEvent, PersistentProtocol, Protocol, Received};
 
-/// The machine queues; below it lies no more than this.
+/// Bytes in the write buffer above which messages stay queued in the machine.
 const WRITE_AHEAD: usize = 256 << 10;
 
-/// After so many rounds others have their turn.
+/// Rounds per poll, after which the task yields to others.
 const ROUNDS: usize = 64;
 
-/// How long a stream is read that cannot be written.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long a stream is still read after writing to it failed.
+const READ_AFTER_WRITE_ERROR: Duration = Duration::from_secs(5);
 
-/// How many slices a write takes at once.
+/// Slices per vectored write.
 const SLICES: usize = 64;
 
-/// How messages lie in the stream.
+/// The framing of messages in the stream.
 pub(super) enum Framing {
     Plain(Protocol),
     Persistent(Box<PersistentProtocol>),
@@ -40,13 +40,13 @@ pub(super) struct StreamDriver {
     engine: Engine,
     framing: Framing,
     stream: Option<Box<dyn Stream>>,
-    inflow: Inflow,
+    frame_reader: FrameReader,
     /// Something was written since the last flush.
     unflushed: bool,
-    /// Nothing can be written any more, and why; what the peer said before may still be read.
-    deaf: Option<String>,
+    /// The error after which nothing can be written; what the peer sent before may still be read.
+    write_error: Option<String>,
     grace: Duration,
-    /// Until when a session without a stream waits for another.
+    /// When a session without a stream ends.
     give_up_at: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
     sleeps_until: Option<Instant>,
@@ -64,9 +64,9 @@ impl StreamDriver {
             engine,
             framing,
             stream: Some(stream),
-            inflow: Inflow::new(limit),
+            frame_reader: FrameReader::new(limit),
             unflushed: false,
-            deaf: None,
+            write_error: None,
             grace,
             give_up_at: None,
             sleep: None,
@@ -74,11 +74,11 @@ impl StreamDriver {
         }
     }
 
-    /// One round; whether anything moved.
+    /// One round: commands, timers, writing, reading. Returns whether anything was read or written.
     fn round(&mut self, context: &mut Context<'_>) -> bool {
         let now = now();
-        let asked = self.engine.work(now, context);
-        if let Some((number, stream)) = asked.stream {
+        let driver = self.engine.work(now, context);
+        if let Some((number, stream)) = driver.stream {
             self.resume(now, number, stream);
         }
         self.timers(now);
@@ -92,7 +92,7 @@ impl StreamDriver {
             return; // a plain session ends with its stream
         };
         protocol.resume(now);
-        self.inflow.reset();
+        self.frame_reader.reset();
         self.stream = Some(stream);
         self.give_up_at = None;
         self.engine.connected(number);
@@ -100,7 +100,7 @@ impl StreamDriver {
 
     fn timers(&mut self, now: Instant) {
         if self.give_up_at.is_some_and(|at| now >= at) {
-            if let Some(why) = self.deaf.take() {
+            if let Some(why) = self.write_error.take() {
                 return self.engine.end(Ended::Lost(why));
             }
             let grace = self.grace.as_secs();
@@ -117,7 +117,7 @@ impl StreamDriver {
         while let Some(event) = protocol.poll_event() {
             match event {
                 PersistentEvent::StreamTimeout { silence, .. } => {
-                    lost = Some(format!("no word for {} s", silence.as_secs()));
+                    lost = Some(format!("nothing received for {} s", silence.as_secs()));
                 }
                 PersistentEvent::Failed(error) => {
                     self.engine.end(Ended::Failed(error.to_string()));
@@ -129,11 +129,11 @@ impl StreamDriver {
         }
     }
 
-    /// Hands messages to the framing and bytes to the stream, until one of them has enough.
+    /// Passes messages to the framing and bytes to the stream, until one of them is full.
     fn write(&mut self, now: Instant, context: &mut Context<'_>) -> bool {
         let mut moved = false;
         loop {
-            if self.deaf.is_some() {
+            if self.write_error.is_some() {
                 break;
             }
             moved |= self.fill(now);
@@ -156,7 +156,7 @@ impl StreamDriver {
             }
         }
         if self.unflushed
-            && self.deaf.is_none()
+            && self.write_error.is_none()
             && let Some(stream) = &mut self.stream
         {
             match Pin::new(stream).poll_flush(context) {
@@ -185,7 +185,7 @@ impl StreamDriver {
         moved
     }
 
-    /// Takes in all that is there, as long as it is wanted.
+    /// Reads and handles what is available, as long as the engine wants messages.
     fn read(&mut self, now: Instant, context: &mut Context<'_>) -> bool {
         let mut moved = false;
         loop {
@@ -198,7 +198,7 @@ impl StreamDriver {
                 }
                 return moved;
             }
-            match self.inflow.next_frame() {
+            match self.frame_reader.next_frame() {
                 Ok(Some(frame)) => {
                     moved = true;
                     self.receive(now, frame, context);
@@ -210,21 +210,21 @@ impl StreamDriver {
                     return true;
                 }
             }
-            // One read per round: what it brought is answered in one write.
+            // One read per round, so that the answers to it go into one write.
             if moved {
                 return true;
             }
             let Some(stream) = &mut self.stream else {
                 return moved;
             };
-            // Reading is cancel-safe, so a future of one poll will do.
+            // `read_buf` is cancel-safe, so its future may be dropped after one poll.
             let read = self
-                .inflow
+                .frame_reader
                 .fill(|room| pin!(stream.read_buf(room)).poll(context));
             match read {
                 Poll::Pending => return moved,
                 Poll::Ready(Ok(0)) => {
-                    let ended = match self.inflow.is_inside_frame() {
+                    let ended = match self.frame_reader.is_inside_frame() {
                         true => Ended::Lost("the stream ended inside a message".to_owned()),
                         false => Ended::Left,
                     };
@@ -244,18 +244,20 @@ impl StreamDriver {
         match self.framing.receive(now, frame) {
             Received::Message(message) => self.engine.receive(now, message, context),
             Received::Disconnect => self.engine.end(Ended::Left),
-            Received::Control(_) => tracing::debug!("a control message was dropped"),
+            Received::Control(_) => {
+                tracing::debug!("control message from the peer dropped: none is known")
+            }
             Received::Nothing => {}
         }
     }
 
-    /// A replay makes it good where the session is persistent. Where it is not, replies may lie in the
-    /// stream that came before its end.
+    /// A persistent session replays the messages on the next stream. A plain one goes on reading for a
+    /// while, since replies may already be in the stream.
     fn write_failed(&mut self, now: Instant, error: &io::Error) {
         match self.framing {
             Framing::Plain(_) => {
-                self.deaf = Some(error.to_string());
-                self.give_up_at = Some(now + LAST_WORDS);
+                self.write_error = Some(error.to_string());
+                self.give_up_at = Some(now + READ_AFTER_WRITE_ERROR);
             }
             Framing::Persistent(_) => self.stream_lost(now, Ended::Lost(error.to_string())),
         }
@@ -268,21 +270,21 @@ impl StreamDriver {
             Framing::Plain(_) => self.engine.end(ended),
             Framing::Persistent(protocol) => {
                 protocol.stream_lost();
-                self.inflow.reset();
+                self.frame_reader.reset();
                 self.give_up_at = Some(now + self.grace);
                 self.engine.disconnected();
             }
         }
     }
 
-    /// Whether all that was handed over is out, or nothing can go out.
+    /// Whether everything is written and flushed, or nothing can be written.
     fn is_written(&mut self) -> bool {
         let is_out = !self.unflushed && outgoing(&mut self.framing, now()).is_none();
-        self.deaf.is_some() || (is_out && self.stream.is_some())
+        self.write_error.is_some() || (is_out && self.stream.is_some())
     }
 
-    /// The last word of a persistent session, if it goes out at once.
-    fn say_goodbye(&mut self, context: &mut Context<'_>) {
+    /// Sends the disconnect of a persistent session, as far as that does not block.
+    fn send_disconnect(&mut self, context: &mut Context<'_>) {
         if self.engine.ended() == Some(&Ended::Disposed)
             && let Framing::Persistent(protocol) = &mut self.framing
             && let Some(stream) = &mut self.stream
@@ -298,8 +300,8 @@ impl StreamDriver {
         }
     }
 
-    /// Sets the clock for what is due next. True if it is due already.
-    fn arm(&mut self, context: &mut Context<'_>) -> bool {
+    /// Sets the timer to the next deadline. True if it is due already.
+    fn set_timer(&mut self, context: &mut Context<'_>) -> bool {
         let framing = match &self.framing {
             Framing::Plain(_) => None,
             Framing::Persistent(protocol) => protocol.poll_timeout().map(|(at, _)| at),
@@ -309,7 +311,7 @@ impl StreamDriver {
             self.sleeps_until = None;
             return false;
         };
-        // A clock that rings too early costs a look; to set it anew for each call would cost more.
+        // Waking too early is cheaper than resetting the timer for each call.
         let early = self.sleeps_until.is_some_and(|at| at <= due && at > now());
         let sleep = match &mut self.sleep {
             Some(sleep) if early => sleep,
@@ -338,10 +340,10 @@ impl Future for StreamDriver {
                 driver.engine.end(Ended::Disposed);
             }
             if driver.engine.ended().is_some() {
-                driver.say_goodbye(context);
+                driver.send_disconnect(context);
                 return Poll::Ready(());
             }
-            if !moved && !driver.arm(context) && driver.engine.sleep(context) {
+            if !moved && !driver.set_timer(context) && driver.engine.sleep(context) {
                 return Poll::Pending;
             }
         }
@@ -380,7 +382,7 @@ fn has_room(framing: &mut Framing, now: Instant) -> bool {
     room && outgoing(framing, now).is_none_or(|out| out.len() < WRITE_AHEAD)
 }
 
-/// What is to be written.
+/// The bytes to write.
 fn outgoing(framing: &mut Framing, now: Instant) -> Option<&mut Chunks> {
     match framing {
         Framing::Plain(protocol) => Some(protocol.outgoing()).filter(|out| !out.is_empty()),

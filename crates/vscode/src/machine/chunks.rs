@@ -1,4 +1,4 @@
-//! Bytes on their way out: small ones gathered, large ones kept as they are.
+//! A write buffer: copies small parts together, and keeps large ones as shared slices.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -6,13 +6,13 @@ use std::io::IoSlice;
 use breakbulk_message::vscode::Out;
 use bytes::{Buf, Bytes, BytesMut};
 
-/// From this size on a buffer travels as its own slice: below, a copy costs less than a slice.
+/// Buffers from this size on stay slices of their own; below, copying is cheaper.
 const OWN_SLICE: usize = 8 << 10;
 
-/// Gathered bytes are cut off here, so that a block of them is freed soon.
+/// The size of a block of copied bytes; small, so that it is freed soon after it is written.
 const BLOCK: usize = 64 << 10;
 
-/// A sequence of bytes in slices, written from the front.
+/// Bytes to be written, as a queue of slices.
 #[derive(Debug, Default)]
 pub struct Chunks {
     ready: VecDeque<Bytes>,
@@ -21,7 +21,7 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -31,7 +31,7 @@ impl Chunks {
         self.len == 0
     }
 
-    /// Appends bytes that are kept as they are, whatever their size.
+    /// Appends bytes without copying, whatever their size.
     pub fn push(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
             self.seal();
@@ -40,7 +40,7 @@ impl Chunks {
         }
     }
 
-    /// Fills `slices` with what comes first, for a vectored write; how many were filled.
+    /// Fills `slices` from the front, for a vectored write; returns how many were filled.
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let gathering = (!self.gathering.is_empty()).then_some(&self.gathering[..]);
         let parts = self.ready.iter().map(|bytes| &bytes[..]).chain(gathering);
@@ -52,7 +52,7 @@ impl Chunks {
         filled
     }
 
-    /// Forgets the first `count` bytes: they were written.
+    /// Removes the first `count` bytes, which were written.
     pub fn advance(&mut self, mut count: usize) {
         count = count.min(self.len);
         self.len -= count;
@@ -67,12 +67,12 @@ impl Chunks {
         if count < self.gathering.len() {
             self.gathering.advance(count);
         } else {
-            // Its memory serves again.
+            // Keeps the memory for reuse.
             self.gathering.clear();
         }
     }
 
-    /// The first slice, at most `max` bytes of it.
+    /// Removes the first slice, at most `max` bytes of it.
     pub fn pop(&mut self, max: usize) -> Option<Bytes> {
         self.seal();
         let front = self.ready.front_mut()?;
@@ -84,7 +84,7 @@ impl Chunks {
         Some(bytes)
     }
 
-    /// Everything in one piece: without a copy where it is one already.
+    /// All bytes as one slice, without a copy if it is one already.
     pub fn into_bytes(mut self) -> Bytes {
         self.seal();
         if let [_] = self.ready.make_contiguous() {

@@ -1,30 +1,30 @@
-//! What is said before the first RPC message.
+//! The handshake before the first RPC message.
 //!
-//! The extension host says it is ready, the renderer answers with its initialization data, and the
-//! host says that it is initialized. Each is a message by itself: one byte, or the raw JSON.
+//! The extension host sends Ready, the renderer answers with its initialization data, and the host sends
+//! Initialized. Each is one message: a single byte, or the raw JSON.
 
 use bytes::Bytes;
 
-/// The host says that it is there.
+/// The host is ready for the initialization data.
 pub const READY: Bytes = Bytes::from_static(&[2]);
-/// The host has its data; RPC follows.
+/// The host has received the data; RPC follows.
 pub const INITIALIZED: Bytes = Bytes::from_static(&[1]);
-/// The renderer asks the host to end.
+/// The renderer asks the host to exit.
 pub const TERMINATE: Bytes = Bytes::from_static(&[3]);
 
 /// Which side of the handshake this is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Role {
-    /// There is none: RPC begins at once.
+    /// No handshake: RPC begins at once.
     #[default]
     None,
     /// The extension host.
     Host,
-    /// The renderer, with the data that it gives the host.
+    /// The renderer, with the initialization data for the host.
     Renderer(Bytes),
 }
 
-/// The handshake as a machine: it takes messages until it is [done](Self::is_done).
+/// The handshake as a state machine: pass it messages until it is [done](Self::is_done).
 ///
 /// ```
 /// use breakbulk_vscode::machine::handshake::{Handshake, Role, Step};
@@ -52,31 +52,31 @@ enum State {
     Done,
 }
 
-/// What a message leads to.
+/// What to do after a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Send this.
     Send(Bytes),
-    /// Here is the renderer's data; send this.
+    /// The renderer's data came; send the answer.
     Initialized {
         /// The raw JSON.
         data: Bytes,
-        /// What to answer.
+        /// The answer.
         send: Bytes,
     },
-    /// Go on.
+    /// Nothing to do.
     Nothing,
-    /// Something else was expected.
+    /// The message is not the expected one.
     Unexpected {
-        /// What was.
+        /// What was expected.
         expected: &'static str,
-        /// Bytes of what came.
+        /// The size of the message.
         len: usize,
     },
 }
 
 impl Handshake {
-    /// The machine, and what it says at once.
+    /// The machine, and the message to send first, if any.
     pub fn new(role: Role) -> (Self, Option<Bytes>) {
         let (state, first) = match role {
             Role::None => (State::Done, None),
@@ -91,7 +91,7 @@ impl Handshake {
         matches!(self.state, State::Done)
     }
 
-    /// Takes a message.
+    /// Handles a message.
     pub fn handle(&mut self, message: &Bytes) -> Step {
         match std::mem::replace(&mut self.state, State::Done) {
             State::HostWaitsForData if message.len() > 1 => Step::Initialized {
@@ -118,7 +118,7 @@ impl Handshake {
     }
 }
 
-/// Whether a message asks to end. No RPC message is that short.
+/// Whether a message is the request to exit. No RPC message is that short.
 pub fn is_terminate(message: &[u8]) -> bool {
     message == &TERMINATE[..]
 }

@@ -1,12 +1,12 @@
-//! `ipc.net` as pure machines: what lies between RPC messages and a byte stream.
+//! `ipc.net` as pure state machines: the framing of RPC messages in a byte stream.
 //!
-//! - [`Protocol`]: frames, nothing more; what ends the stream ends the session.
-//! - [`PersistentProtocol`]: numbered and acknowledged frames that outlive their stream.
-//! - [`Inflow`]: finds the frames in a stream that is read into its own room.
+//! - [`Protocol`]: frames only; the session ends with its stream.
+//! - [`PersistentProtocol`]: numbered and acknowledged frames; the session survives its streams.
+//! - [`FrameReader`]: reads a stream into its own buffers and finds the frames.
 //!
-//! Bytes to write lie in [`Chunks`](super::Chunks), which a writer empties from the front.
+//! Bytes to be written are queued in [`Chunks`](super::Chunks).
 
-mod inflow;
+mod frame_reader;
 mod load;
 mod persistent;
 mod plain;
@@ -19,18 +19,18 @@ use breakbulk_message::vscode::Out;
 use breakbulk_message::vscode::ipc::{FrameType, Header};
 use bytes::Bytes;
 
-pub use inflow::Inflow;
+pub use frame_reader::FrameReader;
 pub use persistent::{
     PersistentConfig, PersistentError, PersistentEvent, PersistentProtocol, Received,
 };
 pub use plain::Protocol;
 
-/// What a WebSocket message holds of the stream at most. Where it is cut means nothing.
+/// The most bytes of the stream in one WebSocket message. The cuts need not match the frames.
 pub const WEBSOCKET_CUT: usize = 262_144;
 
-/// Something that can be the payload of a frame.
+/// The payload of a frame.
 pub trait Payload {
-    /// Its bytes.
+    /// Its size in bytes.
     fn len(&self) -> usize;
 
     /// Whether there are none.
@@ -62,7 +62,7 @@ impl Payload for super::rpc::Packet {
     }
 }
 
-/// Appends a header. Lengths over the format's were refused before.
+/// Appends a header. Lengths over the format's limit were refused before.
 fn put_header(out: &mut impl Out, frame_type: FrameType, id: u32, ack: u32, len: usize) {
     let mut bytes = [0; Header::LEN];
     bytes[0] = frame_type.to_u8();
@@ -72,7 +72,7 @@ fn put_header(out: &mut impl Out, frame_type: FrameType, id: u32, ack: u32, len:
     out.put(&bytes);
 }
 
-/// The length field has four bytes.
+/// Checks that a length fits the four bytes of its field.
 fn check_len(len: usize) -> Result<(), breakbulk_message::vscode::ipc::IpcError> {
     match u32::try_from(len) {
         Ok(_) => Ok(()),

@@ -1,8 +1,8 @@
-//! The RPC itself as a pure machine: calls, requests, acknowledgements, cancels and the clock.
+//! The RPC as a pure state machine: calls, requests, acknowledgements, cancellation and timeouts.
 //!
 //! No socket, no clock, no task: messages go in by [`Rpc::handle_message`] and out by
-//! [`Rpc::poll_transmit`], time is an argument, and what happened is told by [`Rpc::poll_event`].
-//! What the peer can make it hold is bounded by its [`Config`].
+//! [`Rpc::poll_transmit`], time is an argument, and [`Rpc::poll_event`] returns what happened.
+//! [`Config`] bounds the memory that the peer can make it use.
 
 mod calls;
 mod config;
@@ -26,20 +26,20 @@ pub use config::Config;
 pub use event::{CallFailed, Event, Ignored, Refused, RefusedCall, RequestId, RpcError};
 
 #[cfg(feature = "net")]
-pub(crate) use calls::OwnNumbersState;
+pub(crate) use calls::CallIdHashBuilder;
 
 use calls::Calls;
 use requests::Requests;
 use responsive::Responsive;
 
-/// What a message that waits costs beside its bytes.
+/// Bytes charged for a queued message beside its own.
 const MESSAGE_CHARGE: usize = 128;
 
-/// Messages up to this size are copied out of the read they came in, so that none keeps it alive.
+/// Messages up to this size are copied out of their read buffer, so that they do not keep it alive.
 const SMALL: usize = 4 << 10;
 
-/// Up to so many running requests may keep the reads alive that they came in.
-const SHARING: usize = 64;
+/// How many running requests may keep their read buffers alive.
+const SHARING_MAX: usize = 64;
 
 /// One side of an RPC session.
 ///
@@ -76,13 +76,13 @@ pub struct Rpc {
     outgoing: VecDeque<Packet>,
     queued_bytes: usize,
     events: VecDeque<Event>,
-    /// Requests that wait until what goes out has room, with the cancels behind them.
+    /// Requests that wait until the outgoing queue has room, with the cancellations behind them.
     held: VecDeque<Event>,
     ignored: Ignored,
     disposed: bool,
 }
 
-/// One message on its way out.
+/// An outgoing message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
     message: RpcMessage,
@@ -95,7 +95,7 @@ impl Packet {
         Ok(Self { message, len })
     }
 
-    /// Its bytes when it is written.
+    /// Its size when it is written.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -105,18 +105,18 @@ impl Packet {
         false
     }
 
-    /// What it says.
+    /// The message.
     pub fn message(&self) -> &RpcMessage {
         &self.message
     }
 
-    /// Appends its bytes; buffers are not copied where `out` can keep them.
+    /// Appends its bytes; `out` may keep buffers without a copy.
     pub fn write(&self, out: &mut impl Out) {
-        // It was sized when it was made, so it can be written.
+        // Its size was computed when it was made, so encoding cannot fail.
         let _ = encode_to(&self.message, out);
     }
 
-    /// Its bytes in one piece.
+    /// Its bytes as one slice.
     pub fn to_bytes(&self) -> Bytes {
         let mut out = Vec::with_capacity(self.len);
         self.write(&mut out);
@@ -125,7 +125,7 @@ impl Packet {
 }
 
 impl Rpc {
-    /// A session in which nothing was said yet.
+    /// A new session.
     pub fn new(config: Config) -> Self {
         Self {
             calls: Calls::default(),
@@ -141,7 +141,7 @@ impl Rpc {
         }
     }
 
-    /// Calls a method of the peer's; the number under which its reply will come.
+    /// Calls a method of the peer; returns the number that its reply will carry.
     pub fn call(&mut self, now: Instant, request: Request) -> Result<u32, RefusedCall> {
         let refused = |refused, request| {
             Err(RefusedCall {
@@ -162,7 +162,7 @@ impl Rpc {
             return refused(Refused::QueueFull { queued, limit }, request);
         }
         let limit = self.config.sent_message;
-        // A call that cannot be written consumes no id.
+        // A call that cannot be encoded uses no number.
         let len = match request_len(&request) {
             Ok(len) if len <= limit => len,
             Ok(len) => return refused(Refused::TooLarge { len, limit }, request),
@@ -176,8 +176,8 @@ impl Rpc {
         Ok(req)
     }
 
-    /// Tells the peer that a call of ours is of no interest any more. It still replies. False if the
-    /// call is over, was made without cancellation or was cancelled before.
+    /// Sends a cancellation of a call. The peer still replies. False if the call is over, was made
+    /// without cancellation or was cancelled before.
     pub fn cancel(&mut self, req: u32) -> bool {
         let cancel = !self.disposed && self.calls.cancel(req);
         if cancel {
@@ -186,19 +186,20 @@ impl Rpc {
         cancel
     }
 
-    /// Drops the reply of a call when it comes; its number stays taken until then.
+    /// Drops the reply of a call when it comes; its number stays in use until then.
     pub fn forget(&mut self, req: u32) {
         self.calls.forget(req);
     }
 
-    /// A call of ours could not be carried: neither an acknowledgement nor a reply will come.
+    /// Ends a call that the transport could not send: no acknowledgement and no reply will come.
     pub fn lost(&mut self, req: u32) {
         if self.calls.end(req) != calls::Ended::Unknown {
             self.responsive.lost();
         }
     }
 
-    /// Says that a request's handler runs. Done once; [`reply`](Self::reply) does it where it was not.
+    /// Sends the acknowledgement that a request's handler runs, once. [`reply`](Self::reply) does it if
+    /// it was not done.
     pub fn acknowledge(&mut self, id: RequestId) {
         if !self.disposed
             && let Some(req) = self.requests.acknowledge(id)
@@ -207,8 +208,8 @@ impl Rpc {
         }
     }
 
-    /// Answers a request. What cannot be written, or is too large, is answered by an error that says
-    /// so, and told here. After [`dispose`](Self::dispose) nothing is sent.
+    /// Replies to a request. If the reply cannot be encoded or is too large, the peer gets an error
+    /// instead, which is returned here too. After [`dispose`](Self::dispose) nothing is sent.
     pub fn reply(&mut self, id: RequestId, reply: Reply) -> Result<(), Refused> {
         if self.disposed {
             return Err(Refused::Disposed);
@@ -234,13 +235,13 @@ impl Rpc {
         Err(refused)
     }
 
-    /// Takes one message of the peer's.
+    /// Handles a message from the peer.
     pub fn handle_message(&mut self, now: Instant, message: Bytes) {
         if self.disposed {
             return;
         }
         match Header::read(&message) {
-            // Most of all messages, and nothing of them is kept.
+            // The most frequent messages; nothing of them is kept.
             Some(Header {
                 message_type: MessageType::Acknowledged,
                 ..
@@ -264,14 +265,14 @@ impl Rpc {
         }
     }
 
-    /// Does what is due.
+    /// Checks whether the peer is responsive, if that is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         if !self.disposed && self.responsive.check(now) {
             self.events.push_back(Event::Unresponsive);
         }
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout), and what for.
+    /// When to call [`handle_timeout`](Self::handle_timeout), and why.
     pub fn poll_timeout(&self) -> Option<(Instant, &'static str)> {
         let due = self.responsive.due()?;
         (!self.disposed).then_some((due, "the check whether the peer is responsive"))
@@ -284,7 +285,7 @@ impl Rpc {
         Some(packet)
     }
 
-    /// What happened next.
+    /// The next thing that happened.
     pub fn poll_event(&mut self) -> Option<Event> {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
@@ -295,13 +296,13 @@ impl Rpc {
         }
     }
 
-    /// Whether to go on reading. Where the peer's requests fill what it may use, reading stops as
-    /// long as none of its replies is needed for them to end.
+    /// Whether to go on reading. It stops while the peer's running requests are at their limit, unless
+    /// calls wait for replies, which the handlers may need to finish.
     pub fn wants_message(&self) -> bool {
         self.requests.has_room(&self.config) || !self.calls.is_empty()
     }
 
-    /// Whether another call would be taken now.
+    /// Whether another call would be accepted now.
     pub fn has_room(&self) -> bool {
         !self.disposed
             && self.calls.len() < self.config.pending_calls
@@ -329,7 +330,7 @@ impl Rpc {
         self.disposed
     }
 
-    /// Bytes that wait to be sent, with a charge for each message.
+    /// Bytes queued for sending, with a charge for each message.
     pub fn queued_bytes(&self) -> usize {
         self.queued_bytes
     }
@@ -346,33 +347,34 @@ impl Rpc {
 
     /// Requests sent and not yet acknowledged.
     pub fn unacknowledged(&self) -> usize {
-        self.responsive.owed()
+        self.responsive.unacknowledged()
     }
 
-    /// What the peer sent that could not mean anything.
+    /// Counts of messages that were ignored.
     pub fn ignored(&self) -> Ignored {
         self.ignored
     }
 
-    /// Goes on from another request number, for tests of what happens at the end of them.
+    /// Sets the last request number, for tests of the wrap-around.
     #[doc(hidden)]
     pub fn set_last_id(&mut self, last: u32) {
         self.calls.set_last_id(last);
     }
 
-    /// A request in plain JSON mostly ends before the next read; so few keep little alive.
+    /// Whether a small message may keep its read buffer alive: a JSON request mostly ends before the
+    /// next read, and only a few may.
     fn may_share(&self, header: Option<Header>) -> bool {
         let json = header.is_some_and(|header| {
             header.message_type <= MessageType::RequestJsonArgsWithCancellation
         });
-        json && self.requests.len() < SHARING
+        json && self.requests.len() < SHARING_MAX
     }
 
     fn handle_acknowledged(&mut self, now: Instant) {
         match self.responsive.acknowledged(now) {
-            responsive::Acknowledged::ForNothing => self.ignored.acknowledgements += 1,
+            responsive::Acknowledged::Surplus => self.ignored.acknowledgements += 1,
             responsive::Acknowledged::Expected => {}
-            responsive::Acknowledged::BackToLife => self.events.push_back(Event::Responsive),
+            responsive::Acknowledged::ResponsiveAgain => self.events.push_back(Event::Responsive),
         }
     }
 
@@ -381,7 +383,7 @@ impl Rpc {
             self.ignored.cancels += 1;
             return;
         };
-        // Behind its request, wherever that waits.
+        // In the queue where its request is, behind it.
         let queue = match self.held.is_empty() {
             true => &mut self.events,
             false => &mut self.held,
@@ -395,7 +397,7 @@ impl Rpc {
             Ok(RpcMessage { req, body }) => match body {
                 Body::Request(request) => self.handle_request(req, request, len),
                 Body::Reply(reply) => self.end_call(req, Ok(reply)),
-                // Their headers were looked at before.
+                // Handled by their headers, before decoding.
                 Body::Acknowledged | Body::Cancel => {}
             },
             Err(error) => self.handle_undecodable(error),
@@ -428,7 +430,8 @@ impl Rpc {
         queue.push_back(Event::Request { id, request });
     }
 
-    /// Nobody is left waiting: a request gets an error, and a call of ours one too.
+    /// Handles a message that cannot be decoded: an invalid request gets an error reply, and an invalid
+    /// reply fails its call.
     fn handle_undecodable(&mut self, error: DecodeError) {
         match error.header {
             Some(header) if header.message_type.is_request() => {
@@ -461,7 +464,7 @@ impl Rpc {
         }
     }
 
-    /// For messages of a header alone.
+    /// Sends a message that is only a header.
     fn send(&mut self, req: u32, body: Body) {
         let message = RpcMessage { req, body };
         let len = Header::LEN;
@@ -473,7 +476,8 @@ impl Rpc {
         self.outgoing.push_back(packet);
     }
 
-    /// What the peer provokes ends the session where the peer does not read it.
+    /// Queues a message that the peer caused. If the peer does not read and too much is queued, the
+    /// session ends.
     fn push_reply(&mut self, packet: Packet) {
         self.push(packet);
         let (queued, limit) = (self.queued_bytes, self.config.unread_bytes);

@@ -1,4 +1,4 @@
-//! Messages that are text: JSON-RPC with AHP and MCP in it, tywrap/1, loro's JSON form.
+//! Describes text messages: JSON-RPC (with AHP and MCP), tywrap/1, and loro's JSON form.
 
 use breakbulk::message::ahp::{
     self, Action, Chunking, Elements, InitializeParams, InitializeResult, MessageTooLarge,
@@ -11,12 +11,12 @@ use serde_json::value::RawValue;
 
 use super::PARSED;
 use crate::inspect::format::Format;
-use crate::inspect::rows::Told;
+use crate::inspect::rows::Description;
 
-/// What a text says.
-pub(crate) fn describe(format: Format, message: &[u8]) -> Told {
+/// Describes a text.
+pub(crate) fn describe(format: Format, message: &[u8]) -> Description {
     let Ok(text) = std::str::from_utf8(message) else {
-        return Told::new("text", "broken").wrong("not-utf8", "not valid UTF-8");
+        return Description::new("text", "broken").problem("not-utf8", "not valid UTF-8");
     };
     let Some(envelope) = Envelope::parse(text) else {
         return no_object(text);
@@ -28,28 +28,28 @@ pub(crate) fn describe(format: Format, message: &[u8]) -> Told {
         _ if is_tywrap => tywrap(text, &envelope),
         (_, Format::LoroJson) => super::loro::json(text),
         (Some(kind), _) => json_rpc(&envelope, kind),
-        // A bridge's frames may carry another protocol, but what is none at all has no business here.
+        // A tywrap frame may carry other JSON-RPC (above), but text of no known protocol is an error.
         (None, Format::Tywrap) => tywrap(text, &envelope),
         (None, _) if is_channel() => super::loro::json(text),
-        (None, _) => Told::new("json", "object").size("size", text.len()),
+        (None, _) => Description::new("json", "object").size("size", text.len()),
     }
 }
 
-fn no_object(text: &str) -> Told {
+fn no_object(text: &str) -> Description {
     let Ok(value) = serde_json::from_str::<&RawValue>(text) else {
-        return Told::new("text", "broken")
+        return Description::new("text", "broken")
             .text("begins", text.trim_start())
-            .wrong("not-json", "not valid JSON");
+            .problem("not-json", "not valid JSON");
     };
     match Elements::of(value) {
         Some(elements) if is_batch(text.as_bytes()) => {
-            Told::new("json-rpc", "batch").number("messages", elements.count())
+            Description::new("json-rpc", "batch").number("messages", elements.count())
         }
-        _ => Told::new("json", "value").text("value", value.get()),
+        _ => Description::new("json", "value").text("value", value.get()),
     }
 }
 
-fn json_rpc(envelope: &Envelope<'_>, kind: Kind) -> Told {
+fn json_rpc(envelope: &Envelope<'_>, kind: Kind) -> Description {
     let method = envelope.method();
     let known = match (kind, envelope.params) {
         (Kind::Request | Kind::Notification, Some(params)) => {
@@ -60,10 +60,10 @@ fn json_rpc(envelope: &Envelope<'_>, kind: Kind) -> Told {
         (Kind::Error, _) => envelope.error.and_then(too_large),
         _ => None,
     };
-    let (protocol, more) = known.map_or(("json-rpc", Vec::new()), |told| {
-        (told.protocol, told.fields)
+    let (protocol, more) = known.map_or(("json-rpc", Vec::new()), |description| {
+        (description.protocol, description.fields)
     });
-    let mut told = Told::new(
+    let mut description = Description::new(
         protocol,
         match kind {
             Kind::Request => "request",
@@ -73,49 +73,49 @@ fn json_rpc(envelope: &Envelope<'_>, kind: Kind) -> Told {
         },
     );
     if let Some(id) = envelope.id {
-        told = told.text("id", id.get());
+        description = description.text("id", id.get());
     }
     if let Some(method) = method {
-        told = told.text("method", &method);
+        description = description.text("method", &method);
     }
     if let (Kind::Error, Some(error)) = (kind, envelope.error) {
-        told = error_fields(told, error);
+        description = error_fields(description, error);
     }
-    told.fields.extend(more);
+    description.fields.extend(more);
     let body = match kind {
         Kind::Request | Kind::Notification => "params",
         Kind::Result => "result",
         Kind::Error => "error",
     };
     match envelope.body() {
-        Some(raw) => told.size(body, raw.get().len()),
-        None => told,
+        Some(raw) => description.size(body, raw.get().len()),
+        None => description,
     }
 }
 
-fn error_fields(told: Told, error: &RawValue) -> Told {
-    let told = match member(error.get(), "code").and_then(integer) {
-        Some(code) => told.number("code", code),
-        None => told,
+fn error_fields(description: Description, error: &RawValue) -> Description {
+    let description = match member(error.get(), "code").and_then(integer) {
+        Some(code) => description.number("code", code),
+        None => description,
     };
     match member(error.get(), "message").and_then(string) {
-        Some(message) => told.text("message", &message),
-        None => told,
+        Some(message) => description.text("message", &message),
+        None => description,
     }
 }
 
-fn too_large(error: &RawValue) -> Option<Told> {
+fn too_large(error: &RawValue) -> Option<Description> {
     let large = MessageTooLarge::read(error)?;
     Some(
-        Told::new("ahp", "")
+        Description::new("ahp", "")
             .number("messageBytes", large.message_bytes)
             .number("maxFrameBytes", large.max_frame_bytes)
             .number("maxMessageBytes", large.max_message_bytes),
     )
 }
 
-fn ahp_call(method: &str, params: &RawValue) -> Option<Told> {
-    let told = Told::new("ahp", "");
+fn ahp_call(method: &str, params: &RawValue) -> Option<Description> {
+    let description = Description::new("ahp", "");
     match method {
         "initialize" => {
             let read = InitializeParams::read(params).ok()?;
@@ -124,38 +124,38 @@ fn ahp_call(method: &str, params: &RawValue) -> Option<Told> {
                 return None;
             }
             let versions: Vec<_> = read.protocol_versions.take(4).collect();
-            let told = told
+            let description = description
                 .text("channel", &read.channel)
                 .text("client", &read.client_id)
                 .text("versions", &versions.join(","))
                 .number("subscriptions", read.initial_subscriptions.count());
-            Some(chunking(told, read.chunking(), read.capabilities))
+            Some(chunking(description, read.chunking(), read.capabilities))
         }
         "reconnect" => {
             let read = ReconnectParams::read(params).ok()?;
-            let told = told
+            let description = description
                 .text("channel", &read.channel)
                 .text("client", &read.client_id)
                 .number("lastSeenServerSeq", read.last_seen_server_seq)
                 .number("subscriptions", read.subscriptions.count());
-            Some(chunking(told, read.chunking(), read.capabilities))
+            Some(chunking(description, read.chunking(), read.capabilities))
         }
         "action" => {
             let read = Action::read(params).ok()?;
-            let mut told = told
+            let mut description = description
                 .text("channel", &read.channel)
                 .number("serverSeq", read.server_seq);
             if let Some(kind) = member(read.action.get(), "type").and_then(string) {
-                told = told.text("action", &kind);
+                description = description.text("action", &kind);
             }
             if let Some(origin) = read.origin {
-                told = told
+                description = description
                     .text("client", &origin.client_id)
                     .number("clientSeq", origin.client_seq);
             }
             match read.rejection_reason {
-                Some(reason) => Some(told.text("rejected", &reason)),
-                None => Some(told),
+                Some(reason) => Some(description.text("rejected", &reason)),
+                None => Some(description),
             }
         }
         _ => {
@@ -163,77 +163,83 @@ fn ahp_call(method: &str, params: &RawValue) -> Option<Told> {
             if !channel.starts_with("ahp-") {
                 return None;
             }
-            let mut told = told.text("channel", &channel);
+            let mut description = description.text("channel", &channel);
             if let Some(seq) = member(params.get(), "clientSeq").and_then(integer) {
-                told = told.number("clientSeq", seq);
+                description = description.number("clientSeq", seq);
             }
             let action = member(params.get(), "action");
             match action.and_then(|action| string(member(action.get(), "type")?)) {
-                Some(kind) => Some(told.text("action", &kind)),
-                None => Some(told),
+                Some(kind) => Some(description.text("action", &kind)),
+                None => Some(description),
             }
         }
     }
 }
 
-/// Responses carry no method: these two are known by their shape.
-fn ahp_result(result: &RawValue) -> Option<Told> {
-    let told = Told::new("ahp", "");
+/// Responses carry no method: these two are recognized by their members.
+fn ahp_result(result: &RawValue) -> Option<Description> {
+    let description = Description::new("ahp", "");
     if let Ok(read) = InitializeResult::read(result) {
-        let told = told
+        let description = description
             .text("of", "initialize")
             .text("version", &read.protocol_version)
             .number("serverSeq", read.server_seq)
             .number("snapshots", read.snapshots.count());
-        return Some(chunking(told, read.chunking(), read.capabilities));
+        return Some(chunking(description, read.chunking(), read.capabilities));
     }
-    let told = told.text("of", "reconnect");
+    let description = description.text("of", "reconnect");
     Some(match ReconnectResult::read(result).ok()? {
-        ReconnectResult::Replay { actions, missing } => told
+        ReconnectResult::Replay { actions, missing } => description
             .number("replayed", actions.count())
             .number("missing", missing.count()),
-        ReconnectResult::Snapshot { snapshots } => told.number("snapshots", snapshots.count()),
+        ReconnectResult::Snapshot { snapshots } => {
+            description.number("snapshots", snapshots.count())
+        }
     })
 }
 
-fn chunking(told: Told, chunking: Option<Chunking>, capabilities: Option<&RawValue>) -> Told {
+fn chunking(
+    description: Description,
+    chunking: Option<Chunking>,
+    capabilities: Option<&RawValue>,
+) -> Description {
     let Some(chunking) = chunking else {
         let offered = capabilities.and_then(|all| member(all.get(), "chunking"));
         return match offered {
-            Some(_) => told.text("chunking", "unusable"),
-            None => told.text("chunking", "no"),
+            Some(_) => description.text("chunking", "unusable"),
+            None => description.text("chunking", "no"),
         };
     };
-    let mut told = told
+    let mut description = description
         .text("chunking", "yes")
         .number("maxFrame", chunking.max_frame_bytes)
         .number("maxMessage", chunking.max_message_bytes);
     if let Some(groups) = chunking.max_groups {
-        told = told.number("maxGroups", groups);
+        description = description.number("maxGroups", groups);
     }
     match chunking.group_timeout_ms {
-        Some(ms) => told.number("timeoutMs", ms),
-        None => told,
+        Some(ms) => description.number("timeoutMs", ms),
+        None => description,
     }
 }
 
-fn mcp_call(method: &str, envelope: &Envelope<'_>, params: &RawValue) -> Option<Told> {
-    let told = Told::new("mcp", "");
+fn mcp_call(method: &str, envelope: &Envelope<'_>, params: &RawValue) -> Option<Description> {
+    let description = Description::new("mcp", "");
     if method == mcp::PROGRESS {
         let read = Progress::read(params)?;
-        let mut told = told
+        let mut description = description
             .text("token", &read.token.to_json())
             .text("progress", &read.progress.to_string());
         if let Some(total) = read.total {
-            told = told.text("total", &total.to_string());
+            description = description.text("total", &total.to_string());
         }
         if let Some(message) = read.message {
-            told = told.text("message", &message);
+            description = description.text("message", &message);
         }
         let profile = mcp::cvm(params).and_then(|cvm| string(member(cvm.get(), "type")?));
         return Some(match profile {
-            Some(profile) => told.text("cvm", &profile),
-            None => told,
+            Some(profile) => description.text("cvm", &profile),
+            None => description,
         });
     }
     let token = mcp::progress_token(envelope);
@@ -242,32 +248,32 @@ fn mcp_call(method: &str, envelope: &Envelope<'_>, params: &RawValue) -> Option<
             .iter()
             .any(|prefix| method.starts_with(prefix))
         || method == "initialize" && member(params.get(), "protocolVersion").is_some();
-    let mut told = is_mcp.then_some(told)?;
+    let mut description = is_mcp.then_some(description)?;
     for name in ["name", "uri", "protocolVersion"] {
         if let Some(value) = member(params.get(), name).and_then(string) {
-            told = told.text(name, &value);
+            description = description.text(name, &value);
         }
     }
     Some(match token {
-        Some(token) => told.text("token", &token.to_json()),
-        None => told,
+        Some(token) => description.text("token", &token.to_json()),
+        None => description,
     })
 }
 
-fn tywrap(text: &str, envelope: &Envelope<'_>) -> Told {
-    let told = |kind, id: i64| Told::new("tywrap/1", kind).number("id", id);
+fn tywrap(text: &str, envelope: &Envelope<'_>) -> Description {
+    let description = |kind, id: i64| Description::new("tywrap/1", kind).number("id", id);
     let request = envelope.method.is_some();
     let size = |raw: Option<&RawValue>| raw.map_or(0, |raw| raw.get().len());
     let error = if request {
         match Request::read(text) {
             Ok(Request { id, method }) => {
                 return match method {
-                    Method::Call(call) => told("call", id)
+                    Method::Call(call) => description("call", id)
                         .text("module", &call.module)
                         .text("function", &call.function)
                         .size("args", size(call.args))
                         .size("kwargs", size(call.kwargs)),
-                    Method::Meta => told("meta", id),
+                    Method::Meta => description("meta", id),
                 };
             }
             Err(error) => error,
@@ -278,17 +284,17 @@ fn tywrap(text: &str, envelope: &Envelope<'_>) -> Told {
                 return match outcome {
                     Ok(result) => match Meta::read(result) {
                         Ok(meta) => {
-                            let told = told("meta result", id)
+                            let description = description("meta result", id)
                                 .text("bridge", meta.bridge.name())
                                 .text("python", &meta.python_version);
                             match meta.max_frame_bytes {
-                                Some(bytes) => told.number("maxFrameBytes", bytes),
-                                None => told,
+                                Some(bytes) => description.number("maxFrameBytes", bytes),
+                                None => description,
                             }
                         }
-                        Err(_) => told("result", id).size("result", result.get().len()),
+                        Err(_) => description("result", id).size("result", result.get().len()),
                     },
-                    Err(error) => told("error", id)
+                    Err(error) => description("error", id)
                         .text("type", &error.kind)
                         .text("message", &error.message),
                 };
@@ -296,12 +302,12 @@ fn tywrap(text: &str, envelope: &Envelope<'_>) -> Told {
             Err(error) => error,
         }
     };
-    Told::new("tywrap/1", "broken")
+    Description::new("tywrap/1", "broken")
         .size("size", text.len())
-        .wrong("BAD_MESSAGE", &error.to_string())
+        .problem("BAD_MESSAGE", &error.to_string())
 }
 
-/// A member of an object, the last of that name. It takes no memory, however many there are.
+/// A member of an object; of several with that name the last. Allocates nothing, however many there are.
 pub(crate) fn member<'a>(object: &'a str, name: &str) -> Option<&'a RawValue> {
     let mut rest = object.trim_start().strip_prefix('{')?;
     let mut found = None;
@@ -319,7 +325,7 @@ pub(crate) fn member<'a>(object: &'a str, name: &str) -> Option<&'a RawValue> {
     }
 }
 
-/// The JSON value that `rest` begins with; `rest` is what follows it.
+/// Takes the JSON value that `rest` begins with.
 fn next<'a>(rest: &mut &'a str) -> Option<&'a RawValue> {
     let mut values = serde_json::Deserializer::from_str(rest).into_iter::<&RawValue>();
     let value = values.next()?.ok()?;
@@ -327,12 +333,12 @@ fn next<'a>(rest: &mut &'a str) -> Option<&'a RawValue> {
     Some(value)
 }
 
-/// Whether JSON of this size is parsed to values only to be told of.
+/// Whether JSON of this size is parsed to values for its description.
 pub(super) fn is_parsed(text: &str) -> bool {
     text.len() <= PARSED
 }
 
-/// The kind and the sizes of the elements of an array, the first few.
+/// The kinds and sizes of the first elements of an array.
 pub(super) fn array_sizes(text: &str) -> String {
     const SHOWN: usize = 8;
     let elements = serde_json::from_str::<&RawValue>(text)

@@ -1,4 +1,4 @@
-//! loro's channel messages, from CBOR and from JSON.
+//! Describes loro's channel messages, in CBOR and in JSON.
 
 use breakbulk::message::loro::{
     ChannelMsg, EphemeralStore, PeerIdentity, Transmission, decode_frame, from_json,
@@ -6,53 +6,66 @@ use breakbulk::message::loro::{
 use bytes::Bytes;
 
 use super::json::is_parsed;
-use crate::inspect::rows::Told;
+use crate::inspect::rows::Description;
 
-/// So many messages of one frame are told of.
+/// Messages of one frame that are described.
 const SHOWN: usize = 64;
 
-/// The messages of a frame.
-pub(super) fn frame(frame: Bytes) -> Vec<Told> {
+/// Describes the messages of a frame.
+pub(super) fn frame(frame: Bytes) -> Vec<Description> {
     match decode_frame(frame) {
         Ok(messages) if messages.is_empty() => {
-            vec![Told::new("loro", "batch").number("messages", 0)]
+            vec![Description::new("loro", "batch").number("messages", 0)]
         }
         Ok(messages) => {
-            let mut told: Vec<Told> = messages.iter().take(SHOWN).map(message).collect();
+            let mut descriptions: Vec<Description> =
+                messages.iter().take(SHOWN).map(message).collect();
             if messages.len() > SHOWN {
-                told.push(Told::new("loro", "more").number("messages", messages.len() - SHOWN));
+                descriptions.push(
+                    Description::new("loro", "more").number("messages", messages.len() - SHOWN),
+                );
             }
-            told
+            descriptions
         }
         Err(error) => {
-            vec![Told::new("loro", "broken").wrong(error.code.as_str(), &error.detail.to_string())]
+            vec![
+                Description::new("loro", "broken")
+                    .problem(error.code.as_str(), &error.detail.to_string()),
+            ]
         }
     }
 }
 
-/// A message in its JSON form.
-pub(super) fn json(text: &str) -> Told {
+/// Describes a message in its JSON form.
+pub(super) fn json(text: &str) -> Description {
     if !is_parsed(text) {
-        return Told::new("loro", "channel message, not looked into").size("size", text.len());
+        return Description::new("loro", "channel message, not looked into")
+            .size("size", text.len());
     }
     match from_json(text) {
         Ok(read) => message(&read),
-        Err(error) => Told::new("loro", "broken").wrong("invalid_json", &error.to_string()),
+        Err(error) => {
+            Description::new("loro", "broken").problem("invalid_json", &error.to_string())
+        }
     }
 }
 
-fn message(message: &ChannelMsg) -> Told {
-    let told = |kind| Told::new("loro", kind);
+fn message(message: &ChannelMsg) -> Description {
+    let description = |kind| Description::new("loro", kind);
     match message {
-        ChannelMsg::EstablishRequest { identity } => who(told("establish-request"), identity),
-        ChannelMsg::EstablishResponse { identity } => who(told("establish-response"), identity),
+        ChannelMsg::EstablishRequest { identity } => {
+            who(description("establish-request"), identity)
+        }
+        ChannelMsg::EstablishResponse { identity } => {
+            who(description("establish-response"), identity)
+        }
         ChannelMsg::SyncRequest {
             doc_id,
             requester_doc_version,
             bidirectional,
             ephemeral,
         } => stores(
-            told("sync-request")
+            description("sync-request")
                 .text("doc", doc_id)
                 .number("versionPeers", requester_doc_version.entries().len())
                 .text("bidirectional", yes(bidirectional.unwrap_or(false))),
@@ -63,21 +76,26 @@ fn message(message: &ChannelMsg) -> Told {
             transmission,
             ephemeral,
         } => stores(
-            sent(told("sync-response").text("doc", doc_id), transmission),
+            sent(
+                description("sync-response").text("doc", doc_id),
+                transmission,
+            ),
             ephemeral.as_deref(),
         ),
         ChannelMsg::Update {
             doc_id,
             transmission,
-        } => sent(told("update").text("doc", doc_id), transmission),
+        } => sent(description("update").text("doc", doc_id), transmission),
         ChannelMsg::DirectoryRequest { doc_ids } => match doc_ids {
-            Some(docs) => documents(told("directory-request"), docs),
-            None => told("directory-request").text("docs", "all"),
+            Some(docs) => documents(description("directory-request"), docs),
+            None => description("directory-request").text("docs", "all"),
         },
-        ChannelMsg::DirectoryResponse { doc_ids } => documents(told("directory-response"), doc_ids),
-        ChannelMsg::NewDoc { doc_ids } => documents(told("new-doc"), doc_ids),
-        ChannelMsg::DeleteRequest { doc_id } => told("delete-request").text("doc", doc_id),
-        ChannelMsg::DeleteResponse { doc_id, status } => told("delete-response")
+        ChannelMsg::DirectoryResponse { doc_ids } => {
+            documents(description("directory-response"), doc_ids)
+        }
+        ChannelMsg::NewDoc { doc_ids } => documents(description("new-doc"), doc_ids),
+        ChannelMsg::DeleteRequest { doc_id } => description("delete-request").text("doc", doc_id),
+        ChannelMsg::DeleteResponse { doc_id, status } => description("delete-response")
             .text("doc", doc_id)
             .text("status", status.as_str()),
         ChannelMsg::Ephemeral {
@@ -85,7 +103,7 @@ fn message(message: &ChannelMsg) -> Told {
             hops_remaining,
             stores: sent,
         } => stores(
-            told("ephemeral")
+            description("ephemeral")
                 .text("doc", doc_id)
                 .number("hops", *hops_remaining),
             Some(sent),
@@ -96,53 +114,54 @@ fn message(message: &ChannelMsg) -> Told {
                 .take(8)
                 .map(|inner| self::message(inner).kind)
                 .collect();
-            told("batch")
+            description("batch")
                 .number("messages", messages.len())
                 .text("of", &kinds.join(","))
         }
     }
 }
 
-fn who(told: Told, identity: &PeerIdentity) -> Told {
-    let told = told
+fn who(description: Description, identity: &PeerIdentity) -> Description {
+    let description = description
         .text("peer", &identity.peer_id)
         .text("type", identity.kind.as_str());
     match &identity.name {
-        Some(name) => told.text("name", name),
-        None => told,
+        Some(name) => description.text("name", name),
+        None => description,
     }
 }
 
-fn sent(told: Told, transmission: &Transmission) -> Told {
+fn sent(description: Description, transmission: &Transmission) -> Description {
     match transmission {
-        Transmission::UpToDate { version } => told
+        Transmission::UpToDate { version } => description
             .text("transmission", "up-to-date")
             .number("versionPeers", version.entries().len()),
-        Transmission::Snapshot { data, version } => told
+        Transmission::Snapshot { data, version } => description
             .text("transmission", "snapshot")
             .size("data", data.len())
             .number("versionPeers", version.entries().len()),
-        Transmission::Update { data, version } => told
+        Transmission::Update { data, version } => description
             .text("transmission", "update")
             .size("data", data.len())
             .number("versionPeers", version.entries().len()),
-        Transmission::Unavailable => told.text("transmission", "unavailable"),
+        Transmission::Unavailable => description.text("transmission", "unavailable"),
     }
 }
 
-fn stores(told: Told, stores: Option<&[EphemeralStore]>) -> Told {
+fn stores(description: Description, stores: Option<&[EphemeralStore]>) -> Description {
     match stores {
-        Some(stores) if !stores.is_empty() => told.number("stores", stores.len()).size(
+        Some(stores) if !stores.is_empty() => description.number("stores", stores.len()).size(
             "storeData",
             stores.iter().map(|store| store.data.len()).sum(),
         ),
-        _ => told,
+        _ => description,
     }
 }
 
-fn documents(told: Told, docs: &[String]) -> Told {
+fn documents(description: Description, docs: &[String]) -> Description {
     let first: Vec<&str> = docs.iter().take(4).map(String::as_str).collect();
-    told.number("count", docs.len())
+    description
+        .number("count", docs.len())
         .text("docs", &first.join(","))
 }
 

@@ -1,4 +1,4 @@
-//! VSCode's RPC messages, and the single bytes around them.
+//! Describes VSCode's RPC messages, and the handshake around them.
 
 use breakbulk::message::vscode::{
     Arg, Args, Body, DecodeErrorKind, Header, Limits, Reply, RpcMessage, Text, Thrown, Value,
@@ -7,39 +7,39 @@ use breakbulk::message::vscode::{
 use bytes::Bytes;
 
 use super::json::{array_sizes, is_parsed};
-use crate::inspect::rows::Told;
+use crate::inspect::rows::Description;
 
-/// Arguments that are told of one by one.
+/// Arguments that are described one by one.
 const SHOWN: usize = 8;
 
-/// What an RPC message says.
-pub(super) fn describe(message: &Bytes, limit: usize) -> Told {
+/// Describes an RPC message.
+pub(super) fn describe(message: &Bytes, limit: usize) -> Description {
     if let Some(word) = handshake(message) {
-        return Told::new("vscode", word);
+        return Description::new("vscode", word);
     }
-    // Before the first RPC message the renderer sends its init data.
+    // Before the first RPC message the renderer sends its initialization data.
     if message.first() == Some(&b'{') {
-        return Told::new("vscode", "init data").size("json", message.len());
+        return Description::new("vscode", "init data").size("json", message.len());
     }
     match decode(message.clone(), &limits(limit)) {
-        Ok(read) => told(&read),
+        Ok(read) => describe_rpc(&read),
         Err(error) => {
             let about = Header::read(message);
-            let told = Told::new("vscode", "broken");
-            let told = match about {
-                Some(header) => told.number("req", header.req),
-                None => told,
+            let description = Description::new("vscode", "broken");
+            let description = match about {
+                Some(header) => description.number("req", header.req),
+                None => description,
             };
-            told.wrong(code(&error.kind), &error.to_string())
+            description.problem(code(&error.kind), &error.to_string())
         }
     }
 }
 
-/// What the bytes say if they are an RPC message and nothing else.
-pub(super) fn whole(message: &Bytes, limit: usize) -> Option<Told> {
+/// Describes the bytes if they are exactly one RPC message.
+pub(super) fn whole(message: &Bytes, limit: usize) -> Option<Description> {
     let read = decode(message.clone(), &limits(limit)).ok()?;
     let exact = encoded_len(&read).is_ok_and(|len| len == message.len());
-    exact.then(|| told(&read))
+    exact.then(|| describe_rpc(&read))
 }
 
 fn limits(message: usize) -> Limits {
@@ -59,31 +59,31 @@ fn handshake(message: &[u8]) -> Option<&'static str> {
     }
 }
 
-fn told(message: &RpcMessage) -> Told {
-    let told = |kind| Told::new("vscode", kind).number("req", message.req);
+fn describe_rpc(message: &RpcMessage) -> Description {
+    let description = |kind| Description::new("vscode", kind).number("req", message.req);
     match &message.body {
         Body::Request(request) => {
-            let told = told("request")
+            let description = description("request")
                 .number("rpcId", request.rpc_id.get())
                 .text("method", request.method.as_str())
                 .text("args", &arguments(&request.args));
             if request.cancellation {
-                told.text("cancellable", "yes")
+                description.text("cancellable", "yes")
             } else {
-                told
+                description
             }
         }
-        Body::Acknowledged => told("ack"),
-        Body::Cancel => told("cancel"),
+        Body::Acknowledged => description("ack"),
+        Body::Cancel => description("cancel"),
         Body::Reply(reply) => match reply {
-            Reply::OkEmpty => told("reply ok").text("result", "undefined"),
-            Reply::OkBuffer(buffer) => told("reply ok").size("buffer", buffer.len()),
-            Reply::OkJson(json) => told("reply ok").size("json", json.len()),
+            Reply::OkEmpty => description("reply ok").text("result", "undefined"),
+            Reply::OkBuffer(buffer) => description("reply ok").size("buffer", buffer.len()),
+            Reply::OkJson(json) => description("reply ok").size("json", json.len()),
             Reply::OkJsonWithBuffers(value) => {
-                told("reply ok").text("result", &with_buffers(value))
+                description("reply ok").text("result", &with_buffers(value))
             }
-            Reply::ErrError(json) => thrown(told("reply error"), json),
-            Reply::ErrEmpty => told("reply error").text("error", "empty"),
+            Reply::ErrError(json) => thrown(description("reply error"), json),
+            Reply::ErrEmpty => description("reply error").text("error", "empty"),
         },
     }
 }
@@ -119,21 +119,21 @@ fn with_buffers(value: &WithBuffers) -> String {
     )
 }
 
-fn thrown(told: Told, json: &Text) -> Told {
-    let told = told.size("json", json.len());
+fn thrown(description: Description, json: &Text) -> Description {
+    let description = description.size("json", json.len());
     if !is_parsed(json.as_str()) {
-        return told;
+        return description;
     }
     let value = Value::parse(json.as_str());
     match value.map(Thrown::from_value) {
-        Ok(Thrown::Error(error)) => told
+        Ok(Thrown::Error(error)) => description
             .text("name", error.name.as_deref().unwrap_or_default())
             .text("message", error.message.as_deref().unwrap_or_default()),
-        _ => told,
+        _ => description,
     }
 }
 
-/// The original has no codes for these; it logs and drops.
+/// Codes for errors that the original has none for; it logs and drops such messages.
 fn code(kind: &DecodeErrorKind) -> &'static str {
     match kind {
         DecodeErrorKind::Truncated { .. } => "truncated",

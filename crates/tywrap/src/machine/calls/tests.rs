@@ -89,11 +89,11 @@ fn what_a_line_means_for_whom() {
         ),
     ] {
         let mut one = calls(|_| ());
-        let verdict = one.hear(&text, frame);
+        let verdict = one.handle_message(&text, frame);
         assert_eq!(word(&mut one, verdict), alone, "{text}");
         let mut two = calls(|_| ());
         two.begin(2, "two");
-        let verdict = two.hear(&text, frame);
+        let verdict = two.handle_message(&text, frame);
         assert_eq!(word(&mut two, verdict), both, "{text}");
     }
 }
@@ -133,20 +133,20 @@ fn what_a_fault_means_for_whom() {
     }
     let mut tolerant = calls(|settings| settings.tolerant = true);
     for text in ["{}", r#"{"id":1,"result":1}"#] {
-        let verdict = tolerant.hear(text, None);
+        let verdict = tolerant.handle_message(text, None);
         assert_eq!(word(&mut tolerant, verdict), format!("stray {text}"));
     }
     let verdict = tolerant.fault(not_json(), "hello".into());
     assert_eq!(word(&mut tolerant, verdict), "stray hello");
     // An answer that nobody asked for is no stray line.
-    let verdict = tolerant.hear(&result(9), None);
+    let verdict = tolerant.handle_message(&result(9), None);
     assert_eq!(word(&mut tolerant, verdict), "one failed broken");
 }
 
 #[test]
 fn frames_of_another_id_pass_where_they_may() {
     let mut calls = calls(|settings| settings.ids_may_differ = true);
-    let verdict = calls.hear(&result(1), Some(9));
+    let verdict = calls.handle_message(&result(1), Some(9));
     assert_eq!(word(&mut calls, verdict), "one at 44..48");
 }
 
@@ -157,29 +157,33 @@ fn late_answers_are_expected_once() {
     calls.begin(2, "two");
     assert_eq!(calls.give_up(now, 1), Some("one"));
     assert_eq!(
-        (calls.owed(), calls.is_before(2), calls.is_before(3)),
+        (
+            calls.still_running(),
+            calls.has_earlier(2),
+            calls.has_earlier(3)
+        ),
         (1, false, true)
     );
     // While one is owed an error without an id may be its own.
-    let verdict = calls.hear(&result(1), None);
+    let verdict = calls.handle_message(&result(1), None);
     assert_eq!(word(&mut calls, verdict), "nothing");
-    assert_eq!(calls.owed(), 0);
-    let verdict = calls.hear(&error(-1), None);
+    assert_eq!(calls.still_running(), 0);
+    let verdict = calls.handle_message(&error(-1), None);
     assert_eq!(word(&mut calls, verdict), "two raised E: m");
 
     calls.begin(3, "three");
     calls.give_up(now, 3);
-    let verdict = calls.hear(&error(-1), None);
+    let verdict = calls.handle_message(&error(-1), None);
     assert_eq!(
-        (word(&mut calls, verdict), calls.owed()),
+        (word(&mut calls, verdict), calls.still_running()),
         ("nothing".into(), 0)
     );
 
     calls.begin(4, "four");
     calls.give_up(now, 4);
-    calls.not_owed(4);
-    assert_eq!(calls.owed(), 0);
-    let verdict = calls.hear(&result(4), None);
+    calls.not_received(4);
+    assert_eq!(calls.still_running(), 0);
+    let verdict = calls.handle_message(&result(4), None);
     assert_eq!(
         word(&mut calls, verdict),
         "nothing",
@@ -189,20 +193,20 @@ fn late_answers_are_expected_once() {
     // What a bridge is may be said late, and keeps nobody waiting.
     calls.begin(-1, "probe");
     calls.give_up(now, -1);
-    assert_eq!(calls.owed(), 0);
-    let verdict = calls.hear(&result(-1), None);
+    assert_eq!(calls.still_running(), 0);
+    let verdict = calls.handle_message(&result(-1), None);
     assert_eq!(word(&mut calls, verdict), "nothing");
 
     calls.begin(5, "five");
     calls.give_up(now, 5);
     calls.begin(6, "six");
-    let verdict = calls.hear(&error(-1), None);
+    let verdict = calls.handle_message(&error(-1), None);
     assert_eq!(
         word(&mut calls, verdict),
         "six failed broken",
         "it may be either's"
     );
-    assert_eq!(calls.owed(), 0, "a bridge that goes owes nothing");
+    assert_eq!(calls.still_running(), 0, "a bridge that goes owes nothing");
 }
 
 #[test]
@@ -213,10 +217,10 @@ fn what_is_remembered_of_late_calls_is_bounded() {
         calls.begin(id, "x");
         calls.give_up(now, id);
     }
-    assert_eq!(calls.owed(), LATE);
+    assert_eq!(calls.still_running(), LATE_MAX);
     calls.begin(3000, "y");
     calls.give_up(now + LATE_AGE, 3000);
-    assert_eq!(calls.owed(), 1, "the old ones are forgotten");
+    assert_eq!(calls.still_running(), 1, "the old ones are forgotten");
 }
 
 #[test]

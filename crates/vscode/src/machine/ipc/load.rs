@@ -1,11 +1,11 @@
-//! Whether this process is too busy to blame silence on the peer.
+//! Measures whether this process is too busy to tell the peer's silence from its own delay.
 
 use std::time::{Duration, Instant};
 
 const TICKS: usize = 10;
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Notes when its tick of each second really came.
+/// Records when each one-second tick really came.
 #[derive(Debug)]
 pub(super) struct Load {
     ticks: [Option<Instant>; TICKS],
@@ -16,7 +16,7 @@ pub(super) struct Load {
 impl Load {
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            // Nothing is known of the time before, so nothing speaks for a load.
+            // Assume no load before the first tick.
             ticks: [Some(now); TICKS],
             next: 0,
             due: now + EVERY,
@@ -27,8 +27,8 @@ impl Load {
         self.due
     }
 
-    /// Nobody waited for ticks until now: they are not missing.
-    pub(super) fn rest(&mut self, now: Instant) {
+    /// Starts over after a time without ticks, so that they do not count as missed.
+    pub(super) fn reset(&mut self, now: Instant) {
         *self = Self::new(now);
     }
 
@@ -40,7 +40,7 @@ impl Load {
         }
     }
 
-    /// Half of the last ticks are older than they would be in an idle process.
+    /// Whether half of the last ticks are older than they would be in an idle process.
     pub(super) fn is_high(&self, now: Instant) -> bool {
         let window = EVERY * (TICKS as u32 + 1);
         let recent = self.ticks.iter().flatten();

@@ -1,4 +1,4 @@
-//! Frames that outlive their stream: numbered, acknowledged, and sent again after a reconnect.
+//! The persistent protocol: frames are numbered, acknowledged, and sent again after a reconnect.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,30 +11,31 @@ use super::load::Load;
 use super::replay::Replay;
 use super::{Payload, check_len, put_header};
 
-/// A timeout is looked at again after this at the earliest.
-const LEAST_WAIT: Duration = Duration::from_millis(500);
+/// The shortest interval between checks of the timeout.
+const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(500);
 
-/// The numbers of a persistent session.
+/// Limits and times of a persistent session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PersistentConfig {
-    /// The largest payload that is taken.
+    /// The largest payload that is accepted.
     pub payload: usize,
-    /// Bytes kept to be sent again, from which on nothing more is taken to send.
+    /// Bytes of unacknowledged messages from which on no more are accepted for sending.
     pub replay_bytes: usize,
     /// The same in messages.
     pub replay_messages: usize,
-    /// After so long without another message an acknowledgement goes out by itself.
+    /// An acknowledgement is sent after this long without another message.
     pub ack_after: Duration,
-    /// After so many bytes received it goes out at once: the other end keeps what is not acknowledged.
+    /// An acknowledgement is sent at once after this many received bytes: the peer keeps them until then.
     pub ack_bytes: usize,
-    /// After so many messages it goes out at once.
+    /// An acknowledgement is sent at once after this many received messages.
     pub ack_messages: u32,
-    /// How often a sign of life goes out.
+    /// How often a keep-alive frame is sent.
     pub keep_alive: Option<Duration>,
-    /// After so long without an acknowledgement and without a word the stream counts as dead. A peer
-    /// that speaks but acknowledges nothing for so long, while the replay is full, ends the session.
+    /// The stream is dead after this long without an acknowledgement and without any frame. A peer that
+    /// sends frames but acknowledges nothing for this long, while the replay buffer is full, ends the
+    /// session.
     pub timeout: Duration,
-    /// A gap is asked about at most this often.
+    /// The shortest interval between requests for a replay.
     pub replay_request_every: Duration,
 }
 
@@ -54,29 +55,29 @@ impl Default for PersistentConfig {
     }
 }
 
-/// What a frame brought.
+/// The content of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Received {
-    /// A message, each once and in order.
+    /// A message; each comes once and in order.
     Message(Bytes),
-    /// A message of the connection's own.
+    /// A control message of the connection.
     Control(Bytes),
-    /// The peer leaves on purpose: the session is over.
+    /// The peer closed the session.
     Disconnect,
-    /// Nothing for anybody above.
+    /// Nothing for the caller.
     Nothing,
 }
 
-/// What happened by itself.
+/// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PersistentEvent {
     /// The stream is dead: drop it and connect again.
     StreamTimeout {
         /// Messages without an acknowledgement.
         unacknowledged: usize,
-        /// How long the oldest of them waits.
+        /// How long ago the oldest of them was written.
         oldest: Duration,
-        /// How long nothing came in.
+        /// How long no frame was received.
         silence: Duration,
     },
     /// The session cannot go on.
@@ -87,7 +88,7 @@ pub enum PersistentEvent {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PersistentError {
-    /// The peer acknowledges nothing.
+    /// The peer sends no acknowledgements, and the replay buffer is full.
     #[error(
         "peer acknowledged nothing for {seconds} s while {messages} messages of {bytes} bytes wait \
          for it (limits: {message_limit} messages, {byte_limit} bytes); the session cannot be kept"
@@ -104,13 +105,13 @@ pub enum PersistentError {
         /// The limit on bytes.
         byte_limit: usize,
     },
-    /// Numbers have four bytes, and what comes after the last would be taken for a duplicate.
+    /// Message numbers have four bytes; after a wrap-around the peer would drop messages as duplicates.
     #[error("all 4294967295 message numbers are used; begin a new session")]
     NumbersUsedUp,
     /// The message cannot be framed.
     #[error(transparent)]
     Frame(#[from] IpcError),
-    /// No more is kept to be sent again.
+    /// The replay buffer is full.
     #[error(
         "{messages} messages of {bytes} bytes are not acknowledged (limits: {message_limit} \
          messages, {byte_limit} bytes); wait for the peer"
@@ -127,10 +128,10 @@ pub enum PersistentError {
     },
 }
 
-/// `PersistentProtocol`: the session outlives its streams.
+/// `PersistentProtocol`: the session survives its streams.
 ///
-/// A new machine has a stream. When that is lost say [`stream_lost`](Self::stream_lost), and
-/// [`resume`](Self::resume) once there is another: what was not acknowledged is sent again.
+/// A new machine has a stream. When that is lost call [`stream_lost`](Self::stream_lost), and
+/// [`resume`](Self::resume) once there is another: unacknowledged messages are sent again.
 #[derive(Debug)]
 pub struct PersistentProtocol {
     config: PersistentConfig,
@@ -139,23 +140,23 @@ pub struct PersistentProtocol {
     events: VecDeque<PersistentEvent>,
     connected: bool,
     over: bool,
-    /// The peer said `Pause`: nothing is written.
+    /// The peer sent `Pause`: nothing is written.
     paused: bool,
-    /// While paused, what was already queued once.
+    /// While paused: whether a keep-alive and whether an acknowledgement is queued already.
     queued_paused: (bool, bool),
 
     replay: Replay,
     last_sent: u32,
     acknowledged: u32,
-    /// The peer asked for a replay, which begins when all that is queued is out.
+    /// The peer asked for a replay, which begins when the write buffer is empty.
     replay_due: bool,
     check_at: Option<Instant>,
     full_since: Option<Instant>,
 
     received: u32,
-    /// What we have acknowledged.
-    told: u32,
-    untold_bytes: usize,
+    /// The last message number that was acknowledged to the peer.
+    ack_sent: u32,
+    unacked_bytes: usize,
     ack_at: Option<Instant>,
     last_message: Instant,
     replay_requested: Option<Instant>,
@@ -184,8 +185,8 @@ impl PersistentProtocol {
             check_at: None,
             full_since: None,
             received: 0,
-            told: 0,
-            untold_bytes: 0,
+            ack_sent: 0,
+            unacked_bytes: 0,
             ack_at: None,
             last_message: now,
             replay_requested: None,
@@ -197,7 +198,7 @@ impl PersistentProtocol {
         }
     }
 
-    /// Queues a message, also while there is no stream.
+    /// Queues a message, even while there is no stream.
     pub fn send(&mut self, now: Instant, message: &impl Payload) -> Result<(), PersistentError> {
         check_len(message.len())?;
         if !self.has_room() {
@@ -213,21 +214,21 @@ impl PersistentProtocol {
             return Err(PersistentError::NumbersUsedUp);
         };
         self.last_sent = id;
-        self.tell_all();
-        // A replay that is due will write it.
+        self.mark_acked();
+        // A pending replay will write it.
         let out = (self.connected && !self.replay_due).then_some(&mut self.out);
         if self.replay.is_empty() {
-            self.load.rest(now);
+            self.load.reset(now);
         }
-        self.replay.push(now, (id, self.told), message, out);
+        self.replay.push(now, (id, self.ack_sent), message, out);
         if !self.has_room() {
             self.full_since.get_or_insert(now);
         }
-        self.arm_check(now);
+        self.schedule_check(now);
         Ok(())
     }
 
-    /// Queues a message of the connection's own. It is lost with its stream.
+    /// Queues a control message of the connection. It is lost with its stream.
     pub fn send_control(&mut self, message: &Bytes) -> Result<(), PersistentError> {
         check_len(message.len())?;
         put_header(&mut self.out, FrameType::Control, 0, 0, message.len());
@@ -237,31 +238,31 @@ impl PersistentProtocol {
 
     /// Asks the peer to write nothing until [`send_resume`](Self::send_resume).
     pub fn send_pause(&mut self) {
-        self.bare(FrameType::Pause, 0);
+        self.send_header_only(FrameType::Pause, 0);
     }
 
     /// Lets the peer write again.
     pub fn send_resume(&mut self) {
-        self.bare(FrameType::Resume, 0);
+        self.send_header_only(FrameType::Resume, 0);
     }
 
-    /// Leaves on purpose: the peer will not wait for another stream.
+    /// Closes the session: the peer will not wait for another stream.
     pub fn send_disconnect(&mut self) {
         if !std::mem::replace(&mut self.over, true) {
-            self.bare(FrameType::Disconnect, 0);
+            self.send_header_only(FrameType::Disconnect, 0);
         }
     }
 
-    /// Whether another message would be taken. A peer may acknowledge what it has never read, so that
-    /// what waits to be written counts by itself.
+    /// Whether another message would be accepted. A peer may acknowledge messages that it has not read,
+    /// so the write buffer has its own limit.
     pub fn has_room(&self) -> bool {
         self.replay.bytes() < self.config.replay_bytes
             && self.replay.len() < self.config.replay_messages
             && self.out.len() < self.config.replay_bytes
     }
 
-    /// What the next frame in `input` brought, sharing its memory. Call again until it gives `None`; an
-    /// error ends the stream.
+    /// Handles the next frame in `input`; the result shares its memory. Call again until `None`; an error
+    /// ends the stream.
     pub fn handle_bytes(
         &mut self,
         now: Instant,
@@ -271,7 +272,7 @@ impl PersistentProtocol {
         Ok(frame.map(|frame| self.handle_frame(now, frame)))
     }
 
-    /// What a frame brought.
+    /// Handles a frame.
     pub fn handle_frame(&mut self, now: Instant, frame: Frame) -> Received {
         self.last_read = now;
         if self.over {
@@ -286,7 +287,7 @@ impl PersistentProtocol {
                 return Received::Disconnect;
             }
             FrameType::ReplayRequest => {
-                // One at a time: many requests must not pile up as many copies.
+                // One replay at a time: many requests must not queue many copies.
                 self.replay_due = !self.replay.is_empty();
                 self.replay_if_due(now);
             }
@@ -300,12 +301,12 @@ impl PersistentProtocol {
         Received::Nothing
     }
 
-    /// Nothing is read on purpose for now, so that silence is not the peer's.
+    /// Call while this side pauses reading, so that the pause does not count as the peer's silence.
     pub fn reading_paused(&mut self, now: Instant) {
         self.last_read = now;
     }
 
-    /// The stream is gone: what was to be written on it is kept only if it is a message.
+    /// The stream was lost: only messages are kept of what was to be written.
     pub fn stream_lost(&mut self) {
         self.connected = false;
         self.out.clear();
@@ -315,7 +316,7 @@ impl PersistentProtocol {
         self.full_since = None;
     }
 
-    /// There is another stream: says what was received, and sends again what was not acknowledged.
+    /// There is another stream: acknowledges what was received, and sends unacknowledged messages again.
     pub fn resume(&mut self, now: Instant) {
         self.stream_lost();
         self.reader = IpcReader::new(self.config.payload).sharing();
@@ -323,17 +324,17 @@ impl PersistentProtocol {
         self.replay_requested = None;
         self.last_read = now;
         self.last_timeout = now;
-        self.load.rest(now);
-        self.tell_all();
-        self.bare(FrameType::Ack, self.told);
+        self.load.reset(now);
+        self.mark_acked();
+        self.send_header_only(FrameType::Ack, self.ack_sent);
         self.replay.write_all(now, &mut self.out);
         if !self.has_room() {
             self.full_since = Some(now);
         }
-        self.arm_check(now);
+        self.schedule_check(now);
     }
 
-    /// What is to be written; nothing while the peer has said `Pause`.
+    /// The bytes to write; `None` while the peer has paused this side.
     pub fn outgoing(&mut self, now: Instant) -> Option<&mut Chunks> {
         if self.paused || !self.connected {
             return None;
@@ -342,7 +343,7 @@ impl PersistentProtocol {
         (!self.out.is_empty()).then_some(&mut self.out)
     }
 
-    /// Does what is due.
+    /// Does what is due: acknowledgement, keep-alive, timeout checks.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.over {
             return;
@@ -358,8 +359,8 @@ impl PersistentProtocol {
             self.keep_alive_at = self.config.keep_alive.map(|every| now + every);
             if self.connected && !(self.paused && self.queued_paused.0) {
                 self.queued_paused.0 = true;
-                self.tell_all();
-                self.bare(FrameType::KeepAlive, self.told);
+                self.mark_acked();
+                self.send_header_only(FrameType::KeepAlive, self.ack_sent);
             }
         }
         if self.check_at.is_some_and(|at| now >= at) {
@@ -367,7 +368,7 @@ impl PersistentProtocol {
             self.check_stream(now);
         }
         if self.has_room() {
-            self.full_since = None; // what was full was written meanwhile
+            self.full_since = None; // there is room again
         }
         let full_at = self.full_since.map(|since| since + self.config.timeout);
         if full_at.is_some_and(|at| now >= at) {
@@ -381,7 +382,7 @@ impl PersistentProtocol {
         }
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout), and what for.
+    /// When to call [`handle_timeout`](Self::handle_timeout), and why.
     pub fn poll_timeout(&self) -> Option<(Instant, &'static str)> {
         if self.over {
             return None;
@@ -390,42 +391,42 @@ impl PersistentProtocol {
         let tick = self.check_at.map(|_| self.load.due());
         let due = [
             (self.ack_at, "an acknowledgement"),
-            (self.keep_alive_at, "a sign of life"),
+            (self.keep_alive_at, "a keep-alive frame"),
             (self.check_at, "the check whether the stream is dead"),
-            (tick, "the look at our own load"),
+            (tick, "the measurement of this process's load"),
             (full_at, "the end of the wait for an acknowledgement"),
         ];
         let due = due.into_iter().filter_map(|(at, what)| Some((at?, what)));
         due.min_by_key(|(at, _)| *at)
     }
 
-    /// What happened by itself.
+    /// The next thing that happened.
     pub fn poll_event(&mut self) -> Option<PersistentEvent> {
         self.events.pop_front()
     }
 
-    /// Messages that the peer has not acknowledged.
+    /// The number of messages that the peer has not acknowledged.
     pub fn unacknowledged(&self) -> usize {
         self.replay.len()
     }
 
-    /// Bytes kept of them, with a charge for each.
+    /// Their bytes, with a charge for each.
     pub fn replay_bytes(&self) -> usize {
         self.replay.bytes()
     }
 
-    /// Bytes that wait to be written.
+    /// Bytes in the write buffer.
     pub fn queued_bytes(&self) -> usize {
         self.out.len()
     }
 
-    /// Whether somebody left, or the session failed.
+    /// Whether either side closed the session, or it failed.
     pub fn is_over(&self) -> bool {
         self.over
     }
 
     fn handle_ack(&mut self, now: Instant, ack: u32) {
-        // What was never sent cannot be acknowledged, but does no harm.
+        // An acknowledgement beyond the last message sent is clamped.
         let ack = ack.min(self.last_sent);
         if ack <= self.acknowledged {
             return;
@@ -446,9 +447,9 @@ impl PersistentProtocol {
         }
         self.received = frame.id;
         self.last_message = now;
-        self.untold_bytes += frame.payload.len();
-        let many = self.received - self.told >= self.config.ack_messages;
-        if many || self.untold_bytes >= self.config.ack_bytes {
+        self.unacked_bytes += frame.payload.len();
+        let many = self.received - self.ack_sent >= self.config.ack_messages;
+        if many || self.unacked_bytes >= self.config.ack_bytes {
             self.acknowledge();
         } else {
             self.check_ack(now);
@@ -461,13 +462,13 @@ impl PersistentProtocol {
         let lately = |at: Instant| now.duration_since(at) <= every;
         if !self.replay_requested.is_some_and(lately) {
             self.replay_requested = Some(now);
-            self.bare(FrameType::ReplayRequest, 0);
+            self.send_header_only(FrameType::ReplayRequest, 0);
         }
     }
 
-    /// Acknowledges if nothing came for a while, or looks again later.
+    /// Sends an acknowledgement if no message came for a while, or schedules the next check.
     fn check_ack(&mut self, now: Instant) {
-        if self.received <= self.told || self.ack_at.is_some() {
+        if self.received <= self.ack_sent || self.ack_at.is_some() {
             return;
         }
         let at = self.last_message + self.config.ack_after;
@@ -479,20 +480,20 @@ impl PersistentProtocol {
 
     fn acknowledge(&mut self) {
         if !self.connected || (self.paused && self.queued_paused.1) {
-            return; // said when there is a stream again, or queued already
+            return; // sent when there is a stream again, or queued already
         }
         self.queued_paused.1 = true;
-        self.tell_all();
-        self.bare(FrameType::Ack, self.told);
+        self.mark_acked();
+        self.send_header_only(FrameType::Ack, self.ack_sent);
     }
 
-    /// From now on all that was received counts as acknowledged by what is written next.
-    fn tell_all(&mut self) {
-        self.told = self.received;
-        self.untold_bytes = 0;
+    /// Records that the next frame written acknowledges everything received.
+    fn mark_acked(&mut self) {
+        self.ack_sent = self.received;
+        self.unacked_bytes = 0;
     }
 
-    fn bare(&mut self, frame_type: FrameType, ack: u32) {
+    fn send_header_only(&mut self, frame_type: FrameType, ack: u32) {
         put_header(&mut self.out, frame_type, 0, ack, 0);
     }
 
@@ -500,17 +501,18 @@ impl PersistentProtocol {
         if self.replay_due && self.out.is_empty() {
             self.replay_due = false;
             self.replay.write_all(now, &mut self.out);
-            self.arm_check(now);
+            self.schedule_check(now);
         }
     }
 
-    fn arm_check(&mut self, now: Instant) {
+    fn schedule_check(&mut self, now: Instant) {
         if self.check_at.is_none() {
             self.check_stream(now);
         }
     }
 
-    /// Whether the stream is dead: nothing acknowledged, nothing heard, and not for our own load.
+    /// Checks whether the stream is dead: no acknowledgement, no frame, and this process is not too busy
+    /// to have read one.
     fn check_stream(&mut self, now: Instant) {
         let (true, Some(oldest)) = (self.connected, self.replay.oldest()) else {
             return;
@@ -533,7 +535,7 @@ impl PersistentProtocol {
             return;
         }
         let left = waits.iter().map(|wait| timeout.saturating_sub(*wait));
-        let left = left.max().unwrap_or_default().max(LEAST_WAIT);
+        let left = left.max().unwrap_or_default().max(CHECK_INTERVAL_MIN);
         self.check_at = Some(now + left);
     }
 

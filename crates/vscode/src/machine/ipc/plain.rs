@@ -1,4 +1,4 @@
-//! Frames without numbers: local pipes and sockets.
+//! The plain protocol of local pipes and sockets: frames without numbers.
 
 use breakbulk_message::vscode::ipc::{Frame, FrameType, IpcError, IpcReader};
 use bytes::Bytes;
@@ -25,7 +25,7 @@ pub struct Protocol {
 }
 
 impl Protocol {
-    /// A stream in which messages of at most `limit` bytes are taken.
+    /// A protocol that accepts messages of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             reader: IpcReader::new(limit).sharing(),
@@ -41,8 +41,8 @@ impl Protocol {
         Ok(())
     }
 
-    /// The next message in what was read, whose memory it shares: [`Rpc`](crate::machine::rpc::Rpc) copies
-    /// what it keeps. Call again until it gives `None`; an error is final.
+    /// The next message in `input`, sharing its memory: [`Rpc`](crate::machine::rpc::Rpc) copies what it
+    /// keeps. Call again until `None`; an error is final.
     pub fn handle_bytes(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, IpcError> {
         while let Some(frame) = self.reader.read(input)? {
             if let Some(message) = self.handle_frame(frame) {
@@ -57,7 +57,7 @@ impl Protocol {
         (frame.frame_type == FrameType::Regular).then_some(frame.payload)
     }
 
-    /// What is to be written.
+    /// The bytes to write.
     pub fn outgoing(&mut self) -> &mut Chunks {
         &mut self.out
     }

@@ -1,4 +1,4 @@
-//! Messages that the peer has not acknowledged, ready to be sent again as they were.
+//! The replay buffer: messages that the peer has not acknowledged, ready to be sent again unchanged.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -10,14 +10,14 @@ use bytes::{Bytes, BytesMut};
 use super::super::Chunks;
 use super::{Payload, put_header};
 
-/// What a message costs beside its bytes.
+/// Bytes charged for a message beside its own.
 const CHARGE: usize = 96;
 
-/// Small messages share memory in blocks of this size. Acknowledgements come in order, so that at most
-/// one block is kept for a part of it.
+/// Small messages share blocks of this size. Acknowledgements come in order, so at most one block is kept
+/// for only a part of it.
 const BLOCK: usize = 16 << 10;
 
-/// From this size on a buffer is kept as it is.
+/// Buffers from this size on are kept without a copy.
 const OWN_SLICE: usize = 8 << 10;
 
 /// The unacknowledged messages, oldest first.
@@ -55,12 +55,12 @@ impl Replay {
         self.messages.is_empty()
     }
 
-    /// When the oldest was last written.
+    /// When the oldest message was last written.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.messages.front().map(|oldest| oldest.written)
     }
 
-    /// Keeps a message, and writes it where there is something to write to.
+    /// Keeps a message, and writes it to `out` if given.
     pub(super) fn push(
         &mut self,
         now: Instant,
@@ -91,7 +91,7 @@ impl Replay {
         });
     }
 
-    /// Forgets all up to `id`; whether there were any.
+    /// Removes all messages up to `id`; returns whether there were any.
     pub(super) fn acknowledge(&mut self, id: u32) -> bool {
         let before = self.messages.len();
         while let Some(oldest) = self.messages.front().filter(|oldest| oldest.id <= id) {
@@ -101,7 +101,7 @@ impl Replay {
         before != self.messages.len()
     }
 
-    /// Writes all of them again, with their own ids and acks.
+    /// Writes all messages again, with their original ids and acks.
     pub(super) fn write_all(&mut self, now: Instant, out: &mut Chunks) {
         for message in &mut self.messages {
             message.written = now;
@@ -119,7 +119,7 @@ impl Frame {
     }
 }
 
-/// A frame as few slices.
+/// Collects a frame in few slices.
 struct Gather<'a> {
     block: &'a mut BytesMut,
     parts: Vec<Bytes>,

@@ -1,4 +1,4 @@
-//! Our own calls: numbers, and who still waits.
+//! Calls to the peer without a reply: their numbers and states.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -7,7 +7,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     last: u32,
-    pending: HashMap<u32, Pending, OwnNumbersState>,
+    pending: HashMap<u32, Pending, CallIdHashBuilder>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -16,7 +16,7 @@ struct Pending {
     forgotten: bool,
 }
 
-/// Whom a reply was for.
+/// Whether a reply was expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
     Wanted,
@@ -37,8 +37,8 @@ impl Calls {
         self.pending.contains_key(&req)
     }
 
-    /// The next number: past the last one, without 0 and without those in use. The number of calls is
-    /// bounded far below that of numbers, so one is free.
+    /// The next free number after the last one, except for 0. The limit on calls is far below the
+    /// number of numbers, so one is free.
     pub(super) fn begin(&mut self, cancellable: bool) -> u32 {
         loop {
             self.last = self.last.wrapping_add(1);
@@ -54,7 +54,7 @@ impl Calls {
         self.last
     }
 
-    /// Whether a cancel is to be sent: once, and only where the callee listens for it.
+    /// Whether a cancellation is to be sent: once, and only if the call is cancellable.
     pub(super) fn cancel(&mut self, req: u32) -> bool {
         let pending = self.pending.get_mut(&req);
         pending.is_some_and(|pending| std::mem::take(&mut pending.cancellable))
@@ -74,7 +74,7 @@ impl Calls {
         }
     }
 
-    /// Ends them all; those that somebody waits for, in order.
+    /// Ends all calls; returns those that are not forgotten, in order.
     pub(super) fn end_all(&mut self) -> Vec<u32> {
         let pending = std::mem::take(&mut self.pending);
         let mut wanted: Vec<u32> = pending
@@ -90,14 +90,15 @@ impl Calls {
     }
 }
 
-/// Only our own consecutive numbers are stored, so that nobody can choose ones that collide.
+/// A fast hasher for call numbers. This side assigns them consecutively, so a peer cannot choose
+/// colliding ones.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct OwnNumbers(u64);
+pub(crate) struct CallIdHasher(u64);
 
-/// For tables by our own numbers.
-pub(crate) type OwnNumbersState = BuildHasherDefault<OwnNumbers>;
+/// For tables by call number.
+pub(crate) type CallIdHashBuilder = BuildHasherDefault<CallIdHasher>;
 
-impl Hasher for OwnNumbers {
+impl Hasher for CallIdHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -109,7 +110,7 @@ impl Hasher for OwnNumbers {
     }
 
     fn write_u32(&mut self, number: u32) {
-        // An odd multiplier spreads the number over the high bits, which the table looks at too.
+        // An odd multiplier spreads the number over the high bits, which the hash table uses too.
         self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 ^= self.0 >> 32;
     }

@@ -1,31 +1,31 @@
-//! How much a session takes.
+//! Limits and times of a session.
 
 use std::time::Duration;
 
 use breakbulk_message::vscode::Limits;
 
-/// The numbers of a session.
+/// Limits and times of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// What is read of a message.
+    /// Limits on received messages.
     pub received: Limits,
-    /// The largest message that is sent.
+    /// The largest message to send.
     pub sent_message: usize,
-    /// Calls of ours without a reply.
+    /// Calls without a reply.
     pub pending_calls: usize,
-    /// Requests of the peer's without a reply. Beyond it none is read; where reading must go on,
-    /// since our own calls wait for replies, a request more is answered with an error.
+    /// Requests from the peer without a reply. At this number reading pauses. If reading must go on
+    /// because calls wait for replies, further requests get an error.
     pub running: usize,
     /// The same in bytes.
     pub running_bytes: usize,
-    /// Bytes waiting to be sent, from which on no call is taken and no request is begun.
+    /// Bytes queued for sending from which on calls are refused and requests wait.
     pub queued_bytes: usize,
-    /// Bytes waiting to be sent, from which on the peer counts as one that does not read, and the
-    /// session ends.
+    /// Bytes queued for sending at which the session ends, since the peer does not read.
     pub unread_bytes: usize,
-    /// After so long without an acknowledgement, while some are owed, the peer is unresponsive.
+    /// The peer is unresponsive after this long without an acknowledgement, while requests are
+    /// unacknowledged.
     pub unresponsive_after: Duration,
-    /// How often that is looked at.
+    /// How often that is checked.
     pub check_every: Duration,
 }
 

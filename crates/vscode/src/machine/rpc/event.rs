@@ -1,4 +1,4 @@
-//! What a session tells, and why it refuses.
+//! Events and errors of a session.
 
 use breakbulk_message::vscode::{DecodeError, EncodeError, Reply, Request};
 
@@ -8,26 +8,26 @@ pub enum Event {
     /// The peer calls a method: run it, [`acknowledge`](super::Rpc::acknowledge) it, and
     /// [`reply`](super::Rpc::reply).
     Request {
-        /// By which it is answered.
+        /// Identifies the request in the reply.
         id: RequestId,
-        /// What is called.
+        /// The method and its arguments.
         request: Request,
     },
-    /// The peer lost interest in a request. It still waits for the reply.
+    /// The peer cancelled a request. It still expects a reply.
     Cancelled {
-        /// Which one.
+        /// The request.
         id: RequestId,
     },
-    /// A call of ours is over.
+    /// A call is over.
     Reply {
-        /// The number that [`call`](super::Rpc::call) gave.
+        /// The number that [`call`](super::Rpc::call) returned.
         req: u32,
         /// How it ended.
         outcome: Result<Reply, CallFailed>,
     },
-    /// The peer acknowledged something after all.
+    /// An unresponsive peer sent an acknowledgement again.
     Responsive,
-    /// The peer owes acknowledgements for too long.
+    /// The peer has not acknowledged requests for too long.
     Unresponsive,
     /// The session is over.
     Failed(RpcError),
@@ -39,11 +39,11 @@ impl Event {
     }
 }
 
-/// A request that runs. The peer may use a number twice; these are never the same.
+/// Identifies a running request. Unique even if the peer uses a number twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestId {
     pub(super) slot: u32,
-    pub(super) turn: u32,
+    pub(super) generation: u32,
     pub(super) req: u32,
 }
 
@@ -61,33 +61,33 @@ pub enum CallFailed {
     /// The session was ended.
     #[error("Canceled")]
     Canceled,
-    /// There was one, but it cannot be read.
+    /// The reply cannot be decoded.
     #[error("the reply cannot be read: {0}")]
     Undecodable(DecodeError),
 }
 
-/// Why something is not sent.
+/// Why a call or a reply was not sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
     /// The session was ended.
     #[error("Canceled")]
     Disposed,
-    /// There is no such request, or it has its reply.
+    /// There is no such request, or it was replied to.
     #[error("the request has its reply already")]
     NotRunning,
     /// Too many calls have no reply.
     #[error("{limit} calls have no reply, which is the limit; wait for some of them")]
     TooManyCalls {
-        /// How many may be under way.
+        /// The limit.
         limit: usize,
     },
-    /// Too much waits to be sent.
+    /// Too many bytes are queued for sending.
     #[error("{queued} bytes wait to be sent, over the limit of {limit}; wait for the peer to read")]
     QueueFull {
-        /// How much waits.
+        /// Queued bytes.
         queued: usize,
-        /// How much may.
+        /// The limit.
         limit: usize,
     },
     /// The message is too large.
@@ -95,21 +95,21 @@ pub enum Refused {
     TooLarge {
         /// Its size.
         len: usize,
-        /// What is sent at most.
+        /// The limit.
         limit: usize,
     },
-    /// The format has no way to say it.
+    /// The format cannot express it.
     #[error(transparent)]
     Encode(#[from] EncodeError),
 }
 
-/// A call that was not taken, with its request.
+/// A call that was not sent, with its request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{refused}")]
 pub struct RefusedCall {
     /// Why.
     pub refused: Refused,
-    /// What was to be called.
+    /// The request.
     pub request: Box<Request>,
 }
 
@@ -117,28 +117,28 @@ pub struct RefusedCall {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RpcError {
-    /// The peer asks and does not read the answers.
+    /// The peer sends requests and does not read the replies.
     #[error(
         "{queued} bytes wait for a peer that does not read, over the limit of {limit}; \
          ask it to read, or raise the limit"
     )]
     NotRead {
-        /// How much waits.
+        /// Queued bytes.
         queued: usize,
-        /// How much may.
+        /// The limit.
         limit: usize,
     },
 }
 
-/// How many messages of the peer's could not mean anything, by kind.
+/// Counts of messages that were ignored, by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ignored {
     /// Without a readable header.
     pub messages: u64,
     /// Replies to no call.
     pub replies: u64,
-    /// Acknowledgements of nothing.
+    /// Acknowledgements without a request.
     pub acknowledgements: u64,
-    /// Cancels of nothing that could be cancelled.
+    /// Cancellations without a cancellable request.
     pub cancels: u64,
 }

@@ -1,10 +1,10 @@
-//! The peer's requests that run.
+//! Requests from the peer without a reply.
 
 use std::collections::BTreeMap;
 
 use super::{Config, RequestId};
 
-/// What a request costs beside its bytes.
+/// Bytes charged for a request beside its own.
 const REQUEST_CHARGE: usize = 256;
 
 /// Requests without a reply.
@@ -12,14 +12,14 @@ const REQUEST_CHARGE: usize = 256;
 pub(super) struct Requests {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// By the peer's number, those that can be cancelled. Of two with one number the later counts.
+    /// The cancellable ones, by the peer's number. Of two with the same number the later is kept.
     cancellable: BTreeMap<u32, RequestId>,
     bytes: usize,
 }
 
 #[derive(Debug, Default)]
 struct Slot {
-    turn: u32,
+    generation: u32,
     running: Option<Running>,
 }
 
@@ -50,37 +50,41 @@ impl Requests {
             Some(slot) => slot,
             None => {
                 self.slots.push(Slot::default());
-                // Far fewer than that may run.
+                // The limit on running requests is far lower.
                 u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
             }
         };
-        let mut turn = 0;
+        let mut generation = 0;
         if let Some(free) = self.slots.get_mut(slot as usize) {
-            free.turn = free.turn.wrapping_add(1);
+            free.generation = free.generation.wrapping_add(1);
             free.running = running;
-            turn = free.turn;
+            generation = free.generation;
         }
         self.bytes += charge;
-        let id = RequestId { slot, turn, req };
+        let id = RequestId {
+            slot,
+            generation,
+            req,
+        };
         if cancellable {
             self.cancellable.insert(req, id);
         }
         id
     }
 
-    /// The peer's number, the first time.
+    /// Marks a request as acknowledged; returns the peer's number, the first time.
     pub(super) fn acknowledge(&mut self, id: RequestId) -> Option<u32> {
         let running = self.slot(id)?.running.as_mut()?;
         let first = !std::mem::replace(&mut running.acknowledged, true);
         first.then_some(id.req)
     }
 
-    /// The request that a cancel is for, the first time.
+    /// The request that a cancellation is for, the first time.
     pub(super) fn cancel(&mut self, req: u32) -> Option<RequestId> {
         self.cancellable.remove(&req)
     }
 
-    /// The peer's number, if the request ran.
+    /// Ends a request; returns the peer's number, if the request ran.
     pub(super) fn end(&mut self, id: RequestId) -> Option<u32> {
         let running = self.slot(id)?.running.take()?;
         self.free.push(id.slot);
@@ -97,6 +101,6 @@ impl Requests {
 
     fn slot(&mut self, id: RequestId) -> Option<&mut Slot> {
         let slot = self.slots.get_mut(id.slot as usize)?;
-        (slot.turn == id.turn).then_some(slot)
+        (slot.generation == id.generation).then_some(slot)
     }
 }

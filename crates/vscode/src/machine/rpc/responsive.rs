@@ -1,25 +1,25 @@
-//! Whether the peer acknowledges what it is asked.
+//! Detects a peer that does not acknowledge requests.
 
 use std::time::{Duration, Instant};
 
-/// Counts what is owed, and watches the time.
+/// Counts unacknowledged requests and the time since the last acknowledgement.
 #[derive(Debug)]
 pub(super) struct Responsive {
     after: Duration,
     every: Duration,
-    owed: usize,
-    /// From when on it is too long.
+    unacknowledged: usize,
+    /// When the peer becomes unresponsive.
     late_at: Option<Instant>,
     check_at: Option<Instant>,
     unresponsive: bool,
 }
 
-/// What an acknowledgement changes.
+/// The effect of an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Acknowledged {
-    ForNothing,
+    Surplus,
     Expected,
-    BackToLife,
+    ResponsiveAgain,
 }
 
 impl Responsive {
@@ -27,63 +27,63 @@ impl Responsive {
         Self {
             after,
             every,
-            owed: 0,
+            unacknowledged: 0,
             late_at: None,
             check_at: None,
             unresponsive: false,
         }
     }
 
-    pub(super) fn owed(&self) -> usize {
-        self.owed
+    pub(super) fn unacknowledged(&self) -> usize {
+        self.unacknowledged
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
         self.check_at
     }
 
-    /// A request went out.
+    /// A request was sent.
     pub(super) fn sent(&mut self, now: Instant) {
-        if self.owed == 0 {
+        if self.unacknowledged == 0 {
             self.late_at = Some(now + self.after);
         }
-        self.owed += 1;
+        self.unacknowledged += 1;
         self.check_at.get_or_insert(now + self.every);
     }
 
-    /// A request did not reach the peer after all.
+    /// A request could not be sent.
     pub(super) fn lost(&mut self) {
-        self.owed = self.owed.saturating_sub(1);
-        if self.owed == 0 {
+        self.unacknowledged = self.unacknowledged.saturating_sub(1);
+        if self.unacknowledged == 0 {
             self.check_at = None;
         }
     }
 
-    /// Whichever request it names, it counts as one; more than were owed count as none, where the
-    /// original goes below zero and then misses that a peer is unresponsive.
+    /// Counts an acknowledgement, whichever request it names. Surplus ones are ignored; the original's
+    /// counter goes below zero and then misses that a peer is unresponsive.
     pub(super) fn acknowledged(&mut self, now: Instant) -> Acknowledged {
-        if self.owed == 0 {
-            return Acknowledged::ForNothing;
+        if self.unacknowledged == 0 {
+            return Acknowledged::Surplus;
         }
-        self.owed -= 1;
+        self.unacknowledged -= 1;
         self.late_at = Some(now + self.after);
-        if self.owed == 0 {
+        if self.unacknowledged == 0 {
             self.check_at = None;
         }
         match std::mem::take(&mut self.unresponsive) {
             true => {
-                // The original looks again only with the next request; a peer that acknowledges one
-                // of many and falls silent would count as responsive for ever.
-                if self.owed > 0 {
+                // The original checks again only after the next request; a peer that acknowledges
+                // one of many and then stops would count as responsive for ever.
+                if self.unacknowledged > 0 {
                     self.check_at = Some(now + self.every);
                 }
-                Acknowledged::BackToLife
+                Acknowledged::ResponsiveAgain
             }
             false => Acknowledged::Expected,
         }
     }
 
-    /// True if it became too long just now.
+    /// Checks the time if that is due. True if the peer became unresponsive just now.
     pub(super) fn check(&mut self, now: Instant) -> bool {
         if self.check_at.is_none_or(|at| now < at) {
             return false;

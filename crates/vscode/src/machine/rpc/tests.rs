@@ -438,7 +438,7 @@ fn small_messages_keep_few_of_the_reads_they_came_in() {
         shared += usize::from(!block.is_unique());
     }
     assert_eq!(request_ids(&kept).len(), 201);
-    assert_eq!(shared, SHARING);
+    assert_eq!(shared, SHARING_MAX);
 }
 
 /// Every kind of message cut at every byte, and with every byte changed: no panic, and every request

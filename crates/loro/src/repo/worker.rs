@@ -1,4 +1,5 @@
-//! The documents of one thread: loaded when they are needed, dropped when others need the room.
+//! One worker thread: runs the tasks of its documents, loads them on demand and unloads the least
+//! recently used.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,41 +8,42 @@ use std::sync::mpsc::{Receiver, Sender};
 use breakbulk_message::loro::{Transmission, VersionVector};
 use bytes::Bytes;
 
-use super::commit::{Batch, Flight};
+use super::commit::{Batch, PendingCommits};
 use super::crdt::{self, CrdtError, from_wire, to_wire};
 use super::loaded::Loaded;
-use super::{Edited, Request};
+use super::{OnEdit, Request};
 use crate::limits::Limits;
 use crate::machine::{DocId, Finished, Head, Outcome, Work, WorkError, covers, is_nothing};
 use crate::store::{StoreReader, Write};
 
-/// Changes that wait in loro for earlier ones, which is memory that nobody else counts.
+/// Bytes of changes that `loro` may hold for a document until earlier ones come; no other limit counts
+/// them.
 const GAP_BYTES: usize = 4 << 20;
 
-pub(super) struct Shelf {
+pub(super) struct Worker {
     reader: Arc<dyn StoreReader>,
     limits: Limits,
-    edited: Edited,
+    on_edit: OnEdit,
     docs: HashMap<DocId, Loaded>,
     clock: u64,
 }
 
-/// A task's result, and edits of this side that were found before it.
+/// Edits of the application that were flushed before the task, and the task's result.
 type Ran = (Option<Transmission>, Result<Outcome, WorkError>);
 
-impl Shelf {
+impl Worker {
     pub(super) fn new(
         reader: Arc<dyn StoreReader>,
         mut limits: Limits,
         threads: usize,
-        edited: Edited,
+        on_edit: OnEdit,
     ) -> Self {
         limits.loaded = (limits.loaded / threads).max(1);
         limits.loaded_bytes /= threads as u64;
         Self {
             reader,
             limits,
-            edited,
+            on_edit,
             docs: HashMap::new(),
             clock: 0,
         }
@@ -52,18 +54,18 @@ impl Shelf {
             match request {
                 Request::Task(id, doc, work) => {
                     let mut writes = Vec::new();
-                    let (flight, finished) = self.work(&doc, work, &mut writes);
-                    flight.start();
+                    let (pending, finished) = self.work(&doc, work, &mut writes);
+                    pending.start();
                     let task = Some((id, finished));
                     let _ = committer.send(Batch {
                         writes,
                         task,
-                        flight,
+                        pending,
                     });
                 }
                 Request::Open(doc, reply) => {
-                    let edited = self.edited.clone();
-                    reply(self.load(&doc).map(|loaded| loaded.hold(&edited)));
+                    let on_edit = self.on_edit.clone();
+                    reply(self.load(&doc).map(|loaded| loaded.open(&on_edit)));
                 }
                 Request::Close(doc) => {
                     if let Some(loaded) = self.docs.get_mut(&doc) {
@@ -80,7 +82,7 @@ impl Shelf {
         doc: &DocId,
         work: Work,
         writes: &mut Vec<Write>,
-    ) -> (Arc<Flight>, Finished) {
+    ) -> (Arc<PendingCommits>, Finished) {
         let (local, result) = match self.attempt(doc, work, writes) {
             Ok(ran) => ran,
             Err(error) => (None, Err(error)),
@@ -91,8 +93,8 @@ impl Shelf {
             local,
             result,
         };
-        let flight = loaded.map_or_else(Arc::default, |loaded| loaded.flight.clone());
-        (flight, finished)
+        let pending = loaded.map_or_else(Arc::default, |loaded| loaded.pending.clone());
+        (pending, finished)
     }
 
     fn attempt(
@@ -119,11 +121,11 @@ impl Shelf {
             (None, Work::Local) => Ok(Outcome::Local),
             (None, Work::Delete) => {
                 let was = loaded.size() > 0;
-                let edited = self.edited.clone();
+                let on_edit = self.on_edit.clone();
                 let Some(loaded) = self.docs.get_mut(doc) else {
                     return Ok((local, Ok(Outcome::Deleted(false))));
                 };
-                loaded.forget(&edited);
+                loaded.clear(&on_edit);
                 writes.clear();
                 writes.push(Write::Delete { doc: doc.clone() });
                 return Ok((None, Ok(Outcome::Deleted(was))));
@@ -131,7 +133,7 @@ impl Shelf {
         };
         match outcome {
             Ok(outcome) => {
-                let local = self.tidy(doc, local, writes);
+                let local = self.compact_or_reload(doc, local, writes);
                 Ok((local, Ok(outcome)))
             }
             Err(CrdtError::Refused(reason)) => {
@@ -139,7 +141,7 @@ impl Shelf {
                 Ok((local, Err(WorkError::Garbage { doc, reason })))
             }
             Err(CrdtError::Panicked) => {
-                self.renew(doc, writes)?;
+                self.reload(doc, writes)?;
                 let doc = doc.to_string();
                 let reason = "loro gave up on them".to_owned();
                 Ok((local, Err(WorkError::Garbage { doc, reason })))
@@ -147,8 +149,8 @@ impl Shelf {
         }
     }
 
-    /// Compacts where it is time, and drops what only waits.
-    fn tidy(
+    /// Compacts the document if it is time; reloads it if it holds too many changes with a gap.
+    fn compact_or_reload(
         &mut self,
         doc: &DocId,
         local: Option<Transmission>,
@@ -156,27 +158,31 @@ impl Shelf {
     ) -> Option<Transmission> {
         let loaded = self.docs.get_mut(doc)?;
         if loaded.gaps > GAP_BYTES {
-            if let Err(error) = self.renew(doc, writes) {
-                tracing::warn!(%error, "a document could not be loaded again");
+            if let Err(error) = self.reload(doc, writes) {
+                tracing::warn!(%error, doc = &**doc, "a document could not be reloaded from the store");
             }
             return local;
         }
         if loaded.wants_compaction()
             && let Err(error) = loaded.compact(writes)
         {
-            tracing::warn!(?error, doc = &**doc, "a document could not be compacted");
+            tracing::warn!(
+                ?error,
+                doc = &**doc,
+                "a document could not be compacted; its updates stay as they are"
+            );
         }
         local
     }
 
-    /// A document that may be spoiled is made again from what is kept.
-    fn renew(&mut self, doc: &DocId, writes: &mut [Write]) -> Result<(), WorkError> {
-        let Some(mut spoiled) = self.docs.remove(doc) else {
+    /// Loads a document that may be corrupted again from the store.
+    fn reload(&mut self, doc: &DocId, writes: &mut [Write]) -> Result<(), WorkError> {
+        let Some(mut corrupted) = self.docs.remove(doc) else {
             return Ok(());
         };
-        // All that went to the store before must be there; what this task wrote is put on top.
-        spoiled.flight.wait();
-        let edited = self.edited.clone();
+        // Wait for its earlier commits; this task's own writes are imported below.
+        corrupted.pending.wait();
+        let on_edit = self.on_edit.clone();
         let fresh = self.load(doc)?;
         for write in writes.iter() {
             if let Write::Append { data, .. } = write {
@@ -185,9 +191,9 @@ impl Shelf {
             }
         }
         if let Ok(now) = crdt::version(&fresh.doc) {
-            fresh.told = now;
+            fresh.recorded = now;
         }
-        fresh.take_over(&mut spoiled, &edited);
+        fresh.adopt_holders(&mut corrupted, &on_edit);
         Ok(())
     }
 
@@ -216,7 +222,7 @@ impl Shelf {
         }
     }
 
-    /// Drops whoever was not used for longest and loses nothing by it.
+    /// Unloads the least recently used idle documents while the limits are exceeded.
     fn make_room(&mut self) {
         loop {
             let idle = self.docs.iter().filter(|(_, loaded)| loaded.is_idle());
@@ -233,7 +239,7 @@ impl Shelf {
     }
 }
 
-/// A document that would grow too large is refused, but not before it was compacted.
+/// Checks the size limit; compacts the document first if that may help.
 fn too_large(
     doc: &DocId,
     loaded: &mut Loaded,
@@ -259,29 +265,29 @@ fn import(
     snapshot: bool,
     writes: &mut Vec<Write>,
 ) -> Result<Outcome, CrdtError> {
-    let before = loaded.told.clone();
+    let before = loaded.recorded.clone();
     let status = crdt::import(&loaded.doc, &data)?;
     for (peer, (_, end)) in status.success.iter() {
-        let known = loaded.told.get(peer).copied().unwrap_or(0);
+        let known = loaded.recorded.get(peer).copied().unwrap_or(0);
         if *end > known {
-            loaded.told.insert(*peer, *end);
+            loaded.recorded.insert(*peer, *end);
         }
     }
     let gap = status.pending.is_some();
     if gap {
         loaded.gaps += data.len();
     }
-    if loaded.told == before {
+    if loaded.recorded == before {
         return Ok(if gap {
             Outcome::Gap
         } else {
             Outcome::Imported(None)
         });
     }
-    let version = to_wire(&loaded.told);
+    let version = to_wire(&loaded.recorded);
     let first = before.is_empty();
     if gap || (snapshot && !first) {
-        // Of what came only a part was news: that part is kept and told.
+        // Only a part of the data was new: store and send just that.
         let data = crdt::since(&loaded.doc, &before)?;
         loaded.append(data.clone(), writes);
         let news = Transmission::Update { data, version };
@@ -298,9 +304,9 @@ fn import(
     Ok(Outcome::Imported(Some(news)))
 }
 
-/// What somebody lacks who has `since`.
+/// What a peer with version `since` lacks.
 fn answer(loaded: &mut Loaded, since: &VersionVector) -> Result<Transmission, CrdtError> {
-    let version = to_wire(&loaded.told);
+    let version = to_wire(&loaded.recorded);
     if covers(since, &version) {
         return Ok(Transmission::UpToDate { version });
     }

@@ -1,16 +1,16 @@
-//! URIs inside JSON that was made by serde, or is to be read by it.
+//! Rewrites URIs in JSON that serde wrote or is to read.
 
 use breakbulk_message::vscode::{Args, EncodeError, Passed, ReadError, Reply, UriTransformer};
 
 use super::call::CallError;
 
-/// Whether a text may hold a URI: its marker, or an escape that could hide it.
+/// Whether a text may hold a URI: it has the marker `$mid`, or an escape that could hide it.
 fn may_hold_uri(json: &[u8]) -> bool {
     let holds = |needle: &[u8]| json.windows(needle.len()).any(|window| window == needle);
     holds(b"$mid") || holds(b"\\u")
 }
 
-/// Arguments that serde wrote, with their URIs changed.
+/// Rewrites the URIs in arguments that serde wrote.
 pub(super) fn outgoing_args(
     args: Args,
     uris: Option<&dyn UriTransformer>,
@@ -26,7 +26,7 @@ pub(super) fn outgoing_args(
     }
 }
 
-/// A result that serde wrote, with its URIs changed.
+/// Rewrites the URIs in a result that serde wrote.
 pub(super) fn outgoing_reply(
     reply: Reply,
     uris: Option<&dyn UriTransformer>,
@@ -35,7 +35,7 @@ pub(super) fn outgoing_reply(
         (Some(uris), Reply::OkJson(json)) if may_hold_uri(json.as_bytes()) => {
             match reply.read(None) {
                 Ok(Ok(passed)) => Reply::write_ok(passed, Some(uris)),
-                // A text that serde wrote can be read.
+                // Cannot happen: serde wrote valid JSON.
                 _ => Ok(reply),
             }
         }
@@ -43,7 +43,7 @@ pub(super) fn outgoing_reply(
     }
 }
 
-/// Arguments as one JSON array for serde, with their URIs changed.
+/// Arguments as one JSON array for serde, with their URIs rewritten; `None` if they contain buffers.
 pub(super) fn incoming_json(
     args: &Args,
     uris: Option<&dyn UriTransformer>,
@@ -57,7 +57,7 @@ pub(super) fn incoming_json(
     }
 }
 
-/// `None` if there are buffers among them, which serde has no word for.
+/// `None` if there are buffers among them, which JSON cannot express.
 fn rewritten(args: Vec<Passed>) -> Result<Option<breakbulk_message::vscode::Text>, ReadError> {
     let undefined_as_null = args.into_iter().map(|arg| match arg {
         Passed::Plain(breakbulk_message::vscode::Value::Undefined) => {

@@ -1,10 +1,10 @@
-//! A report as one JSON object, a row per line.
+//! Prints a report as one JSON object, with one row per line.
 
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::rows::{Field, FrameRow, MessageRow, Report, Section, State, TransferRow, Wrong};
+use super::rows::{Field, FrameRow, MessageRow, Problem, Report, Section, State, TransferRow};
 use super::safe;
 
 pub(crate) fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
@@ -55,7 +55,7 @@ fn frame(row: &FrameRow) -> Value {
         "seq": row.seq,
         "total": row.total,
         "data": row.data,
-        "fault": row.fault.as_deref().map(wrong),
+        "fault": row.fault.as_deref().map(problem),
         "note": row.note.as_deref(),
     })
 }
@@ -65,7 +65,7 @@ fn transfer(row: &TransferRow) -> Value {
         State::Complete => ("complete", None),
         State::Unfinished => ("unfinished", None),
         State::Headless => ("headless", None),
-        State::Failed(why) => ("failed", Some(wrong(why))),
+        State::Failed(why) => ("failed", Some(problem(why))),
     };
     let overhead = row
         .overhead()
@@ -90,7 +90,7 @@ fn transfer(row: &TransferRow) -> Value {
 
 fn message(row: &MessageRow) -> Value {
     let fields: serde_json::Map<String, Value> = row
-        .told
+        .description
         .fields
         .iter()
         .map(|(name, field)| {
@@ -107,13 +107,13 @@ fn message(row: &MessageRow) -> Value {
         "frame": row.frame,
         "key": row.key.as_deref(),
         "bytes": row.bytes,
-        "protocol": row.told.protocol,
-        "kind": &*row.told.kind,
+        "protocol": row.description.protocol,
+        "kind": &*row.description.kind,
         "fields": fields,
-        "fault": row.told.fault.as_deref().map(wrong),
+        "fault": row.description.fault.as_deref().map(problem),
     })
 }
 
-fn wrong(wrong: &Wrong) -> Value {
-    json!({"code": wrong.code, "text": &*wrong.text})
+fn problem(problem: &Problem) -> Value {
+    json!({"code": problem.code, "text": &*problem.text})
 }

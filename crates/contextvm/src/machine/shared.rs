@@ -1,4 +1,5 @@
-//! What all peers of a machine share: the configuration, the memory, and what goes up.
+//! State that all peers of a machine share: the configuration, the memory budget, the queue of events
+//! for the application, and notices to keys that are not in the peer table.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,29 +15,29 @@ use crate::machine::config::Config;
 use crate::machine::prepared::{Kind, Prepared};
 use crate::machine::tags;
 
-/// Events that wait beside the messages; a flood of them is dropped, messages never are.
-const NEWS_MAX: usize = 4096;
+/// Queued events above which further ones are dropped; messages and outcomes never are.
+const EVENTS_MAX: usize = 4096;
 
-/// Answers to those whom we do not hold.
+/// Queued notices above which further ones are dropped.
 const NOTICES_MAX: usize = 256;
 
-/// Chunks of one transfer that no relay has confirmed: what a real receiver can put in order.
-const UNCONFIRMED: u32 = 21;
+/// Chunks of one transfer that may be unconfirmed at once: what existing receivers can reorder.
+const UNCONFIRMED_MAX: u32 = 21;
 
-pub(crate) struct Desk {
+pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) role: Role,
     pub(crate) budget: Budget,
     pub(crate) events: VecDeque<Event>,
-    /// What is said to those whom we do not hold.
+    /// Frames that are sent outside of any link, such as a refusal to a key that is not in the table.
     pub(crate) notices: VecDeque<Publish>,
-    /// A relay took less than we thought: all caps are to be set anew.
+    /// A relay accepted only smaller events: the caps of all links must be set again.
     pub(crate) caps_changed: bool,
     random: Random,
     sends: u64,
 }
 
-impl Desk {
+impl Shared {
     pub(crate) fn new(role: Role, config: Config, random: Random) -> Self {
         Self {
             budget: Budget::new(config.limits.memory),
@@ -59,7 +60,7 @@ impl Desk {
         SendId(self.sends)
     }
 
-    /// A name that nobody else uses, for requests of our own.
+    /// A unique id for a request that the machine itself makes.
     pub(crate) fn fresh_name(&mut self) -> String {
         format!("{:016x}{:016x}", self.random.next(), self.random.next())
     }
@@ -82,7 +83,7 @@ impl Desk {
                 queued: limits.queued,
                 ..Cep22::config().limits
             },
-            confirm: Some(UNCONFIRMED),
+            confirm: Some(UNCONFIRMED_MAX),
             plan_elsewhere: self.config.plan_elsewhere,
             tell_opened: true,
             progress: 1,
@@ -102,10 +103,10 @@ impl Desk {
         Link::new(wire.clone(), wire, config, self.budget.clone(), seed)
     }
 
-    /// What an event may hold, sealed or bare, with our introduction in it.
+    /// The cap of an event that carries the discovery tags, as a gift wrap or plain.
     pub(crate) fn cap(&self, sealed: bool) -> Cap {
         let tag = |tag: &Vec<String>| tag.iter().map(|part| 2 * part.len() + 4).sum::<usize>() + 3;
-        // Inside of a seal a tag is escaped once more, and grows by the seal's coding.
+        // In a gift wrap a tag is escaped once more and base64-encoded.
         let introduction: usize = self.config.introduction.iter().map(tag).sum::<usize>() * 2;
         let less = |size: usize| size.saturating_sub(introduction);
         nostr_cap(
@@ -115,19 +116,19 @@ impl Desk {
         )
     }
 
-    /// Something that happened; a flood of it is worth no memory.
-    pub(crate) fn tell(&mut self, event: Event) {
-        if self.events.len() < NEWS_MAX {
+    /// Queues an event; dropped if the application does not poll.
+    pub(crate) fn push_event(&mut self, event: Event) {
+        if self.events.len() < EVENTS_MAX {
             self.events.push_back(event);
         }
     }
 
-    /// The outcome of a message of ours: always told, and no more often than messages are taken.
-    pub(crate) fn tell_outcome(&mut self, event: Event) {
+    /// Queues the outcome of a sent message: never dropped, and bounded by the messages accepted.
+    pub(crate) fn push_outcome(&mut self, event: Event) {
         self.events.push_back(event);
     }
 
-    /// A message for the application that was made here.
+    /// Queues a message for the application that the machine itself made.
     pub(crate) fn deliver_own(&mut self, peer: PublicKey, text: String) {
         self.events.push_back(Event::Message(InboundMessage {
             peer,
@@ -136,20 +137,20 @@ impl Desk {
         }));
     }
 
-    /// Progress for the application; what it does not take in time it does not need.
+    /// Queues progress for the application; dropped if the application does not poll.
     pub(crate) fn deliver_progress(&mut self, peer: PublicKey, text: String) {
-        if self.events.len() < NEWS_MAX {
+        if self.events.len() < EVENTS_MAX {
             self.deliver_own(peer, text);
         }
     }
 
-    /// Answers a request of somebody whom we cannot hold. What is no request gets no answer.
-    pub(crate) fn turn_away(&mut self, arrival: &Arrival, failure: &Failure) {
+    /// Sends an error response to a request that is refused. Other messages are dropped.
+    pub(crate) fn refuse_request(&mut self, arrival: &Arrival, failure: &Failure) {
         let Ok(message) = Prepared::read(arrival.content.clone()) else {
             return;
         };
         if let (Kind::Request, Some(id)) = (message.kind, &message.id) {
-            self.notice(
+            self.queue_notice(
                 arrival.from,
                 failure.answer(id),
                 Some(arrival.id),
@@ -158,8 +159,8 @@ impl Desk {
         }
     }
 
-    /// Says something outside of any link; one frame that needs no order.
-    pub(crate) fn notice(
+    /// Queues one frame outside of any link, without order.
+    pub(crate) fn queue_notice(
         &mut self,
         to: PublicKey,
         content: String,

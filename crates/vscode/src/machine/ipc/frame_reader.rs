@@ -1,25 +1,25 @@
-//! Frames out of a stream that is read where they will lie.
+//! Reads a stream into its own buffers and finds the frames.
 
 use breakbulk_message::vscode::ipc::{Frame, Header, IpcError};
 use bytes::{Buf, BufMut, BytesMut};
 
-/// What is read at once. A larger payload is read into memory of its own.
+/// The size of the read buffer. A larger payload gets its own buffer.
 const READ: usize = 64 << 10;
 
-/// Less room than this is not worth a read.
+/// With less room than this the buffer is grown before a read.
 const LEAST_ROOM: usize = 4 << 10;
 
-/// Reads a stream and finds its frames. A small payload shares the memory of its read; a large one is
-/// read straight to where it stays, in memory that grows with what arrived.
+/// Reads a stream and finds its frames. A small payload shares the read buffer; a large one is read
+/// straight into its own buffer, which grows as bytes arrive.
 #[derive(Debug)]
-pub struct Inflow {
+pub struct FrameReader {
     limit: usize,
     buffer: BytesMut,
     large: Option<(Header, Vec<u8>)>,
 }
 
-impl Inflow {
-    /// Payloads of at most `limit` bytes are taken.
+impl FrameReader {
+    /// A reader that accepts payloads of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -28,7 +28,7 @@ impl Inflow {
         }
     }
 
-    /// Lets `read` put bytes of the stream where they will lie: as many as there is room for, or fewer.
+    /// Lets `read` put bytes of the stream into the buffer: as many as there is room for, or fewer.
     pub fn fill<R>(&mut self, read: impl FnOnce(&mut dyn BufMut) -> R) -> R {
         if let Some((header, payload)) = &mut self.large {
             let declared = header.len as usize;
@@ -43,7 +43,7 @@ impl Inflow {
         read(&mut (&mut self.buffer).limit(room))
     }
 
-    /// The next frame that is all there. After an error nothing more can be found in the stream.
+    /// The next complete frame. After an error the stream cannot be read any further.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, IpcError> {
         if let Some((header, payload)) = &mut self.large {
             if payload.len() < header.len as usize {
@@ -76,7 +76,7 @@ impl Inflow {
             self.buffer.clear();
             self.large = Some((header, payload));
         } else {
-            // The rest of a small frame must fit behind what is there.
+            // Make room for the rest of a small frame.
             self.buffer
                 .reserve(Header::LEN + declared - self.buffer.len());
         }
@@ -88,13 +88,13 @@ impl Inflow {
         self.large.is_some() || !self.buffer.is_empty()
     }
 
-    /// Forgets a stream that is gone.
+    /// Starts over for a new stream.
     pub fn reset(&mut self) {
         *self = Self::new(self.limit);
     }
 
-    /// Bytes held.
-    pub fn held(&self) -> usize {
+    /// Bytes allocated.
+    pub fn allocated(&self) -> usize {
         let large = self
             .large
             .as_ref()
@@ -112,8 +112,8 @@ fn frame(header: &Header, payload: bytes::Bytes) -> Frame {
     }
 }
 
-/// Makes room for four times what has arrived, and never past what was declared. A stream has one frame
-/// under way; to grow in smaller steps would copy a large one several times.
+/// Grows the buffer to four times what has arrived, but never past the declared length. A stream has only
+/// one frame under way; smaller steps would copy a large one several times.
 fn grow(payload: &mut Vec<u8>, declared: usize) {
     let len = payload.len();
     if len == payload.capacity() {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     /// Reads at most `cut` bytes of `source`; gives how many.
-    fn read(inflow: &mut Inflow, source: &mut &[u8], cut: usize) -> usize {
+    fn read(inflow: &mut FrameReader, source: &mut &[u8], cut: usize) -> usize {
         inflow.fill(|room| {
             let take = cut.min(source.len()).min(room.chunk_mut().len());
             room.put_slice(&source[..take]);
@@ -158,7 +158,7 @@ mod tests {
         let sizes = [0, 1, 5000, READ - 13, READ - 12, READ, 0, 300_000, 2];
         let (frames, bytes) = stream(&sizes);
         for cut in [1, 13, 100, 4096, READ, READ + 1, usize::MAX] {
-            let mut inflow = Inflow::new(300_000);
+            let mut inflow = FrameReader::new(300_000);
             let mut source = &bytes[..];
             let mut found = Vec::new();
             loop {
@@ -177,11 +177,11 @@ mod tests {
     #[test]
     fn a_declared_length_takes_no_memory_and_the_limit_holds() {
         let header = |len: u32| [&[1, 0, 0, 0, 0, 0, 0, 0, 0][..], &len.to_be_bytes()].concat();
-        let mut inflow = Inflow::new(usize::MAX);
+        let mut inflow = FrameReader::new(usize::MAX);
         let bytes = header(u32::MAX);
         read(&mut inflow, &mut &bytes[..], usize::MAX);
         assert_eq!(inflow.next_frame(), Ok(None));
-        assert!(inflow.held() <= 3 * READ, "{}", inflow.held());
+        assert!(inflow.allocated() <= 3 * READ, "{}", inflow.allocated());
         let mut sent = 0;
         while sent < 4 << 20 {
             let more = Bytes::from(vec![1; 10_000]);
@@ -189,9 +189,9 @@ mod tests {
             while read(&mut inflow, &mut source, usize::MAX) > 0 {}
             sent += more.len();
             assert_eq!(inflow.next_frame(), Ok(None));
-            assert!(inflow.held() <= 4 * sent + 3 * READ);
+            assert!(inflow.allocated() <= 4 * sent + 3 * READ);
         }
-        let mut inflow = Inflow::new(10);
+        let mut inflow = FrameReader::new(10);
         let bytes = header(11);
         read(&mut inflow, &mut &bytes[..], usize::MAX);
         let over = IpcError::OverLimit {

@@ -1,4 +1,5 @@
-//! What goes by on its way to and from a bridge: whether a line is stuck, and what was no message.
+//! Watches the lines to and from a bridge: whether one is still being written, and the last one
+//! received that was not a JSON object.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,9 +10,9 @@ use tokio::sync::Notify;
 
 use crate::machine::excerpt;
 
-/// What was seen. Clones share it.
+/// What was observed. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tap(Arc<Seen>);
+pub(super) struct LineWatch(Arc<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -21,7 +22,7 @@ struct Seen {
     stray: Mutex<String>,
 }
 
-impl Tap {
+impl LineWatch {
     /// The number of the line that is being written.
     pub(super) fn writing(&self) -> Option<u64> {
         let done = self.0.done.load(Ordering::Acquire);
@@ -34,7 +35,7 @@ impl Tap {
         loop {
             let moved = self.0.moved.notified();
             tokio::pin!(moved);
-            // A line that ends between the look and the wait counts too.
+            // Registered before the check, so that a line written in between is not missed.
             moved.as_mut().enable();
             if self.0.done.load(Ordering::Acquire) >= line {
                 return;
@@ -49,19 +50,19 @@ impl Tap {
         self.0.moved.notify_waiters();
     }
 
-    /// The beginning of the last line that was no object.
+    /// The beginning of the last line received that was not a JSON object.
     pub(super) fn stray(&self) -> String {
         let stray = self.0.stray.lock();
         stray.unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// A transport whose lines are noticed.
-pub(super) struct Tapped<T>(pub(super) T, pub(super) Tap);
+/// A transport whose lines are watched.
+pub(super) struct Watched<T>(pub(super) T, pub(super) LineWatch);
 
-impl<T: Transport> Transport for Tapped<T> {
-    type Source = Tapped<T::Source>;
-    type Sink = Tapped<T::Sink>;
+impl<T: Transport> Transport for Watched<T> {
+    type Source = Watched<T::Source>;
+    type Sink = Watched<T::Sink>;
 
     fn carries(&self, carries: Carries) -> bool {
         self.0.carries(carries)
@@ -73,11 +74,11 @@ impl<T: Transport> Transport for Tapped<T> {
 
     fn split(self) -> (Self::Source, Self::Sink) {
         let (source, sink) = self.0.split();
-        (Tapped(source, self.1.clone()), Tapped(sink, self.1))
+        (Watched(source, self.1.clone()), Watched(sink, self.1))
     }
 }
 
-impl<S: Source> Source for Tapped<S> {
+impl<S: Source> Source for Watched<S> {
     async fn next(&mut self) -> Incoming {
         let incoming = self.0.next().await;
         if let Incoming::Frame(Frame::Text(line)) = &incoming
@@ -90,7 +91,7 @@ impl<S: Source> Source for Tapped<S> {
     }
 }
 
-impl<S: Sink> Sink for Tapped<S> {
+impl<S: Sink> Sink for Watched<S> {
     async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
         let number = self.1.0.begun.fetch_add(1, Ordering::AcqRel) + 1;
         let outcome = self.0.send(frame).await;
