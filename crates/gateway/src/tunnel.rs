@@ -126,7 +126,7 @@ impl TunnelSettings {
     /// A link for it; the names of its transfers come from the seed.
     pub fn link(&self, seed: [u8; 32]) -> Link {
         let mut config = Ahp::config();
-        config.tell_opened = true;
+        config.report_opened = true;
         config.progress = 0;
         config.rules.timeouts.idle = None;
         config.rules.timeouts.age = None;

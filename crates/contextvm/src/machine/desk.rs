@@ -84,7 +84,7 @@ impl Desk {
             },
             confirm: Some(UNCONFIRMED),
             plan_elsewhere: self.config.plan_elsewhere,
-            tell_opened: true,
+            report_opened: true,
             progress: 1,
             ..LinkConfig::new(rules)
         };
