@@ -1,7 +1,7 @@
 #![no_main]
 
 use breakbulk_message::ahp::{
-    Chunking, Hello, NoHello, TUNNEL, TimeoutFrom, is_tunnel_end, is_tunnels_own, tunnel_end,
+    Chunking, Hello, HelloError, TUNNEL, TimeoutFrom, is_tunnel_end, is_reserved_by_tunnel, tunnel_end,
 };
 use breakbulk_message::jsonrpc::{Envelope, Kind};
 use libfuzzer_sys::fuzz_target;
@@ -20,7 +20,7 @@ fuzz_target!(|text: &str| {
                 serde_json::from_str::<&serde_json::value::RawValue>(text).expect("JSON");
             }
         }
-        Err(NoHello::Version(version)) => assert_ne!(version, 1),
+        Err(HelloError::Version(version)) => assert_ne!(version, 1),
         Err(error) => drop(error.to_string()),
     }
     own_words(text);
@@ -54,7 +54,7 @@ fn own_words(text: &str) {
         return;
     };
     let own = method.starts_with("breakbulk/") || method == "ahp/messageSegment";
-    assert_eq!(is_tunnels_own(text), own, "{text:?}");
+    assert_eq!(is_reserved_by_tunnel(text), own, "{text:?}");
     if is_tunnel_end(text) {
         assert!(own);
     }

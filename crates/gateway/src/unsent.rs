@@ -62,11 +62,13 @@ pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Instea
     };
     let id = id.as_deref().and_then(identifier);
     match (id, method, is_answer) {
-        (Some(id), Some(_), false) => {
-            Instead::Answer(too_large.response_saying(id, too_large_code, &words).into())
-        }
+        (Some(id), Some(_), false) => Instead::Answer(
+            too_large
+                .response_with_text(id, too_large_code, &words)
+                .into(),
+        ),
         (Some(id), None, true) => {
-            let answer = too_large.response_saying(id, too_large_code, &words);
+            let answer = too_large.response_with_text(id, too_large_code, &words);
             Instead::Replace(Box::new(Outgoing::new(answer)))
         }
         (_, method, _) => {
@@ -138,7 +140,7 @@ fn answer(id: &RawValue, size: usize, error: &SendError, too_large_code: i32) ->
             );
         }
     };
-    data.response_saying(id, too_large_code, &words)
+    data.response_with_text(id, too_large_code, &words)
 }
 
 #[cfg(test)]
