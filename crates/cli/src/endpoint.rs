@@ -6,7 +6,7 @@ mod options;
 use std::fmt;
 use std::str::FromStr;
 
-use breakbulk::net::process::{self, BadWords};
+use breakbulk::net::process::{self, SplitError};
 
 pub(crate) use nostr::{NostrAddress, NostrOptions};
 use options::{EndpointOptions, command_options, none_unknown, options};
@@ -112,7 +112,7 @@ impl FromStr for Endpoint {
             "exec" => {
                 let (command, options) = command_options(rest)?;
                 let words = process::split(command).map_err(|error| match error {
-                    BadWords::Shell { word } => format!(
+                    SplitError::Shell { word } => format!(
                         "{word:?} means something to a shell, and exec: starts none; write exec:sh -c '…' around the whole, or quote it if it is an argument"
                     ),
                     error => format!("{error}; write exec:COMMAND ARGUMENTS"),

@@ -265,7 +265,7 @@ impl Way {
                     Incoming::Frame(frame) | Incoming::Posted(frame, _) => {
                         self.hold(frame, &send, &mut held);
                     }
-                    Incoming::Life => {}
+                    Incoming::Alive => {}
                     Incoming::Closed(_) | Incoming::Broken(_) => return,
                 },
                 Some(frame) = due.recv() => {

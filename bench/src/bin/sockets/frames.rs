@@ -71,7 +71,7 @@ async fn our_round(up: bool) -> Outcome<f64> {
         while got < COUNT {
             match source.next().await {
                 Incoming::Frame(frame) if frame.bytes().len() == SIZE => got += 1,
-                Incoming::Life => {}
+                Incoming::Alive => {}
                 other => return Err(format!("{other:?}").into()),
             }
         }

@@ -88,7 +88,7 @@ async fn client(url: &str, number: usize) -> Result<impl Sized, Box<dyn std::err
     loop {
         match source.next().await {
             Incoming::Frame(_) => return Ok((source, sink)),
-            Incoming::Life => {}
+            Incoming::Alive => {}
             other => return Err(format!("{other:?}").into()),
         }
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use breakbulk_link::{Cancelled, Closed, Event, Outgoing, ProgressOf, SendError, TransferId};
 use breakbulk_net::Connection;
-use breakbulk_net::process::{Stopper, Tail};
+use breakbulk_net::process::{StderrTail, Stopper};
 use breakbulk_wire::Stream;
 use bytes::Bytes;
 use tokio::sync::{Notify, oneshot, watch};
@@ -23,7 +23,7 @@ pub(super) struct Session {
     calls: Mutex<Calls<Waiting>>,
     tap: Tap,
     stopper: Stopper,
-    tail: Option<Tail>,
+    tail: Option<StderrTail>,
     grace: Duration,
     progress: watch::Sender<Progress>,
     /// Calls that were given up and that the bridge works on.
@@ -54,7 +54,7 @@ impl Session {
         connection: Connection,
         tap: Tap,
         stopper: Stopper,
-        tail: Option<Tail>,
+        tail: Option<StderrTail>,
     ) -> Arc<Self> {
         let session = Arc::new(Self {
             connection,
@@ -106,7 +106,7 @@ impl Session {
 
     /// The end of what it said on its standard error.
     pub(super) fn stderr(&self) -> String {
-        self.tail.as_ref().map(Tail::text).unwrap_or_default()
+        self.tail.as_ref().map(StderrTail::text).unwrap_or_default()
     }
 
     /// How many calls that were given up it works on.

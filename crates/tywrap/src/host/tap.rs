@@ -67,8 +67,8 @@ impl<T: Transport> Transport for Tapped<T> {
         self.0.carries(carries)
     }
 
-    fn expect(&mut self, largest: usize) {
-        self.0.expect(largest);
+    fn limit_frames(&mut self, largest: usize) {
+        self.0.limit_frames(largest);
     }
 
     fn split(self) -> (Self::Source, Self::Sink) {
