@@ -1,4 +1,4 @@
-//! Ours: the same messages through two links.
+//! Measures our own code: sends messages from one link to another.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use bytes::Bytes;
 use crate::payload::Content;
 use crate::{kernels, time};
 
-/// A wire under its usual cap, and its limit.
+/// A wire with its usual cap, and the function that measures its limit.
 pub(crate) struct Setting {
     pub(crate) name: &'static str,
     pub(crate) limit: fn(&[u8], usize) -> f64,
@@ -87,7 +87,7 @@ impl Setting {
         content.message(size)
     }
 
-    /// What one piece holds of text without escapes: the kernels take as much at a time.
+    /// The size of a piece of text without escapes: the kernels work on as much at a time.
     pub(crate) fn piece_bytes(&self, message: usize) -> usize {
         match self.cap.count {
             Count::Piece if self.cap.max == 0 => message,
@@ -97,7 +97,7 @@ impl Setting {
         }
     }
 
-    /// Seconds to cut a message, and to put it together on the other side.
+    /// The seconds that it takes to cut a message and assemble it on the other side.
     pub(crate) fn carry(&self, message: &Bytes) -> f64 {
         if self.name == "vscode" {
             return rpc(message);
@@ -142,7 +142,7 @@ impl Setting {
     }
 }
 
-/// The message that arrived; there is one, or the figures mean nothing.
+/// Takes the message that arrived; panics if there is none, since the figures would mean nothing.
 fn take(receiver: &mut Link, size: usize) -> Bytes {
     while let Some(event) = receiver.poll_event() {
         if let Event::Message(message) = event {
@@ -173,7 +173,7 @@ fn rpc(buffer: &Bytes) -> f64 {
         time(|| {
             frame.clear();
             vscode::encode(&message, frame).expect("a small method");
-            // What a transport does: the bytes arrive in memory of the receiver's own.
+            // As with a transport, the bytes arrive in the receiver's own memory.
             let arrived = Bytes::copy_from_slice(frame);
             vscode::decode(arrived, &limits).expect("it was just encoded")
         })
@@ -181,11 +181,11 @@ fn rpc(buffer: &Bytes) -> f64 {
 }
 
 thread_local! {
-    /// One message is one frame here, and the buffer for it is used again.
+    /// The frame buffer, which is reused; one message is one frame here.
     static FRAME: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-/// 256-byte messages that go out and come in, one frame each.
+/// How many messages of 256 bytes are sent and received per second, one frame each.
 pub(crate) fn whole_messages_per_second(setting: &Setting) -> f64 {
     const MESSAGES: usize = 20_000;
     let content = setting.contents[0];

@@ -1,7 +1,7 @@
-//! The limits: what the work costs in the hands of the libraries that do it best.
+//! The limits: the time that the fastest libraries need for the same work.
 //!
-//! Each takes the message and the bytes of one piece, and gives seconds. Frames are made in one
-//! buffer that is used again, and the assembled message lies in a fresh one: as with ours.
+//! Each function takes the message and the size of a piece, and returns seconds. As in our own
+//! code, frames are made in one reused buffer, and the message is assembled in a new one.
 
 use base64::Engine;
 use base64::engine::general_purpose::PAD;
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::time;
 
-/// GB/s of a copy into memory that is there.
+/// The rate of memcpy in GB/s, into memory that was used before.
 pub(crate) fn memcpy_rate() -> f64 {
     let from = vec![1u8; 64 << 20];
     let mut to = vec![0u8; from.len()];
@@ -27,10 +27,10 @@ pub(crate) fn memcpy_rate() -> f64 {
     from.len() as f64 / best / 1e9
 }
 
-/// base64 out and in, UTF-8, one borrowed parse.
+/// The time for encoding and decoding base64, checking UTF-8, and one parse without copying.
 pub(crate) fn ahp(message: &[u8], piece: usize) -> f64 {
     let engine = Simd::standard(PAD);
-    // Touched already, as a frame buffer that is used again is.
+    // Written to once, like a reused frame buffer.
     let mut frame = vec![1; piece.div_ceil(3) * 4];
     let (mut seconds, whole) = fresh(message.len(), |whole| {
         for data in message.chunks(piece) {
@@ -45,7 +45,7 @@ pub(crate) fn ahp(message: &[u8], piece: usize) -> f64 {
     seconds + time(|| serde_json::from_str::<Envelope<'_>>(text).is_ok())
 }
 
-/// Escape and unescape, each by the faster of two, and UTF-8.
+/// The time for escaping and unescaping with the faster of two libraries, and checking UTF-8.
 pub(crate) fn tywrap(message: &[u8], piece: usize) -> f64 {
     let simd = |text: &str, frame: &mut Vec<u8>| json_escape_simd::escape_into(text, frame);
     let serde = |text: &str, frame: &mut Vec<u8>| {
@@ -55,13 +55,13 @@ pub(crate) fn tywrap(message: &[u8], piece: usize) -> f64 {
         + utf8(message)
 }
 
-/// The same, and SHA-256 twice.
+/// The time of [`tywrap`], plus SHA-256 twice.
 pub(crate) fn cep22(message: &[u8], piece: usize) -> f64 {
     let digest = time(|| Sha256::digest(message)) + time(|| Sha256::digest(message));
     tywrap(message, piece) + digest
 }
 
-/// A copy out and a copy in.
+/// The time for two copies: into a frame, and out of it.
 pub(crate) fn copies(message: &[u8], piece: usize) -> f64 {
     let mut frame = vec![1; piece];
     let (seconds, _) = fresh(message.len(), |whole| {
@@ -83,10 +83,10 @@ fn escape_and_back(message: &[u8], piece: usize, escape: impl Fn(&str, &mut Vec<
             let end = text.floor_char_boundary(at + piece);
             frame.clear();
             escape(&text[at..end], &mut frame);
-            // SAFETY: both escapers write UTF-8. To check it again here would flatter us.
+            // SAFETY: both libraries write UTF-8. A check here would make their time, our limit, worse.
             #[allow(unsafe_code)]
             let coded = unsafe { std::str::from_utf8_unchecked(&frame) };
-            // It borrows where there is nothing to unescape.
+            // Borrows if there is nothing to unescape.
             let data: Borrowed<'_> = serde_json::from_str(coded).unwrap_or_default();
             whole.extend_from_slice(data.0.as_bytes());
             at = end;
@@ -102,7 +102,7 @@ fn utf8(message: &[u8]) -> f64 {
     time(|| simdutf8::basic::from_utf8(message).is_ok())
 }
 
-/// Seconds to fill a fresh buffer, and the buffer.
+/// Fills a new buffer; returns the seconds it took, and the buffer.
 fn fresh(size: usize, fill: impl FnOnce(&mut Vec<u8>)) -> (f64, Vec<u8>) {
     let mut whole = Vec::new();
     let seconds = time(|| {

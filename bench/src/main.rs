@@ -1,7 +1,7 @@
-//! Speed in one run and on one thread: what each wire needs, as a multiple of what the kernels of
-//! others need that its rules demand.
+//! Measures each wire on one thread: its time as a multiple of the time that the fastest libraries
+//! need for the work that the format requires (base64, escaping, digests, copies).
 //!
-//! Both sides hold one frame at a time and fill a message buffer that is fresh in every run.
+//! Both sides hold one frame at a time, and fill a new message buffer in every run.
 
 mod carried;
 mod kernels;
@@ -28,7 +28,7 @@ const SIZES: [(usize, &str); 4] = [
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let json = arguments.iter().any(|argument| argument == "--json");
-    // Any other word keeps the wires of that name.
+    // Other arguments are the names of the wires to measure.
     let wanted = |name: &str| {
         arguments.iter().all(|word| word == "--json") || arguments.iter().any(|word| word == name)
     };
@@ -51,7 +51,7 @@ fn main() {
 fn measure(setting: &Setting, content: Content, size: usize, size_name: &'static str) -> Row {
     let message = setting.message(content, size);
     let frame = setting.piece_bytes(message.len());
-    // In turns, so that a noisy moment harms both.
+    // Alternating, so that noise affects both.
     let (mut limit, mut ours) = (f64::MAX, f64::MAX);
     let started = Instant::now();
     let mut runs = 0;

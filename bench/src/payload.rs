@@ -1,8 +1,8 @@
-//! What is carried: JSON-RPC messages of an exact size.
+//! Makes the messages for the benchmarks: JSON-RPC messages of an exact size.
 
 use bytes::Bytes;
 
-/// What a message is made of.
+/// The content of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// Plain letters: nothing to escape.

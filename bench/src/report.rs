@@ -1,10 +1,10 @@
-//! The table, or the same for machines.
+//! Prints the results as a table or as JSON.
 
 use serde_json::{Value, json};
 
 use crate::payload::Content;
 
-/// The most that a 16 MiB message may take, as a multiple of the limit.
+/// The largest acceptable time for a 16 MiB message, as a multiple of the limit.
 fn allowed(wire: &str) -> f64 {
     match wire {
         "ahp" | "loro" => 1.4,
@@ -20,9 +20,9 @@ pub(crate) struct Row {
     pub(crate) content: Content,
     pub(crate) size: &'static str,
     pub(crate) bytes: usize,
-    /// Seconds of the kernels.
+    /// The time of the libraries, in seconds.
     pub(crate) limit: f64,
-    /// Seconds of ours.
+    /// Our time, in seconds.
     pub(crate) ours: f64,
 }
 
@@ -47,8 +47,8 @@ impl Report {
 
     pub(crate) fn memcpy(&mut self, rate: f64) {
         self.memcpy = rate;
-        self.say(&format!("memcpy {rate:.1} GB/s\n"));
-        self.say(&format!(
+        self.print(&format!("memcpy {rate:.1} GB/s\n"));
+        self.print(&format!(
             "{:<8} {:<8} {:>8} {:>12} {:>10} {:>8}",
             "wire", "content", "size", "limit GB/s", "ours GB/s", "times"
         ));
@@ -64,7 +64,7 @@ impl Report {
             None => "",
         };
         let (wire, content, size) = (row.wire, row.content.name(), row.size);
-        self.say(&format!(
+        self.print(&format!(
             "{wire:<8} {content:<8} {size:>8} {:>12.2} {:>10.2} {times:>8.2}{mark}",
             rate(row.limit),
             rate(row.ours)
@@ -80,7 +80,7 @@ impl Report {
     }
 
     pub(crate) fn whole(&mut self, wire: &str, rate: f64) {
-        self.say(&format!(
+        self.print(&format!(
             "{wire:<8} whole 256-byte messages: {:.2} million/s",
             rate / 1e6
         ));
@@ -101,7 +101,7 @@ impl Report {
         }
     }
 
-    fn say(&self, line: &str) {
+    fn print(&self, line: &str) {
         if !self.json {
             println!("{line}");
         }

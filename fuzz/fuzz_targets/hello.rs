@@ -3,7 +3,7 @@
 use breakbulk_message::ahp::{Chunking, TimeoutFrom};
 use breakbulk_message::jsonrpc::{Envelope, Kind};
 use breakbulk_message::tunnel::{
-    Hello, NoHello, TUNNEL, is_tunnel_end, is_tunnels_own, tunnel_end,
+    Hello, HelloError, TUNNEL, is_reserved_by_tunnel, is_tunnel_end, tunnel_end,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -21,7 +21,7 @@ fuzz_target!(|text: &str| {
                 serde_json::from_str::<&serde_json::value::RawValue>(text).expect("JSON");
             }
         }
-        Err(NoHello::Version(version)) => assert_ne!(version, 1),
+        Err(HelloError::Version(version)) => assert_ne!(version, 1),
         Err(error) => drop(error.to_string()),
     }
     own_words(text);
@@ -55,7 +55,7 @@ fn own_words(text: &str) {
         return;
     };
     let own = method.starts_with("breakbulk/") || method == "ahp/messageSegment";
-    assert_eq!(is_tunnels_own(text), own, "{text:?}");
+    assert_eq!(is_reserved_by_tunnel(text), own, "{text:?}");
     if is_tunnel_end(text) {
         assert!(own);
     }

@@ -1,7 +1,7 @@
 //! The WebSocket frame reader: frames of any kind, cut into reads in any way.
 
 use breakbulk_link::{Closed, Frame};
-use breakbulk_net::ws::fuzzing::{Heard, Reading, read};
+use breakbulk_net::ws::fuzzing::{ReadEvent, Reading, read};
 use bytes::Bytes;
 
 use crate::Input;
@@ -29,13 +29,13 @@ pub fn check(mut input: Input<'_>) {
     let (rest, tail) = stream.split_at(ahead.min(stream.len()));
     let reads = cuts.of(tail);
     let in_parts = read(server, LIMIT, rest, &reads);
-    assert_eq!(in_parts.heard, whole.heard);
+    assert_eq!(in_parts.events, whole.events);
     assert_eq!(in_parts.broken, whole.broken);
     for reading in [&whole, &in_parts] {
         check_reading(reading);
     }
     if let Some(model) = model {
-        assert_eq!(whole.heard, model.heard);
+        assert_eq!(whole.events, model.events);
         assert_eq!(whole.broken.map(|closed| closed.code), model.broken);
     }
 }
@@ -46,17 +46,17 @@ fn check_reading(reading: &Reading) {
         "{} bytes are held",
         reading.held
     );
-    for heard in &reading.heard {
-        match heard {
-            Heard::Message(frame) => {
+    for event in &reading.events {
+        match event {
+            ReadEvent::Message(frame) => {
                 assert!(frame.bytes().len() <= LIMIT);
                 if let Frame::Text(text) = frame {
                     assert!(std::str::from_utf8(text).is_ok());
                 }
             }
-            Heard::Ping(payload) => assert!(payload.len() <= 125),
-            Heard::Pong => {}
-            Heard::Close(closed) => assert!(closed.reason.len() <= 123),
+            ReadEvent::Ping(payload) => assert!(payload.len() <= 125),
+            ReadEvent::Pong => {}
+            ReadEvent::Close(closed) => assert!(closed.reason.len() <= 123),
         }
     }
     if let Some(closed) = &reading.broken {
@@ -65,10 +65,10 @@ fn check_reading(reading: &Reading) {
     }
 }
 
-/// What a stream of frames must be heard as, by the letter of RFC 6455.
+/// What a reader must make of a stream of frames, according to RFC 6455.
 #[derive(Default)]
 struct Model {
-    heard: Vec<Heard>,
+    events: Vec<ReadEvent>,
     broken: Option<u16>,
     /// The message under way: whether it is text, and what came of it.
     message: Option<(bool, Vec<u8>)>,
@@ -103,7 +103,7 @@ impl Model {
     }
 
     fn is_over(&self) -> bool {
-        self.broken.is_some() || matches!(self.heard.last(), Some(Heard::Close(_)))
+        self.broken.is_some() || matches!(self.events.last(), Some(ReadEvent::Close(_)))
     }
 
     fn hear(&mut self, server: bool, first: u8, masked: bool, payload: Vec<u8>) {
@@ -116,17 +116,17 @@ impl Model {
             0..=2 => self.data(kind, last, &payload),
             8..=10 if !last || payload.len() > 125 => Err(1002),
             8 => close(&payload).map(Some),
-            9 => Ok(Some(Heard::Ping(payload.into()))),
-            10 => Ok(Some(Heard::Pong)),
+            9 => Ok(Some(ReadEvent::Ping(payload.into()))),
+            10 => Ok(Some(ReadEvent::Pong)),
             _ => Err(1002),
         };
         match outcome {
-            Ok(heard) => self.heard.extend(heard),
+            Ok(events) => self.events.extend(events),
             Err(code) => self.broken = Some(code),
         }
     }
 
-    fn data(&mut self, kind: u8, last: bool, payload: &[u8]) -> Result<Option<Heard>, u16> {
+    fn data(&mut self, kind: u8, last: bool, payload: &[u8]) -> Result<Option<ReadEvent>, u16> {
         if (kind == 0) != self.message.is_some() {
             return Err(1002);
         }
@@ -148,11 +148,11 @@ impl Model {
         } else {
             Frame::Binary(bytes)
         };
-        Ok(Some(Heard::Message(frame)))
+        Ok(Some(ReadEvent::Message(frame)))
     }
 }
 
-fn close(payload: &[u8]) -> Result<Heard, u16> {
+fn close(payload: &[u8]) -> Result<ReadEvent, u16> {
     let (code, reason) = match payload {
         [] => (1005, &[][..]),
         [_] => return Err(1002),
@@ -163,7 +163,7 @@ fn close(payload: &[u8]) -> Result<Heard, u16> {
         return Err(1002);
     }
     let reason = std::str::from_utf8(reason).map_err(|_| 1007_u16)?;
-    Ok(Heard::Close(Closed {
+    Ok(ReadEvent::Close(Closed {
         code,
         reason: reason.to_owned(),
     }))

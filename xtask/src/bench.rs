@@ -1,11 +1,11 @@
-//! `cargo xtask bench`.
+//! `cargo xtask bench`: runs the benchmarks, and records the results.
 
 use anyhow::Result;
 
 use crate::command::{cargo, output, root};
 use crate::interop;
 
-/// Where the buffers for assembled messages come from, on both sides alike: glibc is told so.
+/// How glibc allocates the buffers for assembled messages, on both sides of a comparison.
 struct Memory {
     key: &'static str,
     about: &'static str,
@@ -126,7 +126,7 @@ fn processor() -> String {
     format!("{} ({})", field("model name"), has.join(", "))
 }
 
-/// The date, as the system's own `date` tells it.
+/// The date, from the system's command `date`.
 fn today() -> String {
     let output = std::process::Command::new("date").arg("+%Y-%m-%d").output();
     output

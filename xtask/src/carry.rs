@@ -1,4 +1,4 @@
-//! The program itself: `split | join` gives back every message, and stays within its memory.
+//! Tests the program: `split | join` must return every message unchanged, within its memory limits.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use breakbulk_link::Random;
 
 use crate::shared;
 
-/// How much of it.
+/// How much to test.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Short,
@@ -19,34 +19,35 @@ pub(crate) enum Form {
 const WIRES: [&str; 4] = ["ahp", "tywrap", "cep22", "loro"];
 const CAPS: [usize; 5] = [0, 1000, 64 << 10, 900_000, 4_000_000];
 
-/// Under the smallest cap a large message makes millions of frames.
+/// Larger messages are skipped with the smallest cap in the short form: they would make millions of
+/// frames.
 const SLOW: usize = 2_000_000;
 
 pub(crate) fn run(form: Form) -> Result<()> {
-    let workshop = Workshop::new()?;
+    let tester = Tester::new()?;
     let mut sizes = vec![60, 999, 65_537, 1_000_000, 32_000_000];
     if form == Form::Long {
         sizes.push(256_000_000);
     }
-    let (mut carried, mut refused, mut left) = (0, 0, 0);
+    let (mut carried, mut refused, mut skipped) = (0, 0, 0);
     for content in ["ascii", "cjk", "quotes", "bytes"] {
         for &size in &sizes {
             let message = message(content, size);
-            let path = workshop.write(&message)?;
+            let path = tester.write(&message)?;
             for wire in WIRES
                 .into_iter()
                 .filter(|wire| content != "bytes" || *wire == "loro")
             {
                 for cap in CAPS {
-                    // 256 MB only under caps that a path of that kind has.
+                    // 256 MB only with caps of realistic size.
                     if size > 100_000_000 && cap < 64 << 10 {
                         continue;
                     }
                     if form == Form::Short && size > SLOW && cap == 0 {
-                        left += 1;
+                        skipped += 1;
                         continue;
                     }
-                    let outcome = workshop.round_trip(wire, cap, &path, &message);
+                    let outcome = tester.round_trip(wire, cap, &path, &message);
                     match outcome
                         .with_context(|| format!("{wire}, {content}, {size} bytes, cap {cap}"))?
                     {
@@ -57,11 +58,11 @@ pub(crate) fn run(form: Form) -> Result<()> {
             }
         }
         println!(
-            "{content}: {carried} messages came back, {refused} were refused as too many pieces"
+            "{content}: {carried} messages came back unchanged, {refused} were refused as too many pieces"
         );
     }
-    if left > 0 {
-        println!("{left} large messages under the smallest cap are left to the long form");
+    if skipped > 0 {
+        println!("{skipped} large messages with the smallest cap are tested only by the long form");
     }
     let size = if form == Form::Long {
         256_000_000
@@ -69,7 +70,7 @@ pub(crate) fn run(form: Form) -> Result<()> {
         64_000_000
     };
     for wire in WIRES {
-        workshop.memory(wire, size)?;
+        tester.memory(wire, size)?;
     }
     Ok(())
 }
@@ -77,7 +78,7 @@ pub(crate) fn run(form: Form) -> Result<()> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Same,
-    /// More pieces than the format can number.
+    /// The message needs more pieces than the format allows.
     Refused,
 }
 
@@ -104,12 +105,13 @@ fn message(content: &str, size: usize) -> Vec<u8> {
     message
 }
 
-struct Workshop {
+/// The program, and a folder for its files.
+struct Tester {
     program: PathBuf,
     folder: PathBuf,
 }
 
-impl Workshop {
+impl Tester {
     fn new() -> Result<Self> {
         let program = shared::program()?;
         let folder = shared::target()?.join("carry");
@@ -123,7 +125,7 @@ impl Workshop {
         Ok(path)
     }
 
-    /// Cuts and joins one message, looking at every frame between the two.
+    /// Splits and joins one message, and checks the size of every frame in between.
     fn round_trip(&self, wire: &str, cap: usize, path: &Path, message: &[u8]) -> Result<Outcome> {
         let cap = if cap == 0 {
             self.smallest_cap(wire, path)?
@@ -166,7 +168,7 @@ impl Workshop {
         Ok(Outcome::Same)
     }
 
-    /// What the program says is the smallest cap for this message.
+    /// The smallest cap for this message, from the program's error.
     fn smallest_cap(&self, wire: &str, path: &Path) -> Result<usize> {
         let options = ["--wire", wire, "--max-frame", "1"];
         let refused = self
@@ -200,7 +202,7 @@ impl Workshop {
             .with_context(|| self.program.display().to_string())
     }
 
-    /// Peak resident memory of both ends with a large message.
+    /// Checks the peak resident memory of split and join with a large message.
     fn memory(&self, wire: &str, size: usize) -> Result<()> {
         let message = self.write(&message("ascii", size))?;
         let frames = self.folder.join("frames");
@@ -213,13 +215,13 @@ impl Workshop {
                 &[output.as_os_str(), input.as_os_str()],
             )?;
             let ended = child.wait_with_output()?;
-            let told = String::from_utf8_lossy(&ended.stderr).into_owned();
-            let peak = told
+            let stderr = String::from_utf8_lossy(&ended.stderr).into_owned();
+            let peak = stderr
                 .split("peak ")
                 .nth(1)
                 .and_then(|rest| rest.split(' ').next()?.parse().ok());
             peak.filter(|_| ended.status.success())
-                .with_context(|| format!("{command} --wire {wire}: {told}"))
+                .with_context(|| format!("{command} --wire {wire}: {stderr}"))
         };
         let split = run("split", &message, &frames)?;
         let join = run("join", &frames, &self.folder.join("joined"))?;
@@ -239,17 +241,17 @@ impl Workshop {
     }
 }
 
-/// The most bytes that the format's numbers reach, with room to spare for what text does to a cut.
+/// The largest message that certainly fits in the number of pieces that the format allows.
 fn most_bytes(wire: &str, cap: usize) -> Option<usize> {
     match wire {
         "ahp" => Some(65_535 * ((cap - 141) / 4 * 3)),
-        // At least a character of at most four bytes a chunk; at most the whole cap.
+        // A chunk holds at least one character, and at most the whole cap.
         "cep22" => Some(10_000 * ((cap.saturating_sub(190)) / 2).max(1)),
         _ => None,
     }
 }
 
-/// Hands frames on, each checked against the cap; gives their number.
+/// Forwards frames, checks each against the cap, and returns their number.
 fn pass(frames: ChildStdout, mut to: impl Write, wire: &str, cap: usize) -> Result<u64> {
     let mut frames = BufReader::with_capacity(1 << 20, frames);
     let mut count = 0;
@@ -284,7 +286,7 @@ fn check(size: usize, cap: usize) -> Result<()> {
     Ok(())
 }
 
-/// tywrap counts the data of a frame alone.
+/// The size of a frame that counts against the cap: for tywrap only its data.
 fn text_size(wire: &str, line: &[u8]) -> Result<usize> {
     if wire != "tywrap" || !line.starts_with(b"{\"__tywrap_frame__\"") {
         return Ok(line.len());

@@ -1,4 +1,4 @@
-//! Other programs, run from the root of the workspace.
+//! Runs other programs from the root of the workspace.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,14 +10,14 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// `cargo` with these arguments, at the root.
+/// `cargo` with these arguments, in the root.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
     command
 }
 
-/// Runs it to its end; anything but success is an error that names the command.
+/// Runs a command; a failure is an error that names the command.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     let status = command.status().with_context(|| shown.clone())?;
@@ -27,7 +27,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The same, and what it printed.
+/// Runs a command, and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = show(command);
     let output = command

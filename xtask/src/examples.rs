@@ -1,4 +1,4 @@
-//! The examples: each is short, runs by itself and ends by itself.
+//! Runs the examples: each must be short, need no arguments or servers, and end by itself.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,13 +10,13 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::command::root;
 use crate::shared;
 
-/// Longer ones are no examples.
+/// The most lines of an example.
 const LINES: usize = 40;
 
-/// Whoever runs longer hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long an example may run.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs all examples of the crates, as the shared build made them.
+/// Runs all examples of the crates, from the shared build.
 pub(crate) fn run() -> Result<()> {
     let programs = shared::target()?.join("release/examples");
     for source in sources()? {
@@ -55,18 +55,18 @@ fn sources() -> Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
-/// What a program prints, if it succeeds in time.
+/// The output of a program, if it succeeds in time.
 fn output(program: &PathBuf) -> Result<String> {
     let mut child = Command::new(program)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
     let started = Instant::now();
-    // They print a few lines, which a pipe holds.
+    // Examples print only a few lines, which fit in the pipe's buffer.
     while child.try_wait()?.is_none() {
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > TIMEOUT {
             child.kill()?;
-            bail!("it runs for more than {} s", PATIENCE.as_secs());
+            bail!("it runs for more than {} s", TIMEOUT.as_secs());
         }
         std::thread::sleep(Duration::from_millis(10));
     }

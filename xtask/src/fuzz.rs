@@ -1,7 +1,7 @@
-//! Fuzzing: replays the committed seeds of every target, then lets each look for more.
+//! Fuzzing: replays the committed seeds of every target, then fuzzes each.
 //!
-//! libFuzzer on stable Rust: the compiler's own coverage pass is switched on by flags, so neither
-//! nightly nor cargo-fuzz is needed. A C++ compiler is, since libFuzzer itself is built.
+//! This is libFuzzer on stable Rust: flags enable the compiler's coverage pass, so neither nightly nor
+//! cargo-fuzz is needed. A C++ compiler is needed, since libFuzzer itself is built.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,19 +15,19 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 /// How long to fuzz.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mode {
-    /// Enough to see that the targets work and that nothing breaks at once.
+    /// Long enough to see that the targets work and that no bug is obvious.
     Smoke {
-        /// For each target.
+        /// The time for each target.
         seconds: u64,
     },
-    /// Long enough to find something; what was learnt is kept for the next time.
+    /// Long enough to find bugs; the corpus is kept for the next run.
     Long {
-        /// For each target.
+        /// The time for each target.
         seconds: u64,
     },
 }
 
-/// The coverage that libFuzzer reads. Everything else is in the profile of `fuzz/Cargo.toml`.
+/// The flags for the coverage that libFuzzer needs. All others are in the profile of `fuzz/Cargo.toml`.
 const FLAGS: [&str; 6] = [
     "--cfg=fuzzing",
     "-Cpasses=sancov-module",
@@ -37,10 +37,11 @@ const FLAGS: [&str; 6] = [
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
 ];
 
-/// What every run of a target is told.
+/// The options of every run of a target.
 const OPTIONS: [&str; 3] = ["-max_len=65536", "-rss_limit_mb=2048", "-timeout=10"];
 
-/// Builds all targets, replays their seeds and fuzzes them; `filter`: only targets whose name has this in it.
+/// Builds all targets, replays their seeds and fuzzes them; `filter` selects targets whose name
+/// contains it.
 pub(crate) fn run(mode: Mode, filter: Option<&str>) -> Result<()> {
     let started = Instant::now();
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -71,7 +72,7 @@ pub(crate) fn run(mode: Mode, filter: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Why this machine cannot fuzz, if it cannot. libFuzzer is C++, and the C compiler links.
+/// Why this machine cannot fuzz; `None` if it can. libFuzzer is C++, and the C compiler links.
 pub(crate) fn unavailable() -> Option<String> {
     let cxx = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     let runs = |program: &str| {
@@ -88,7 +89,7 @@ pub(crate) fn unavailable() -> Option<String> {
     ))
 }
 
-/// The names of the targets, in order: each is a file.
+/// The names of the targets, sorted: each is a file.
 fn targets(fuzz: &Path, filter: Option<&str>) -> Result<Vec<String>> {
     let mut targets: Vec<String> = files(&fuzz.join("fuzz_targets"))?
         .iter()
@@ -104,7 +105,7 @@ fn targets(fuzz: &Path, filter: Option<&str>) -> Result<Vec<String>> {
     Ok(targets)
 }
 
-/// Builds all targets at once and gives the folder of the programs.
+/// Builds all targets, and returns the folder of the programs.
 fn build(fuzz: &Path) -> Result<PathBuf> {
     if let Some(why) = unavailable() {
         bail!("{why}");
@@ -114,7 +115,7 @@ fn build(fuzz: &Path) -> Result<PathBuf> {
         .args(["build", "--quiet", "--release", "--locked"])
         .arg("--manifest-path")
         .arg(fuzz.join("Cargo.toml"))
-        // With a target named, the flags reach the targets alone: build scripts cannot link them.
+        // With an explicit target, the flags do not apply to build scripts, which could not link.
         .args(["--target", &host])
         .env("CARGO_TARGET_DIR", &target_dir)
         .env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f"))
@@ -123,12 +124,12 @@ fn build(fuzz: &Path) -> Result<PathBuf> {
         .context("cargo cannot be started")?;
     ensure!(
         status.success(),
-        "the fuzz targets do not build; the compiler's words are above"
+        "the fuzz targets do not build; the compiler's errors are above"
     );
     Ok(target_dir.join(host).join("release"))
 }
 
-/// The triple that this compiler builds for by itself.
+/// The target triple that this compiler builds for by default.
 fn host() -> Result<String> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let output = Command::new(&rustc)
@@ -145,7 +146,7 @@ fn cargo() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
-/// Works on several targets at once, since each takes its time on one core. Gives what went wrong.
+/// Runs several targets at once, since each uses one core. Returns the errors.
 fn on_all_cores(
     targets: &[String],
     work: impl Fn(&str) -> Result<()> + Sync,
@@ -169,7 +170,7 @@ fn on_all_cores(
     errors.into_inner().unwrap_or_default()
 }
 
-/// One target's turn.
+/// The run of one target.
 struct Run<'a> {
     target: &'a str,
     program: PathBuf,
@@ -181,12 +182,13 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Copies the seeds to where the fuzzer may add its own.
+    /// Copies the seeds to a folder where the fuzzer may add inputs.
     fn new(fuzz: &Path, binaries: &Path, target: &'a str, mode: Mode) -> Result<Self> {
-        // A smoke run tries the same inputs on the same code each time: it judges a change, and the long form searches.
+        // A smoke run uses a fixed seed, so that it tries the same inputs each time: it checks a
+        // change, while the long run searches for bugs.
         let (kind, seconds, seed) = match mode {
             Mode::Smoke { seconds } => ("smoke", seconds, 1),
-            // libFuzzer takes 0 for a seed of its own choice.
+            // With 0, libFuzzer chooses a seed.
             Mode::Long { seconds } => ("long", seconds, 0),
         };
         let run = Self {
@@ -199,7 +201,7 @@ impl<'a> Run<'a> {
             seed,
         };
         if matches!(mode, Mode::Smoke { .. }) && run.corpus.exists() {
-            // A smoke run begins with the committed seeds alone, whatever ran before.
+            // A smoke run begins with only the committed seeds, whatever ran before.
             fs::remove_dir_all(&run.corpus).with_context(|| shown(&run.corpus))?;
         }
         for folder in [&run.corpus, &run.artifacts] {
@@ -212,7 +214,7 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    /// Replays, then fuzzes; gives the line to print.
+    /// Replays the seeds, then fuzzes; returns the line to print.
     fn run(&self) -> Result<String> {
         let seeds = files(&self.seeds)?.len();
         ensure!(
@@ -237,7 +239,7 @@ impl<'a> Run<'a> {
         ))
     }
 
-    /// One call of the program. Gives how many inputs it tried.
+    /// Runs the program once, and returns how many inputs it tried.
     fn fuzz(&self, corpus: &Path, options: &[&str]) -> Result<u64> {
         let output = Command::new(&self.program)
             .arg(corpus)
@@ -259,7 +261,7 @@ impl<'a> Run<'a> {
             .unwrap_or_default())
     }
 
-    /// What a person needs: what broke, on which input, and how to see it again.
+    /// The error for a person: what failed, on which input, and how to reproduce it.
     fn failure(&self, log: &str) -> anyhow::Error {
         let artifact = log
             .lines()
@@ -267,9 +269,13 @@ impl<'a> Run<'a> {
         let Some(artifact) = artifact else {
             let end: Vec<&str> = log.lines().rev().take(20).collect();
             let end: Vec<&str> = end.into_iter().rev().collect();
-            return anyhow!("{}: ended without a word\n{}", self.target, end.join("\n"));
+            return anyhow!(
+                "{}: failed without naming an input\n{}",
+                self.target,
+                end.join("\n")
+            );
         };
-        // The panic's message is the line after the one that names the place.
+        // The panic's message is on the line after the one with the location.
         let lines = log.lines().skip_while(|line| !line.contains("panicked at"));
         let reason: Vec<&str> = lines
             .take_while(|line| !line.starts_with("stack backtrace"))

@@ -1,4 +1,4 @@
-//! `cargo xtask interop`: live tests against the real peers.
+//! `cargo xtask interop`: runs the live tests against the real peers.
 
 mod npm;
 
@@ -7,10 +7,10 @@ use anyhow::{Result, bail};
 use crate::command::{self, root};
 use crate::shared;
 
-/// What runs the live tests of a protocol.
+/// Runs the live tests of a protocol.
 type Live = fn() -> Result<()>;
 
-/// All protocols with peers that are published. Python, tywrap's peer, is in the tests of its own.
+/// All protocols with published peers. tywrap's peer, Python, is part of the tests of its own crate.
 const PROTOCOLS: [(&str, Live); 5] = [
     ("ahp", ahp),
     ("mcp", mcp),
@@ -38,7 +38,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<()> {
     }
 }
 
-/// Live tests that cannot run here, each with its reason.
+/// The live tests that cannot run here, each with its reason.
 pub(crate) fn skipped() -> Vec<String> {
     PROTOCOLS
         .iter()
@@ -46,7 +46,7 @@ pub(crate) fn skipped() -> Vec<String> {
         .collect()
 }
 
-/// Why a protocol's peers cannot run here; none if they can.
+/// Why a protocol's peers cannot run here; `None` if they can.
 pub(crate) fn unavailable(name: &str) -> Option<String> {
     match name {
         "mcp" | "contextvm" | "vscode" => npm::unavailable(),
@@ -55,24 +55,24 @@ pub(crate) fn unavailable(name: &str) -> Option<String> {
     }
 }
 
-/// The real client of the crates `ahp` and `ahp-ws` against our host, by all ways.
+/// The real client of the crates `ahp` and `ahp-ws` against our host, over all transports.
 fn ahp() -> Result<()> {
     tests("interop-ahp", &["real_client", "protocol_errors"])
 }
 
-/// A server and a client of npm, between two gateways.
+/// A server and a client from npm, through two gateways.
 fn mcp() -> Result<()> {
     install("mcp")?;
     tests("interop-mcp", &["published_server"])
 }
 
-/// npm's ContextVM SDK in node against our client and server, over a relay.
+/// The ContextVM SDK from npm in node against our client and server, over a relay.
 fn contextvm() -> Result<()> {
     install("contextvm")?;
     tests("interop-contextvm", &["real_sdk"])
 }
 
-/// A browser with npm's `loro-crdt` against our server, by all four transports.
+/// A browser with `loro-crdt` from npm against our server, over all four transports.
 fn loro() -> Result<()> {
     if let Some(why) = no_browser() {
         bail!("loro: {why}");
@@ -81,20 +81,20 @@ fn loro() -> Result<()> {
     tests("interop-loro", &["real_browser"])
 }
 
-/// VSCode's own RPCProtocol in node against our endpoint, by all carriers.
+/// VSCode's own RPCProtocol in node against our endpoint, over all transports.
 fn vscode() -> Result<()> {
     install("vscode")?;
     tests("interop-vscode", &["real_node"])
 }
 
-/// Why no browser can be driven here; none if one can.
+/// Why no browser can be used here; `None` if one can.
 fn no_browser() -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|folder| folder.join("chromium").is_file());
     (!found).then(|| "there is no chromium in PATH; install the package chromium".to_owned())
 }
 
-/// What a protocol's live tests need of npm.
+/// Installs the npm packages that a protocol's live tests need.
 pub(crate) fn install(name: &str) -> Result<()> {
     if let Some(why) = npm::unavailable() {
         bail!("{name}: {why}");
@@ -102,7 +102,7 @@ pub(crate) fn install(name: &str) -> Result<()> {
     npm::install(&root().join("interop").join(name))
 }
 
-/// Runs those test files of a package, with the program beside them.
+/// Builds the program, and runs these test files of a package with it.
 fn tests(package: &str, files: &[&str]) -> Result<()> {
     let program = shared::program()?;
     command::run(shared::tests(package, files).env("BREAKBULK_BIN", program))

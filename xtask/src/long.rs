@@ -1,4 +1,4 @@
-//! `cargo xtask long`: what takes too long for every change.
+//! `cargo xtask long`: runs the tests that take too long for every change.
 
 use anyhow::{Result, bail};
 
@@ -6,10 +6,10 @@ use crate::command::{self, cargo};
 use crate::steps::Steps;
 use crate::{carry, fuzz, interop, packages, shared};
 
-/// Seeds of each property test.
+/// How many seeds each property test tries.
 const SEEDS: &str = "20000";
 
-/// Seeds of the faults between a host and a client.
+/// How many seeds the test of faults between a host and a client tries.
 const FAULT_SEEDS: &str = "200000";
 
 const PARTS: [&str; 8] = [
@@ -26,7 +26,7 @@ const PARTS: [&str; 8] = [
 /// How often a sync server is killed.
 const KILLS: &str = "20";
 
-/// Bytes of the text that goes to Python and back.
+/// The size of the text that is sent to Python and back.
 const ECHO_BYTES: &str = "200000000";
 
 pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&str>) -> Result<()> {
@@ -108,7 +108,8 @@ pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&st
     Ok(())
 }
 
-/// The crate `contextvm-sdk` in a workspace of its own and npm's SDK, against our client and server.
+/// The crate `contextvm-sdk` (in a workspace of its own) and the SDK from npm, against our client
+/// and server.
 fn contextvm() -> Result<()> {
     interop::install("contextvm")?;
     let target = shared::target()?.join("contextvm-sdk");

@@ -42,7 +42,7 @@ enum Command {
     },
     /// Measure speed as a multiple of the limit.
     Bench {
-        /// For machines.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
         /// Write bench/RESULTS.md too.

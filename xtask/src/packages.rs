@@ -1,4 +1,4 @@
-//! The crates as they are published.
+//! Makes the packages of all crates, as for publishing.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::command::{self, cargo, root};
 
-/// Makes a package of every crate under `crates/`; verified, each is built from its package.
+/// Makes a package of every crate under `crates/`; with `verify`, also builds each from its package.
 pub(crate) fn run(verify: bool) -> Result<()> {
     let mut package = cargo(&["package", "--quiet", "--allow-dirty"]);
     if !verify {

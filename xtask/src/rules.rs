@@ -1,4 +1,4 @@
-//! What may depend on what, and under which licenses.
+//! Checks the dependency rules between crates, forbidden words, and the licenses of dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub(crate) const PROTOCOLS: [&str; 5] = [
     "breakbulk-vscode",
 ];
 
-/// What a runtime or a network brings along: none of it stands below what is pure.
+/// Crates of a runtime or a network, on which pure crates must not depend.
 const IMPURE: [&str; 8] = [
     "axum",
     "breakbulk-net",
@@ -28,7 +28,7 @@ const IMPURE: [&str; 8] = [
     "tokio",
 ];
 
-/// Words that a room must not know, in code and comments alike, whatever their case.
+/// Names from single formats, which general crates must not contain, in code or comments, in any case.
 const FORMATS: [&str; 9] = [
     "ahp",
     "batchid",
@@ -40,7 +40,9 @@ const FORMATS: [&str; 9] = [
     "tywrap",
     "vscode",
 ];
-const SPOKEN: [&str; 4] = ["jsonrpc", "mcp", "peerid", "clientid"];
+
+/// Names from protocols, which `net` must not contain either.
+const PROTOCOL_WORDS: [&str; 4] = ["jsonrpc", "mcp", "peerid", "clientid"];
 
 pub(crate) fn check() -> Result<()> {
     only("breakbulk-link", &["breakbulk-link", "bytes"])?;
@@ -74,13 +76,13 @@ pub(crate) fn check() -> Result<()> {
         &["breakbulk-cli", "breakbulk-testkit"],
     )?;
     never("breakbulk-net", &["--all-features"], &PROTOCOLS)?;
-    words("crates/link/src", &FORMATS)?;
-    words("crates/net/src", &[&FORMATS[..], &SPOKEN].concat())?;
+    no_words("crates/link/src", &FORMATS)?;
+    no_words("crates/net/src", &[&FORMATS[..], &PROTOCOL_WORDS].concat())?;
     dist_is_optimised()?;
     licenses_and_bans()
 }
 
-/// All that may stand below a crate.
+/// Checks that a crate depends only on these crates.
 fn only(name: &str, only: &[&str]) -> Result<()> {
     let extra: Vec<_> = tree(name, &[])?
         .into_iter()
@@ -88,13 +90,13 @@ fn only(name: &str, only: &[&str]) -> Result<()> {
         .collect();
     if !extra.is_empty() {
         let (extra, only) = (extra.join(", "), only.join(", "));
-        bail!("{name} depends on {extra}; it may depend on {only} alone");
+        bail!("{name} depends on {extra}; it may depend only on {only}");
     }
     println!("{name}: {}", only.join(", "));
     Ok(())
 }
 
-/// What must not stand below a crate with these features.
+/// Checks that a crate with these features does not depend on these crates.
 fn never(name: &str, features: &[&str], never: &[&str]) -> Result<()> {
     let tree = tree(name, features)?;
     if let Some(found) = never.iter().find(|below| tree.contains(**below)) {
@@ -108,8 +110,9 @@ fn never(name: &str, features: &[&str], never: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// No word of these in the files of a folder. Names of our own crates are no words of a format.
-fn words(folder: &str, never: &[&str]) -> Result<()> {
+/// Checks that the files of a folder contain none of these words. The names of our own crates, such as
+/// `breakbulk-ahp`, are different words.
+fn no_words(folder: &str, never: &[&str]) -> Result<()> {
     let (mut files, mut folders) = (0, vec![root().join(folder)]);
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder)? {
@@ -140,7 +143,8 @@ fn words(folder: &str, never: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A profile inherits what another one says of single packages, so `dist` must name again what `release` spares itself.
+/// Checks that `dist` optimises every package that `release` does not: a profile inherits the package
+/// settings of another.
 fn dist_is_optimised() -> Result<()> {
     let manifest = std::fs::read_to_string(root().join("Cargo.toml"))?;
     let levels = |profile: &str| -> Result<BTreeMap<&str, &str>> {
@@ -165,7 +169,7 @@ fn dist_is_optimised() -> Result<()> {
     Ok(())
 }
 
-/// The names of all crates that a crate needs to run, its own among them.
+/// The names of all crates that a crate depends on at run time, including itself.
 fn tree(name: &str, features: &[&str]) -> Result<BTreeSet<String>> {
     let arguments = [
         "tree", "--edges", "normal", "--prefix", "none", "--format", "{p}",
@@ -197,7 +201,7 @@ fn licenses_and_bans() -> Result<()> {
             package["name"].as_str().unwrap_or(""),
             package["license"].as_str().unwrap_or(""),
         );
-        // One of the alternatives must do; all parts of it.
+        // One of the alternatives must be allowed, with all its parts.
         let fine = license
             .split(" OR ")
             .flat_map(|part| part.split('/'))
@@ -228,7 +232,7 @@ fn licenses_and_bans() -> Result<()> {
     Ok(())
 }
 
-/// The quoted strings of a list in a TOML file, from its opening to its end.
+/// The quoted strings of a list in a TOML file that begins with `opening`.
 fn strings_of(text: &str, opening: &str) -> Option<Vec<String>> {
     let list = text.split_once(opening)?.1;
     let list = list.split_once("\n]").map_or(list, |(list, _)| list);

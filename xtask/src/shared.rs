@@ -1,6 +1,7 @@
-//! The one build that all tests share, and the program beside it.
+//! The build that all tests share, and the build of the program.
 //!
-//! Another profile or another set of features compiles the dependencies again, which takes minutes.
+//! A build with another profile or other features would compile the dependencies again, which takes
+//! minutes.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,19 +10,19 @@ use anyhow::Result;
 
 use crate::command::{self, cargo, root};
 
-/// What every command of cargo is told that takes part.
+/// The arguments of all cargo commands that use the shared build.
 pub(crate) const BUILD: [&str; 3] = ["--release", "--workspace", "--all-features"];
 
-/// Builds the program as its users do, with its own features, and gives its path.
+/// Builds the program as users do, with its own features, and returns its path.
 ///
-/// Not a part of the shared build: what the tests' own features add would hide that one is missing.
+/// It is not part of the shared build, whose features could hide that the program lacks one.
 pub(crate) fn program() -> Result<PathBuf> {
     command::run(&mut cargo(&["build", "--quiet", "--release"]))?;
     let name = format!("breakbulk{}", std::env::consts::EXE_SUFFIX);
     Ok(target()?.join("release").join(name))
 }
 
-/// All tests of the workspace that need no peer from elsewhere.
+/// All tests of the workspace that need no real peers.
 pub(crate) fn all_tests() -> Command {
     let mut tests = if command::has("nextest") {
         cargo(&["nextest", "run"])
@@ -32,7 +33,7 @@ pub(crate) fn all_tests() -> Command {
     tests
 }
 
-/// Those test files of a package, the ignored tests too, one after the other, with all they print.
+/// These test files of a package, including ignored tests, one after the other, with their output.
 pub(crate) fn tests(package: &str, files: &[&str]) -> Command {
     let files = files.iter().flat_map(|file| ["--test", file]);
     if command::has("nextest") {
@@ -50,7 +51,7 @@ pub(crate) fn tests(package: &str, files: &[&str]) -> Command {
     }
 }
 
-/// Where cargo builds, from wherever one looks: tests run in their own folder.
+/// The absolute path of cargo's target folder, since tests run in other folders.
 pub(crate) fn target() -> Result<PathBuf> {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);

@@ -1,24 +1,24 @@
-//! Steps one after the other, and at the end where the minutes went.
+//! Runs steps one after the other, and prints how long each took.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// The steps that were taken so far. The table is printed when this is dropped, after a failure too.
+/// The steps so far. Dropping it prints the table of times, also after a failure.
 pub(crate) struct Steps {
     started: Instant,
-    taken: Vec<(&'static str, Duration)>,
+    done: Vec<(&'static str, Duration)>,
 }
 
 impl Steps {
     pub(crate) fn new() -> Self {
         Self {
             started: Instant::now(),
-            taken: Vec::new(),
+            done: Vec::new(),
         }
     }
 
-    /// Takes one step; the error of a failed one begins with its name.
+    /// Runs one step; the error of a failed one begins with its name.
     pub(crate) fn step(
         &mut self,
         name: &'static str,
@@ -27,17 +27,17 @@ impl Steps {
         println!("\n== {name}");
         let start = Instant::now();
         let outcome = work();
-        self.taken.push((name, start.elapsed()));
+        self.done.push((name, start.elapsed()));
         outcome.context(name)
     }
 }
 
 impl Drop for Steps {
     fn drop(&mut self) {
-        println!("\n== where the time went");
-        for (name, time) in &self.taken {
+        println!("\n== time per step");
+        for (name, time) in &self.done {
             println!("{:>5} s  {name}", time.as_secs());
         }
-        println!("{:>5} s  in all", self.started.elapsed().as_secs());
+        println!("{:>5} s  total", self.started.elapsed().as_secs());
     }
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the steps in their order, and at the end what was skipped and why.
+//! `cargo xtask test`: runs all steps in order, and lists at the end what was skipped and why.
 
 use anyhow::{Result, bail};
 
@@ -13,7 +13,7 @@ pub(crate) fn run(strict: bool) -> Result<()> {
     steps.step("format", || {
         command::run(&mut cargo(&["fmt", "--all", "--check"]))
     })?;
-    // Lints and docs share what they know of the dependencies, and build scripts with all that follows.
+    // Lints and docs share the checked dependencies, and their build scripts with all later steps.
     steps.step("lints", || {
         let mut lints = cargo(&["clippy", "--quiet", "--all-targets"]);
         command::run(lints.args(BUILD).args(["--", "-D", "warnings"]))
@@ -30,7 +30,7 @@ pub(crate) fn run(strict: bool) -> Result<()> {
         })
     })?;
     steps.step("packages", || packages::run(false))?;
-    // As a user runs it, with the program's own features; the steps that follow use this program.
+    // As a user runs it, with the program's own features; later steps use this program.
     steps.step("the program and its demo", || {
         command::run(&mut cargo(&["run", "--quiet", "--release", "--", "demo"]))
     })?;

@@ -1,4 +1,4 @@
-//! `cargo xtask vectors`: the recorded cases of a folder, each format's outcome printed.
+//! `cargo xtask vectors`: runs the recorded cases of a folder.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::{command, shared};
 
-/// Runs every recorded case of a folder, which is named as seen from where the command was given.
+/// Runs every recorded case of a folder; a relative path is relative to the current directory.
 pub(crate) fn run(folder: &Path) -> Result<()> {
     let folder = folder
         .canonicalize()

@@ -147,7 +147,7 @@ impl Settings {
         let message = size(chunking.max_message_bytes);
         config.receives_pieces = false;
         // Who defends against overtaking needs to know what is open.
-        config.tell_opened = true;
+        config.report_opened = true;
         config.small_first = self.lanes != Lanes::Each;
         config.limits = Limits {
             frame: size(chunking.max_frame_bytes),

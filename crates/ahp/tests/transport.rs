@@ -216,7 +216,7 @@ async fn a_send_that_can_never_go_on_fails() {
         error.to_string().contains("no frame went out for 60 s")
             || error
                 .to_string()
-                .contains("no word from the other end for 60 s"),
+                .contains("nothing received from the other end for 60 s"),
         "{error}"
     );
     assert_eq!(began.elapsed(), Duration::from_secs(60));

@@ -1,4 +1,4 @@
-//! A link over your own transport, here a channel between threads: `cargo run --example own_transport`
+//! A link over a transport of one's own, here a channel between threads: own_transport
 
 use breakbulk::link::{Budget, Cap, Event, Frame, Link, Outgoing, PeerLimits, PeerSupport};
 use breakbulk::wire::Loro;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 fn link() -> Link {
     let (wire, budget) = (Arc::new(Loro), Budget::new(64 << 20));
     let mut link = Link::new(wire.clone(), wire, Loro::config(), budget, [7; 32]);
-    link.set_cap(Cap::frame(1000)); // the largest frame of the transport
+    link.set_cap(Cap::frame(1000)); // what the transport lets through
     link.set_peer(PeerSupport::Yes(PeerLimits::NONE));
     link
 }
@@ -16,7 +16,7 @@ fn link() -> Link {
 fn receive(frames: &mpsc::Receiver<Vec<u8>>) -> usize {
     let mut link = link();
     loop {
-        // The link says when `handle_timeout` is due.
+        // Timeouts: the link says when it wants to be called again.
         let due = link.poll_timeout().map(|(at, _)| at - Instant::now());
         match frames.recv_timeout(due.unwrap_or(Duration::from_secs(10))) {
             Ok(frame) => drop(link.handle_frame(Instant::now(), Frame::Binary(frame.into()))),
@@ -28,13 +28,13 @@ fn receive(frames: &mpsc::Receiver<Vec<u8>>) -> usize {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (send, frames) = mpsc::sync_channel(4); // backpressure: sending blocks while the channel is full
+fn main() {
+    let (send, frames) = mpsc::sync_channel(4); // backpressure: a full channel holds up its sender
     let receiver = std::thread::spawn(move || receive(&frames));
     let (mut link, mut frame) = (link(), Vec::new());
-    link.send(Instant::now(), Outgoing::new(vec![7; 100_000]))?;
+    drop(link.send(Instant::now(), Outgoing::new(vec![7; 100_000])));
     while link.poll_transmit(Instant::now(), &mut frame).is_some() {
-        send.send(std::mem::take(&mut frame))?;
+        drop(send.send(std::mem::take(&mut frame)));
     }
-    Ok(println!("{:?} bytes in frames of 1,000", receiver.join()))
+    println!("{:?} bytes in frames of 1,000", receiver.join());
 }

@@ -1,40 +1,42 @@
-//! One transfer on its way in: an in-order buffer, a stash for what came early, and a frontier.
+//! One incoming transfer: a buffer for the pieces that are in order, a stash for pieces that came
+//! early, and the position of the first missing piece.
 //!
-//! A piece is decoded straight into the buffer if it is the next one, else into the stash. The
-//! frontier only moves forward and the stash is drained from its front, so a piece costs the same
-//! however many there are.
+//! A piece is decoded straight into the buffer if it is the next one, otherwise into the stash. The
+//! position only moves forward and the stash is drained from its front, so the cost of a piece does not
+//! depend on how many there are.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::budget::{Charge, PIECE_CHARGE, Short, TRANSFER_CHARGE};
+use crate::budget::{Charge, Exhausted, PIECE_CHARGE, TRANSFER_CHARGE};
 use crate::rules::{Duplicate, Numbering, Order, Rules};
 use crate::wire::{Assembled, Opening, Piece, Wire};
 use crate::{Carries, FaultKind, Key};
 
-/// No coding makes data more than this much longer: a control character becomes six.
+/// The most that any coding expands data by: JSON escapes a control character as six bytes.
 const MOST_ESCAPED: usize = 6;
 
-/// Beside the message itself, a transfer in free order may hold a quarter more for what waits.
+/// What a transfer whose pieces come in any order may hold in its stash, in addition to the message's
+/// limit and a quarter of it.
 const STASH_SLACK: usize = 64 << 10;
 
-/// What an assembly needs to know of its surroundings.
-pub(crate) struct Site<'a> {
+/// What an assembly needs from its link to place a piece.
+pub(crate) struct PlaceContext<'a> {
     pub(crate) wire: &'a dyn Wire,
     pub(crate) rules: &'a Rules,
-    /// Bytes of the largest message that is taken.
+    /// The largest message that is accepted, in bytes.
     pub(crate) limit: usize,
-    /// For data whose size is only known once it is decoded.
+    /// A buffer for data whose size is only known once it is decoded.
     pub(crate) scratch: &'a mut Vec<u8>,
 }
 
 /// What became of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placed {
-    /// It is kept.
+    /// It was stored.
     Kept,
-    /// It was there already, with the same content.
-    Again,
+    /// It was received before, with the same content.
+    Duplicate,
 }
 
 pub(crate) struct Assembly {
@@ -42,26 +44,27 @@ pub(crate) struct Assembly {
     pub(crate) opening: Option<Opening>,
     pub(crate) opened: Instant,
     pub(crate) last: Instant,
-    /// Where it stands in the table of deadlines.
+    /// Its entry in the table of timers.
     pub(crate) deadline: Option<crate::timers::TimerKey>,
-    /// Bytes at which progress was last told.
-    pub(crate) told: usize,
+    /// How many bytes were received when progress was last reported.
+    pub(crate) reported: usize,
     count: u64,
     declared: Option<u64>,
-    /// The position of the first piece; unknown while both layouts are possible.
+    /// The position of the first piece; unknown while both numberings are possible (see
+    /// [`Numbering::AfterOpening`]).
     first: Option<u64>,
     /// The position of the first missing piece.
     next: u64,
     buffer: Vec<u8>,
-    /// Whether all in the buffer is known to be ASCII.
+    /// Whether the buffer is known to be ASCII.
     ascii: bool,
-    /// Where each piece in the buffer ends, kept only where duplicates are compared.
+    /// Where each piece in the buffer ends; kept only if the rules compare duplicates.
     ends: Vec<usize>,
     stash: BTreeMap<u64, Box<[u8]>>,
     stashed_bytes: usize,
     charge: Charge,
-    /// Whose limit stood in the way last.
-    short: Option<Short>,
+    /// Which budget was exhausted when memory was last refused.
+    exhausted: Option<Exhausted>,
 }
 
 impl Assembly {
@@ -111,7 +114,7 @@ impl Assembly {
             opened: now,
             last: now,
             deadline: None,
-            told: 0,
+            reported: 0,
             count,
             declared,
             first,
@@ -122,7 +125,7 @@ impl Assembly {
             stash: BTreeMap::new(),
             stashed_bytes: 0,
             charge,
-            short: None,
+            exhausted: None,
         }
     }
 
@@ -131,12 +134,12 @@ impl Assembly {
         self.buffer.len() + self.stashed_bytes
     }
 
-    /// Bytes that were declared, where they were.
+    /// The declared size, if there is one.
     pub(crate) fn declared(&self) -> Option<u64> {
         self.declared
     }
 
-    /// How many pieces are here.
+    /// How many pieces were received.
     pub(crate) fn pieces(&self) -> u64 {
         self.next - self.first.unwrap_or(self.next) + self.stash.len() as u64
     }
@@ -146,19 +149,19 @@ impl Assembly {
         self.count
     }
 
-    /// Whether every piece is there and in order.
+    /// Whether every piece was received and is in the buffer.
     pub(crate) fn is_complete(&self) -> bool {
         self.first
             .is_some_and(|first| self.next - first == self.count)
     }
 
-    /// Whether it was the link's own limit that stood in the way last.
-    pub(crate) fn link_is_short(&self) -> bool {
-        self.short == Some(Short::Link)
+    /// Whether memory was last refused by the link's own budget.
+    pub(crate) fn link_budget_exhausted(&self) -> bool {
+        self.exhausted == Some(Exhausted::Link)
     }
 
-    /// A later frame must say the same as the first one.
-    pub(crate) fn agrees(&self, piece: &Piece<'_>) -> Result<(), FaultKind> {
+    /// Checks that a piece declares the same totals as the first frame.
+    pub(crate) fn check_totals(&self, piece: &Piece<'_>) -> Result<(), FaultKind> {
         if piece.count.is_some_and(|count| count != self.count) {
             return Err(FaultKind::Inconsistent { field: "total" });
         }
@@ -170,12 +173,12 @@ impl Assembly {
         Ok(())
     }
 
-    /// Whether a piece with this number would be kept: neither here already nor out of place.
-    pub(crate) fn lacks(&self, seq: u64, rules: &Rules) -> bool {
+    /// Whether a piece with this number would be stored: it is in range and was not received before.
+    pub(crate) fn is_missing(&self, seq: u64, rules: &Rules) -> bool {
         let Ok(position) = self.position(seq) else {
             return false;
         };
-        let in_range = self.first_given(position, rules).is_none_or(|first| {
+        let in_range = self.first_after(position, rules).is_none_or(|first| {
             let index = position.checked_sub(first);
             index.is_some_and(|index| index < self.count)
         });
@@ -183,18 +186,18 @@ impl Assembly {
         in_range && !passed && !self.stash.contains_key(&position)
     }
 
-    /// Puts a piece in its place. On a fault nothing has changed.
+    /// Stores a piece in the buffer or the stash. A fault leaves everything unchanged.
     pub(crate) fn place(
         &mut self,
         piece: &Piece<'_>,
-        site: &mut Site<'_>,
+        context: &mut PlaceContext<'_>,
     ) -> Result<Placed, FaultKind> {
         let position = self.position(piece.seq)?;
-        let first = self.first_given(position, site.rules);
+        let first = self.first_after(position, context.rules);
         let next = first.filter(|_| self.first.is_none()).unwrap_or(self.next);
         if let Some(first) = first {
             if position < first {
-                // The slot before the first piece was given up: it is too late for it.
+                // The numbering is known by now, and has no piece at this position.
                 return Err(FaultKind::OutOfOrder {
                     index: position,
                     expected: self.next,
@@ -208,22 +211,22 @@ impl Assembly {
             }
         }
         if position < next || self.stash.contains_key(&position) {
-            return self.compare(position, piece, site);
+            return self.compare(position, piece, context);
         }
-        // While the layout is unknown nothing is in order yet.
+        // While the numbering is unknown no piece can be called the next one.
         if first.is_some() && position == next {
-            self.append(piece, site)?;
+            self.append(piece, context)?;
             self.next = next + 1;
         } else {
-            self.check_order(position, next, site.rules)?;
-            self.stash_piece(position, piece, site)?;
+            self.check_order(position, next, context.rules)?;
+            self.stash_piece(position, piece, context)?;
             self.next = next;
         }
         self.first = first;
         Ok(Placed::Kept)
     }
 
-    /// Moves what the last piece made contiguous out of the stash.
+    /// Moves the pieces that follow the buffer without a gap from the stash to the buffer.
     pub(crate) fn drain(&mut self, rules: &Rules) -> Result<(), FaultKind> {
         if self.first.is_none() {
             return Ok(());
@@ -247,11 +250,11 @@ impl Assembly {
         Ok(())
     }
 
-    /// The closing frame came: is all there?
+    /// Handles the closing frame: checks that all pieces were received.
     pub(crate) fn close(&mut self, seq: u64, rules: &Rules) -> Result<(), FaultKind> {
         let position = self.position(seq)?;
         if self.first.is_none() {
-            // The closing frame's number tells the layout where the pieces did not.
+            // The closing frame's number determines the numbering if the pieces did not.
             self.set_first(position.saturating_sub(self.count).clamp(1, 2));
             self.drain(rules)?;
         }
@@ -271,7 +274,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// The checks of the declared size, once complete.
+    /// Checks the size of a complete message against the declared one.
     pub(crate) fn check_size(&self) -> Result<(), FaultKind> {
         let size = self.buffer.len() as u64;
         match self.declared {
@@ -280,8 +283,9 @@ impl Assembly {
         }
     }
 
-    /// What is left of a transfer that is given up: its name, and enough of its charge to tell of it.
-    pub(crate) fn emptied(mut self) -> Self {
+    /// Releases the data of a transfer that failed; keeps its key, and enough of its charge to
+    /// report it.
+    pub(crate) fn without_data(mut self) -> Self {
         self.buffer = Vec::new();
         self.ends = Vec::new();
         self.stash.clear();
@@ -290,7 +294,7 @@ impl Assembly {
         self
     }
 
-    /// What was put together.
+    /// The assembled message, for the wire's final checks.
     pub(crate) fn whole(&self) -> Assembled<'_> {
         Assembled {
             opening: self.opening.as_ref(),
@@ -299,17 +303,17 @@ impl Assembly {
         }
     }
 
-    /// What it is charged, for telling of its end.
+    /// The key and the charge, for reporting the end of the transfer.
     pub(crate) fn into_charge(self) -> (Key, Charge) {
         (self.key, self.charge)
     }
 
-    /// The message and what it is charged.
+    /// The key, the message and its charge.
     pub(crate) fn into_message(self) -> (Key, Vec<u8>, Charge) {
         (self.key, self.buffer, self.charge)
     }
 
-    /// The place of a wire number: from 0, or relative to the opening frame.
+    /// The position of a piece by its number on the wire: from 0, or relative to the opening frame.
     fn position(&self, seq: u64) -> Result<u64, FaultKind> {
         match &self.opening {
             Some(opening) if self.first != Some(0) => match seq.checked_sub(opening.seq) {
@@ -323,9 +327,10 @@ impl Assembly {
         }
     }
 
-    /// The layout, once a piece at `position` is there: 1 tells it, and so does one past the end or
-    /// the window of the layout that has a piece at 1.
-    fn first_given(&self, position: u64, rules: &Rules) -> Option<u64> {
+    /// The position of the first piece, given that there is a piece at `position`. A piece at 1 is
+    /// the first; a piece that lies past the end or the window of a transfer that begins at 1 shows
+    /// that this one begins at 2.
+    fn first_after(&self, position: u64, rules: &Rules) -> Option<u64> {
         let ahead = match rules.order {
             Order::Window { ahead, .. } => ahead,
             Order::Strict | Order::Any => u64::MAX - 1,
@@ -362,19 +367,19 @@ impl Assembly {
         }
     }
 
-    /// A piece that is here already.
+    /// Handles a piece that was received before.
     fn compare(
         &self,
         position: u64,
         piece: &Piece<'_>,
-        site: &mut Site<'_>,
+        context: &mut PlaceContext<'_>,
     ) -> Result<Placed, FaultKind> {
         let index = position - self.first.unwrap_or(1).min(position);
-        if site.rules.duplicate == Duplicate::Fault {
+        if context.rules.duplicate == Duplicate::Fault {
             return Err(FaultKind::Duplicate { index });
         }
-        site.scratch.clear();
-        site.wire.decode(piece, site.scratch)?;
+        context.scratch.clear();
+        context.wire.decode(piece, context.scratch)?;
         let known = self.stash.get(&position).map(|data| &**data).or_else(|| {
             let index = usize::try_from(index).ok()?;
             let start = index
@@ -382,36 +387,40 @@ impl Assembly {
                 .map_or(Some(0), |before| self.ends.get(before).copied())?;
             self.buffer.get(start..*self.ends.get(index)?)
         });
-        if known == Some(site.scratch.as_slice()) {
-            Ok(Placed::Again)
+        if known == Some(context.scratch.as_slice()) {
+            Ok(Placed::Duplicate)
         } else {
             Err(FaultKind::Conflict { index })
         }
     }
 
-    /// Decodes the next piece onto the buffer.
-    fn append(&mut self, piece: &Piece<'_>, site: &mut Site<'_>) -> Result<(), FaultKind> {
-        let most = site.wire.decoded_max(piece);
+    /// Decodes the next piece into the buffer.
+    fn append(
+        &mut self,
+        piece: &Piece<'_>,
+        context: &mut PlaceContext<'_>,
+    ) -> Result<(), FaultKind> {
+        let most = context.wire.decoded_max(piece);
         let before = self.buffer.len();
-        self.reserve_end(site.rules)?;
-        if self.received() + most <= self.bound(site.limit) {
-            self.grow(most, self.bound(site.limit))?;
-            if let Err(fault) = site.wire.decode(piece, &mut self.buffer) {
+        self.reserve_end(context.rules)?;
+        if self.received() + most <= self.bound(context.limit) {
+            self.grow(most, self.bound(context.limit))?;
+            if let Err(fault) = context.wire.decode(piece, &mut self.buffer) {
                 self.buffer.truncate(before);
                 return Err(fault);
             }
         } else {
-            // Escapes make the coded data longer than what it holds: decode it to learn its size.
-            self.check_room(most / MOST_ESCAPED, site.limit)?;
-            site.scratch.clear();
-            site.wire.decode(piece, site.scratch)?;
-            self.check_room(site.scratch.len(), site.limit)?;
-            self.grow(site.scratch.len(), self.bound(site.limit))?;
-            self.buffer.extend_from_slice(site.scratch);
+            // Escapes make the coded data longer than the decoded data: decode it to learn its size.
+            self.check_room(most / MOST_ESCAPED, context.limit)?;
+            context.scratch.clear();
+            context.wire.decode(piece, context.scratch)?;
+            self.check_room(context.scratch.len(), context.limit)?;
+            self.grow(context.scratch.len(), self.bound(context.limit))?;
+            self.buffer.extend_from_slice(context.scratch);
         }
-        let text = site.wire.carries() == Carries::Text;
+        let text = context.wire.carries() == Carries::Text;
         self.ascii = self.ascii && text && self.buffer[before..].is_ascii();
-        self.note_end(site.rules);
+        self.note_end(context.rules);
         Ok(())
     }
 
@@ -419,29 +428,33 @@ impl Assembly {
         &mut self,
         position: u64,
         piece: &Piece<'_>,
-        site: &mut Site<'_>,
+        context: &mut PlaceContext<'_>,
     ) -> Result<(), FaultKind> {
-        self.check_room(site.wire.decoded_max(piece) / MOST_ESCAPED, site.limit)?;
-        site.scratch.clear();
-        site.wire.decode(piece, site.scratch)?;
-        self.check_room(site.scratch.len(), site.limit)?;
-        let cost = site.scratch.len() + PIECE_CHARGE;
+        self.check_room(
+            context.wire.decoded_max(piece) / MOST_ESCAPED,
+            context.limit,
+        )?;
+        context.scratch.clear();
+        context.wire.decode(piece, context.scratch)?;
+        self.check_room(context.scratch.len(), context.limit)?;
+        let cost = context.scratch.len() + PIECE_CHARGE;
         let held = self.buffer.capacity() + self.stashed_bytes + self.stash.len() * PIECE_CHARGE;
         if held + cost
-            > site
+            > context
                 .limit
-                .saturating_add(site.limit / 4)
+                .saturating_add(context.limit / 4)
                 .saturating_add(STASH_SLACK)
         {
             return Err(FaultKind::StashFull);
         }
-        self.take(cost)?;
-        self.stash.insert(position, site.scratch.as_slice().into());
-        self.stashed_bytes += site.scratch.len();
+        self.add_charge(cost)?;
+        self.stash
+            .insert(position, context.scratch.as_slice().into());
+        self.stashed_bytes += context.scratch.len();
         Ok(())
     }
 
-    /// The most bytes that may ever be here.
+    /// The most bytes that this transfer may have.
     fn bound(&self, limit: usize) -> usize {
         self.declared.map_or(limit, |declared| {
             usize::try_from(declared).unwrap_or(usize::MAX).min(limit)
@@ -462,7 +475,7 @@ impl Assembly {
         }
     }
 
-    /// Makes room for `more` bytes: by a quarter of what is there, never past `bound`.
+    /// Makes room for `more` bytes; grows by a quarter, but not past `bound`.
     fn grow(&mut self, more: usize, bound: usize) -> Result<(), FaultKind> {
         let (capacity, needed) = (self.buffer.capacity(), self.buffer.len() + more);
         if needed <= capacity {
@@ -472,7 +485,7 @@ impl Assembly {
         let target = match self.charge.grow(roomy - capacity) {
             Ok(()) => roomy,
             Err(_) => {
-                self.take(needed - capacity)?;
+                self.add_charge(needed - capacity)?;
                 needed
             }
         };
@@ -480,18 +493,19 @@ impl Assembly {
         Ok(())
     }
 
-    fn take(&mut self, amount: usize) -> Result<(), FaultKind> {
-        self.charge.grow(amount).map_err(|short| {
-            self.short = Some(short);
+    /// Charges `amount` bytes to the budget.
+    fn add_charge(&mut self, amount: usize) -> Result<(), FaultKind> {
+        self.charge.grow(amount).map_err(|exhausted| {
+            self.exhausted = Some(exhausted);
             FaultKind::Busy
         })
     }
 
-    /// Makes room to note where one more piece ends.
+    /// Makes room to record where one more piece ends.
     fn reserve_end(&mut self, rules: &Rules) -> Result<(), FaultKind> {
         if rules.duplicate == Duplicate::IgnoreIfEqual && self.ends.len() == self.ends.capacity() {
             let more = (self.ends.len() / 4).max(16);
-            self.take(more * size_of::<usize>())?;
+            self.add_charge(more * size_of::<usize>())?;
             self.ends.reserve_exact(more);
         }
         Ok(())

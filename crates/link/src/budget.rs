@@ -1,52 +1,51 @@
-//! Who holds how much memory.
+//! Accounts for memory, per link and per process.
 //!
-//! What is counted is what was allocated, plus a fixed charge for each transfer and each stashed
-//! piece, so that neither empty nor one-byte pieces come for free. A [`Charge`] gives back what it
-//! holds when it is dropped, wherever that happens.
+//! Allocated bytes are counted, plus a fixed charge for each transfer and each stashed piece, so that
+//! empty and one-byte pieces are not free. A [`Charge`] returns its amount when it is dropped.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
-/// What an open transfer costs before its first byte: its state, its place in the tables, its timers,
-/// the first node of its stash. Measured: 905 bytes, and 280 for the node.
+/// What an open transfer costs before its first byte: its state, table entries, timers and the
+/// first node of its stash. Measured: 905 bytes, and 280 for the node.
 pub const TRANSFER_CHARGE: usize = 1280;
 
-/// What a stashed piece costs beside its bytes: its share of the tree's nodes.
+/// What a stashed piece costs in addition to its bytes: its share of the tree's nodes.
 pub const PIECE_CHARGE: usize = 96;
 
-/// What a finished message costs beside its bytes while it waits for the application.
+/// What a complete message costs in addition to its bytes while it waits for the application.
 pub const MESSAGE_CHARGE: usize = 512;
 
 /// The memory that all links of a process share.
 #[derive(Clone, Debug)]
-pub struct Budget(Arc<Pot>);
+pub struct Budget(Arc<Account>);
 
-/// The part of it that one link may take.
+/// The part of the budget that one link may use.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkBudget {
-    own: Arc<Pot>,
+    own: Arc<Account>,
     process: Budget,
 }
 
 #[derive(Debug)]
-struct Pot {
+struct Account {
     limit: usize,
     used: AtomicUsize,
-    /// The part of it that belongs to messages which are done and wait for the application.
+    /// The part of `used` that belongs to complete messages that the application has not dropped yet.
     finished: AtomicUsize,
-    /// Who waits for a message to be dropped, which happens outside of the link.
+    /// Woken when a complete message is dropped, which happens outside of the link.
     waiting: Mutex<Option<Waker>>,
 }
 
-/// Whose limit stands in the way.
+/// Whose budget is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Short {
+pub(crate) enum Exhausted {
     Link,
     Process,
 }
 
-/// Memory taken from a link's and its process's budget until this is dropped.
+/// Memory that is charged to a link and its process until this is dropped.
 #[derive(Debug)]
 pub struct Charge {
     budget: LinkBudget,
@@ -57,15 +56,15 @@ pub struct Charge {
 impl Budget {
     /// A budget of `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self(Arc::new(Pot::new(limit)))
+        Self(Arc::new(Account::new(limit)))
     }
 
-    /// A budget that is never short; what one link takes is still bounded by its own configuration.
+    /// A budget without a limit; each link is still limited by its own configuration.
     pub fn unlimited() -> Self {
         Self::new(usize::MAX)
     }
 
-    /// What is taken at the moment.
+    /// The bytes that are charged at the moment.
     pub fn used(&self) -> usize {
         self.0.used.load(Ordering::Relaxed)
     }
@@ -74,7 +73,7 @@ impl Budget {
 impl LinkBudget {
     pub(crate) fn new(limit: usize, process: Budget) -> Self {
         Self {
-            own: Arc::new(Pot::new(limit)),
+            own: Arc::new(Account::new(limit)),
             process,
         }
     }
@@ -83,18 +82,18 @@ impl LinkBudget {
         self.own.used.load(Ordering::Relaxed)
     }
 
-    /// What messages hold that are done and not dropped yet.
+    /// The bytes of complete messages that are not dropped yet.
     pub(crate) fn finished(&self) -> usize {
         self.own.finished.load(Ordering::Relaxed)
     }
 
-    /// Wakes this one when a finished message is dropped, once.
+    /// Wakes the waker once, when a complete message is dropped.
     pub(crate) fn wake_when_dropped(&self, waker: &Waker) {
         *self.own.waiting() = Some(waker.clone());
     }
 
-    /// Takes `amount`, or says which limit stands in the way.
-    pub(crate) fn charge(&self, amount: usize) -> Result<Charge, Short> {
+    /// Charges `amount` bytes; the error says whose budget is exhausted.
+    pub(crate) fn charge(&self, amount: usize) -> Result<Charge, Exhausted> {
         let mut charge = Charge {
             budget: self.clone(),
             amount: 0,
@@ -105,7 +104,7 @@ impl LinkBudget {
     }
 }
 
-impl Pot {
+impl Account {
     fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -132,24 +131,24 @@ impl Pot {
 }
 
 impl Charge {
-    /// What it holds.
+    /// The charged bytes.
     pub fn amount(&self) -> usize {
         self.amount
     }
 
-    pub(crate) fn grow(&mut self, by: usize) -> Result<(), Short> {
+    pub(crate) fn grow(&mut self, by: usize) -> Result<(), Exhausted> {
         if !self.budget.own.take(by) {
-            return Err(Short::Link);
+            return Err(Exhausted::Link);
         }
         if !self.budget.process.0.take(by) {
             self.budget.own.give_back(by);
-            return Err(Short::Process);
+            return Err(Exhausted::Process);
         }
         self.amount += by;
         Ok(())
     }
 
-    /// It belongs to a message that is done.
+    /// Marks the charge as that of a complete message.
     pub(crate) fn finish(&mut self) {
         let finished = &self.budget.own.finished;
         if !std::mem::replace(&mut self.finished, true) {
@@ -193,8 +192,8 @@ mod tests {
             LinkBudget::new(100, process.clone()),
         );
         let mut charge = one.charge(90).unwrap();
-        assert_eq!(charge.grow(11), Err(Short::Link));
-        assert_eq!(two.charge(61).map(|_| ()), Err(Short::Process));
+        assert_eq!(charge.grow(11), Err(Exhausted::Link));
+        assert_eq!(two.charge(61).map(|_| ()), Err(Exhausted::Process));
         assert_eq!((one.used(), two.used(), process.used()), (90, 0, 90));
         charge.shrink(40);
         let other = two.charge(100).unwrap();

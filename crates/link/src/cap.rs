@@ -1,18 +1,18 @@
-//! What a transport lets through in one frame, and how it counts.
+//! The largest frame that a transport passes, and how its size is counted.
 
 /// The longest text that NIP-44 encrypts.
 const SEALED_TEXT_MAX: usize = 65_535;
 
-/// The limit of one frame, as data, so that pure code plans exactly.
+/// The limit on the size of one frame, described as data, so that planning can compute exact sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cap {
-    /// Nothing larger than this ever goes out, in the unit that `count` says.
+    /// No frame is larger than this, counted as `count` says.
     pub max: usize,
-    /// Cut a message above this size and keep its pieces below it; `None`: only above `max`.
+    /// A message above this size is cut, and its frames stay below it; `None` cuts only above `max`.
     pub cut_above: Option<usize>,
     /// What counts against `max`.
     pub count: Count,
-    /// Frames are lines: a raw CR or LF inside a message cannot travel as it is.
+    /// Frames are sent as lines: a message with a raw CR or LF cannot be sent in one frame.
     pub lines: bool,
 }
 
@@ -21,18 +21,19 @@ pub struct Cap {
 pub enum Count {
     /// The bytes of the frame.
     Frame,
-    /// The bytes of the piece before it is coded; the envelope is free.
+    /// The bytes of the piece before it is coded; the envelope does not count.
     Piece,
-    /// The frame once it lies inside something larger.
+    /// The bytes of the text that the frame is wrapped in.
     Wrapped(Wrap),
 }
 
-/// A frame inside a JSON string of another text, which may be sealed in its turn.
+/// The frame is a JSON string inside another text, such as a Nostr event, which may be encrypted in
+/// turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrap {
-    /// Bytes around the escaped frame.
+    /// Bytes of the outer text around the escaped frame.
     pub envelope: usize,
-    /// Where the wrapping text is encrypted: bytes around the padded, base64ed result.
+    /// If the outer text is encrypted with NIP-44: the bytes around the padded and base64-coded result.
     pub sealed: Option<usize>,
 }
 
@@ -47,7 +48,7 @@ impl Cap {
         }
     }
 
-    /// A cap on the bytes of a piece, with a free envelope.
+    /// A cap on the bytes of a piece; the envelope does not count.
     pub const fn piece(max: usize) -> Self {
         Self {
             max,
@@ -57,7 +58,7 @@ impl Cap {
         }
     }
 
-    /// A cap on what a frame becomes once wrapped.
+    /// A cap on the size of the text that a frame is wrapped in.
     pub const fn wrapped(max: usize, wrap: Wrap) -> Self {
         Self {
             max,
@@ -67,18 +68,19 @@ impl Cap {
         }
     }
 
-    /// The same for a transport whose frames are lines.
+    /// The same cap for a transport that sends frames as lines.
     pub const fn lines(mut self) -> Self {
         self.lines = true;
         self
     }
 
-    /// Where a frame is escaped once more by what wraps it.
+    /// Whether the frame is escaped as a JSON string inside an outer text.
     pub fn escapes(&self) -> bool {
         matches!(self.count, Count::Wrapped(_))
     }
 
-    /// How a frame counts whose bytes, escaped where [`escapes`](Self::escapes) says so, are `len`.
+    /// The size that counts, for a frame of `len` bytes (after escaping, if
+    /// [`escapes`](Self::escapes)).
     pub fn counted(&self, len: usize) -> usize {
         match self.count {
             Count::Frame | Count::Piece => len,
@@ -93,7 +95,7 @@ impl Cap {
         }
     }
 
-    /// How a finished frame counts; where only pieces do, nothing is known of it.
+    /// The size of a finished frame that counts; 0 if only pieces count.
     pub fn weigh(&self, frame: &[u8]) -> usize {
         match self.count {
             Count::Piece => 0,
@@ -109,17 +111,17 @@ impl Cap {
         }
     }
 
-    /// The longest frame (escaped where [`escapes`](Self::escapes) says so) that may go out in one piece.
+    /// The longest frame (after escaping, if [`escapes`](Self::escapes)) that the cap allows.
     pub fn room(&self) -> usize {
         self.longest(self.max)
     }
 
-    /// Above this, as the cap counts, a message is cut where it can be.
+    /// A message above this size, as the cap counts, is cut if it may be.
     pub fn whole_limit(&self) -> usize {
         self.cut_above.map_or(self.max, |soft| soft.min(self.max))
     }
 
-    /// The longest frame that a cut message is packed into.
+    /// The longest frame for a message that is cut.
     pub fn cut_room(&self) -> usize {
         self.longest(self.whole_limit())
     }
@@ -135,7 +137,8 @@ impl Cap {
                 envelope,
                 sealed: Some(_),
             }) => {
-                // `counted` grows in steps with the padding: search the last length that fits.
+                // `counted` grows in steps because of the padding: a binary search finds the
+                // longest that fits.
                 let (mut fits, mut too_long) = (0, (SEALED_TEXT_MAX + 1).saturating_sub(envelope));
                 while fits + 1 < too_long {
                     let middle = fits.midpoint(too_long);
@@ -151,8 +154,8 @@ impl Cap {
     }
 }
 
-/// Length of a NIP-44 payload: version, nonce, length, padded text and MAC, in base64. No cap holds a
-/// text that cannot be sealed.
+/// The length of a NIP-44 payload: version, nonce, length, padded text and MAC, in base64. `usize::MAX`
+/// for a text that is too long to encrypt, so that it exceeds every cap.
 fn sealed_len(text: usize) -> usize {
     if text > SEALED_TEXT_MAX {
         return usize::MAX;

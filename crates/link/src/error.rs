@@ -1,45 +1,46 @@
-//! What can go wrong, each with its figures and what to change.
+//! Errors: why a message could not be sent, what a peer did wrong, why a link closed. Each text has the
+//! figures and says what to change.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::Key;
 
-/// Why a message of ours cannot go out, or did not arrive.
+/// Why a message cannot be sent, or was not delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The whole message is larger than the receiver takes.
+    /// The message is larger than the receiver accepts.
     MessageTooLarge {
         /// Bytes of the message.
         size: usize,
         /// The receiver's limit.
         limit: usize,
     },
-    /// It does not fit one frame, and it may not be cut.
+    /// The message does not fit in one frame, and must not be cut.
     FrameTooLarge {
-        /// Bytes of the frame as the cap counts them.
+        /// The size of the frame, as the cap counts.
         size: usize,
         /// The cap.
         limit: usize,
-        /// Why it may not be cut.
+        /// Why it must not be cut.
         uncut: Uncut,
     },
     /// The cap leaves no room for a piece.
     CapTooSmall {
         /// The cap.
         cap: usize,
-        /// The smallest cap that would do.
+        /// The smallest cap that would suffice.
         needed: usize,
     },
-    /// The format cannot count that many bytes.
+    /// The format has no room for such a large size.
     FormatLimit {
         /// Bytes of the message.
         size: usize,
-        /// The most that it can count.
+        /// The largest size of the format.
         limit: usize,
     },
-    /// The format cannot number that many pieces.
+    /// The format or the receiver does not allow that many pieces.
     TooManyPieces {
         /// Bytes of the message.
         size: usize,
@@ -48,44 +49,44 @@ pub enum SendError {
         /// The cap.
         cap: usize,
     },
-    /// A raw line break cannot travel over lines.
+    /// The message contains a raw line break, and frames are sent as lines.
     RawNewline,
-    /// A text wire carries UTF-8 only.
+    /// The message is not UTF-8, and the wire carries text.
     NotUtf8,
-    /// The key has not the form that the wire wants.
+    /// The key does not have the form that the wire requires.
     BadKey {
         /// What it must be.
         expected: &'static str,
     },
-    /// Another message of ours is under way with this key.
+    /// Another message is being sent with this key.
     KeyInUse {
         /// The key.
         key: Key,
     },
-    /// The queue is full; wait for `Writable`.
+    /// The send queue is full; wait for [`Event::Writable`](crate::Event::Writable).
     QueueFull {
-        /// What is queued.
+        /// Messages or bytes in the queue.
         queued: usize,
-        /// The limit, in the same unit.
+        /// The limit, in the same unit (messages or bytes).
         limit: usize,
     },
-    /// The peer did not say that it accepts the transfer.
+    /// The peer did not accept the transfer in time.
     NotAccepted {
-        /// How long we waited.
+        /// How long this side waited.
         waited: Duration,
     },
-    /// The peer ended the transfer.
+    /// The peer aborted the transfer.
     Aborted {
-        /// What it said.
+        /// The peer's reason.
         reason: String,
     },
-    /// The path is too slow for the time that the peer allows.
+    /// The transport is too slow for the peer's timeout.
     TooSlow {
         /// Bytes of the message.
         size: usize,
-        /// Bytes that went out in that time.
+        /// Bytes that were sent in that time.
         sent: usize,
-        /// The peer's time limit.
+        /// The peer's timeout.
         limit: Duration,
     },
     /// The transport refused a frame as too large.
@@ -99,18 +100,18 @@ pub enum SendError {
     Closed,
 }
 
-/// Why a message may not be cut.
+/// Why a message must not be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uncut {
-    /// The peer did not say that it can put pieces together.
+    /// The peer did not announce that it can assemble pieces.
     NotNegotiated,
-    /// The format names a transfer by a key of the caller's, and there is none.
+    /// The format requires the caller to name the transfer, and the message has no key.
     NoKey,
-    /// The caller said that this message must stay whole.
+    /// The caller requires this message to be sent in one frame.
     NotAllowed,
-    /// A batch is not one message.
+    /// The message is a JSON-RPC batch.
     Batch,
-    /// The wire knows no pieces.
+    /// The wire has no pieces.
     NoPieces,
 }
 
@@ -154,12 +155,12 @@ impl fmt::Display for Uncut {
     }
 }
 
-/// What a peer did wrong, with the transfer's key where one is known.
+/// What a peer did wrong, with the transfer's key if it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The transfer, where the frame told one.
+    /// The transfer, if the frame belongs to one.
     pub key: Option<Key>,
-    /// What it was.
+    /// What is wrong.
     pub kind: FaultKind,
 }
 
@@ -167,18 +168,18 @@ pub struct Fault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// A frame over what we take.
+    /// A frame is over this side's limit.
     FrameTooLarge {
-        /// Its size.
+        /// The size of the frame.
         size: usize,
-        /// Our limit.
+        /// This side's limit.
         limit: usize,
     },
-    /// Text where bytes belong, or the other way round.
+    /// A text frame where the wire has binary ones, or the other way round.
     WrongCarrier,
-    /// A text frame that is no UTF-8, or data with a lone surrogate.
+    /// A text frame that is not UTF-8, or data with a lone surrogate.
     NotUtf8,
-    /// A text frame that is no JSON where only JSON can be.
+    /// A text frame that is not JSON where the wire requires JSON.
     NotJson,
     /// A field that is missing, of the wrong type or out of its range.
     Malformed {
@@ -194,59 +195,59 @@ pub enum FaultKind {
         /// What it must be.
         expected: &'static str,
     },
-    /// A frame of a protocol or version that is not ours.
+    /// A frame of an unknown protocol or version.
     UnknownProtocol,
-    /// A kind of frame that the format does not know.
+    /// A kind of frame that the format does not define.
     UnknownKind,
-    /// A frame of the other direction.
+    /// A frame that belongs to the opposite direction.
     WrongStream,
-    /// A completion mode that we do not know.
+    /// An unknown completion mode.
     UnknownMode,
-    /// Pieces although we did not say that we take them.
+    /// A piece, although this side did not announce that it accepts pieces.
     NotNegotiated,
-    /// One transfer more than we hold.
+    /// More open transfers than this side allows.
     TooManyTransfers {
-        /// Our limit.
+        /// This side's limit.
         limit: usize,
     },
-    /// More pieces than we take.
+    /// More pieces than this side allows.
     TooManyPieces {
         /// The declared number.
         pieces: u64,
-        /// Our limit.
+        /// This side's limit.
         limit: u64,
     },
-    /// A message, declared or received, that is over our limit.
+    /// A message whose declared or received size is over this side's limit.
     MessageTooLarge {
-        /// The size it has or declares.
+        /// The declared or received size.
         size: u64,
-        /// Our limit.
+        /// This side's limit.
         limit: u64,
     },
-    /// Our own memory is short; the peer did nothing wrong.
+    /// This side's memory budget is exhausted; the peer did nothing wrong.
     Busy,
     /// A later piece contradicts an earlier frame.
     Inconsistent {
         /// The field that changed.
         field: &'static str,
     },
-    /// A piece that came before.
+    /// A piece that was received before.
     Duplicate {
         /// Its index.
         index: u64,
     },
-    /// A piece that came before, with other content.
+    /// A piece that was received before, with different content.
     Conflict {
         /// Its index.
         index: u64,
     },
-    /// A second opening of a transfer that is under way.
+    /// A second opening frame for an open transfer.
     Reopened,
-    /// A piece that is not the next one where order is strict.
+    /// A piece that is not the next one, and the format requires strict order.
     OutOfOrder {
         /// Its index.
         index: u64,
-        /// The index that was due.
+        /// The index of the next piece.
         expected: u64,
     },
     /// A piece whose index is outside the declared number.
@@ -263,7 +264,7 @@ pub enum FaultKind {
         /// The window.
         limit: u64,
     },
-    /// Too much is waiting for the first missing piece.
+    /// Too many pieces wait for the first missing one.
     StashFull,
     /// More bytes than were declared.
     Overrun {
@@ -272,41 +273,42 @@ pub enum FaultKind {
         /// Bytes declared.
         declared: u64,
     },
-    /// The closing frame came with pieces missing.
+    /// The closing frame came while pieces were missing.
     Incomplete {
         /// Pieces received.
         have: u64,
         /// Pieces declared.
         want: u64,
     },
-    /// Other than the declared number of bytes.
+    /// The message does not have the declared number of bytes.
     SizeMismatch {
         /// Bytes received.
         size: u64,
         /// Bytes declared.
         declared: u64,
     },
-    /// The digest of the whole is another one.
+    /// The digest of the message does not match.
     DigestMismatch,
-    /// The whole is no JSON-RPC message.
+    /// The message is not JSON-RPC.
     NotJsonRpc,
-    /// The whole is a batch.
+    /// The message is a JSON-RPC batch.
     Batch,
-    /// The whole is itself a frame of this wire.
+    /// The message is itself a frame of this wire.
     Nested,
-    /// The peer gave the transfer up.
+    /// The peer aborted the transfer.
     Aborted {
-        /// What it said.
+        /// The peer's reason.
         reason: String,
     },
-    /// A new burst began before this one was complete.
+    /// Another message began before this transfer was complete, and the format sends messages
+    /// contiguously.
     Superseded,
-    /// Nothing more came in time.
+    /// The transfer was not complete in time.
     TimedOut {
-        /// Which of the timers.
+        /// Which timeout.
         timer: &'static str,
     },
-    /// It made room for a newer one.
+    /// The transfer was dropped to make room for a newer one.
     Evicted,
 }
 
@@ -316,7 +318,7 @@ impl FaultKind {
         Self::Malformed { field, expected }
     }
 
-    /// The fault of a known transfer.
+    /// This fault, for a known transfer.
     pub fn of(self, key: &Key) -> Fault {
         Fault {
             key: Some(key.clone()),
@@ -324,7 +326,7 @@ impl FaultKind {
         }
     }
 
-    /// A short name, the same for all figures, for logs, tables and machines.
+    /// A short name without the figures, for logs, tables and programs.
     pub fn name(&self) -> &'static str {
         match self {
             Self::FrameTooLarge { .. } => "frame-too-large",
@@ -365,7 +367,7 @@ impl FaultKind {
     }
 }
 
-/// A fault of no known transfer.
+/// A fault that belongs to no known transfer.
 impl From<FaultKind> for Fault {
     fn from(kind: FaultKind) -> Self {
         Self { key: None, kind }
@@ -451,9 +453,9 @@ impl fmt::Display for FaultKind {
 /// Why a link is closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// A WebSocket close code, or what stands for it on another transport.
+    /// A WebSocket close code; other transports use the same codes.
     pub code: u16,
-    /// At most 123 bytes, as a WebSocket close frame holds.
+    /// Why, in at most 123 bytes, as many as a WebSocket close frame holds.
     pub reason: String,
 }
 

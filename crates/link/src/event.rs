@@ -1,4 +1,4 @@
-//! What a link tells the peer above it.
+//! The events that a link reports to the layer above it.
 
 use std::collections::VecDeque;
 
@@ -9,36 +9,37 @@ use crate::frame::{MessageId, TransferId};
 use crate::wire::Shape;
 use crate::{Closed, Fault, FaultKind, Key, SendError};
 
-/// So many reports of faults wait at most; a flood of them is worth one line, not memory.
+/// How many reports that a peer can cause are queued; more are only counted.
 const REPORTS: usize = 1024;
 
-/// Places for events that are kept once the queue was emptied.
+/// The capacity that an empty queue keeps.
 const KEPT: usize = 64;
 
-/// What happened.
+/// What happened on a link.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A whole message came in.
+    /// A complete message came in.
     Message(Message),
-    /// A word of the transport's own came in.
+    /// A control message came in, such as a ping in text form.
     Control(Bytes),
-    /// A message of ours was handed to the transport, or through it where the transport tells.
+    /// All frames of a message were given to the transport; if the transport confirms frames, all were
+    /// confirmed.
     Sent {
         /// The message.
         id: TransferId,
         /// Its tag.
         tag: u64,
     },
-    /// The peer gave leave for a message of ours.
+    /// The peer accepted a transfer of this side.
     Accepted {
         /// The message.
         id: TransferId,
         /// Its tag.
         tag: u64,
     },
-    /// A message of ours did not go out. It comes back, and holds its place in the lane until
-    /// [`Link::replace`](crate::Link::replace) puts another there or gives the place up.
+    /// A message could not be sent. It is returned, and keeps its place in the lane until
+    /// [`Link::replace`](crate::Link::replace) puts another message there or frees the place.
     SendFailed {
         /// The message.
         id: TransferId,
@@ -49,8 +50,8 @@ pub enum Event {
         /// The message itself.
         bytes: Bytes,
     },
-    /// A message of ours that had begun cannot be finished, and the format cannot take it back: the
-    /// link ends with it, and [`Event::Closed`] follows.
+    /// A message that was partly sent cannot be finished, and the format cannot abort it: the link
+    /// closes, and [`Event::Closed`] follows.
     GaveUp {
         /// The message.
         id: TransferId,
@@ -59,37 +60,37 @@ pub enum Event {
         /// Why.
         error: SendError,
     },
-    /// A large transfer went on.
+    /// Progress of a large transfer.
     Progress {
-        /// Which.
+        /// Which transfer.
         of: ProgressOf,
-        /// Bytes that are through.
+        /// Bytes sent or received.
         done: usize,
-        /// Bytes in all, where known.
+        /// The total, if known.
         total: Option<u64>,
     },
-    /// There is room in the queue again.
+    /// The send queue has room again.
     Writable,
-    /// A frame was wrong; whatever it belonged to lives.
+    /// A frame was faulty; its transfer, if any, goes on.
     Fault(Fault),
-    /// A transfer of the peer's began; told where [`Config::tell_opened`](crate::Config::tell_opened)
-    /// says so. It ends with a message of that key, a failure, or the link.
+    /// The peer opened a transfer; reported if
+    /// [`Config::report_opened`](crate::Config::report_opened) is set. It ends with a message of
+    /// that key, with `TransferFailed`, or with the link.
     Opened(Key),
-    /// A transfer of the peer's ended without a message.
+    /// A transfer of the peer ended without a message.
     TransferFailed(Fault),
-    /// The last late frame of a key that was [discarded](crate::Link::discard) came by: the peer is
-    /// done with it.
+    /// The last frame of a [discarded](crate::Link::discard) key came in: no more will come.
     Discarded(Key),
-    /// The link is closed and stays closed. Everything that was queued is gone with it.
+    /// The link is closed, for good. Everything that was queued is dropped.
     Closed(Closed),
 }
 
-/// Whose progress it is.
+/// Which transfer a progress report is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgressOf {
-    /// A transfer of the peer's.
+    /// A transfer of the peer.
     Incoming(Key),
-    /// A message of ours.
+    /// A message of this side.
     Outgoing(TransferId),
 }
 
@@ -98,9 +99,9 @@ pub enum ProgressOf {
 pub struct Message {
     /// Its number.
     pub id: MessageId,
-    /// What it says.
+    /// The content.
     pub bytes: Bytes,
-    /// What was found in it on the way.
+    /// What parsing found in it.
     pub shape: Shape,
     /// The transfer it came by; `None` if it came in one frame.
     pub key: Option<Key>,
@@ -108,12 +109,12 @@ pub struct Message {
 }
 
 impl Message {
-    /// What it is charged.
+    /// The memory that it is charged, in bytes.
     pub fn charged(&self) -> usize {
         self.charge.amount()
     }
 
-    /// Its bytes and its charge, to be dropped together.
+    /// Its bytes and its charge; drop them together.
     pub fn into_parts(self) -> (Bytes, Charge) {
         (self.bytes, self.charge)
     }
@@ -121,22 +122,22 @@ impl Message {
 
 #[derive(Debug, Default)]
 pub(crate) struct Events {
-    /// What a peer can cause is charged while it waits.
+    /// Events that a peer can cause carry a charge while they are queued.
     queue: VecDeque<(Event, Option<Charge>)>,
     messages: usize,
     reports: usize,
-    /// Reports that were not kept.
+    /// How many reports were dropped.
     unreported: u64,
 }
 
 impl Events {
-    /// An end of something of ours, or a message.
+    /// Queues a message, or an event about this side's own messages: not limited.
     pub(crate) fn push(&mut self, event: Event) {
         self.messages += usize::from(matches!(event, Event::Message(_)));
         self.queue.push_back((event, None));
     }
 
-    /// The end of a transfer, paid for by what the transfer was charged.
+    /// Queues the end of a transfer, charged with a part of the transfer's own charge.
     pub(crate) fn push_charged(&mut self, event: Event, mut charge: Charge) {
         let cost = cost(&event).min(charge.amount());
         charge.shrink(charge.amount() - cost);
@@ -144,7 +145,7 @@ impl Events {
         self.queue.push_back((event, Some(charge)));
     }
 
-    /// News that a peer can cause as often as it likes. False: there was no room for it.
+    /// Queues an event that a peer can cause as often as it likes; returns false if it was dropped.
     pub(crate) fn report(&mut self, event: Event, budget: &LinkBudget) -> bool {
         match budget.charge(cost(&event)) {
             Ok(charge) if self.reports < REPORTS => {
@@ -163,7 +164,7 @@ impl Events {
         let (event, charge) = self.queue.pop_front()?;
         self.messages -= usize::from(matches!(event, Event::Message(_)));
         self.reports -= usize::from(charge.is_some());
-        // A flood leaves no large table behind.
+        // Releases the memory that a flood of events took.
         if self.queue.is_empty() && self.queue.capacity() > KEPT {
             self.queue.shrink_to(KEPT);
         }
@@ -179,7 +180,7 @@ impl Events {
         self.messages
     }
 
-    /// Whether reports are about to be dropped.
+    /// Whether the queue of reports is half full, so that reading should stop.
     pub(crate) fn is_flooded(&self) -> bool {
         self.reports >= REPORTS / 2
     }
@@ -189,12 +190,12 @@ impl Events {
     }
 }
 
-/// What an event costs while it waits: its place in a queue that grows by doubling, and what it holds.
+/// What a queued event costs: its entry in a queue that grows by doubling, and its allocations.
 fn cost(event: &Event) -> usize {
     2 * size_of::<(Event, Option<Charge>)>() + allocated(event)
 }
 
-/// What an event holds beside its fixed size.
+/// What an event has allocated, in addition to its fixed size.
 fn allocated(event: &Event) -> usize {
     match event {
         Event::Fault(fault) | Event::TransferFailed(fault) => {

@@ -1,11 +1,11 @@
-//! What the transport carries, and the numbers by which it is spoken of.
+//! Frames, and the ids of frames, messages and transfers.
 
 use bytes::Bytes;
 
 use crate::Key;
 
-/// One frame as it came in, in memory of its own: a whole message keeps that memory, and is charged
-/// by its length.
+/// One frame. An incoming one must have memory of its own: a message in one frame keeps that
+/// memory, and is charged only its length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// Text; the wire checks that it is UTF-8.
@@ -15,7 +15,7 @@ pub enum Frame {
 }
 
 impl Frame {
-    /// The bytes, whatever the kind.
+    /// The bytes of either kind.
     pub fn bytes(&self) -> &Bytes {
         match self {
             Self::Text(bytes) | Self::Binary(bytes) => bytes,
@@ -23,7 +23,7 @@ impl Frame {
     }
 }
 
-/// The kind of frames that a wire makes; a transport says which it can carry.
+/// The kind of frames that a wire makes, or that a transport can carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carries {
     /// Text frames.
@@ -32,15 +32,15 @@ pub enum Carries {
     Binary,
 }
 
-/// A message that was given to [`Link::send`](crate::Link::send).
+/// The id of a message that was given to [`Link::send`](crate::Link::send).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransferId(pub(crate) u64);
 
-/// A message that came in, in the order of completion.
+/// The id of a message that came in, in the order of completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub(crate) u64);
 
-/// A frame that was handed to the transport.
+/// The id of a frame that was given to the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrameId(pub(crate) u64);
 
@@ -49,7 +49,7 @@ pub struct FrameId(pub(crate) u64);
 pub struct Lane(pub u32);
 
 impl Lane {
-    /// The lane of everything that carries order, and of what nobody knows better.
+    /// The lane of all messages whose order matters, or about which nothing is known.
     pub const ORDERED: Self = Self(0);
 }
 
@@ -65,27 +65,28 @@ pub enum FrameKind {
     Piece,
     /// The frame after the last piece.
     Close,
-    /// Our leave for the peer to send its pieces.
+    /// Accepts a transfer of the peer.
     Accept,
-    /// The end of a transfer that failed.
+    /// Aborts a transfer.
     Abort,
-    /// A word of the transport's own, which belongs to no message.
+    /// A control message, such as a ping in text form; it belongs to no message.
     Control,
 }
 
 /// A frame that [`Link::poll_transmit`](crate::Link::poll_transmit) made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Its number, for [`Link::handle_sent`](crate::Link::handle_sent).
+    /// Its id, for [`Link::handle_sent`](crate::Link::handle_sent).
     pub frame: FrameId,
-    /// The message it belongs to; `None` for answers to the peer's transfers.
+    /// The message that it belongs to; `None` for control messages, and for frames that accept or
+    /// abort a transfer.
     pub transfer: Option<TransferId>,
-    /// The tag that came with that message.
+    /// The tag of that message.
     pub tag: u64,
     /// What it is for.
     pub kind: FrameKind,
-    /// Whether it goes out as text or as bytes.
+    /// Whether to send it as a text or a binary frame.
     pub carries: Carries,
-    /// The peer's transfer that it answers, or ours that it ends.
+    /// The transfer that it accepts or aborts.
     pub answers: Option<Key>,
 }

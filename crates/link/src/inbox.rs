@@ -3,50 +3,50 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
-use crate::assembly::{Assembly, Placed, Site};
-use crate::budget::{Charge, LinkBudget, Short, TRANSFER_CHARGE};
+use crate::assembly::{Assembly, PlaceContext, Placed};
+use crate::budget::{Charge, Exhausted, LinkBudget, TRANSFER_CHARGE};
 use crate::rules::{Config, Full, Unknown};
 use crate::timers::{Timer, Timers};
 use crate::wire::{Opening, Piece, Wire};
 use crate::{FaultKind, Key};
 
-/// What became of a frame of a transfer.
+/// What was done with a frame of a transfer.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// There is more to come.
+    /// It was stored, and its transfer is not complete.
     Pending,
-    /// It belongs to nothing that we still want.
+    /// It belongs to no open transfer, or is a duplicate.
     Ignored,
-    /// It was the last of what nobody wanted any more.
-    Drained,
-    /// The transfer with this serial number has all its pieces.
+    /// It was the last frame of a discarded transfer.
+    LastDiscarded,
+    /// It completed the transfer with this serial number.
     Complete(u64),
 }
 
-/// The buffer for odd pieces that is kept between them.
+/// The largest scratch buffer that is kept between pieces.
 const SCRATCH_KEPT: usize = 64 << 10;
 
-/// What a new transfer says of itself.
+/// What the first frame of a transfer declares.
 struct Declared<'a> {
     key: &'a Key,
     count: u64,
     bytes: Option<u64>,
-    /// It ends all that is unfinished, and so makes room for itself.
+    /// It ends all unfinished transfers, and so makes room for itself.
     supersedes: bool,
 }
 
 #[derive(Default)]
 pub(crate) struct Inbox {
-    /// By age: the first is the oldest.
+    /// By serial number: the first is the oldest.
     open: BTreeMap<u64, Assembly>,
-    /// A tree, which gives its memory back when a flood is over.
+    /// A tree rather than a hash table, since it releases its memory after a flood.
     by_key: BTreeMap<Key, u64>,
     serial: u64,
     /// Received bytes of all unfinished transfers.
     pending: usize,
     discarded: DiscardSet,
     scratch: Vec<u8>,
-    /// Transfers that made room for others; the link reports them.
+    /// Transfers that were evicted; the link reports them.
     evicted: Vec<Assembly>,
 }
 
@@ -55,7 +55,7 @@ impl Inbox {
         self.open.len()
     }
 
-    /// All that is unfinished, oldest first.
+    /// All unfinished transfers, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Assembly> {
         self.open.values()
     }
@@ -68,7 +68,7 @@ impl Inbox {
         std::mem::take(&mut self.evicted)
     }
 
-    /// An opening frame.
+    /// Handles an opening frame.
     pub(crate) fn open(
         &mut self,
         now: Instant,
@@ -92,7 +92,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// A piece. On a fault the tables are as they were, save what was evicted.
+    /// Handles a piece. A fault leaves the tables unchanged, except for evicted transfers.
     pub(crate) fn piece(
         &mut self,
         now: Instant,
@@ -102,21 +102,21 @@ impl Inbox {
         budget: &LinkBudget,
         timers: &mut Timers,
     ) -> Result<Taken, FaultKind> {
-        if let Some(taken) = self.discarded.drops(piece) {
+        if let Some(taken) = self.discarded.check(piece) {
             return Ok(taken);
         }
         let mut scratch = std::mem::take(&mut self.scratch);
-        let mut site = Site {
+        let mut context = PlaceContext {
             wire,
             rules: &config.rules,
             limit: config.limits.message,
             scratch: &mut scratch,
         };
         let taken = match self.by_key.get(&piece.key).copied() {
-            Some(serial) => self.add(now, serial, piece, &mut site, config, timers),
-            None => self.begin(now, piece, &mut site, config, budget, timers),
+            Some(serial) => self.add(now, serial, piece, &mut context, config, timers),
+            None => self.begin(now, piece, &mut context, config, budget, timers),
         };
-        // What is kept for the next piece is not charged, so it is little.
+        // The buffer is not charged to the budget, so only a small one is kept.
         if scratch.capacity() <= SCRATCH_KEPT {
             scratch.clear();
             self.scratch = scratch;
@@ -124,7 +124,7 @@ impl Inbox {
         taken
     }
 
-    /// The closing frame of a transfer.
+    /// Handles the closing frame of a transfer.
     pub(crate) fn close(
         &mut self,
         key: &Key,
@@ -138,10 +138,10 @@ impl Inbox {
         Ok(Taken::Complete(serial))
     }
 
-    /// Late frames with this key are dropped, and what is unfinished of it too.
+    /// Drops the unfinished transfer of this key, and its frames that still come.
     pub(crate) fn discard(&mut self, key: Key, config: &Config, timers: &mut Timers) {
         self.remove_key(&key, timers);
-        // Where a transfer needs an opening its late pieces are dropped anyway.
+        // If transfers need an opening, late pieces are ignored anyway.
         if config.rules.unknown != Unknown::Ignored {
             self.discarded.insert(key, config.limits.discarded);
         }
@@ -155,7 +155,7 @@ impl Inbox {
         self.discarded.keys.len()
     }
 
-    /// Takes a transfer out of the tables.
+    /// Removes a transfer.
     pub(crate) fn remove(&mut self, serial: u64, timers: &mut Timers) -> Option<Assembly> {
         let assembly = self.open.remove(&serial)?;
         self.by_key.remove(&assembly.key);
@@ -169,7 +169,7 @@ impl Inbox {
         self.remove(serial, timers)
     }
 
-    /// All that is unfinished, oldest first, but for `keep`.
+    /// Removes all transfers except `keep`, oldest first.
     pub(crate) fn remove_others(
         &mut self,
         keep: Option<&Key>,
@@ -200,7 +200,7 @@ impl Inbox {
         *self = Self::default();
     }
 
-    /// A deadline came: is the transfer really out of time, and by which timer? If not it gets a new one.
+    /// Handles a deadline: returns which timeout has expired, or sets the timer again if none has.
     pub(crate) fn expire(
         &mut self,
         now: Instant,
@@ -218,58 +218,61 @@ impl Inbox {
         None
     }
 
-    /// A piece of a transfer that is under way.
+    /// Handles a piece of an open transfer.
     fn add(
         &mut self,
         now: Instant,
         serial: u64,
         piece: &Piece<'_>,
-        site: &mut Site<'_>,
+        context: &mut PlaceContext<'_>,
         config: &Config,
         timers: &mut Timers,
     ) -> Result<Taken, FaultKind> {
         let Some(assembly) = self.open.get_mut(&serial) else {
             return Ok(Taken::Ignored);
         };
-        assembly.agrees(piece)?;
-        // Nothing makes room for what will not be kept.
-        if assembly.lacks(piece.seq, &config.rules) {
-            self.make_room(serial, site.wire.decoded_max(piece), config, timers)?;
+        assembly.check_totals(piece)?;
+        // A piece that will not be stored must not evict anything.
+        if assembly.is_missing(piece.seq, &config.rules) {
+            self.make_room(serial, context.wire.decoded_max(piece), config, timers)?;
         }
         let Some(assembly) = self.open.get_mut(&serial) else {
             return Ok(Taken::Ignored);
         };
         let before = assembly.received();
-        let mut placed = assembly.place(piece, site);
-        // With the link's own memory short, older transfers of the same link may have to go; with
-        // the process's, they would go for the sake of others.
+        let mut placed = assembly.place(piece, context);
+        // If the link's own budget is exhausted, its older transfers may be evicted. If it is the
+        // process's, evicting them would only make room for other links.
         while placed == Err(FaultKind::Busy)
             && config.rules.full == Full::EvictOldest
-            && self.open.get(&serial).is_some_and(Assembly::link_is_short)
+            && self
+                .open
+                .get(&serial)
+                .is_some_and(Assembly::link_budget_exhausted)
             && self.evict_oldest_but(serial, timers)
         {
             let Some(assembly) = self.open.get_mut(&serial) else {
                 return Ok(Taken::Ignored);
             };
-            placed = assembly.place(piece, site);
+            placed = assembly.place(piece, context);
         }
         let Some(assembly) = self.open.get_mut(&serial) else {
             return Ok(Taken::Ignored);
         };
-        if placed? == Placed::Again {
+        if placed? == Placed::Duplicate {
             return Ok(Taken::Ignored);
         }
         assembly.last = now;
         self.pending += assembly.received() - before;
-        Ok(self.settle(serial, config))
+        Ok(self.completion(serial, config))
     }
 
-    /// A piece of a transfer that nobody knows.
+    /// Handles a piece of an unknown transfer.
     fn begin(
         &mut self,
         now: Instant,
         piece: &Piece<'_>,
-        site: &mut Site<'_>,
+        context: &mut PlaceContext<'_>,
         config: &Config,
         budget: &LinkBudget,
         timers: &mut Timers,
@@ -284,7 +287,7 @@ impl Inbox {
             }
             Unknown::OpensFirst | Unknown::Opens => {}
         }
-        self.make_room(u64::MAX, site.wire.decoded_max(piece), config, timers)?;
+        self.make_room(u64::MAX, context.wire.decoded_max(piece), config, timers)?;
         let declared = Declared {
             key: &piece.key,
             count: piece.count.unwrap_or(1),
@@ -293,13 +296,14 @@ impl Inbox {
         };
         let charge = self.admit(declared, config, budget, timers)?;
         let mut assembly = Assembly::from_piece(piece, now, charge);
-        assembly.place(piece, site)?;
+        assembly.place(piece, context)?;
         self.pending += assembly.received();
         let serial = self.insert(assembly, config, timers);
-        Ok(self.settle(serial, config))
+        Ok(self.completion(serial, config))
     }
 
-    /// May another transfer begin? By what it declares, before any memory is taken for it.
+    /// Decides whether a transfer may begin, by what it declares, before any memory is allocated
+    /// for it.
     fn admit(
         &mut self,
         declared: Declared<'_>,
@@ -335,13 +339,14 @@ impl Inbox {
         loop {
             match budget.charge(TRANSFER_CHARGE + 2 * declared.key.allocated()) {
                 Ok(charge) => return Ok(charge),
-                Err(Short::Link) if evicts && self.evict_oldest_but(u64::MAX, timers) => {}
+                Err(Exhausted::Link) if evicts && self.evict_oldest_but(u64::MAX, timers) => {}
                 Err(_) => return Err(FaultKind::Busy),
             }
         }
     }
 
-    /// Formats that bound the received bytes of all transfers let the oldest go, be it this one.
+    /// Makes room under the limit on received bytes of all transfers. Formats that evict drop the
+    /// oldest transfer, which may be this one.
     fn make_room(
         &mut self,
         serial: u64,
@@ -362,7 +367,7 @@ impl Inbox {
                 break;
             };
             if oldest == serial {
-                // The fault tells of this one.
+                // The returned fault reports this transfer.
                 self.remove(oldest, timers);
                 return Err(FaultKind::Evicted);
             }
@@ -381,7 +386,7 @@ impl Inbox {
 
     fn evict(&mut self, serial: u64, timers: &mut Timers) {
         if let Some(assembly) = self.remove(serial, timers) {
-            self.evicted.push(assembly.emptied());
+            self.evicted.push(assembly.without_data());
         }
     }
 
@@ -395,7 +400,7 @@ impl Inbox {
         serial
     }
 
-    fn settle(&mut self, serial: u64, config: &Config) -> Taken {
+    fn completion(&mut self, serial: u64, config: &Config) -> Taken {
         match self.open.get(&serial) {
             Some(assembly) if assembly.is_complete() && !config.rules.closing => {
                 Taken::Complete(serial)
@@ -404,17 +409,17 @@ impl Inbox {
         }
     }
 
-    /// Moves what became contiguous into the buffer; see [`Assembly::drain`].
+    /// Moves stashed pieces into the buffer; see [`Assembly::drain`].
     pub(crate) fn drain(&mut self, key: &Key, config: &Config) -> Result<Taken, FaultKind> {
         let Some((serial, assembly)) = self.find(key) else {
             return Ok(Taken::Ignored);
         };
         assembly.drain(&config.rules)?;
-        Ok(self.settle(serial, config))
+        Ok(self.completion(serial, config))
     }
 }
 
-/// When a transfer is out of time, and by which timer.
+/// When a transfer times out, and by which timeout.
 fn deadline(assembly: &Assembly, config: &Config) -> Option<(Instant, &'static str)> {
     let timeouts = &config.rules.timeouts;
     let idle = timeouts
@@ -426,7 +431,7 @@ fn deadline(assembly: &Assembly, config: &Config) -> Option<(Instant, &'static s
     idle.into_iter().chain(age).min_by_key(|(at, _)| *at)
 }
 
-/// Keys whose frames are dropped until the last of them came by; the oldest keys are forgotten first.
+/// Keys whose frames are dropped until the last one came in; the oldest keys are forgotten first.
 #[derive(Default)]
 struct DiscardSet {
     keys: BTreeSet<Key>,
@@ -446,7 +451,8 @@ impl DiscardSet {
         }
     }
 
-    fn drops(&mut self, piece: &Piece<'_>) -> Option<Taken> {
+    /// Whether to drop a piece; `None` if its key is not discarded.
+    fn check(&mut self, piece: &Piece<'_>) -> Option<Taken> {
         if self.keys.is_empty() || !self.keys.contains(&piece.key) {
             return None;
         }
@@ -456,7 +462,7 @@ impl DiscardSet {
         {
             self.keys.remove(&piece.key);
             self.order.retain(|key| *key != piece.key);
-            return Some(Taken::Drained);
+            return Some(Taken::LastDiscarded);
         }
         Some(Taken::Ignored)
     }

@@ -1,15 +1,15 @@
-//! What names a transfer.
+//! The key of a transfer.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Keys up to this long cost no allocation. It holds a 32-digit id, a UUID and most tokens.
+/// Keys up to this length need no allocation: enough for a 32-digit id, a UUID and most tokens.
 const INLINE: usize = 46;
 
-/// The name of a transfer, in the bytes of the wire's own kind.
+/// The name of a transfer, as bytes in the form of its wire.
 ///
-/// Wires bound its length; the link only compares it.
+/// Wires limit its length; the link only compares it.
 #[derive(Clone)]
 pub struct Key(Repr);
 
@@ -19,7 +19,7 @@ enum Repr {
         len: u8,
         bytes: [u8; INLINE],
     },
-    /// Shared by all that speak of the transfer: a long key costs its bytes once.
+    /// Shared between clones, so that a long key is stored once.
     Heap(Arc<[u8]>),
 }
 
@@ -45,11 +45,11 @@ impl Key {
         }
     }
 
-    /// What it allocated beside its own fixed size.
+    /// The bytes that it has allocated, in addition to its fixed size.
     pub(crate) fn allocated(&self) -> usize {
         match &self.0 {
             Repr::Inline { .. } => 0,
-            // With the two counters of the share.
+            // With the two counters of the `Arc`.
             Repr::Heap(bytes) => bytes.len() + 2 * size_of::<usize>(),
         }
     }
@@ -81,7 +81,7 @@ impl Ord for Key {
     }
 }
 
-/// Text where it is printable text, else hex: good enough for a log line of any wire.
+/// Printable text as it is, other bytes in hex, for logs.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match std::str::from_utf8(self.as_bytes()) {

@@ -1,8 +1,9 @@
 //! The state of one connection that carries large messages in capped frames.
 //!
-//! [`Link`] queues, cuts, assembles, bounds and times out. It knows no format: a [`Wire`] reads and
-//! writes frames, [`Rules`] say how the format behaves. It knows no socket and no clock: frames and
-//! the time are arguments, as in quinn-proto.
+//! A [`Link`] queues outgoing messages, cuts them into frames, assembles incoming ones, and
+//! enforces limits and timeouts. It knows no format: a [`Wire`] reads and writes frames, [`Rules`]
+//! say how the format behaves. It knows no socket and no clock: frames and the time are arguments,
+//! as in quinn-proto.
 
 #![forbid(unsafe_code)]
 

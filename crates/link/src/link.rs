@@ -1,4 +1,4 @@
-//! The state machine. What goes out is in `send`, what comes in is in `receive`.
+//! [`Link`], the state machine of one connection. Sending is in `send`, receiving in `receive`.
 
 mod receive;
 mod send;
@@ -19,10 +19,11 @@ use crate::timers::{Timer, Timers};
 use crate::wire::{PeerSupport, Plan, PlanOptions, Wire};
 use crate::{Closed, Fault, Key, SendError};
 
-/// A close reason holds so many bytes on a WebSocket.
+/// The longest reason that fits in a WebSocket close frame.
 const REASON_MAX: usize = 123;
 
-/// One connection. Feed it frames and the time, take from it frames and events.
+/// The state of one connection. Its caller passes in frames and the time, and takes out frames and
+/// events.
 pub struct Link {
     send: Arc<dyn Wire>,
     receive: Arc<dyn Wire>,
@@ -30,7 +31,7 @@ pub struct Link {
     budget: LinkBudget,
     peer: PeerSupport,
     cap: Cap,
-    /// Counts changes of peer and cap: a plan made elsewhere for an older one is made again.
+    /// Counts changes of `peer` and `cap`: a plan that was made before the last change is made again.
     generation: u64,
     inbox: Inbox,
     outbox: Outbox,
@@ -42,61 +43,61 @@ pub struct Link {
     next_frame: u64,
     next_message: u64,
     was_full: bool,
-    /// The last frame was an answer: a lane is next.
+    /// The last frame accepted or aborted a transfer of the peer: a lane's frame is next.
     replied: bool,
 }
 
-/// What became of a frame.
+/// What a link did with a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Received {
     /// It completed this message.
     Done(MessageId),
-    /// It is kept, and there is more to come.
+    /// It was stored; its message is not complete yet.
     Pending,
-    /// It changed nothing: late, discarded, or the same again.
+    /// It changed nothing: it was late, discarded, or a duplicate.
     Ignored,
-    /// It was wrong; the rules say what that ended.
+    /// It was faulty; the rules say what that ended.
     Fault(Fault),
 }
 
-/// What became of a frame of ours.
+/// The transport's report on a frame that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It is through.
+    /// It was delivered.
     Ok,
-    /// It was refused for its size.
+    /// It was refused because of its size.
     TooLarge,
-    /// It is lost.
+    /// It was lost.
     Failed,
 }
 
-/// What cancelling came to.
+/// The result of cancelling a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {
-    /// No frame of it had gone out.
+    /// No frame of it had been sent.
     Unsent,
-    /// It was under way and stopped.
+    /// It was partly sent, and stopped.
     Stopped,
-    /// It is out, or cannot be stopped any more.
+    /// It was sent completely, or cannot be stopped any more.
     TooLate,
 }
 
-/// How far a transfer of the peer's has come.
+/// The progress of a transfer of the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Unfinished<'a> {
     /// The transfer.
     pub key: &'a Key,
-    /// Pieces that are here.
+    /// Pieces received.
     pub pieces: u64,
-    /// Pieces in all.
+    /// Pieces in total.
     pub count: u64,
-    /// Bytes that are here.
+    /// Bytes received.
     pub bytes: usize,
-    /// Bytes in all, where they were declared.
+    /// Bytes in total, if declared.
     pub declared: Option<u64>,
 }
 
-/// The planning of one large message, to be run wherever it blocks nobody.
+/// The planning of one large message, to be run on a thread that may block.
 #[derive(Debug)]
 pub struct PlanJob {
     id: TransferId,
@@ -110,7 +111,7 @@ pub struct PlanJob {
     cap: Cap,
 }
 
-/// The outcome of a [`PlanJob`].
+/// The result of a [`PlanJob`].
 #[derive(Debug)]
 pub struct Planned {
     id: TransferId,
@@ -119,7 +120,7 @@ pub struct Planned {
 }
 
 impl PlanJob {
-    /// Does the work.
+    /// Plans the message.
     pub fn run(self) -> Planned {
         let options = PlanOptions {
             key: self.key.as_ref(),
@@ -137,7 +138,7 @@ impl PlanJob {
 }
 
 impl Link {
-    /// A link that sends and receives by these wires. All its randomness comes from `seed`.
+    /// A link that sends and receives with these wires. All its randomness comes from `seed`.
     pub fn new(
         send: Arc<dyn Wire>,
         receive: Arc<dyn Wire>,
@@ -169,7 +170,7 @@ impl Link {
         }
     }
 
-    /// What the peer said it can take. It counts for all that is not under way yet.
+    /// Sets what the peer supports. It applies to messages of which no frame was sent yet.
     pub fn set_peer(&mut self, support: PeerSupport) {
         self.peer = support;
         self.generation += 1;
@@ -177,14 +178,14 @@ impl Link {
         self.outbox.wake_waiting();
     }
 
-    /// What the transport lets through. It counts for all that is not under way yet.
+    /// Sets the cap of the transport. It applies to messages of which no frame was sent yet.
     pub fn set_cap(&mut self, cap: Cap) {
         self.cap = cap;
         self.generation += 1;
         self.outbox.one_frame = self.one_frame();
     }
 
-    /// No message longer than this fits one frame.
+    /// A message longer than this does not fit in one frame.
     fn one_frame(&self) -> usize {
         match &self.peer {
             PeerSupport::Yes(limits) => self.cap.max.min(limits.frame),
@@ -197,22 +198,22 @@ impl Link {
         [&self.send, &self.receive].map(|wire| (wire.name(), wire.carries()))
     }
 
-    /// Whether the transport's word on each frame is wanted ([`handle_sent`](Self::handle_sent)).
+    /// Whether the transport must report each sent frame by [`handle_sent`](Self::handle_sent).
     pub fn confirms(&self) -> bool {
         self.config.confirm.is_some()
     }
 
-    /// Bytes of the largest frame that is taken.
+    /// The largest frame that is accepted, in bytes.
     pub fn frame_limit(&self) -> usize {
         self.config.limits.frame
     }
 
-    /// Whether the peer's pieces are taken: once a negotiation says so.
+    /// Sets whether pieces are accepted, for formats that negotiate it.
     pub fn set_receives_pieces(&mut self, receives: bool) {
         self.config.receives_pieces = receives;
     }
 
-    /// Ends the link: nothing goes out or comes in any more, and all that was queued is dropped.
+    /// Closes the link: nothing is sent or received any more, and everything queued is dropped.
     pub fn close(&mut self, code: u16, reason: &str) {
         if self.closed.is_some() {
             return;
@@ -233,17 +234,17 @@ impl Link {
         self.events.push(Event::Closed(closed));
     }
 
-    /// Why the link is closed, once it is.
+    /// Why the link is closed; `None` while it is open.
     pub fn closed(&self) -> Option<&Closed> {
         self.closed.as_ref()
     }
 
-    /// What happened; take all of it after every other call.
+    /// The next event; call it until it returns `None` after every other call.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop()
     }
 
-    /// Whether [`poll_event`](Self::poll_event) has something to tell.
+    /// Whether [`poll_event`](Self::poll_event) has an event.
     pub fn has_event(&self) -> bool {
         !self.events.is_empty()
     }
@@ -253,7 +254,7 @@ impl Link {
         self.timers.next()
     }
 
-    /// Time has passed.
+    /// Handles all timers that are due.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
@@ -264,10 +265,11 @@ impl Link {
         }
     }
 
-    /// False while the application has not taken what is done: the transport should stop reading.
+    /// Whether the link accepts a frame. False while the application has too many complete messages
+    /// to take or drop: the transport should stop reading.
     pub fn wants_frame(&self) -> bool {
         let (finished, limits) = (self.budget.finished(), &self.config.limits);
-        // Room for one more message, where there is any message to wait for.
+        // There must be room for one more message, unless no message is held.
         let another = limits.message.saturating_add(MESSAGE_CHARGE);
         let room = finished == 0 || finished.saturating_add(another) <= limits.memory;
         self.closed.is_none()
@@ -276,13 +278,13 @@ impl Link {
             && !self.events.is_flooded()
     }
 
-    /// Wakes this one when the application drops a message, once: that may make
+    /// Wakes the waker once, when the application drops a message: that may make
     /// [`wants_frame`](Self::wants_frame) true without a call on the link.
     pub fn wake_when_dropped(&self, waker: &std::task::Waker) {
         self.budget.wake_when_dropped(waker);
     }
 
-    /// The peer's unfinished transfers.
+    /// How many transfers of the peer are unfinished.
     pub fn open_transfers(&self) -> usize {
         self.inbox.len()
     }
@@ -303,33 +305,34 @@ impl Link {
         self.inbox.pending_bytes()
     }
 
-    /// Keys whose late frames are dropped.
+    /// How many keys are in the set of discarded ones.
     pub fn discarded(&self) -> usize {
         self.inbox.discarded()
     }
 
-    /// Memory that is charged to this link: unfinished transfers, and messages that nobody dropped yet.
+    /// The memory that is charged to this link: unfinished transfers, and messages that the
+    /// application has not dropped yet.
     pub fn memory(&self) -> usize {
         self.budget.used()
     }
 
-    /// Faults that came too fast to be told one by one.
+    /// How many reports were dropped because too many were queued.
     pub fn unreported(&self) -> u64 {
         self.events.unreported()
     }
 
-    /// Whether there is nothing left to send: no message, no answer to the peer, no control word.
+    /// Whether there is nothing left to send: no message, no accept or abort, no control message.
     pub fn is_idle(&self) -> bool {
         let outbox = &self.outbox;
         outbox.messages.is_empty() && outbox.replies.is_empty() && outbox.controls.is_empty()
     }
 
-    /// Whether an answer to the peer, or the end of a transfer of ours, is still to be said.
+    /// Whether a frame that accepts or aborts a transfer is still to be sent.
     pub fn has_replies(&self) -> bool {
         !self.outbox.replies.is_empty()
     }
 
-    /// Bytes of messages that are not fully out yet.
+    /// The size of all messages that are not completely sent yet.
     pub fn queued_bytes(&self) -> usize {
         self.outbox.bytes
     }

@@ -1,9 +1,9 @@
-//! Messages on their way out: lanes, whose turn it is, and one frame at a time.
+//! Outgoing messages: the lanes, which lane is next, and the state of each message.
 //!
-//! A lane holds messages in their order. A lane whose next message has not begun and may fit one
-//! frame is *fresh*. After each frame of a bulk transfer all lanes that are fresh at that moment are
-//! served: so a small message waits for one frame of a bulk transfer, however many there are, and
-//! no flood of small messages starves the bulk.
+//! A lane is a queue of messages. A lane whose next message has not begun and may fit in one frame
+//! is *fresh*. After each frame of a bulk transfer, all lanes that are fresh at that moment are
+//! served: so a small message waits for at most one frame of a bulk transfer, however many there
+//! are, and no flood of small messages starves the bulk transfers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,24 +17,24 @@ use crate::timers::TimerKey;
 use crate::wire::{Announce, Part, Pieces, Plan, Wire};
 use crate::{Cap, Key, SendError};
 
-/// A message to be sent.
+/// A message to send.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    /// What it says.
+    /// The content.
     pub bytes: Bytes,
     /// Its lane.
     pub lane: Lane,
-    /// The transfer's name, where the format takes the caller's.
+    /// The key of its transfer, for formats in which the caller chooses it.
     pub key: Option<Key>,
-    /// Comes back with each of its frames and its outcome.
+    /// A number of the caller's choice, returned with each of its frames and events.
     pub tag: u64,
-    /// False for a message that must arrive in one frame.
+    /// False for a message that must be sent in one frame.
     pub may_cut: bool,
-    /// Whether it is known to be UTF-8, so that planning need not look.
+    /// Whether it is known to be UTF-8, so that planning need not check.
     pub known_text: bool,
-    /// Pieces of this message stay below this size, if it is smaller than what the cap says.
+    /// Frames of this message stay below this size, if it is smaller than the cap's own value.
     pub cut_above: Option<usize>,
-    /// What a message that is passed on was charged where it came in, until it is out.
+    /// For a message that is relayed: its charge on the link that it came in by, held until it is sent.
     pub charge: Option<Arc<Charge>>,
 }
 
@@ -58,7 +58,7 @@ impl Outgoing {
         Self::new(text.into()).known_text()
     }
 
-    /// The cap that counts for it.
+    /// The cap that applies to this message.
     pub(crate) fn cap(&self, cap: &Cap) -> Cap {
         let soft = match (self.cut_above, cap.cut_above) {
             (Some(own), Some(general)) => Some(own.min(general)),
@@ -70,47 +70,49 @@ impl Outgoing {
         }
     }
 
-    /// The same in another lane.
+    /// Sets the lane.
     pub fn in_lane(mut self, lane: Lane) -> Self {
         self.lane = lane;
         self
     }
 
-    /// The same with a key of the caller's.
+    /// Sets the key.
     pub fn with_key(mut self, key: Key) -> Self {
         self.key = Some(key);
         self
     }
 
-    /// The same with a tag.
+    /// Sets the tag.
     pub fn tagged(mut self, tag: u64) -> Self {
         self.tag = tag;
         self
     }
 
-    /// The same, known to be UTF-8: it was checked where it came in, or made of text.
+    /// Declares that the message is UTF-8, because it was checked before or made of text.
     pub fn known_text(mut self) -> Self {
         self.known_text = true;
         self
     }
 
-    /// The same, but it may not be cut.
+    /// Requires the message to be sent in one frame.
     pub fn uncut(mut self) -> Self {
         self.may_cut = false;
         self
     }
 }
 
-pub(crate) struct Out {
+/// A message in the outbox.
+pub(crate) struct Entry {
     pub(crate) message: Outgoing,
     pub(crate) state: State,
     pub(crate) begun: Option<Instant>,
     pub(crate) last: Option<Instant>,
     pub(crate) timer: Option<TimerKey>,
-    pub(crate) told: usize,
+    /// How many bytes were sent when progress was last reported.
+    pub(crate) reported: usize,
 }
 
-impl Out {
+impl Entry {
     pub(crate) fn new(message: Outgoing) -> Self {
         Self {
             message,
@@ -118,7 +120,7 @@ impl Out {
             begun: None,
             last: None,
             timer: None,
-            told: 0,
+            reported: 0,
         }
     }
 }
@@ -128,13 +130,13 @@ impl Out {
     reason = "most messages are sent at once; a box would cost each an allocation"
 )]
 pub(crate) enum State {
-    /// Not planned yet: that happens when its turn comes.
+    /// Not planned yet: it is planned when its turn comes.
     Queued,
-    /// Somebody else is planning it.
+    /// Being planned on another thread.
     Planning,
-    /// It could not go out, and holds its place.
+    /// It failed, and keeps its place in the lane.
     Failed,
-    /// Under way.
+    /// Planned; its frames are being sent.
     Sending(Sending),
 }
 
@@ -142,13 +144,13 @@ pub(crate) struct Sending {
     pub(crate) plan: Plan,
     pub(crate) cursor: Cursor,
     pub(crate) offset: usize,
-    /// Frames that were made, and so the number of the next.
+    /// How many frames were made, and the number of the next one.
     pub(crate) made: u64,
-    /// Frames that are out and of which the transport has not spoken, by their numbers.
+    /// The numbers of sent frames that the transport has not confirmed.
     pub(crate) unconfirmed: BTreeSet<u64>,
-    /// Whether it counts among the transfers that the peer holds open.
+    /// Whether it counts as one of the peer's open transfers.
     pub(crate) counted: bool,
-    /// For which peer and cap it was planned.
+    /// The generation of the peer's support and the cap that it was planned for.
     pub(crate) generation: u64,
 }
 
@@ -160,7 +162,7 @@ pub(crate) enum Cursor {
     AwaitAccept,
     Piece(u64),
     Close,
-    /// All frames are out; the transport has not spoken of all of them.
+    /// All frames were sent; the transport has not confirmed all of them.
     Settling,
 }
 
@@ -182,15 +184,16 @@ impl Sending {
         }
     }
 
-    /// Whether the next frame may go out, given what the transport has confirmed.
-    pub(crate) fn may_go(&self, confirm: Option<u32>) -> bool {
+    /// Whether the next frame may be sent, given what the transport has confirmed.
+    pub(crate) fn may_send(&self, confirm: Option<u32>) -> bool {
         match (self.cursor, confirm) {
             (Cursor::AwaitAccept | Cursor::Settling, _) => false,
             (_, None) => true,
-            // The opening and the first piece must be through before others follow; all before the close.
+            // The opening and the first piece must be confirmed before others follow, and all pieces
+            // before the closing frame.
             (Cursor::Piece(0 | 1) | Cursor::Close, Some(_)) => self.unconfirmed.is_empty(),
-            // Not how many count but how far the next would be ahead: one that is slow may be missing
-            // at the receiver, whose window that is.
+            // The distance to the oldest unconfirmed frame counts, not their number: the receiver may
+            // be missing that one, and has a window of this size.
             (_, Some(window)) => self
                 .unconfirmed
                 .first()
@@ -198,7 +201,7 @@ impl Sending {
         }
     }
 
-    /// Writes the next frame and moves on.
+    /// Writes the next frame and advances the cursor.
     pub(crate) fn write(
         &mut self,
         wire: &dyn Wire,
@@ -216,7 +219,7 @@ impl Sending {
                 wire.write(Part::Open(pieces), out);
                 self.cursor = match pieces.opening {
                     Announce::Wait => Cursor::AwaitAccept,
-                    _ => after(pieces, None),
+                    _ => next_cursor(pieces, None),
                 };
                 FrameKind::Open
             }
@@ -231,7 +234,7 @@ impl Sending {
                     out,
                 );
                 self.offset = end;
-                self.cursor = after(pieces, Some(index));
+                self.cursor = next_cursor(pieces, Some(index));
                 FrameKind::Piece
             }
             Cursor::Whole | Cursor::AwaitAccept | Cursor::Close | Cursor::Settling => {
@@ -242,10 +245,10 @@ impl Sending {
         }
     }
 
-    /// The peer gave leave.
+    /// Handles the peer's accept; returns false if none was waited for.
     pub(crate) fn accept(&mut self) -> bool {
         if let (Cursor::AwaitAccept, Plan::Pieces(pieces)) = (self.cursor, &self.plan) {
-            self.cursor = after(pieces, None);
+            self.cursor = next_cursor(pieces, None);
             return true;
         }
         false
@@ -258,8 +261,8 @@ impl Sending {
         }
     }
 
-    /// A number above all that this transfer has used.
-    pub(crate) fn beyond(&self) -> u64 {
+    /// A sequence number above all that this transfer has used, for an abort.
+    pub(crate) fn unused_seq(&self) -> u64 {
         self.pieces().map_or(1, |pieces| match self.cursor {
             Cursor::Piece(index) => pieces.first + index,
             _ => pieces.first + pieces.count + 1,
@@ -267,7 +270,8 @@ impl Sending {
     }
 }
 
-fn after(pieces: &Pieces, index: Option<u64>) -> Cursor {
+/// What follows piece `index`, or the opening frame (`None`).
+fn next_cursor(pieces: &Pieces, index: Option<u64>) -> Cursor {
     let next = index.map_or(0, |index| index + 1);
     if next < pieces.count {
         Cursor::Piece(next)
@@ -278,17 +282,17 @@ fn after(pieces: &Pieces, index: Option<u64>) -> Cursor {
     }
 }
 
-/// A frame that answers a transfer of the peer's, or ends one of ours.
+/// A queued frame that accepts or aborts a transfer.
 pub(crate) struct Reply {
     pub(crate) kind: FrameKind,
     pub(crate) key: Key,
     pub(crate) seq: u64,
     pub(crate) reason: String,
-    /// A peer can cause many of them.
+    /// Charged, because a peer can cause many of them.
     pub(crate) _charge: Charge,
 }
 
-/// A frame of which the transport has not spoken.
+/// A sent frame that the transport has not confirmed.
 pub(crate) struct Unconfirmed {
     pub(crate) message: TransferId,
     /// Its number among the frames of that message.
@@ -298,28 +302,28 @@ pub(crate) struct Unconfirmed {
 
 #[derive(Default)]
 pub(crate) struct Outbox {
-    pub(crate) messages: BTreeMap<TransferId, Out>,
+    pub(crate) messages: BTreeMap<TransferId, Entry>,
     pub(crate) replies: VecDeque<Reply>,
-    /// Words of the transport's own that are still to be said.
+    /// Control messages to send.
     pub(crate) controls: VecDeque<Bytes>,
-    /// Which message the transport's outcomes belong to.
+    /// Frames that the transport has not confirmed, and the messages that they belong to.
     pub(crate) frames: BTreeMap<FrameId, Unconfirmed>,
-    /// The message that must be finished before another begins, where frames may not be mixed.
+    /// The message that must be finished first, if frames of several messages must not be mixed.
     pub(crate) burst: Option<TransferId>,
-    /// Transfers of ours that the peer holds open.
+    /// How many transfers of this side the peer holds open.
     pub(crate) counted: usize,
     pub(crate) bytes: usize,
     lanes: BTreeMap<Lane, VecDeque<TransferId>>,
     fresh: VecDeque<Lane>,
     bulk: VecDeque<Lane>,
     ready: BTreeSet<Lane>,
-    /// Fresh lanes that are served before the bulk goes on.
+    /// How many fresh lanes are served before the next bulk lane.
     fresh_left: usize,
-    /// What is longer than this is bulk, without a look at it.
+    /// A message longer than this cannot fit in one frame, and is bulk.
     pub(crate) one_frame: usize,
-    /// Whether a message of one frame goes before the first frame of a larger one.
+    /// Whether a message of one frame is sent before the first frame of a larger one.
     pub(crate) small_first: bool,
-    /// Lanes whose next message waits until the peer holds one transfer less.
+    /// Lanes whose next message waits until the peer may hold another transfer open.
     waiting_for_slot: BTreeSet<Lane>,
     next_id: u64,
 }
@@ -338,7 +342,7 @@ impl Outbox {
         let id = TransferId(self.next_id);
         let lane = message.lane;
         self.bytes += message.bytes.len();
-        self.messages.insert(id, Out::new(message));
+        self.messages.insert(id, Entry::new(message));
         let queue = self.lanes.entry(lane).or_default();
         queue.push_back(id);
         if queue.len() == 1 {
@@ -347,7 +351,7 @@ impl Outbox {
         id
     }
 
-    /// The lane whose turn it is; it is no longer among the ready ones.
+    /// Takes the next ready lane and its first message.
     pub(crate) fn pick(&mut self) -> Option<(Lane, TransferId)> {
         loop {
             let lane = if self.bulk.is_empty() || self.fresh_left > 0 && !self.fresh.is_empty() {
@@ -364,7 +368,7 @@ impl Outbox {
         }
     }
 
-    /// The lane may go on, after the others.
+    /// Marks a lane as ready, after the others.
     pub(crate) fn wake(&mut self, lane: Lane) {
         let Some(next) = self.lanes.get(&lane).and_then(VecDeque::front) else {
             return;
@@ -373,7 +377,7 @@ impl Outbox {
             return;
         }
         let one_frame =
-            |out: &Out| out.begun.is_none() && out.message.bytes.len() <= self.one_frame;
+            |out: &Entry| out.begun.is_none() && out.message.bytes.len() <= self.one_frame;
         let fresh = self.small_first && self.messages.get(next).is_some_and(one_frame);
         if fresh {
             &mut self.fresh
@@ -387,23 +391,23 @@ impl Outbox {
         self.waiting_for_slot.insert(lane);
     }
 
-    /// The peer holds one transfer less, or may hold more.
+    /// Marks the lanes as ready that wait because the peer held too many transfers.
     pub(crate) fn wake_waiting(&mut self) {
         for lane in std::mem::take(&mut self.waiting_for_slot) {
             self.wake(lane);
         }
     }
 
-    /// A message is no longer under way: others may go on in its stead.
-    pub(crate) fn release(&mut self, id: TransferId) -> Option<&mut Out> {
+    /// Releases what a message that is being sent holds, so that others may go on.
+    pub(crate) fn release(&mut self, id: TransferId) -> Option<&mut Entry> {
         if self.free(id) {
             self.wake_waiting();
         }
         self.messages.get_mut(&id)
     }
 
-    /// Takes a message out, whatever its state, and lets its lane go on.
-    pub(crate) fn remove(&mut self, id: TransferId) -> Option<Out> {
+    /// Removes a message in any state; its lane goes on with the next one.
+    pub(crate) fn remove(&mut self, id: TransferId) -> Option<Entry> {
         let freed = self.free(id);
         let out = self.messages.remove(&id)?;
         self.bytes -= out.message.bytes.len();
@@ -426,7 +430,8 @@ impl Outbox {
         Some(out)
     }
 
-    /// Gives back what a message under way holds; true if the peer holds one transfer less now.
+    /// Releases what a message that is being sent holds; returns true if the peer holds one
+    /// transfer less.
     fn free(&mut self, id: TransferId) -> bool {
         if self.burst == Some(id) {
             self.burst = None;
@@ -445,9 +450,9 @@ impl Outbox {
         counted
     }
 
-    /// The message of ours that is under way with this key.
+    /// The message that is being sent with this key.
     pub(crate) fn by_key(&self, key: &Key) -> Option<TransferId> {
-        // Only the heads of lanes are under way, and lanes are few.
+        // Only the first message of each lane can be, and there are few lanes.
         let heads = self.lanes.values().filter_map(|queue| queue.front());
         heads
             .copied()
@@ -469,7 +474,7 @@ impl Outbox {
     }
 }
 
-/// Why a message was not taken, with the message.
+/// A message that was not queued, and why.
 #[derive(Debug)]
 pub struct Rejected {
     /// Why.

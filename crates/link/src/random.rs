@@ -1,11 +1,11 @@
-//! Randomness from a seed alone, so that the same inputs give the same frames.
+//! A random generator whose only input is a seed, so that the same inputs give the same frames.
 
-/// The xoshiro256++ generator. It makes transfers tell apart; it keeps no secrets.
+/// The xoshiro256++ generator, for unique keys of transfers; not for secrets.
 #[derive(Clone, Debug)]
 pub struct Random([u64; 4]);
 
 impl Random {
-    /// A generator whose every number follows from `seed`.
+    /// A generator with this seed.
     pub fn new(seed: [u8; 32]) -> Self {
         let mut state = [0u64; 4];
         for (word, bytes) in state.iter_mut().zip(seed.chunks_exact(8)) {
@@ -13,7 +13,7 @@ impl Random {
                 .iter()
                 .fold(0, |word, &byte| word << 8 | u64::from(byte));
         }
-        // An all-zero state would stay zero for ever.
+        // An all-zero state would produce only zeros.
         state[0] ^= 0x9e37_79b9_7f4a_7c15;
         let mut random = Self(state);
         for _ in 0..8 {

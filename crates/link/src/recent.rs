@@ -1,8 +1,8 @@
-//! The last so many names, for whoever must count each once in bounded memory.
+//! Remembers a limited number of recent ids, to recognize duplicates in bounded memory.
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// The last so many ids. The oldest are forgotten first.
+/// A set of the most recent ids. The oldest are forgotten first.
 #[derive(Debug)]
 pub struct Recent<T> {
     known: BTreeSet<T>,
@@ -11,7 +11,7 @@ pub struct Recent<T> {
 }
 
 impl<T: Copy + Ord> Recent<T> {
-    /// Remembers at most `limit`.
+    /// Remembers at most `limit` ids.
     pub fn new(limit: usize) -> Self {
         Self {
             known: BTreeSet::new(),
@@ -20,7 +20,7 @@ impl<T: Copy + Ord> Recent<T> {
         }
     }
 
-    /// Notes an id; false if it was known.
+    /// Adds an id; returns false if it is known already.
     pub fn insert(&mut self, id: T) -> bool {
         if !self.known.insert(id) {
             return false;
@@ -34,12 +34,12 @@ impl<T: Copy + Ord> Recent<T> {
         true
     }
 
-    /// How many are remembered.
+    /// How many ids are remembered.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether none is.
+    /// Whether no id is remembered.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }

@@ -1,4 +1,4 @@
-//! How a link behaves, as data: what one format does differently from another.
+//! The configuration of a link, and the rules in which formats differ, as data.
 
 use std::time::Duration;
 
@@ -7,44 +7,44 @@ use crate::FaultKind;
 /// The rules of a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// What a piece of an unknown transfer does.
+    /// What to do with a piece of an unknown transfer.
     pub unknown: Unknown,
     /// How pieces are numbered.
     pub numbering: Numbering,
     /// In which order pieces may come.
     pub order: Order,
-    /// What the same piece twice is.
+    /// What to do with a piece that was received before.
     pub duplicate: Duplicate,
-    /// What happens when there is no room for another transfer.
+    /// What to do when there is no room for another transfer.
     pub full: Full,
-    /// A frame closes the transfer; without one the last piece does.
+    /// Whether a closing frame ends a transfer; otherwise its last piece does.
     pub closing: bool,
-    /// How long an unfinished transfer is held.
+    /// How long an unfinished transfer is kept.
     pub timeouts: Timeouts,
-    /// Whether frames of several messages may be mixed on their way out.
+    /// Whether frames of several messages may be sent interleaved.
     pub interleave: bool,
-    /// What cancelling a message does once its first frame is out.
+    /// What cancelling a message does once its first frame was sent.
     pub cancel: OnCancel,
-    /// Whether we answer an admitted opening with leave to go on.
+    /// Whether this side answers the opening of an admitted transfer with an accept.
     pub accept: bool,
-    /// Whether we tell the peer about a failed transfer.
+    /// Whether this side sends the peer an abort for a failed transfer.
     pub abort: bool,
-    /// Whether a whole message or a new transfer ends all that are unfinished.
+    /// Whether messages are sent contiguously, so that a new message ends all unfinished transfers.
     pub contiguous: bool,
     /// What a fault ends.
     pub scopes: Scopes,
-    /// The code and the words to close with on a fault whose scope is the link.
+    /// The close code, and the beginning of the close reason, for a fault whose scope is the link.
     pub close: (u16, &'static str),
 }
 
-/// What a piece of an unknown transfer does.
+/// What to do with a piece of an unknown transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// It begins one, if it is the first.
+    /// The first piece begins a transfer; others are faults.
     OpensFirst,
-    /// It begins one, whichever it is.
+    /// Any piece begins a transfer.
     Opens,
-    /// It is late or lost its opening, and is dropped.
+    /// The piece is dropped: it is late, or its opening frame was lost.
     Ignored,
 }
 
@@ -53,72 +53,73 @@ pub enum Unknown {
 pub enum Numbering {
     /// From 0.
     FromZero,
-    /// On from the opening frame, with or without a slot for the leave between them.
+    /// On from the opening frame's number, which the accept frame's number may follow or not: the first
+    /// piece is 1 or 2 above the opening.
     AfterOpening,
 }
 
 /// In which order pieces may come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// One after the other.
+    /// Only in order.
     Strict,
-    /// At most so far ahead of the first missing one, and so many waiting.
+    /// Within a window ahead of the first missing piece.
     Window {
-        /// How far ahead.
+        /// How far ahead a piece may be.
         ahead: u64,
-        /// How many may wait.
+        /// How many pieces may wait for the missing one.
         stashed: usize,
     },
-    /// In any; what waits counts against the memory of the message.
+    /// In any order; pieces that wait count against the memory of the message.
     Any,
 }
 
-/// What the same piece twice is.
+/// What to do with a piece that was received before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicate {
-    /// A fault.
+    /// It is a fault.
     Fault,
-    /// Nothing, if its content is the same.
+    /// It is ignored if its content is the same, otherwise a fault.
     IgnoreIfEqual,
 }
 
-/// What happens when there is no room for another transfer.
+/// What to do when there is no room for another transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// The new one is refused.
+    /// The new transfer is refused.
     Refuse,
-    /// The oldest goes.
+    /// The oldest transfer is dropped.
     EvictOldest,
 }
 
-/// How long an unfinished transfer is held.
+/// How long an unfinished transfer is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Since its last piece.
+    /// The limit since its last piece.
     pub idle: Option<Duration>,
-    /// Since it began.
+    /// The limit since it began.
     pub age: Option<Duration>,
-    /// How long a transfer of ours waits for the peer's leave.
+    /// How long an outgoing transfer waits for the peer's accept.
     pub accept: Duration,
 }
 
-/// What cancelling does once the first frame is out.
+/// What cancelling a message does once its first frame was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnCancel {
-    /// It is finished all the same: the format has no way to stop.
+    /// The message is sent to its end: the format has no way to stop.
     Finish,
-    /// No further frame goes out.
+    /// No further frame is sent.
     Stop,
-    /// No further frame but the one that says so.
+    /// An abort frame is sent, and nothing else.
     Abort,
 }
 
 /// What a fault ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Nothing, and nobody is told.
+    /// Nothing; the fault is not reported.
     Silent,
-    /// Nothing, but it is reported; the transfer lives.
+    /// Nothing; the fault is reported, and the transfer goes on.
     Report,
     /// The transfer.
     Transfer,
@@ -126,25 +127,25 @@ pub enum Scope {
     Link,
 }
 
-/// The scopes of all classes of faults.
+/// The scope of each class of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scopes {
     /// Frames that cannot be read.
     pub frame: Scope,
-    /// A piece that came before, or whose index is outside the declared number.
+    /// A piece that was received before, or whose index is out of range.
     pub piece: Scope,
-    /// A second opening of a transfer that is under way.
+    /// A second opening frame for an open transfer.
     pub reopened: Scope,
-    /// A refused transfer, or content that breaks what was declared.
+    /// A refused transfer, or content that contradicts what was declared.
     pub transfer: Scope,
-    /// Our own memory is short.
+    /// This side's memory budget is exhausted.
     pub busy: Scope,
-    /// Time is up.
+    /// A timeout.
     pub timeout: Scope,
 }
 
 impl Scopes {
-    /// The scope of this fault.
+    /// The scope of a fault.
     pub fn of(&self, fault: &FaultKind) -> Scope {
         use FaultKind as F;
         match fault {
@@ -185,28 +186,28 @@ impl Scopes {
     }
 }
 
-/// The numbers of a link. Each bounds something that a peer could grow.
+/// The limits of a link. Each limits something that a peer could otherwise make grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a frame that comes in.
+    /// The largest incoming frame, in bytes.
     pub frame: usize,
-    /// Bytes of a message that comes in.
+    /// The largest incoming message, in bytes.
     pub message: usize,
-    /// Pieces of a message that comes in.
+    /// The most pieces of an incoming message.
     pub pieces: u64,
-    /// Unfinished transfers.
+    /// The most unfinished incoming transfers.
     pub transfers: usize,
-    /// Received bytes of all unfinished transfers, as formats with such a limit count them.
+    /// The most received bytes of all unfinished transfers, for formats that have such a limit.
     pub pending_bytes: usize,
-    /// All memory that this link may hold for messages coming in: allocated bytes and charges.
+    /// The memory for incoming messages: allocated bytes and fixed charges.
     pub memory: usize,
-    /// Messages that wait for the application before the transport is told to stop reading.
+    /// How many messages may wait for the application before reading stops.
     pub undelivered: usize,
-    /// Keys whose late frames are dropped.
+    /// How many discarded keys are remembered.
     pub discarded: usize,
-    /// Messages waiting to go out.
+    /// The most messages in the send queue.
     pub queued: usize,
-    /// Bytes of messages waiting to go out.
+    /// The most bytes in the send queue.
     pub queued_bytes: usize,
 }
 
@@ -218,7 +219,7 @@ impl Default for Limits {
             pieces: 1 << 20,
             transfers: 8,
             pending_bytes: usize::MAX,
-            // Eight messages of that size, each with a quarter of spare room.
+            // Eight messages of the largest size, each with a quarter of spare room.
             memory: 328 << 20,
             undelivered: 64,
             discarded: 4096,
@@ -228,31 +229,32 @@ impl Default for Limits {
     }
 }
 
-/// How a link is set up.
+/// The configuration of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// What the format demands.
+    /// The rules of the format.
     pub rules: Rules,
-    /// What we allow.
+    /// The limits of this side.
     pub limits: Limits,
-    /// Whether pieces are taken at all; a format with a negotiation sets it once that is done.
+    /// Whether pieces are accepted at all; a format with a negotiation sets it afterwards.
     pub receives_pieces: bool,
-    /// How far a frame of a transfer may be ahead of the first of which the transport has not said
-    /// that it went through; `None` where the transport reports nothing.
+    /// For a transport that confirms each frame: how far a frame of a transfer may be ahead of the
+    /// oldest unconfirmed one. `None` if the transport confirms nothing.
     pub confirm: Option<u32>,
-    /// Messages at least this large are planned by whoever takes [`Link::poll_plan`](crate::Link::poll_plan).
+    /// Messages of at least this size are planned by [`Link::poll_plan`](crate::Link::poll_plan), on
+    /// another thread; `None` plans all messages within the link.
     pub plan_elsewhere: Option<usize>,
-    /// Whether [`Event::Opened`](crate::Event::Opened) is told.
-    pub tell_opened: bool,
-    /// Whether a message of one frame goes before the first frame of a larger one in another lane. Off,
-    /// messages begin in the order in which they were sent.
+    /// Whether [`Event::Opened`](crate::Event::Opened) is reported.
+    pub report_opened: bool,
+    /// Whether a message of one frame is sent before the first frame of a larger one in another
+    /// lane. If false, messages begin in the order in which they were queued.
     pub small_first: bool,
-    /// Progress is told each time so many more bytes are through; 0: never.
+    /// Progress is reported after each this many bytes; 0 never reports it.
     pub progress: usize,
 }
 
 impl Config {
-    /// The rules of a format with the default numbers.
+    /// The rules of a format, with default limits.
     pub fn new(rules: Rules) -> Self {
         Self {
             rules,
@@ -260,7 +262,7 @@ impl Config {
             receives_pieces: true,
             confirm: None,
             plan_elsewhere: None,
-            tell_opened: false,
+            report_opened: false,
             small_first: true,
             progress: 1 << 20,
         }

@@ -1,21 +1,21 @@
-//! All deadlines of a link in one table, each with the name of its reason.
+//! All deadlines of a link, in one table, each with a reason.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::TransferId;
 
-/// Where a timer stands.
+/// The key of a timer in the table.
 pub(crate) type TimerKey = (Instant, u64);
 
-/// What is due.
+/// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
-    /// An unfinished transfer of the peer's, by its serial number.
+    /// The timeout of an incoming transfer, by its serial number.
     Incoming(u64),
-    /// A transfer of ours that waits for the peer's leave.
+    /// An outgoing transfer that waits for the peer's accept.
     Accept(TransferId),
-    /// A transfer of ours that the peer holds only for so long.
+    /// The peer's timeout for an outgoing transfer.
     Outgoing(TransferId),
 }
 
@@ -55,7 +55,7 @@ impl Timers {
             .map(|((at, _), timer)| (*at, timer.reason()))
     }
 
-    /// Takes out one timer that is due.
+    /// Removes one timer that is due.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Timer> {
         let entry = self.table.first_entry()?;
         (entry.key().0 <= now).then(|| entry.remove())

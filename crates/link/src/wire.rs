@@ -1,4 +1,4 @@
-//! What a format for frames must be able to do. A wire has settings and no state.
+//! The [`Wire`] trait, which a format for frames implements, and the types that it uses.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -8,86 +8,86 @@ use bytes::Bytes;
 
 use crate::{Cap, Carries, Fault, FaultKind, Frame, Key, Random, SendError};
 
-/// A format for frames: a stateless codec. All state is in [`Link`](crate::Link).
+/// A format for frames: a codec with settings but no state. All state is in [`Link`](crate::Link).
 pub trait Wire: Debug + Send + Sync {
-    /// Its name in endpoints, tables and logs.
+    /// The name of the format, for endpoints, tables and logs.
     fn name(&self) -> &'static str;
 
-    /// What its frames are.
+    /// Whether its frames are text or binary.
     fn carries(&self) -> Carries;
 
-    /// A fresh key for a transfer of ours; `None` where the caller must name it.
+    /// A new key for an outgoing transfer; `None` if the format requires the caller's key.
     fn mint(&self, random: &mut Random) -> Option<Key>;
 
-    /// Decides how a message goes out: in one frame or in pieces, and how many.
+    /// Decides whether to send a message in one frame or in pieces, and in how many.
     fn plan(&self, message: &[u8], options: &PlanOptions<'_>) -> Result<Plan, SendError>;
 
-    /// Where the piece that begins at `from` ends.
+    /// The end of the piece that begins at `from`.
     fn cut(&self, pieces: &Pieces, message: &[u8], from: usize) -> usize;
 
     /// Appends one frame to `out`.
     fn write(&self, part: Part<'_>, out: &mut Vec<u8>);
 
-    /// Reads a piece in the form that this wire writes itself, without a general parse.
+    /// Reads a piece in exactly the form that this wire writes, without a general parse.
     ///
-    /// It may be wrong about a frame of another form: the link believes no fault that follows from
-    /// it before [`read`](Self::read) says the same.
+    /// It may misread a frame of another form: the link reports no fault that follows from it unless
+    /// [`read`](Self::read) confirms it.
     fn read_canonical<'a>(&self, _frame: &'a Frame) -> Option<Piece<'a>> {
         None
     }
 
-    /// Reads any frame. Borrows, and decodes no data.
+    /// Reads any frame. Borrows from it, and decodes no data.
     fn read<'a>(&self, frame: &'a Frame) -> Result<Inbound<'a>, Fault>;
 
-    /// At most so many bytes come out of a piece.
+    /// An upper bound on the decoded size of a piece.
     fn decoded_max(&self, piece: &Piece<'_>) -> usize;
 
     /// Appends a piece's data to a transfer's buffer.
     fn decode(&self, piece: &Piece<'_>, into: &mut Vec<u8>) -> Result<(), FaultKind>;
 
-    /// The checks of a message that came in pieces, once it is whole.
+    /// Checks a message that came in pieces, once it is complete.
     fn finish(&self, whole: &Assembled<'_>) -> Result<Shape, FaultKind>;
 
-    /// The format's own word for a fault, where it has one.
+    /// The format's own name for a fault, if it has one.
     fn code(&self, fault: &FaultKind) -> &'static str {
         fault.name()
     }
 
-    /// A key as people write it.
+    /// A key as text, for people.
     fn key_text(&self, key: &Key) -> String {
         key.to_string()
     }
 }
 
-/// What a plan depends on beside the message.
+/// What a plan depends on, besides the message.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanOptions<'a> {
     /// The caller's key.
     pub key: Option<&'a Key>,
-    /// Whether the message may be cut at all.
+    /// Whether the message may be cut.
     pub may_cut: bool,
     /// Whether the message is known to be UTF-8.
     pub known_text: bool,
-    /// What the peer said it can take.
+    /// What the peer supports.
     pub peer: &'a PeerSupport,
-    /// What the transport lets through.
+    /// The cap of the transport.
     pub cap: &'a Cap,
 }
 
-/// What is known of the peer's ability to put pieces together.
+/// Whether the peer can assemble pieces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PeerSupport {
-    /// Nothing yet.
+    /// Not known yet.
     #[default]
     Unknown,
-    /// It cannot.
+    /// The peer cannot.
     No,
-    /// It can, within these limits.
+    /// The peer can, within these limits.
     Yes(PeerLimits),
 }
 
 impl PeerSupport {
-    /// The limits of a peer that can.
+    /// The limits of a peer that can assemble pieces.
     pub fn limits(&self) -> Option<&PeerLimits> {
         match self {
             Self::Yes(limits) => Some(limits),
@@ -96,23 +96,23 @@ impl PeerSupport {
     }
 }
 
-/// What a peer takes.
+/// What a peer accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerLimits {
-    /// Bytes of one frame.
+    /// The largest frame, in bytes.
     pub frame: usize,
-    /// Bytes of one message.
+    /// The largest message, in bytes.
     pub message: usize,
-    /// Transfers at once.
+    /// How many transfers may be open at once.
     pub transfers: usize,
-    /// How long it holds an unfinished transfer.
+    /// How long it keeps an unfinished transfer.
     pub timeout: Option<Duration>,
-    /// Whether that time begins anew with each piece.
+    /// Whether that time starts again with each piece.
     pub timeout_from_last: bool,
 }
 
 impl PeerLimits {
-    /// A peer that names no limits.
+    /// A peer without limits.
     pub const NONE: Self = Self {
         frame: usize::MAX,
         message: usize::MAX,
@@ -122,31 +122,31 @@ impl PeerLimits {
     };
 }
 
-/// How a message goes out.
+/// How a message is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// In one frame.
     Whole,
-    /// Cut.
+    /// In pieces.
     Pieces(Pieces),
 }
 
-/// The plan of a message that is cut.
+/// The plan of a message that is sent in pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pieces {
-    /// The transfer's name; the link sets it where the wire mints keys.
+    /// The key of the transfer; the link sets it if the wire makes keys.
     pub key: Key,
     /// How many pieces.
     pub count: u64,
     /// Bytes of the message.
     pub bytes: usize,
-    /// What one piece may hold, in the wire's own unit.
+    /// The capacity of one piece, in the wire's own unit.
     pub room: usize,
-    /// The cap it was planned for.
+    /// The cap that it was planned for.
     pub cap: Cap,
     /// The number of the first piece on the wire.
     pub first: u64,
-    /// The digest of the message, where the wire announces one.
+    /// The digest of the message, if the wire sends one.
     pub digest: Option<[u8; 32]>,
     /// Whether a frame announces the pieces, and whether the peer must accept before they follow.
     pub opening: Announce,
@@ -155,7 +155,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// A plan of nothing but pieces, numbered from 0.
+    /// A plan without opening and closing frames, whose pieces are numbered from 0.
     pub fn new(bytes: usize, room: usize, count: u64, cap: Cap) -> Self {
         let key = Key::new(&[]);
         Self {
@@ -175,15 +175,15 @@ impl Pieces {
 /// How a transfer begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announce {
-    /// With its first piece.
+    /// With its first piece, without an opening frame.
     Not,
-    /// With an opening frame, and the pieces after it.
+    /// With an opening frame, directly followed by the pieces.
     Proceed,
-    /// With an opening frame; the pieces wait for the peer's leave.
+    /// With an opening frame; the pieces wait for the peer's accept.
     Wait,
 }
 
-/// A frame to be written.
+/// A frame to write.
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
     /// A message in one frame.
@@ -201,20 +201,20 @@ pub enum Part<'a> {
     },
     /// The closing frame.
     Close(&'a Pieces),
-    /// Leave for the peer's transfer, in the slot after its opening.
+    /// The accept of a transfer of the peer.
     Accept {
-        /// The peer's transfer.
+        /// The transfer.
         key: &'a Key,
-        /// The number that the frame takes.
+        /// The frame's sequence number.
         seq: u64,
     },
-    /// The end of a failed transfer.
+    /// The abort of a failed transfer.
     Abort {
         /// The transfer.
         key: &'a Key,
-        /// A number above all that were used.
+        /// The frame's sequence number, above all that were used.
         seq: u64,
-        /// Why, for people.
+        /// Why, for a person.
         reason: &'a str,
     },
 }
@@ -224,83 +224,83 @@ pub enum Part<'a> {
 pub enum Inbound<'a> {
     /// A message in one frame.
     Whole(Bytes, Shape),
-    /// The announcement of pieces.
+    /// The opening frame of a transfer.
     Open(Opening),
     /// A piece.
     Piece(Piece<'a>),
-    /// The frame after the last piece.
+    /// The closing frame of a transfer.
     Close {
         /// The transfer.
         key: Key,
         /// Its number.
         seq: u64,
     },
-    /// The peer's leave for a transfer of ours.
+    /// The peer's accept of a transfer of this side.
     Accept {
         /// The transfer.
         key: Key,
     },
-    /// The end of a failed transfer, the peer's or ours.
+    /// The peer's abort of a transfer, its own or one of this side.
     Abort {
         /// The transfer.
         key: Key,
-        /// What the peer said.
+        /// The peer's reason.
         reason: String,
     },
-    /// A word of the transport's own: it goes to the peer and touches no transfer.
+    /// A control message: it belongs to no transfer and is passed to the layer above.
     Control(Bytes),
 }
 
-/// What an opening frame says.
+/// The content of an opening frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
     /// The transfer.
     pub key: Key,
-    /// The number of the frame, where pieces count on from it.
+    /// The frame's sequence number, from which the pieces are numbered.
     pub seq: u64,
     /// How many pieces follow.
     pub count: u64,
     /// How many bytes they hold.
     pub bytes: u64,
-    /// The digest of the whole.
+    /// The digest of the message.
     pub digest: Option<[u8; 32]>,
 }
 
-/// What a frame with a piece says.
+/// The content of a frame with a piece.
 #[derive(Clone, Debug)]
 pub struct Piece<'a> {
     /// The transfer.
     pub key: Key,
     /// Its number on the wire.
     pub seq: u64,
-    /// How many pieces there are, where each says so.
+    /// How many pieces there are, if each piece says so.
     pub count: Option<u64>,
-    /// How many bytes the message has, where each says so.
+    /// How many bytes the message has, if each piece says so.
     pub bytes: Option<u64>,
     /// Its data, still coded.
     pub data: &'a [u8],
 }
 
-/// A message that came in pieces, with all of them in their places.
+/// A complete message that came in pieces.
 #[derive(Clone, Copy, Debug)]
 pub struct Assembled<'a> {
-    /// What announced it.
+    /// Its opening frame, if there was one.
     pub opening: Option<&'a Opening>,
     /// The message.
     pub bytes: &'a [u8],
-    /// Whether it is known to be ASCII: each piece was looked at as it came, while the processor still
-    /// had it.
+    /// Whether it is known to be ASCII: each piece was checked as it came in, while it was in the
+    /// processor's cache.
     pub ascii: bool,
 }
 
-/// What was found in a message on the way, as byte ranges, so that JSON is parsed once.
+/// What parsing found in a message, as byte ranges, so that its JSON is parsed only once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// What kind of message it is.
+    /// The kind of message.
     pub kind: MessageKind,
     /// The id, as JSON text.
     pub id: Option<Range<usize>>,
-    /// The method, without its quotes; escapes are still in it.
+    /// The method, without its quotes and with its escapes.
     pub method: Option<Range<usize>>,
     /// The params, result or error, as JSON text.
     pub body: Option<Range<usize>>,
@@ -309,8 +309,8 @@ pub struct Shape {
 /// The kind of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MessageKind {
-    /// Not looked at, or of no kind that the wire knows. A message that came in pieces is looked
-    /// into only where the format demands it.
+    /// Not parsed, or of no kind that the wire knows. A message that came in pieces is parsed only
+    /// if the format requires it.
     #[default]
     Opaque,
     /// A JSON-RPC request.

@@ -1,7 +1,7 @@
 //! The paths, parameters and texts of loro-extended's HTTP endpoints, as recorded from the original.
 
 use breakbulk_link::FaultKind;
-use breakbulk_net::http::{ClientOptions, Dialect, PostWords, ServeOptions};
+use breakbulk_net::http::{ClientOptions, Dialect, PostErrors, ServeOptions};
 
 /// The paths, parameters and words of loro-extended.
 pub const DIALECT: Dialect = Dialect {
@@ -21,15 +21,15 @@ pub const DIALECT: Dialect = Dialect {
     pending: r#"{"pending":true}"#,
     no_peer: "peerId is required",
     not_binary: "Expected binary body",
-    event_posts: PostWords {
+    event_posts: PostErrors {
         no_peer: "Missing peer ID",
         unknown: "Peer not connected",
     },
-    poll_posts: PostWords {
+    poll_posts: PostErrors {
         no_peer: "x-peer-id header is required",
         unknown: "Connection not found. Poll first to establish connection.",
     },
-    fault_word,
+    fault_text,
 };
 
 /// The default options of a server with these paths and texts.
@@ -48,7 +48,7 @@ pub fn client_options(peer_id: impl Into<String>) -> ClientOptions {
     }
 }
 
-fn fault_word(fault: &FaultKind) -> Option<&'static str> {
+fn fault_text(fault: &FaultKind) -> Option<&'static str> {
     Some(match fault {
         // The original has one code for everything that it cannot parse.
         FaultKind::Malformed { .. } | FaultKind::UnknownKind => "parse_error",

@@ -1,8 +1,8 @@
-//! What a whole message of the agent host protocol says.
+//! Messages of the agent host protocol (AHP): reading, writing and editing.
 //!
-//! Reading borrows and keeps what the protocol leaves to others (states, actions) as raw JSON.
-//! Editing changes one value and no other byte, for those who sit between foreign programs.
-//! Segments (`ahp/messageSegment`) are no matter of this module: that is a wire.
+//! Reading borrows from the text, and keeps application data (states, actions) as raw JSON. Editing
+//! changes one value and no other byte, for gateways between programs that are not ours. Segments
+//! (`ahp/messageSegment`) are handled by the wire crate.
 //!
 //! ```
 //! use breakbulk_message::ahp::{self, Chunking};
@@ -37,8 +37,8 @@ pub use write::{
     replay_result, snapshot_result, subscribe, subscribe_result,
 };
 
-/// The channel of the host itself; an `initialize` on it is AHP's and no other protocol's.
+/// The channel of the host itself. It tells an `initialize` of AHP from that of another protocol.
 pub const ROOT_CHANNEL: &str = "ahp-root://";
 
-/// The versions that the real client offers, the preferred one first.
+/// The protocol versions that the real client offers, the preferred one first.
 pub const PROTOCOL_VERSIONS: [&str; 2] = ["1.0.0", "0.9.0"];

@@ -10,8 +10,8 @@ use crate::scan::{members, unquoted};
 use crate::splice::quoted;
 
 crate::raw_members! {
-    /// The members of an object that may be a JSON-RPC message. Unknown members are ignored, and of two
-    /// members with one name the last wins.
+    /// The members of an object that may be a JSON-RPC message. Unknown members are ignored; if a
+    /// name occurs twice, the last member counts.
     pub struct Envelope {
         /// `jsonrpc`.
         version: "jsonrpc",
@@ -28,7 +28,7 @@ crate::raw_members! {
     }
 }
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It has a method and an id.
@@ -41,7 +41,7 @@ pub enum Kind {
     Error,
 }
 
-/// Where the parts of a JSON-RPC message lie in its text. Of two members with one name the last wins.
+/// The byte ranges of the parts of a JSON-RPC message. If a name occurs twice, the last member counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outline {
     /// `jsonrpc`.
@@ -59,8 +59,8 @@ pub struct Outline {
 }
 
 impl Outline {
-    /// Finds them in a text that is known to be UTF-8. `None` if it is no JSON object; nesting costs
-    /// no stack.
+    /// Parses a text that must be UTF-8. `None` if it is not a JSON object. Does not recurse, so
+    /// deep nesting is harmless.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut outline = Self::default();
         members(text, |name, at| {
@@ -78,7 +78,7 @@ impl Outline {
         Some(outline)
     }
 
-    /// What it is; `None` if it is no JSON-RPC 2.0 message.
+    /// The kind of the message; `None` if it is not a JSON-RPC 2.0 message.
     pub fn kind(&self, text: &[u8]) -> Option<Kind> {
         let part = |range: &Option<Range<usize>>| text.get(range.clone()?);
         Members {
@@ -97,14 +97,14 @@ impl Outline {
         unquoted(text.get(self.method.clone()?)?)
     }
 
-    /// Params, result or error: whichever it has.
+    /// The params, result or error, whichever it has.
     pub fn body(&self) -> Option<Range<usize>> {
         let body = self.params.as_ref().or(self.result.as_ref());
         body.or(self.error.as_ref()).cloned()
     }
 }
 
-/// The members that tell what a message is.
+/// The members that determine the kind of a message.
 struct Members<'a> {
     version: Option<&'a [u8]>,
     id: Option<&'a [u8]>,
@@ -139,12 +139,12 @@ impl Members<'_> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads one object. `None` if the text is no JSON object; nesting costs no stack.
+    /// Parses a text. `None` if it is not a JSON object. Does not recurse, so deep nesting is harmless.
     pub fn parse(text: &'a str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// What it is; `None` if it is no JSON-RPC 2.0 message.
+    /// The kind of the message; `None` if it is not a JSON-RPC 2.0 message.
     pub fn kind(&self) -> Option<Kind> {
         let part = |raw: Option<&'a RawValue>| raw.map(|raw| raw.get().as_bytes());
         Members {
@@ -163,7 +163,7 @@ impl<'a> Envelope<'a> {
         string(self.method?)
     }
 
-    /// Params, result or error: whichever it has.
+    /// The params, result or error, whichever it has.
     pub fn body(&self) -> Option<&'a RawValue> {
         self.params.or(self.result).or(self.error)
     }
@@ -194,7 +194,7 @@ pub fn is_batch(text: &[u8]) -> bool {
     text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
 }
 
-/// A JSON string, unescaped; `None` if it is no string or has a lone surrogate.
+/// A JSON string, unescaped; `None` if it is not a string or has a lone surrogate.
 pub fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
     let text = raw.get();
     let inner = text.strip_prefix('"')?.strip_suffix('"')?;
@@ -204,7 +204,7 @@ pub fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
     serde_json::from_str(text).ok().map(Cow::Owned)
 }
 
-/// A plain integer token: digits with at most a sign, no fraction and no exponent.
+/// A plain integer: digits with an optional sign, no fraction and no exponent.
 pub fn integer(raw: &RawValue) -> Option<i128> {
     let text = raw.get();
     let digits = text.strip_prefix('-').unwrap_or(text);
@@ -214,12 +214,12 @@ pub fn integer(raw: &RawValue) -> Option<i128> {
     text.parse().ok()
 }
 
-/// A plain integer token that is not negative.
+/// A plain integer that is not negative.
 pub fn unsigned(raw: &RawValue) -> Option<u64> {
     integer(raw)?.try_into().ok()
 }
 
-/// Where `part`, a slice of `whole`, lies in it.
+/// The range of `part` within `whole`, of which it must be a slice.
 pub fn range_in(whole: &str, part: &str) -> Range<usize> {
     let start = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
     start..start + part.len()

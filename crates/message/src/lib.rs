@@ -1,4 +1,5 @@
-//! What a whole message says. Pure formats: no state, no sockets, no clock.
+//! The content of whole messages: reading and writing those of each protocol. No state, no IO, no
+//! clock.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! loro-extended's channel messages, wire format v2.
+//! The channel messages of loro-extended, wire format v2.
 //!
-//! A message travels as a [frame](encode_frame): `02 | flags | u32 BE length | CBOR`. From server
-//! to client over SSE and polling it travels as [JSON text](to_json) instead. How a frame is cut
-//! into fragments is no matter of this module: that is a wire.
+//! A message is sent as a [frame](encode_frame): `02 | flags | u32 BE length | CBOR`. From server
+//! to client over SSE and polling it is sent as [JSON text](to_json) instead. Cutting a frame into
+//! fragments is done by the wire crate.
 //!
 //! ```
 //! use breakbulk_message::loro::{ChannelMsg, decode_frame, encode_frame};
@@ -14,9 +14,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Where the original refuses a frame, ours refuses it with the same code. Where the original
-//! lets pass what the format does not allow (a missing document, a number for a name), ours
-//! refuses that too, after everything the original would have refused.
+//! A frame that the original implementation refuses is refused here with the same error code. A
+//! frame that the original accepts although the format forbids it (a missing document, a number for
+//! a name) is refused here, too.
 
 mod cbor;
 mod decode;

@@ -1,4 +1,4 @@
-//! What CEP-22 needs of MCP: the progress token of a request, and progress notifications.
+//! The parts of MCP that CEP-22 needs: progress tokens, progress notifications, cancellation.
 //!
 //! ```
 //! use breakbulk_message::jsonrpc::Envelope;

@@ -1,8 +1,8 @@
-//! Reading a JSON object by its raw members.
+//! A macro for structs that hold the members of a JSON object as raw JSON.
 
-/// Declares a struct of raw members, each an `Option<&RawValue>`, and how it is read from a JSON
-/// object: unknown members are ignored and of two with one name the last wins, which a derived
-/// reader would refuse.
+/// Declares a struct whose fields are `Option<&RawValue>`, and implements `Deserialize` from a JSON
+/// object: unknown members are ignored, and if a name occurs twice the last member counts (serde's
+/// derive would refuse that).
 #[macro_export]
 macro_rules! raw_members {
     ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$about:meta])* $field:ident: $key:literal),+ $(,)? }) => {

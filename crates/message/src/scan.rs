@@ -1,11 +1,11 @@
-//! Where the members of a JSON object lie. The whole text is checked, nothing is copied, and long
-//! strings go by as fast as memory does.
+//! Finds the members of a JSON object. The whole text is validated, nothing is copied, and long
+//! strings are scanned at memory speed.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Tells the name and the place of each member of the one object that `text` is; `None` if it is no
-/// JSON object. `text` is UTF-8. Nesting costs a bit of memory a level and no stack.
+/// Reports the name and the range of each member of the object `text`; `None` if it is not a JSON
+/// object. `text` must be UTF-8. Each nesting level takes one bit of memory and no stack.
 pub(crate) fn members<'a>(
     text: &'a [u8],
     mut member: impl FnMut(Cow<'a, str>, Range<usize>),
@@ -34,7 +34,7 @@ pub(crate) fn members<'a>(
     }
 }
 
-/// What a JSON string says; `None` if it has a lone surrogate.
+/// The unescaped content of a JSON string; `None` if it has a lone surrogate.
 pub(crate) fn unquoted(string: &[u8]) -> Option<Cow<'_, str>> {
     let inner = string.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     if memchr::memchr(b'\\', inner).is_some() {
@@ -43,7 +43,7 @@ pub(crate) fn unquoted(string: &[u8]) -> Option<Cow<'_, str>> {
     std::str::from_utf8(inner).ok().map(Cow::Borrowed)
 }
 
-/// The brackets that are open, innermost last: a bit each, set for an object.
+/// The open brackets, innermost last: one bit each, set for an object.
 #[derive(Default)]
 struct Open {
     bits: Vec<u64>,
@@ -66,7 +66,7 @@ impl Open {
     }
 }
 
-/// Where the value at `at` ends.
+/// The end of the value at `at`.
 fn value(text: &[u8], mut at: usize, open: &mut Open) -> Option<usize> {
     loop {
         at = match *text.get(at)? {
@@ -89,7 +89,7 @@ fn value(text: &[u8], mut at: usize, open: &mut Open) -> Option<usize> {
             b'n' => literal(text, at, b"null")?,
             _ => number(text, at)?,
         };
-        // A value has ended: so may what holds it.
+        // A value has ended, and with it perhaps the object or array that contains it.
         loop {
             let Some(object) = open.is_object() else {
                 return Some(at);
@@ -121,7 +121,7 @@ fn blank(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The value after a member's name.
+/// Skips the colon after a member's name.
 fn colon(text: &[u8], at: usize) -> Option<usize> {
     let at = blank(text, at);
     (text.get(at) == Some(&b':')).then(|| blank(text, at + 1))
@@ -160,7 +160,7 @@ fn number(text: &[u8], mut at: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Where the string at `at` ends, its quotes included.
+/// The end of the string at `at`, including its quotes.
 fn quoted(text: &[u8], at: usize) -> Option<usize> {
     if text.get(at) != Some(&b'"') {
         return None;
@@ -186,11 +186,12 @@ fn quoted(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// How many bytes stand for themselves in a string.
+/// How many bytes at the start need no escape and do not end the string.
 fn plain(text: &[u8]) -> usize {
-    /// Most strings are short, and where escapes are dense so are the runs between them.
+    /// The first bytes are checked one by one: most strings are short, and so are runs between
+    /// dense escapes.
     const NEAR: usize = 16;
-    /// Looked at without a branch, which the compiler makes a few wide instructions.
+    /// Blocks of this size are checked without branches, which the compiler vectorizes.
     const FAR: usize = 64;
     let ends = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
     let near = &text[..text.len().min(NEAR)];

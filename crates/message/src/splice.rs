@@ -1,13 +1,13 @@
-//! Changing one value in a JSON text and no other byte.
+//! Changes one value in a JSON text and no other byte.
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::jsonrpc::range_in;
 
-/// Sets the value at `path` below `object`, which is a slice of `text`. What is missing on the way
-/// is inserted behind the last member; `null` counts as missing. `None` where the path runs into
-/// something that is no object.
+/// Sets the value at `path` below `object`, which is a slice of `text`. Missing objects on the path
+/// are inserted after the last member; `null` counts as missing. `None` if the path leads through
+/// something that is not an object.
 pub(crate) fn set(text: &str, object: &str, path: &[&str], value: &str) -> Option<String> {
     let (name, rest) = path.split_first()?;
     match member(object, name)? {
@@ -19,7 +19,7 @@ pub(crate) fn set(text: &str, object: &str, path: &[&str], value: &str) -> Optio
     }
 }
 
-/// `text` with another value in place of `part`, a slice of it.
+/// Replaces `part`, which must be a slice of `text`, by another value.
 pub(crate) fn replace(text: &str, part: &str, with: &str) -> String {
     let range = range_in(text, part);
     let mut out = String::with_capacity(text.len() - part.len() + with.len());
@@ -29,8 +29,8 @@ pub(crate) fn replace(text: &str, part: &str, with: &str) -> String {
     out
 }
 
-/// A member of an object, the last of several with one name; the outer `None` is for what is no
-/// object.
+/// A member of an object (the last one if the name occurs twice); the outer `None` means that it is
+/// not an object.
 pub(crate) fn member<'a>(object: &'a str, name: &str) -> Option<Option<&'a RawValue>> {
     let mut json = serde_json::Deserializer::from_str(object);
     let found = json.deserialize_map(Find { name }).ok()?;
@@ -38,7 +38,7 @@ pub(crate) fn member<'a>(object: &'a str, name: &str) -> Option<Option<&'a RawVa
     Some(found)
 }
 
-/// A JSON string of `text`.
+/// `text` as a JSON string.
 pub(crate) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

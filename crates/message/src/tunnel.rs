@@ -7,7 +7,7 @@
 use crate::ahp::Chunking;
 use crate::jsonrpc::{Envelope, Kind, unsigned};
 
-/// The WebSocket subprotocol by which two gateways agree.
+/// The WebSocket subprotocol by which two gateways agree on a tunnel.
 pub const TUNNEL: &str = "breakbulk.v1";
 
 /// The method of the first frame.
@@ -16,7 +16,7 @@ const HELLO: &str = "breakbulk/hello";
 /// The method of the last frame of a side: no more messages follow it, while others may still go the other way.
 const END: &str = "breakbulk/end";
 
-/// The method of a piece, which a tunnel cannot carry inside pieces.
+/// The method of a segment; a tunnel cannot carry a segment inside segments.
 const SEGMENT: &str = "ahp/messageSegment";
 
 /// The version of the tunnel.
@@ -25,24 +25,24 @@ const VERSION: u64 = 1;
 /// The first frame of each side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// What this side takes.
+    /// The limits for messages to this side.
     pub chunking: Chunking,
 }
 
-/// Why a first frame is no hello.
+/// Why a first frame is not a valid hello.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NoHello {
-    /// Something else.
+pub enum HelloError {
+    /// It is another message.
     #[error("the first frame is no breakbulk/hello; is the other end a breakbulk gateway?")]
     Other,
-    /// A later version.
+    /// It has a later version.
     #[error(
         "the other gateway speaks version {0} of the tunnel, this one speaks 1; update this one"
     )]
     Version(u64),
-    /// Limits that nobody could keep.
-    #[error("the breakbulk/hello has no sound chunking limits")]
+    /// Its limits are invalid.
+    #[error("the breakbulk/hello has no valid chunking limits")]
     Limits,
 }
 
@@ -56,23 +56,23 @@ impl Hello {
     }
 
     /// Reads a first frame.
-    pub fn read(text: &str) -> Result<Self, NoHello> {
-        let envelope = Envelope::parse(text).ok_or(NoHello::Other)?;
+    pub fn read(text: &str) -> Result<Self, HelloError> {
+        let envelope = Envelope::parse(text).ok_or(HelloError::Other)?;
         if envelope.kind() != Some(Kind::Notification)
             || envelope.method().as_deref() != Some(HELLO)
         {
-            return Err(NoHello::Other);
+            return Err(HelloError::Other);
         }
         let params = envelope.params.map_or("{}", |params| params.get());
-        let members: Members<'_> = serde_json::from_str(params).map_err(|_| NoHello::Limits)?;
+        let members: Members<'_> = serde_json::from_str(params).map_err(|_| HelloError::Limits)?;
         match members.version.and_then(unsigned) {
             Some(VERSION) => {}
-            Some(other) => return Err(NoHello::Version(other)),
-            None => return Err(NoHello::Limits),
+            Some(other) => return Err(HelloError::Version(other)),
+            None => return Err(HelloError::Limits),
         }
         let chunking = members.chunking.and_then(Chunking::read);
         Ok(Self {
-            chunking: chunking.ok_or(NoHello::Limits)?,
+            chunking: chunking.ok_or(HelloError::Limits)?,
         })
     }
 }
@@ -84,19 +84,19 @@ crate::raw_members! {
     }
 }
 
-/// The frame that says that no more messages come.
+/// The message that announces the end of this direction.
 pub fn tunnel_end() -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"{END}"}}"#)
 }
 
-/// Whether a message is that frame; its method as it is written.
+/// Whether a method, as written in the message, is that of [`tunnel_end`].
 pub fn is_tunnel_end(method: &str) -> bool {
     method == END
 }
 
-/// Whether a program's own message of this method, as it is written without its quotes, would be
-/// taken for one of the tunnel's.
-pub fn is_tunnels_own(method: &str) -> bool {
+/// Whether a program's message with this method (as written, without its quotes) would be mistaken
+/// for one of the tunnel's own.
+pub fn is_reserved_by_tunnel(method: &str) -> bool {
     let own = |method: &str| method.starts_with("breakbulk/") || method == SEGMENT;
     if memchr::memchr(b'\\', method.as_bytes()).is_none() {
         return own(method);
@@ -130,32 +130,32 @@ mod tests {
             format!(r#"{{"jsonrpc":"2.0","method":"breakbulk/hello","params":{params}}}"#)
         };
         for (text, error) in [
-            (String::new(), NoHello::Other),
-            ("[]".to_owned(), NoHello::Other),
+            (String::new(), HelloError::Other),
+            ("[]".to_owned(), HelloError::Other),
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#.to_owned(),
-                NoHello::Other,
+                HelloError::Other,
             ),
             (
                 format!(
                     r#"{{"jsonrpc":"2.0","id":1,"method":"breakbulk/hello","params":{{"version":1,"chunking":{chunking}}}}}"#
                 ),
-                NoHello::Other,
+                HelloError::Other,
             ),
             (
                 r#"{"jsonrpc":"2.0","method":"breakbulk/hello"}"#.to_owned(),
-                NoHello::Limits,
+                HelloError::Limits,
             ),
-            (hello("[]"), NoHello::Limits),
-            (hello(r#"{"version":1}"#), NoHello::Limits),
-            (hello(r#"{"version":1,"chunking":{}}"#), NoHello::Limits),
+            (hello("[]"), HelloError::Limits),
+            (hello(r#"{"version":1}"#), HelloError::Limits),
+            (hello(r#"{"version":1,"chunking":{}}"#), HelloError::Limits),
             (
                 hello(&format!(r#"{{"version":2,"chunking":{chunking}}}"#)),
-                NoHello::Version(2),
+                HelloError::Version(2),
             ),
             (
                 hello(&format!(r#"{{"version":"1","chunking":{chunking}}}"#)),
-                NoHello::Limits,
+                HelloError::Limits,
             ),
         ] {
             assert_eq!(Hello::read(&text), Err(error), "{text}");
@@ -179,7 +179,7 @@ mod tests {
             (r"\u0061hp/messageSegment", true),
             (r"textDocument\/didOpen", false),
         ] {
-            assert_eq!(is_tunnels_own(method), own, "{method}");
+            assert_eq!(is_reserved_by_tunnel(method), own, "{method}");
         }
     }
 }

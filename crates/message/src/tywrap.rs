@@ -1,7 +1,6 @@
-//! tywrap/1: calls of a host into a language bridge, and its answers.
+//! tywrap/1: a host's calls into a language bridge, and the bridge's answers.
 //!
-//! Arguments and results stay raw JSON both ways. How a message is cut into frames is no matter
-//! of this module: that is a wire.
+//! Arguments and results stay raw JSON. Cutting a message into frames is done by the wire crate.
 //!
 //! ```
 //! use breakbulk_message::tywrap::{self, Style};
@@ -38,5 +37,5 @@ pub const PROTOCOL: &str = "tywrap/1";
 /// The framing protocol's name.
 pub const FRAME_PROTOCOL: &str = "tywrap-frame/1";
 
-/// The id of a reply to what has no readable id, and of the probe.
+/// The id of the probe, and of a reply to a message whose id cannot be read.
 pub const UNKNOWN_ID: i64 = -1;

@@ -1,16 +1,17 @@
-//! VSCode's extension-host RPC, at the level of whole messages.
+//! Messages of VSCode's extension-host RPC.
 //!
-//! A message is a five-byte header (`u8` type, `u32` request id) and a payload by type: a request
-//! with JSON or mixed arguments, an acknowledgement, a cancel, or one of six replies.
+//! A message is a five-byte header (`u8` type, `u32` request id) and a payload that depends on the
+//! type: a request with JSON or mixed arguments, an acknowledgement, a cancel, or one of six
+//! replies.
 //!
-//! Three layers, each usable alone:
+//! There are three layers, each usable alone:
 //! - [`RpcMessage`] with [`encode`] and [`decode`]: the bytes. JSON stays text and buffers stay
-//!   slices of what came in, so that what passes through keeps its bytes and is not copied.
-//! - [`Value`], [`Passed`], [`Thrown`]: what the JSON and the buffers mean, written as JavaScript
-//!   writes it, with a [`UriTransformer`] where the two ends see different file systems.
-//! - [`ipc`]: the frames of the stream below.
+//!   slices of the input, so that a relayed message keeps its bytes and is not copied.
+//! - [`Value`], [`Passed`], [`Thrown`]: the values that JSON and buffers represent, written as
+//!   JavaScript does, with a [`UriTransformer`] if the two ends see different file systems.
+//! - [`ipc`]: the frames of the byte stream below.
 //!
-//! Nothing here waits, counts ids or answers: that is an endpoint's work.
+//! Nothing here waits, assigns ids or answers requests: the vscode crate does.
 //!
 //! ```
 //! use breakbulk_message::vscode::*;

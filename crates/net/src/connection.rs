@@ -1,4 +1,5 @@
-//! A link with a task that drives it, and the handle by which an application uses it.
+//! [`Connection`], the application's handle to a link that a task drives over a transport, and the
+//! state that the handle shares with that task.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,18 +16,19 @@ use crate::driver::{self, Options};
 use crate::receipt::{Receipts, Refusal};
 use crate::transport::Transport;
 
-/// A connection. Clones share it; when the last one is dropped it is closed with 1000.
+/// A handle to a connection. Clones share the connection; dropping the last one closes it with code
+/// 1000.
 #[derive(Clone)]
 pub struct Connection {
     shared: Arc<Shared>,
-    /// Closes with the last clone. The driver holds `shared` alone.
-    _last: Arc<CloseOnDrop>,
+    /// Closes the connection when the last clone is dropped; the driver task holds only `shared`.
+    _close_on_drop: Arc<CloseOnDrop>,
 }
 
 impl Connection {
-    /// Drives a link over a transport, in a task of its own. All that a link can ask for is served:
-    /// messages that are planned elsewhere ([`Link::poll_plan`]), frames that are confirmed
-    /// ([`Link::handle_sent`]), control words.
+    /// Spawns a task that drives a link over a transport. It serves everything that a link can ask for:
+    /// planning large messages on another thread ([`Link::poll_plan`]), confirming sent frames
+    /// ([`Link::handle_sent`]) and control messages.
     ///
     /// # Errors
     /// If the transport does not carry the frames that the link's wires write or read.
@@ -43,32 +45,33 @@ impl Connection {
                 return Err(Mismatch { wire, carries });
             }
         }
-        // What is held of an unfinished frame is charged to nobody, so that it is held to the link's own
-        // limit. A frame that is a little too large still reaches the link, whose words are better.
+        // A frame that is still being received is not charged to any budget, so its size is limited to
+        // the link's own limit. A frame that is slightly too large still reaches the link, whose error
+        // message is more precise than the transport's.
         let limit = link.frame_limit();
-        transport.expect(limit.saturating_add(limit / 8));
+        transport.limit_frames(limit.saturating_add(limit / 8));
         let shared = Arc::new(Shared::new(link));
         let (source, sink) = transport.split();
         tokio::spawn(driver::drive(shared.clone(), source, sink, options));
         Ok(Self {
-            _last: Arc::new(CloseOnDrop(shared.clone())),
+            _close_on_drop: Arc::new(CloseOnDrop(shared.clone())),
             shared,
         })
     }
 
-    /// Queues a message, or hands it back at once: where the queue is full nothing waits.
+    /// Queues a message without waiting. If the queue is full, the error returns the message.
     pub fn send(&self, message: Outgoing) -> Result<TransferId, Rejected> {
         self.shared.with(|link| link.send(now(), message))
     }
 
-    /// Queues a message and waits for room where the queue is full. Cancelled before it returns, the
-    /// message is not queued.
+    /// Queues a message, and waits while the queue is full. If this future is dropped before it
+    /// completes, the message is not queued.
     pub async fn send_when_writable(&self, message: Outgoing) -> Result<TransferId, Rejected> {
         let mut message = message;
         loop {
             let room = self.shared.room.notified();
             tokio::pin!(room);
-            // Room that is made between the attempt and the wait counts too.
+            // Registers before the attempt, so that a notification in between is not missed.
             room.as_mut().enable();
             match self.send(message) {
                 Err(rejected) if matches!(rejected.error, SendError::QueueFull { .. }) => {
@@ -80,15 +83,15 @@ impl Connection {
         }
     }
 
-    /// What happens next; `None` once the connection is closed and everything was told. Cancel-safe;
-    /// for one caller at a time.
+    /// Waits for the next event; `None` once the connection is closed and all events were returned.
+    /// Cancel-safe; for one caller at a time.
     pub async fn event(&self) -> Option<Event> {
         loop {
             let (event, closed) = self
                 .shared
                 .with(|link| (link.poll_event(), link.closed().is_some()));
             match event {
-                // Told by waking whoever waits to send.
+                // `send_when_writable` is woken through `room` instead.
                 Some(Event::Writable) => {}
                 Some(event) => return Some(event),
                 None if closed => return None,
@@ -97,34 +100,35 @@ impl Connection {
         }
     }
 
-    /// A message was decoded and kept, or not and why. Where it came by HTTP its POST is answered now;
-    /// what is never settled is answered when the connection ends. Elsewhere nobody waits for it.
+    /// Reports that the application decoded and kept a message, or why it refused it. If the
+    /// message came by an HTTP POST, the POST is answered now (a message that is never settled is
+    /// answered when the connection ends). On other transports this does nothing.
     pub fn settle(&self, message: MessageId, outcome: Result<(), Refusal>) {
         self.shared.lock().receipts.settle(message, outcome);
     }
 
-    /// Does something to the link itself, which nobody else touches meanwhile.
+    /// Calls `work` with exclusive access to the link.
     pub fn with<R>(&self, work: impl FnOnce(&mut Link) -> R) -> R {
         self.shared.with(work)
     }
 
-    /// Ends the connection now: what is queued is dropped.
+    /// Closes the connection now; queued messages are dropped.
     pub fn close(&self, code: u16, reason: &str) {
         self.shared.with(|link| link.close(code, reason));
     }
 
-    /// Ends the connection once all that is queued is out.
+    /// Closes the connection once all queued messages were sent.
     pub async fn finish(&self, code: u16, reason: &str) {
         self.drained().await;
         self.close(code, reason);
     }
 
-    /// Waits until all that was queued is handed to the transport, or the connection is closed.
+    /// Waits until the transport has taken all queued messages, or the connection is closed.
     pub async fn drained(&self) {
         self.shared.until(|state| state.is_drained()).await;
     }
 
-    /// Waits for the end of the connection, and tells why it ended.
+    /// Waits until the connection is closed, and returns why.
     pub async fn closed(&self) -> Closed {
         self.shared.until(State::is_closed).await;
         self.shared.lock().link.closed().cloned().unwrap_or(Closed {
@@ -133,29 +137,31 @@ impl Connection {
         })
     }
 
-    /// Waits until the transport is let go of: the last words are out.
+    /// Waits until the driver task has dropped the transport: the close was sent, or timed out.
     pub async fn ended(&self) {
         self.shared.until(|state| state.ended).await;
     }
 
-    /// Whether a frame was still on its way when the end came: the other end has at most a part of it.
+    /// Whether the connection ended while a frame was being sent: the other end got at most a part
+    /// of it.
     pub fn broke_off(&self) -> bool {
         self.shared.lock().broke_off
     }
 
-    /// Whether the other end closed, or the transport failed, rather than this side.
+    /// Whether the other end closed the connection or the transport failed, rather than this side
+    /// closing.
     pub fn closed_by_peer(&self) -> bool {
         self.shared.lock().by_peer
     }
 }
 
-/// A link over a transport that cannot carry its frames.
+/// The transport cannot carry the frames of the link's wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the wire {wire} needs {} frames, which this transport does not carry; use another wire or another transport", name(*carries))]
 pub struct Mismatch {
     /// The wire.
     pub wire: &'static str,
-    /// What it needs.
+    /// The kind of frames it needs.
     pub carries: Carries,
 }
 
@@ -166,8 +172,8 @@ fn name(carries: Carries) -> &'static str {
     }
 }
 
-/// A seed for a link: from the system's own hasher, which is seeded anew in every process. Keys of
-/// transfers are no secrets.
+/// A seed for a link, from the standard library's hasher, which is seeded randomly in every process.
+/// That is random enough for the keys of transfers, which are no secrets.
 pub fn fresh_seed() -> [u8; 32] {
     use std::hash::{BuildHasher, RandomState};
     let mut seed = [0; 32];
@@ -177,12 +183,12 @@ pub fn fresh_seed() -> [u8; 32] {
     seed
 }
 
-/// The time, which a test may have paused. All endpoints have it from here.
+/// The current time by tokio's clock, which a test can pause. All endpoints take it from here.
 pub fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// What the handle and the driver share.
+/// The state that the handle and the driver task share, and the notifications between them.
 pub(crate) struct Shared {
     state: Mutex<State>,
     /// The writer may have something to do.
@@ -193,27 +199,27 @@ pub(crate) struct Shared {
     events: Notify,
     /// The queue may have room.
     room: Notify,
-    /// Something that [`until`](Self::until) may wait for.
+    /// A condition that [`until`](Self::until) waits for may hold now.
     changed: Notify,
 }
 
 pub(crate) struct State {
     pub(crate) link: Link,
-    /// Whole messages whose senders wait for a word.
+    /// Receipts of complete messages that the application has not settled yet.
     pub(crate) receipts: Receipts,
-    /// The reader, while it waits for the application.
+    /// The read loop's waker, while it waits for the application to take messages.
     reader: Option<Waker>,
-    /// A frame is between the link and the transport.
+    /// The link gave out a frame that the transport has not finished sending.
     pub(crate) sending: bool,
     pub(crate) ping_due: bool,
     /// When something last came in.
-    pub(crate) heard: Instant,
-    /// When the other end was last asked for a word.
-    pub(crate) asked: Instant,
-    /// What the clock is set for.
-    pub(crate) armed: Option<Instant>,
+    pub(crate) last_received: Instant,
+    /// When the last ping was sent.
+    pub(crate) last_ping: Instant,
+    /// The deadline that the timer loop sleeps until.
+    pub(crate) timer_set_for: Option<Instant>,
     pub(crate) by_peer: bool,
-    /// A frame was on its way when the transport failed or time was up.
+    /// A frame was being sent when the transport failed or the grace period ended.
     pub(crate) broke_off: bool,
     pub(crate) ended: bool,
 }
@@ -227,7 +233,8 @@ impl State {
         self.is_closed() || (self.link.is_idle() && !self.sending)
     }
 
-    /// Whether the reader waits for the application, so that silence is not the peer's.
+    /// Whether the read loop waits for the application, so that receiving nothing is not the peer's
+    /// fault.
     pub(crate) fn is_paused(&self) -> bool {
         self.reader.is_some()
     }
@@ -235,7 +242,7 @@ impl State {
 
 /// What the writer does next.
 pub(crate) enum Next {
-    /// Its number, where the link wants to hear that it is out.
+    /// A frame to send, with its id if the link wants a confirmation that it was sent.
     Frame(Option<FrameId>, Frame),
     Ping,
     Close(Closed),
@@ -251,9 +258,9 @@ impl Shared {
                 reader: None,
                 sending: false,
                 ping_due: false,
-                heard: now(),
-                asked: now(),
-                armed: None,
+                last_received: now(),
+                last_ping: now(),
+                timer_set_for: None,
                 by_peer: false,
                 broke_off: false,
                 ended: false,
@@ -274,12 +281,13 @@ impl Shared {
         self.update(|state| work(&mut state.link))
     }
 
-    /// Changes the state and wakes whom it concerns.
+    /// Changes the state, and wakes the tasks that wait for what changed.
     pub(crate) fn update<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
         self.change(true, work)
     }
 
-    /// The writer does not wake itself: a failed message that holds its place would keep it busy.
+    /// Does the work of [`update`](Self::update). The write loop must not wake itself: a failed message
+    /// that keeps its place in the queue would make it spin.
     fn change<R>(&self, wake_writer: bool, work: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.lock();
         let queued = state.link.queued_bytes();
@@ -291,8 +299,8 @@ impl Shared {
         } else {
             None
         };
-        let sooner = match (state.link.poll_timeout(), state.armed) {
-            (Some((at, _)), Some(armed)) => at < armed,
+        let sooner = match (state.link.poll_timeout(), state.timer_set_for) {
+            (Some((at, _)), Some(set_for)) => at < set_for,
             (Some(_), None) => true,
             (None, _) => false,
         };
@@ -322,7 +330,7 @@ impl Shared {
         result
     }
 
-    /// Waits until the link wants a frame; false once it is closed.
+    /// Waits until the link wants a frame; returns false once it is closed.
     pub(crate) async fn readable(&self) -> bool {
         poll_fn(|context| {
             let mut state = self.lock();
@@ -330,14 +338,14 @@ impl Shared {
                 return Poll::Ready(false);
             }
             if !state.link.wants_frame() {
-                // Before looking again: a message dropped in between must not be missed.
+                // Registers before checking again, so that a message dropped in between is not missed.
                 state.link.wake_when_dropped(context.waker());
                 state.reader = Some(context.waker().clone());
             }
             if state.link.wants_frame() {
                 if state.reader.take().is_some() {
-                    // The peer was kept waiting, not silent.
-                    state.heard = now();
+                    // This side did not read: the pause must not count as the peer's silence.
+                    state.last_received = now();
                 }
                 return Poll::Ready(true);
             }
@@ -351,8 +359,8 @@ impl Shared {
         !self.lock().link.is_idle()
     }
 
-    /// The writer's next task. A frame is made only here, when the transport can take it; `holds`: the
-    /// transport holds some that are not out yet.
+    /// What the write loop does next. Frames are made only here, when the transport can take one.
+    /// `holds` says that the sink has buffered frames that are not flushed yet.
     pub(crate) fn next(self: &Arc<Self>, holds: bool) -> Next {
         let (mut buffer, mut jobs) = (Vec::new(), Vec::new());
         let next = self.change(false, |state| {
@@ -382,12 +390,12 @@ impl Shared {
                 }
             }
         });
-        self.plan_elsewhere(jobs);
+        self.plan_on_pool(jobs);
         next
     }
 
-    /// The transport has taken these frames.
-    pub(crate) fn handed_over(&self, frames: &mut Vec<FrameId>) {
+    /// Tells the link that the transport has sent these frames.
+    pub(crate) fn confirm_sent(&self, frames: &mut Vec<FrameId>) {
         if frames.is_empty() {
             return;
         }
@@ -398,8 +406,8 @@ impl Shared {
         });
     }
 
-    /// Plans large messages where it holds up nobody.
-    fn plan_elsewhere(self: &Arc<Self>, jobs: Vec<PlanJob>) {
+    /// Plans large messages on the blocking thread pool.
+    fn plan_on_pool(self: &Arc<Self>, jobs: Vec<PlanJob>) {
         for job in jobs {
             let shared = self.clone();
             tokio::task::spawn_blocking(move || {
@@ -409,7 +417,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the state is such.
+    /// Waits until the condition holds.
     pub(crate) async fn until(&self, holds: impl Fn(&State) -> bool) {
         loop {
             let changed = self.changed.notified();

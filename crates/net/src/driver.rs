@@ -1,4 +1,4 @@
-//! The one loop over every transport: a reader, a writer and a clock in one task.
+//! The task that drives a link over any transport: a read loop, a write loop and a timer loop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use tokio::time::{sleep_until, timeout};
 use crate::connection::{Next, Shared, State, now};
 use crate::transport::{Incoming, Lost, Sink, Source};
 
-/// After so many bytes the reader lets the writer have its turn, and the other way round.
+/// After this many bytes the read loop yields to the write loop, and the other way round.
 const TURN: usize = 256 << 10;
 
-/// What a frame counts in a turn beside its bytes.
+/// What each frame counts towards [`TURN`] in addition to its bytes.
 const FRAME_TURN: usize = 4 << 10;
 
-/// A frame of at most so many bytes may go out with the next one.
+/// A frame of at most this many bytes may share a write with the next one ([`Sink::hold`]).
 const SMALL: usize = 2 << 10;
 
 /// How a connection is kept alive, and how long its end may take.
@@ -23,11 +23,11 @@ const SMALL: usize = 2 << 10;
 pub struct Options {
     /// Sends a ping after this much time in which nothing came in.
     pub keepalive: Option<Duration>,
-    /// After so long in which nothing came in the connection counts as lost.
+    /// Closes the connection as lost after this much time in which nothing came in.
     pub silence: Option<Duration>,
-    /// How long the end may take: the frame under way, the close, its answer.
+    /// How long closing may take: finishing the current frame, sending the close, receiving its answer.
     pub grace: Duration,
-    /// What the protocol pings with, as a control word of the link; `None`: the transport's own ping.
+    /// The control message that the protocol uses as a ping; `None` sends the transport's own ping.
     pub ping_word: Option<&'static str>,
 }
 
@@ -42,7 +42,7 @@ impl Default for Options {
     }
 }
 
-/// Drives the link until it is closed and the last words are out.
+/// Drives the link until it is closed and the close was sent.
 pub(crate) async fn drive(
     shared: Arc<Shared>,
     mut source: impl Source,
@@ -52,9 +52,9 @@ pub(crate) async fn drive(
     tokio::join!(
         read(&shared, &mut source, options.grace),
         write(&shared, &mut sink, options.grace),
-        watch(&shared, &options),
+        run_timers(&shared, &options),
     );
-    // The transport goes before anybody is told that it is gone.
+    // Dropped before `ended` is set: whoever waits for it may rely on the transport being gone.
     drop((source, sink));
     shared.update(|state| {
         state.receipts.clear();
@@ -75,7 +75,7 @@ async fn read(shared: &Shared, source: &mut impl Source, grace: Duration) {
                 turn += frame_len(&frame) + FRAME_TURN;
                 shared.update(|state| {
                     let now = now();
-                    state.heard = now;
+                    state.last_received = now;
                     state.link.handle_frame(now, frame);
                 });
             }
@@ -83,8 +83,9 @@ async fn read(shared: &Shared, source: &mut impl Source, grace: Duration) {
                 turn += frame_len(&frame) + FRAME_TURN;
                 shared.update(|state| {
                     let now = now();
-                    state.heard = now;
-                    // What a closed link does not look at is not taken: its sender hears of the end.
+                    state.last_received = now;
+                    // A closed link ignores the frame, so its receipt is dropped and the POST is
+                    // answered that the connection ended.
                     let open = !state.is_closed();
                     let received = state.link.handle_frame(now, frame);
                     if open {
@@ -92,7 +93,7 @@ async fn read(shared: &Shared, source: &mut impl Source, grace: Duration) {
                     }
                 });
             }
-            Incoming::Life => shared.update(|state| state.heard = now()),
+            Incoming::Alive => shared.update(|state| state.last_received = now()),
             Incoming::Closed(closed) => return closed_by_peer(shared, &closed),
             Incoming::Broken(closed) => {
                 shared.with(|link| link.close(closed.code, &closed.reason));
@@ -103,24 +104,24 @@ async fn read(shared: &Shared, source: &mut impl Source, grace: Duration) {
             tokio::task::yield_now().await;
         }
     }
-    // This side closed. What still comes is dropped, until the other end has answered.
+    // This side closed. Frames that still come are dropped until the other end answers the close.
     let answer = async { while !matches!(source.next().await, Incoming::Closed(_)) {} };
     let _ = timeout(grace, answer).await;
 }
 
 async fn write(shared: &Arc<Shared>, sink: &mut impl Sink, grace: Duration) {
     let (mut turn, mut holds) = (0, false);
-    // Frames that the link wants to hear of once they are out.
+    // Frames that are reported to the link once they are sent.
     let mut unconfirmed = Vec::new();
     loop {
         match shared.next(holds) {
             Next::Wait if holds => {
                 holds = false;
-                if !handed_over(shared, sink.flush(), grace).await {
+                if !wait_for_sink(shared, sink.flush(), grace).await {
                     shared.update(|state| state.broke_off = true);
                     return;
                 }
-                shared.handed_over(&mut unconfirmed);
+                shared.confirm_sent(&mut unconfirmed);
             }
             Next::Wait => shared.outbound.notified().await,
             Next::Frame(id, mut frame) => {
@@ -136,14 +137,14 @@ async fn write(shared: &Arc<Shared>, sink: &mut impl Sink, grace: Duration) {
                     }
                 }
                 holds = false;
-                if !handed_over(shared, sink.send(frame), grace).await {
+                if !wait_for_sink(shared, sink.send(frame), grace).await {
                     shared.update(|state| state.broke_off = true);
                     return;
                 }
-                shared.handed_over(&mut unconfirmed);
+                shared.confirm_sent(&mut unconfirmed);
             }
             Next::Ping => {
-                if !handed_over(shared, sink.ping(), grace).await {
+                if !wait_for_sink(shared, sink.ping(), grace).await {
                     return;
                 }
             }
@@ -159,10 +160,11 @@ async fn write(shared: &Arc<Shared>, sink: &mut impl Sink, grace: Duration) {
     }
 }
 
-/// Waits for the transport. False: it failed, or takes nothing although this side has closed.
-async fn handed_over(
+/// Waits for an operation of the sink. Returns false if it failed, or if it did not finish within the
+/// grace period after this side closed.
+async fn wait_for_sink(
     shared: &Shared,
-    handing: impl Future<Output = Result<(), Lost>>,
+    operation: impl Future<Output = Result<(), Lost>>,
     grace: Duration,
 ) -> bool {
     let too_long = async {
@@ -171,7 +173,7 @@ async fn handed_over(
     };
     tokio::select! {
         biased;
-        outcome = handing => match outcome {
+        outcome = operation => match outcome {
             Ok(()) => true,
             Err(lost) => {
                 closed_by_peer(shared, &Closed { code: 1006, reason: lost.to_string() });
@@ -182,21 +184,21 @@ async fn handed_over(
     }
 }
 
-/// The link's deadlines and signs of life.
-async fn watch(shared: &Shared, options: &Options) {
+/// Runs the link's deadlines and the keepalive.
+async fn run_timers(shared: &Shared, options: &Options) {
     loop {
         let next = shared.update(|state| {
-            state.armed = None;
+            state.timer_set_for = None;
             if state.is_closed() {
                 return None;
             }
             let now = now();
             state.link.handle_timeout(now);
-            state.armed = check_life(state, options)
+            state.timer_set_for = check_keepalive(state, options)
                 .into_iter()
                 .chain(state.link.poll_timeout().map(|(at, _)| at))
                 .min();
-            Some(state.armed)
+            Some(state.timer_set_for)
         });
         match next {
             None => return,
@@ -209,42 +211,46 @@ async fn watch(shared: &Shared, options: &Options) {
     }
 }
 
-/// Asks for a word or gives the connection up; when to look again.
-fn check_life(state: &mut State, options: &Options) -> Option<std::time::Instant> {
+/// Sends a ping if one is due, or closes a connection on which nothing came in for too long. Returns
+/// when to check again.
+fn check_keepalive(state: &mut State, options: &Options) -> Option<std::time::Instant> {
     let now = now();
     if state.is_paused() {
-        state.heard = now;
+        state.last_received = now;
     }
-    let lost_at = options.silence.map(|silence| state.heard + silence);
+    let lost_at = options.silence.map(|silence| state.last_received + silence);
     if let (Some(at), Some(silence)) = (lost_at, options.silence)
         && now >= at
     {
-        let reason = format!("no word from the other end for {} s", silence.as_secs_f64());
+        let reason = format!(
+            "nothing received from the other end for {} s",
+            silence.as_secs_f64()
+        );
         state.by_peer = true;
         state.link.close(1006, &reason);
         return None;
     }
-    let ask_at = options.keepalive.map(|keepalive| {
-        // While the application keeps us from reading, nothing is heard and no question answered: our
-        // own questions tell the other end that we live.
+    let ping_at = options.keepalive.map(|keepalive| {
+        // While the application is not taking messages, nothing is read and no ping is answered: this
+        // side's own pings tell the other end that it is alive.
         let last = if state.is_paused() {
-            state.asked
+            state.last_ping
         } else {
-            state.heard.max(state.asked)
+            state.last_received.max(state.last_ping)
         };
         let at = last + keepalive;
         if now < at {
             return at;
         }
         match options.ping_word {
-            // One that waits already is as good as another.
+            // An error means that one is queued already, which is enough.
             Some(word) => drop(state.link.send_control(word)),
             None => state.ping_due = true,
         }
-        state.asked = now;
+        state.last_ping = now;
         now + keepalive
     });
-    lost_at.into_iter().chain(ask_at).min()
+    lost_at.into_iter().chain(ping_at).min()
 }
 
 fn closed_by_peer(shared: &Shared, closed: &Closed) {

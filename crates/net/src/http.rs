@@ -1,12 +1,12 @@
-//! HTTP as a path for frames: servers that are mounted into an application of one's own, and what
-//! their clients share.
+//! Frames over HTTP: routers that an axum application mounts, and what the clients share.
 //!
-//! A [`Server`] gives routers for four ways in: an event stream with POSTs ([`sse`](crate::sse)), long
-//! polling ([`poll`](crate::poll)), WebSockets, and data channels. Whoever comes in by any of them is
-//! an [`Arrival`] with a transport, and from there on a connection like any other.
+//! A [`Server`] has routers for four kinds of transport: an event stream with POSTs
+//! ([`sse`](crate::sse)), long polling ([`poll`](crate::poll)), WebSockets, and WebRTC data channels.
+//! Each client that connects by any of them is handed to the application as an [`Arrival`], whose
+//! transport is driven like any other.
 //!
-//! The routers run below any server of axum's. [`serve`] is one that bounds what a router cannot see:
-//! sockets, heads that do not end, readers that do not read.
+//! The routers run under any axum server. [`serve`] is one that also limits what a router cannot see:
+//! open sockets, request heads that never end, and clients that do not read their answers.
 
 mod answer;
 mod arrival;
@@ -24,11 +24,11 @@ mod registry;
 pub(crate) mod server;
 mod upgrade;
 
-pub use arrival::{Arrival, Arrivals, Arrived, ArrivedSink, ArrivedSource};
-pub use authorize::{Anybody, Authorize, Claim, Denied, Grant, Way};
+pub use arrival::{AcceptedSink, AcceptedSource, AcceptedTransport, Arrival, Arrivals};
+pub use authorize::{AllowAll, Authorize, Claim, Denied, Grant, Way};
 pub use client::{ClientOptions, ConnectError};
 pub use connection::HttpSource;
-pub use dialect::{Dialect, PostWords};
+pub use dialect::{Dialect, PostErrors};
 pub use listen::{Limits, serve};
 pub use options::ServeOptions;
 pub use server::{Server, router};

@@ -1,4 +1,4 @@
-//! What moves frames: the one driver loop, and the transports below it.
+//! The async half of breakbulk: the driver loop that runs a link over a transport, and the transports.
 //!
 //! A [`Connection`] is a [`Link`](breakbulk_link::Link) and the task that drives it over a
 //! [`Transport`]. Reader and writer never wait for each other; every queue is the link's own and

@@ -1,5 +1,5 @@
-//! Frames within a process: from one link to another without a queue between them, or by a transport
-//! with a queue of a few frames, as a socket has one.
+//! Frames within one process: [`pair`] is a transport with a short queue of frames, like a socket;
+//! [`carry`] moves frames from one link to another directly.
 
 use std::time::Instant;
 
@@ -8,22 +8,22 @@ use tokio::sync::mpsc;
 
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
-/// One end of a pair.
+/// One end of a [`pair`].
 #[derive(Debug)]
 pub struct Memory {
     source: MemorySource,
     sink: MemorySink,
 }
 
-/// The half that frames come in by.
+/// The receiving half.
 #[derive(Debug)]
 pub struct MemorySource(mpsc::Receiver<Incoming>);
 
-/// The half that frames go out by.
+/// The sending half.
 #[derive(Debug)]
 pub struct MemorySink(mpsc::Sender<Incoming>);
 
-/// Two ends of which each receives what the other sends; at most `frames` wait in each direction.
+/// Two connected ends; at most `frames` frames are queued in each direction.
 ///
 /// # Panics
 /// If `frames` is 0.
@@ -61,29 +61,29 @@ impl Source for MemorySource {
 
 impl Sink for MemorySink {
     async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
-        self.hand(Incoming::Frame(frame)).await
+        self.push(Incoming::Frame(frame)).await
     }
 
     async fn ping(&mut self) -> Result<(), Lost> {
-        self.hand(Incoming::Life).await
+        self.push(Incoming::Alive).await
     }
 
     async fn close(&mut self, code: u16, reason: &str) {
         let reason = reason.to_owned();
-        let _ = self.hand(Incoming::Closed(Closed { code, reason })).await;
+        let _ = self.push(Incoming::Closed(Closed { code, reason })).await;
     }
 }
 
 impl MemorySink {
-    async fn hand(&mut self, what: Incoming) -> Result<(), Lost> {
+    async fn push(&mut self, incoming: Incoming) -> Result<(), Lost> {
         let gone = |_| Lost("the other end is gone".to_owned());
-        self.0.send(what).await.map_err(gone)
+        self.0.send(incoming).await.map_err(gone)
     }
 }
 
-/// Hands every frame that `from` may send now to `to`, one at a time; `look` sees each on its way.
+/// Moves every frame that `from` may send now to `to`, one at a time, and calls `look` with each.
 ///
-/// It stops early when `to` wants its messages taken, or is closed.
+/// Stops early when `to` is closed, or wants no frame until its messages are taken.
 pub fn carry(from: &mut Link, to: &mut Link, now: Instant, mut look: impl FnMut(&Transmit, &[u8])) {
     let mut buffer = Vec::new();
     while to.wants_frame() {
@@ -97,7 +97,7 @@ pub fn carry(from: &mut Link, to: &mut Link, now: Instant, mut look: impl FnMut(
             Carries::Binary => Frame::Binary(bytes.clone()),
         };
         to.handle_frame(now, frame);
-        // Where the receiver kept nothing of the frame its memory serves for the next one.
+        // If the receiver kept no part of the frame, its memory is reused for the next one.
         if let Ok(reclaimed) = bytes.try_into_mut() {
             buffer = Vec::from(reclaimed);
             buffer.clear();

@@ -1,13 +1,13 @@
-//! Nostr relays: publish through several and hear from several, with the relay's word on each event.
+//! Nostr relays: publishes events to several relays, with an outcome for each event, and receives
+//! events from all of them.
 //!
-//! [`Relays`] holds the sockets: it reconnects, authenticates (NIP-42), backs off where a relay asks
-//! for it and reads what a relay says of its limits (NIP-11). What the events say is up to whoever
-//! publishes them.
+//! [`Relays`] holds the connections: it reconnects, authenticates (NIP-42), backs off if a relay asks
+//! for it, and reads a relay's limits (NIP-11). It does not interpret the events.
 //!
-//! An event that arrives goes through a bounded channel and holds up its own relay's reader while
-//! that is full; nothing is dropped on the way.
+//! Received events go through a bounded channel. While it is full, nothing more is read from the relay
+//! that has another event; no event is dropped.
 
-mod gate;
+mod event_filter;
 mod info;
 mod outcome;
 mod relays;
@@ -17,10 +17,10 @@ pub use nostr_sdk::{Event, EventId, Keys, PublicKey};
 pub use outcome::Outcome;
 pub use relays::{RelayOptions, Relays, RelaysError};
 
-/// A name that nobody can guess.
+/// A random, unguessable token.
 pub fn fresh_token() -> String {
     nostr_sdk::SubscriptionId::generate().to_string()
 }
 
-/// What a relay takes where it does not say.
+/// The largest event, in bytes, for a relay that does not state a limit.
 const EVENT_MAX: usize = 65_536;

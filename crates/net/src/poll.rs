@@ -1,4 +1,4 @@
-//! Long polling: JSON text down in the answers to polls, binary frames up by POSTs.
+//! Long polling: the server sends JSON text in its answers to polls, the client posts binary frames.
 //!
 //! [`connect`] is the client; the server is [`http::Server`](crate::http::Server).
 
@@ -11,4 +11,4 @@ pub use client::{PollSink, PollSource, PollTransport, connect};
 pub use server::{PollServer, PollServerSink};
 
 pub(crate) use polls::Polls;
-pub(crate) use server::{forget, poll};
+pub(crate) use server::{disconnect, poll};

@@ -1,4 +1,4 @@
-//! What well-known relays and gateways let through, by name.
+//! The message size limits of well-known relays and gateways, by name.
 //!
 //! Where a service writes KB or MB and does not say which, the smaller reading (1,000s) is taken: a
 //! message that is cut a little early still arrives, one that is a little too long ends the
@@ -6,21 +6,21 @@
 
 use breakbulk_link::Cap;
 
-/// The largest frame that our own ends take where nothing else is said.
+/// The largest frame that our own endpoints accept by default.
 const OWN_LIMIT: usize = 16 << 20;
 
-/// What one service lets through.
+/// The limits of one service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
-    /// Its name here.
+    /// The name to select it by.
     pub name: &'static str,
-    /// The largest message, in bytes; `None`: the service has no limit of its own.
+    /// The largest message, in bytes; `None` if the service has no limit of its own.
     pub message: Option<usize>,
     /// The largest WebSocket frame, in bytes: a larger message must travel in fragments.
     pub fragment: Option<usize>,
-    /// Whether binary messages pass.
+    /// Whether the service passes binary messages.
     pub binary: bool,
-    /// Where the figures come from.
+    /// The service and its limits, for a person.
     pub about: &'static str,
 }
 
@@ -78,7 +78,7 @@ impl Preset {
         Self::ALL.into_iter().find(|preset| preset.name == name)
     }
 
-    /// The cap for a link: what the service lets through, and our own ends take by default.
+    /// The cap for a link: the service's limit, or our own endpoints' default if that is smaller.
     pub fn cap(&self) -> Cap {
         Cap::frame(
             self.message

@@ -1,13 +1,14 @@
-//! Frames over byte streams: this process's own standard streams, and those of a command that is
-//! started for them.
+//! Frames over byte streams: this process's standard input and output, or those of a child process.
 //!
-//! A stream has no frames of its own, so a [`Framing`] puts them there. Frames are text. Nothing is
-//! buffered beyond the limit that the caller sets, whatever the other end writes.
+//! A [`Framing`] says where a frame begins and ends in the stream. Frames are text. No more than the
+//! caller's limit is buffered, whatever the other end writes.
 //!
-//! A stream can end one way and go on the other; a [`Connection`](crate::Connection) cannot. Whoever
-//! must not lose what still comes asks for [`Ends`] and is told of the end of the input there, while
-//! the connection lives on until it is closed. Without it the end of the input is the end.
+//! One direction of a stream can end while the other goes on; a [`Connection`](crate::Connection)
+//! has no such half-closed state, and closes when its input ends. An application that still has to
+//! send then asks for [`Ends`]: it reports the end of the input, and the connection stays open
+//! until it is closed.
 
+mod command_line;
 mod exec;
 mod framing;
 mod output;
@@ -16,13 +17,12 @@ mod stderr;
 mod stdio;
 mod stop;
 mod stream;
-mod words;
 
+pub use command_line::{SplitError, split};
 pub use exec::{Exec, ExecError, ExecSink, ExecSource, Exited, exec};
 pub use framing::{Decoder, Framing, Members, Unreadable};
 pub use program::{Program, Stderr, find};
-pub use stderr::Tail;
+pub use stderr::StderrTail;
 pub use stdio::{Stdio, stdio};
 pub use stop::Stopper;
 pub use stream::{Ends, Stream, StreamSink, StreamSource};
-pub use words::{BadWords, split};

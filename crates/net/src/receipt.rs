@@ -1,4 +1,4 @@
-//! What the sender of a frame waits for, where the transport answers each one: HTTP.
+//! Receipts for frames that came by HTTP POST: the POST is answered when its receipt is.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,29 +7,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use breakbulk_link::{Fault, MessageId, Received};
 use tokio::sync::oneshot;
 
-/// What is owed to the sender of one frame. Dropped unanswered, the sender hears that the connection
-/// ended.
+/// Answers the POST that brought a frame. If it is dropped unanswered, the POST is answered that the
+/// connection ended.
 #[derive(Clone)]
 pub struct Receipt(Arc<Mutex<Option<oneshot::Sender<Verdict>>>>);
 
 /// What became of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It completed a message that was decoded and kept, or not and why.
+    /// It completed a message, which the application kept, or refused for this reason.
     Settled(Result<(), Refusal>),
-    /// There is more to come, or it changed nothing.
+    /// Its message is not complete yet, or the frame was ignored.
     Pending,
-    /// It was wrong.
+    /// It violated the wire's rules.
     Fault(Fault),
 }
 
-/// Why a message was not kept, in HTTP's words.
+/// Why the application refused a message, as an HTTP status and error text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{status}: {error}")]
 pub struct Refusal {
-    /// The status of the answer: 400 where the message was wrong, 403, 503 and so on.
+    /// The HTTP status: 400 if the message is invalid, 403, 503 and so on.
     pub status: u16,
-    /// What is wrong, for the answer's `error`.
+    /// What is wrong, for the member `error` of the answer.
     pub error: String,
 }
 
@@ -44,24 +44,24 @@ impl Refusal {
 }
 
 impl Receipt {
-    /// A receipt, and where its verdict comes out.
+    /// A receipt, and the channel that yields its verdict.
     pub fn new() -> (Self, oneshot::Receiver<Verdict>) {
-        let (tell, verdict) = oneshot::channel();
-        (Self(Arc::new(Mutex::new(Some(tell)))), verdict)
+        let (sender, verdict) = oneshot::channel();
+        (Self(Arc::new(Mutex::new(Some(sender)))), verdict)
     }
 
-    /// Tells the sender; the first word counts.
+    /// Sends the verdict; only the first call has an effect.
     pub fn answer(&self, verdict: Verdict) {
-        let tell = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(tell) = tell {
-            let _ = tell.send(verdict);
+        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(sender) = sender {
+            let _ = sender.send(verdict);
         }
     }
 
-    /// Whether nobody waits for it any more.
-    fn is_void(&self) -> bool {
-        let tell = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        tell.as_ref().is_none_or(oneshot::Sender::is_closed)
+    /// Whether nothing waits for the verdict any more.
+    fn is_abandoned(&self) -> bool {
+        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sender.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 }
 
@@ -79,17 +79,19 @@ impl fmt::Debug for Receipt {
     }
 }
 
-/// Messages that are whole and whose senders wait until they are kept.
+/// The receipts of complete messages that the application has not settled yet.
 #[derive(Debug, Default)]
 pub(crate) struct Receipts(BTreeMap<MessageId, Receipt>);
 
 impl Receipts {
-    /// The link said what became of a frame.
+    /// Answers the receipt of a frame by what the link made of the frame; that of a complete
+    /// message waits until [`settle`](Self::settle).
     pub(crate) fn received(&mut self, received: Received, receipt: Receipt) {
         match received {
             Received::Done(message) => {
-                // Whoever hung up waits for nothing: so there are never more than senders.
-                self.0.retain(|_, receipt| !receipt.is_void());
+                // Receipts whose POST was given up are dropped, so there are at most as many as
+                // open POSTs.
+                self.0.retain(|_, receipt| !receipt.is_abandoned());
                 self.0.insert(message, receipt);
             }
             Received::Pending | Received::Ignored => receipt.answer(Verdict::Pending),
@@ -97,14 +99,14 @@ impl Receipts {
         }
     }
 
-    /// The peer said what became of a message.
+    /// Answers the receipt of a message that the application kept or refused.
     pub(crate) fn settle(&mut self, message: MessageId, outcome: Result<(), Refusal>) {
         if let Some(receipt) = self.0.remove(&message) {
             receipt.answer(Verdict::Settled(outcome));
         }
     }
 
-    /// Nobody will settle anything any more.
+    /// Drops all receipts: the connection ended.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }

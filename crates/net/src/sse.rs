@@ -1,4 +1,4 @@
-//! Server-sent events: JSON text down an event stream, binary frames up by POSTs.
+//! Server-sent events: the server sends JSON text in an event stream, the client posts binary frames.
 //!
 //! [`connect`] is the client; the server is [`http::Server`](crate::http::Server).
 

@@ -1,7 +1,7 @@
-//! Byte streams: a transport of frames read and written as one.
+//! Byte streams over a transport of binary frames.
 //!
-//! Some protocols frame a stream of their own and let it be cut anywhere; over WebSockets they travel
-//! as binary messages whose boundaries mean nothing.
+//! Some protocols have a framing of their own on top of a byte stream; over WebSockets that stream is
+//! sent as binary messages whose boundaries mean nothing.
 
 use std::io;
 use std::pin::Pin;
@@ -19,18 +19,18 @@ use tokio::time::timeout;
 use crate::receipt::Verdict;
 use crate::transport::{Incoming, Sink, Source, Transport};
 
-/// How long the last words may take.
+/// How long sending the close and receiving its answer may take.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A stream over binary frames. Dropped, it closes the transport with 1000.
+/// A byte stream over binary frames. Dropping it closes the transport with code 1000.
 #[derive(Debug)]
 pub struct ByteStream {
     pipe: DuplexStream,
     lost: Arc<Mutex<Option<String>>>,
 }
 
-/// Carries a byte stream over a transport in binary frames of at most `cut` bytes; what comes in may
-/// be cut in any way. `cut` bytes in each direction may lie between the two.
+/// Sends a byte stream over a transport in binary frames of at most `cut` bytes; frames that come in
+/// may have any size. At most `cut` bytes are buffered in each direction.
 ///
 /// # Panics
 /// Outside of a tokio runtime.
@@ -55,23 +55,29 @@ async fn pump(
 ) {
     let (mut from, mut into) = tokio::io::split(pipe);
     let (code, reason) = tokio::select! {
-        why = up(&mut from, &mut sink, cut) => why,
-        why = down(&mut source, &mut into) => why,
+        why = send_bytes(&mut from, &mut sink, cut) => why,
+        why = receive_bytes(&mut source, &mut into) => why,
     };
     if code != 1000 {
         let mut lost = lost.lock().unwrap_or_else(PoisonError::into_inner);
         *lost = Some(format!("{code} {reason}"));
     }
     drop((from, into));
-    let goodbye = async {
+    let close = async {
         sink.close(code, &reason).await;
-        // The other end's close, so that the socket is not reset under our last bytes.
+        // Waits for the other end's close: dropping the socket earlier could reset it and lose our
+        // last bytes.
         while !matches!(source.next().await, Incoming::Closed(_)) {}
     };
-    let _ = timeout(GRACE, goodbye).await;
+    let _ = timeout(GRACE, close).await;
 }
 
-async fn up(from: &mut ReadHalf<DuplexStream>, sink: &mut impl Sink, cut: usize) -> (u16, String) {
+/// Sends the bytes written to the stream as frames; returns the code and reason to close with.
+async fn send_bytes(
+    from: &mut ReadHalf<DuplexStream>,
+    sink: &mut impl Sink,
+    cut: usize,
+) -> (u16, String) {
     let mut buffer = BytesMut::new();
     loop {
         buffer.reserve(cut.min(4096));
@@ -79,7 +85,7 @@ async fn up(from: &mut ReadHalf<DuplexStream>, sink: &mut impl Sink, cut: usize)
             Ok(0) | Err(_) => return (1000, String::new()),
             Ok(_) => {}
         }
-        // What else lies in the pipe goes with it.
+        // Fills the frame with what else is in the pipe already.
         while buffer.len() < cut
             && let Some(Ok(1..)) = now_or_never(from, &mut buffer, cut).await
         {}
@@ -89,7 +95,7 @@ async fn up(from: &mut ReadHalf<DuplexStream>, sink: &mut impl Sink, cut: usize)
     }
 }
 
-/// Reads what is there already.
+/// Reads what is available without waiting.
 async fn now_or_never(
     from: &mut ReadHalf<DuplexStream>,
     buffer: &mut BytesMut,
@@ -107,7 +113,11 @@ async fn now_or_never(
     .await
 }
 
-async fn down(source: &mut impl Source, into: &mut WriteHalf<DuplexStream>) -> (u16, String) {
+/// Writes the bytes of incoming frames to the stream; returns the code and reason to close with.
+async fn receive_bytes(
+    source: &mut impl Source,
+    into: &mut WriteHalf<DuplexStream>,
+) -> (u16, String) {
     loop {
         match source.next().await {
             Incoming::Frame(Frame::Binary(bytes)) => {
@@ -124,7 +134,7 @@ async fn down(source: &mut impl Source, into: &mut WriteHalf<DuplexStream>) -> (
             Incoming::Frame(Frame::Text(_)) | Incoming::Posted(Frame::Text(_), _) => {
                 return (1003, "a text frame in a byte stream".to_owned());
             }
-            Incoming::Life => {}
+            Incoming::Alive => {}
             Incoming::Closed(closed) | Incoming::Broken(closed) => {
                 return (closed.code, closed.reason);
             }

@@ -1,4 +1,4 @@
-//! Plain byte streams: TCP and Unix sockets.
+//! TCP and Unix sockets as plain byte streams.
 
 use std::io;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-/// Connects to `host:port`. Small messages are not held back.
+/// Connects to `host:port`, with Nagle's algorithm off (`TCP_NODELAY`).
 pub async fn connect(address: &str, within: Duration) -> io::Result<TcpStream> {
     let stream = timeout(within, TcpStream::connect(address))
         .await
@@ -15,7 +15,7 @@ pub async fn connect(address: &str, within: Duration) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Waits for the next connection. Small messages are not held back.
+/// Accepts the next connection, with Nagle's algorithm off (`TCP_NODELAY`).
 pub async fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     let (stream, _) = listener.accept().await?;
     stream.set_nodelay(true)?;

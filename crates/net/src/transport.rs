@@ -1,4 +1,5 @@
-//! What a transport is to the driver: two halves, each used by one loop.
+//! The traits that a transport implements: [`Transport`], which splits into a [`Source`] that the
+//! driver's read loop uses and a [`Sink`] that its write loop uses.
 
 use std::future::Future;
 
@@ -6,71 +7,75 @@ use breakbulk_link::{Carries, Closed, Frame};
 
 use crate::receipt::Receipt;
 
-/// Something that moves frames, in two halves that never wait for each other.
+/// Something that moves frames. Its two halves are used at the same time and never wait for each other.
 pub trait Transport: Send + 'static {
     /// Where frames come in.
     type Source: Source;
     /// Where frames go out.
     type Sink: Sink;
 
-    /// Whether frames of this kind can travel; a wire that needs another is a configuration error.
+    /// Whether this transport carries text or binary frames; a wire that needs a kind that it does not
+    /// carry is a configuration error.
     fn carries(&self, carries: Carries) -> bool;
 
-    /// Nobody takes a frame larger than this: more of one need not be held.
-    fn expect(&mut self, _largest: usize) {}
+    /// Sets the size of the largest frame that the link accepts. A transport may refuse a larger one
+    /// instead of buffering it.
+    fn limit_frames(&mut self, _largest: usize) {}
 
-    /// The two halves.
+    /// Splits the transport into its receiving and its sending half.
     fn split(self) -> (Self::Source, Self::Sink);
 }
 
-/// The half that frames come in by.
+/// The receiving half of a transport.
 pub trait Source: Send + 'static {
-    /// The next thing that comes in. Cancel-safe; after [`Incoming::Closed`] it is not called again.
+    /// Waits for the next frame or event. Cancel-safe; not called again after [`Incoming::Closed`].
     fn next(&mut self) -> impl Future<Output = Incoming> + Send;
 }
 
-/// The half that frames go out by.
+/// The sending half of a transport.
 pub trait Sink: Send + 'static {
-    /// Hands over one frame, and returns once it is out of this process.
+    /// Sends one frame, and returns once it has left this process.
     fn send(&mut self, frame: Frame) -> impl Future<Output = Result<(), Lost>> + Send;
 
-    /// Takes a small frame that goes out with the next one, or hands it back: where a write costs more
-    /// than what is written, frames that follow each other share one. Whoever hands one over sees to it
-    /// that [`send`](Self::send), [`flush`](Self::flush) or [`close`](Self::close) follows at once.
+    /// Buffers a small frame so that it shares one write with the next one (for pipes, where a
+    /// write costs more than copying a few bytes), or returns the frame if this sink does not
+    /// buffer. The caller must call [`send`](Self::send), [`flush`](Self::flush) or
+    /// [`close`](Self::close) right after.
     fn hold(&mut self, frame: Frame) -> Option<Frame> {
         Some(frame)
     }
 
-    /// Sends what is held.
+    /// Writes out the frames that [`hold`](Self::hold) buffered.
     fn flush(&mut self) -> impl Future<Output = Result<(), Lost>> + Send {
         async { Ok(()) }
     }
 
-    /// Asks the other end for a sign of life, where the transport has such a thing.
+    /// Sends a ping, if the transport has one.
     fn ping(&mut self) -> impl Future<Output = Result<(), Lost>> + Send {
         async { Ok(()) }
     }
 
-    /// Says why this is the end, where the transport has words for it, and closes this direction.
+    /// Closes the sending direction, with the code and reason if the transport can carry them.
     fn close(&mut self, code: u16, reason: &str) -> impl Future<Output = ()> + Send;
 }
 
-/// What comes in by a transport.
+/// What a [`Source`] yields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming {
     /// A frame.
     Frame(Frame),
-    /// A frame whose sender waits to hear what became of it.
+    /// A frame that came by an HTTP POST, whose answer waits for the receipt.
     Posted(Frame, Receipt),
-    /// A word of the transport's own (a ping, a pong): the other end lives.
-    Life,
-    /// There is nothing more, and why. 1006 where the other end did not say.
+    /// The other end is alive, but sent no frame: a ping, a pong, or part of a large message.
+    Alive,
+    /// The other end closed, or the transport failed. The code is 1006 if the other end gave none.
     Closed(Closed),
-    /// The other end broke a rule of the transport: close with this.
+    /// The other end violated the transport's protocol; the connection is closed with this code and
+    /// reason.
     Broken(Closed),
 }
 
-/// The transport failed under a frame.
+/// The transport failed while it sent a frame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the transport failed: {0}")]
 pub struct Lost(pub String);

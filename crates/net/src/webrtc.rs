@@ -1,8 +1,8 @@
-//! WebRTC data channels: binary messages both ways over one ordered channel, made by an offer and an
-//! answer over HTTP.
+//! WebRTC data channels: binary messages both ways over one ordered channel, which is negotiated by an
+//! offer and an answer over HTTP.
 //!
-//! [`connect`] offers; the server is [`http::Server`](crate::http::Server), which answers
-//! `POST /offer`. Candidates travel in the descriptions themselves, not one by one.
+//! [`connect`] sends the offer; the server is [`http::Server`](crate::http::Server), which answers
+//! `POST /offer`. The ICE candidates are part of the descriptions (there is no trickle ICE).
 
 mod channel;
 mod client;

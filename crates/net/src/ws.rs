@@ -1,14 +1,14 @@
-//! WebSockets: [`connect`] and [`Listener`], and the [`WebSocket`] that both give.
+//! WebSockets: the client ([`connect`]), the server ([`Listener`]), and the [`WebSocket`] that both
+//! return.
 //!
-//! Nothing waits here: a frame goes from the link to the socket without a queue in between, so that
-//! what the link decides to send next is what goes out next. For the same reason the kernel is asked
-//! to keep little that is not yet on its way.
+//! Frames are not queued here: a frame goes from the link straight to the socket, so that what the link
+//! decides to send next is what is sent next. For the same reason the kernel is asked to buffer little
+//! unsent data.
 //!
-//! The handshake's grammar and the frame heads are tungstenite's. Frames are read and written here:
-//! tungstenite would copy each into a buffer that never shrinks, and cut what it read from buffers
-//! that a small message then keeps alive.
+//! tungstenite parses the handshake and the frame headers. Frames are read and written here,
+//! because tungstenite copies each outgoing frame into a buffer that never shrinks, and returns
+//! incoming messages as slices of large read buffers, which a small message then keeps alive.
 
-mod age;
 mod bearer;
 mod client;
 mod error;
@@ -16,6 +16,7 @@ mod error;
 pub mod fuzzing;
 mod head;
 mod mask;
+mod message_timer;
 mod reader;
 mod request;
 mod server;
@@ -38,7 +39,7 @@ pub(crate) use client::without_secrets;
 #[cfg(feature = "http")]
 pub(crate) use request::{admit, origin_allowed};
 #[cfg(feature = "http")]
-pub(crate) use server::{is_fatal, is_of_one};
+pub(crate) use server::{is_client_error, is_fatal};
 #[cfg(feature = "http")]
 pub(crate) use socket::{Socket, tune};
 #[cfg(feature = "http")]
@@ -46,9 +47,9 @@ pub(crate) use tls::{acceptor, client_config, provider};
 #[cfg(feature = "http")]
 pub(crate) use transport::Parts;
 
-/// The largest frame that is taken where nothing else is said.
+/// The default limit on an incoming WebSocket message, in bytes.
 pub const FRAME_LIMIT: usize = 16 << 20;
 
-/// A larger message goes out in fragments of this size where nothing else is said: common libraries
-/// refuse frames over 16 MiB, although they take larger messages.
+/// By default a larger message is sent in fragments of this size: common libraries refuse WebSocket
+/// frames over 16 MiB, although they accept larger messages.
 pub const FRAGMENT: usize = 8 << 20;

@@ -200,7 +200,10 @@ async fn silence_ends_a_connection_and_a_pause_of_ours_is_no_silence() {
     let silent = Connection::open(link(|_| {}), left, options).unwrap();
     let closed = silent.closed().await;
     assert_eq!(closed.code, 1006);
-    assert_eq!(closed.reason, "no word from the other end for 60 s");
+    assert_eq!(
+        closed.reason,
+        "nothing received from the other end for 60 s"
+    );
     assert_eq!(start.elapsed(), options.silence.unwrap());
 
     let (left, right) = two(|config| config.limits.undelivered = 1, 1);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use breakbulk_link::{Budget, Cap, Config, Event, Limits, Link, Outgoing};
-use breakbulk_net::process::{Exec, Exited, Framing, Program, Stderr, Tail};
+use breakbulk_net::process::{Exec, Exited, Framing, Program, Stderr, StderrTail};
 use breakbulk_net::{Connection, Options};
 use breakbulk_wire::Whole;
 
@@ -36,7 +36,7 @@ fn shell(script: &str) -> Program {
     Program::new(["sh", "-c", script])
 }
 
-fn started(program: &Program, grace: Duration) -> (Connection, Exited, Option<Tail>) {
+fn started(program: &Program, grace: Duration) -> (Connection, Exited, Option<StderrTail>) {
     let (exec, exited) = program.start(Framing::Lines, LIMIT).unwrap();
     let tail = exec.stderr();
     (open(exec, grace), exited, tail)
@@ -159,7 +159,7 @@ async fn what_a_command_left_behind_goes_where_that_is_asked() {
     for sweeps in [true, false] {
         let script = "sleep 1000 >/dev/null 2>&1 </dev/null & echo \"[$!]\"";
         let program = if sweeps {
-            shell(script).sweep()
+            shell(script).kill_group_on_exit()
         } else {
             shell(script)
         };

@@ -1,7 +1,8 @@
-//! A bad path on purpose: a proxy that caps, delays, paces, holds and cuts as a managed relay would.
+//! A bad network path: a proxy that enforces caps, delays, limits the rate, holds and cuts
+//! connections, as a managed relay would.
 //!
-//! It works on the frames of the byte stream as they pass: nothing is unmasked, encoded again or
-//! gathered, so what it lets through is the same bytes in the same frames.
+//! It follows the WebSocket frames in the byte stream without unmasking, re-encoding or buffering
+//! them, so forwarded frames have the same bytes.
 //!
 //! ```no_run
 //! use breakbulk_testkit::bad_path::{BadPath, Cut, Way, Weather};
@@ -19,8 +20,8 @@
 mod close;
 mod connection;
 mod counts;
+mod delay_line;
 mod frames;
-mod line;
 mod meter;
 mod pump;
 mod sockets;
@@ -40,13 +41,14 @@ use tokio::task::{JoinHandle, JoinSet};
 pub use counts::{Counts, Passed};
 pub use weather::{After, Cut, Direction, How, Over, Way, Weather};
 
-use connection::Ticket;
+use connection::ConnectionGuard;
 use meter::Meter;
 
-/// How long accepting pauses after an error, so that a lack of descriptors does not spin.
+/// How long accepting pauses after an error, so that a lack of file descriptors does not cause a
+/// busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// A running proxy. It can all that its [`Control`] can, and stops with every connection on drop.
+/// A running proxy. It derefs to its [`Control`]; dropping it ends the proxy and all its connections.
 #[derive(Debug)]
 pub struct BadPath {
     control: Control,
@@ -54,17 +56,19 @@ pub struct BadPath {
 }
 
 impl BadPath {
-    /// A path for WebSockets to `target` (an address or `host:port`), on a free port of 127.0.0.1.
+    /// Starts a proxy for WebSockets to `target` (an address or `host:port`), on a free port of
+    /// 127.0.0.1.
     pub async fn start(target: impl ToString, weather: Weather) -> io::Result<Self> {
         Self::open(target.to_string(), weather, true).await
     }
 
-    /// The same for any TCP stream, TLS too: without frames there are no caps and no frame counts.
+    /// Starts a proxy for any TCP stream, including TLS: it knows no frames, so it has no caps and
+    /// no frame counts.
     pub async fn start_tcp(target: impl ToString, weather: Weather) -> io::Result<Self> {
         Self::open(target.to_string(), weather, false).await
     }
 
-    /// A handle for others; it does not keep the path running.
+    /// A handle that does not keep the proxy running.
     pub fn control(&self) -> Control {
         self.control.clone()
     }
@@ -101,37 +105,37 @@ impl Deref for BadPath {
 
 impl Drop for BadPath {
     fn drop(&mut self) {
-        // The task owns the set of the connections' tasks, so they end with it.
+        // The task owns the tasks of the connections, so they end with it.
         self.accepting.abort();
     }
 }
 
-/// Changes a path while it runs, and tells what passed.
+/// Changes the settings of a running proxy, and reads its counts.
 #[derive(Debug, Clone)]
 pub struct Control {
     shared: Arc<Shared>,
 }
 
 impl Control {
-    /// Where clients connect.
+    /// The address that clients connect to.
     pub fn address(&self) -> SocketAddr {
         self.shared.address
     }
 
-    /// The weather now.
+    /// The current conditions.
     pub fn weather(&self) -> Weather {
         self.shared.settings.borrow().weather
     }
 
-    /// Changes the weather, for open connections too: caps from the next frame on, pace and delay
-    /// from the next bytes on.
+    /// Changes the conditions, also for open connections: caps from the next frame on, pace and
+    /// delay from the next bytes on.
     pub fn change(&self, change: impl FnOnce(&mut Weather)) {
         self.shared
             .settings
             .send_modify(|settings| change(&mut settings.weather));
     }
 
-    /// Stops forwarding, closes nothing. New connections are accepted and held too.
+    /// Stops forwarding without closing anything. New connections are accepted and held, too.
     pub fn hold(&self) {
         self.shared.settings.send_modify(|s| s.hold = true);
     }
@@ -141,18 +145,18 @@ impl Control {
         self.shared.settings.send_modify(|s| s.hold = false);
     }
 
-    /// Resets every new connection; open ones live on. The port stays taken, so a client sees its
-    /// connection die in the handshake.
+    /// Resets every new connection; open ones go on. The port stays open, so a client's connection
+    /// fails in the handshake.
     pub fn refuse(&self) {
         self.shared.settings.send_modify(|s| s.refuse = true);
     }
 
-    /// Lets new connections in again after [`refuse`](Self::refuse).
+    /// Accepts new connections again after [`refuse`](Self::refuse).
     pub fn admit(&self) {
         self.shared.settings.send_modify(|s| s.refuse = false);
     }
 
-    /// Cuts all open connections now and says how many there were.
+    /// Cuts all open connections now, and returns how many there were.
     pub fn cut(&self, how: How) -> usize {
         let open = std::mem::take(&mut *lock(&self.shared.open));
         open.into_values()
@@ -166,14 +170,14 @@ impl Control {
         connection.is_some_and(|connection| connection.send(how).is_ok())
     }
 
-    /// Sets the cut to come, in place of the one set before.
+    /// Schedules a cut, replacing the one scheduled before.
     pub fn cut_after(&self, cut: Cut) {
         lock(&self.shared.meter).set(Some(cut));
         // Wakes idle connections: the cut may be due already.
         self.shared.settings.send_modify(|_| {});
     }
 
-    /// Takes back the cut to come.
+    /// Cancels the scheduled cut.
     pub fn cut_no_more(&self) {
         lock(&self.shared.meter).set(None);
     }
@@ -183,24 +187,24 @@ impl Control {
         lock(&self.shared.open).keys().copied().collect()
     }
 
-    /// What passed so far.
+    /// What the proxy has done so far.
     pub fn counts(&self) -> Counts {
         *self.shared.counts.borrow()
     }
 
-    /// Waits until the counts satisfy `enough`, and returns them. It looks at each change, so give
-    /// it a condition that stays true.
+    /// Waits until the counts satisfy `enough`, and returns them. Changes may be seen late, so use
+    /// a condition that stays true.
     pub async fn until(&self, enough: impl FnMut(&Counts) -> bool) -> Counts {
         let mut counts = self.shared.counts.subscribe();
         match counts.wait_for(enough).await {
             Ok(counts) => *counts,
-            // The sender lives in the shared state that this handle holds.
+            // Cannot happen: this handle holds the shared state, which owns the sender.
             Err(_) => self.counts(),
         }
     }
 }
 
-/// What all connections of a path share.
+/// What all connections of a proxy share.
 #[derive(Debug)]
 struct Shared {
     address: SocketAddr,
@@ -229,7 +233,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             accepted = listener.accept() => match accepted {
                 Ok((client, _)) => admit(client, &shared, &mut running),
                 Err(error) => {
-                    tracing::debug!(%error, "bad path cannot accept");
+                    tracing::debug!(%error, "the bad path's proxy failed to accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
@@ -249,11 +253,11 @@ fn admit(client: TcpStream, shared: &Arc<Shared>, running: &mut JoinSet<()>) {
         shared.counts.send_modify(|counts| counts.refused += 1);
         return;
     }
-    let (ticket, cut) = Ticket::take(shared.clone());
-    running.spawn(connection::serve(ticket, client, cut));
+    let (guard, cut) = ConnectionGuard::new(shared.clone());
+    running.spawn(connection::serve(guard, client, cut));
 }
 
-/// A panic elsewhere leaves nothing half-done under these locks.
+/// Ignores poisoning: a panic leaves nothing inconsistent under these locks.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! A relay in this process for tests and demos: it caps events, and before it stands a shim that
-//! delays, doubles and reorders them.
+//! A Nostr relay in this process, for tests and demos: it limits the size of events, and a proxy in
+//! front of it delays, duplicates and reorders them.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -21,31 +21,32 @@ use tokio::time::sleep;
 use breakbulk_net::ws::{self, ConnectOptions, ListenOptions, Listener, WebSocket};
 use breakbulk_net::{Incoming, Sink, Source, Transport};
 
-/// Frames that one connection may hold back.
+/// How many delayed frames one connection may hold.
 const HELD: usize = 4096;
 
-/// A second copy comes up to this much later.
+/// A duplicate is delayed by up to this much.
 const SECOND_COPY: Duration = Duration::from_millis(500);
 
-/// What the relay and the shim before it do.
+/// What the relay and the proxy in front of it do.
 #[derive(Clone, Copy, Debug)]
 pub struct Weather {
     /// A larger event is refused as too large.
     pub event_max: usize,
-    /// An event takes up to this long until the relay has it and says so: events overtake each other,
-    /// but none overtakes one that was confirmed.
+    /// An event takes up to this long to reach the relay, which then confirms it: events overtake
+    /// each other, but none overtakes one that was confirmed.
     pub delay: Duration,
-    /// An event takes up to this long from the relay to who listens, after it was confirmed.
+    /// A confirmed event takes up to this long from the relay to a subscriber.
     pub late: Duration,
-    /// So many of a hundred events arrive twice.
+    /// The percentage of events that arrive twice.
     pub doubled: u64,
-    /// Events per minute and connection before the relay says `rate-limited`.
+    /// Events per minute and connection before the relay answers `rate-limited`.
     pub per_minute: u32,
     /// Whether clients must authenticate (NIP-42).
     pub auth: bool,
-    /// Whether there is a shim in calm weather too, so that connections can be cut.
+    /// Whether there is a proxy even if nothing is delayed or duplicated, so that connections can
+    /// be cut.
     pub shim: bool,
-    /// What all chance follows from.
+    /// The seed of all randomness.
     pub seed: u64,
 }
 
@@ -64,7 +65,7 @@ impl Default for Weather {
     }
 }
 
-/// A running relay; dropped, it stops.
+/// A running relay. Dropping it stops it.
 pub struct BadRelay {
     relay: LocalRelay,
     url: String,
@@ -87,7 +88,7 @@ struct Counts {
 pub struct StartError(String);
 
 impl BadRelay {
-    /// Starts a relay at a free port of this machine.
+    /// Starts a relay on a free port of this machine.
     pub async fn start(weather: Weather) -> Result<Self, StartError> {
         let counts = Arc::new(Counts::default());
         let mut builder = RelayBuilder::default()
@@ -95,7 +96,7 @@ impl BadRelay {
                 max_reqs: 500,
                 notes_per_minute: weather.per_minute,
             })
-            .write_policy(Scales {
+            .write_policy(SizePolicy {
                 max: weather.event_max,
                 counts: counts.clone(),
             });
@@ -129,32 +130,32 @@ impl BadRelay {
         })
     }
 
-    /// Where clients connect.
+    /// The address that clients connect to.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Events that were taken.
+    /// How many events were accepted.
     pub fn events(&self) -> u64 {
         self.counts.events.load(Ordering::Relaxed)
     }
 
-    /// Events that were refused for their size.
+    /// How many events were refused because of their size.
     pub fn refused(&self) -> u64 {
         self.counts.refused.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the largest event that came, taken or not.
+    /// The size of the largest event that came in, accepted or not.
     pub fn largest(&self) -> usize {
         self.counts.largest.load(Ordering::Relaxed)
     }
 
-    /// Cuts all connections through the shim; new ones are taken.
+    /// Cuts all connections through the proxy; new ones are accepted.
     pub fn cut(&self) {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Begins to count anew.
+    /// Sets all counts to zero.
     pub fn reset(&self) {
         self.counts.events.store(0, Ordering::Relaxed);
         self.counts.refused.store(0, Ordering::Relaxed);
@@ -177,14 +178,14 @@ impl fmt::Debug for BadRelay {
     }
 }
 
-/// Weighs events.
+/// Refuses events that are too large, and counts events.
 #[derive(Debug)]
-struct Scales {
+struct SizePolicy {
     max: usize,
     counts: Arc<Counts>,
 }
 
-impl WritePolicy for Scales {
+impl WritePolicy for SizePolicy {
     fn admit_event<'a>(
         &'a self,
         event: &'a Event,
@@ -228,7 +229,7 @@ async fn serve(
     }
 }
 
-/// Until either end is gone.
+/// Forwards both directions until either side ends.
 async fn pump(client: WebSocket, relay: WebSocket, weather: Weather, random: Arc<Mutex<Random>>) {
     let (from_client, to_client) = client.split();
     let (from_relay, to_relay) = relay.split();
@@ -248,7 +249,7 @@ async fn pump(client: WebSocket, relay: WebSocket, weather: Weather, random: Arc
     }
 }
 
-/// One direction.
+/// One direction of the proxy.
 struct Way {
     longest: Duration,
     doubled: u64,
@@ -265,7 +266,7 @@ impl Way {
                     Incoming::Frame(frame) | Incoming::Posted(frame, _) => {
                         self.hold(frame, &send, &mut held);
                     }
-                    Incoming::Life => {}
+                    Incoming::Alive => {}
                     Incoming::Closed(_) | Incoming::Broken(_) => return,
                 },
                 Some(frame) = due.recv() => {
@@ -286,9 +287,12 @@ impl Way {
             let longest = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
             let pause = if is_event { self.below(longest) } else { 0 };
             if pause == 0 && copy == 0 {
-                // Order is kept where nothing is to be changed.
+                // Frames without a delay keep their order.
                 if send.try_send(frame.clone()).is_err() {
-                    tracing::error!("the relay drops a frame: its channel is full or closed");
+                    tracing::error!(
+                        limit = HELD,
+                        "the bad relay's proxy dropped a frame: its queue is full or closed"
+                    );
                 }
                 continue;
             }

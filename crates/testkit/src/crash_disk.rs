@@ -1,4 +1,4 @@
-//! A disk that loses power when a test says so.
+//! A disk in memory that loses power when a test says so.
 
 use std::fmt;
 use std::io;
@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::StorageBackend;
 
-/// Storage for tests of what survives: give a clone to what opens a database, keep one, and
-/// open another on what [`crash`], [`crash_torn`] or [`kill`] leave, or on a clone once the
+/// Storage for tests of crash safety: open a database on a clone, keep another clone, and open the
+/// database again on the result of [`crash`], [`crash_torn`] or [`kill`], or on a clone once the
 /// first is dropped (a clean restart).
 ///
-/// It lives in memory, and clones are one disk. What was written is on it for certain only after
-/// a sync, as with a real one.
+/// Clones share one disk. As with a real disk, a write is durable only after a sync.
 ///
 /// [`crash`]: CrashDisk::crash
 /// [`crash_torn`]: CrashDisk::crash_torn
@@ -21,14 +20,14 @@ pub struct CrashDisk(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// As a program sees it.
+    /// The content as a program sees it.
     seen: Vec<u8>,
-    /// As it was at the last sync.
+    /// The content at the last sync.
     synced: Vec<u8>,
-    /// What happened since.
+    /// The changes since the last sync.
     unsynced: Vec<Change>,
     counts: Counts,
-    /// After so many operations every further one fails.
+    /// All operations after this many fail.
     fails_after: Option<u64>,
 }
 
@@ -37,18 +36,18 @@ enum Change {
     Resize(usize),
 }
 
-/// What a disk was asked to do.
+/// How many operations a disk has performed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Writes, resizes and syncs: the points at which it can be made to fail.
+    /// Writes, resizes and syncs: the operations that can be made to fail.
     pub operations: u64,
-    /// Syncs alone.
+    /// Only syncs.
     pub syncs: u64,
     /// Bytes written.
     pub written: u64,
 }
 
-/// The unit that a disk writes wholly or not at all.
+/// The unit that a disk writes completely or not at all.
 const SECTOR: usize = 512;
 
 impl CrashDisk {
@@ -57,14 +56,14 @@ impl CrashDisk {
         Self::default()
     }
 
-    /// The power fails: a new disk with what was there at the last sync, and nothing since. This
-    /// one goes on for whoever holds it, and the new one never hears of that.
+    /// Simulates a power failure: returns a new disk with the content at the last sync. This disk
+    /// stays usable, independently of the new one.
     pub fn crash(&self) -> Self {
         Self::holding(self.lock().synced.clone())
     }
 
-    /// The power fails while the disk is busy: of what was written since the last sync some sectors
-    /// are there and some are not, in no order, as the seed has it.
+    /// Simulates a power failure during writes: returns a new disk on which a random part of the
+    /// sectors written since the last sync was stored, as determined by the seed.
     pub fn crash_torn(&self, seed: u64) -> Self {
         let state = self.lock();
         let mut bytes = state.synced.clone();
@@ -84,29 +83,29 @@ impl CrashDisk {
         Self::holding(bytes)
     }
 
-    /// The program dies and the machine does not: a new disk with all that was written.
+    /// Simulates a crash of the program but not of the machine: returns a new disk with everything
+    /// written.
     pub fn kill(&self) -> Self {
         Self::holding(self.lock().seen.clone())
     }
 
-    /// From now on so many writes, resizes and syncs succeed, and every later one fails; `None`
-    /// heals it.
+    /// Makes all writes, resizes and syncs fail after this many more; `None` makes them succeed again.
     pub fn fail_after(&self, operations: Option<u64>) {
         let mut state = self.lock();
         state.fails_after = operations.map(|n| n.saturating_add(state.counts.operations));
     }
 
-    /// What it was asked to do so far.
+    /// The operations so far.
     pub fn counts(&self) -> Counts {
         self.lock().counts
     }
 
-    /// How large it is.
+    /// The size of the disk.
     pub fn size(&self) -> usize {
         self.lock().seen.len()
     }
 
-    /// Damages one byte: it is combined with `mask` by exclusive or. Nothing happens past the end.
+    /// Damages one byte by XOR with `mask`. Does nothing past the end.
     pub fn flip(&self, offset: usize, mask: u8) {
         let mut state = self.lock();
         let State { seen, synced, .. } = &mut *state;
@@ -202,7 +201,7 @@ impl StorageBackend for CrashDisk {
 
 impl fmt::Debug for CrashDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not its bytes: redb prints its storage.
+        // Omits the bytes, since redb prints its storage.
         let state = self.lock();
         f.debug_struct("CrashDisk")
             .field("size", &state.seen.len())
@@ -212,7 +211,7 @@ impl fmt::Debug for CrashDisk {
     }
 }
 
-/// Writes where there is room; a resize that shrank the disk may have taken some away.
+/// Writes as much as fits; the disk may have been shrunk since the write.
 fn put(bytes: &mut [u8], offset: usize, data: &[u8]) {
     let room = bytes.get_mut(offset..).unwrap_or_default();
     let len = room.len().min(data.len());

@@ -1,8 +1,9 @@
-//! What tests and demos need of a bad world: each part behind a feature of its own.
+//! Simulated failures for tests and demos, each behind a feature of its own.
 //!
 //! - [`links`]: two links, a clock and a seeded network between them, without IO.
-//! - `bad_path` (feature `path`): a proxy that caps, delays, paces, holds and cuts WebSockets and TCP.
-//! - `bad_relay` (feature `relay`): a Nostr relay that caps, delays, doubles and reorders.
+//! - `bad_path` (feature `path`): a proxy for WebSockets and TCP that enforces caps, delays, limits
+//!   the rate, holds and cuts.
+//! - `bad_relay` (feature `relay`): a Nostr relay that limits, delays, duplicates and reorders events.
 //! - `crash_disk` (feature `disk`): storage for redb that loses power.
 //! - `node` (feature `node`): programs of node that speak JSON lines, as peers of live tests.
 

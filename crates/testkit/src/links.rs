@@ -1,7 +1,7 @@
-//! Two links, a clock and a bad network, for the tests of this and other crates.
+//! Two links, a clock and an unreliable network, for the tests of several crates.
 //!
-//! Nothing here has a thread or looks at a real clock but for one base instant, and all chance
-//! comes from a seed: a failing run is replayed by its number.
+//! There are no threads, the real clock is read only once, and all randomness comes from a seed: a
+//! failing run can be repeated by its seed.
 //!
 //! ```
 //! # use breakbulk_testkit::links::{Pair, Weather};

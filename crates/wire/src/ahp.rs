@@ -26,10 +26,10 @@ const TOTAL: &[u8] = br#","total":"#;
 const DATA: &[u8] = br#","data":""#;
 const TAIL: &[u8] = br#""}}"#;
 
-/// The envelope with five digits each for index and total, and without the groupId.
+/// The length of the envelope with five digits each for index and total, without the groupId.
 const ENVELOPE: usize = HEAD.len() + INDEX.len() + TOTAL.len() + DATA.len() + TAIL.len() + 10;
 
-/// Quotes in the envelope: each is a byte more where the frame is escaped once more.
+/// How many quotes the envelope has: each costs one byte more if the frame is wrapped in a JSON string.
 const ENVELOPE_QUOTES: usize = 22;
 
 /// `total` is below 2^16.
@@ -37,14 +37,14 @@ const MAX_PIECES: u64 = 65_535;
 
 const MAX_GROUP_ID: usize = 128;
 
-/// A minted groupId: 16 random bytes in hex.
-const MINTED: usize = 32;
+/// The length of a generated groupId: 16 random bytes in hex.
+const GENERATED: usize = 32;
 
-/// So many characters of base64 are written or read at a time: the room for them is zeroed first, and
-/// that costs nothing while the processor has it at hand.
+/// How many characters of base64 are coded at a time. The output buffer is zeroed first, which costs
+/// nothing while it stays in the processor's cache.
 const STEP: usize = 16 << 10;
 
-/// Standard alphabet, canonical padding, no stray bits.
+/// The standard alphabet, with canonical padding and no stray bits.
 static BASE64: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
 
 /// The AHP wire.
@@ -52,14 +52,15 @@ static BASE64: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
 pub struct Ahp;
 
 impl Ahp {
-    /// The rules with the numbers that a receiver advertises by default.
+    /// The rules, with the limits that a receiver advertises by default.
     pub fn config() -> Config {
         let mut config = Config::new(Self::rules());
         config.limits.pieces = MAX_PIECES;
         config
     }
 
-    /// Pieces in strict order; a fault ends the link; what is abandoned goes silently.
+    /// Pieces come in strict order; a fault closes the link; a transfer that times out is dropped
+    /// silently.
     pub fn rules() -> Rules {
         let idle = Duration::from_secs(30);
         Rules {
@@ -130,7 +131,7 @@ impl Ahp {
                 limit: peer.message,
             });
         }
-        let group = key.map_or(MINTED, |key| escaped_len(key, cap.escapes()));
+        let group = key.map_or(GENERATED, |key| escaped_len(key, cap.escapes()));
         if key.is_some_and(|key| !is_group_id(key.as_bytes())) {
             return Err(SendError::BadKey {
                 expected: "a groupId of 1 to 128 bytes of UTF-8",
@@ -222,7 +223,7 @@ impl Wire for Ahp {
                 encode_base64(data, out);
                 out.extend_from_slice(TAIL);
             }
-            // The format has no such frames, and its rules never ask for one.
+            // The format has no such frames, and its rules never request one.
             Part::Open(_) | Part::Close(_) | Part::Accept { .. } | Part::Abort { .. } => {}
         }
     }
@@ -239,7 +240,7 @@ impl Wire for Ahp {
         let (index, rest) = json_text::digits(rest.strip_prefix(INDEX)?)?;
         let (count, rest) = json_text::digits(rest.strip_prefix(TOTAL)?)?;
         let data = rest.strip_prefix(DATA)?.strip_suffix(TAIL)?;
-        // A quote in the data is no base64: the decoder finds it, and the general form then decides.
+        // If the data contains a quote, decoding fails, and the general reader decides.
         if index >= count || count > MAX_PIECES {
             return None;
         }
@@ -254,7 +255,7 @@ impl Wire for Ahp {
 
     fn read<'a>(&self, frame: &'a Frame) -> Result<Inbound<'a>, Fault> {
         let (bytes, text) = text(frame)?;
-        // What is no JSON-RPC goes up as it is: it may be for somebody else.
+        // A text that is not JSON-RPC is passed on unchanged: it may belong to another protocol.
         let Some(outline) = Outline::parse(bytes) else {
             return Ok(Inbound::Whole(bytes.clone(), Shape::default()));
         };
@@ -272,7 +273,7 @@ impl Wire for Ahp {
         if decode_base64(piece.data, into) {
             return Ok(());
         }
-        // Another writer may have escaped the slashes.
+        // Some JSON writers escape slashes.
         let mut plain = Vec::new();
         let escaped =
             piece.data.contains(&b'\\') && json_text::unescape(piece.data, &mut plain).is_ok();
@@ -313,7 +314,7 @@ raw_members! {
     }
 }
 
-/// A segment in any form of JSON.
+/// Reads a segment in any form of JSON.
 fn segment<'a>(text: &'a str, outline: &Outline) -> Result<Inbound<'a>, Fault> {
     if outline.id.is_some() {
         return Err(FaultKind::malformed("id", "absent: a segment is a notification").into());
@@ -368,7 +369,7 @@ fn encode_base64(data: &[u8], out: &mut Vec<u8>) {
     for part in data.chunks(STEP / 4 * 3) {
         let start = out.len();
         out.resize(start + part.len().div_ceil(3) * 4, 0);
-        // The room is as long as the code: there is nothing that could fail.
+        // The buffer is exactly long enough, so this cannot fail.
         let written = BASE64.encode_slice(part, &mut out[start..]).unwrap_or(0);
         out.truncate(start + written);
     }
@@ -382,7 +383,7 @@ fn decode_base64(data: &[u8], into: &mut Vec<u8>) -> bool {
         let room = part.len() / 4 * 3;
         into.resize(start + room, 0);
         match BASE64.decode_slice(part, &mut into[start..]) {
-            // Padding in the middle makes a part shorter than its room.
+            // A part is shorter than expected if it has padding in the middle, which is invalid.
             Ok(len) if len == room || index == last => into.truncate(start + len),
             _ => {
                 into.truncate(before);

@@ -1,4 +1,4 @@
-//! CEP-22 oversized transfer: MCP progress notifications that carry a message in chunks.
+//! CEP-22 oversized transfers: MCP progress notifications that carry a message in chunks.
 
 use std::time::Duration;
 
@@ -26,36 +26,36 @@ const CVM: &[u8] = br#","cvm":{"type":"oversized-transfer","frameType":"#;
 const CHUNK: &[u8] = br#""chunk","data":""#;
 const CHUNK_TAIL: &[u8] = br#""}}}"#;
 
-/// What both real implementations allow; a peer that is known may allow more.
+/// The limit of both real implementations; a peer may announce a larger one.
 const MAX_MESSAGE: usize = 100 << 20;
 const MAX_PIECES: u64 = 10_000;
 
-/// Progress numbers have at most this many digits.
+/// The most digits of a progress number.
 const DIGITS: usize = 5;
 
-/// A token longer than this names nothing that an honest peer would send.
+/// The longest progress token that is accepted, in bytes.
 const MAX_TOKEN: usize = 1024;
 
-/// Which numbers the chunks get.
+/// How chunks are numbered: whether a number is reserved for the `accept` frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// The slot of the accept frame is left free only if we wait for one.
+    /// A number is reserved only if this side waits for an `accept`.
     #[default]
     ByPeer,
-    /// The slot is left free and nobody waits, as the real TypeScript client does.
+    /// A number is reserved, but this side does not wait, as the real TypeScript client does.
     Unasked,
 }
 
 /// The CEP-22 wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cep22 {
-    /// Which numbers our chunks get.
+    /// How outgoing chunks are numbered.
     pub layout: Layout,
 }
 
 impl Cep22 {
-    /// A client's rules with the numbers of the real implementations. The memory is for few transfers
-    /// of that size at once: the process's budget refuses more.
+    /// A client's rules, with the limits of the real implementations. The memory suffices for a few
+    /// transfers of the largest size; more are refused as busy.
     pub fn config() -> Config {
         let mut config = Config::new(Self::rules());
         config.limits = Limits {
@@ -68,7 +68,7 @@ impl Cep22 {
         config
     }
 
-    /// A client's link: it accepts nothing by itself, since only servers send `accept`.
+    /// A client's rules: it sends no `accept`, since only servers do.
     pub fn rules() -> Rules {
         Rules {
             unknown: Unknown::Ignored,
@@ -102,7 +102,8 @@ impl Cep22 {
         }
     }
 
-    /// A server's link: every admitted start is accepted, which cures clients that wait for ever.
+    /// A server's rules: it answers every admitted `start` with `accept`, since some clients wait
+    /// for it for ever.
     pub fn server_rules() -> Rules {
         Rules {
             accept: true,
@@ -111,8 +112,8 @@ impl Cep22 {
     }
 }
 
-/// The cap of a relay: `max` bytes of the signed event around a frame with a `p` and an `e` tag,
-/// gift-wrapped where `gift_wrap` says so; messages are cut above `cut_above`.
+/// The cap of a Nostr relay that accepts events of `max` bytes, for frames in a signed event with a
+/// `p` and an `e` tag, gift-wrapped if `gift_wrap` is set. Messages are cut above `cut_above`.
 pub fn nostr_cap(max: usize, cut_above: usize, gift_wrap: bool) -> Cap {
     let hex = "0".repeat(64);
     let event = |kind: &str, tags: &str| {
@@ -122,7 +123,7 @@ pub fn nostr_cap(max: usize, cut_above: usize, gift_wrap: bool) -> Cap {
         head.len() + tags.len() + format!(r#"],"content":"","sig":"{hex}{hex}"}}"#).len()
     };
     let (p, e) = (format!(r#"["p","{hex}"]"#), format!(r#"["e","{hex}"]"#));
-    // The first frame of a session carries the discovery tags too.
+    // The first frame of a session also carries the discovery tags.
     let discovery = r#",["support_encryption"],["support_encryption_ephemeral"],["support_oversized_transfer"]"#;
     let envelope = event("25910", &format!("{p},{e}{discovery}"));
     let sealed = gift_wrap.then(|| event("21059", &p));
@@ -162,11 +163,11 @@ impl Wire for Cep22 {
         };
         let (peer, key) = match (peer, options.key) {
             (Ok(peer), Some(key)) => (peer, key),
-            // Between the two sizes it still goes out whole.
+            // Between `cut_above` and `max` it is still sent in one frame.
             (peer, _) => {
                 let why = peer.err().unwrap_or(Uncut::NoKey);
                 let size = if whole > cap.max {
-                    // What no seal holds has no sealed size.
+                    // A text that is too long to encrypt has no encrypted size: report its own.
                     Some(counted(message, cap))
                         .filter(|&size| size < usize::MAX)
                         .unwrap_or(message.len())
@@ -321,7 +322,7 @@ impl Wire for Cep22 {
 }
 
 impl Cep22 {
-    /// What one chunk may hold.
+    /// The capacity of one chunk, in bytes as `growth` counts.
     fn room(&self, pieces: &Pieces, cap: &Cap) -> Result<usize, SendError> {
         if cap.count == Count::Piece {
             let needed = 4;
@@ -353,7 +354,7 @@ impl Cep22 {
             &mut chunk,
         );
         let envelope = grown(&chunk) - 1 + DIGITS;
-        // Any one character must fit: a control grows most.
+        // Any single character must fit: a control character grows the most.
         let needed = grown(&start).max(envelope + if wrapped { 7 } else { 6 });
         let limit = cap.cut_room();
         if limit < needed {
@@ -391,7 +392,7 @@ fn count(message: &[u8], room: usize, cap: &Cap) -> Result<u64, SendError> {
     Ok(count.max(1))
 }
 
-/// Everything up to the frame type.
+/// Writes a frame up to its frame type.
 fn head(token: &Key, progress: u64, message: Option<&str>, out: &mut Vec<u8>) {
     out.extend_from_slice(HEAD);
     json_text::escape(token.as_bytes(), out);
@@ -495,7 +496,7 @@ fn bad_opening(field: &'static str, expected: &'static str) -> FaultKind {
     FaultKind::BadOpening { field, expected }
 }
 
-/// Tokens are compared as text: real peers turn numbers into strings on the way.
+/// Reads a token. Tokens are compared as text, since real peers turn numbers into strings.
 fn token(raw: &RawValue) -> Option<Key> {
     let text = match string(raw) {
         Some(text) => text,

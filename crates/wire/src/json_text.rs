@@ -1,17 +1,20 @@
-//! Text inside JSON strings: escaping, unescaping and what it costs, without the quotes around it.
+//! The inside of JSON strings, without the quotes: escaping, unescaping, and computing escaped lengths.
 //!
-//! Text with few escapes goes block by block, each copied as it is; a block with escapes goes byte
-//! by byte without branches that depend on the data, since quote-heavy text defeats prediction.
+//! Text is processed in blocks. A block without escapes is copied; a block with escapes is
+//! processed byte by byte without branches that depend on the data, since quote-heavy text defeats
+//! branch prediction.
 
 use breakbulk_link::FaultKind;
 
-/// Bytes that are looked at at once.
+/// The size of a block.
 const BLOCK: usize = 64;
 
-/// A block of control characters grows to six times its length; a power of two needs no bound checks.
+/// The buffer for an escaped block, which has at most six times its length. Indexing modulo a power
+/// of two needs no bounds checks.
 const GROWN: usize = 512;
 
-/// What stands behind the backslash; 0: needs none; `u`: needs four digits.
+/// The character after the backslash for each byte; 0 for bytes that need no escape, `u` for those that
+/// need four digits.
 const ESCAPE: [u8; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -29,8 +32,8 @@ const ESCAPE: [u8; 256] = {
     table
 };
 
-/// The byte itself, or what stands behind its backslash.
-const SHOWN: [u8; 256] = {
+/// The last character of each byte's escape: the byte itself, or the character after the backslash.
+const ESCAPED: [u8; 256] = {
     let mut table = ESCAPE;
     let mut byte = 0;
     while byte < 256 {
@@ -42,8 +45,8 @@ const SHOWN: [u8; 256] = {
     table
 };
 
-/// What a byte stands for, first bare, then behind a backslash; 0: nothing simple.
-const MEANT: [[u8; 256]; 2] = {
+/// The meaning of each byte: first without, then after a backslash; 0 if it is not a simple one.
+const UNESCAPED: [[u8; 256]; 2] = {
     let mut bare = [0; 256];
     let mut byte = 0x20;
     while byte < 256 {
@@ -66,7 +69,8 @@ const MEANT: [[u8; 256]; 2] = {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Appends `text` as JSON writes it inside a string, everything but controls, quotes and backslashes raw.
+/// Appends `text` escaped for a JSON string: only control characters, quotes and backslashes are
+/// escaped.
 pub fn escape(text: &[u8], out: &mut Vec<u8>) {
     out.reserve(text.len() + text.len() / 16 + GROWN);
     let mut grown = [0u8; GROWN];
@@ -84,7 +88,7 @@ pub fn escape(text: &[u8], out: &mut Vec<u8>) {
             let code = ESCAPE[usize::from(byte)];
             let escaped = usize::from(code != 0);
             grown[len % GROWN] = b'\\';
-            grown[(len + escaped) % GROWN] = SHOWN[usize::from(byte)];
+            grown[(len + escaped) % GROWN] = ESCAPED[usize::from(byte)];
             len += 1 + escaped;
             if code == b'u' {
                 let digits = [
@@ -104,7 +108,7 @@ pub fn escape(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&text[clean_from..]);
 }
 
-/// Appends `text` as JSON writes it inside a string, in printable ASCII alone.
+/// Appends `text` escaped for a JSON string, in printable ASCII only.
 pub fn escape_ascii(text: &str, out: &mut Vec<u8>) {
     let printable = |byte: &u8| *byte < 0x7f;
     for run in text
@@ -115,7 +119,7 @@ pub fn escape_ascii(text: &str, out: &mut Vec<u8>) {
             escape(run, out);
             continue;
         }
-        // A run of bytes from DEL on is made of whole characters.
+        // A run of bytes from 0x7f upwards consists of whole characters.
         for unit in std::str::from_utf8(run).unwrap_or_default().encode_utf16() {
             let digit = |shift: u16| HEX[usize::from(unit >> shift & 15)];
             out.extend_from_slice(&[b'\\', b'u', digit(12), digit(8), digit(4), digit(0)]);
@@ -123,12 +127,12 @@ pub fn escape_ascii(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends what the inside of a JSON string stands for.
+/// Appends the unescaped inside of a JSON string.
 ///
-/// A lone surrogate is [`FaultKind::NotUtf8`]; a bare quote, a control or a wrong escape is
-/// [`FaultKind::NotJson`]. On a fault part of it may have been appended.
+/// A lone surrogate is [`FaultKind::NotUtf8`]; an unescaped quote, a control character or a wrong
+/// escape is [`FaultKind::NotJson`]. On a fault, a part may have been appended.
 pub fn unescape(raw: &[u8], out: &mut Vec<u8>) -> Result<(), FaultKind> {
-    let mut meant = [0u8; BLOCK];
+    let mut unescaped = [0u8; BLOCK];
     let mut clean_from = 0;
     let mut at = 0;
     while at < raw.len() {
@@ -139,21 +143,21 @@ pub fn unescape(raw: &[u8], out: &mut Vec<u8>) -> Result<(), FaultKind> {
         }
         out.extend_from_slice(&raw[clean_from..at]);
         let mut len = 0;
-        // An escape may reach into the next block, so count what comes out.
+        // An escape may reach into the next block, so the output is counted, not the input.
         while len < BLOCK && at < raw.len() {
             let escaped = usize::from(raw[at] == b'\\');
             let Some(&byte) = raw.get(at + escaped) else {
                 return Err(FaultKind::NotJson);
             };
-            let value = MEANT[escaped][usize::from(byte)];
+            let value = UNESCAPED[escaped][usize::from(byte)];
             if value == 0 {
                 break;
             }
-            meant[len % BLOCK] = value;
+            unescaped[len % BLOCK] = value;
             len += 1;
             at += 1 + escaped;
         }
-        out.extend_from_slice(&meant[..len]);
+        out.extend_from_slice(&unescaped[..len]);
         if len < BLOCK && at < raw.len() {
             at = unescape_unicode(raw, at, out)?;
         }
@@ -163,7 +167,7 @@ pub fn unescape(raw: &[u8], out: &mut Vec<u8>) -> Result<(), FaultKind> {
     Ok(())
 }
 
-/// `\uXXXX`, or two of them for a character beyond the basic plane.
+/// Unescapes `\uXXXX`, or a surrogate pair of them.
 fn unescape_unicode(raw: &[u8], at: usize, out: &mut Vec<u8>) -> Result<usize, FaultKind> {
     let first = unit(raw, at).ok_or(FaultKind::NotJson)?;
     let (character, length) = match first {
@@ -208,23 +212,24 @@ pub(crate) fn digits(text: &[u8]) -> Option<(u64, &[u8])> {
     ))
 }
 
-/// How text grows when it is written.
+/// How text grows when it is escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     /// Not at all.
     None,
     /// Escaped once.
     Once,
-    /// Escaped, and the result escaped again by what wraps the frame.
+    /// Escaped, and the result escaped again by the text that wraps the frame.
     Twice,
-    /// Escaped once, in ASCII alone.
+    /// Escaped once, in ASCII only.
     Ascii,
-    /// The same, and the result escaped again by what wraps the frame.
+    /// Escaped in ASCII only, and the result escaped again by the text that wraps the frame.
     AsciiTwice,
 }
 
 impl Growth {
-    /// Bytes that one byte of UTF-8 becomes. In ASCII a character counts at its first byte.
+    /// How many bytes one byte of UTF-8 becomes. In the ASCII forms, a character's whole length is
+    /// counted at its first byte.
     const fn of(self, byte: u8) -> usize {
         let code = ESCAPE[byte as usize];
         match (self, code) {
@@ -272,7 +277,7 @@ impl Growth {
     }
 
     fn block(self, block: &[u8]) -> usize {
-        // Sums in the vector registers for the usual case.
+        // The usual case, without a look-up per byte.
         if !matches!(self, Self::Ascii | Self::AsciiTwice) && is_plain(block) {
             return block.len();
         }
@@ -283,7 +288,7 @@ impl Growth {
             .sum()
     }
 
-    /// Bytes that all of `text` becomes.
+    /// The length of `text` once escaped.
     pub fn len(self, text: &[u8]) -> usize {
         match self {
             Self::None => text.len(),
@@ -291,7 +296,8 @@ impl Growth {
         }
     }
 
-    /// The end of the longest run of whole characters from `from` that becomes at most `room` bytes.
+    /// The end of the longest run of whole characters from `from` that has at most `room` bytes
+    /// once escaped.
     pub fn fit(self, text: &[u8], from: usize, room: usize) -> usize {
         if self == Self::None {
             return boundary(text, from.saturating_add(room).min(text.len()), from);
@@ -318,7 +324,7 @@ impl Growth {
     }
 }
 
-/// The last place at or before `at` where no character is cut.
+/// The last character boundary at or before `at`.
 fn boundary(text: &[u8], mut at: usize, from: usize) -> usize {
     while at > from && at < text.len() && text[at] & 0xc0 == 0x80 {
         at -= 1;
@@ -326,7 +332,7 @@ fn boundary(text: &[u8], mut at: usize, from: usize) -> usize {
     at
 }
 
-/// Whether a block can be copied as it is. Written so that the compiler uses vector registers.
+/// Whether a block needs no escapes. Written so that the compiler vectorizes it.
 fn is_plain(block: &[u8]) -> bool {
     let special =
         |byte: u8| u8::from(byte < 0x20) | u8::from(byte == b'"') | u8::from(byte == b'\\');

@@ -1,7 +1,8 @@
-//! How one frame looks, in the formats that people speak. Stateless: settings, no state.
+//! The formats for frames: AHP, tywrap, CEP-22, loro, and whole messages. They have settings but no
+//! state.
 //!
-//! Each format is a file: its [`Wire`](breakbulk_link::Wire), and the
-//! [`Rules`](breakbulk_link::Rules) by which a link behaves as that format wants.
+//! Each file has the [`Wire`](breakbulk_link::Wire) of one format, and the
+//! [`Rules`](breakbulk_link::Rules) that make a link behave as the format requires.
 
 #![forbid(unsafe_code)]
 

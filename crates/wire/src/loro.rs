@@ -1,4 +1,5 @@
-//! loro-extended's transport payloads: `00` message, `01` header, `02` data; everything big-endian.
+//! The transport payloads of loro-extended: `00` complete message, `01` fragment header, `02`
+//! fragment data; all numbers are big-endian.
 
 use std::time::Duration;
 
@@ -14,18 +15,18 @@ const COMPLETE: u8 = 0;
 const HEADER: u8 = 1;
 const DATA: u8 = 2;
 
-/// Prefix, batchId, count, totalSize.
+/// The length of prefix, batchId, count and totalSize.
 const HEADER_LEN: usize = 17;
 
-/// Prefix, batchId, index.
+/// The length of prefix, batchId and index.
 const DATA_PREFIX: usize = 13;
 
-/// The binary wire: raw slices of any bytes.
+/// The loro wire, the only binary one with pieces: raw slices of any bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loro;
 
 impl Loro {
-    /// The rules with the numbers of the original, beside our own limit on a message.
+    /// The rules, with the limits of the original implementation and our own limit on a message.
     pub fn config() -> Config {
         let mut config = Config::new(Self::rules());
         config.limits = Limits {
@@ -38,7 +39,8 @@ impl Loro {
         config
     }
 
-    /// Any order after the header, the oldest makes room, a duplicate does no harm.
+    /// Pieces may come in any order after the header; when the table is full the oldest transfer is
+    /// evicted; a duplicate piece is reported, and its transfer goes on.
     pub fn rules() -> Rules {
         Rules {
             unknown: Unknown::Ignored,
@@ -69,7 +71,7 @@ impl Loro {
         }
     }
 
-    /// The same where retries bring identical duplicates: HTTP.
+    /// The rules for HTTP, where retries cause identical duplicates, which are ignored.
     pub fn http_rules() -> Rules {
         Rules {
             duplicate: Duplicate::IgnoreIfEqual,
@@ -94,7 +96,7 @@ impl Wire for Loro {
     fn plan(&self, message: &[u8], options: &PlanOptions<'_>) -> Result<Plan, SendError> {
         let size = message.len();
         let cap = options.cap;
-        // The original's threshold counts neither prefix, and 0 means never to cut.
+        // The original's threshold does not count the prefixes, and 0 means never to cut.
         let native = cap.count == Count::Piece;
         let peer = options.peer.limits();
         let peer_frame = peer.map_or(usize::MAX, |peer| peer.frame);
@@ -174,7 +176,7 @@ impl Wire for Loro {
                 out.extend_from_slice(&(index as u32).to_be_bytes());
                 out.extend_from_slice(data);
             }
-            // The format has no such frames, and its rules never ask for one.
+            // The format has no such frames, and its rules never request one.
             Part::Close(_) | Part::Accept { .. } | Part::Abort { .. } => {}
         }
     }
@@ -216,7 +218,7 @@ impl Wire for Loro {
                 _ => Err(FaultKind::malformed("data", "at least 14 bytes long").into()),
             },
             Some(_) => Err(FaultKind::UnknownKind.into()),
-            None => Err(FaultKind::malformed("header", "there").into()),
+            None => Err(FaultKind::malformed("header", "present").into()),
         }
     }
 
@@ -258,7 +260,7 @@ impl Wire for Loro {
     }
 }
 
-/// The batchId and as many u32 as wanted.
+/// Reads the batchId and `N` numbers.
 fn fields<const N: usize>(bytes: &[u8]) -> Option<(Key, [u32; N])> {
     let (key, rest) = bytes.split_at_checked(8)?;
     let mut numbers = [0; N];

@@ -1,9 +1,9 @@
-//! What was found in a JSON-RPC text, as byte ranges.
+//! Finds the parts of a JSON-RPC text, as byte ranges.
 
 use breakbulk_link::{MessageKind, Shape};
 use breakbulk_message::jsonrpc::{Kind, Outline};
 
-/// The shape of a JSON text, for messages that a wire assembles without looking into them.
+/// The shape of a JSON text, for messages that a wire assembles without parsing them.
 pub fn shape_of(text: &str) -> Shape {
     let text = text.as_bytes();
     Outline::parse(text)
@@ -11,7 +11,7 @@ pub fn shape_of(text: &str) -> Shape {
         .unwrap_or_default()
 }
 
-/// The shape of a text whose outline is known.
+/// The shape of a text whose outline was parsed already.
 pub(crate) fn shape(text: &[u8], outline: &Outline) -> Shape {
     let kind = match outline.kind(text) {
         None => MessageKind::Opaque,

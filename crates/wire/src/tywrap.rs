@@ -17,10 +17,10 @@ use crate::whole::{has_line_break, text, uncut};
 
 const PROTOCOL: &str = "tywrap-frame/1";
 
-/// The smallest slice: any character fits.
+/// The smallest slice: room for any character.
 const MIN_PIECE: usize = 4;
 
-/// Numbers that every reader of JSON keeps exact.
+/// The largest integer that JavaScript represents exactly.
 const MAX_SAFE: u64 = (1 << 53) - 1;
 
 /// The direction of a frame.
@@ -54,13 +54,13 @@ impl Stream {
     }
 }
 
-/// How a writer writes JSON.
+/// How JSON is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// As the TypeScript host: no spaces, raw UTF-8.
+    /// As the TypeScript host does: no spaces, raw UTF-8.
     #[default]
     Compact,
-    /// As the Python bridge: a space after comma and colon, ASCII alone.
+    /// As the Python bridge does: a space after comma and colon, ASCII only.
     Ascii,
 }
 
@@ -72,7 +72,7 @@ impl Style {
         }
     }
 
-    /// Where the frame lies in the string of another text.
+    /// The growth if the frame is wrapped in a JSON string.
     const fn growth_wrapped(self) -> Growth {
         match self {
             Self::Compact => Growth::Twice,
@@ -93,19 +93,20 @@ impl Style {
 pub struct Tywrap {
     /// How frames are written; all forms are read.
     pub style: Style,
-    /// The direction that may come in; `None`: both.
+    /// The direction of incoming frames; `None` accepts both.
     pub expects: Option<Stream>,
-    /// Frames even what would fit a line.
+    /// Whether to send even messages in frames that would fit in one line.
     pub always: bool,
 }
 
 impl Tywrap {
-    /// Whether a key is one of this wire's: `request:7`.
+    /// Whether a key has the form of this wire: `request:7`.
     pub fn is_key(key: &Key) -> bool {
         parse_key(key).is_some()
     }
 
-    /// A host's rules with the numbers of the original; to carry more, raise them on both sides.
+    /// A host's rules, with the limits of the original implementation; to carry more, raise them on
+    /// both sides.
     pub fn config() -> Config {
         let mut config = Config::new(Self::rules());
         config.limits = Limits {
@@ -118,7 +119,7 @@ impl Tywrap {
         config
     }
 
-    /// A host's link: responses of several calls may be mixed.
+    /// A host's rules: responses of several calls may be interleaved.
     pub fn rules() -> Rules {
         Rules {
             unknown: Unknown::Opens,
@@ -149,7 +150,7 @@ impl Tywrap {
         }
     }
 
-    /// A bridge's link: a plain line or a new burst ends what is unfinished.
+    /// A bridge's rules: a plain line or the first frame of another message ends unfinished transfers.
     pub fn bridge_rules() -> Rules {
         Rules {
             contiguous: true,
@@ -157,7 +158,7 @@ impl Tywrap {
         }
     }
 
-    /// Everything of a frame before the data.
+    /// Writes a frame up to its data.
     fn head(&self, key: &Key, seq: u64, pieces: &Pieces, out: &mut Vec<u8>) {
         let (comma, colon) = self.style.separators();
         let (stream, id) = parse_key(key).unwrap_or((Stream::Request, "0"));
@@ -182,7 +183,8 @@ impl Tywrap {
         member("data", b"\"");
     }
 
-    /// What one piece may hold: bytes of data, or bytes of escaped data where the cap is for the line.
+    /// The capacity of one piece: bytes of data, or bytes of escaped data if the cap is on the
+    /// whole line.
     fn room(&self, key: &Key, size: usize, options: &PlanOptions<'_>) -> Result<usize, SendError> {
         let cap = options.cap;
         let peer = options.peer.limits().map_or(usize::MAX, |peer| peer.frame);
@@ -297,14 +299,14 @@ impl Wire for Tywrap {
                 self.head(&pieces.key, index, pieces, out);
                 match self.style {
                     Style::Compact => json_text::escape(data, out),
-                    // The message was found to be UTF-8 when it was planned, and is cut between characters.
+                    // The message is UTF-8, as checked by `plan`, and is cut between characters.
                     Style::Ascii => {
                         json_text::escape_ascii(std::str::from_utf8(data).unwrap_or_default(), out)
                     }
                 }
                 out.extend_from_slice(b"\"}");
             }
-            // The format has no such frames, and its rules never ask for one.
+            // The format has no such frames, and its rules never request one.
             Part::Open(_) | Part::Close(_) | Part::Accept { .. } | Part::Abort { .. } => {}
         }
     }
@@ -382,7 +384,7 @@ impl Wire for Tywrap {
     }
 
     fn finish(&self, _whole: &Assembled<'_>) -> Result<Shape, FaultKind> {
-        // Size and order are checked, and whole characters make whole text.
+        // Nothing is left to check: the link has checked size and order, and each piece is valid UTF-8.
         Ok(Shape::default())
     }
 
@@ -421,12 +423,12 @@ raw_members! {
 }
 
 impl Tywrap {
-    /// The checks of a frame's members, in the order of the real receivers.
+    /// Checks a frame's members, in the order of the real receivers.
     fn piece<'a>(&self, members: &Members<'a>) -> Result<Piece<'a>, Fault> {
         let text = |raw: Option<&'a RawValue>| raw.and_then(string);
         let id = members.id.and_then(integer);
         let key = |stream: Stream, id: i128| Key::new(format!("{}:{id}", stream.name()).as_bytes());
-        // A fault names its transfer as soon as the frame tells one, whatever else is wrong with it.
+        // A fault carries the key if the frame has one, whatever else is wrong with the frame.
         let stream = text(members.stream).and_then(|name| Stream::from_name(&name));
         let known = stream.zip(id).map(|(stream, id)| key(stream, id));
         let fault = |kind: FaultKind| Fault {
@@ -484,7 +486,7 @@ impl Tywrap {
     }
 }
 
-/// The stream and the id, as text, of a key such as `request:7`.
+/// The stream, and the id as text, of a key such as `request:7`.
 fn parse_key(key: &Key) -> Option<(Stream, &str)> {
     let (stream, id) = std::str::from_utf8(key.as_bytes()).ok()?.split_once(':')?;
     let number: i64 = id.parse().ok()?;
@@ -494,7 +496,7 @@ fn parse_key(key: &Key) -> Option<(Stream, &str)> {
     Some((Stream::from_name(stream)?, id)).filter(|_| safe)
 }
 
-/// Walks along a frame in a writer's own form.
+/// Reads a frame that has exactly the form that this wire writes.
 struct Scan<'a> {
     rest: &'a [u8],
     comma: &'static [u8],

@@ -1,4 +1,5 @@
-//! One message, one frame: for paths that need no pieces, and for directions that have none.
+//! One message per frame: for transports without a cap, and for directions in which a format has no
+//! pieces.
 
 use breakbulk_link::{
     Assembled, Cap, Carries, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key, Numbering,
@@ -14,7 +15,7 @@ use crate::shape::shape_of;
 /// The wire without pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Whole {
-    /// What its frames are.
+    /// Whether its frames are text or binary.
     pub carries: Carries,
 }
 
@@ -28,7 +29,7 @@ impl Whole {
         carries: Carries::Binary,
     };
 
-    /// Nothing can be unfinished here; a frame that cannot be read is reported.
+    /// There are no transfers; a frame that cannot be read is reported.
     pub fn rules() -> Rules {
         Rules {
             unknown: Unknown::Ignored,
@@ -60,7 +61,7 @@ impl Whole {
     }
 }
 
-/// How a message counts against the cap if it goes out in one frame.
+/// The size of a message in one frame, as the cap counts.
 pub(crate) fn counted(message: &[u8], cap: &Cap) -> usize {
     let growth = if cap.escapes() {
         Growth::Once
@@ -70,7 +71,7 @@ pub(crate) fn counted(message: &[u8], cap: &Cap) -> usize {
     cap.counted(growth.len(message))
 }
 
-/// The same, but where its bare length is over the cap already nobody looks at every byte of it.
+/// Like [`counted`], but cheaper: a lower bound if the unescaped length is over the cap already.
 pub(crate) fn counted_at_least(message: &[u8], cap: &Cap) -> usize {
     match cap.counted(message.len()) {
         over if over > cap.max => over,
@@ -78,7 +79,7 @@ pub(crate) fn counted_at_least(message: &[u8], cap: &Cap) -> usize {
     }
 }
 
-/// What becomes of a message that may not be cut, and counts `size` under a limit in one frame.
+/// The plan for a message that must not be cut: one frame if `size` is within the limit, else an error.
 pub(crate) fn uncut(
     size: usize,
     limit: usize,

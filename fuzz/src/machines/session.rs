@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use breakbulk_message::vscode::{Args, Limits, Reply, Request, RpcId};
 use breakbulk_vscode::machine::ipc::{PersistentEvent, Received};
 use breakbulk_vscode::machine::rpc::{Config, Event, Ignored, RequestId, Rpc};
-use breakbulk_message::vscode::{Args, Limits, Reply, Request, RpcId};
 use bytes::Bytes;
 
 use super::framing::{Framing, start};

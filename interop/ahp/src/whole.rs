@@ -24,8 +24,8 @@ impl<T: Transport> Transport for Whole<T> {
         self.0.carries(carries)
     }
 
-    fn expect(&mut self, largest: usize) {
-        self.0.expect(largest);
+    fn limit_frames(&mut self, largest: usize) {
+        self.0.limit_frames(largest);
     }
 
     fn split(self) -> (Self::Source, Self::Sink) {

@@ -117,7 +117,7 @@ async fn run(seed: u64) {
     let counts = path.counts();
     assert_eq!(counts.cuts, CUTS);
     assert_eq!(
-        (counts.from_client.struck, counts.from_target.struck),
+        (counts.from_client.blocked, counts.from_target.blocked),
         (0, 0)
     );
     assert!(counts.from_target.largest_frame <= 1_000_000);

@@ -347,7 +347,7 @@ async fn closed(source: &mut WsSource) -> Closed {
     loop {
         match source.next().await {
             Incoming::Closed(closed) | Incoming::Broken(closed) => return closed,
-            Incoming::Frame(_) | Incoming::Posted(..) | Incoming::Life => {}
+            Incoming::Frame(_) | Incoming::Posted(..) | Incoming::Alive => {}
         }
     }
 }

@@ -183,7 +183,7 @@ async fn next_title(session: &mut SessionSubscription) -> (u64, String) {
 fn passed_the_cap(counts: Counts) {
     println!("{counts:?}");
     for (passed, bytes) in [(counts.from_client, 2 * BIG), (counts.from_target, 4 * BIG)] {
-        assert_eq!(passed.struck, 0);
+        assert_eq!(passed.blocked, 0);
         assert!(passed.largest_frame <= CAP && passed.largest_message <= CAP);
         assert!(passed.bytes > bytes as u64);
     }
@@ -258,8 +258,8 @@ async fn with_nothing_between_the_cap_ends_the_connection() {
         let request = client.request::<_, serde_json::Value>("resourceWrite", write(text(3, BIG)));
         let error = request.await.unwrap_err();
         println!("resourceWrite: {error}");
-        let counts = path.until(|counts| counts.from_client.struck == 1).await;
-        assert_eq!(counts.from_target.struck, 0);
+        let counts = path.until(|counts| counts.from_client.blocked == 1).await;
+        assert_eq!(counts.from_target.blocked, 0);
         drop(client);
 
         // From the host.
@@ -269,8 +269,8 @@ async fn with_nothing_between_the_cap_ends_the_connection() {
             .unwrap();
         let error = initialize(&client).await.unwrap_err();
         println!("initialize: {error}");
-        let counts = path.until(|counts| counts.from_target.struck == 1).await;
-        assert_eq!(counts.from_client.struck, 1);
+        let counts = path.until(|counts| counts.from_target.blocked == 1).await;
+        assert_eq!(counts.from_client.blocked, 1);
         assert!(
             counts
                 .from_client

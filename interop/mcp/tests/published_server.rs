@@ -62,7 +62,7 @@ async fn capped_path(to: &Gateway) -> BadPath {
 }
 
 fn struck(counts: &Counts) -> (u64, u64) {
-    (counts.from_client.struck, counts.from_target.struck)
+    (counts.from_client.blocked, counts.from_target.blocked)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! Packages of npm, exactly as a folder's lockfile has them.
+//! Installs npm packages, exactly as in a folder's lockfile.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 
 use crate::command;
 
-/// A copy of the lockfile that was installed last, beside what was installed.
+/// A copy of the lockfile that was installed last.
 const INSTALLED: &str = "node_modules/.installed-lock.json";
 
-/// Why nothing of npm can run here; none if it can.
+/// Why npm packages cannot run here; `None` if they can.
 pub(super) fn unavailable() -> Option<String> {
     let missing = ["node", "npm"].into_iter().find(|program| {
         let version = Command::new(program)
@@ -24,7 +24,7 @@ pub(super) fn unavailable() -> Option<String> {
     missing.map(|program| format!("there is no {program} in PATH; install Node.js 20 or later"))
 }
 
-/// Installs what the folder's lockfile names, unless it is there already.
+/// Installs the packages of the folder's lockfile, unless they are installed already.
 pub(super) fn install(folder: &Path) -> Result<()> {
     let lockfile = folder.join("package-lock.json");
     let wanted = std::fs::read(&lockfile).with_context(|| lockfile.display().to_string())?;
@@ -32,7 +32,7 @@ pub(super) fn install(folder: &Path) -> Result<()> {
     if std::fs::read(&installed).is_ok_and(|installed| installed == wanted) {
         return Ok(());
     }
-    // None of the packages has anything to build, so none of their scripts runs.
+    // None of the packages needs a build, so their scripts are not run.
     let arguments = ["ci", "--ignore-scripts", "--no-audit", "--no-fund"];
     command::run(Command::new("npm").args(arguments).current_dir(folder))?;
     std::fs::write(&installed, wanted).with_context(|| installed.display().to_string())

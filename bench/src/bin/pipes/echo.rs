@@ -1,4 +1,5 @@
-//! A large text to Python and back: in frames of 1 MiB, and as plain lines over a bare pipe.
+//! Measures sending a large text to Python and back: in frames of 1 MiB, and as plain lines over a
+//! pipe.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,12 +13,13 @@ use sha2::{Digest, Sha256};
 use crate::plain::Plain;
 use crate::{Outcome, memory};
 
-/// Bytes of the text, unless `BREAKBULK_ECHO_BYTES` says otherwise.
+/// The size of the text in bytes, unless `BREAKBULK_ECHO_BYTES` is set.
 const LARGE: usize = 200_000_000;
 
 const ROUNDS: usize = 3;
 
-/// At least this part of the plain rate, at most this multiple of the text in memory.
+/// The smallest acceptable part of the plain rate, and the largest acceptable memory as a multiple
+/// of the text.
 const LEAST: f64 = 0.5;
 const MOST: f64 = 2.5;
 
@@ -40,7 +42,7 @@ pub(crate) async fn measure() -> Outcome {
     host.call("builtins", "str", "[\"warm\"]", None).await?;
 
     let before = memory("self", "VmRSS")? * 1024 - args.len() as u64;
-    // From here on the highest counts.
+    // Resets the peak of resident memory.
     std::fs::write("/proc/self/clear_refs", "5")?;
     let mut framed = f64::MAX;
     for _ in 0..ROUNDS {

@@ -1,4 +1,5 @@
-//! Calls into Python over real pipes, each figure beside bare Python and bare pipes, in one run.
+//! Measures calls into Python over real pipes, each compared with plain Python and pipes in the
+//! same run.
 
 mod echo;
 mod plain;
@@ -6,12 +7,12 @@ mod small;
 
 use serde_json::{Value, json};
 
-/// What a part says: for people, and for machines.
+/// The result of a part: a text and JSON.
 type Outcome = Result<(String, Value), Box<dyn std::error::Error>>;
 
 type Measure = fn() -> Outcome;
 
-/// Two threads, as many as there are ends.
+/// A runtime with two threads, one for each end.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -44,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// A figure of this process or another, in KiB: `VmRSS` now, `VmHWM` at its highest.
+/// A memory figure of this process or another, in KiB: `VmRSS` is the current, `VmHWM` the peak value.
 fn memory(process: &str, figure: &str) -> Result<u64, Box<dyn std::error::Error>> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find(|line| line.starts_with(figure));

@@ -1,5 +1,5 @@
-//! The rival: the same Python doing readline, loads, dumps and write, and a host that does nothing but
-//! write a line and read a line.
+//! The comparison: a Python loop of readline, loads, dumps and write, and a host that only writes a
+//! line and reads a line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -7,7 +7,7 @@ use std::thread;
 
 use breakbulk::tywrap::python::INTERPRETER;
 
-/// It calls the function, as a bridge does, and looks at nothing else.
+/// The Python loop. It calls the function, as a bridge does, and checks nothing.
 const LOOP: &str = r#"
 import sys, json, importlib
 read, write, flush = sys.stdin.buffer.readline, sys.stdout.buffer.write, sys.stdout.buffer.flush
@@ -47,7 +47,7 @@ impl Plain {
         })
     }
 
-    /// Writes a large line and reads one, both at once.
+    /// Writes a large line and reads one at the same time.
     pub(crate) fn exchange(&mut self, line: &[u8]) -> Result<&[u8], Box<dyn std::error::Error>> {
         let mut input = self.input.take().ok_or("no standard input")?;
         self.line.clear();
@@ -63,7 +63,7 @@ impl Plain {
         Ok(&self.line)
     }
 
-    /// Adds 1 to so many numbers, with so many questions ahead of their answers.
+    /// Has Python add 1 to `count` numbers, in batches of `ahead` requests.
     pub(crate) fn ask_all(
         &mut self,
         count: usize,
@@ -101,7 +101,7 @@ impl Plain {
 impl Drop for Plain {
     fn drop(&mut self) {
         self.input = None;
-        // It ends with its input; nobody is there to be told if it does not.
+        // Python exits when its input ends; an error cannot be reported here.
         let _ = self.child.wait();
     }
 }

@@ -1,4 +1,4 @@
-//! Small calls through a pool of two bridges, and through two bare Python loops by two threads.
+//! Measures small calls through a pool of two bridges, and through two plain Python loops.
 
 use std::path::Path;
 use std::thread;
@@ -19,7 +19,7 @@ const ROUNDS: usize = 5;
 
 const LEAST: f64 = 0.8;
 
-/// So many calls of one lease are on their way at once, where calls do not wait for each other.
+/// How many calls of one lease are in progress at once, in the measurement with concurrent calls.
 const AHEAD: usize = 32;
 
 pub(crate) async fn measure() -> Outcome {
@@ -32,7 +32,7 @@ pub(crate) async fn measure() -> Outcome {
     let pool = Pool::new(&program, &Settings::default(), PoolSettings::default());
     pool.warm().await?;
     pooled(&pool, 1000, 1).await?;
-    let early = everybody()?;
+    let early = resident_with_children()?;
     let mut ours = [f64::MAX; 2];
     for (ours, ahead) in ours.iter_mut().zip([AHEAD, 1]) {
         for _ in 0..ROUNDS {
@@ -41,7 +41,7 @@ pub(crate) async fn measure() -> Outcome {
             *ours = ours.min(start.elapsed().as_secs_f64());
         }
     }
-    let late = everybody()?;
+    let late = resident_with_children()?;
     let starts = pool.starts();
     pool.stop().await;
 
@@ -86,7 +86,7 @@ pub(crate) async fn measure() -> Outcome {
     Ok((text, value))
 }
 
-/// Two callers with a lease each.
+/// Makes calls from two tasks, each with a lease.
 async fn pooled(pool: &Pool, count: usize, ahead: usize) -> Result<(), Box<dyn std::error::Error>> {
     let callers: Vec<_> = (0..2)
         .map(|caller| {
@@ -119,8 +119,8 @@ async fn sum(lease: &Lease, id: usize) -> Result<(), String> {
     }
 }
 
-/// Resident KiB of this process and all that it started.
-fn everybody() -> Result<u64, Box<dyn std::error::Error>> {
+/// The resident memory of this process and its children, in KiB.
+fn resident_with_children() -> Result<u64, Box<dyn std::error::Error>> {
     let mut sum = memory("self", "VmRSS")?;
     // Children belong to the thread that started them.
     for thread in std::fs::read_dir("/proc/self/task")? {

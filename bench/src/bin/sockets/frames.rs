@@ -1,4 +1,4 @@
-//! Small frames one by one through the transport alone, and through the library below it.
+//! Measures small frames through our WebSocket transport, and through tokio-tungstenite.
 
 use std::time::Instant;
 
@@ -13,16 +13,16 @@ use tokio_tungstenite::{WebSocketStream, accept_async, client_async};
 
 use crate::payload::{pair, text};
 
-/// Bytes of a frame.
+/// The size of a frame, in bytes.
 const SIZE: usize = 200;
 
-/// Frames of a round.
+/// Frames per round.
 const COUNT: usize = 100_000;
 
-/// Rounds of each, in turns: other programs' work comes and goes.
+/// Rounds of each, alternating, since the load of the machine varies.
 const ROUNDS: usize = 4;
 
-/// Below this part of the library's rate something is wrong.
+/// The smallest acceptable part of the library's rate.
 const LEAST: f64 = 0.8;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -49,7 +49,7 @@ pub(crate) async fn measure() -> Result<(String, Value), Box<dyn std::error::Err
     Ok((out, json!(values)))
 }
 
-/// Seconds of the transport, each end in a task of its own.
+/// The seconds of a round with our transport, each end in a task of its own.
 async fn our_round(up: bool) -> Outcome<f64> {
     let (client, server) = pair().await.map_err(|error| error.to_string())?;
     let (from, to) = if up {
@@ -57,7 +57,7 @@ async fn our_round(up: bool) -> Outcome<f64> {
     } else {
         (server, client)
     };
-    let ((_heard, mut sink), (mut source, _said)) = (from.split(), to.split());
+    let ((_from_source, mut sink), (mut source, _to_sink)) = (from.split(), to.split());
     let frame = Bytes::from(text(SIZE));
     let start = Instant::now();
     let sending = tokio::spawn(async move {
@@ -71,7 +71,7 @@ async fn our_round(up: bool) -> Outcome<f64> {
         while got < COUNT {
             match source.next().await {
                 Incoming::Frame(frame) if frame.bytes().len() == SIZE => got += 1,
-                Incoming::Life => {}
+                Incoming::Alive => {}
                 other => return Err(format!("{other:?}").into()),
             }
         }
@@ -82,7 +82,7 @@ async fn our_round(up: bool) -> Outcome<f64> {
     Ok(seconds)
 }
 
-/// Seconds of the library, likewise.
+/// The seconds of a round with the library, each end in a task of its own.
 async fn raw_round(up: bool) -> Outcome<f64> {
     let (mut from, mut to) = raw_pair(up).await?;
     let frame = Utf8Bytes::from(text(SIZE));
@@ -130,7 +130,7 @@ async fn raw_pair(up: bool) -> Outcome<(WebSocketStream<TcpStream>, WebSocketStr
     })
 }
 
-/// The error without the bounds that tasks want.
+/// Converts an error to the type without `Send + Sync`.
 fn plain(error: Box<dyn std::error::Error + Send + Sync>) -> Box<dyn std::error::Error> {
     error
 }

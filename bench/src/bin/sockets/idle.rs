@@ -1,4 +1,4 @@
-//! What an idle connection costs a host.
+//! Measures the memory that an idle connection takes in a host.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -17,7 +17,7 @@ use crate::payload::{listen, settings};
 
 const CONNECTIONS: usize = 1000;
 
-/// Connections before the first look, so that what is made once is there.
+/// Connections before the first measurement, so that one-time allocations are not counted.
 const WARM: usize = 20;
 
 const CHANNEL: &str = "ahp-session:/idle";
@@ -32,7 +32,7 @@ impl Application for Empty {
     fn apply(&self, _: &Applied<'_>) {}
 }
 
-/// A host in a process of its own: says where it listens and serves until it is killed.
+/// Runs a host in a process of its own: prints its address, and serves until it is killed.
 pub(crate) async fn host() -> Result<(), Box<dyn std::error::Error>> {
     let config = HostConfig {
         settings: settings(),
@@ -77,7 +77,7 @@ pub(crate) async fn measure() -> Result<(String, Value), Box<dyn std::error::Err
     ))
 }
 
-/// A client that has said hello and then says nothing.
+/// A client that initializes and then sends nothing.
 async fn client(url: &str, number: usize) -> Result<impl Sized, Box<dyn std::error::Error>> {
     let socket = connect(url, &ConnectOptions::default()).await?;
     let (mut source, mut sink) = socket.split();
@@ -88,13 +88,13 @@ async fn client(url: &str, number: usize) -> Result<impl Sized, Box<dyn std::err
     loop {
         match source.next().await {
             Incoming::Frame(_) => return Ok((source, sink)),
-            Incoming::Life => {}
+            Incoming::Alive => {}
             other => return Err(format!("{other:?}").into()),
         }
     }
 }
 
-/// Bytes of a process that are in memory.
+/// The resident memory of a process, in bytes.
 fn resident(pid: u32) -> Result<usize, Box<dyn std::error::Error>> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));

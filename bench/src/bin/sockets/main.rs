@@ -1,4 +1,4 @@
-//! Speed over real sockets on loopback, each figure beside what it is compared with, in one run.
+//! Measures speed over real sockets on loopback, each compared with another library in the same run.
 
 mod frames;
 mod idle;
@@ -8,10 +8,10 @@ mod rate;
 
 use serde_json::{Value, json};
 
-/// A measurement: for people, and for machines.
+/// A measurement; it returns a text and JSON.
 type Measure = fn() -> Result<(String, Value), Box<dyn std::error::Error>>;
 
-/// Two threads, as the two ends of a connection have at least.
+/// A runtime with two threads, one for each end of a connection.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("ping", || runtime()?.block_on(ping::measure())),
         ("idle", || runtime()?.block_on(idle::measure())),
     ];
-    // Any other word keeps the parts of that name.
+    // Other arguments are the names of the parts to run.
     let wanted = |name: &str| {
         arguments.iter().all(|word| word == "--json") || arguments.iter().any(|word| word == name)
     };

@@ -1,13 +1,13 @@
-//! What is carried, and over what.
+//! The messages, settings and connections that the measurements share.
 
 use breakbulk::ahp::Settings;
 use breakbulk::link::Cap;
 use breakbulk::net::ws::{Accepted, ConnectOptions, ListenOptions, Listener, WebSocket, connect};
 
-/// Bytes of a large message.
+/// The size of a large message, in bytes.
 pub(crate) const LARGE: usize = 32_000_000;
 
-/// Bytes of a frame on the path.
+/// The size of a frame, in bytes.
 pub(crate) const FRAME: usize = 900_000;
 
 pub(crate) fn settings() -> Settings {
@@ -17,7 +17,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// A text of this size that is one JSON string's content.
+/// A text of this size that needs no escapes in JSON.
 pub(crate) fn text(size: usize) -> String {
     (0..size)
         .map(|at| char::from(b'a' + u8::try_from(at % 23).unwrap_or(0)))
@@ -35,7 +35,7 @@ pub(crate) async fn listen() -> Result<(Listener, String), Box<dyn std::error::E
     Ok((listener, url))
 }
 
-/// Both ends of a connection over loopback: the client's, the server's.
+/// Both ends of a connection over loopback: the client's and the server's.
 pub(crate) async fn pair() -> Result<(WebSocket, WebSocket), Box<dyn std::error::Error>> {
     let (mut listener, url) = listen().await?;
     let options = ConnectOptions::default();

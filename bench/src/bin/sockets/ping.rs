@@ -1,4 +1,5 @@
-//! How long a ping takes while a large action crosses a slow path, with lanes and without.
+//! Measures how long a ping takes while a large action is sent over a slow path, with and without
+//! lanes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,15 +14,15 @@ use serde_json::{Value, json};
 
 use crate::payload::{FRAME, LARGE, listen, settings, text};
 
-/// Bytes in a second on the path to the client.
+/// The rate of the path to the client, in bytes per second.
 const PACE: u64 = 20_000_000;
 
-/// Actions that cross one after the other.
+/// How many actions are sent one after the other.
 const ACTIONS: usize = 5;
 
 const CHANNEL: &str = "ahp-session:/bench";
 
-/// A ping may take so many frame times.
+/// The longest acceptable ping, in multiples of the time of a frame.
 const MOST: f64 = 3.0;
 
 struct Nothing;
@@ -69,7 +70,7 @@ pub(crate) async fn measure() -> Result<(String, Value), Box<dyn std::error::Err
     Ok((out, json!(values)))
 }
 
-/// The times of all pings that were answered while an action crossed.
+/// The times of all pings that were answered while an action was being sent.
 async fn pings(lanes: Lanes) -> Result<Vec<Duration>, Box<dyn std::error::Error>> {
     let settings = Settings {
         lanes,

@@ -1,4 +1,4 @@
-//! Large messages from end to end, and raw WebSockets that move the same base64 bytes.
+//! Measures large messages from end to end, and raw WebSockets that send the same base64 bytes.
 
 use std::time::Instant;
 
@@ -15,10 +15,10 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, accept_async, client_as
 
 use crate::payload::{FRAME, LARGE, pair, settings, text};
 
-/// Rounds of each, in turns.
+/// Rounds of each, alternating.
 const ROUNDS: usize = 25;
 
-/// Below this part of the raw rate something is wrong.
+/// The smallest acceptable part of the raw rate.
 const LEAST: f64 = 0.6;
 
 type Raw = WebSocketStream<MaybeTlsStream<TcpStream>>;
@@ -41,7 +41,7 @@ pub(crate) async fn measure() -> Result<(String, Value), Box<dyn std::error::Err
     Ok((out, json!(values)))
 }
 
-/// Seconds of ours and of raw WebSockets.
+/// The seconds of our code and of raw WebSockets.
 async fn both(up: bool) -> Result<(f64, f64), Box<dyn std::error::Error>> {
     let message = Bytes::from(format!(
         r#"{{"jsonrpc":"2.0","method":"action","params":{{"title":"{}"}}}}"#,
@@ -107,7 +107,7 @@ async fn raw_pair(up: bool) -> Result<(Raw, Raw), Box<dyn std::error::Error>> {
     })
 }
 
-/// The base64 of the message in frames of the same size, made beforehand.
+/// The base64 of the message in frames of the same size, made before the measurement.
 fn frames(message: &[u8]) -> Result<Vec<Utf8Bytes>, Box<dyn std::error::Error>> {
     let encoded = Bytes::from(base64::engine::general_purpose::STANDARD.encode(message));
     let frames = (0..encoded.len())
@@ -116,7 +116,7 @@ fn frames(message: &[u8]) -> Result<Vec<Utf8Bytes>, Box<dyn std::error::Error>> 
     Ok(frames.collect::<Result<_, _>>()?)
 }
 
-/// Moves them, each end in a task of its own, as ours are.
+/// Sends the frames, each end in a task of its own, as in our code.
 async fn raw_round(
     mut from: Raw,
     mut to: Raw,

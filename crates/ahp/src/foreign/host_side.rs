@@ -123,7 +123,7 @@ impl HostSide {
         let slow = self.sessions.with(self.who.as_deref()?, |it| it.slow)??;
         let reason = slow.refuses(self.client.as_ref(), size, now)?;
         let too_large = self.settings.too_large(size, self.client.as_ref());
-        Some(too_large.response_saying(id, self.settings.too_large_code, &reason))
+        Some(too_large.response_with_text(id, self.settings.too_large_code, &reason))
     }
 
     /// A message of the host's did not go out.

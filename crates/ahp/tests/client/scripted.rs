@@ -31,7 +31,7 @@ impl Raw {
                 Incoming::Frame(Frame::Text(bytes) | Frame::Binary(bytes)) => {
                     return Ok(String::from_utf8(bytes.into()).unwrap());
                 }
-                Incoming::Life | Incoming::Posted(..) => {}
+                Incoming::Alive | Incoming::Posted(..) => {}
                 Incoming::Closed(closed) | Incoming::Broken(closed) => return Err(closed),
             }
         }

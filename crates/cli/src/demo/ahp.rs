@@ -137,7 +137,7 @@ async fn show_reconnect(out: &mut Output, scene: &Scene, client: &Client) -> Res
         "                that action and the small one behind it arrived, each once and in order",
     )?;
     let counts = scene.relay.counts();
-    if counts.from_target.struck + counts.from_client.struck > 0 {
+    if counts.from_target.blocked + counts.from_client.blocked > 0 {
         return Err(failed("the relay met a frame over its cap"));
     }
     out.line("\nThe relay saw no frame over its cap.")

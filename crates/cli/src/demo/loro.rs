@@ -39,7 +39,7 @@ pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
         Ok(_) => return Err(failed("the gateway let through what is over its cap")),
         Err(why) => out.line(&format!("the plain way   {why}"))?,
     }
-    let struck = scene.relay.counts().from_client.struck;
+    let struck = scene.relay.counts().from_client.blocked;
     for (way, url, cut) in [
         ("WebSocket", &socket, Cut::Cap(CAP)),
         ("SSE + POST", &events, Cut::Cap(BODY)),
@@ -54,7 +54,7 @@ pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
             size::show(TEXT)
         ))?;
     }
-    if scene.relay.counts().from_client.struck > struck {
+    if scene.relay.counts().from_client.blocked > struck {
         return Err(failed("the gateway met a message over its cap"));
     }
     out.line("\nThe gateway saw no message over its cap, the server no body over its limit.")

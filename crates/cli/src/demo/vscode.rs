@@ -50,7 +50,7 @@ pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
         return Err(failed(&format!("{length} bytes arrived")));
     }
     let counts = scene.relay.counts();
-    if counts.from_target.struck + counts.from_client.struck > 0 {
+    if counts.from_target.blocked + counts.from_client.blocked > 0 {
         return Err(failed("the relay met a frame over its cap"));
     }
     out.line(&format!(

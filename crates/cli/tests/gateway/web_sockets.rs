@@ -61,7 +61,7 @@ async fn a_message_over_the_limit_closes_a_websocket_with_1009() {
         .unwrap();
     let closed = loop {
         match source.next().await {
-            Incoming::Life => {}
+            Incoming::Alive => {}
             Incoming::Closed(closed) => break closed,
             other => panic!("{other:?}"),
         }
@@ -82,7 +82,7 @@ async fn echo() -> std::net::SocketAddr {
                 loop {
                     match source.next().await {
                         Incoming::Frame(frame) => sink.send(frame).await.unwrap(),
-                        Incoming::Life | Incoming::Posted(..) => {}
+                        Incoming::Alive | Incoming::Posted(..) => {}
                         end @ (Incoming::Closed(_) | Incoming::Broken(_)) => {
                             return println!("the echo ends: {end:?}");
                         }
@@ -115,7 +115,7 @@ async fn bytes_pass_in_fragments_between_whole_ends() {
         sink.send(frame.clone()).await.unwrap();
         let back = loop {
             match source.next().await {
-                Incoming::Life => {}
+                Incoming::Alive => {}
                 incoming => break incoming,
             }
         };

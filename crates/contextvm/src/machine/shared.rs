@@ -85,7 +85,7 @@ impl Shared {
             },
             confirm: Some(UNCONFIRMED_MAX),
             plan_elsewhere: self.config.plan_elsewhere,
-            tell_opened: true,
+            report_opened: true,
             progress: 1,
             ..LinkConfig::new(rules)
         };

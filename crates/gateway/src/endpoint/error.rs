@@ -3,7 +3,7 @@
 #[cfg(feature = "nostr")]
 use breakbulk_contextvm::KeyError;
 #[cfg(feature = "process")]
-use breakbulk_net::process::BadWords;
+use breakbulk_net::process::SplitError;
 
 use super::{UnknownPreset, WireKind};
 use crate::size::SizeError;
@@ -41,7 +41,7 @@ pub enum EndpointError {
     /// A command line that cannot be split into words.
     #[cfg(feature = "process")]
     #[error("{}", command(.0))]
-    Command(BadWords),
+    Command(SplitError),
     /// `ws:` without its slashes.
     #[error("write {0}:// with its slashes")]
     Slashes(&'static str),
@@ -153,9 +153,9 @@ pub enum OptionError {
 }
 
 #[cfg(feature = "process")]
-fn command(error: &BadWords) -> String {
+fn command(error: &SplitError) -> String {
     match error {
-        BadWords::Shell { word } => format!(
+        SplitError::Shell { word } => format!(
             "{word:?} means something to a shell, and exec: starts none; write exec:sh -c '…' around the whole, or quote it if it is an argument"
         ),
         error => format!("{error}; write exec:COMMAND ARGUMENTS"),

@@ -7,7 +7,9 @@ use breakbulk_link::{
     Budget, Cap, Closed, Event, Limits, Link, Outgoing, PeerLimits, PeerSupport, SendError,
 };
 use breakbulk_message::ahp::{Chunking, TimeoutFrom};
-use breakbulk_message::tunnel::{Hello, NoHello, is_tunnel_end, is_tunnels_own, tunnel_end};
+use breakbulk_message::tunnel::{
+    Hello, HelloError, is_reserved_by_tunnel, is_tunnel_end, tunnel_end,
+};
 use breakbulk_net::Connection;
 use breakbulk_wire::Ahp;
 use bytes::Bytes;
@@ -27,7 +29,7 @@ const HELLO_TIME: Duration = Duration::from_secs(30);
 pub enum NoTunnel {
     /// The other end sent something else first.
     #[error(transparent)]
-    Hello(#[from] NoHello),
+    Hello(#[from] HelloError),
     /// The other end sent nothing.
     #[error("the other gateway sent no breakbulk/hello within {} s", .0.as_secs())]
     Silent(Duration),
@@ -59,10 +61,10 @@ pub async fn greet(connection: Connection, ours: &TunnelSettings) -> Result<Port
                     let text = std::str::from_utf8(&message.bytes).unwrap_or_default();
                     return match message.key {
                         None => Hello::read(text).map_err(NoTunnel::Hello),
-                        Some(_) => Err(NoHello::Other.into()),
+                        Some(_) => Err(HelloError::Other.into()),
                     };
                 }
-                Some(Event::Opened(_)) => return Err(NoHello::Other.into()),
+                Some(Event::Opened(_)) => return Err(HelloError::Other.into()),
                 Some(Event::Closed(closed)) => return Err(NoTunnel::Closed(closed)),
                 None => return Err(NoTunnel::Closed(connection.closed().await)),
                 Some(_) => {}
@@ -120,7 +122,7 @@ impl TunnelSettings {
     /// A link with these limits; the names of its transfers come from the seed.
     pub fn link(&self, seed: [u8; 32]) -> Link {
         let mut config = Ahp::config();
-        config.tell_opened = true;
+        config.report_opened = true;
         config.progress = 0;
         config.rules.timeouts.idle = None;
         config.rules.timeouts.age = None;
@@ -169,7 +171,7 @@ impl<P: Passing> Passing for Tunnel<P> {
             if is_tunnel_end(method) {
                 return Pass::InputEnded;
             }
-        } else if self.is_tunnel(from.other()) && is_tunnels_own(method) {
+        } else if self.is_tunnel(from.other()) && is_reserved_by_tunnel(method) {
             let reason = format!(
                 "a tunnel cannot carry the program's own {method}; use whole+ws, or ahp without a tunnel"
             );

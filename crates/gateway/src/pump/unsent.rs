@@ -59,11 +59,13 @@ pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Replac
     };
     let id = id.as_deref().and_then(identifier);
     match (id, method, is_answer) {
-        (Some(id), Some(_), false) => {
-            Replacement::Answer(too_large.response_saying(id, too_large_code, &words).into())
-        }
+        (Some(id), Some(_), false) => Replacement::Answer(
+            too_large
+                .response_with_text(id, too_large_code, &words)
+                .into(),
+        ),
         (Some(id), None, true) => {
-            let answer = too_large.response_saying(id, too_large_code, &words);
+            let answer = too_large.response_with_text(id, too_large_code, &words);
             Replacement::Replace(Box::new(Outgoing::new(answer)))
         }
         (_, method, _) => {
@@ -133,7 +135,7 @@ fn answer(id: &RawValue, size: usize, error: &SendError, too_large_code: i32) ->
             return jsonrpc::error(Some(id.get()), INTERNAL_ERROR, &error.to_string(), None);
         }
     };
-    data.response_saying(id, too_large_code, &words)
+    data.response_with_text(id, too_large_code, &words)
 }
 
 #[cfg(test)]

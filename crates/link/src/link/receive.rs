@@ -1,4 +1,4 @@
-//! What comes in: frames become messages, or faults with a scope.
+//! Receiving: turns frames into messages, and handles faults as the rules say.
 
 use std::time::Instant;
 
@@ -18,17 +18,17 @@ use crate::{Fault, FaultKind, Key, SendError};
 /// The WebSocket code for "try again later".
 const BUSY: u16 = 1013;
 
-/// The number of an abort that answers an opening whose own number cannot be trusted.
+/// The sequence number of an abort that answers an invalid opening frame.
 const REFUSED: u64 = 2;
 
-/// So many answers wait at most; more than that is a flood, and an abort is a courtesy.
+/// How many accepts and aborts are queued; more are dropped, since a peer can cause any number.
 const REPLIES: usize = 256;
 
-/// The longest word of a transport's own; real ones have a handful of letters.
+/// The longest control message, in bytes; real ones are a few letters.
 pub(super) const CONTROL_MAX: usize = 256;
 
 impl Link {
-    /// A frame came in.
+    /// Handles a frame that came in.
     pub fn handle_frame(&mut self, now: Instant, frame: Frame) -> Received {
         if self.closed.is_some() {
             return Received::Ignored;
@@ -38,7 +38,7 @@ impl Link {
         received.unwrap_or_else(|fault| self.fault(fault))
     }
 
-    /// Late frames with this key are dropped from now on, until the last of them came by.
+    /// Drops frames with this key from now on, until the last one came in.
     pub fn discard(&mut self, key: Key) {
         self.inbox.discard(key, &self.config, &mut self.timers);
     }
@@ -49,25 +49,25 @@ impl Link {
             return Err(FaultKind::FrameTooLarge { size, limit }.into());
         }
         let wire = self.receive.clone();
-        // Only a piece that was decoded is believed under the canonical form: that it is wrong, late
-        // or unwanted must be what the general form says too.
+        // The result of the fast canonical reader counts only if the piece was stored. If the piece is
+        // faulty, late or unwanted, the general reader decides.
         if let Some(piece) = wire.read_canonical(frame)
             && !self.inbox.is_discarded(&piece.key)
             && let Ok(taken @ (Taken::Pending | Taken::Complete(_))) = self.piece(now, &piece)
         {
-            return self.settle(&piece.key, taken);
+            return self.after_frame(&piece.key, taken);
         }
         match wire.read(frame)? {
             Inbound::Whole(bytes, shape) => self.whole(bytes, shape),
             Inbound::Piece(piece) => {
                 let mut taken = self.piece(now, &piece);
-                // An unfinished burst must not stand in the way of the one that ends it.
-                if matches!(taken, Err(FaultKind::Busy)) && self.begins_burst(&piece) {
+                // An unfinished message must not use up the memory for the one that supersedes it.
+                if matches!(taken, Err(FaultKind::Busy)) && self.begins_message(&piece) {
                     self.supersede(None);
                     taken = self.piece(now, &piece);
                 }
                 let taken = taken.map_err(|kind| kind.of(&piece.key))?;
-                self.settle(&piece.key, taken)
+                self.after_frame(&piece.key, taken)
             }
             Inbound::Open(opening) => self.open(now, opening),
             Inbound::Close { key, seq } => {
@@ -75,7 +75,7 @@ impl Link {
                     .inbox
                     .close(&key, seq, &self.config)
                     .map_err(|kind| kind.of(&key))?;
-                self.settle(&key, taken)
+                self.after_frame(&key, taken)
             }
             Inbound::Accept { key } => Ok(self.accepted(&key)),
             Inbound::Abort { key, reason } => Ok(self.aborted(key, reason)),
@@ -88,7 +88,7 @@ impl Link {
             let (size, limit) = (text.len(), CONTROL_MAX);
             return Err(FaultKind::FrameTooLarge { size, limit }.into());
         }
-        // A copy: what waits for the application must not pin the transport's buffer.
+        // Copied, so that a queued event does not keep the transport's buffer alive.
         if !self.report(Event::Control(Bytes::copy_from_slice(text))) {
             return Err(FaultKind::Busy.into());
         }
@@ -135,7 +135,7 @@ impl Link {
             }
             return Err(kind.of(&key));
         }
-        if self.config.tell_opened && !self.report(Event::Opened(key.clone())) {
+        if self.config.report_opened && !self.report(Event::Opened(key.clone())) {
             return Err(FaultKind::Busy.of(&key));
         }
         if self.config.rules.accept {
@@ -153,7 +153,7 @@ impl Link {
         if !self.config.receives_pieces {
             return Err(FaultKind::NotNegotiated);
         }
-        let begins = self.begins_burst(piece);
+        let begins = self.begins_message(piece);
         let known = self.inbox.len();
         let wire = &*self.receive;
         let taken = self.inbox.piece(
@@ -164,8 +164,9 @@ impl Link {
             &self.budget,
             &mut self.timers,
         )?;
-        // Who defends against overtaking must know of every transfer that it has to wait for.
-        if self.config.tell_opened
+        // A layer above that restores the order of messages must know every open transfer, so this
+        // event must not be dropped.
+        if self.config.report_opened
             && self.inbox.len() > known
             && !self.report(Event::Opened(piece.key.clone()))
         {
@@ -177,12 +178,14 @@ impl Link {
         Ok(taken)
     }
 
-    fn begins_burst(&mut self, piece: &Piece<'_>) -> bool {
+    /// Whether a piece begins a message, in a format that sends messages contiguously.
+    fn begins_message(&mut self, piece: &Piece<'_>) -> bool {
         self.config.rules.contiguous && piece.seq == 0 && self.inbox.find(&piece.key).is_none()
     }
 
-    /// After a frame of a transfer was taken: moves on what became contiguous, and finishes what is whole.
-    fn settle(&mut self, key: &Key, taken: Taken) -> Result<Received, Fault> {
+    /// After a frame of a transfer was handled: moves stashed pieces that are in order now, and
+    /// delivers a complete message.
+    fn after_frame(&mut self, key: &Key, taken: Taken) -> Result<Received, Fault> {
         let taken = match taken {
             Taken::Pending if self.config.rules.order != Order::Strict => self
                 .inbox
@@ -193,10 +196,10 @@ impl Link {
         match taken {
             Taken::Complete(serial) => self.complete(serial).map_err(|kind| kind.of(key)),
             Taken::Pending => {
-                self.tell_incoming(key);
+                self.report_progress(key);
                 Ok(Received::Pending)
             }
-            Taken::Drained => {
+            Taken::LastDiscarded => {
                 self.report(Event::Discarded(key.clone()));
                 Ok(Received::Ignored)
             }
@@ -234,11 +237,11 @@ impl Link {
         Received::Done(id)
     }
 
-    /// Ends what the rules say this fault ends.
+    /// Handles a fault: ends the transfer or the link, as the rules say.
     fn fault(&mut self, fault: Fault) -> Received {
         let fault = match (&fault.kind, &fault.key) {
-            // A bad opening of a transfer that is under way is a second opening, and one of no
-            // transfer is refused like any other.
+            // An invalid opening frame of an open transfer is handled like any second opening; that of
+            // an unknown transfer is refused like any other transfer.
             (FaultKind::BadOpening { .. } | FaultKind::UnknownMode, Some(key)) => {
                 if self.inbox.find(key).is_some() {
                     FaultKind::Reopened.of(key)
@@ -256,11 +259,11 @@ impl Link {
             Scope::Report => drop(self.report(Event::Fault(fault.clone()))),
             Scope::Transfer => self.fail_incoming(fault.clone()),
             Scope::Link => {
-                // Our own shortage is no fault of the peer's.
-                let (code, words) = self.config.rules.close;
+                // Running out of memory is not the peer's fault, and has a code of its own.
+                let (code, prefix) = self.config.rules.close;
                 let (code, reason) = match &fault.kind {
                     FaultKind::Busy => (BUSY, fault.kind.to_string()),
-                    kind => (code, format!("{words}: {kind}")),
+                    kind => (code, format!("{prefix}: {kind}")),
                 };
                 self.close(code, &reason);
             }
@@ -278,22 +281,22 @@ impl Link {
             return;
         };
         if self.config.rules.abort && !matches!(fault.kind, FaultKind::Aborted { .. }) {
-            // Above the number of the closing frame, in either layout.
+            // Above the number of the closing frame, in either numbering.
             let opened = assembly.opening.as_ref().map_or(0, |opening| opening.seq);
-            let beyond = opened.saturating_add(assembly.count()).saturating_add(3);
-            self.reply(FrameKind::Abort, &key, beyond, fault.kind.to_string());
+            let seq = opened.saturating_add(assembly.count()).saturating_add(3);
+            self.reply(FrameKind::Abort, &key, seq, fault.kind.to_string());
         }
-        self.tell_end(assembly, fault.kind);
+        self.report_failed(assembly, fault.kind);
     }
 
-    /// Tells that a transfer ended without a message; what it was charged pays for that.
-    fn tell_end(&mut self, assembly: Assembly, kind: FaultKind) {
-        let (key, charge) = assembly.emptied().into_charge();
+    /// Reports that a transfer ended without a message; a part of its charge is kept for the event.
+    fn report_failed(&mut self, assembly: Assembly, kind: FaultKind) {
+        let (key, charge) = assembly.without_data().into_charge();
         let event = Event::TransferFailed(kind.of(&key));
         self.events.push_charged(event, charge);
     }
 
-    /// Tells of something that the peer did; a flood of it is counted, not kept. False: not kept.
+    /// Reports something that the peer caused; returns false if too many reports are queued already.
     pub(super) fn report(&mut self, event: Event) -> bool {
         self.events.report(event, &self.budget)
     }
@@ -318,23 +321,23 @@ impl Link {
             && let Some(key) = self.inbox.get(serial).map(|assembly| assembly.key.clone())
         {
             self.fault(FaultKind::TimedOut { timer }.of(&key));
-            // Silent is for the peer: whoever listens here is told, and the transfer is gone.
+            // `Scope::Silent` means that the peer is not told; the event is still reported here.
             if let Some(assembly) = self.inbox.remove(serial, &mut self.timers) {
-                self.tell_end(assembly, FaultKind::TimedOut { timer });
+                self.report_failed(assembly, FaultKind::TimedOut { timer });
             }
         }
     }
 
-    /// A new burst ends all that is unfinished.
+    /// Ends all unfinished transfers except `keep`, because another message begins.
     fn supersede(&mut self, keep: Option<&Key>) {
         for assembly in self.inbox.remove_others(keep, &mut self.timers) {
-            self.tell_end(assembly, FaultKind::Superseded);
+            self.report_failed(assembly, FaultKind::Superseded);
         }
     }
 
     fn report_evicted(&mut self) {
         for assembly in self.inbox.take_evicted() {
-            self.tell_end(assembly, FaultKind::Evicted);
+            self.report_failed(assembly, FaultKind::Evicted);
         }
     }
 
@@ -353,14 +356,14 @@ impl Link {
         }
     }
 
-    fn tell_incoming(&mut self, key: &Key) {
+    fn report_progress(&mut self, key: &Key) {
         let step = self.config.progress;
         let Some((_, assembly)) = self.inbox.find(key) else {
             return;
         };
         let done = assembly.received();
-        if step > 0 && done - assembly.told.min(done) >= step {
-            assembly.told = done;
+        if step > 0 && done - assembly.reported.min(done) >= step {
+            assembly.reported = done;
             let total = assembly.declared();
             self.report(Event::Progress {
                 of: ProgressOf::Incoming(key.clone()),

@@ -1,4 +1,4 @@
-//! What goes out: one frame at a time, made when the transport can take it.
+//! Sending: queues and plans messages, and makes one frame at a time when the transport can take it.
 
 use std::time::Instant;
 
@@ -8,23 +8,24 @@ use super::receive::CONTROL_MAX;
 use super::{Cancelled, Link, PlanJob, Planned, Received, Sent};
 use crate::event::{Event, ProgressOf};
 use crate::frame::{Carries, FrameId, FrameKind, TransferId, Transmit};
-use crate::outbox::{Cursor, Out, Outgoing, Rejected, Sending, State, Unconfirmed};
+use crate::outbox::{Cursor, Entry, Outgoing, Rejected, Sending, State, Unconfirmed};
 use crate::rules::OnCancel;
 use crate::timers::Timer;
 use crate::wire::{Part, Plan, PlanOptions};
 use crate::{Key, SendError};
 
-/// What a sender closes with when it cannot finish what it began.
+/// The close code of a sender that cannot finish a message that it began.
 const GAVE_UP: u16 = 4413;
 
-/// So many control words wait at most; real peers know a handful.
+/// How many control messages are queued; real protocols use a few.
 const CONTROLS: usize = 16;
 
-/// What a link closes with when its transport failed.
+/// The close code of a link whose transport failed.
 const LOST: u16 = 1011;
 
 impl Link {
-    /// Queues a message. It is planned when its turn comes; a rejected one comes back.
+    /// Queues a message. It is planned when its turn comes; the error returns a message that was
+    /// rejected.
     pub fn send(&mut self, _now: Instant, message: Outgoing) -> Result<TransferId, Rejected> {
         let limits = &self.config.limits;
         let (count, bytes) = (self.outbox.messages.len(), self.outbox.bytes);
@@ -36,7 +37,7 @@ impl Link {
                 limit: limits.queued,
             })
         } else if count > 0 && bytes.saturating_add(message.bytes.len()) > limits.queued_bytes {
-            // A message larger than the queue goes in alone.
+            // A message that is larger than the limit is accepted into an empty queue.
             Some(SendError::QueueFull {
                 queued: bytes,
                 limit: limits.queued_bytes,
@@ -56,8 +57,8 @@ impl Link {
         }
     }
 
-    /// Puts another message in the place of one that failed, in its lane and under its number, or
-    /// gives the place up. False: no message of that number has failed.
+    /// Puts another message in the place of one that failed, in its lane and with its id, or frees the
+    /// place. Returns false if no message with that id has failed.
     pub fn replace(&mut self, id: TransferId, with: Option<Outgoing>) -> bool {
         let Some(out) = self.outbox.messages.get_mut(&id) else {
             return false;
@@ -66,23 +67,23 @@ impl Link {
             return false;
         }
         let Some(message) = with else {
-            self.forget(id);
+            self.remove_outgoing(id);
             return true;
         };
         let lane = out.message.lane;
         self.outbox.bytes = self.outbox.bytes - out.message.bytes.len() + message.bytes.len();
-        *out = Out::new(Outgoing { lane, ..message });
+        *out = Entry::new(Outgoing { lane, ..message });
         self.outbox.wake(lane);
         true
     }
 
-    /// Takes a message back, as far as the format allows.
+    /// Cancels a message, as far as the format allows.
     pub fn cancel(&mut self, id: TransferId) -> Cancelled {
         let Some(out) = self.outbox.messages.get(&id) else {
             return Cancelled::TooLate;
         };
         if out.begun.is_none() {
-            self.forget(id);
+            self.remove_outgoing(id);
             return Cancelled::Unsent;
         }
         let (failed, all_out) = match &out.state {
@@ -92,12 +93,13 @@ impl Link {
         if !failed && (all_out || self.config.rules.cancel == OnCancel::Finish) {
             return Cancelled::TooLate;
         }
-        self.tell_abort(id, "cancelled by the sender");
-        self.forget(id);
+        self.abort_outgoing(id, "cancelled by the sender");
+        self.remove_outgoing(id);
         Cancelled::Stopped
     }
 
-    /// Work that may be done elsewhere; its outcome comes back with [`handle_planned`](Self::handle_planned).
+    /// Planning work that may run on another thread; pass its result to
+    /// [`handle_planned`](Self::handle_planned).
     pub fn poll_plan(&mut self) -> Option<PlanJob> {
         loop {
             let id = self.jobs.pop_front()?;
@@ -118,7 +120,7 @@ impl Link {
         }
     }
 
-    /// The outcome of a [`PlanJob`].
+    /// Takes the result of a [`PlanJob`].
     pub fn handle_planned(&mut self, planned: Planned) {
         let Some(out) = self.outbox.messages.get_mut(&planned.id) else {
             return;
@@ -127,7 +129,7 @@ impl Link {
             return;
         }
         if planned.generation != self.generation {
-            // Peer or cap changed meanwhile: plan anew.
+            // The peer or the cap has changed meanwhile: plan again.
             self.jobs.push_back(planned.id);
             return;
         }
@@ -136,34 +138,34 @@ impl Link {
         self.outbox.wake(lane);
     }
 
-    /// Queues a word of the transport's own: a text frame beside the messages, such as a ping. It goes
-    /// out before all that waits, but not inside of a burst that must stay contiguous. A word that waits
-    /// already is not queued twice, so that a peer cannot pile up answers to its pings.
+    /// Queues a control message: a text frame besides the messages, such as a ping. It is sent before
+    /// everything queued, but not within a message that must stay contiguous. A control message that is
+    /// queued already is not queued again, so that a peer cannot pile up answers to its pings.
     ///
     /// # Errors
     /// If it is too long, too many others wait, or the link is closed.
-    pub fn send_control(&mut self, word: impl Into<Bytes>) -> Result<(), SendError> {
-        let word = word.into();
+    pub fn send_control(&mut self, text: impl Into<Bytes>) -> Result<(), SendError> {
+        let text = text.into();
         if self.closed.is_some() {
             return Err(SendError::Closed);
         }
-        if word.len() > CONTROL_MAX {
-            let (size, limit) = (word.len(), CONTROL_MAX);
+        if text.len() > CONTROL_MAX {
+            let (size, limit) = (text.len(), CONTROL_MAX);
             return Err(SendError::MessageTooLarge { size, limit });
         }
         let waiting = &mut self.outbox.controls;
-        if waiting.contains(&word) {
+        if waiting.contains(&text) {
             return Ok(());
         }
         if waiting.len() >= CONTROLS {
             let (queued, limit) = (waiting.len(), CONTROLS);
             return Err(SendError::QueueFull { queued, limit });
         }
-        waiting.push_back(word);
+        waiting.push_back(text);
         Ok(())
     }
 
-    /// Appends the next frame to `out`, if there is one that may go out now.
+    /// Appends the next frame to `out`, if there is one that may be sent now.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Transmit> {
         if self.closed.is_some() {
             return None;
@@ -171,15 +173,15 @@ impl Link {
         if let Some(id) = self.outbox.burst {
             return self.advance(now, id, out);
         }
-        if let Some(word) = self.outbox.controls.pop_front() {
-            out.extend_from_slice(&word);
+        if let Some(text) = self.outbox.controls.pop_front() {
+            out.extend_from_slice(&text);
             let transmit = self.transmit(None, 0, FrameKind::Control);
             return Some(Transmit {
                 carries: Carries::Text,
                 ..transmit
             });
         }
-        // In turns: a peer that provokes answers must not keep the lanes waiting.
+        // Alternates with the lanes: a peer that provokes many answers must not starve them.
         if !std::mem::replace(&mut self.replied, false)
             && let Some(transmit) = self.poll_reply(out)
         {
@@ -210,7 +212,8 @@ impl Link {
             };
             let start = out.len();
             self.send.write(part, out);
-            // The key is the peer's: an answer that the cap does not carry stays unsaid.
+            // The peer chose the key, which may be so long that the frame exceeds the cap: it is
+            // dropped.
             if self.cap.weigh(&out[start..]) <= self.cap.max {
                 let transmit = self.transmit(None, 0, reply.kind);
                 let answers = Some(reply.key);
@@ -224,8 +227,9 @@ impl Link {
         None
     }
 
-    /// What the transport says of a frame; needed where [`Config::confirm`](crate::Config::confirm) is
-    /// set. Without it nobody knows what a lost frame belonged to, and the link ends.
+    /// Takes the transport's report on a frame; required if
+    /// [`Config::confirm`](crate::Config::confirm) is set. Otherwise the message of a lost frame is
+    /// not known, and the link closes.
     pub fn handle_sent(&mut self, _now: Instant, frame: FrameId, outcome: Sent) {
         if self.config.confirm.is_none() && outcome != Sent::Ok {
             self.close(LOST, "the transport lost a frame");
@@ -255,7 +259,7 @@ impl Link {
         }
     }
 
-    /// Takes one message a frame further; `None` if it cannot go on now.
+    /// Makes the next frame of a message; `None` if it has to wait.
     fn advance(&mut self, now: Instant, id: TransferId, buffer: &mut Vec<u8>) -> Option<Transmit> {
         self.plan(id);
         let most = self
@@ -276,7 +280,7 @@ impl Link {
             sending.counted = true;
             self.outbox.counted += 1;
         }
-        if !sending.may_go(self.config.confirm) {
+        if !sending.may_send(self.config.confirm) {
             return None;
         }
         let start = buffer.len();
@@ -301,7 +305,7 @@ impl Link {
             self.outbox.burst = Some(id);
         }
         self.set_timer(now, id, cursor);
-        self.tell_outgoing(id);
+        self.report_sent_bytes(id);
         if cursor == Cursor::Settling && settled {
             self.done(id);
         }
@@ -320,14 +324,14 @@ impl Link {
         }
     }
 
-    /// Plans a message whose turn has come, here or elsewhere.
+    /// Plans a message whose turn has come, or queues the planning for another thread.
     fn plan(&mut self, id: TransferId) {
         let Some(out) = self.outbox.messages.get_mut(&id) else {
             return;
         };
         match &out.state {
             State::Queued => {}
-            // Peer or cap changed before its first frame.
+            // The peer or the cap has changed before its first frame.
             State::Sending(sending)
                 if out.begun.is_none() && sending.generation != self.generation => {}
             _ => return,
@@ -356,7 +360,7 @@ impl Link {
     }
 
     fn planned(&mut self, id: TransferId, plan: Result<Plan, SendError>) {
-        let plan = plan.and_then(|plan| self.name(id, plan));
+        let plan = plan.and_then(|plan| self.assign_key(id, plan));
         let Some(out) = self.outbox.messages.get_mut(&id) else {
             return;
         };
@@ -366,8 +370,8 @@ impl Link {
         }
     }
 
-    /// Gives a plan in pieces its key: the caller's, or a fresh one.
-    fn name(&mut self, id: TransferId, mut plan: Plan) -> Result<Plan, SendError> {
+    /// Sets the key of a plan in pieces: the caller's, or a new one.
+    fn assign_key(&mut self, id: TransferId, mut plan: Plan) -> Result<Plan, SendError> {
         if let Plan::Pieces(pieces) = &mut plan {
             let given = self
                 .outbox
@@ -390,7 +394,7 @@ impl Link {
         Ok(plan)
     }
 
-    /// The peer gave leave for a transfer of ours.
+    /// Handles the peer's accept of a transfer of this side.
     pub(super) fn accepted(&mut self, key: &Key) -> Received {
         let Some(id) = self.outbox.by_key(key) else {
             return Received::Ignored;
@@ -417,7 +421,8 @@ impl Link {
         self.fail_outgoing(id, SendError::NotAccepted { waited });
     }
 
-    /// The peer's time for a transfer may be up: it counts from the first frame, or from the last.
+    /// Fails a message if the peer's timeout has expired, which counts from the first or the last
+    /// frame.
     pub(super) fn too_slow(&mut self, now: Instant, id: TransferId) {
         let peer = self.peer_timeout();
         let Some(out) = self.outbox.messages.get_mut(&id) else {
@@ -444,27 +449,27 @@ impl Link {
         self.fail_outgoing(id, SendError::TooSlow { size, sent, limit });
     }
 
-    /// A message that is under way cannot be finished.
+    /// Fails a message that was begun.
     pub(super) fn fail_outgoing(&mut self, id: TransferId, error: SendError) {
         let Some(out) = self.outbox.messages.get(&id) else {
             return;
         };
         let in_pieces = matches!(&out.state, State::Sending(sending) if sending.pieces().is_some());
         if in_pieces && out.begun.is_some() && self.config.rules.cancel == OnCancel::Finish {
-            // The format cannot take a transfer back: the link ends with it.
+            // The format cannot abort a transfer: the link closes.
             let (tag, reason) = (out.message.tag, error.to_string());
             self.events.push(Event::GaveUp { id, tag, error });
             self.close(GAVE_UP, &reason);
             return;
         }
-        // A peer that ended it needs not be told.
+        // A peer that aborted the transfer itself need not be told.
         if !matches!(error, SendError::Aborted { .. }) {
-            self.tell_abort(id, &error.to_string());
+            self.abort_outgoing(id, &error.to_string());
         }
         self.hold_failed(id, error);
     }
 
-    /// A message that failed comes back, and holds its place in the lane.
+    /// Returns a failed message to the caller, and keeps its place in the lane.
     fn hold_failed(&mut self, id: TransferId, error: SendError) {
         let Some(out) = self.outbox.release(id) else {
             return;
@@ -481,26 +486,26 @@ impl Link {
         });
     }
 
-    /// Tells the peer that no more of a message comes, where the format can.
-    fn tell_abort(&mut self, id: TransferId, reason: &str) {
+    /// Sends the peer an abort for a message, if the format has one.
+    fn abort_outgoing(&mut self, id: TransferId, reason: &str) {
         if self.config.rules.cancel == OnCancel::Abort
             && let Some(out) = self.outbox.messages.get(&id)
             && let State::Sending(sending) = &out.state
             && let Some(pieces) = sending.pieces()
         {
-            let (key, seq) = (pieces.key.clone(), sending.beyond());
+            let (key, seq) = (pieces.key.clone(), sending.unused_seq());
             self.reply(FrameKind::Abort, &key, seq, reason.to_owned());
         }
     }
 
     fn done(&mut self, id: TransferId) {
-        if let Some(tag) = self.forget(id) {
+        if let Some(tag) = self.remove_outgoing(id) {
             self.events.push(Event::Sent { id, tag });
         }
     }
 
-    /// Takes a message out of the queue and lets others in.
-    fn forget(&mut self, id: TransferId) -> Option<u64> {
+    /// Removes a message, and reports that the queue has room again. Returns the message's tag.
+    fn remove_outgoing(&mut self, id: TransferId) -> Option<u64> {
         let out = self.outbox.remove(id)?;
         self.timers.remove(out.timer);
         let limits = &self.config.limits;
@@ -532,7 +537,7 @@ impl Link {
         .map(|(at, timer)| self.timers.set(at, timer));
     }
 
-    fn tell_outgoing(&mut self, id: TransferId) {
+    fn report_sent_bytes(&mut self, id: TransferId) {
         let step = self.config.progress;
         let Some(out) = self.outbox.messages.get_mut(&id) else {
             return;
@@ -541,8 +546,8 @@ impl Link {
             return;
         };
         let (done, total) = (sending.offset, out.message.bytes.len());
-        if step > 0 && sending.pieces().is_some() && done - out.told >= step {
-            out.told = done;
+        if step > 0 && sending.pieces().is_some() && done - out.reported >= step {
+            out.reported = done;
             self.report(Event::Progress {
                 of: ProgressOf::Outgoing(id),
                 done,

@@ -13,7 +13,7 @@ use crate::{Bench, MESSAGE, link, message, outgoing};
 #[test]
 fn a_transfer_that_was_told_as_opened_has_an_end() {
     for kit in [Kit::Ahp, Kit::Tywrap, Kit::Cep22, Kit::Loro] {
-        let mut bench = Bench::new(link(kit, |config| config.tell_opened = true));
+        let mut bench = Bench::new(link(kit, |config| config.report_opened = true));
         for frame in kit.transfer(1, &message(200), 50) {
             bench.take(frame);
         }

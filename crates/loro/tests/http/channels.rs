@@ -132,7 +132,7 @@ async fn offers_that_want_too_much_are_refused() {
             "offer",
             "m=application x\r\n",
             400,
-            "no good offer",
+            "the offer cannot be used",
         ),
         ("the first", path, "offer", SDP, 200, "answer"),
         ("the second", path, "offer", SDP, 200, "answer"),
@@ -213,7 +213,7 @@ async fn strings_and_other_channels_are_let_alone() {
     other.send((&b"not ours"[..]).into()).await.unwrap();
     ours.send_text("a string").await.unwrap();
     ours.send((&b"\x00\x02"[..]).into()).await.unwrap();
-    assert_eq!(soon("the string", source.next()).await, Incoming::Life);
+    assert_eq!(soon("the string", source.next()).await, Incoming::Alive);
     let frame = Frame::Binary((&b"\x00\x02"[..]).into());
     assert_eq!(
         soon("the frame", source.next()).await,

@@ -89,7 +89,7 @@ async fn a_poll_that_is_given_up_with_messages_ends_its_connection() {
     let closed = soon("the end", connection.closed()).await;
     assert_eq!(
         closed.reason,
-        "a poll was given up before it had its answer"
+        "the client dropped a poll before it was answered"
     );
 }
 

@@ -89,7 +89,7 @@ async fn a_server_that_ends_is_noticed_by_every_client() {
         let closed = soon("the end", connection.closed()).await;
         let expected = match way {
             Way::Sse => "the server ended the event stream",
-            Way::Poll => "the server forgot this connection",
+            Way::Poll => "the server no longer knows this connection",
             _ => "Server shutting down",
         };
         assert_eq!(closed.reason, expected, "{way:?}");

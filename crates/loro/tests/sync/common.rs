@@ -94,7 +94,7 @@ impl Raw {
         loop {
             match within("a frame", self.source.next()).await {
                 Incoming::Frame(frame) => return Some(frame),
-                Incoming::Life => {}
+                Incoming::Alive => {}
                 _ => return None,
             }
         }

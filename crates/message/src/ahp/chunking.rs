@@ -1,40 +1,41 @@
-//! What a side is willing to receive: `capabilities.chunking`.
+//! The advertisement `capabilities.chunking`: the limits within which a side accepts segments.
 
 use serde_json::value::RawValue;
 
 use crate::jsonrpc::{string, unsigned};
 use crate::splice::member;
 
-/// An advertisement. It binds who sends to the side that made it.
+/// A side's limits for incoming messages, which its peer must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunking {
-    /// The most UTF-8 bytes of one frame.
+    /// The largest frame, in bytes of UTF-8.
     pub max_frame_bytes: u64,
-    /// The most UTF-8 bytes of one assembled message.
+    /// The largest assembled message, in bytes of UTF-8.
     pub max_message_bytes: u64,
-    /// The most groups that may be open at a time.
+    /// How many groups may be open at a time.
     pub max_groups: Option<u64>,
-    /// For how long an unfinished group is kept.
+    /// How long an unfinished group is kept.
     pub group_timeout_ms: Option<u64>,
-    /// From when on that time counts.
+    /// When that time starts.
     pub timeout_from: TimeoutFrom,
 }
 
-/// From when on a group's time counts.
+/// When a group's timeout starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeoutFrom {
-    /// From its first segment: what is assumed of a peer that does not say.
+    /// With its first segment; assumed of a peer that does not say.
     #[default]
     First,
-    /// From the last segment that came.
+    /// With the last segment received.
     Last,
 }
 
 impl Chunking {
-    /// The groups that a receiver enforces where it advertised no number.
+    /// The limit on groups that a receiver enforces if it advertised none.
     pub const DEFAULT_GROUPS: u64 = 8;
 
-    /// Reads `capabilities.chunking`. A bad one counts as none: no limit of it can be trusted.
+    /// Reads `capabilities.chunking`; `None` if it is invalid, since then none of its limits can be
+    /// trusted.
     pub fn read(chunking: &RawValue) -> Option<Self> {
         let members: Members<'_> = serde_json::from_str(chunking.get()).ok()?;
         let read = Self {
@@ -50,12 +51,12 @@ impl Chunking {
         read.is_sound().then_some(read)
     }
 
-    /// Reads it from an object of capabilities.
+    /// Reads `chunking` from the `capabilities` object.
     pub fn in_capabilities(capabilities: &RawValue) -> Option<Self> {
         Self::read(member(capabilities.get(), "chunking")??)
     }
 
-    /// Whether a peer would take it: nothing is zero, and a message is no smaller than a frame.
+    /// Whether the limits are valid: none is zero, and a message is at least as large as a frame.
     pub fn is_sound(&self) -> bool {
         self.max_frame_bytes > 0
             && self.max_message_bytes >= self.max_frame_bytes
@@ -63,12 +64,12 @@ impl Chunking {
             && self.group_timeout_ms != Some(0)
     }
 
-    /// How many groups who sends to this side may have open: one where it does not say.
+    /// How many groups a sender to this side may have open: one if this side advertised no number.
     pub fn groups_to_open(&self) -> u64 {
         self.max_groups.unwrap_or(1)
     }
 
-    /// The object, in the order of the proposal.
+    /// The JSON object, with its members in the order of the proposal.
     pub fn to_json(&self) -> String {
         let mut out = format!(
             r#"{{"maxIncomingFrameBytes":{},"maxIncomingMessageBytes":{}"#,
@@ -88,7 +89,7 @@ impl Chunking {
     }
 }
 
-/// The proposal's limits for a relayed path, with the time counted from the last segment.
+/// The proposal's limits for a relay, with the timeout counted from the last segment.
 impl Default for Chunking {
     fn default() -> Self {
         Self {
@@ -111,7 +112,8 @@ crate::raw_members! {
     }
 }
 
-/// A limit that may be missing or null; the outer `None` is for one that is no such number.
+/// An optional limit: the outer `None` is for an invalid value, the inner one for a missing or null
+/// one.
 fn optional(raw: Option<&RawValue>) -> Option<Option<u64>> {
     match raw {
         Some(raw) if raw.get() != "null" => unsigned(raw).map(Some),

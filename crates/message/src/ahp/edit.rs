@@ -1,4 +1,4 @@
-//! The only edits of what passes between foreign programs; all other bytes stay.
+//! Edits of messages that pass through a gateway: one value is changed, all other bytes stay.
 
 use super::ROOT_CHANNEL;
 use super::chunking::Chunking;
@@ -7,8 +7,8 @@ use super::read::Action;
 use crate::jsonrpc::{Envelope, Kind, integer, range_in, string};
 use crate::splice::{member, replace, set};
 
-/// An `initialize` or `reconnect` request with our advertisement. `None` for everything else, and
-/// for an `initialize` of another protocol: MCP's and LSP's have `capabilities` too.
+/// Sets our advertisement in an `initialize` or `reconnect` request. `None` for any other message,
+/// and for an `initialize` of another protocol: MCP and LSP have `capabilities` too.
 pub fn with_chunking(text: &str, chunking: &Chunking) -> Option<String> {
     let request = request(text)?;
     let params = request.params?.get();
@@ -25,8 +25,8 @@ pub fn with_chunking(text: &str, chunking: &Chunking) -> Option<String> {
     )
 }
 
-/// An `initialize` or `reconnect` request as a host shall hear it that is not to send segments: with
-/// `null` for the client's advertisement. `None` where there is none, and for everything else.
+/// Replaces the client's advertisement in an `initialize` or `reconnect` request by `null`, so that the
+/// host sends no segments. `None` if there is no advertisement, and for any other message.
 pub fn without_chunking(text: &str) -> Option<String> {
     let params = request(text)?.params?.get();
     let capabilities = member(params, "capabilities")??;
@@ -35,8 +35,8 @@ pub fn without_chunking(text: &str) -> Option<String> {
     handshake.then(|| replace(text, chunking.get(), "null"))
 }
 
-/// The response to an `initialize` with our advertisement. The caller knows what it answers.
-/// `None` if it is an error or its result is no object.
+/// Sets our advertisement in the response to an `initialize` (the caller knows which response that is).
+/// `None` if it is an error, or its result is not an object.
 pub fn with_chunking_in_result(text: &str, chunking: &Chunking) -> Option<String> {
     let result = result(text)?;
     set(
@@ -47,8 +47,8 @@ pub fn with_chunking_in_result(text: &str, chunking: &Chunking) -> Option<String
     )
 }
 
-/// A `reconnect` request that starts from another action. `None` for everything else, and where
-/// there is no number to change.
+/// Changes the last seen action of a `reconnect` request. `None` for any other message, or if the
+/// request has no such number.
 pub fn with_last_seen(text: &str, last_seen: i64) -> Option<String> {
     let request = request(text)?;
     if request.method()? != "reconnect" {
@@ -59,8 +59,8 @@ pub fn with_last_seen(text: &str, last_seen: i64) -> Option<String> {
     Some(replace(text, old.get(), &last_seen.to_string()))
 }
 
-/// The response to a `reconnect` without the actions that the client has applied. `None` if it is
-/// no replay or nothing is to be taken out; what cannot be read as an action stays.
+/// Removes the actions that the client has applied from the response to a `reconnect`. `None` if it
+/// is no replay, or nothing is to be removed; elements that are not valid actions stay.
 pub fn without_applied(text: &str, mut applied: impl FnMut(&Action<'_>) -> bool) -> Option<String> {
     let result = result(text)?;
     if string(member(result, "type")??)? != "replay" {
@@ -68,11 +68,11 @@ pub fn without_applied(text: &str, mut applied: impl FnMut(&Action<'_>) -> bool)
     }
     let mut out = String::new();
     let mut copy = |part: &str| {
-        // Once, and only where something goes: a replay may be large.
+        // Allocated once, and only if something is removed: a replay may be large.
         out.reserve_exact(text.len() - out.len());
         out.push_str(part);
     };
-    // What is before `copied` is in `out`, or left out.
+    // Everything before `copied` was copied to `out` or removed.
     let mut copied = 0;
     let mut kept_end = None;
     let mut first_gone = None;
@@ -84,7 +84,7 @@ pub fn without_applied(text: &str, mut applied: impl FnMut(&Action<'_>) -> bool)
             gone_end = Some(range.end);
         } else {
             if let Some(gone) = first_gone.take() {
-                // The run goes with the comma behind it.
+                // The run is removed with the comma after it.
                 copy(&text[copied..gone]);
                 copied = range.start;
             }
@@ -92,7 +92,7 @@ pub fn without_applied(text: &str, mut applied: impl FnMut(&Action<'_>) -> bool)
         }
     }
     if let (Some(gone), Some(end)) = (first_gone, gone_end) {
-        // A run at the end goes with the comma before it.
+        // A run at the end is removed with the comma before it.
         copy(&text[copied..kept_end.unwrap_or(gone)]);
         copied = end;
     }

@@ -1,19 +1,19 @@
-//! What may overtake what.
+//! Which messages must stay in order, and which may overtake others.
 
 use crate::jsonrpc::Kind;
 
-/// Where a message waits.
+/// The lane of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// With all that carries order: the real client keeps the largest `serverSeq` it saw, so that
-    /// an action which overtakes another hides it for good.
+    /// The lane of all messages whose order matters: the real client keeps the largest `serverSeq`
+    /// that it saw, so an action that overtakes another makes the client miss that one for good.
     Ordered,
-    /// It carries no state and may overtake.
+    /// The lane of messages that carry no state and may overtake others.
     Free,
 }
 
-/// The lane of a message, either way. A response has no method: the caller passes that of the
-/// request it answers, and none where it does not know.
+/// The lane of a message in either direction. A response has no method: the caller passes that of its
+/// request, or `None` if it does not know it.
 pub fn lane_of(kind: Kind, method: Option<&str>) -> Lane {
     let free = match (kind, method) {
         (Kind::Request, Some(method)) => method == "ping",

@@ -1,4 +1,5 @@
-//! Arrays that are read element by element: a list of a million empty strings costs no memory.
+//! JSON arrays that are read element by element: even a list of a million empty strings takes no
+//! memory.
 
 use std::borrow::Cow;
 
@@ -7,15 +8,15 @@ use serde_json::value::RawValue;
 
 use crate::jsonrpc::{range_in, string};
 
-/// The elements of a JSON array, found as they are asked for.
+/// Iterates over the elements of a JSON array.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Elements<'a> {
-    /// What is left between the brackets.
+    /// The unread text between the brackets.
     rest: &'a str,
 }
 
 impl<'a> Elements<'a> {
-    /// `None` if it is no array.
+    /// `None` if it is not an array.
     pub fn of(array: &'a RawValue) -> Option<Self> {
         let rest = array.get().strip_prefix('[')?.strip_suffix(']')?;
         Some(Self {
@@ -28,7 +29,7 @@ impl<'a> Iterator for Elements<'a> {
     type Item = &'a RawValue;
 
     fn next(&mut self) -> Option<&'a RawValue> {
-        // The array was read before, so that nothing but its end can stop this.
+        // The array is valid JSON, so an error can only mean its end.
         let element = <&RawValue>::deserialize(&mut serde_json::Deserializer::from_str(self.rest));
         let element = element.ok()?;
         let behind = self.rest[range_in(self.rest, element.get()).end..].trim_start();
@@ -37,14 +38,14 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// The elements of an array that holds strings and nothing else.
+/// Iterates over the elements of an array of strings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Strings<'a> {
     elements: Elements<'a>,
 }
 
 impl<'a> Strings<'a> {
-    /// `None` if it is no array, or one with something else in it.
+    /// `None` if it is not an array of strings.
     pub fn of(array: &'a RawValue) -> Option<Self> {
         let mut elements = Elements::of(array)?;
         let strings = Self { elements };

@@ -1,4 +1,4 @@
-//! Reading the messages that say where a client stands: initialize, reconnect, action.
+//! Reads `initialize`, `reconnect` and `action` messages.
 
 use std::borrow::Cow;
 
@@ -12,15 +12,15 @@ use crate::jsonrpc::{integer, string};
 /// The params of `initialize`.
 #[derive(Clone, Debug)]
 pub struct InitializeParams<'a> {
-    /// The channel, which is [`ROOT_CHANNEL`](super::ROOT_CHANNEL) in AHP's own.
+    /// The channel: [`ROOT_CHANNEL`](super::ROOT_CHANNEL).
     pub channel: Cow<'a, str>,
-    /// Who connects; the same over reconnects.
+    /// The client's id, which stays the same over reconnects.
     pub client_id: Cow<'a, str>,
-    /// The versions it speaks, the preferred one first.
+    /// The protocol versions it supports, the preferred one first.
     pub protocol_versions: Strings<'a>,
-    /// The channels it wants from the start.
+    /// The channels to subscribe to.
     pub initial_subscriptions: Strings<'a>,
-    /// All that it can do.
+    /// The client's capabilities.
     pub capabilities: Option<&'a RawValue>,
 }
 
@@ -31,9 +31,9 @@ pub struct InitializeResult<'a> {
     pub protocol_version: Cow<'a, str>,
     /// The number of the host's last action.
     pub server_seq: i64,
-    /// The states of the first subscriptions, each for [`Snapshot::read`].
+    /// The states of the initial subscriptions, each for [`Snapshot::read`].
     pub snapshots: Elements<'a>,
-    /// All that the host can do.
+    /// The host's capabilities.
     pub capabilities: Option<&'a RawValue>,
 }
 
@@ -42,54 +42,54 @@ pub struct InitializeResult<'a> {
 pub struct ReconnectParams<'a> {
     /// The channel.
     pub channel: Cow<'a, str>,
-    /// Who comes back.
+    /// The client's id.
     pub client_id: Cow<'a, str>,
     /// The number of the last action it saw.
     pub last_seen_server_seq: i64,
-    /// The channels it had.
+    /// The channels it was subscribed to.
     pub subscriptions: Strings<'a>,
-    /// All that it can do; without them those of before count.
+    /// The client's capabilities; if missing, those of its last handshake apply.
     pub capabilities: Option<&'a RawValue>,
 }
 
 /// The result of `reconnect`.
 #[derive(Clone, Debug)]
 pub enum ReconnectResult<'a> {
-    /// What was missed.
+    /// The actions that the client missed.
     Replay {
         /// The actions, each for [`Action::read`].
         actions: Elements<'a>,
-        /// The channels that are gone.
+        /// The channels that no longer exist.
         missing: Strings<'a>,
     },
-    /// Too much was missed: the states as they are now.
+    /// The current states, because the client missed too many actions.
     Snapshot {
         /// The states, each for [`Snapshot::read`].
         snapshots: Elements<'a>,
     },
 }
 
-/// The params of `action`, which is an element of a replay too.
+/// The params of `action`, which are also an element of a replay.
 #[derive(Clone, Debug)]
 pub struct Action<'a> {
     /// The channel whose state changes.
     pub channel: Cow<'a, str>,
-    /// What happens, for a reducer.
+    /// The action itself, for a reducer.
     pub action: &'a RawValue,
-    /// Its number.
+    /// Its sequence number.
     pub server_seq: i64,
-    /// Who dispatched it, if a client did.
+    /// The client that dispatched it, if one did.
     pub origin: Option<Origin<'a>>,
     /// Why the host refused it.
     pub rejection_reason: Option<Cow<'a, str>>,
 }
 
-/// Who dispatched an action.
+/// The client that dispatched an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin<'a> {
-    /// The client.
+    /// The client's id.
     pub client_id: Cow<'a, str>,
-    /// That client's own number for it.
+    /// That client's own sequence number for it.
     pub client_seq: i64,
 }
 
@@ -100,14 +100,14 @@ pub struct Snapshot<'a> {
     pub resource: Cow<'a, str>,
     /// Its state.
     pub state: &'a RawValue,
-    /// The number of the last action that is in it.
+    /// The number of the last action that it includes.
     pub from_seq: i64,
 }
 
 /// What is wrong with params or a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// No object.
+    /// It is not an object.
     #[error("an object is expected")]
     NotObject,
     /// A member is missing.
@@ -127,7 +127,7 @@ pub enum ReadError {
 }
 
 impl<'a> InitializeParams<'a> {
-    /// Reads them.
+    /// Reads the params.
     pub fn read(params: &'a RawValue) -> Result<Self, ReadError> {
         let members: Handshake<'a> = object(params)?;
         Ok(Self {
@@ -142,16 +142,16 @@ impl<'a> InitializeParams<'a> {
         })
     }
 
-    /// What the client is willing to receive; a bad advertisement counts as none.
+    /// The client's limits for segments; `None` if it advertised none, or invalid ones.
     pub fn chunking(&self) -> Option<Chunking> {
         Chunking::in_capabilities(self.capabilities?)
     }
 }
 
 impl<'a> InitializeResult<'a> {
-    /// Reads it.
+    /// Reads the result.
     pub fn read(result: &'a RawValue) -> Result<Self, ReadError> {
-        let members: Welcome<'a> = object(result)?;
+        let members: InitializeResultMembers<'a> = object(result)?;
         Ok(Self {
             protocol_version: text("protocolVersion", members.version)?,
             server_seq: seq("serverSeq", members.seq)?,
@@ -160,14 +160,14 @@ impl<'a> InitializeResult<'a> {
         })
     }
 
-    /// What the host is willing to receive; a bad advertisement counts as none.
+    /// The host's limits for segments; `None` if it advertised none, or invalid ones.
     pub fn chunking(&self) -> Option<Chunking> {
         Chunking::in_capabilities(self.capabilities?)
     }
 }
 
 impl<'a> ReconnectParams<'a> {
-    /// Reads them.
+    /// Reads the params.
     pub fn read(params: &'a RawValue) -> Result<Self, ReadError> {
         let members: Handshake<'a> = object(params)?;
         Ok(Self {
@@ -179,16 +179,16 @@ impl<'a> ReconnectParams<'a> {
         })
     }
 
-    /// What the client is willing to receive; a bad advertisement counts as none.
+    /// The client's limits for segments; `None` if it advertised none, or invalid ones.
     pub fn chunking(&self) -> Option<Chunking> {
         Chunking::in_capabilities(self.capabilities?)
     }
 }
 
 impl<'a> ReconnectResult<'a> {
-    /// Reads it.
+    /// Reads the result.
     pub fn read(result: &'a RawValue) -> Result<Self, ReadError> {
-        let members: Return<'a> = object(result)?;
+        let members: ReconnectResultMembers<'a> = object(result)?;
         match &*text("type", members.kind)? {
             "replay" => Ok(Self::Replay {
                 actions: elements("actions", members.actions)?,
@@ -267,7 +267,7 @@ crate::raw_members! {
 }
 
 crate::raw_members! {
-    struct Welcome {
+    struct InitializeResultMembers {
         version: "protocolVersion",
         seq: "serverSeq",
         snapshots: "snapshots",
@@ -276,7 +276,7 @@ crate::raw_members! {
 }
 
 crate::raw_members! {
-    struct Return {
+    struct ReconnectResultMembers {
         kind: "type",
         actions: "actions",
         missing: "missing",
@@ -313,7 +313,7 @@ fn object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, ReadError> {
     serde_json::from_str(raw.get()).map_err(|_| ReadError::NotObject)
 }
 
-/// What is there and is not null.
+/// A member that is present and not null.
 fn given(raw: Option<&RawValue>) -> Option<&RawValue> {
     raw.filter(|raw| raw.get() != "null")
 }

@@ -1,4 +1,4 @@
-//! The error for a message that cannot be carried.
+//! The error response for a message that is too large to send.
 
 use std::fmt;
 
@@ -6,37 +6,37 @@ use serde_json::value::RawValue;
 
 use crate::jsonrpc::{self, string, unsigned};
 
-/// The proposal's code. The real table has another error of this code, so that only `data.reason`
+/// The error code of the proposal. The protocol has another error with this code, so only `data.reason`
 /// tells them apart.
 pub const MESSAGE_TOO_LARGE: i32 = -32011;
 
 const REASON: &str = "messageTooLarge";
 
-/// What was too large, and for what. A number is 0 where nobody said it.
+/// The size of the message and the limits it exceeds. A number is 0 if it is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageTooLarge {
-    /// The message's bytes.
+    /// The size of the message.
     pub message_bytes: u64,
-    /// The most bytes of one frame.
+    /// The largest frame, in bytes.
     pub max_frame_bytes: u64,
-    /// The most bytes of one message; without chunking those of a frame.
+    /// The largest message, in bytes; without segments, the largest frame.
     pub max_message_bytes: u64,
-    /// Whether who should receive it takes segments.
+    /// Whether the receiver accepts segments.
     pub chunking: bool,
 }
 
 impl MessageTooLarge {
-    /// The response that stands for the one that was too large. The id is kept as it was written.
+    /// The response that replaces the one that was too large. The id is copied as written.
     pub fn response(&self, id: &RawValue, code: i32) -> String {
-        self.response_saying(id, code, &self.to_string())
+        self.response_with_text(id, code, &self.to_string())
     }
 
     /// The same in other words, where AHP's own remedies are none: for other programs' messages.
-    pub fn response_saying(&self, id: &RawValue, code: i32, words: &str) -> String {
+    pub fn response_with_text(&self, id: &RawValue, code: i32, words: &str) -> String {
         jsonrpc::error(Some(id.get()), code, words, Some(&self.data()))
     }
 
-    /// The error's `data`, without the numbers that nobody knows.
+    /// The error's `data`, without unknown numbers.
     pub fn data(&self) -> String {
         let known = |name: &str, number: u64| match number {
             0 => String::new(),
@@ -51,7 +51,7 @@ impl MessageTooLarge {
         )
     }
 
-    /// Reads a response's `error`, whatever its code: `None` unless `data.reason` says so.
+    /// Reads the `error` of a response with any code; `None` unless `data.reason` is `messageTooLarge`.
     pub fn read(error: &RawValue) -> Option<Self> {
         let error: ErrorMembers<'_> = serde_json::from_str(error.get()).ok()?;
         let data: Members<'_> = serde_json::from_str(error.data?.get()).ok()?;
@@ -158,7 +158,7 @@ mod tests {
             chunking: true,
             ..ERROR
         };
-        let text = error.response_saying(raw("7"), MESSAGE_TOO_LARGE, "say \"less\"");
+        let text = error.response_with_text(raw("7"), MESSAGE_TOO_LARGE, "say \"less\"");
         assert_eq!(
             text,
             r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32011,"message":"say \"less\"","data":{"reason":"messageTooLarge","messageBytes":2400000,"maxFrameBytes":900000,"chunking":true}}}"#

@@ -1,4 +1,4 @@
-//! Messages as the real client writes them, and a host's answers.
+//! Writes messages as the real client writes them, and a host's answers.
 
 use serde_json::value::RawValue;
 
@@ -8,7 +8,7 @@ use super::read::{Action, Snapshot};
 use crate::jsonrpc;
 use crate::splice::quoted;
 
-/// An `initialize` request. Most offer [`PROTOCOL_VERSIONS`](super::PROTOCOL_VERSIONS).
+/// An `initialize` request. The usual versions are [`PROTOCOL_VERSIONS`](super::PROTOCOL_VERSIONS).
 pub fn initialize(
     id: u64,
     client_id: &str,
@@ -57,7 +57,7 @@ pub fn ping(id: u64) -> String {
     request(id, "ping", &format!(r#"{{"channel":"{ROOT_CHANNEL}"}}"#))
 }
 
-/// A `dispatchAction` notification: a client's own action.
+/// A `dispatchAction` notification, by which a client sends an action.
 pub fn dispatch_action(channel: &str, client_seq: i64, action: &RawValue) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","method":"dispatchAction","params":{{"action":{},"channel":{},"clientSeq":{client_seq}}}}}"#,
@@ -66,7 +66,7 @@ pub fn dispatch_action(channel: &str, client_seq: i64, action: &RawValue) -> Str
     )
 }
 
-/// An `action` notification: what a host tells its subscribers.
+/// An `action` notification, by which a host sends an action to subscribers.
 pub fn action(action: &Action<'_>) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","method":"action","params":{}}}"#,
@@ -91,14 +91,14 @@ pub fn initialize_result(
     response(id, &result)
 }
 
-/// The answer to `subscribe`; a channel without state has no snapshot.
+/// The answer to `subscribe`; `None` for a channel without state.
 pub fn subscribe_result(id: &RawValue, snapshot: Option<&Snapshot<'_>>) -> String {
     let snapshot = snapshot.map(|snapshot| format!(r#""snapshot":{}"#, snapshot.to_json()));
     response(id, &format!("{{{}}}", snapshot.unwrap_or_default()))
 }
 
-/// The answer to `reconnect`: what was missed, as [`Action::to_json`] wrote it, and the channels
-/// that are gone.
+/// The answer to `reconnect` with the missed actions, as [`Action::to_json`] wrote them, and the
+/// channels that no longer exist.
 pub fn replay_result<'a>(
     id: &RawValue,
     actions: impl IntoIterator<Item = &'a RawValue>,
@@ -112,7 +112,7 @@ pub fn replay_result<'a>(
     )
 }
 
-/// The answer to `reconnect` where too much was missed.
+/// The answer to `reconnect` if the client missed too many actions.
 pub fn snapshot_result(id: &RawValue, snapshots: &[Snapshot<'_>]) -> String {
     let snapshots = list(snapshots.iter().map(Snapshot::to_json));
     response(
@@ -127,7 +127,7 @@ pub fn ping_result(id: &RawValue) -> String {
 }
 
 impl Action<'_> {
-    /// The params of its notification, which is how it stands in a replay too.
+    /// The JSON of the notification's params, which is also that of an element of a replay.
     pub fn to_json(&self) -> String {
         let mut out = format!(
             r#"{{"channel":{},"action":{},"serverSeq":{}"#,
@@ -151,7 +151,7 @@ impl Action<'_> {
 }
 
 impl Snapshot<'_> {
-    /// Its object.
+    /// The JSON object.
     pub fn to_json(&self) -> String {
         format!(
             r#"{{"resource":{},"state":{},"fromSeq":{}}}"#,
@@ -170,7 +170,7 @@ fn response(id: &RawValue, result: &str) -> String {
     jsonrpc::result(id.get(), result)
 }
 
-/// Behind the other members, where an edit of a foreign message puts it too.
+/// The `capabilities` member, to be the last one, where an edit of a message puts it, too.
 fn capabilities(chunking: Option<&Chunking>) -> String {
     let member =
         |chunking: &Chunking| format!(r#","capabilities":{{"chunking":{}}}"#, chunking.to_json());

@@ -1,25 +1,27 @@
-//! CBOR as the original's library reads it: a subset with habits of its own.
+//! Parses CBOR as the original implementation's library does, which is a subset with peculiarities:
 //!
 //! - Lengths are definite. An argument of 1, 2 or 4 bytes must not be below 24.
-//! - An 8-byte argument below 24 or above 2^53 - 1 is a *big integer*, which equals no number.
-//! - Keys are text or numbers, none twice.
-//! - Tags are read, and hide what they tag.
+//! - An 8-byte argument below 24 or above 2^53 - 1 is a *big integer*, which is not equal to any
+//!   number.
+//! - Keys are text or numbers, and must be unique.
+//! - Tags are accepted, but the tagged value is not readable.
 //!
-//! Nothing is allocated by a declared length: what is held is bounded by the items that came, and
-//! by [`MAX_NESTING`] and the caller's `max_items`.
+//! A declared length causes no allocation: memory is limited by the items in the input, by
+//! [`MAX_NESTING`], and by the caller's `max_items`.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::Detail;
 
-/// Eight batches need 18 levels; the rest is for values that are ignored.
+/// How deep items may nest. Eight nested batches need 18 levels; the rest is for values that are
+/// ignored.
 const MAX_NESTING: usize = 64;
 
-/// The largest integer that JavaScript tells from its neighbours.
+/// The largest integer that JavaScript represents exactly.
 pub(super) const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
-/// One item. Text is not checked yet: only text that is wanted has to be UTF-8.
+/// One item. Text is not checked yet: only text that is used has to be UTF-8.
 #[derive(Debug, PartialEq)]
 pub(super) enum Value<'a> {
     Number(f64),
@@ -35,7 +37,7 @@ pub(super) enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// For a person to read.
+    /// The kind of the value, for error texts.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Number(_) => "a number",
@@ -57,7 +59,7 @@ impl Value<'_> {
 pub(super) struct Fields<'a>(Vec<(Key<'a>, Value<'a>)>);
 
 impl<'a> Fields<'a> {
-    /// A field that is absent is undefined, as in JavaScript.
+    /// The value of a field; undefined if it is absent, as in JavaScript.
     pub(super) fn get(&self, name: &str) -> &Value<'a> {
         const ABSENT: &Value<'static> = &Value::Undefined;
         let named = |key: &Key<'_>| matches!(key, Key::Text(text) if text == name);
@@ -68,13 +70,13 @@ impl<'a> Fields<'a> {
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key<'a> {
-    /// With replacement characters, since the original finds duplicates after it put them in.
+    /// With replacement characters for invalid UTF-8, since the original compares keys after replacing.
     Text(Cow<'a, str>),
-    /// The bits of a number that has one zero and one NaN.
+    /// The bits of a number, with one form for zero and one for NaN.
     Number(u64),
 }
 
-/// Reads one item that is all of `payload`.
+/// Parses `payload`, which must be exactly one item.
 pub(super) fn parse(payload: &[u8], max_items: usize) -> Result<Value<'_>, Detail> {
     let mut parser = Parser {
         payload,
@@ -97,7 +99,7 @@ struct Parser<'a> {
     items: usize,
 }
 
-/// What follows an item's first three bits.
+/// The argument in the head of an item.
 struct Argument {
     value: u64,
     is_big: bool,
@@ -169,7 +171,7 @@ impl<'a> Parser<'a> {
             21 => Value::Bool(true),
             22 => Value::Null,
             23 => Value::Undefined,
-            // Of half floats the original knows these three.
+            // The only half floats that the original accepts.
             25 => Value::Number(match self.array(start)? {
                 [0x7c, 0x00] => f64::INFINITY,
                 [0xfc, 0x00] => f64::NEG_INFINITY,
@@ -245,7 +247,7 @@ fn integer(argument: Argument, sign: fn(f64) -> f64) -> Value<'static> {
     if argument.is_big {
         Value::BigInteger
     } else {
-        // Exact: at most 2^53 either way.
+        // Exact, since the magnitude is at most 2^53.
         Value::Number(sign(argument.value as f64))
     }
 }

@@ -1,8 +1,8 @@
-//! CBOR to messages.
+//! Decodes messages from CBOR.
 //!
-//! The original checks little: it reads all CBOR, then errs where it cannot go on, and lets the
-//! rest pass. What it lets pass though the format forbids it is *noted* here and refused at the
-//! end, so that a frame which the original refuses gets the original's code.
+//! The original implementation checks little: it parses all CBOR, fails where it cannot continue,
+//! and accepts the rest. What it accepts although the format forbids it is *noted* here and refused
+//! at the end, so that a frame that the original refuses gets the original's error code.
 
 use bytes::Bytes;
 
@@ -13,10 +13,10 @@ use super::{
     MAX_BATCH_DEPTH, PeerIdentity, PeerType, Transmission, VersionVector,
 };
 
-/// What a frame may cost beyond its own bytes.
+/// Limits on the memory that decoding a frame takes beyond the frame itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeLimits {
-    /// CBOR items in one frame. One of a single byte can cost 100 bytes of memory.
+    /// The most CBOR items in one frame. An item of a single byte can take 100 bytes of memory.
     pub max_items: usize,
 }
 
@@ -27,7 +27,7 @@ impl Default for DecodeLimits {
     }
 }
 
-/// One message from CBOR without a frame around it. Large binary fields share `payload`.
+/// Decodes one message from CBOR without a frame around it. Large binary fields share `payload`.
 pub fn decode(payload: &Bytes) -> Result<ChannelMsg, DecodeError> {
     let value = parse(payload, DecodeLimits::default())?;
     let mut reader = Reader::new(payload);
@@ -35,7 +35,7 @@ pub fn decode(payload: &Bytes) -> Result<ChannelMsg, DecodeError> {
     reader.finish(message)
 }
 
-/// The messages of a frame's payload: one, or an array of them.
+/// Decodes the messages of a frame's payload: one, or an array of them.
 pub(super) fn decode_payload(
     payload: &Bytes,
     is_batch: bool,
@@ -57,11 +57,12 @@ fn parse(payload: &Bytes, limits: DecodeLimits) -> Result<Value<'_>, DecodeError
 
 struct Reader<'a> {
     payload: &'a Bytes,
-    /// The first thing that the original would have let pass.
+    /// The first error that the original would not have found.
     noted: Option<DecodeError>,
 }
 
-/// `Err` is what the original refuses; what ours alone refuses is noted, and a stand-in goes on.
+/// Methods return `Err` for what the original refuses; what only this implementation refuses is
+/// noted, and a default value is returned.
 impl<'a> Reader<'a> {
     fn new(payload: &'a Bytes) -> Self {
         let noted = None;
@@ -76,11 +77,11 @@ impl<'a> Reader<'a> {
         self.noted.get_or_insert(error);
     }
 
-    /// `level` is that of a batch, should the message be one.
+    /// Reads a message; `level` is its nesting level if it is a batch.
     fn message(&mut self, value: &Value<'_>, level: usize) -> Result<ChannelMsg, DecodeError> {
         let fields = match value {
             Value::Map(fields) => fields,
-            // The original's JavaScript throws here, as it does for no other non-map.
+            // The original's JavaScript throws here, unlike for other values that are not maps.
             Value::Null | Value::Undefined => {
                 return Err(invalid_cbor(wrong_type("the message", "a map", value)));
             }
@@ -127,7 +128,7 @@ impl<'a> Reader<'a> {
             },
             Some(message_type::DELETE_RESPONSE) => ChannelMsg::DeleteResponse {
                 doc_id: self.text(fields, "doc"),
-                status: self.word(fields, "s", &DeleteStatus::ALL, DeleteStatus::as_str),
+                status: self.name(fields, "s", &DeleteStatus::ALL, DeleteStatus::as_str),
             },
             Some(message_type::EPHEMERAL) => ChannelMsg::Ephemeral {
                 doc_id: self.text(fields, "doc"),
@@ -168,7 +169,7 @@ impl<'a> Reader<'a> {
                 Value::Undefined | Value::Null => None,
                 _ => Some(self.text(fields, "n")),
             },
-            kind: self.word(fields, "y", &PeerType::ALL, PeerType::as_str),
+            kind: self.name(fields, "y", &PeerType::ALL, PeerType::as_str),
         }
     }
 
@@ -284,8 +285,8 @@ impl<'a> Reader<'a> {
         String::new()
     }
 
-    /// One of a closed set of words.
-    fn word<T: Copy + Default>(
+    /// Reads a text field that must be one of a set of names.
+    fn name<T: Copy + Default>(
         &mut self,
         fields: &Fields<'_>,
         name: &'static str,
@@ -309,7 +310,7 @@ impl<'a> Reader<'a> {
 
     fn integer(&mut self, fields: &Fields<'_>, name: &'static str) -> i64 {
         match fields.get(name) {
-            // A float without a fraction is an integer, as in JavaScript.
+            // A float without a fraction counts as an integer, as in JavaScript.
             Value::Number(number)
                 if number.fract() == 0.0 && number.abs() <= MAX_SAFE_INTEGER as f64 =>
             {
@@ -340,7 +341,7 @@ impl<'a> Reader<'a> {
 
     fn bytes(&mut self, fields: &Fields<'_>, name: &'static str) -> Bytes {
         match fields.get(name) {
-            // A few bytes that are kept must not keep a whole frame in memory.
+            // Copied, so that a few bytes do not keep a whole frame in memory.
             Value::Bytes(bytes) if bytes.len() < SHARED_FROM => Bytes::copy_from_slice(bytes),
             Value::Bytes(bytes) => self.payload.slice_ref(bytes),
             other => {
@@ -351,10 +352,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A binary field of so many bytes is not copied out of its frame.
+/// A binary field of at least this size shares the frame's memory instead of being copied.
 const SHARED_FROM: usize = 4096;
 
-/// The items of what the original calls `map` on: only arrays and byte strings have that.
+/// The items of a value on which the original calls `map`: only arrays and byte strings have that
+/// method.
 fn items<'v, 'a>(
     value: &'v Value<'a>,
     field: &'static str,
@@ -367,7 +369,7 @@ fn items<'v, 'a>(
     }
 }
 
-/// A number that may stand for a type or kind: in JavaScript 48 and 48.0 are one, a big integer is another.
+/// A number that may be a type or kind. In JavaScript 48 and 48.0 are equal, but a big integer is not.
 fn small_number(value: &Value<'_>) -> Option<u8> {
     match value {
         Value::Number(number) => (0..=u8::MAX).find(|small| f64::from(*small) == *number),
@@ -375,8 +377,8 @@ fn small_number(value: &Value<'_>) -> Option<u8> {
     }
 }
 
-/// The bytes that the original takes anything else for where it wants a version vector: an array's
-/// numbers, a text's digits, or none. It only errs if those are no version vector.
+/// The bytes that the original makes of another value where it expects a version vector: an array's
+/// numbers, a text's digits, or nothing. It fails only if those bytes are no version vector.
 fn as_javascript_bytes(value: &Value<'_>) -> Vec<u8> {
     match value {
         Value::Array(items) => items
@@ -398,7 +400,7 @@ fn as_javascript_bytes(value: &Value<'_>) -> Vec<u8> {
     }
 }
 
-/// For a required field that the original does not look at.
+/// The error for a required field that the original does not check.
 fn unfit(field: &'static str, expected: &'static str, value: &Value<'_>) -> DecodeError {
     match value {
         Value::Undefined => {

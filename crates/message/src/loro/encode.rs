@@ -1,4 +1,5 @@
-//! Messages to CBOR: definite maps, keys in the format's order, an absent option as key and `f7`.
+//! Encodes messages as CBOR: definite-length maps, keys in the format's order, an absent option as
+//! its key with the value `f7` (undefined).
 
 use std::convert::Infallible;
 
@@ -8,7 +9,7 @@ use minicbor::encode::{Error, Write};
 use super::message::{message_type, transmission_kind};
 use super::{ChannelMsg, EncodeError, EphemeralStore, PeerIdentity, Transmission};
 
-/// One message as CBOR, without a frame around it.
+/// Encodes one message as CBOR, without a frame around it.
 pub fn encode(message: &ChannelMsg) -> Result<Vec<u8>, EncodeError> {
     let payload = Payload::Message(message);
     let mut out = Vec::with_capacity(payload.len()? as usize);
@@ -16,14 +17,15 @@ pub fn encode(message: &ChannelMsg) -> Result<Vec<u8>, EncodeError> {
     Ok(out)
 }
 
-/// What a frame carries.
+/// The payload of a frame: one message, or several.
 pub(super) enum Payload<'a> {
     Message(&'a ChannelMsg),
     Batch(&'a [ChannelMsg]),
 }
 
 impl Payload<'_> {
-    /// Counted first, so that a frame is allocated once and a payload that fits none never is.
+    /// The encoded length, computed first, so that a frame is allocated once and a payload that is
+    /// too large not at all.
     pub(super) fn len(&self) -> Result<u32, EncodeError> {
         let messages = match self {
             Self::Message(message) => std::slice::from_ref(*message),
@@ -50,7 +52,7 @@ impl Payload<'_> {
     }
 }
 
-/// Takes bytes and keeps their number.
+/// A writer that only counts bytes.
 struct Counter(u64);
 
 impl Write for Counter {
@@ -154,7 +156,7 @@ fn write_message<W: Write>(out: &mut Encoder<W>, message: &ChannelMsg) -> Writte
     }
 }
 
-/// The head of a message of so many fields, `t` among them.
+/// Writes the beginning of a message with this many fields, including `t`.
 fn open<W: Write>(out: &mut Encoder<W>, fields: u64, message_type: u8) -> Written<W> {
     out.map(fields)?.str("t")?.u8(message_type)?.ok()
 }

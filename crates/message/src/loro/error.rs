@@ -1,4 +1,4 @@
-//! What can be wrong with a message.
+//! Errors of decoding and encoding messages.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -6,16 +6,16 @@ use std::fmt;
 use super::frame::WIRE_VERSION;
 use super::{MAX_BATCH_DEPTH, VersionVectorError};
 
-/// Why a frame is no message.
+/// Why a frame cannot be decoded.
 ///
-/// The code is what the original calls it, and two faults of one kind may have two codes; the
-/// detail is what was wrong.
+/// The code is the original implementation's, which may use different codes for similar errors; the
+/// detail says what is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {detail}")]
 pub struct DecodeError {
-    /// The original's word.
+    /// The original's code.
     pub code: DecodeErrorCode,
-    /// What was wrong.
+    /// What is wrong.
     pub detail: Detail,
 }
 
@@ -25,23 +25,23 @@ impl DecodeError {
     }
 }
 
-/// The original's five codes.
+/// The five error codes of the original implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeErrorCode {
-    /// The payload is no CBOR that the original reads, or lacks what it cannot do without.
+    /// The payload is not CBOR that the original can parse, or lacks something essential.
     InvalidCbor,
-    /// The first byte is no version that this side speaks.
+    /// The first byte is not a supported version.
     UnsupportedVersion,
-    /// The frame is shorter than its header, or than the header says.
+    /// The frame is shorter than its header, or than its declared length.
     TruncatedFrame,
     /// A required field is absent.
     MissingField,
-    /// A field, or the message itself, is of no type that belongs there.
+    /// A field, or the message itself, has the wrong type.
     InvalidType,
 }
 
 impl DecodeErrorCode {
-    /// The word that the original uses.
+    /// The code as the original writes it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::InvalidCbor => "invalid_cbor",
@@ -59,18 +59,18 @@ impl fmt::Display for DecodeErrorCode {
     }
 }
 
-/// What was wrong with a frame. Offsets count from the start of the CBOR payload.
+/// What is wrong with a frame. Offsets count from the start of the CBOR payload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Detail {
-    /// Header or payload are not all there.
+    /// The header or the payload is incomplete.
     #[error("the frame has {have} bytes and needs {need}")]
     FrameTooShort {
         /// The frame's length.
         have: usize,
-        /// What header, or header and declared payload, need.
+        /// The length of the header, or of the header and the declared payload.
         need: u64,
     },
-    /// Another version of the format.
+    /// The frame has another version of the format.
     #[error("the frame is of wire version {found}, this side speaks {WIRE_VERSION}")]
     Version {
         /// The frame's first byte.
@@ -84,13 +84,13 @@ pub enum Detail {
         /// The payload's length.
         len: usize,
     },
-    /// A reserved or indefinite length, or a small one in a long form.
+    /// A length is reserved, indefinite, or not in its shortest form.
     #[error("the CBOR item at byte {at} has an indefinite, reserved or overlong argument")]
     Argument {
         /// Where the item starts.
         at: usize,
     },
-    /// A simple value or half-precision float that the original does not read.
+    /// A simple value or half-precision float that the original does not accept.
     #[error("the CBOR item at byte {at} is a simple value or half float that is not in use here")]
     Simple {
         /// Where the item starts.
@@ -101,7 +101,7 @@ pub enum Detail {
     Key {
         /// Where the key starts.
         at: usize,
-        /// What it is.
+        /// What it is instead.
         found: &'static str,
     },
     /// A map has a key twice.
@@ -110,7 +110,7 @@ pub enum Detail {
         /// Where the map starts.
         at: usize,
     },
-    /// The payload goes on after its item.
+    /// There are bytes after the item.
     #[error("the CBOR item ends at byte {at}, the payload has {len} bytes")]
     Trailing {
         /// Where the item ends.
@@ -118,29 +118,29 @@ pub enum Detail {
         /// The payload's length.
         len: usize,
     },
-    /// Items within items, deeper than any message needs.
+    /// Items nest too deep.
     #[error("the CBOR items nest deeper than {limit}")]
     NestsTooDeep {
-        /// How deep they may.
+        /// The limit on nesting.
         limit: usize,
     },
-    /// More items than the receiver wants to hold.
+    /// There are more items than the receiver's limit.
     #[error("the payload has more than {limit} CBOR items: raise max_items, or send less at once")]
     TooManyItems {
-        /// How many it may have.
+        /// The limit on items.
         limit: usize,
     },
-    /// Text that is not UTF-8.
+    /// A text is not UTF-8.
     #[error("{field} is not UTF-8: it breaks off after {valid} of {len} bytes")]
     NotUtf8 {
         /// The field's name on the wire.
         field: &'static str,
-        /// How many bytes are UTF-8.
+        /// How many bytes are valid.
         valid: usize,
         /// The text's length.
         len: usize,
     },
-    /// `t` names no message.
+    /// `t` is not the type of a message.
     #[error("no message has type {found}")]
     UnknownMessage {
         /// What `t` is.
@@ -152,36 +152,36 @@ pub enum Detail {
         /// The field's name on the wire.
         field: &'static str,
     },
-    /// A field is something else than it must be.
+    /// A field has the wrong type.
     #[error("{field} is {found}, not {expected}")]
     WrongType {
         /// The field's name on the wire.
         field: &'static str,
         /// What it must be.
         expected: &'static str,
-        /// What it is.
+        /// What it is instead.
         found: &'static str,
     },
-    /// A field has none of the values that it may have.
+    /// A field has a value that is not allowed.
     #[error("{field} cannot be {found}")]
     UnknownValue {
         /// The field's name on the wire.
         field: &'static str,
-        /// The value, or how it begins.
+        /// The value, or its beginning.
         found: String,
     },
-    /// A version vector cannot be read.
+    /// A version vector cannot be decoded.
     #[error("{0}")]
     BadVersionVector(#[from] VersionVectorError),
-    /// Batches within batches.
+    /// Batches nest too deep.
     #[error("batches nest deeper than {MAX_BATCH_DEPTH}")]
     BatchesTooDeep,
 }
 
-/// Why a message has no frame.
+/// Why a message cannot be encoded.
 #[derive(Debug, thiserror::Error)]
 pub enum EncodeError {
-    /// The length field has 32 bits.
+    /// It is too large for the length field, which has 32 bits.
     #[error(
         "the message takes {bytes} bytes of CBOR, a frame holds at most {}: send less at once",
         u32::MAX
@@ -190,21 +190,21 @@ pub enum EncodeError {
         /// The length of the CBOR.
         bytes: u64,
     },
-    /// A receiver would refuse it.
+    /// It exceeds the bounds of the format.
     #[error(transparent)]
     OutOfBounds(#[from] OutOfBounds),
-    /// The CBOR writer's own error, which a buffer in memory never gives.
+    /// An error of the CBOR writer, which does not occur when writing to memory.
     #[error("{0}")]
     Cbor(#[from] minicbor::encode::Error<Infallible>),
 }
 
-/// What makes a message one that no form can carry.
+/// Why a message can be written neither as CBOR nor as JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OutOfBounds {
-    /// Batches within batches.
+    /// Batches nest too deep.
     #[error("batches nest deeper than {MAX_BATCH_DEPTH}")]
     BatchesTooDeep,
-    /// JavaScript counts to 2^53 - 1.
+    /// The hops exceed the largest integer of JavaScript, 2^53 - 1.
     #[error("{hops} hops are more than JavaScript can count")]
     Hops {
         /// The message's hops.

@@ -1,4 +1,4 @@
-//! Frames: `02 | flags | u32 BE length | CBOR`.
+//! Encodes and decodes frames: `02 | flags | u32 BE length | CBOR`.
 
 use bytes::Bytes;
 
@@ -9,18 +9,18 @@ use super::{ChannelMsg, DecodeError, DecodeErrorCode, DecodeLimits, Detail, Enco
 /// The first byte of a frame.
 pub const WIRE_VERSION: u8 = 2;
 
-/// Version, flags and length.
+/// The length of version, flags and length field.
 pub const HEADER_LEN: usize = 6;
 
-/// The flag for a payload that is an array of messages. All others are ignored, as the original does.
+/// The flag for a payload that is an array of messages. Other flags are ignored, as in the original.
 pub const FLAG_BATCH: u8 = 1;
 
-/// A frame of one message. Adapters send no other kind.
+/// Encodes a frame of one message, the only kind that the original's adapters send.
 pub fn encode_frame(message: &ChannelMsg) -> Result<Bytes, EncodeError> {
     framed(0, Payload::Message(message))
 }
 
-/// A frame of several messages.
+/// Encodes a frame of several messages.
 pub fn encode_batch_frame(messages: &[ChannelMsg]) -> Result<Bytes, EncodeError> {
     framed(FLAG_BATCH, Payload::Batch(messages))
 }
@@ -34,14 +34,14 @@ fn framed(flags: u8, payload: Payload<'_>) -> Result<Bytes, EncodeError> {
     Ok(frame.into())
 }
 
-/// The messages of a frame, within the default [`DecodeLimits`].
+/// Decodes the messages of a frame, within the default [`DecodeLimits`].
 ///
-/// Large binary fields share `frame`. Bytes after the declared length are ignored, as the original does.
+/// Large binary fields share `frame`. Bytes after the declared length are ignored, as in the original.
 pub fn decode_frame(frame: Bytes) -> Result<Vec<ChannelMsg>, DecodeError> {
     decode_frame_within(frame, DecodeLimits::default())
 }
 
-/// The messages of a frame, as [`decode_frame`] gives them, within limits of one's own.
+/// Like [`decode_frame`], within given limits.
 pub fn decode_frame_within(
     frame: Bytes,
     limits: DecodeLimits,

@@ -1,29 +1,29 @@
-//! The JSON form: server to client over SSE and polling, where frames must be text.
+//! The JSON form of messages, from server to client over SSE and polling, where frames must be text.
 //!
-//! Full field names, version vectors as `{"peer":counter}`, bytes as standard base64, absent
-//! options and empty `ephemeral` left out.
+//! It has full field names, version vectors as `{"peer":counter}` and bytes as standard base64; absent
+//! options and an empty `ephemeral` are omitted.
 
 use super::{ChannelMsg, OutOfBounds};
 
-/// A message as JSON text, to the byte what the original writes.
+/// Writes a message as JSON text, byte for byte as the original does.
 pub fn to_json(message: &ChannelMsg) -> String {
     serde_json::to_string(message).expect("all keys are text, and writing to memory cannot fail")
 }
 
-/// A message from JSON text: keys in any order, unknown ones ignored.
+/// Reads a message from JSON text: keys may have any order, unknown ones are ignored.
 pub fn from_json(text: &str) -> Result<ChannelMsg, JsonError> {
     let message: ChannelMsg = serde_json::from_str(text)?;
     message.check_bounds()?;
     Ok(message)
 }
 
-/// Why a text is no message.
+/// Why a text is not a message.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
-    /// No JSON, or not of a message's shape.
-    #[error("no channel message: {0}")]
+    /// It is not JSON, or has not the form of a message.
+    #[error("not a channel message: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// A message, but none that this side takes.
+    /// The message exceeds the bounds of the format.
     #[error(transparent)]
     OutOfBounds(#[from] OutOfBounds),
 }
@@ -40,7 +40,7 @@ pub(super) mod base64_text {
     use serde::de::{Deserializer, Error, Visitor};
     use serde::ser::Serializer;
 
-    /// Writes padding and, as a browser's `atob`, does not ask for it.
+    /// Writes padding, but does not require it when reading, like a browser's `atob`.
     static BASE64: LazyLock<Simd> = LazyLock::new(|| {
         let padding = DecodePaddingMode::Indifferent;
         Simd::standard(GeneralPurposeConfig::new().with_decode_padding_mode(padding))
@@ -50,7 +50,7 @@ pub(super) mod base64_text {
         data: &Bytes,
         out: S,
     ) -> Result<S::Ok, S::Error> {
-        // In chunks: a large snapshot's base64 exists once, in the output.
+        // Written in chunks, so that a large snapshot's base64 is held only once, in the output.
         out.collect_str(&Base64Display::new(data, &*BASE64))
     }
 

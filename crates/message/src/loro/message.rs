@@ -9,15 +9,15 @@ use super::{OutOfBounds, VersionVector};
 
 /// How deep batches may nest: a batch in a frame is the first level.
 ///
-/// The original has no bound; a few bytes per level would exhaust a receiver's stack.
+/// The original has no limit, so a few bytes per level could exhaust a receiver's stack.
 pub const MAX_BATCH_DEPTH: usize = 8;
 
-/// What peers say to each other. An absent option and an empty list are different on the wire.
-// The fields stand in the order of the JSON form; the CBOR order is in `encode`.
+/// A message between peers. An absent option and an empty list are different on the wire.
+// The fields are in the order of the JSON form; the order of the CBOR form is in `encode`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum ChannelMsg {
-    /// Opens a channel: who the sender is.
+    /// Opens a channel, with the sender's identity.
     #[serde(rename = "channel/establish-request")]
     EstablishRequest {
         /// The sender.
@@ -34,9 +34,9 @@ pub enum ChannelMsg {
     SyncRequest {
         /// The document.
         doc_id: String,
-        /// What the sender already has of it.
+        /// The version of it that the sender has.
         requester_doc_version: VersionVector,
-        /// Whether the receiver shall ask back. Absent means no.
+        /// Whether the receiver should send a sync request back. Absent means no.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bidirectional: Option<bool>,
         /// The sender's ephemeral stores.
@@ -48,7 +48,7 @@ pub enum ChannelMsg {
     SyncResponse {
         /// The document.
         doc_id: String,
-        /// What the requester lacked.
+        /// What the requester lacks.
         transmission: Transmission,
         /// The sender's ephemeral stores.
         #[serde(default, skip_serializing_if = "none_or_empty")]
@@ -65,7 +65,7 @@ pub enum ChannelMsg {
     /// Asks which documents there are.
     #[serde(rename = "channel/directory-request")]
     DirectoryRequest {
-        /// Only these. Absent: all.
+        /// Only these documents; absent means all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         doc_ids: Option<Vec<String>>,
     },
@@ -75,7 +75,7 @@ pub enum ChannelMsg {
         /// The documents.
         doc_ids: Vec<String>,
     },
-    /// Tells of documents that the receiver does not know yet.
+    /// Announces documents that the receiver does not know yet.
     #[serde(rename = "channel/new-doc")]
     NewDoc {
         /// The documents.
@@ -92,10 +92,10 @@ pub enum ChannelMsg {
     DeleteResponse {
         /// The document.
         doc_id: String,
-        /// What became of it.
+        /// Whether it was deleted.
         status: DeleteStatus,
     },
-    /// Presence, cursors and the like: state that is not kept.
+    /// Ephemeral state, such as presence and cursors, which is not stored.
     #[serde(rename = "channel/ephemeral")]
     Ephemeral {
         /// The document.
@@ -114,7 +114,7 @@ pub enum ChannelMsg {
 }
 
 impl ChannelMsg {
-    /// What no form of a message can carry.
+    /// Checks the bounds that both forms of a message have.
     pub(super) fn check_bounds(&self) -> Result<(), OutOfBounds> {
         self.check_within(MAX_BATCH_DEPTH)
     }
@@ -134,21 +134,21 @@ impl ChannelMsg {
     }
 }
 
-/// Who a peer is.
+/// The identity of a peer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PeerIdentity {
-    /// A u64 in decimal. Kept as text: the original takes any.
+    /// A u64 in decimal. Kept as text, since the original accepts any text.
     pub peer_id: String,
-    /// For people to read.
+    /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What runs the peer.
+    /// What kind of peer it is.
     #[serde(rename = "type")]
     pub kind: PeerType,
 }
 
-/// What runs a peer.
+/// The kind of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PeerType {
@@ -165,7 +165,7 @@ impl PeerType {
     /// Every value.
     pub const ALL: [Self; 3] = [Self::User, Self::Bot, Self::Service];
 
-    /// The word on the wire.
+    /// The name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -175,13 +175,13 @@ impl PeerType {
     }
 }
 
-/// What became of a document that should be deleted.
+/// The outcome of a request to delete a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeleteStatus {
-    /// It is gone.
+    /// It was deleted.
     Deleted,
-    /// It is still there, or never was.
+    /// It was not deleted, or did not exist.
     #[default]
     Ignored,
 }
@@ -190,7 +190,7 @@ impl DeleteStatus {
     /// Every value.
     pub const ALL: [Self; 2] = [Self::Deleted, Self::Ignored];
 
-    /// The word on the wire.
+    /// The name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Deleted => "deleted",
@@ -199,29 +199,29 @@ impl DeleteStatus {
     }
 }
 
-/// What of a document is sent.
+/// The part of a document that is sent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum Transmission {
-    /// Nothing: the requester has it all.
+    /// Nothing, because the requester is up to date.
     UpToDate {
         /// The sender's version.
         version: VersionVector,
     },
     /// The whole document.
     Snapshot {
-        /// As loro exports it.
+        /// Bytes as exported by loro.
         #[serde(with = "base64_text")]
         data: Bytes,
-        /// The version that it brings.
+        /// The version that it leads to.
         version: VersionVector,
     },
-    /// What happened since the requester's version.
+    /// The changes since the requester's version.
     Update {
-        /// As loro exports it.
+        /// Bytes as exported by loro.
         #[serde(with = "base64_text")]
         data: Bytes,
-        /// The version that it brings.
+        /// The version that it leads to.
         version: VersionVector,
     },
     /// The sender does not have the document.
@@ -233,12 +233,12 @@ pub enum Transmission {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EphemeralStore {
-    /// Whose state it is.
+    /// The peer.
     pub peer_id: String,
-    /// As loro exports it.
+    /// Bytes as exported by loro.
     #[serde(with = "base64_text")]
     pub data: Bytes,
-    /// Which of the peer's stores.
+    /// The namespace: which of the peer's stores.
     pub namespace: String,
 }
 

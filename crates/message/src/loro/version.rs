@@ -1,4 +1,4 @@
-//! Version vectors: how far each peer's edits are known.
+//! Version vectors: how many operations of each peer are known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,8 +8,8 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// For each peer, how many of its operations are known.
 ///
-/// The entries keep the order in which they came, since the originals write theirs in the order of
-/// a hash table; two vectors with the same entries are equal in whatever order.
+/// The entries keep their order, since the original implementations write them in the order of a hash
+/// table; two vectors with the same entries in any order are equal.
 ///
 /// ```
 /// use breakbulk_message::loro::VersionVector;
@@ -21,20 +21,20 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct VersionVector {
-    /// No peer stands here twice.
+    /// Each peer occurs once.
     entries: Vec<(u64, i32)>,
 }
 
 impl VersionVector {
-    /// Knows nothing.
+    /// An empty vector.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads `varint count, (varint peer, zigzag varint counter)*`.
+    /// Decodes `varint count, (varint peer, zigzag varint counter)*`.
     ///
-    /// Bytes behind the last entry are ignored, as the original does; of a peer that comes twice
-    /// the last counter holds.
+    /// Bytes after the last entry are ignored, as in the original; if a peer occurs twice, the last
+    /// counter is used.
     pub fn decode(bytes: &[u8]) -> Result<Self, VersionVectorError> {
         let mut input = Varints { bytes, at: 0 };
         let declared = input.next(u64::BITS)?;
@@ -47,7 +47,7 @@ impl VersionVector {
         Ok(Self::of(entries))
     }
 
-    /// The bytes that [`VersionVector::decode`] reads.
+    /// Encodes the vector for [`VersionVector::decode`].
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(1 + 4 * self.entries.len());
         write_varint(self.entries.len() as u64, &mut out);
@@ -58,13 +58,13 @@ impl VersionVector {
         out
     }
 
-    /// How many operations of `peer` are known, if any entry says so.
+    /// How many operations of `peer` are known; `None` if it has no entry.
     pub fn get(&self, peer: u64) -> Option<i32> {
         let found = self.entries.iter().find(|(known, _)| *known == peer);
         found.map(|(_, counter)| *counter)
     }
 
-    /// Sets one peer's counter, in its place if it has one, else at the end.
+    /// Sets a peer's counter; a new peer is added at the end.
     pub fn set(&mut self, peer: u64, counter: i32) {
         match self.entries.iter_mut().find(|(known, _)| *known == peer) {
             Some(entry) => entry.1 = counter,
@@ -72,7 +72,7 @@ impl VersionVector {
         }
     }
 
-    /// The entries, peer and counter, in the order in which they came.
+    /// The entries (peer and counter) in their order.
     pub fn entries(&self) -> &[(u64, i32)] {
         &self.entries
     }
@@ -116,11 +116,11 @@ impl PartialEq for VersionVector {
 
 impl Eq for VersionVector {}
 
-/// `{"peer":counter}`, in the order in which JavaScript would print that object.
+/// Writes `{"peer":counter}`, in the order in which JavaScript would print that object.
 impl Serialize for VersionVector {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         let mut entries = self.entries.clone();
-        // JavaScript sorts keys that could be array indices before all others, which keep their order.
+        // JavaScript puts keys that could be array indices first, sorted; the others keep their order.
         entries.sort_by_key(|(peer, _)| (*peer).min(u64::from(u32::MAX)));
         let mut map = out.serialize_map(Some(entries.len()))?;
         for (peer, counter) in entries {
@@ -157,21 +157,21 @@ impl<'de> Deserialize<'de> for VersionVector {
     }
 }
 
-/// Why bytes are no version vector.
+/// Why bytes are not a version vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum VersionVectorError {
-    /// Fewer entries than the count says, or none at all.
+    /// There are fewer entries than the count says, or no bytes at all.
     #[error("the version vector's {bytes} bytes end inside a number")]
     Ends {
-        /// How long it is.
+        /// The length in bytes.
         bytes: usize,
     },
-    /// A number beyond u64 for a peer or i32 for a counter.
+    /// A peer exceeds u64, or a counter exceeds i32.
     #[error("the number at byte {at} of the version vector exceeds {bits} bits")]
     TooLarge {
-        /// Where the number's excess is.
+        /// Where the number becomes too large.
         at: usize,
-        /// What would fit.
+        /// How many bits it may have.
         bits: u32,
     },
 }
@@ -182,7 +182,7 @@ struct Varints<'a> {
 }
 
 impl Varints<'_> {
-    /// Seven bits a byte, the least significant first; leading zeros are allowed.
+    /// Reads a varint: seven bits per byte, the least significant first; leading zeros are allowed.
     fn next(&mut self, bits: u32) -> Result<u64, VersionVectorError> {
         let mut value = 0;
         for shift in (0..bits).step_by(7) {

@@ -1,4 +1,4 @@
-//! That a request is not waited for any more.
+//! Cancellation notifications.
 
 use serde_json::value::RawValue;
 
@@ -7,7 +7,7 @@ use crate::splice::{member, quoted};
 /// The method of a cancellation.
 pub const CANCELLED: &str = "notifications/cancelled";
 
-/// The id of the request that is cancelled, as JSON.
+/// The id of the cancelled request, as JSON.
 pub fn cancelled_request(params: &RawValue) -> Option<&RawValue> {
     member(params.get(), "requestId")?
 }

@@ -1,4 +1,4 @@
-//! How far a request is.
+//! Progress notifications.
 
 use std::borrow::Cow;
 
@@ -15,19 +15,19 @@ pub const PROGRESS: &str = "notifications/progress";
 /// The params of a progress notification.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress<'a> {
-    /// Whose progress it is.
+    /// The token of the request.
     pub token: ProgressToken<'a>,
-    /// How far it is; it only grows.
+    /// The progress, which only grows.
     pub progress: Number,
-    /// How far it will go.
+    /// The final value of the progress, if known.
     pub total: Option<Number>,
-    /// A line for a person.
+    /// A text for people.
     pub message: Option<Cow<'a, str>>,
 }
 
 impl<'a> Progress<'a> {
-    /// Reads the params of a [`PROGRESS`] notification. Members that others added, such as
-    /// ContextVM's `cvm`, are not kept: what is forwarded upward is plain.
+    /// Reads the params of a [`PROGRESS`] notification. Members of other protocols, such as
+    /// ContextVM's `cvm`, are dropped: the application gets a plain notification.
     pub fn read(params: &'a RawValue) -> Option<Self> {
         let members: Members<'a> = serde_json::from_str(params.get()).ok()?;
         let given = |raw: Option<&'a RawValue>| raw.filter(|raw| raw.get() != "null");
@@ -61,12 +61,13 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// ContextVM's own object in the params of a progress notification: what makes it a frame.
+/// ContextVM's own object `cvm` in the params of a progress notification, which makes it a transfer
+/// frame.
 pub fn cvm(params: &RawValue) -> Option<&RawValue> {
     member(params.get(), "cvm")?
 }
 
-/// What such an object is: CEP-22 and CEP-41 share the envelope and tell themselves apart by it.
+/// The type of such an object, which tells CEP-22 from CEP-41.
 pub fn cvm_type(cvm: &RawValue) -> Option<Cow<'_, str>> {
     string(member(cvm.get(), "type")??)
 }
@@ -80,11 +81,11 @@ crate::raw_members! {
     }
 }
 
-/// Only a number reads as one, and none that is too large for a double.
+/// Reads a number; `None` for other values, and for numbers that are too large for a double.
 fn number(raw: &RawValue) -> Option<Number> {
     let number: Number = serde_json::from_str(raw.get()).ok()?;
     if number.is_f64() {
-        // serde_json may be off in the last digit, and what is forwarded would drift.
+        // serde_json may be off in the last digit, so a forwarded number would change.
         return Number::from_f64(raw.get().parse().ok()?);
     }
     Some(number)

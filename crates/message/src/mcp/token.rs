@@ -1,4 +1,4 @@
-//! The token under which a request's progress is told.
+//! The progress token of a request, which its progress notifications refer to.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 use crate::jsonrpc::{Envelope, Kind, integer, string};
 use crate::splice::{member, quoted, set};
 
-/// What names a request's progress, of the type that the request gave it. Frames carry it as text
-/// ([`to_string`](ToString)); upward goes [`to_json`](Self::to_json), which is the type again.
+/// A progress token, with its JSON type. Frames carry it as text ([`to_string`](ToString)); the
+/// application gets [`to_json`](Self::to_json), which has the original type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProgressToken<'a> {
     /// A string.
@@ -19,7 +19,7 @@ pub enum ProgressToken<'a> {
 }
 
 impl<'a> ProgressToken<'a> {
-    /// Reads a token; `None` if it is neither a string nor a plain integer of 64 bits.
+    /// Reads a token; `None` if it is neither a string nor a 64-bit integer.
     pub fn read(raw: &'a RawValue) -> Option<Self> {
         match string(raw) {
             Some(text) => Some(Self::Text(text)),
@@ -27,7 +27,7 @@ impl<'a> ProgressToken<'a> {
         }
     }
 
-    /// The token as JSON, of its own type.
+    /// The token as JSON, with its type.
     pub fn to_json(&self) -> String {
         match self {
             Self::Text(text) => quoted(text),
@@ -35,7 +35,7 @@ impl<'a> ProgressToken<'a> {
         }
     }
 
-    /// The token without the message it came from.
+    /// The token, independent of the message that it was read from.
     pub fn into_owned(self) -> ProgressToken<'static> {
         match self {
             Self::Text(text) => ProgressToken::Text(Cow::Owned(text.into_owned())),
@@ -62,8 +62,8 @@ pub fn progress_token<'a>(envelope: &Envelope<'a>) -> Option<ProgressToken<'a>> 
     ProgressToken::read(member(meta.get(), "progressToken")??)
 }
 
-/// A request that has no token, with one; all other bytes stay. `None` if it is no request, has
-/// one, or has no room for one (params that are a list, a `_meta` that is no object).
+/// Adds a token to a request that has none; all other bytes stay. `None` if it is not a request, has a
+/// token, or cannot hold one (its params are a list, or its `_meta` is not an object).
 pub fn with_progress_token(text: &str, token: &ProgressToken<'_>) -> Option<String> {
     let envelope = Envelope::parse(text)?;
     if envelope.kind()? != Kind::Request {
@@ -83,8 +83,8 @@ pub fn with_progress_token(text: &str, token: &ProgressToken<'_>) -> Option<Stri
     set(text, params.get(), &["_meta", "progressToken"], &json)
 }
 
-/// A request whose token is replaced by another, and the one it had; all other bytes stay. `None`
-/// if it is no request or has none.
+/// Replaces the token of a request, and returns the previous one; all other bytes stay. `None` if
+/// it is not a request or has no token.
 pub fn replace_progress_token<'a>(
     text: &'a str,
     token: &ProgressToken<'_>,

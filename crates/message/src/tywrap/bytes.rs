@@ -1,4 +1,4 @@
-//! Bytes among JSON values: one form in requests, another in responses.
+//! Bytes as JSON values, which have one form in requests and another in responses.
 
 use base64::Engine;
 use base64::engine::Simd;
@@ -8,22 +8,22 @@ use serde_json::value::RawValue;
 use super::style::{Style, Writer};
 use crate::jsonrpc::string;
 
-/// What is wrong with a value that is marked as bytes.
+/// Why a value that is marked as bytes is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BytesError {
-    /// Where the bytes are to be there is no string.
+    /// The data is not a string.
     #[error("`{member}` must be a string of base64")]
     NoText {
-        /// Where they are to be.
+        /// The member that should hold the data.
         member: &'static str,
     },
-    /// A response's bytes in another encoding.
+    /// The encoding is not base64.
     #[error("`encoding` must be \"base64\"")]
     Encoding,
-    /// No canonical base64.
+    /// It is not canonical base64.
     #[error("`{member}` is no base64: {error}")]
     Base64 {
-        /// Where it is.
+        /// The member.
         member: &'static str,
         /// What is wrong with it.
         error: base64::DecodeError,

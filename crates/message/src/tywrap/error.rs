@@ -1,4 +1,4 @@
-//! What is wrong with a message, and the checks that find it.
+//! Errors of decoding messages, and the checks that find them.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::jsonrpc::{integer, string};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}")]
 pub struct DecodeError {
-    /// The message's id, or [`UNKNOWN_ID`] where that cannot be read either.
+    /// The message's id, or [`UNKNOWN_ID`] if it cannot be read either.
     pub id: i64,
     /// What is wrong.
     pub kind: DecodeErrorKind,
@@ -22,22 +22,22 @@ pub struct DecodeError {
 /// What is wrong with a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeErrorKind {
-    /// No JSON.
-    #[error("the message is no JSON")]
+    /// It is not JSON.
+    #[error("the message is not JSON")]
     NotJson,
-    /// JSON, but no object.
-    #[error("the message is no JSON object")]
+    /// It is not a JSON object.
+    #[error("the message is not a JSON object")]
     NotObject,
-    /// Another protocol.
+    /// It has another protocol.
     #[error("protocol {found} is not {PROTOCOL}")]
     Protocol {
-        /// The beginning of what it says, as JSON.
+        /// The beginning of the value, as JSON.
         found: String,
     },
     /// A method that the protocol does not have.
     #[error("method {found} is neither \"call\" nor \"meta\"")]
     UnknownMethod {
-        /// The beginning of what it says, as JSON.
+        /// The beginning of the value, as JSON.
         found: String,
     },
     /// A member is missing.
@@ -63,7 +63,7 @@ pub enum DecodeErrorKind {
 }
 
 impl DecodeError {
-    /// What a bridge answers to such a request, under the names that the real one uses.
+    /// A bridge's error response to such a request, with the class names of the real bridge.
     pub fn reply(&self, style: Style) -> String {
         let kind = match self.kind {
             DecodeErrorKind::NotJson => "JSONDecodeError",
@@ -79,7 +79,7 @@ impl DecodeError {
 }
 
 crate::raw_members! {
-    /// A message by its members.
+    /// The members of a message.
     pub(super) struct Members {
         id: "id",
         protocol: "protocol",
@@ -91,10 +91,10 @@ crate::raw_members! {
 }
 
 impl<'a> Members<'a> {
-    /// Reads a message and its id; the protocol is checked first, as the real bridge does.
+    /// Reads a message and its id; the protocol is checked first, as in the real bridge.
     pub(super) fn read(text: &'a str) -> Result<(i64, Self), DecodeError> {
         let Ok(members) = serde_json::from_str::<Self>(text) else {
-            // A second look, since the first stops at the first surprise.
+            // Parsed again, since the first parse also fails for JSON that is not an object.
             let is_json = serde_json::from_str::<IgnoredAny>(text).is_ok();
             let kind = if is_json {
                 DecodeErrorKind::NotObject
@@ -136,7 +136,7 @@ pub(super) fn wrong(member: &'static str, expected: &'static str) -> DecodeError
     DecodeErrorKind::Wrong { member, expected }
 }
 
-/// What is there and is not null.
+/// A member that is present and not null.
 pub(super) fn given(raw: Option<&RawValue>) -> Option<&RawValue> {
     raw.filter(|raw| raw.get() != "null")
 }
@@ -148,8 +148,8 @@ pub(super) fn text<'a>(
     string(raw.ok_or(missing(member))?).ok_or(wrong(member, "a string"))
 }
 
-/// A string for people: a lone surrogate, which Python has in names of files, is no reason to
-/// lose the rest.
+/// A text for people. Lone surrogates, which Python puts in file names, are replaced instead of
+/// refused.
 pub(super) fn lossy_text<'a>(
     member: &'static str,
     raw: Option<&'a RawValue>,
@@ -163,7 +163,7 @@ pub(super) fn lossy_text<'a>(
     Ok(String::from_utf8_lossy(&bytes.0).into_owned().into())
 }
 
-/// As much of a value as an error may show.
+/// The beginning of a value, short enough for an error.
 pub(super) fn beginning(raw: &RawValue) -> String {
     const SHOWN: usize = 64;
     match raw.get().char_indices().nth(SHOWN) {
@@ -172,7 +172,7 @@ pub(super) fn beginning(raw: &RawValue) -> String {
     }
 }
 
-/// A JSON string's bytes, lone surrogates included.
+/// The bytes of a JSON string, including lone surrogates.
 struct Unescaped(Vec<u8>);
 
 impl<'de> Deserialize<'de> for Unescaped {

@@ -1,4 +1,4 @@
-//! What a bridge says of itself.
+//! The result of `meta`: a bridge's description of itself.
 
 use std::borrow::Cow;
 
@@ -16,24 +16,24 @@ const VERSION: u64 = 1;
 /// The result of `meta`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta<'a> {
-    /// What kind of bridge it is.
+    /// The kind of bridge.
     pub bridge: BridgeKind,
     /// The version of its language.
     pub python_version: Cow<'a, str>,
-    /// Its process, where it has one of its own.
+    /// Its process id, if it is a process of its own.
     pub pid: Option<u64>,
-    /// How it writes what its codec cannot: `none` or `json`.
+    /// What it does with values that its codec does not support: `none` or `json`.
     pub codec_fallback: Cow<'a, str>,
-    /// Whether it has Arrow.
+    /// Whether Arrow is available.
     pub arrow: bool,
-    /// Whether it has SciPy.
+    /// Whether SciPy is available.
     pub scipy: bool,
-    /// Whether it has Torch.
+    /// Whether Torch is available.
     pub torch: bool,
-    /// Whether it has scikit-learn.
+    /// Whether scikit-learn is available.
     pub sklearn: bool,
-    /// The frames it takes, if it negotiates them as version 0.8 does. Later ones say nothing and
-    /// always frame.
+    /// The largest frame that it accepts, if it negotiates frames, as version 0.8 does. Later
+    /// versions do not negotiate and always use frames.
     pub max_frame_bytes: Option<u64>,
 }
 
@@ -75,8 +75,8 @@ impl<'a> Meta<'a> {
         out.finish()
     }
 
-    /// Reads the result of `meta`. A transport block that offers no frames of our protocol counts
-    /// as none.
+    /// Reads the result of `meta`. A `transport` object that does not offer frames of this protocol
+    /// is ignored.
     pub fn read(result: &'a RawValue) -> Result<Self, DecodeErrorKind> {
         let members: Members<'a> =
             serde_json::from_str(result.get()).map_err(|_| wrong("result", "an object"))?;
@@ -178,14 +178,14 @@ crate::raw_members! {
     }
 }
 
-/// The frames that a transport block offers.
+/// The largest frame that a `transport` object offers.
 fn frames(transport: &RawValue) -> Option<u64> {
     let members: Transport<'_> = serde_json::from_str(transport.get()).ok()?;
     let offered = members.chunking?.get() == "true" && string(members.protocol?)? == FRAME_PROTOCOL;
     unsigned(members.max?).filter(|max| offered && *max > 0)
 }
 
-/// Bridges of old leave out what they do not know.
+/// Reads a flag; false if it is missing, since old bridges omit flags that they do not know.
 fn flag(member: &'static str, raw: Option<&RawValue>) -> Result<bool, DecodeErrorKind> {
     match raw.map(RawValue::get) {
         Some("true") => Ok(true),

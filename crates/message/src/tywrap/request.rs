@@ -1,4 +1,4 @@
-//! What a host asks.
+//! Requests of a host.
 
 use std::borrow::Cow;
 
@@ -12,18 +12,18 @@ use crate::jsonrpc::string;
 /// A request.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// What the answer will be known by.
+    /// The id, which the response repeats.
     pub id: i64,
-    /// What is asked.
+    /// The method.
     pub method: Method<'a>,
 }
 
-/// What is asked.
+/// The method of a request.
 #[derive(Clone, Debug)]
 pub enum Method<'a> {
     /// Call a function.
     Call(Call<'a>),
-    /// Say what you are.
+    /// Describe the bridge.
     Meta,
 }
 
@@ -34,9 +34,9 @@ pub struct Call<'a> {
     pub module: Cow<'a, str>,
     /// The function, or a dotted path to it.
     pub function: Cow<'a, str>,
-    /// The arguments: an array, none where there are none.
+    /// The arguments: an array, or `None`.
     pub args: Option<&'a RawValue>,
-    /// The arguments by name: an object, none where there are none.
+    /// The keyword arguments: an object, or `None`.
     pub kwargs: Option<&'a RawValue>,
 }
 

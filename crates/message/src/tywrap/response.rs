@@ -1,4 +1,4 @@
-//! What a bridge answers.
+//! Responses of a bridge.
 
 use std::borrow::Cow;
 
@@ -11,21 +11,21 @@ use super::style::{Style, Writer};
 /// A response.
 #[derive(Clone, Debug)]
 pub struct Response<'a> {
-    /// The request's id, or [`UNKNOWN_ID`](super::UNKNOWN_ID) where the bridge could not read it.
+    /// The request's id, or [`UNKNOWN_ID`](super::UNKNOWN_ID) if the bridge could not read it.
     pub id: i64,
-    /// The result as it was written, or what went wrong.
+    /// The result as raw JSON, or the error.
     pub outcome: Result<&'a RawValue, ErrorBody<'a>>,
 }
 
-/// What went wrong in a bridge.
+/// An error of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {message}")]
 pub struct ErrorBody<'a> {
     /// The exception's class.
     pub kind: Cow<'a, str>,
-    /// Its text.
+    /// The exception's text.
     pub message: Cow<'a, str>,
-    /// Where it came from.
+    /// The traceback.
     pub traceback: Option<Cow<'a, str>>,
 }
 
@@ -62,7 +62,7 @@ pub fn error(id: i64, error: &ErrorBody<'_>, style: Style) -> String {
     out.finish()
 }
 
-/// A response up to its result or error.
+/// Begins a response, up to its result or error.
 pub(super) fn begin(id: i64, style: Style) -> Writer {
     let mut out = Writer::new(style);
     out.open()
@@ -79,7 +79,7 @@ fn read_outcome<'a>(
     match (members.result, given(members.error)) {
         (Some(result), None) => Ok(Ok(result)),
         (None, Some(error)) => Ok(Err(read_error(error)?)),
-        // A null result beside an error is a writer that always names both.
+        // Some bridges always write both members: a null result besides an error is ignored.
         (Some(result), Some(error)) if result.get() == "null" => Ok(Err(read_error(error)?)),
         (Some(_), Some(_)) => Err(DecodeErrorKind::Both),
         (None, None) => Err(DecodeErrorKind::Neither),

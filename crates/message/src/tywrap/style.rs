@@ -1,19 +1,19 @@
-//! How messages are written: separators, and what is escaped.
+//! Writes JSON in different styles: separators, and which characters are escaped.
 
 use std::fmt::Write;
 
 use serde_json::value::RawValue;
 
-/// A way to write JSON.
+/// A style of writing JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// No spaces, text as it is: a host's requests.
+    /// No spaces, raw UTF-8: for a host's requests.
     #[default]
     Compact,
-    /// No spaces, ASCII only. A bridge must write so: the real host decodes its input chunk by
-    /// chunk and spoils a character that lies across two.
+    /// No spaces, ASCII only: required of a bridge, since the real host decodes its input chunk by
+    /// chunk and corrupts a character that is split between two chunks.
     Ascii,
-    /// As Python's `json.dumps`: a space behind `,` and `:`, ASCII only.
+    /// As Python's `json.dumps`: a space after `,` and `:`, ASCII only.
     Python,
 }
 
@@ -23,7 +23,7 @@ impl Style {
     }
 }
 
-/// Writes one object after the other into a line.
+/// Writes JSON objects into one line.
 pub(super) struct Writer {
     out: String,
     style: Style,
@@ -51,9 +51,9 @@ impl Writer {
         self
     }
 
-    /// A member's name; those of this protocol need no escapes.
+    /// Writes a member's name, which must need no escapes.
     pub(super) fn name(&mut self, name: &str) -> &mut Self {
-        // Nothing but a new object ends with an open brace: a string ends with its quote.
+        // Only a new object ends with an open brace: a string ends with its quote.
         if !self.out.ends_with('{') {
             self.separator(',');
         }
@@ -64,7 +64,7 @@ impl Writer {
         self
     }
 
-    /// What has the same text in JSON: numbers, booleans, null.
+    /// Writes a number, a boolean or null.
     pub(super) fn plain(&mut self, value: impl std::fmt::Display) -> &mut Self {
         // Writing into a string cannot fail.
         let _ = write!(self.out, "{value}");
@@ -99,7 +99,7 @@ impl Writer {
         self
     }
 
-    /// JSON of someone else, brought into this style. Numbers and escapes stay as they are.
+    /// Writes given JSON in this style. Numbers and escapes stay as they are.
     pub(super) fn raw(&mut self, json: &RawValue) -> &mut Self {
         let mut rest = json.get();
         self.out.reserve(rest.len());
@@ -113,7 +113,7 @@ impl Writer {
         self
     }
 
-    /// What lies between strings.
+    /// Writes the JSON between two strings.
     fn structure(&mut self, text: &str) {
         let mut run = 0;
         for (at, byte) in text.bytes().enumerate() {
@@ -133,7 +133,8 @@ impl Writer {
         self.out.push_str(&text[run..]);
     }
 
-    /// What needs no escape but, perhaps, for being no ASCII. Python escapes DEL too.
+    /// Writes text that needs no escapes, except for characters that are not ASCII. Python also
+    /// escapes DEL.
     fn characters(&mut self, text: &str) {
         let is_plain = text.is_ascii() && memchr::memchr(0x7f, text.as_bytes()).is_none();
         if !self.style.is_ascii() || is_plain {
@@ -163,7 +164,7 @@ impl Writer {
     }
 }
 
-/// How long the string at the start of `text` is, quotes included.
+/// The length of the string at the start of `text`, including its quotes.
 fn string_len(text: &str) -> usize {
     let mut at = 1;
     while let Some(found) = text

@@ -1,4 +1,4 @@
-//! Values to arguments and results, and back.
+//! Converts between values and the arguments and results of calls.
 
 use super::encode::EncodeError;
 use super::error::Thrown;
@@ -9,26 +9,26 @@ use super::uri::{self, UriTransformer};
 use super::value::Value;
 use super::write::json_array;
 
-/// A value as a call passes or returns it.
+/// A value as it is passed to or returned from a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Passed {
-    /// JSON, or bytes or `undefined` by itself. Bytes further inside are spelled out as numbers.
+    /// JSON, or a single buffer or `undefined`. Buffers inside it are written as lists of numbers.
     Plain(Value),
-    /// A value whose buffers, wherever they are in it, travel as bytes.
+    /// A value whose buffers, at any depth, are sent as bytes.
     WithBuffers(Value),
 }
 
-/// Why a message's JSON gives no value.
+/// Why a message's JSON cannot be converted to a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The text cannot be read.
+    /// The text is not valid JSON.
     #[error(transparent)]
     Json(#[from] JsonError),
-    /// A request's arguments are something else than an array.
+    /// A request's arguments are not an array.
     #[error("arguments are not a JSON array")]
     ArgsNotArray,
-    /// A reference to a buffer that is not there.
+    /// A reference to a buffer that does not exist.
     #[error("reference to buffer {index}, but the message has {buffers}")]
     BadRef {
         /// The reference, as written.
@@ -45,14 +45,14 @@ impl From<Value> for Passed {
 }
 
 impl Passed {
-    /// The value, however it travels.
+    /// The value.
     pub fn value(&self) -> &Value {
         match self {
             Self::Plain(value) | Self::WithBuffers(value) => value,
         }
     }
 
-    /// The value, however it travelled.
+    /// The value, owned.
     pub fn into_value(self) -> Value {
         match self {
             Self::Plain(value) | Self::WithBuffers(value) => value,
@@ -65,7 +65,7 @@ impl Passed {
         }
     }
 
-    /// Whether an argument array of plain JSON cannot carry it.
+    /// Whether a plain JSON array of arguments cannot hold it.
     fn needs_mixed(&self) -> bool {
         matches!(
             self,
@@ -81,9 +81,10 @@ impl Passed {
 }
 
 impl Args {
-    /// Arguments of a request: one JSON array, or mixed ones where JSON cannot say them.
+    /// Writes the arguments of a request: one JSON array, or mixed arguments if JSON cannot express
+    /// them.
     ///
-    /// A cancellation token is not among them: it is the request's `cancellation`.
+    /// They do not include a cancellation token: that is the request's field `cancellation`.
     pub fn write(
         mut args: Vec<Passed>,
         uris: Option<&dyn UriTransformer>,
@@ -108,7 +109,7 @@ impl Args {
         mixed.collect::<Result<_, _>>().map(Self::Mixed)
     }
 
-    /// The arguments as values, for a handler that wants them so.
+    /// Reads the arguments as values.
     pub fn read(&self, uris: Option<&dyn UriTransformer>) -> Result<Vec<Passed>, ReadError> {
         let mut args = match self {
             Self::Json(json) => match Value::parse(json.as_str())? {
@@ -119,7 +120,7 @@ impl Args {
         };
         if let Some(uris) = uris {
             for arg in &mut args {
-                // The original counts depth from the array, and a wrapped value is one step further.
+                // The original counts depth from the array, and a wrapped value is one level deeper.
                 let depth = match arg {
                     Passed::Plain(_) => 1,
                     Passed::WithBuffers(_) => 2,
@@ -143,7 +144,7 @@ impl Arg {
 }
 
 impl Reply {
-    /// The reply of a call that returned.
+    /// Writes the reply of a call that returned.
     pub fn write_ok(
         mut result: Passed,
         uris: Option<&dyn UriTransformer>,
@@ -157,7 +158,7 @@ impl Reply {
         })
     }
 
-    /// The reply of a call that threw. URIs inside are left alone, as the original does.
+    /// Writes the reply of a call that threw. URIs in it are not transformed, as in the original.
     pub fn write_err(thrown: &Thrown) -> Result<Self, EncodeError> {
         Ok(match thrown.to_json()? {
             Some(json) => Self::ErrError(json),
@@ -165,7 +166,7 @@ impl Reply {
         })
     }
 
-    /// What the call returned, or threw.
+    /// Reads what the call returned or threw.
     pub fn read(
         &self,
         uris: Option<&dyn UriTransformer>,

@@ -1,4 +1,4 @@
-//! Bytes to a message, without copying: text and buffers are slices of what came in.
+//! Decodes messages without copying: text and buffers are slices of the input.
 
 use bytes::Bytes;
 
@@ -9,16 +9,16 @@ use super::message::{
 use super::text::Text;
 use super::value::MAX_DEPTH;
 
-/// What a decoder accepts. Each is checked before memory is taken.
+/// The limits of a decoder. Each is checked before memory is allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a message.
+    /// The largest message, in bytes.
     pub message: usize,
-    /// Mixed arguments of a request; the format itself stops at 255.
+    /// The most mixed arguments of a request; the format allows 255.
     pub args: usize,
-    /// Bytes of one text.
+    /// The longest text, in bytes.
     pub text: usize,
-    /// Buffers of one object-with-buffers.
+    /// The most buffers of one object-with-buffers.
     pub buffers: usize,
     /// How deep JSON may nest.
     pub nesting: usize,
@@ -36,15 +36,15 @@ impl Default for Limits {
     }
 }
 
-/// Why a message was not understood.
+/// Why a message cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} (near byte {at})")]
 pub struct DecodeError {
-    /// The header, where it was good: a request can then be answered with an error.
+    /// The header, if it is valid: a request can then be answered with an error.
     pub header: Option<Header>,
     /// What is wrong.
     pub kind: DecodeErrorKind,
-    /// How far the decoder had come.
+    /// The position of the decoder.
     pub at: usize,
 }
 
@@ -55,25 +55,25 @@ pub enum DecodeErrorKind {
     /// The message ends inside a field, or a length points past its end.
     #[error("message ends inside its {field}")]
     Truncated {
-        /// The field that is not all there.
+        /// The incomplete field.
         field: &'static str,
     },
-    /// No type has that number.
+    /// The message type is unknown.
     #[error("unknown message type {0}")]
     UnknownType(u8),
-    /// No argument type has that number.
+    /// The argument type is unknown.
     #[error("unknown argument type {0}")]
     UnknownArgType(u8),
-    /// Nobody has rpc id 0.
+    /// The rpc id is 0, which is not valid.
     #[error("rpc id is 0")]
     RpcIdZero,
-    /// Text is not UTF-8.
+    /// A text is not UTF-8.
     #[error("{field} is not valid UTF-8")]
     NotUtf8 {
         /// The field with the text.
         field: &'static str,
     },
-    /// Text is not JSON, or nests too deep.
+    /// A text is not JSON, or nests too deep.
     #[error("{field}: {error}")]
     Json {
         /// The field with the text.
@@ -81,24 +81,24 @@ pub enum DecodeErrorKind {
         /// What is wrong with it.
         error: JsonError,
     },
-    /// A request's JSON is something else than an array.
+    /// A request's arguments are not an array.
     #[error("arguments are not a JSON array")]
     ArgsNotArray,
-    /// More than the receiver takes.
+    /// A limit of the receiver is exceeded.
     #[error(
         "{what} is {actual}, over the receiver's limit of {limit}; send less or raise the limit"
     )]
     OverLimit {
-        /// What there is too much of.
+        /// What exceeds the limit.
         what: &'static str,
-        /// How much there is.
+        /// Its size or number.
         actual: usize,
-        /// How much is accepted.
+        /// The limit.
         limit: usize,
     },
 }
 
-/// Reads one message. Bytes after its end are tolerated, as the original does.
+/// Decodes one message. Bytes after its end are ignored, as in the original.
 pub fn decode(message: Bytes, limits: &Limits) -> Result<RpcMessage, DecodeError> {
     let mut reader = Reader {
         message,
@@ -208,7 +208,8 @@ impl Reader<'_> {
         let count = self.u32("buffer count")?;
         within("buffer count", count, self.limits.buffers)?;
         let json = self.json("object with buffers")?.0;
-        // A buffer has at least its length, so a count that the bytes cannot hold takes no memory.
+        // Each buffer takes at least its length field, so a count that exceeds the input causes no
+        // allocation.
         if count > (self.message.len() - self.at) / 4 {
             return Err(Kind::Truncated { field: "buffers" });
         }
@@ -249,7 +250,7 @@ impl Reader<'_> {
         let rest = self.message.get(self.at..).unwrap_or_default();
         let bytes = rest.first_chunk().ok_or(Kind::Truncated { field })?;
         self.at += 4;
-        // Where usize is narrower, such a length is past any end.
+        // If usize is narrower, such a length is past the end of any message.
         usize::try_from(u32::from_be_bytes(*bytes)).map_err(|_| Kind::Truncated { field })
     }
 

@@ -1,17 +1,17 @@
-//! Numbers and strings as `JSON.stringify` writes them.
+//! Writes numbers and strings as `JSON.stringify` does.
 
-/// How many bytes at the front need no escape inside a JSON string and do not end it.
+/// How many bytes at the start need no escape in a JSON string and do not end it.
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
     const BLOCK: usize = 32;
     let special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-    // Most strings end soon, before a block would pay.
+    // Most strings are short, and not worth a block.
     let start = bytes.len().min(BLOCK / 2);
     if let Some(at) = bytes[..start].iter().position(special) {
         return at;
     }
     let mut run = start;
     for block in bytes[start..].chunks_exact(BLOCK) {
-        // No way out inside the block, so that the compiler makes vector compares of it.
+        // Without an early exit, so that the compiler vectorizes it.
         if block
             .iter()
             .fold(false, |found, byte| found | special(byte))
@@ -56,7 +56,7 @@ pub(super) fn write_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// Appends a number; what JSON cannot say is `null`.
+/// Appends a number; NaN and infinities become `null`.
 pub(super) fn write_number(number: f64, out: &mut String) {
     if !number.is_finite() {
         return out.push_str("null");
@@ -67,7 +67,7 @@ pub(super) fn write_number(number: f64, out: &mut String) {
     if number < 0.0 {
         out.push('-');
     }
-    // Rust's shortest digits are JavaScript's; only where the point goes differs.
+    // Rust and JavaScript choose the same shortest digits; only the position of the point differs.
     let scientific = format!("{:e}", number.abs());
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let digits: String = mantissa.chars().filter(|&c| c != '.').collect();
@@ -75,7 +75,7 @@ pub(super) fn write_number(number: f64, out: &mut String) {
     write_digits(&digits, exponent, out);
 }
 
-/// `digits` with the point after the first one, times ten to the `exponent`.
+/// Writes `digits`, with the point after the first one, times ten to the power of `exponent`.
 fn write_digits(digits: &str, exponent: i32, out: &mut String) {
     let zeros = |count: i32| std::iter::repeat_n('0', usize::try_from(count).unwrap_or(0));
     let count = i32::try_from(digits.len()).unwrap_or(i32::MAX);

@@ -1,15 +1,15 @@
-//! A message to bytes: sized exactly, then each buffer copied once, or not at all.
+//! Encodes messages: computes the exact size first, then copies each buffer once or not at all.
 
 use bytes::Bytes;
 
 use super::message::{Arg, Args, Body, Header, Reply, Request, RpcMessage, WithBuffers};
 
-/// Where a message's bytes go.
+/// A destination for the bytes of a message.
 pub trait Out {
     /// Appends bytes by copying them.
     fn put(&mut self, bytes: &[u8]);
 
-    /// Appends bytes that may be kept as they are: the buffers and texts of a message.
+    /// Appends bytes that may be shared instead of copied: the buffers and texts of a message.
     fn put_shared(&mut self, bytes: &Bytes) {
         self.put(bytes);
     }
@@ -21,29 +21,29 @@ impl Out for Vec<u8> {
     }
 }
 
-/// Why a message cannot be written. The original writes these with numbers wrapped around.
+/// Why a message cannot be encoded. (The original would write such numbers truncated.)
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// Only one byte, and zero is nobody's.
+    /// The rpc id does not fit in one byte, or is 0.
     #[error("rpc id {id} is not in 1..=255; number the objects anew")]
     RpcId {
-        /// The number that was asked for.
+        /// The id.
         id: usize,
     },
-    /// The method's length is one byte.
+    /// The method name is too long for its one-byte length.
     #[error("method name is {len} bytes, over the format's 255; use a shorter name")]
     MethodTooLong {
         /// The name's length.
         len: usize,
     },
-    /// The count of mixed arguments is one byte.
+    /// There are too many mixed arguments for their one-byte count.
     #[error("{count} arguments, over the format's 255; pass them in one array")]
     TooManyArgs {
         /// How many there are.
         count: usize,
     },
-    /// Every other length and count is four bytes.
+    /// A length or count does not fit in four bytes.
     #[error("a {what} of {len} is over the format's 4294967295; send it in parts")]
     TooLong {
         /// Which field it is.
@@ -51,10 +51,10 @@ pub enum EncodeError {
         /// Its length or count.
         len: usize,
     },
-    /// The receiver would take the object for a buffer.
+    /// The receiver would mistake an object for a reference to a buffer.
     #[error("an object with a numeric \"$$ref$$\" reads as a buffer reference; rename the key")]
     RefCollision,
-    /// The value is nested too deep to be walked safely.
+    /// The value nests too deep.
     #[error("value is nested deeper than {limit}; flatten it")]
     TooDeep {
         /// The deepest nesting that is written.
@@ -62,7 +62,7 @@ pub enum EncodeError {
     },
 }
 
-/// How many bytes [`encode`] will write.
+/// The number of bytes that [`encode`] writes.
 pub fn encoded_len(message: &RpcMessage) -> Result<usize, EncodeError> {
     let payload = match &message.body {
         Body::Request(request) => return request_len(request),
@@ -77,7 +77,7 @@ pub fn encoded_len(message: &RpcMessage) -> Result<usize, EncodeError> {
     Ok(Header::LEN + payload)
 }
 
-/// How many bytes a request takes, its header too.
+/// The encoded length of a request, including its header.
 pub fn request_len(request: &Request) -> Result<usize, EncodeError> {
     let method = request.method.len();
     if method > usize::from(u8::MAX) {
@@ -86,14 +86,14 @@ pub fn request_len(request: &Request) -> Result<usize, EncodeError> {
     Ok(Header::LEN + 2 + method + args_len(&request.args)?)
 }
 
-/// Appends the message to `out`, which grows at most once.
+/// Appends the message to `out`, which is reallocated at most once.
 pub fn encode(message: &RpcMessage, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     out.reserve(encoded_len(message)?);
     write(message, out);
     Ok(())
 }
 
-/// Appends the message to anything that takes bytes; buffers are handed over without a copy.
+/// Appends the message to any [`Out`]; buffers are passed on without a copy.
 pub fn encode_to(message: &RpcMessage, out: &mut impl Out) -> Result<(), EncodeError> {
     encoded_len(message)?;
     write(message, out);
@@ -147,7 +147,7 @@ fn with_buffers_len(value: &WithBuffers) -> Result<usize, EncodeError> {
     )
 }
 
-/// A field with a four-byte length in front.
+/// The length of a field with its four-byte length in front.
 fn long_len(what: &'static str, bytes: &[u8]) -> Result<usize, EncodeError> {
     check_u32(what, bytes.len())?;
     Ok(4 + bytes.len())
@@ -160,7 +160,7 @@ fn check_u32(what: &'static str, len: usize) -> Result<(), EncodeError> {
     }
 }
 
-// What follows writes what was sized above, so the casts lose nothing.
+// The functions below write what was sized above, so their casts lose nothing.
 
 fn write_args(args: &Args, out: &mut impl Out) {
     match args {

@@ -1,21 +1,21 @@
-//! What a handler threw: mostly an error, sometimes any other value.
+//! What a handler threw: an error, or any other value.
 
 use super::encode::EncodeError;
 use super::text::Text;
 use super::value::{MAX_DEPTH, Value};
 
-/// An error as it travels. What is `None` was `undefined` and is left out.
+/// An error as it is sent. A field that is `None` was `undefined` and is omitted.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SerializedError {
     /// Its class, such as `TypeError`; `Canceled` for a cancelled call.
     pub name: Option<String>,
-    /// What happened.
+    /// The message text.
     pub message: Option<String>,
-    /// Where it happened.
+    /// The stack trace.
     pub stack: Option<String>,
-    /// Whether it is expected and not to be reported.
+    /// Whether it is expected, and not to be reported in telemetry.
     pub no_telemetry: bool,
-    /// What it came from.
+    /// The cause.
     pub cause: Option<Box<Thrown>>,
     /// A code such as `ENOENT`.
     pub code: Option<Value>,
@@ -24,14 +24,14 @@ pub struct SerializedError {
 /// What a call threw.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Thrown {
-    /// An error, in a box: most results are none.
+    /// An error; boxed, since most results are no errors.
     Error(Box<SerializedError>),
-    /// Any other value; `undefined` where the reply says nothing.
+    /// Any other value; `undefined` for an empty reply.
     Other(Value),
 }
 
 impl SerializedError {
-    /// An error with a class and a text.
+    /// An error with a class name and a message text.
     pub fn new(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             name: Some(name.into()),
@@ -40,7 +40,7 @@ impl SerializedError {
         }
     }
 
-    /// What a cancelled or disposed call rejects with.
+    /// The error of a cancelled or disposed call.
     pub fn canceled() -> Self {
         Self::new("Canceled", "Canceled")
     }
@@ -63,7 +63,7 @@ impl SerializedError {
         .into())
     }
 
-    /// `None` if a field is not what it should be: then nothing of the value is thrown away.
+    /// `None` if a field has an unexpected type: the value is then kept as it is.
     fn from_entries(entries: &[(String, Value)]) -> Option<Self> {
         let mut error = Self::default();
         let mut is_error = false;
@@ -87,7 +87,7 @@ impl SerializedError {
 }
 
 impl Thrown {
-    /// The error or other value that a reply's JSON holds. Code and cause are kept.
+    /// Converts the JSON of a reply to an error or other value. Code and cause are kept.
     pub fn from_value(value: Value) -> Self {
         let error = match &value {
             Value::Object(entries) => SerializedError::from_entries(entries),
@@ -96,7 +96,7 @@ impl Thrown {
         error.map_or(Self::Other(value), Self::from)
     }
 
-    /// The JSON of a reply, or `None` where a falsy throw has nothing to say.
+    /// The JSON of a reply; `None` for a falsy value, which is sent as an empty reply.
     pub fn to_json(&self) -> Result<Option<Text>, EncodeError> {
         if self.is_falsy() {
             return Ok(None);
@@ -109,7 +109,7 @@ impl Thrown {
     }
 
     fn to_value(&self, depth: usize) -> Result<Value, EncodeError> {
-        // A chain of causes is as deep as it is long.
+        // A chain of causes adds to the depth.
         if depth > MAX_DEPTH {
             return Err(EncodeError::TooDeep { limit: MAX_DEPTH });
         }

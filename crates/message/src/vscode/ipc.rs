@@ -1,38 +1,38 @@
-//! `ipc.net`: how messages lie in a byte stream.
+//! `ipc.net`: the frames of messages in a byte stream.
 //!
-//! Every frame has 13 bytes in front: type, id, acknowledged id and payload length, big-endian.
-//! Where the stream is cut means nothing.
+//! Every frame has a header of 13 bytes: type, id, acknowledged id and payload length, big-endian. The
+//! stream may arrive in chunks of any size.
 
 use bytes::{Buf, Bytes};
 
 /// Payloads up to this size are copied, so that a small one does not keep a large read alive.
 const SMALL: usize = 1024;
 
-/// What a frame is for.
+/// The type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FrameType {
     /// 1: a message.
     Regular,
-    /// 2: a message of the connection's own.
+    /// 2: a control message of the connection.
     Control,
-    /// 3: only acknowledges.
+    /// 3: an acknowledgement without a message.
     Ack,
-    /// 5: the sender leaves on purpose.
+    /// 5: the sender disconnects on purpose.
     Disconnect,
-    /// 6: a message was missed; send again what is not acknowledged.
+    /// 6: a message is missing; send all unacknowledged ones again.
     ReplayRequest,
-    /// 7: write nothing until `Resume`.
+    /// 7: stop writing until `Resume`.
     Pause,
-    /// 8: write again.
+    /// 8: continue writing.
     Resume,
-    /// 9: still there.
+    /// 9: keeps the connection alive.
     KeepAlive,
-    /// Any other number, to be ignored.
+    /// Any other type, to be ignored.
     Unknown(u8),
 }
 
 impl FrameType {
-    /// The type of that number.
+    /// The type with this number.
     pub fn from_u8(byte: u8) -> Self {
         match byte {
             1 => Self::Regular,
@@ -63,24 +63,24 @@ impl FrameType {
     }
 }
 
-/// What lies in front of a payload.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// What the frame is for.
+    /// The type of the frame.
     pub frame_type: FrameType,
     /// The number of a regular message in the persistent protocol, otherwise 0.
     pub id: u32,
-    /// The last message that the sender has received.
+    /// The id of the last message that the sender has received.
     pub ack: u32,
-    /// Bytes of the payload.
+    /// The length of the payload.
     pub len: u32,
 }
 
 impl Header {
-    /// Bytes of a header.
+    /// The length of a header.
     pub const LEN: usize = 13;
 
-    /// Any 13 bytes are a header.
+    /// Reads a header; any 13 bytes are valid.
     pub fn read(bytes: &[u8; Self::LEN]) -> Self {
         let [frame_type, id @ .., a, b, c, d, e, f, g, h] = *bytes;
         Self {
@@ -103,18 +103,18 @@ impl Header {
 /// One frame with its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// What the frame is for.
+    /// The type of the frame.
     pub frame_type: FrameType,
     /// The number of a regular message in the persistent protocol, otherwise 0.
     pub id: u32,
-    /// The last message that the sender has received.
+    /// The id of the last message that the sender has received.
     pub ack: u32,
     /// The payload.
     pub payload: Bytes,
 }
 
 impl Frame {
-    /// Appends header and payload to `out`.
+    /// Appends the header and the payload to `out`.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<(), IpcError> {
         let len = self.payload.len();
         let header = Header {
@@ -130,29 +130,29 @@ impl Frame {
     }
 }
 
-/// Why a stream cannot go on.
+/// Why a stream cannot be read or written further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IpcError {
-    /// The length field has four bytes.
+    /// The payload is too long for the length field, which has four bytes.
     #[error("payload of {len} bytes is over the format's 4294967295; send it in parts")]
     PayloadTooLong {
         /// The payload's length.
         len: usize,
     },
-    /// The peer announced more than is accepted. Nothing after it can be found in the stream.
+    /// The peer announced a payload over the limit. The frames after it cannot be found.
     #[error(
         "peer announced a frame of {declared} bytes, over the limit of {limit}; close the stream"
     )]
     OverLimit {
-        /// What the peer announced.
+        /// The announced length.
         declared: u32,
-        /// What is accepted.
+        /// The limit.
         limit: usize,
     },
 }
 
-/// Finds the frames in a stream that arrives in any cuts.
+/// Finds the frames in a stream that arrives in chunks of any size.
 ///
 /// ```
 /// use breakbulk_message::vscode::ipc::IpcReader;
@@ -175,7 +175,7 @@ pub struct IpcReader {
 
 #[derive(Debug)]
 enum State {
-    /// So many bytes of a header are there.
+    /// The header, and how many of its bytes have arrived.
     Header([u8; Header::LEN], usize),
     /// The header is complete; the payload so far.
     Payload(Header, Vec<u8>),
@@ -187,7 +187,7 @@ impl State {
 }
 
 impl IpcReader {
-    /// A reader that takes payloads of at most `limit` bytes.
+    /// A reader that accepts payloads of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -196,14 +196,14 @@ impl IpcReader {
         }
     }
 
-    /// The same, but small payloads share the memory of their read too: for whoever looks at them at
-    /// once and keeps none.
+    /// Makes small payloads share the memory of their chunk, too: for callers that process them
+    /// immediately and keep none.
     pub fn sharing(mut self) -> Self {
         self.copied = 0;
         self
     }
 
-    /// Takes from `input` up to the end of the next frame. Call again until it gives `None`: then
+    /// Consumes `input` up to the end of the next frame. Call it until it returns `None`: then
     /// `input` is empty. An error is final.
     pub fn read(&mut self, input: &mut Bytes) -> Result<Option<Frame>, IpcError> {
         loop {
@@ -237,7 +237,7 @@ impl IpcReader {
         }
     }
 
-    /// Whether the stream, if it ended now, would end inside a frame.
+    /// Whether the stream so far ends inside a frame.
     pub fn is_inside_frame(&self) -> bool {
         match &self.state {
             State::Header(_, filled) => *filled > 0,
@@ -246,7 +246,7 @@ impl IpcReader {
         }
     }
 
-    /// Bytes held for a frame that is not complete yet.
+    /// The buffered bytes of an incomplete frame.
     pub fn held(&self) -> usize {
         match &self.state {
             State::Payload(_, so_far) => so_far.capacity(),
@@ -267,7 +267,7 @@ impl IpcReader {
     }
 }
 
-/// The payload once it is complete: a slice of the input where it lies there whole.
+/// The payload once it is complete; a slice of the input if the input contains all of it.
 fn take_payload(
     declared: usize,
     copied: usize,
@@ -287,7 +287,8 @@ fn take_payload(
     (so_far.len() == declared).then(|| std::mem::take(so_far).into())
 }
 
-/// Makes room for what arrived, a quarter more at most, and never past what was declared.
+/// Makes room for the bytes that arrived; grows by at most a quarter, and never past the declared
+/// length.
 fn grow(buffer: &mut Vec<u8>, arrived: usize, declared: usize) {
     let needed = buffer.len() + arrived;
     if needed > buffer.capacity() {

@@ -1,8 +1,8 @@
-//! JSON's grammar: tokens, and a check that builds nothing and cannot overflow the stack.
+//! A JSON lexer, and a validator that builds no values and cannot overflow the stack.
 
 use super::ecma;
 
-/// Why a text is not read as JSON.
+/// Why a text cannot be read as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonError {
@@ -12,13 +12,13 @@ pub enum JsonError {
         /// Where it stops being JSON.
         at: usize,
     },
-    /// Nested deeper than the reader goes.
+    /// It nests deeper than the limit.
     #[error("JSON nests deeper than {limit}; flatten it or raise the limit")]
     TooDeep {
-        /// The deepest nesting that is read.
+        /// The limit on nesting.
         limit: usize,
     },
-    /// Half of a character, which JavaScript's strings can hold and Rust's cannot.
+    /// A string has a lone surrogate, which JavaScript's strings can hold and Rust's cannot.
     #[error("string with a lone surrogate at byte {at}; read the raw text instead")]
     LoneSurrogate {
         /// Where the string begins.
@@ -26,14 +26,14 @@ pub enum JsonError {
     },
 }
 
-/// What kind of value a text is.
+/// The kind of the outermost value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Root {
     Array,
     Other,
 }
 
-/// Checks the whole text. Open brackets are kept on the heap, one byte each, up to `nesting`.
+/// Validates the whole text. Open brackets are kept on the heap, one byte each, up to `nesting`.
 pub(super) fn check(text: &str, nesting: usize) -> Result<Root, JsonError> {
     let mut lexer = Lexer::new(text);
     let root = match lexer.peek_token() {
@@ -42,7 +42,7 @@ pub(super) fn check(text: &str, nesting: usize) -> Result<Root, JsonError> {
     };
     let mut open: Vec<u8> = Vec::new();
     loop {
-        // Here a value begins.
+        // A value begins.
         let first = lexer.token()?;
         match first {
             b'[' | b'{' => {
@@ -69,7 +69,7 @@ pub(super) fn check(text: &str, nesting: usize) -> Result<Root, JsonError> {
                 lexer.scalar(other)?;
             }
         }
-        // Here a value has ended, and with it perhaps what holds it.
+        // A value has ended, and with it perhaps the object or array that contains it.
         loop {
             let Some(&close) = open.last() else {
                 return lexer.end().map(|()| root);
@@ -98,7 +98,7 @@ pub(super) enum Scalar {
     Number(f64),
 }
 
-/// The inside of a string, as written.
+/// The inside of a string, not unescaped.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RawString<'a> {
     pub(super) inside: &'a str,
@@ -107,7 +107,7 @@ pub(super) struct RawString<'a> {
     pub(super) at: usize,
 }
 
-/// Walks over the tokens of a text.
+/// Reads the tokens of a text.
 pub(super) struct Lexer<'a> {
     text: &'a str,
     at: usize,
@@ -118,7 +118,7 @@ impl<'a> Lexer<'a> {
         Self { text, at: 0 }
     }
 
-    /// The next byte that is not white space, which stays.
+    /// The next byte that is not white space, without consuming it.
     pub(super) fn peek_token(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
             self.at += 1;
@@ -126,7 +126,7 @@ impl<'a> Lexer<'a> {
         self.peek()
     }
 
-    /// The next byte that is not white space, which is consumed.
+    /// Consumes the next byte that is not white space.
     pub(super) fn token(&mut self) -> Result<u8, JsonError> {
         let token = self.peek_token().ok_or(self.malformed())?;
         self.at += 1;
@@ -140,7 +140,7 @@ impl<'a> Lexer<'a> {
         found
     }
 
-    /// A key and its colon.
+    /// Reads a key and its colon.
     pub(super) fn key(&mut self) -> Result<RawString<'a>, JsonError> {
         if !self.skip_if(b'"') {
             return Err(self.malformed());
@@ -152,7 +152,7 @@ impl<'a> Lexer<'a> {
         Ok(key)
     }
 
-    /// The rest of a string whose opening quote was consumed.
+    /// Reads the rest of a string whose opening quote was consumed.
     pub(super) fn string(&mut self) -> Result<RawString<'a>, JsonError> {
         let start = self.at;
         let mut escaped = false;
@@ -176,7 +176,7 @@ impl<'a> Lexer<'a> {
         })
     }
 
-    /// The rest of a literal or a number whose first byte was consumed.
+    /// Reads the rest of a literal or a number whose first byte was consumed.
     pub(super) fn scalar(&mut self, first: u8) -> Result<Scalar, JsonError> {
         self.at -= 1;
         match first {
@@ -188,7 +188,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Nothing but white space may follow.
+    /// Checks that only white space follows.
     pub(super) fn end(&mut self) -> Result<(), JsonError> {
         match self.peek_token() {
             None => Ok(()),
@@ -196,7 +196,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The byte that was consumed last does not belong here.
+    /// The error for the byte that was consumed last.
     pub(super) fn malformed_before(&self) -> JsonError {
         JsonError::Malformed { at: self.at - 1 }
     }
@@ -231,12 +231,12 @@ impl<'a> Lexer<'a> {
     fn number(&mut self) -> Result<Scalar, JsonError> {
         let start = self.at;
         self.skip_number()?;
-        // Too large is infinity and too small is zero, as in JavaScript.
+        // A number that is too large becomes infinity and one that is too small zero, as in JavaScript.
         let number = self.text[start..self.at].parse();
         number.map(Scalar::Number).map_err(|_| self.malformed())
     }
 
-    /// The grammar of a number, whatever it is worth.
+    /// Skips a number, checking its grammar.
     fn skip_number(&mut self) -> Result<(), JsonError> {
         self.at += usize::from(self.peek() == Some(b'-'));
         if self.peek() == Some(b'0') {

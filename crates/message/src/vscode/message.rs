@@ -1,4 +1,4 @@
-//! The messages: twelve types, as data.
+//! The twelve types of messages, as data.
 
 use std::num::NonZeroU8;
 
@@ -9,20 +9,20 @@ use super::{EncodeError, Text};
 /// One RPC message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RpcMessage {
-    /// The request this is or is about. Each side counts its own, from 1.
+    /// The request's id. Each side numbers its own requests from 1.
     pub req: u32,
-    /// What it says.
+    /// The content.
     pub body: Body,
 }
 
-/// What a message says about its request.
+/// The content of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// Types 1 to 4: run a method.
+    /// Types 1 to 4: call a method.
     Request(Request),
     /// Type 5: the request arrived and its handler runs.
     Acknowledged,
-    /// Type 6: the caller lost interest. The callee still replies.
+    /// Type 6: the caller cancels the request. The callee still replies.
     Cancel,
     /// Types 7 to 12: how the request ended.
     Reply(Reply),
@@ -31,9 +31,9 @@ pub enum Body {
 /// A call of a method.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Which object is called.
+    /// The object to call.
     pub rpc_id: RpcId,
-    /// Which of its methods: at most 255 bytes.
+    /// The method, of at most 255 bytes.
     pub method: Text,
     /// The arguments, without the cancellation token.
     pub args: Args,
@@ -63,7 +63,7 @@ pub enum Arg {
     Buffer(Bytes),
     /// A JSON value with buffers inside.
     ObjectWithBuffers(WithBuffers),
-    /// JavaScript's `undefined`, which JSON cannot say.
+    /// JavaScript's `undefined`, which JSON cannot express.
     Undefined,
 }
 
@@ -72,7 +72,7 @@ pub enum Arg {
 pub struct WithBuffers {
     /// The value.
     pub json: Text,
-    /// What its references count into.
+    /// The buffers that its references point to.
     pub buffers: Vec<Bytes>,
 }
 
@@ -99,15 +99,15 @@ pub enum Reply {
 pub enum MessageType {
     /// A request with JSON arguments.
     RequestJsonArgs = 1,
-    /// The same, and the callee appends a cancellation token.
+    /// The same; the callee appends a cancellation token.
     RequestJsonArgsWithCancellation,
     /// A request with mixed arguments.
     RequestMixedArgs,
-    /// The same, and the callee appends a cancellation token.
+    /// The same; the callee appends a cancellation token.
     RequestMixedArgsWithCancellation,
     /// A request has arrived.
     Acknowledged,
-    /// A request is of no interest any more.
+    /// A request is cancelled.
     Cancel,
     /// Success without a value.
     ReplyOkEmpty,
@@ -126,9 +126,9 @@ pub enum MessageType {
 /// The five bytes in front of every message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// What kind of message follows.
+    /// The type of the message.
     pub message_type: MessageType,
-    /// The request it is about.
+    /// The request's id.
     pub req: u32,
 }
 
@@ -143,7 +143,7 @@ impl RpcMessage {
 }
 
 impl Body {
-    /// The type that says which payload this is.
+    /// The message type of this content.
     pub fn message_type(&self) -> MessageType {
         match self {
             Self::Request(request) => match (&request.args, request.cancellation) {
@@ -167,7 +167,7 @@ impl Body {
 }
 
 impl RpcId {
-    /// 1 to 255; the original lets other numbers wrap around and reach another object.
+    /// An id from 1 to 255; the original truncates other numbers, which then address another object.
     pub fn new(id: usize) -> Result<Self, EncodeError> {
         u8::try_from(id)
             .ok()
@@ -198,13 +198,13 @@ impl MessageType {
         Self::ReplyErrEmpty,
     ];
 
-    /// The type of that number, if there is one.
+    /// The type with this number, if there is one.
     pub fn from_u8(byte: u8) -> Option<Self> {
         let index = usize::from(byte).checked_sub(1)?;
         Self::ALL.get(index).copied()
     }
 
-    /// Whether a message of this type wants an acknowledgement and a reply.
+    /// Whether a message of this type requires an acknowledgement and a reply.
     pub fn is_request(self) -> bool {
         self <= Self::RequestMixedArgsWithCancellation
     }
@@ -216,10 +216,10 @@ impl MessageType {
 }
 
 impl Header {
-    /// Bytes of a header.
+    /// The length of a header.
     pub const LEN: usize = 5;
 
-    /// The header of a message, if it is all there and its type is known.
+    /// The header of a message, if it is complete and its type is known.
     pub fn read(message: &[u8]) -> Option<Self> {
         let (&[message_type, a, b, c, d], _) = message.split_first_chunk::<{ Self::LEN }>()?;
         Some(Self {

@@ -1,10 +1,11 @@
-//! JSON text to a [`Value`].
+//! Parses JSON text to a [`Value`].
 
 use super::json::{JsonError, Lexer, RawString, Scalar};
 use super::value::{MAX_DEPTH, Value};
 
 impl Value {
-    /// Reads JSON as `JSON.parse` does: of equal keys the last value counts, at the first one's place.
+    /// Parses JSON as `JSON.parse` does: if a key occurs twice, the last value is used, in the
+    /// first one's position.
     ///
     /// ```
     /// # use breakbulk_message::vscode::Value;
@@ -64,14 +65,15 @@ fn object(lexer: &mut Lexer<'_>, depth_left: usize) -> Result<Value, JsonError> 
         entries.push((key, value(lexer, depth_left)?));
         match lexer.token()? {
             b',' => {}
-            b'}' => return Ok(Value::Object(without_doubles(entries))),
+            b'}' => return Ok(Value::Object(without_duplicates(entries))),
             _ => return Err(lexer.malformed_before()),
         }
     }
 }
 
-/// Sorting finds equal keys; comparing each with each would let a peer burn our time.
-fn without_doubles(mut entries: Vec<(String, Value)>) -> Vec<(String, Value)> {
+/// Removes duplicate keys. They are found by sorting: comparing each with each would be quadratic,
+/// and a peer could exploit that.
+fn without_duplicates(mut entries: Vec<(String, Value)>) -> Vec<(String, Value)> {
     let mut order: Vec<usize> = (0..entries.len()).collect();
     order.sort_by(|&a, &b| entries[a].0.cmp(&entries[b].0)); // stable: equal keys stay in order
     let mut doubles = Vec::new();
@@ -111,8 +113,8 @@ fn unescape(raw: RawString<'_>) -> Result<String, JsonError> {
     Ok(out)
 }
 
-/// The character of an escape, and how many bytes after the backslash make it. The grammar was
-/// checked, so that only half a surrogate pair can be missing.
+/// The character of an escape, and its length after the backslash. The grammar was checked, so the only
+/// possible error is a lone surrogate.
 fn unescape_one(escape: &str) -> Option<(char, usize)> {
     let char = match escape.as_bytes().first()? {
         b'b' => '\u{8}',

@@ -1,4 +1,4 @@
-//! References in an object-with-buffers, put back.
+//! Replaces the references in an object-with-buffers by the buffers.
 
 use bytes::Bytes;
 
@@ -6,14 +6,14 @@ use super::args::ReadError;
 use super::message::WithBuffers;
 use super::value::Value;
 
-/// The key that makes an object a reference.
+/// The key that marks an object as a reference.
 pub(super) const REF: &str = "$$ref$$";
 
 /// The reference to `undefined`.
 pub(super) const UNDEFINED_REF: f64 = -1.0;
 
 impl WithBuffers {
-    /// The value, with its buffers in place; they share the message's memory.
+    /// Reads the value with its buffers, which share the message's memory.
     pub fn read(&self) -> Result<Value, ReadError> {
         let mut value = Value::parse(self.json.as_str())?;
         restore(&mut value, &self.buffers)?;
@@ -21,7 +21,7 @@ impl WithBuffers {
     }
 }
 
-/// `Value::parse` bounds the depth of what is walked here.
+/// Replaces references recursively; `Value::parse` limits the depth.
 fn restore(value: &mut Value, buffers: &[Bytes]) -> Result<(), ReadError> {
     if let Some(index) = value.get(REF).and_then(Value::as_f64) {
         *value = referenced(index, buffers)?;
@@ -36,7 +36,8 @@ fn restore(value: &mut Value, buffers: &[Bytes]) -> Result<(), ReadError> {
     }
 }
 
-/// The original makes `undefined` of a reference to nothing; here data would be lost by that.
+/// Looks up a reference. The original turns an invalid one into `undefined`, which would lose data
+/// silently; here it is an error.
 fn referenced(index: f64, buffers: &[Bytes]) -> Result<Value, ReadError> {
     if index == UNDEFINED_REF {
         return Ok(Value::Undefined);

@@ -1,10 +1,10 @@
-//! Text inside shared bytes.
+//! UTF-8 text in shared bytes.
 
 use std::fmt;
 
 use bytes::Bytes;
 
-/// UTF-8 text that shares its bytes with the message it came in.
+/// UTF-8 text that shares its bytes with the message that it came in.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Text(Bytes);
 
@@ -14,12 +14,12 @@ pub struct Text(Bytes);
 pub struct NotUtf8;
 
 impl Text {
-    /// Text that lives as long as the program.
+    /// Text from a static string.
     pub const fn from_static(text: &'static str) -> Self {
         Self(Bytes::from_static(text.as_bytes()))
     }
 
-    /// Takes the bytes as they are, if they are UTF-8.
+    /// Text from bytes, which must be UTF-8.
     pub fn from_utf8(bytes: Bytes) -> Result<Self, NotUtf8> {
         match simdutf8::basic::from_utf8(&bytes) {
             Ok(_) => Ok(Self(bytes)),
@@ -27,13 +27,14 @@ impl Text {
         }
     }
 
-    /// For bytes that were found to be UTF-8 a moment ago.
+    /// Text from bytes that were checked to be UTF-8 already.
     pub(super) fn from_checked(bytes: Bytes) -> Self {
         debug_assert!(simdutf8::basic::from_utf8(&bytes).is_ok());
         Self(bytes)
     }
 
-    /// The text. Costs a UTF-8 check, as safe Rust has no other way; [`as_bytes`](Self::as_bytes) is free.
+    /// The text. Costs a UTF-8 check, which safe Rust cannot avoid; [`as_bytes`](Self::as_bytes) is
+    /// free.
     pub fn as_str(&self) -> &str {
         simdutf8::basic::from_utf8(&self.0).unwrap_or_default()
     }
@@ -43,12 +44,12 @@ impl Text {
         &self.0
     }
 
-    /// The shared bytes, as they are kept.
+    /// The shared bytes.
     pub fn shared(&self) -> &Bytes {
         &self.0
     }
 
-    /// The shared bytes themselves.
+    /// The shared bytes, owned.
     pub fn into_bytes(self) -> Bytes {
         self.0
     }
@@ -58,7 +59,7 @@ impl Text {
         self.0.len()
     }
 
-    /// Whether there is no text at all.
+    /// Whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Rust's own types to and from a message's JSON.
+//! Converts Rust types to a message's JSON with serde.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use serde_json::ser::{CompactFormatter, Formatter};
 use super::ecma::write_number;
 use super::text::Text;
 
-/// JSON of anything that serde can write, with fractions and exponents as JavaScript writes them.
+/// Writes any serializable value as JSON, with fractions and exponents as JavaScript writes them.
 /// Integers keep all their digits.
 ///
 /// ```
@@ -21,12 +21,12 @@ pub fn to_json(value: &(impl Serialize + ?Sized)) -> Result<Text, serde_json::Er
     let mut out = Vec::with_capacity(32);
     let mut serializer = serde_json::Serializer::with_formatter(&mut out, Ecma);
     value.serialize(&mut serializer)?;
-    // serde_json writes nothing but UTF-8 itself; a raw value inside was checked when it was made.
+    // serde_json writes only UTF-8; a raw value inside was checked when it was created.
     let exact = out.into_boxed_slice();
     Text::from_utf8(exact.into()).map_err(serde::ser::Error::custom)
 }
 
-/// serde_json's compact form, with JavaScript's numbers.
+/// serde_json's compact format, with numbers as in JavaScript.
 struct Ecma;
 
 impl Formatter for Ecma {
@@ -41,7 +41,8 @@ impl Formatter for Ecma {
     }
 
     fn write_f32<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f32) -> io::Result<()> {
-        // The shortest text of the narrow number, as serde_json has it: widened it would show noise.
+        // The shortest text of the f32, as in serde_json: converted to f64 first, it would have
+        // more digits.
         match value.to_string().parse() {
             Ok(value) => self.write_f64(writer, value),
             Err(_) => writer.write_all(b"null"),

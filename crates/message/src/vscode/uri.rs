@@ -1,11 +1,11 @@
-//! URIs between two ends that see different file systems.
+//! Rewrites URIs in messages between two ends that see different file systems.
 
 use super::value::{MAX_DEPTH, Value};
 
-/// How deep the original looks for URIs in what comes in.
+/// How deep the original searches for URIs in incoming values.
 const INCOMING_DEPTH: usize = 200;
 
-/// Where a URI points, apart from its path.
+/// The scheme and authority of a URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// Such as `file` or `vscode-remote`.
@@ -14,17 +14,17 @@ pub struct Place {
     pub authority: String,
 }
 
-/// Says which URIs point elsewhere on the other side. `None` leaves a URI as it is.
+/// Maps the scheme and authority of URIs; `None` leaves a URI unchanged.
 pub trait UriTransformer: Send + Sync {
-    /// For a URI that came in.
+    /// Maps an incoming URI.
     fn incoming(&self, scheme: &str, authority: &str) -> Option<Place>;
 
-    /// For a URI that goes out.
+    /// Maps an outgoing URI.
     fn outgoing(&self, scheme: &str, authority: &str) -> Option<Place>;
 }
 
-/// What a remote extension host uses: its own files are `vscode-remote` to the other side, and the
-/// other side's files are `vscode-local` to it.
+/// The mapping of a remote extension host: its own files are `vscode-remote` for the other side,
+/// and the other side's files are `vscode-local` for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StockTransformer {
     /// The authority of this host in `vscode-remote` URIs.
@@ -57,7 +57,7 @@ impl UriTransformer for StockTransformer {
     }
 }
 
-/// Changes what came in; `depth` is how deep `value` itself is already.
+/// Rewrites the URIs in an incoming value; `depth` is the depth of `value` itself.
 pub(super) fn transform_incoming(value: &mut Value, uris: &dyn UriTransformer, depth: usize) {
     let left = (INCOMING_DEPTH + 1).saturating_sub(depth);
     transform(value, left, &|scheme, authority| {
@@ -65,7 +65,7 @@ pub(super) fn transform_incoming(value: &mut Value, uris: &dyn UriTransformer, d
     });
 }
 
-/// Changes what goes out, as deep as values can be written.
+/// Rewrites the URIs in an outgoing value, as deep as values can be written.
 pub(super) fn transform_outgoing(value: &mut Value, uris: &dyn UriTransformer) {
     transform(value, MAX_DEPTH, &|scheme, authority| {
         uris.outgoing(scheme, authority)
@@ -77,8 +77,8 @@ fn transform(value: &mut Value, levels: usize, place: &dyn Fn(&str, &str) -> Opt
         return;
     };
     if is_uri(value) {
-        if let Some(moved) = moved(value, place) {
-            *value = moved;
+        if let Some(rewritten) = rewritten(value, place) {
+            *value = rewritten;
         }
         return;
     }
@@ -97,9 +97,9 @@ fn is_uri(value: &Value) -> bool {
     value.get("$mid").and_then(Value::as_f64) == Some(1.0)
 }
 
-/// The URI at its new place, in the original's order of keys, empty ones left out. `fsPath`,
-/// `_sep` and `external` spell the old place and go, as in the original.
-fn moved(uri: &Value, place: &dyn Fn(&str, &str) -> Option<Place>) -> Option<Value> {
+/// Rewrites a URI, with its keys in the original's order and without empty ones. `fsPath`, `_sep` and
+/// `external` contain the old location, and are dropped, as in the original.
+fn rewritten(uri: &Value, place: &dyn Fn(&str, &str) -> Option<Place>) -> Option<Value> {
     let part = |key| uri.get(key).and_then(Value::as_str).unwrap_or_default();
     let place = place(part("scheme"), part("authority"))?;
     let parts = [

@@ -1,11 +1,11 @@
-//! A JavaScript value as it can be sent.
+//! A JavaScript value that can be sent.
 
 use bytes::Bytes;
 
-/// How deep a [`Value`] may nest to be read or written: walks over it take this much stack at most.
+/// How deep a [`Value`] may nest to be read or written, which limits the stack of recursive functions.
 pub const MAX_DEPTH: usize = 512;
 
-/// What a call passes or returns: JSON, and the two things that JSON cannot say.
+/// An argument or result of a call: JSON, and the two values that JSON cannot express.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Value {
     /// `null`
@@ -28,7 +28,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value under a key of an object.
+    /// The value of a key, if this is an object.
     pub fn get(&self, key: &str) -> Option<&Value> {
         match self {
             Self::Object(entries) => entries
@@ -39,7 +39,7 @@ impl Value {
         }
     }
 
-    /// The text, if this is text.
+    /// The text, if this is a string.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -47,7 +47,7 @@ impl Value {
         }
     }
 
-    /// The number, if this is one.
+    /// The number, if this is a number.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Self::Number(number) => Some(*number),
@@ -55,7 +55,7 @@ impl Value {
         }
     }
 
-    /// Whether JavaScript takes this for false in a condition.
+    /// Whether JavaScript treats this as false in a condition.
     pub fn is_falsy(&self) -> bool {
         match self {
             Self::Null | Self::Undefined => true,

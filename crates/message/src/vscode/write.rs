@@ -1,4 +1,4 @@
-//! A [`Value`] to JSON text, plain or with its buffers beside it.
+//! Writes a [`Value`] as JSON text, plain or with its buffers separate.
 
 use bytes::Bytes;
 
@@ -10,15 +10,15 @@ use super::text::Text;
 use super::value::{MAX_DEPTH, Value};
 
 impl Value {
-    /// Plain JSON as `JSON.stringify` writes it: `undefined` is left out of objects and `null`
-    /// elsewhere, and a buffer is spelled out as a list of numbers.
+    /// Plain JSON as `JSON.stringify` writes it: `undefined` is omitted from objects and `null`
+    /// elsewhere, and a buffer is a list of numbers.
     pub fn to_json(&self) -> Result<Text, EncodeError> {
         let mut writer = Writer::default();
         writer.value(self)?;
         Ok(writer.out.into())
     }
 
-    /// JSON with references, and the buffers they count into, in the order they are met.
+    /// JSON with references to the buffers, and the buffers in the order of their occurrence.
     pub fn to_json_with_buffers(&self) -> Result<WithBuffers, EncodeError> {
         let mut writer = Writer {
             buffers: Some(Vec::new()),
@@ -44,7 +44,7 @@ pub(super) fn json_array<'a>(
 #[derive(Default)]
 struct Writer {
     out: String,
-    /// The buffers met so far, where they travel beside the JSON.
+    /// The buffers found so far, if they are sent separately from the JSON.
     buffers: Option<Vec<Bytes>>,
     depth: usize,
 }
@@ -106,7 +106,7 @@ impl Writer {
     fn buffer(&mut self, buffer: &Bytes) {
         if let Some(buffers) = &mut self.buffers {
             let index = buffers.len();
-            // The same buffer twice is sent twice, as the original does.
+            // A buffer that occurs twice is sent twice, as in the original.
             buffers.push(buffer.clone());
             self.reference(index as f64);
             return;
@@ -140,7 +140,8 @@ impl Writer {
     }
 }
 
-/// Numbers that JSON cannot say are written as `null`, which is no reference.
+/// Whether a member would read as a reference. NaN and infinities would not: they are written as
+/// `null`.
 fn reads_as_reference(key: &str, value: &Value) -> bool {
     key == REF && value.as_f64().is_some_and(f64::is_finite)
 }

@@ -1,4 +1,4 @@
-//! The answers to requests, in the words of the server's dialect where it has some.
+//! HTTP answers, with the texts of the server's dialect where it defines them.
 
 use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -14,7 +14,7 @@ pub(crate) struct Answer {
     status: StatusCode,
     body: String,
     json: bool,
-    /// The rest of the request is not read.
+    /// Sends `Connection: close`, because the rest of the request is not read.
     close: bool,
 }
 
@@ -44,7 +44,7 @@ impl Answer {
         Self::error(StatusCode::BAD_REQUEST, error)
     }
 
-    /// Too much at the moment.
+    /// 503: a limit is reached; the client may try again later.
     pub(crate) fn busy(error: &str) -> Self {
         Self::error(StatusCode::SERVICE_UNAVAILABLE, error)
     }
@@ -69,13 +69,13 @@ impl Answer {
     }
 
     fn of_fault(fault: &Fault, dialect: &Dialect) -> Self {
-        let told = fault.kind.to_string();
+        let text = fault.kind.to_string();
         match &fault.kind {
             FaultKind::FrameTooLarge { .. } | FaultKind::MessageTooLarge { .. } => {
-                Self::error(StatusCode::PAYLOAD_TOO_LARGE, &told)
+                Self::error(StatusCode::PAYLOAD_TOO_LARGE, &text)
             }
-            FaultKind::Busy => Self::busy(&told),
-            kind => Self::bad((dialect.fault_word)(kind).unwrap_or(&told)),
+            FaultKind::Busy => Self::busy(&text),
+            kind => Self::bad((dialect.fault_text)(kind).unwrap_or(&text)),
         }
     }
 }

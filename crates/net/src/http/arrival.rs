@@ -1,4 +1,4 @@
-//! Those who come in, by whatever way.
+//! Clients that connected to the server, and the transport to each, whatever its kind.
 
 use breakbulk_link::{Carries, Frame};
 use tokio::sync::mpsc;
@@ -13,32 +13,32 @@ use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 use crate::webrtc::{Channel, ChannelSink, ChannelSource};
 use crate::ws::{WebSocket, WsSink, WsSource};
 
-/// Somebody who was let in.
+/// A client that connected and was authorized.
 #[derive(Debug)]
 pub struct Arrival {
-    /// What it says of itself.
+    /// What its request claims.
     pub claim: Claim,
-    /// What the authorizer says of it.
+    /// What the authorizer granted.
     pub grant: Grant,
-    /// The way to it.
-    pub transport: Arrived,
+    /// The transport to it.
+    pub transport: AcceptedTransport,
 }
 
-/// Where those who were let in come out.
+/// The queue of clients that connected and that the application has not taken yet.
 #[derive(Debug)]
 pub struct Arrivals(pub(crate) mpsc::Receiver<Arrival>);
 
 impl Arrivals {
-    /// The next one; `None` once the server and all its routers are gone. Cancel-safe.
+    /// Waits for the next client; `None` once the server and all its routers are dropped. Cancel-safe.
     pub async fn next(&mut self) -> Option<Arrival> {
         self.0.recv().await
     }
 }
 
-/// A transport of any of the ways.
+/// The transport to a client, of any kind that the server offers.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Arrived {
+pub enum AcceptedTransport {
     /// A WebSocket: frames both ways.
     WebSocket(WebSocket),
     /// An event stream: text down, binary up.
@@ -50,8 +50,8 @@ pub enum Arrived {
     Channel(Channel),
 }
 
-impl Arrived {
-    /// Which way it is.
+impl AcceptedTransport {
+    /// Which kind of transport this is.
     pub fn way(&self) -> Way {
         match self {
             Self::WebSocket(_) => Way::WebSocket,
@@ -62,7 +62,8 @@ impl Arrived {
         }
     }
 
-    /// How such a connection is best driven: over HTTP the transport itself knows who is gone.
+    /// The driver's options for this kind of transport. Only WebSockets need pings: the others
+    /// detect by themselves that a client is gone.
     pub fn options(&self) -> Options {
         match self {
             Self::WebSocket(_) => Options::default(),
@@ -75,9 +76,9 @@ impl Arrived {
     }
 }
 
-impl Transport for Arrived {
-    type Source = ArrivedSource;
-    type Sink = ArrivedSink;
+impl Transport for AcceptedTransport {
+    type Source = AcceptedSource;
+    type Sink = AcceptedSink;
 
     fn carries(&self, carries: Carries) -> bool {
         match self {
@@ -89,46 +90,46 @@ impl Transport for Arrived {
         }
     }
 
-    fn expect(&mut self, largest: usize) {
+    fn limit_frames(&mut self, largest: usize) {
         match self {
-            Self::WebSocket(transport) => transport.expect(largest),
-            Self::Sse(transport) => transport.expect(largest),
-            Self::Poll(transport) => transport.expect(largest),
+            Self::WebSocket(transport) => transport.limit_frames(largest),
+            Self::Sse(transport) => transport.limit_frames(largest),
+            Self::Poll(transport) => transport.limit_frames(largest),
             #[cfg(feature = "webrtc")]
-            Self::Channel(transport) => transport.expect(largest),
+            Self::Channel(transport) => transport.limit_frames(largest),
         }
     }
 
-    fn split(self) -> (ArrivedSource, ArrivedSink) {
+    fn split(self) -> (AcceptedSource, AcceptedSink) {
         match self {
             Self::WebSocket(transport) => {
                 let (source, sink) = transport.split();
                 (
-                    ArrivedSource::WebSocket(source),
-                    ArrivedSink::WebSocket(sink),
+                    AcceptedSource::WebSocket(source),
+                    AcceptedSink::WebSocket(sink),
                 )
             }
             Self::Sse(transport) => {
                 let (source, sink) = transport.split();
-                (ArrivedSource::Http(source), ArrivedSink::Sse(sink))
+                (AcceptedSource::Http(source), AcceptedSink::Sse(sink))
             }
             Self::Poll(transport) => {
                 let (source, sink) = transport.split();
-                (ArrivedSource::Http(source), ArrivedSink::Poll(sink))
+                (AcceptedSource::Http(source), AcceptedSink::Poll(sink))
             }
             #[cfg(feature = "webrtc")]
             Self::Channel(transport) => {
                 let (source, sink) = transport.split();
-                (ArrivedSource::Channel(source), ArrivedSink::Channel(sink))
+                (AcceptedSource::Channel(source), AcceptedSink::Channel(sink))
             }
         }
     }
 }
 
-/// The half that frames come in by.
+/// The receiving half.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum ArrivedSource {
+pub enum AcceptedSource {
     /// Of a WebSocket.
     WebSocket(WsSource),
     /// Of an event stream or of polls: the POSTs.
@@ -138,7 +139,7 @@ pub enum ArrivedSource {
     Channel(ChannelSource),
 }
 
-impl Source for ArrivedSource {
+impl Source for AcceptedSource {
     async fn next(&mut self) -> Incoming {
         match self {
             Self::WebSocket(source) => source.next().await,
@@ -149,10 +150,10 @@ impl Source for ArrivedSource {
     }
 }
 
-/// The half that frames go out by.
+/// The sending half.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum ArrivedSink {
+pub enum AcceptedSink {
     /// Of a WebSocket.
     WebSocket(WsSink),
     /// Of an event stream.
@@ -164,7 +165,7 @@ pub enum ArrivedSink {
     Channel(ChannelSink),
 }
 
-impl Sink for ArrivedSink {
+impl Sink for AcceptedSink {
     async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
         match self {
             Self::WebSocket(sink) => sink.send(frame).await,

@@ -1,4 +1,4 @@
-//! Who may come in. A peer's id is only a claim until somebody vouches for it.
+//! Authorization of requests. A client's peer id is only a claim until an authorizer confirms it.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 
 use super::query;
 
-/// By which way a client comes.
+/// The kind of transport by which a client connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
     /// A WebSocket.
@@ -20,19 +20,19 @@ pub enum Way {
     DataChannel,
 }
 
-/// What a client says of itself.
+/// What a client's request claims, for the authorizer to check.
 #[derive(Clone)]
 pub struct Claim {
-    /// The id that it goes by.
+    /// The peer id that it gives.
     pub peer_id: String,
-    /// The way it comes.
+    /// The kind of transport that it asks for.
     pub way: Way,
     /// The headers of its request; in an [`Arrival`](super::Arrival) without its `Authorization`.
     pub headers: HeaderMap,
-    /// The query of its request, as it came: a browser's event streams and WebSockets carry a token
-    /// nowhere else.
+    /// The query of its request, not decoded. A browser cannot set headers on event streams and
+    /// WebSockets, so the query is the only place for its token.
     pub query: Option<String>,
-    /// The other end of its socket, where the server tells.
+    /// The client's address, if the HTTP server provides it.
     pub remote: Option<SocketAddr>,
 }
 
@@ -50,7 +50,7 @@ impl Claim {
     }
 }
 
-/// Headers and the query may hold secrets.
+/// Omits the headers and the query, which may hold secrets.
 impl fmt::Debug for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Claim")
@@ -61,34 +61,34 @@ impl fmt::Debug for Claim {
     }
 }
 
-/// Leave to come in.
+/// The authorizer's permission to connect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// Who it is, as far as the authorizer knows. Requests of one connection must all have the same,
-    /// so that nobody speaks for another by giving its peer id.
+    /// The authenticated user, if the authorizer knows one. All requests of one connection must have
+    /// the same subject, so that no client can take over a connection by giving its peer id.
     pub subject: Option<String>,
 }
 
-/// No leave.
+/// The authorizer's refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
-    /// 401, or 403 where another token would not help.
+    /// The HTTP status: 401, or 403 if another token would not help.
     pub status: u16,
-    /// Why, for the answer's `error`.
+    /// Why, for the member `error` of the answer.
     pub error: String,
 }
 
-/// Decides who may come in. Asked for every request, so that it must be quick.
+/// Decides which clients may connect. Called for every request, on the async runtime: it must be quick.
 pub trait Authorize: Send + Sync {
-    /// Whether this claim is believed.
+    /// Grants or denies a request.
     fn authorize(&self, claim: &Claim) -> Result<Grant, Denied>;
 }
 
-/// Lets everybody in, as the one it says it is.
+/// Authorizes every request and trusts its peer id.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Anybody;
+pub struct AllowAll;
 
-impl Authorize for Anybody {
+impl Authorize for AllowAll {
     fn authorize(&self, _claim: &Claim) -> Result<Grant, Denied> {
         Ok(Grant::default())
     }

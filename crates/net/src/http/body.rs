@@ -1,4 +1,4 @@
-//! The body of a POST, read within bounds.
+//! Reads the body of a POST, limited in size per request and in bytes over all requests.
 
 use std::sync::Arc;
 
@@ -12,26 +12,28 @@ use tokio::time::{Duration, timeout};
 
 use super::answer::Answer;
 
-/// What is still read of a body that is refused, so that the answer is not lost in a reset.
+/// How much of a refused body is still read: closing a socket with unread bytes resets it, and the
+/// client would not see the answer.
 const DRAIN_MAX: usize = 8 << 20;
 
 /// How long that may take.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
-/// A whole body, charged to all bodies until it is dropped.
+/// A complete body, charged to the server's total until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct ChargedBody {
     pub(crate) bytes: Bytes,
     pub(crate) _charge: Option<OwnedSemaphorePermit>,
 }
 
-/// Reads a body of at most `limit` bytes. What has come is charged to `all`, and nothing else.
+/// Reads a body of at most `limit` bytes. The bytes that came in, not the declared length, are charged
+/// to `all`.
 pub(crate) async fn read(
     headers: &HeaderMap,
     body: Body,
     limit: usize,
     all: &Arc<Semaphore>,
-) -> Result<Held, Answer> {
+) -> Result<ChargedBody, Answer> {
     let declared = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
@@ -45,12 +47,12 @@ pub(crate) async fn read(
         drain(&mut chunks).await;
         return Err(too_large(declared, limit));
     }
-    // Grown as it comes: a declared length is no reason to allocate.
+    // Grows with what comes in: a declared length must not cause an allocation.
     let mut bytes = BytesMut::new();
     let mut charge: Option<OwnedSemaphorePermit> = None;
     while let Some(chunk) = chunks.next().await {
         let Ok(chunk) = chunk else {
-            return Err(Answer::bad("the body broke off").closing());
+            return Err(Answer::bad("the body ended early").closing());
         };
         if bytes.len() + chunk.len() > limit {
             drop((bytes, charge));
@@ -67,13 +69,13 @@ pub(crate) async fn read(
             Some(charge) => charge.merge(more),
         }
         if bytes.capacity() - bytes.len() < chunk.len() {
-            // By a quarter, and never past the limit.
+            // Grows by a quarter, and never past the limit.
             let wanted = (bytes.len() + chunk.len()).max(bytes.len() + bytes.len() / 4);
             bytes.reserve(wanted.min(limit) - bytes.len());
         }
         bytes.extend_from_slice(&chunk);
     }
-    Ok(Held {
+    Ok(ChargedBody {
         bytes: bytes.freeze(),
         _charge: charge,
     })

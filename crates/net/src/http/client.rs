@@ -1,4 +1,4 @@
-//! What the clients of all HTTP ways share: where the server is, and how to ask it.
+//! What the SSE, polling and WebRTC clients share: options, errors, and requests to the server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,38 +15,38 @@ use super::dialect::Dialect;
 use crate::transport::Lost;
 use crate::ws::{Bearer, Roots, client_config, without_secrets};
 
-/// No more of an answer's words is told.
+/// How much of an answer's text an error shows.
 const TEXT_MAX: usize = 200;
 
-/// No more of an answer is read where only its words count.
+/// How much of an answer is read if it is only shown in an error.
 const ANSWER_MAX: usize = 16 << 10;
 
-/// An idle socket is given up before the server does so.
+/// Idle sockets are closed after this time, before the server closes them under a new request.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// How to connect.
+/// The options of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// What the protocol calls its paths and parameters.
+    /// The protocol's paths and parameter names.
     pub dialect: Dialect,
-    /// The id to go by.
+    /// This client's peer id.
     pub peer_id: String,
     /// Sent as `Authorization: Bearer …`.
     pub bearer: Option<Bearer>,
     /// Further headers, as names and values.
     pub headers: Vec<(String, String)>,
-    /// How long connecting, and the head of an answer, may take.
+    /// How long connecting may take, and receiving the head of an answer.
     pub timeout: Duration,
-    /// How long a POST may take: the server answers it when the message is kept.
+    /// How long a POST may take: the server answers it when the application has kept the message.
     pub post_time: Duration,
-    /// How long a poll asks to wait.
+    /// How long each poll asks the server to wait.
     pub wait: Duration,
-    /// Whose certificates are trusted.
+    /// The certificates to trust.
     pub roots: Roots,
 }
 
 impl ClientOptions {
-    /// The usual options, under an id.
+    /// The default options, with a peer id.
     pub fn new(peer_id: impl Into<String>) -> Self {
         Self {
             dialect: Dialect::default(),
@@ -61,11 +61,11 @@ impl ClientOptions {
     }
 }
 
-/// Why there is no connection, and what would mend it.
+/// Why connecting failed, and how to fix it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The address is not one of an HTTP server.
+    /// The address is not an HTTP URL.
     #[error(
         "{url:?} is no address of an HTTP server: {reason}; use http://host:port/path or https://…"
     )]
@@ -75,7 +75,7 @@ pub enum ConnectError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A header, a token or an id that cannot travel.
+    /// A header, token or peer id contains characters that a header cannot hold.
     #[error("the {what} cannot travel in an HTTP header: use visible ASCII characters alone")]
     Header {
         /// Which one.
@@ -100,21 +100,21 @@ pub enum ConnectError {
         /// The time allowed.
         after: Duration,
     },
-    /// The server does not want this connection, or is none for it.
+    /// The server refused the request, or does not serve this path.
     #[error("{address} answers {path} with HTTP {status}: {text}")]
     Status {
         /// Host and port.
         address: String,
-        /// What was asked for.
+        /// The path of the request.
         path: String,
-        /// Its answer.
+        /// The status of its answer.
         status: u16,
-        /// The beginning of what it said with it.
+        /// The beginning of the answer's body.
         text: String,
     },
-    /// What answers there speaks something else.
-    #[error("{address} is no such server: {reason}; check the path")]
-    NotOurs {
+    /// The answer does not follow the protocol.
+    #[error("{address} does not answer as expected: {reason}; check the path")]
+    UnexpectedAnswer {
         /// Host and port.
         address: String,
         /// What is wrong with its answer.
@@ -122,8 +122,8 @@ pub enum ConnectError {
     },
 }
 
-/// A server as its clients know it.
-pub(crate) struct Site {
+/// Sends requests to one server.
+pub(crate) struct HttpClient {
     http: Client,
     base: Url,
     address: String,
@@ -132,15 +132,15 @@ pub(crate) struct Site {
     pub(crate) over: watch::Sender<bool>,
 }
 
-impl fmt::Debug for Site {
+impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Site")
+        f.debug_struct("HttpClient")
             .field("address", &self.address)
             .finish_non_exhaustive()
     }
 }
 
-impl Site {
+impl HttpClient {
     pub(crate) async fn new(url: &str, options: &ClientOptions) -> Result<Arc<Self>, ConnectError> {
         let base = parse(url)?;
         let host = base.host_str().unwrap_or_default();
@@ -152,12 +152,13 @@ impl Site {
             .pool_idle_timeout(IDLE)
             .tcp_nodelay(true)
             .referer(false)
-            // A token goes nowhere but where it was sent.
+            // A redirect must not send the token to another server.
             .redirect(reqwest::redirect::Policy::none());
         builder = if base.scheme() == "https" {
             builder.tls_backend_preconfigured(client_config(&address, &options.roots).await?)
         } else {
-            // Nobody is trusted, as nobody is asked; another provider in the program changes nothing.
+            // Without TLS, a configuration with no trusted certificates; it still names our crypto
+            // provider, so that another one in the program causes no conflict.
             builder.tls_backend_preconfigured(no_tls(&address)?)
         };
         let bare = host.trim_matches(['[', ']']);
@@ -184,7 +185,7 @@ impl Site {
         &self.options
     }
 
-    /// A request for something below the address.
+    /// A request for a path below the server's address.
     pub(crate) fn request(
         &self,
         method: Method,
@@ -201,21 +202,23 @@ impl Site {
         self.http.request(method, url)
     }
 
-    /// The head of an answer that must be 200.
+    /// Sends a request and returns the head of its answer, which must be 200.
     pub(crate) async fn ask(
         &self,
         request: RequestBuilder,
         within: Duration,
     ) -> Result<Response, ConnectError> {
         let response = timeout(within, request.send()).await;
-        let response = response.map_err(|_| self.late(within))?;
+        let response = response.map_err(|_| self.timed_out(within))?;
         let response = response.map_err(|error| self.failed(&error))?;
         if response.status() == StatusCode::OK {
             return Ok(response);
         }
         let path = response.url().path().to_owned();
         let status = response.status().as_u16();
-        let text = timeout(within, words(response)).await.unwrap_or_default();
+        let text = timeout(within, printable_text(response))
+            .await
+            .unwrap_or_default();
         Err(ConnectError::Status {
             address: self.address.clone(),
             path,
@@ -224,7 +227,7 @@ impl Site {
         })
     }
 
-    /// Posts a frame, and waits until the server knows what became of it.
+    /// Posts a frame, and waits for the server's answer.
     pub(crate) async fn post(&self, frame: Frame) -> Result<(), Lost> {
         let Frame::Binary(bytes) = frame else {
             return Err(Lost("a POST carries binary frames alone".to_owned()));
@@ -238,7 +241,7 @@ impl Site {
         let answered = async {
             let response = request.send().await.map_err(|error| Lost(chain(&error)))?;
             let status = response.status();
-            let text = words(response).await;
+            let text = printable_text(response).await;
             if status.is_success() {
                 return Ok(());
             }
@@ -263,12 +266,12 @@ impl Site {
     }
 
     /// Waits until this side has closed.
-    pub(crate) async fn over(&self) {
+    pub(crate) async fn closed(&self) {
         let _ = self.over.subscribe().wait_for(|over| *over).await;
     }
 
-    pub(crate) fn not_ours(&self, reason: impl Into<String>) -> ConnectError {
-        ConnectError::NotOurs {
+    pub(crate) fn unexpected_answer(&self, reason: impl Into<String>) -> ConnectError {
+        ConnectError::UnexpectedAnswer {
             address: self.address.clone(),
             reason: reason.into(),
         }
@@ -282,14 +285,14 @@ impl Site {
     }
 
     #[cfg(feature = "webrtc")]
-    pub(crate) fn broken(&self, reason: impl Into<String>) -> ConnectError {
+    pub(crate) fn failed_because(&self, reason: impl Into<String>) -> ConnectError {
         ConnectError::Failed {
             address: self.address.clone(),
             reason: reason.into(),
         }
     }
 
-    pub(crate) fn late(&self, after: Duration) -> ConnectError {
+    pub(crate) fn timed_out(&self, after: Duration) -> ConnectError {
         ConnectError::Timeout {
             address: self.address.clone(),
             after,
@@ -297,7 +300,7 @@ impl Site {
     }
 }
 
-/// A whole body of at most so many bytes.
+/// Reads a body of at most `limit` bytes.
 pub(crate) async fn read(mut response: Response, limit: usize) -> Result<Bytes, String> {
     let mut bytes = BytesMut::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| chain(&error))? {
@@ -309,8 +312,8 @@ pub(crate) async fn read(mut response: Response, limit: usize) -> Result<Bytes, 
     Ok(bytes.freeze())
 }
 
-/// The beginning of what an answer says, in one line that can be printed.
-async fn words(response: Response) -> String {
+/// The beginning of an answer's body, as one line without control characters.
+async fn printable_text(response: Response) -> String {
     let body = read(response, ANSWER_MAX).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&body[..body.len().min(TEXT_MAX)]);
     let words: Vec<_> = text.split_whitespace().collect();
@@ -319,7 +322,7 @@ async fn words(response: Response) -> String {
     line
 }
 
-/// An error with its causes, without the address: its query may hold a secret.
+/// An error with its causes, but without the URL, whose query may hold a secret.
 pub(crate) fn chain(error: &reqwest::Error) -> String {
     let mut text = match error {
         it if it.is_timeout() => "it took too long".to_owned(),

@@ -1,4 +1,5 @@
-//! One connection that is made of single requests: what comes in by POSTs, and its end.
+//! The server's side of a connection that consists of single requests (an event stream or polls, and
+//! POSTs): the frames that POSTs bring in, and how the connection ends.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::poll::Polls;
 use crate::receipt::{Receipt, Verdict};
 use crate::transport::{Incoming, Source};
 
-/// What its requests find of a connection.
+/// A connection as its requests see it.
 #[derive(Debug)]
 pub(crate) struct HttpConnection {
     peer_id: String,
@@ -21,16 +22,17 @@ pub(crate) struct HttpConnection {
     posts: Arc<Semaphore>,
     frames: mpsc::Sender<Incoming>,
     over: watch::Sender<Option<Closed>>,
-    /// Where frames go out by polls.
+    /// The polls that take outgoing frames; `None` for an event stream.
     polls: Option<Polls>,
 }
 
-/// The connection is no more.
+/// The connection has ended.
 #[derive(Debug)]
 pub(crate) struct Gone;
 
 impl HttpConnection {
-    /// A new connection: takes the peer id's place and one leave, until its last half is dropped.
+    /// Opens a connection and registers it under its peer id. The registration and the permit are
+    /// released when both halves of the transport are dropped.
     pub(crate) fn open(
         state: &Arc<ServerState>,
         claim: &Claim,
@@ -38,8 +40,8 @@ impl HttpConnection {
         permit: OwnedSemaphorePermit,
         polls: Option<Polls>,
     ) -> HttpSource {
-        // The link is the queue: what comes in waits in its request.
-        let (tell, frames) = mpsc::channel(1);
+        // Only the link queues frames: a POST waits until the link takes its frame.
+        let (frame_sender, frames) = mpsc::channel(1);
         let (over, _) = watch::channel(None);
         let connection = Arc::new(Self {
             peer_id: claim.peer_id.clone(),
@@ -47,7 +49,7 @@ impl HttpConnection {
             posts: Arc::new(Semaphore::new(
                 state.options.posts.min(Semaphore::MAX_PERMITS),
             )),
-            frames: tell,
+            frames: frame_sender,
             over,
             polls,
         });
@@ -79,12 +81,12 @@ impl HttpConnection {
         self.polls.as_ref()
     }
 
-    /// Whether a request that was granted so may speak for this connection.
-    pub(crate) fn is_of(&self, grant: &Grant) -> bool {
+    /// Whether a request with this grant may use this connection.
+    pub(crate) fn belongs_to(&self, grant: &Grant) -> bool {
         self.subject == grant.subject
     }
 
-    /// Ends it; the first reason counts.
+    /// Ends the connection; only the first call sets the reason.
     pub(crate) fn end(&self, closed: Closed) {
         self.over.send_if_modified(|over| {
             let first = over.is_none();
@@ -99,22 +101,22 @@ impl HttpConnection {
         self.over.borrow().is_some() || self.frames.is_closed()
     }
 
-    /// Waits for its end.
-    pub(crate) async fn over(&self) {
+    /// Waits until the connection has ended.
+    pub(crate) async fn ended(&self) {
         let _ = self.over.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// The other end showed that it lives. A frame that waits shows the same.
-    pub(crate) fn alive(&self) {
-        let _ = self.frames.try_send(Incoming::Life);
+    /// Reports a sign of life from the client. If the channel is full, the frame in it says the same.
+    pub(crate) fn report_alive(&self) {
+        let _ = self.frames.try_send(Incoming::Alive);
     }
 
-    /// Leave for one POST; `None`: there are too many.
-    pub(crate) fn may_post(&self) -> Option<OwnedSemaphorePermit> {
+    /// A permit for one POST; `None` if too many are in progress.
+    pub(crate) fn post_permit(&self) -> Option<OwnedSemaphorePermit> {
         self.posts.clone().try_acquire_owned().ok()
     }
 
-    /// Hands a frame to the link when it wants one, and waits until its sender can be answered.
+    /// Passes a frame to the link as soon as the link wants one, and waits for the verdict on it.
     pub(crate) async fn post(&self, frame: Bytes) -> Result<Verdict, Gone> {
         let (receipt, verdict) = Receipt::new();
         let posted = Incoming::Posted(Frame::Binary(frame), receipt);
@@ -123,7 +125,7 @@ impl HttpConnection {
     }
 }
 
-/// A connection's place among the others, given up with the last of its halves.
+/// A connection's entry in the registry, removed when both halves of its transport are dropped.
 #[derive(Debug)]
 pub(crate) struct Registration {
     state: Arc<ServerState>,
@@ -134,12 +136,12 @@ pub(crate) struct Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         self.connection
-            .end(closed(1006, "the connection was given up"));
+            .end(closed(1006, "the connection was dropped"));
         self.state.registry.remove(&self.connection);
     }
 }
 
-/// The half by which the frames of POSTs come in.
+/// The receiving half: the frames of POSTs.
 #[derive(Debug)]
 pub struct HttpSource {
     frames: mpsc::Receiver<Incoming>,
@@ -161,14 +163,14 @@ impl HttpSource {
 impl Source for HttpSource {
     async fn next(&mut self) -> Incoming {
         tokio::select! {
-            // What was posted before the end came before it.
+            // Frames that were posted before the end are delivered before it.
             biased;
             Some(incoming) = self.frames.recv() => incoming,
             over = self.over.wait_for(Option::is_some) => {
                 let over = over.ok().and_then(|over| over.clone());
                 Incoming::Closed(over.unwrap_or_else(|| closed(1006, "")))
             }
-            () = stale(self.registration.connection.polls(), self.stale) => {
+            () = no_poll_for(self.registration.connection.polls(), self.stale) => {
                 let seconds = self.stale.as_secs_f64();
                 let gone = closed(1001, &format!("no poll for {seconds} s"));
                 self.registration.connection.end(gone.clone());
@@ -178,8 +180,8 @@ impl Source for HttpSource {
     }
 }
 
-/// Waits until nobody has polled for so long; for ever where nobody polls.
-async fn stale(polls: Option<&Polls>, after: Duration) {
+/// Waits until the client has not polled for this long; for ever if this is not a polling connection.
+async fn no_poll_for(polls: Option<&Polls>, after: Duration) {
     let Some(polls) = polls else {
         return std::future::pending().await;
     };

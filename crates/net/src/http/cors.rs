@@ -1,4 +1,4 @@
-//! Which web pages may ask, and what their browsers are told.
+//! CORS: refuses requests of web pages whose origin is not allowed, and answers preflights.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use super::answer::Answer;
 use super::server::ServerState;
 use crate::ws::origin_allowed;
 
-/// Around every route: pages of other origins are refused, those of allowed ones answered so that
-/// their browsers let them read it.
+/// Middleware around every route: refuses pages of other origins, and adds the headers by which a
+/// browser lets an allowed page read the answer.
 pub(crate) async fn cors(
     State(state): State<Arc<ServerState>>,
     request: Request,

@@ -1,12 +1,12 @@
-//! What a protocol over HTTP calls things: its paths, its parameters and the words of its answers.
+//! What differs between protocols over HTTP: paths, parameter names and answer texts.
 
 use breakbulk_link::FaultKind;
 
-/// The names and words of one protocol over HTTP, for its server and its clients. The default is plain
-/// words of our own.
+/// The paths, names and texts of one protocol over HTTP, for its server and its clients. The default is
+/// a set of our own.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialect {
-    /// Paths at which a WebSocket may begin, below the mount; an empty one is the mount itself.
+    /// Paths that accept WebSockets, below the mount point; the empty path is the mount point itself.
     pub websocket: &'static [&'static str],
     /// The path of the event stream.
     pub events: &'static str,
@@ -14,50 +14,50 @@ pub struct Dialect {
     pub poll: &'static str,
     /// The path that frames are posted to.
     pub post: &'static str,
-    /// The path that data channels are offered to.
+    /// The path that data channel offers are posted to.
     pub offer: &'static str,
     /// The query parameter with a client's id.
     pub peer_parameter: &'static str,
-    /// The header with a client's id, where there is no query.
+    /// The header with a client's id, for POSTs.
     pub peer_header: &'static str,
     /// The query parameter with the milliseconds that a poll may wait.
     pub wait_parameter: &'static str,
     /// The member of a poll's answer that lists the messages.
     pub messages_member: &'static str,
-    /// The member of a poll's answer that says that the connection is new.
+    /// The member of a poll's answer that tells whether the connection is new.
     pub new_member: &'static str,
-    /// What the id of a client that gives none begins with.
+    /// The prefix of the id that the server generates for a WebSocket client that gives none.
     pub unnamed_prefix: &'static str,
-    /// The label of the data channel that carries frames. Others are let alone.
+    /// The label of the data channel that carries frames. Channels with other labels are ignored.
     pub channel_label: &'static str,
-    /// The answer to a POST whose message was kept, as JSON.
+    /// The JSON answer to a POST whose message the application kept.
     pub kept: &'static str,
-    /// The answer to a POST whose message is not whole yet, as JSON.
+    /// The JSON answer to a POST whose message is not complete yet.
     pub pending: &'static str,
-    /// What a client without an id is told.
+    /// The error for a request without a client id.
     pub no_peer: &'static str,
-    /// What a POST is told whose body is not bytes.
+    /// The error for a POST whose content type is not `application/octet-stream`.
     pub not_binary: &'static str,
-    /// What POSTs beside an event stream are told.
-    pub event_posts: PostWords,
-    /// What POSTs beside polls are told.
-    pub poll_posts: PostWords,
-    /// The protocol's own word for a frame that cannot be used; `None`: ours.
-    pub fault_word: fn(&FaultKind) -> Option<&'static str>,
+    /// Errors for POSTs of event stream clients.
+    pub event_posts: PostErrors,
+    /// Errors for POSTs of polling clients.
+    pub poll_posts: PostErrors,
+    /// The protocol's own error text for a faulty frame; `None` uses the fault's own text.
+    pub fault_text: fn(&FaultKind) -> Option<&'static str>,
 }
 
-/// What a POST is told that belongs to no connection.
+/// The errors for a POST that belongs to no connection.
 #[derive(Clone, Copy, Debug)]
-pub struct PostWords {
-    /// It gives no id.
+pub struct PostErrors {
+    /// The POST gives no client id.
     pub no_peer: &'static str,
-    /// No connection has its id.
+    /// No connection has the client id.
     pub unknown: &'static str,
 }
 
 impl Default for Dialect {
     fn default() -> Self {
-        let posts = PostWords {
+        let posts = PostErrors {
             no_peer: "the header x-peer is required",
             unknown: "no connection has this id: connect first",
         };
@@ -80,7 +80,7 @@ impl Default for Dialect {
             not_binary: "the body must be application/octet-stream",
             event_posts: posts,
             poll_posts: posts,
-            fault_word: |_| None,
+            fault_text: |_| None,
         }
     }
 }

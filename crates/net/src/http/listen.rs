@@ -1,5 +1,5 @@
-//! A server below the routers, which bounds what they cannot see: sockets, heads that do not end,
-//! readers that do not read.
+//! An HTTP server that runs the routers and limits what they cannot see: open sockets, request heads
+//! that never end, and clients that do not read their answers.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -18,28 +18,28 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep, timeout};
 
-use crate::ws::{Identity, ListenError, Socket, acceptor, is_fatal, is_of_one, tune};
+use crate::ws::{Identity, ListenError, Socket, acceptor, is_client_error, is_fatal, tune};
 
-/// How long to wait when the system has no room for another connection.
+/// How long to wait after accepting failed, for example for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The least that the HTTP library takes for a buffer.
+/// hyper's minimum for its buffer size.
 const BUFFER_MIN: usize = 8 << 10;
 
-/// What a server allows below HTTP.
+/// The limits of [`serve`] on sockets and request heads.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// How many sockets may be open; more are closed at once.
+    /// How many sockets may be open; further ones are closed immediately.
     pub sockets: usize,
-    /// How long the head of a request may take, and a socket may be idle between two.
+    /// How long a request head may take to arrive, and how long a socket may be idle between requests.
     pub head_time: Duration,
-    /// Bytes of a head, and of what waits to be written beside one frame.
+    /// The longest request head in bytes, and the size of hyper's write buffer.
     pub head_bytes: usize,
-    /// Fields of a head.
+    /// How many header fields a request may have.
     pub headers: usize,
-    /// A reader that takes nothing for so long is cut off.
+    /// A client that reads nothing of its answer for this long is disconnected.
     pub stalled: Duration,
-    /// Makes this `https://` and `wss://`.
+    /// The certificate and key; with them the server speaks `https://` and `wss://`.
     pub identity: Option<Identity>,
 }
 
@@ -56,8 +56,8 @@ impl Default for Limits {
     }
 }
 
-/// Serves a router at a listening socket, until that fails or this is dropped: requests under way end
-/// then, WebSockets that were made go on.
+/// Serves a router at a listening socket, until the socket fails or this future is dropped: requests in
+/// progress end then, WebSockets that were opened go on.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -76,20 +76,24 @@ pub async fn serve(
         };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
-            Err(error) if is_of_one(&error) => continue,
+            Err(error) if is_client_error(&error) => continue,
             Err(error) if is_fatal(&error) => {
                 let address = listener.local_addr().unwrap_or_else(|_| ([0; 4], 0).into());
                 return Err(ListenError::Accept { address, error });
             }
             Err(error) => {
-                tracing::warn!(%error, "no room for another connection");
+                tracing::warn!(
+                    %error,
+                    "accepting a connection failed, trying again in {PAUSE:?}; \
+                     raise the limit of open files if it is reached"
+                );
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
         };
         if open.len() >= limits.sockets {
             let limit = limits.sockets;
-            tracing::debug!(%peer, limit, "all sockets are taken: a client is refused");
+            tracing::debug!(%peer, limit, "connection closed: the limit of open sockets is reached");
             continue;
         }
         let (router, limits, acceptor) = (router.clone(), limits.clone(), acceptor.clone());
@@ -98,15 +102,18 @@ pub async fn serve(
             let secured = secure(stream, acceptor);
             let socket = match timeout(limits.head_time, secured).await {
                 Ok(Ok(socket)) => socket,
-                Ok(Err(error)) => return tracing::debug!(%peer, %error, "TLS failed"),
-                Err(_) => return tracing::debug!(%peer, "TLS takes too long"),
+                Ok(Err(error)) => return tracing::debug!(%peer, %error, "the TLS handshake failed"),
+                Err(_) => {
+                    let limit = limits.head_time;
+                    return tracing::debug!(%peer, ?limit, "the TLS handshake took too long");
+                }
             };
             let router = TowerToHyperService::new(router);
             let service = service_fn(move |mut request: hyper::Request<_>| {
                 request.extensions_mut().insert(ConnectInfo(peer));
                 router.call(request)
             });
-            let socket = TokioIo::new(Watched {
+            let socket = TokioIo::new(WriteTimeoutSocket {
                 socket,
                 stalled: limits.stalled,
                 stall: None,
@@ -120,7 +127,7 @@ pub async fn serve(
                 .with_upgrades()
                 .await;
             if let Err(error) = served {
-                tracing::debug!(%peer, %error, "a connection ended badly");
+                tracing::debug!(%peer, %error, "an HTTP connection ended with an error");
             }
         });
     }
@@ -136,21 +143,22 @@ async fn secure(
     })
 }
 
-/// A socket whose reader must read.
+/// A socket whose writes fail if the other end takes nothing for too long.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct WriteTimeoutSocket {
     socket: Socket,
     stalled: Duration,
-    /// Since the other end takes nothing.
+    /// Runs while a write is pending.
     stall: Option<Pin<Box<Sleep>>>,
 }
 
-impl Watched {
+impl WriteTimeoutSocket {
     pub(crate) fn into_socket(self) -> Socket {
         self.socket
     }
 
-    fn watch<T>(
+    /// Starts the timeout when a write is pending, and stops it when one is done.
+    fn with_timeout<T>(
         &mut self,
         context: &mut Context<'_>,
         outcome: Poll<io::Result<T>>,
@@ -167,12 +175,12 @@ impl Watched {
         let seconds = stalled.as_secs_f64();
         Poll::Ready(Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            format!("the other end took nothing for {seconds} s"),
+            format!("the other end read nothing for {seconds} s"),
         )))
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for WriteTimeoutSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -182,14 +190,14 @@ impl AsyncRead for Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for WriteTimeoutSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.socket).poll_write(context, bytes);
-        self.watch(context, outcome)
+        self.with_timeout(context, outcome)
     }
 
     fn poll_write_vectored(
@@ -198,7 +206,7 @@ impl AsyncWrite for Watched {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.socket).poll_write_vectored(context, slices);
-        self.watch(context, outcome)
+        self.with_timeout(context, outcome)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -207,11 +215,11 @@ impl AsyncWrite for Watched {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.socket).poll_flush(context);
-        self.watch(context, outcome)
+        self.with_timeout(context, outcome)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.socket).poll_shutdown(context);
-        self.watch(context, outcome)
+        self.with_timeout(context, outcome)
     }
 }

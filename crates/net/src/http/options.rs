@@ -1,54 +1,57 @@
-//! What a server allows. Every number bounds something that a client could make grow.
+//! The server's options. Every number limits something that a client could otherwise make grow.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::authorize::{Anybody, Authorize};
+use super::authorize::{AllowAll, Authorize};
 use super::dialect::Dialect;
 use crate::ws::{FRAGMENT, FRAME_LIMIT};
 
-/// How to serve.
+/// The options of a [`Server`](super::Server).
 #[derive(Clone)]
 pub struct ServeOptions {
-    /// What the protocol calls its paths, parameters and answers.
+    /// The protocol's paths, parameter names and answer texts.
     pub dialect: Dialect,
-    /// Who may come in. By default everybody: a peer id is only a claim.
+    /// Decides which clients may connect. The default allows all, and trusts their peer ids.
     pub authorize: Arc<dyn Authorize>,
-    /// Whose web pages may connect; others get 403. `None` lets in pages of this machine itself
-    /// (loopback, or the very IP address that was asked for; a name proves nothing), a list lets in
-    /// exactly those origins, `"*"` all. Programs that are no browser send no `Origin`.
+    /// The origins of web pages that may connect; others get 403. `None` allows pages of this machine
+    /// (loopback, or the same IP address that the request was sent to; a host name proves nothing), a
+    /// list allows exactly those origins, `"*"` allows all. Programs other than browsers send no
+    /// `Origin` and are not affected.
     pub allowed_origins: Option<Vec<String>>,
-    /// Bytes of a POST's body; more gets 413.
+    /// The largest body of a POST, in bytes; a larger one gets 413.
     pub body_max: usize,
-    /// How many connections may be open, of all ways together; more get 503.
+    /// How many connections may be open, of all kinds of transport together; more get 503.
     pub connections: usize,
-    /// How many may wait for [`Arrivals::next`](super::Arrivals::next).
+    /// How many connected clients may wait for [`Arrivals::next`](super::Arrivals::next).
     pub arrivals: usize,
-    /// POSTs of one connection that may be under way; more get 429.
+    /// How many POSTs of one connection may be in progress; more get 429.
     pub posts: usize,
-    /// Bytes of all bodies that are held at once, of all connections; more get 503.
+    /// How many bytes of POST bodies may be buffered, of all connections together; more get 503.
     pub posted_bytes: usize,
-    /// How long a POST may take: its body to come, the link to want it, its message to be kept.
+    /// How long a POST may take: receiving its body, waiting until the link accepts the frame, and
+    /// until the application has kept the message.
     pub post_time: Duration,
-    /// Bytes of a peer's id.
+    /// The longest peer id, in bytes.
     pub peer_id_max: usize,
-    /// An event stream shows so often that it lives.
+    /// How often an idle event stream sends a heartbeat.
     pub heartbeat: Duration,
-    /// A poller that was not seen for so long is gone.
+    /// A polling client that sent no poll for this long is disconnected.
     pub stale: Duration,
-    /// The longest that a poll may ask to wait.
+    /// The longest wait that a poll may ask for.
     pub wait_max: Duration,
-    /// How long a poll that has a message waits for another one.
+    /// How long a poll that has a message waits for more before it is answered.
     pub linger: Duration,
-    /// A poll's answer is closed once it has so many bytes; a larger message goes alone.
+    /// A poll is answered once it has this many bytes; a larger message is an answer of its own.
     pub answer_max: usize,
-    /// What a reader has for an event of no size; each KiB gives it another second.
+    /// How long a client of an event stream may take to read an event, plus one second for each KiB; a
+    /// slower one is disconnected.
     pub slow: Duration,
-    /// The largest message of a WebSocket.
+    /// The largest WebSocket message that is accepted.
     pub frame_limit: usize,
-    /// A larger message goes out as WebSocket fragments of this size.
+    /// A larger message is sent as WebSocket fragments of this size.
     pub fragment: Option<usize>,
-    /// Data channels.
+    /// The options of data channels.
     #[cfg(feature = "webrtc")]
     pub webrtc: crate::webrtc::ChannelOptions,
 }
@@ -57,7 +60,7 @@ impl Default for ServeOptions {
     fn default() -> Self {
         Self {
             dialect: Dialect::default(),
-            authorize: Arc::new(Anybody),
+            authorize: Arc::new(AllowAll),
             allowed_origins: None,
             body_max: 1 << 20,
             connections: 1024,

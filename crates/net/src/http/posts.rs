@@ -1,4 +1,5 @@
-//! A POST: one frame up, answered when it is known what became of it.
+//! Handles POSTs: each brings one frame, and is answered when the link or the application has
+//! judged it.
 
 use std::sync::Arc;
 
@@ -10,17 +11,17 @@ use tokio::time::timeout;
 use super::answer::Answer;
 use super::authorize::Way;
 use super::body;
-use super::server::{ServerState, not_yours};
+use super::server::{ServerState, peer_id_taken};
 
-/// Takes a POST that belongs to a connection of this way, unless its id says otherwise.
+/// Handles a POST. `way` is the kind of transport to assume if no connection has the POST's peer id.
 pub(crate) async fn post(state: &Arc<ServerState>, way: Way, request: Request) -> Answer {
     let (head, body) = request.into_parts();
-    match take(state, way, &head, body).await {
+    match handle(state, way, &head, body).await {
         Ok(answer) | Err(answer) => answer,
     }
 }
 
-async fn take(
+async fn handle(
     state: &Arc<ServerState>,
     usual: Way,
     head: &axum::http::request::Parts,
@@ -28,26 +29,26 @@ async fn take(
 ) -> Result<Answer, Answer> {
     let header = |name: &str| head.headers.get(name).and_then(|it| it.to_str().ok());
     let dialect = &state.options.dialect;
-    let words = match usual {
+    let errors = match usual {
         Way::Poll => &dialect.poll_posts,
         _ => &dialect.event_posts,
     };
     let peer_id = header(dialect.peer_header)
         .filter(|it| !it.is_empty())
-        .ok_or_else(|| Answer::bad(words.no_peer))?;
+        .ok_or_else(|| Answer::bad(errors.no_peer))?;
     let connection = state.registry.find(peer_id);
     let way = connection
         .as_ref()
         .map_or(usual, |connection| connection.way());
-    let (_, grant) = state.claim(way, peer_id.to_owned(), head)?;
-    let unknown = || Answer::error(StatusCode::NOT_FOUND, words.unknown);
+    let (_, grant) = state.authorize(way, peer_id.to_owned(), head)?;
+    let unknown = || Answer::error(StatusCode::NOT_FOUND, errors.unknown);
     let connection = connection.ok_or_else(unknown)?;
-    if !connection.is_of(&grant) {
-        return Err(not_yours());
+    if !connection.belongs_to(&grant) {
+        return Err(peer_id_taken());
     }
-    let _permit = connection.may_post().ok_or_else(|| {
+    let _permit = connection.post_permit().ok_or_else(|| {
         let limit = state.options.posts;
-        let error = format!("{limit} POSTs are under way: send them one after another");
+        let error = format!("{limit} POSTs are in progress: send them one after another");
         Answer::error(StatusCode::TOO_MANY_REQUESTS, &error)
     })?;
     let binary = header(CONTENT_TYPE.as_str()).is_some_and(|kind| {
@@ -56,18 +57,18 @@ async fn take(
     });
     let options = &state.options;
     let work = async {
-        let held = body::read(&head.headers, body, options.body_max, &state.bodies).await?;
+        let body = body::read(&head.headers, body, options.body_max, &state.bodies).await?;
         if !binary {
             return Err(Answer::bad(dialect.not_binary));
         }
         let gone = |_| Answer::busy("the connection was closed");
-        // Charged until it is answered.
-        let verdict = connection.post(held.bytes).await.map_err(gone)?;
+        // `body` holds the charge until the POST is answered.
+        let verdict = connection.post(body.bytes).await.map_err(gone)?;
         Ok(Answer::of(verdict, dialect))
     };
     timeout(options.post_time, work).await.unwrap_or_else(|_| {
         let seconds = options.post_time.as_secs_f64();
-        let error = format!("not taken and kept within {seconds} s: try again later");
+        let error = format!("the frame was not processed within {seconds} s: try again later");
         Err(Answer::busy(&error).closing())
     })
 }

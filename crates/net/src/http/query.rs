@@ -1,8 +1,8 @@
-//! The query of a request.
+//! Parses the query of a request.
 
 use std::borrow::Cow;
 
-/// The first parameter of this name, decoded; `None` if it is absent or no UTF-8.
+/// The first parameter of this name, decoded; `None` if it is absent or not UTF-8.
 pub(crate) fn parameter(query: Option<&str>, name: &str) -> Option<String> {
     query?
         .split('&')

@@ -1,5 +1,5 @@
-//! Which connection a peer id stands for at the moment, for those ways whose requests must be brought
-//! together: a POST belongs to an event stream or to polls.
+//! Open connections by peer id, for event streams and polling: it tells which connection a POST or a
+//! poll belongs to.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,18 +8,18 @@ use breakbulk_link::Closed;
 
 use super::connection::{HttpConnection, closed};
 
-/// As many as there are leaves for connections.
+/// Holds at most as many entries as there are connection permits.
 #[derive(Debug, Default)]
 pub(crate) struct Registry(Mutex<HashMap<String, Arc<HttpConnection>>>);
 
 impl Registry {
-    /// The connection that a peer id stands for.
+    /// The open connection of a peer id.
     pub(crate) fn find(&self, peer_id: &str) -> Option<Arc<HttpConnection>> {
         let connection = self.lock().get(peer_id).cloned()?;
         (!connection.is_over()).then_some(connection)
     }
 
-    /// A peer came in; if it was here before, that connection is over.
+    /// Adds a connection; an earlier one with the same peer id ends.
     pub(crate) fn put(&self, connection: Arc<HttpConnection>) {
         let old = self
             .lock()
@@ -29,7 +29,7 @@ impl Registry {
         }
     }
 
-    /// A connection ended. The peer may have come back meanwhile: that one stays.
+    /// Removes a connection, unless a newer one of the same peer id has replaced it.
     pub(crate) fn remove(&self, connection: &Arc<HttpConnection>) {
         let mut connections = self.lock();
         if connections
@@ -45,7 +45,7 @@ impl Registry {
     }
 }
 
-/// What the original tells a connection whose peer has come back.
+/// The close of a connection that was replaced, with the text of the original implementation.
 pub(crate) fn replaced() -> Closed {
     closed(1000, "Replaced by new connection")
 }

@@ -1,4 +1,4 @@
-//! Where all requests of a server pass: who may come in, and how many.
+//! The server: its routes, and the authorization and connection limits that all requests pass.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -25,39 +25,40 @@ use super::query;
 use super::registry::{Registry, replaced};
 use super::upgrade::upgrade;
 
-/// How long somebody who was let in waits to be received.
-const RECEPTION: Duration = Duration::from_secs(10);
+/// How long a new connection waits for room in the queue of arrivals, or for the connection that it
+/// replaces to end.
+const ARRIVAL_WAIT: Duration = Duration::from_secs(10);
 
-/// A server of all ways, as routers to be mounted. Clones are the same server.
+/// A server for all kinds of transport, as routers to mount in an application. Clones share one server.
 #[derive(Clone, Debug)]
 pub struct Server(pub(crate) Arc<ServerState>);
 
 type Routes = Router<Arc<ServerState>>;
 
-/// All ways under one mount (see [`Server::router`]), and who comes in by them.
+/// A router with all kinds of transport (see [`Server::router`]), and the clients that connect to it.
 pub fn router(options: ServeOptions) -> (Router, Arrivals) {
     let (server, arrivals) = Server::new(options);
     (server.router(), arrivals)
 }
 
 impl Server {
-    /// A server, and who comes in by it.
+    /// A server, and the clients that connect to it.
     pub fn new(options: ServeOptions) -> (Self, Arrivals) {
-        let (tell, arrivals) = mpsc::channel(options.arrivals.max(1));
+        let (sender, arrivals) = mpsc::channel(options.arrivals.max(1));
         let state = ServerState {
             open: semaphore(options.connections),
             bodies: semaphore(options.posted_bytes),
             #[cfg(feature = "webrtc")]
             half_open: semaphore(options.webrtc.half_open),
             registry: Registry::default(),
-            arrivals: tell,
+            arrivals: sender,
             options,
         };
         (Self(Arc::new(state)), Arrivals(arrivals))
     }
 
-    /// All ways under one mount, at the paths of the dialect: WebSockets, the event stream, polls, POSTs
-    /// for both, and offers of data channels where they are built in.
+    /// A router with all kinds of transport, at the paths of the dialect: WebSockets, the event stream,
+    /// polls, POSTs for both, and offers of data channels if the feature `webrtc` is on.
     pub fn router(&self) -> Router {
         let mut router = self.streams(Router::new());
         router = self.polls(router);
@@ -69,23 +70,23 @@ impl Server {
         self.finish(router)
     }
 
-    /// The event stream and its POSTs.
+    /// A router with the event stream and its POSTs.
     pub fn sse(&self) -> Router {
         self.finish(self.streams(Router::new()))
     }
 
-    /// Polls and their POSTs.
+    /// A router with polls and their POSTs.
     pub fn poll(&self) -> Router {
         let router = self.polls(Router::new());
         self.finish(router.route(&self.path(self.dialect().post), post(poll_post)))
     }
 
-    /// WebSockets, at any path.
+    /// A router that accepts WebSockets at any path.
     pub fn ws(&self) -> Router {
         self.finish(Router::new().fallback(upgrade))
     }
 
-    /// Offers of a data channel, each answered by an answer.
+    /// A router that answers offers of data channels.
     #[cfg(feature = "webrtc")]
     pub fn webrtc(&self) -> Router {
         self.finish(self.offers(Router::new()))
@@ -107,7 +108,7 @@ impl Server {
     }
 
     fn polls(&self, router: Routes) -> Routes {
-        let poll = get(crate::poll::poll).delete(crate::poll::forget);
+        let poll = get(crate::poll::poll).delete(crate::poll::disconnect);
         router.route(&self.path(self.dialect().poll), poll)
     }
 
@@ -131,15 +132,15 @@ async fn poll_post(state: State<Arc<ServerState>>, request: axum::extract::Reque
     posts::post(&state, Way::Poll, request).await
 }
 
-/// What all requests of a server share.
+/// The state that all requests of a server share.
 pub(crate) struct ServerState {
     pub(crate) options: ServeOptions,
     pub(crate) registry: Registry,
-    /// A permit for every connection that may be open.
+    /// One permit for each connection that may be open.
     open: Arc<Semaphore>,
-    /// A permit for every byte of a body that may be held.
+    /// One permit for each byte of POST bodies that may be buffered.
     pub(crate) bodies: Arc<Semaphore>,
-    /// A permit for every data channel that may be on its way to be open.
+    /// One permit for each data channel that may be in the process of opening.
     #[cfg(feature = "webrtc")]
     pub(crate) half_open: Arc<Semaphore>,
     arrivals: mpsc::Sender<Arrival>,
@@ -154,8 +155,8 @@ impl fmt::Debug for ServerState {
 }
 
 impl ServerState {
-    /// Whom a request is from, if it is believed.
-    pub(crate) fn claim(
+    /// Asks the authorizer about a request.
+    pub(crate) fn authorize(
         &self,
         way: Way,
         peer_id: String,
@@ -184,27 +185,27 @@ impl ServerState {
         }
     }
 
-    /// The id that a request's query gives, if it gives one.
+    /// The peer id in a request's query, if there is one.
     pub(crate) fn peer_id(&self, head: &Parts) -> Option<String> {
         let name = self.options.dialect.peer_parameter;
         query::parameter(head.uri.query(), name).filter(|id| !id.is_empty())
     }
 
-    /// Leave for a connection that may take the place of an earlier one of the same peer: that one
-    /// ends, and gives its own leave back.
+    /// A permit for a connection. If all are taken and the same peer has an open connection, that
+    /// one is ended, and its permit used.
     pub(crate) async fn permit_for(&self, peer_id: &str) -> Result<OwnedSemaphorePermit, Answer> {
         let permit = self.permit();
         let (Err(_), Some(connection)) = (&permit, self.registry.find(peer_id)) else {
             return permit;
         };
         connection.end(replaced());
-        match timeout(RECEPTION, self.open.clone().acquire_owned()).await {
+        match timeout(ARRIVAL_WAIT, self.open.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),
             _ => permit,
         }
     }
 
-    /// Leave for one more connection.
+    /// A permit for one more connection; an answer 503 if all are taken.
     pub(crate) fn permit(&self) -> Result<OwnedSemaphorePermit, Answer> {
         self.open.clone().try_acquire_owned().map_err(|_| {
             let limit = self.options.connections;
@@ -214,19 +215,21 @@ impl ServerState {
         })
     }
 
-    /// Lets somebody in, once there is room among those who wait to be received.
-    pub(crate) async fn receive(&self, mut arrival: Arrival) -> Result<(), Answer> {
-        // It has served.
+    /// Hands a new connection to the application, once there is room in the queue of arrivals.
+    pub(crate) async fn queue_arrival(&self, mut arrival: Arrival) -> Result<(), Answer> {
+        // The token is checked by now; the application must not see it.
         arrival.claim.headers.remove(AUTHORIZATION);
-        match timeout(RECEPTION, self.arrivals.send(arrival)).await {
+        match timeout(ARRIVAL_WAIT, self.arrivals.send(arrival)).await {
             Ok(Ok(())) => Ok(()),
-            _ => Err(Answer::busy("nobody receives connections: try again later")),
+            _ => Err(Answer::busy(
+                "the server takes no new connections at the moment: try again later",
+            )),
         }
     }
 }
 
-/// That this peer id belongs to somebody else.
-pub(crate) fn not_yours() -> Answer {
+/// The answer to a request whose peer id belongs to a connection of another user.
+pub(crate) fn peer_id_taken() -> Answer {
     Answer::error(
         StatusCode::FORBIDDEN,
         "this peer id is in use by somebody else",

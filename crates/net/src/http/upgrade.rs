@@ -1,4 +1,4 @@
-//! A request that becomes a WebSocket, on the same port as all the others.
+//! Handles requests that become WebSockets, on the same port as all other requests.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Duration, timeout};
 
 use super::answer::Answer;
-use super::arrival::{Arrival, Arrived};
+use super::arrival::{AcceptedTransport, Arrival};
 use super::authorize::{Claim, Grant, Way};
-use super::listen::Watched;
+use super::listen::WriteTimeoutSocket;
 use super::server::ServerState;
 use crate::ws::{ListenOptions, Parts, Socket, WebSocket, admit};
 
-/// How long the switch may take once the answer is on its way.
-const SWITCH: Duration = Duration::from_secs(10);
+/// How long the switch to WebSocket may take once the answer is being sent.
+const SWITCH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The letters of an id for those who give none.
+/// The letters of a generated peer id.
 const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 pub(crate) async fn upgrade(
@@ -29,7 +29,7 @@ pub(crate) async fn upgrade(
     request: Request,
 ) -> Result<Response<Body>, Answer> {
     let (mut head, _) = request.into_parts();
-    // The origin was looked at before.
+    // The CORS middleware has checked the origin already.
     let listen = ListenOptions {
         allowed_origins: Some(vec!["*".to_owned()]),
         ..ListenOptions::default()
@@ -44,38 +44,44 @@ pub(crate) async fn upgrade(
         let status = StatusCode::from_bytes(status.as_bytes()).unwrap_or(StatusCode::BAD_REQUEST);
         Answer::text(status, refusal.text)
     })?;
-    let switch = head
+    let on_upgrade = head
         .extensions
         .remove::<OnUpgrade>()
         .ok_or_else(|| Answer::bad("this connection cannot become a WebSocket"))?;
     let prefix = state.options.dialect.unnamed_prefix;
     let peer_id = state.peer_id(&head).unwrap_or_else(|| fresh_id(prefix));
-    let (claim, grant) = state.claim(Way::WebSocket, peer_id, &head)?;
+    let (claim, grant) = state.authorize(Way::WebSocket, peer_id, &head)?;
     let permit = state.permit()?;
     tokio::spawn(async move {
         let peer_id = claim.peer_id.clone();
-        let switched = timeout(SWITCH, switched(&state, switch, claim, grant, permit));
+        let switched = timeout(
+            SWITCH_TIMEOUT,
+            switch(&state, on_upgrade, claim, grant, permit),
+        );
         if switched.await.is_err() {
-            tracing::debug!(peer_id, "a WebSocket was not there in time");
+            tracing::debug!(peer_id, limit = ?SWITCH_TIMEOUT, "the switch to WebSocket took too long");
         }
     });
     Ok(response.map(|()| Body::empty()))
 }
 
-async fn switched(
+/// Waits until the HTTP server gives up the socket, and hands the WebSocket to the application.
+async fn switch(
     state: &ServerState,
-    switch: OnUpgrade,
+    on_upgrade: OnUpgrade,
     claim: Claim,
     grant: Grant,
     permit: OwnedSemaphorePermit,
 ) {
-    let upgraded = match switch.await {
+    let upgraded = match on_upgrade.await {
         Ok(upgraded) => upgraded,
-        Err(error) => return tracing::debug!(%error, "no WebSocket came of a request"),
+        Err(error) => {
+            return tracing::debug!(peer_id = claim.peer_id, %error, "the switch to WebSocket failed");
+        }
     };
-    let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-    // Below our own server the socket itself comes back out.
-    let (socket, rest) = match upgraded.downcast::<TokioIo<Watched>>() {
+    let unknown = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    // Our own server gives the socket back; under another server the upgraded stream is used.
+    let (socket, rest) = match upgraded.downcast::<TokioIo<WriteTimeoutSocket>>() {
         Ok(parts) => (parts.io.into_inner().into_socket(), parts.read_buf.to_vec()),
         Err(upgraded) => (
             Socket::Upgraded(Box::new(TokioIo::new(upgraded))),
@@ -84,7 +90,7 @@ async fn switched(
     };
     let websocket = WebSocket::new(Parts {
         socket,
-        peer: claim.remote.unwrap_or(nobody),
+        peer: claim.remote.unwrap_or(unknown),
         rest,
         server: true,
         frame_limit: state.options.frame_limit,
@@ -95,12 +101,12 @@ async fn switched(
     let arrival = Arrival {
         claim,
         grant,
-        transport: Arrived::WebSocket(websocket),
+        transport: AcceptedTransport::WebSocket(websocket),
     };
-    let _ = state.receive(arrival).await;
+    let _ = state.queue_arrival(arrival).await;
 }
 
-/// An id for a client that gives none.
+/// A random peer id for a client that gives none.
 fn fresh_id(prefix: &str) -> String {
     let seed = crate::connection::fresh_seed();
     let letters = seed

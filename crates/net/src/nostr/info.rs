@@ -1,4 +1,4 @@
-//! What a relay says of its limits (NIP-11), asked for by plain HTTP.
+//! Fetches a relay's limits from its information document (NIP-11), over HTTP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,26 +10,27 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// A longer document is no honest one.
+/// The longest information document that is read.
 const DOCUMENT_MAX: usize = 64 << 10;
 
 /// Bytes of `["EVENT",` and `]` around an event.
 const AROUND: usize = 10;
 
-/// An event has at least so many bytes beside its content.
+/// An event has at least this many bytes besides its content.
 const BESIDE_CONTENT: usize = 300;
 
-/// What a relay takes.
+/// The limits that a relay states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelayLimits {
-    /// Bytes of a message: the event and what is around it.
+    /// The largest message, in bytes: an event and its envelope.
     pub message: Option<usize>,
-    /// Characters of an event's content.
+    /// The longest content of an event, in characters.
     pub content: Option<usize>,
 }
 
 impl RelayLimits {
-    /// Bytes of the largest event that is sure to be within the limits; `None`: the relay does not say.
+    /// The largest event, in bytes, that is certainly within the limits; `None` if the relay states
+    /// none.
     pub fn event(&self) -> Option<usize> {
         let message = self.message.map(|max| max.saturating_sub(AROUND));
         let content = self.content.map(|max| max.saturating_add(BESIDE_CONTENT));
@@ -55,13 +56,15 @@ impl RelayLimits {
     }
 }
 
-/// Asks a relay for its limits; `None` where it serves none in time.
+/// Asks a relay for its limits; `None` if it does not answer with any in time.
 pub async fn fetch_limits(url: &RelayUrl, patience: Duration) -> Option<RelayLimits> {
     let url: &Url = url.into();
     let answer = tokio::time::timeout(patience, ask(url)).await;
     let text = answer
         .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
-        .inspect_err(|error| tracing::debug!(%url, %error, "the relay's limits are not known"))
+        .inspect_err(
+            |error| tracing::debug!(%url, %error, "fetching the relay's limits (NIP-11) failed"),
+        )
         .ok()?;
     RelayLimits::read(body(&text)?)
 }
@@ -73,7 +76,7 @@ async fn ask(url: &Url) -> std::io::Result<String> {
     // The brackets of an IPv6 address belong to the URL.
     let bare = host.trim_matches(['[', ']']).to_owned();
     let stream = TcpStream::connect((bare.as_str(), port)).await?;
-    // Version 1.0: the answer ends with the connection, and is not in chunks.
+    // HTTP 1.0: the answer is not chunked, and ends with the connection.
     let request = format!(
         "GET {} HTTP/1.0\r\nHost: {host}\r\nAccept: application/nostr+json\r\nConnection: close\r\n\r\n",
         url.path()
@@ -109,14 +112,14 @@ async fn exchange(
     let mut answer = Vec::new();
     let mut bounded = stream.take(DOCUMENT_MAX as u64);
     let read = bounded.read_to_end(&mut answer).await;
-    // Many servers end a TLS connection without saying so.
+    // Many servers end a TLS connection without close_notify, which is an error after the answer.
     if answer.is_empty() {
         read?;
     }
     String::from_utf8(answer).map_err(|_| std::io::ErrorKind::InvalidData.into())
 }
 
-/// The document in an answer that says 200.
+/// The body of an answer with status 200.
 fn body(answer: &str) -> Option<&str> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?;

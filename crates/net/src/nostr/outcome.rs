@@ -1,37 +1,37 @@
-//! What a relay's answer to an event means.
+//! Interprets a relay's answer (`OK`) to a published event.
 
-/// What became of a published event.
+/// The outcome of publishing an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A relay has it.
+    /// At least one relay accepted it.
     Accepted,
-    /// No relay took it, and one of them for its size.
+    /// No relay accepted it, and at least one refused it for its size.
     TooLarge {
-        /// What that relay said.
+        /// That relay's reason.
         reason: String,
     },
-    /// No relay took it.
+    /// No relay accepted it.
     Lost {
-        /// What the last of them said.
+        /// The last relay's reason.
         reason: String,
     },
 }
 
-/// What one relay's `OK` says.
+/// What one relay's `OK` means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It has the event.
+    /// The relay has the event.
     Accepted,
-    /// The event is too large for it.
+    /// The event is too large for the relay.
     TooLarge,
-    /// It wants to be asked later.
+    /// The relay limits the rate: try again later.
     Later,
-    /// It does not take it, for another reason.
+    /// The relay refuses the event for another reason.
     Refused,
 }
 
-/// Words by which relays name an event's size as the reason. Only a size is ever taken for one: a
-/// vague refusal must not start a transfer over.
+/// Texts by which relays say that an event is too large. An unclear refusal must not count as one,
+/// since it would restart the transfer with smaller pieces.
 const SIZE_WORDS: [&str; 10] = [
     "too large",
     "too big",
@@ -45,12 +45,12 @@ const SIZE_WORDS: [&str; 10] = [
     "max_message_length",
 ];
 
-/// Reads the text of an `OK false`.
+/// Interprets the text of an `OK false`.
 pub(crate) fn verdict(text: &str) -> Verdict {
     let text = text.to_ascii_lowercase();
     let prefix = text.split(':').next().unwrap_or_default().trim();
     match prefix {
-        // It was there before: a second attempt, or another of our own.
+        // The relay has the event already, from an earlier attempt.
         "duplicate" => Verdict::Accepted,
         "rate-limited" => Verdict::Later,
         _ if SIZE_WORDS.iter().any(|words| text.contains(words)) => Verdict::TooLarge,

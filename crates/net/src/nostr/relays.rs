@@ -1,4 +1,5 @@
-//! Several relays as one: the first that takes an event decides, the others are tried all the same.
+//! Connections to several relays. An event is published to all of them, and counts as published
+//! once one has accepted it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,35 +18,36 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::gate::Gate;
+use super::event_filter::EventFilter;
 use super::outcome::{Outcome, Verdict, verdict};
 use super::{EVENT_MAX, fetch_limits};
 
-/// Events that wait for one relay; a relay that is further behind is passed over.
-const BEHIND_MAX: usize = 256;
+/// How many events may wait for one relay; further events are not sent to it.
+const PENDING_MAX: usize = 256;
 
-/// The first pause after a relay asked for one, and the longest.
+/// The first and the longest pause after a relay asked to slow down.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 
-/// A message of a relay's longer than this is not looked at.
+/// The longest message of a relay that is read.
 const MESSAGE_MAX: u32 = 4 << 20;
 
-/// How relays are used.
+/// The options of [`Relays`].
 #[derive(Clone, Debug)]
 pub struct RelayOptions {
-    /// How long to wait for the first relay.
+    /// How long to wait until the first relay has accepted the subscription.
     pub connect: Duration,
-    /// How long an event is tried, across reconnects.
+    /// How long to try to publish an event, across reconnects.
     pub publish: Duration,
-    /// The pause before a lost connection is tried again.
+    /// The pause before reconnecting to a relay.
     pub reconnect: Duration,
-    /// Events that wait to be taken before the relays' readers are held up.
+    /// How many received events may wait for the application before reading from relays pauses.
     pub waiting: usize,
-    /// Ids that are remembered, so that each event counts once.
+    /// How many event ids are remembered, so that an event that several relays deliver is returned
+    /// once.
     pub remembered: usize,
-    /// How far into the past to ask: for peers whose clocks are behind.
+    /// How far into the past to subscribe, for peers whose clocks are behind.
     pub back: Duration,
-    /// How long to wait for what a relay says of its limits; zero: it is not asked.
+    /// How long to wait for a relay's limits (NIP-11); zero does not ask for them.
     pub limits: Duration,
 }
 
@@ -67,10 +69,10 @@ impl Default for RelayOptions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RelaysError {
-    /// None was given.
+    /// No relay was given.
     #[error("no relay was given; name at least one as ws:// or wss://")]
     None,
-    /// An address that is none.
+    /// An address is not a relay URL.
     #[error("{url:?} is no address of a relay ({reason}); write it as ws:// or wss://")]
     Url {
         /// The address.
@@ -78,17 +80,17 @@ pub enum RelaysError {
         /// What is wrong with it.
         reason: String,
     },
-    /// None of them answered.
+    /// No relay accepted the subscription in time.
     #[error("none of {count} relays took the subscription within {} s; check the addresses", waited.as_secs())]
     Unreachable {
         /// How many were tried.
         count: usize,
-        /// How long.
+        /// How long they were waited for.
         waited: Duration,
     },
 }
 
-/// Connections to one or more relays. Clones share them; the last one dropped ends them.
+/// Connections to one or more relays. Clones share them; dropping the last clone closes them.
 #[derive(Clone, Debug)]
 pub struct Relays(Arc<Shared>);
 
@@ -115,14 +117,16 @@ impl Drop for Shared {
 #[derive(Debug)]
 struct OneRelay {
     relay: Relay,
-    behind: AtomicUsize,
-    /// Until when nothing goes to it, and how long the next pause would be.
+    /// How many events wait for this relay.
+    pending: AtomicUsize,
+    /// Until when nothing is sent to it, and the length of the next pause.
     pause: Mutex<(Instant, Duration)>,
 }
 
 impl Relays {
-    /// Connects and subscribes to events of these kinds that are addressed to `keys`; returns once one
-    /// relay has taken the subscription. Events whose signatures are good arrive by the channel, each once.
+    /// Connects and subscribes to events of these kinds that are addressed to `keys`; returns once
+    /// one relay has accepted the subscription. Events with valid signatures arrive in the channel,
+    /// each once.
     pub async fn open(
         urls: &[String],
         keys: &Keys,
@@ -130,22 +134,22 @@ impl Relays {
         options: &RelayOptions,
     ) -> Result<(Self, mpsc::Receiver<Event>), RelaysError> {
         let urls = parse(urls)?;
-        let (taken, events) = mpsc::channel(options.waiting.max(1));
+        let (sender, events) = mpsc::channel(options.waiting.max(1));
         let kinds: BTreeSet<u16> = kinds.into_iter().collect();
         let since = Timestamp::now() - options.back.as_secs();
         let filter = Filter::new()
             .kinds(kinds.iter().map(|&kind| Kind::from_u16(kind)))
             .pubkey(keys.public_key())
             .since(since);
-        let gate = Gate {
+        let filter_policy = EventFilter {
             us: keys.public_key(),
             kinds,
             seen: Mutex::new(Recent::new(options.remembered)),
-            taken,
+            events: sender,
         };
         let client = Client::builder()
             .signer(keys.clone())
-            .admit_policy(gate)
+            .admit_policy(filter_policy)
             .build();
         client.automatic_authentication(true);
         let id = SubscriptionId::generate();
@@ -157,11 +161,11 @@ impl Relays {
         let (mut relays, mut watchers) = (Vec::new(), Vec::new());
         for url in &urls {
             let relay = add(&client, url, options).await?;
-            // Before it connects: a relay may be faster than the task.
-            let news = relay.notifications();
-            let watch = watch(
+            // Subscribed to before connecting, so that no notification is missed.
+            let notifications = relay.notifications();
+            let watch = keep_subscribed(
                 relay.clone(),
-                news,
+                notifications,
                 id.clone(),
                 filter.clone(),
                 ready.clone(),
@@ -170,7 +174,7 @@ impl Relays {
             relay.connect();
             relays.push(Arc::new(OneRelay {
                 relay,
-                behind: AtomicUsize::new(0),
+                pending: AtomicUsize::new(0),
                 pause: Mutex::new((Instant::now(), PAUSE.0)),
             }));
         }
@@ -181,11 +185,11 @@ impl Relays {
             limit: 0,
             watchers,
         };
-        let (limit, heard) = tokio::join!(
+        let (limit, subscribed) = tokio::join!(
             limit(&urls, options.limits),
             tokio::time::timeout(options.connect, first.recv())
         );
-        if heard.is_err() {
+        if subscribed.is_err() {
             return Err(RelaysError::Unreachable {
                 count: urls.len(),
                 waited: options.connect,
@@ -195,29 +199,29 @@ impl Relays {
         Ok((Self(Arc::new(shared)), events))
     }
 
-    /// Bytes of the largest event that all relays say they take, and 65,536 for those that
-    /// do not say.
+    /// The largest event, in bytes, that all relays accept; 65,536 is assumed for a relay that
+    /// states no limit.
     pub fn limit(&self) -> usize {
         self.0.limit
     }
 
-    /// Publishes to all; returns when the first has it, or none took it. A relay that asks for a
-    /// pause gets it, one that is away is waited for.
+    /// Publishes an event to all relays; completes when the first has accepted it, or all have refused.
+    /// Pauses for a relay that limits the rate, and waits for one that is disconnected.
     ///
-    /// It is begun here and now, so that what is published first is first at each relay, unless that
-    /// wants it once more.
+    /// Sending begins in this call, before the future is polled, so that events reach each relay in the
+    /// order of the calls, unless a relay has to be tried again.
     pub fn publish(&self, event: Event) -> impl Future<Output = Outcome> + Send + use<> {
         let event = Arc::new(event);
         let deadline = Instant::now() + self.0.publish;
-        let (tell, mut told) = mpsc::channel(self.0.relays.len());
+        let (sender, mut outcomes) = mpsc::channel(self.0.relays.len());
         for relay in &self.0.relays {
-            let (relay, event, tell) = (relay.clone(), event.clone(), tell.clone());
+            let (relay, event, sender) = (relay.clone(), event.clone(), sender.clone());
             let mut publishing = Box::pin(async move {
                 let outcome = relay.publish(&event, deadline).await;
-                // Nobody waits any more for the slower ones.
-                let _ = tell.send(outcome).await;
+                // The receiver is gone if another relay has accepted the event already.
+                let _ = sender.send(outcome).await;
             });
-            // The task that goes on with it is woken anew.
+            // Begins sending now; a task continues if it has to wait, and polls it with its own waker.
             let begun = publishing
                 .as_mut()
                 .poll(&mut Context::from_waker(Waker::noop()));
@@ -225,12 +229,12 @@ impl Relays {
                 tokio::spawn(publishing);
             }
         }
-        drop(tell);
+        drop(sender);
         async move {
             let mut worst = Outcome::Lost {
                 reason: "no relay answered".to_owned(),
             };
-            while let Some(outcome) = told.recv().await {
+            while let Some(outcome) = outcomes.recv().await {
                 match (&outcome, &worst) {
                     (Outcome::Accepted, _) => return outcome,
                     (_, Outcome::TooLarge { .. }) => {}
@@ -249,20 +253,21 @@ impl Relays {
 
 impl OneRelay {
     async fn publish(&self, event: &Event, deadline: Instant) -> Outcome {
-        if self.behind.fetch_add(1, Ordering::Relaxed) >= BEHIND_MAX {
-            self.behind.fetch_sub(1, Ordering::Relaxed);
-            let reason = format!("{BEHIND_MAX} events wait for {}", self.relay.url());
+        if self.pending.fetch_add(1, Ordering::Relaxed) >= PENDING_MAX {
+            self.pending.fetch_sub(1, Ordering::Relaxed);
+            let reason = format!("{PENDING_MAX} events already wait for {}", self.relay.url());
             return Outcome::Lost { reason };
         }
-        let outcome = timeout_at(deadline, self.insist(event)).await;
-        self.behind.fetch_sub(1, Ordering::Relaxed);
+        let outcome = timeout_at(deadline, self.publish_with_retries(event)).await;
+        self.pending.fetch_sub(1, Ordering::Relaxed);
         outcome.unwrap_or_else(|_| Outcome::Lost {
             reason: format!("{} did not answer in time", self.relay.url()),
         })
     }
 
-    /// Tries until there is a word on it. The same event again is no second event.
-    async fn insist(&self, event: &Event) -> Outcome {
+    /// Sends the event until the relay accepts or refuses it. Sending it again is harmless: a relay
+    /// recognizes an event by its id.
+    async fn publish_with_retries(&self, event: &Event) -> Outcome {
         loop {
             let until = self.pause().0;
             if until > Instant::now() {
@@ -291,7 +296,12 @@ impl OneRelay {
                     error.to_string()
                 }
             };
-            tracing::debug!(url = %self.relay.url(), reason, "an event is tried again");
+            tracing::debug!(
+                url = %self.relay.url(),
+                event = %event.id,
+                reason,
+                "publishing an event failed, trying again"
+            );
             self.back_off();
         }
     }
@@ -301,7 +311,7 @@ impl OneRelay {
         Outcome::Accepted
     }
 
-    /// One pause for all that wait for this relay: many together would hit it again at once.
+    /// Starts a pause that all events for this relay share: separate retries would hit it all at once.
     fn back_off(&self) {
         let now = Instant::now();
         let mut pause = self.pause();
@@ -336,7 +346,7 @@ async fn add(
     url: &RelayUrl,
     options: &RelayOptions,
 ) -> Result<Relay, RelaysError> {
-    let wrong = |reason: String| RelaysError::Url {
+    let bad_url = |reason: String| RelaysError::Url {
         url: url.to_string(),
         reason,
     };
@@ -347,22 +357,23 @@ async fn add(
         .limits(limits);
     let pool = client.pool();
     let added = pool.add_relay(url.clone(), settings).await;
-    added.map_err(|error| wrong(error.to_string()))?;
+    added.map_err(|error| bad_url(error.to_string()))?;
     let relay = pool.relay(url.clone()).await;
-    relay.map_err(|error| wrong(error.to_string()))
+    relay.map_err(|error| bad_url(error.to_string()))
 }
 
-/// Tells when the subscription stands, and makes it again where the relay ended it.
-async fn watch(
+/// Signals `ready` when the relay has accepted the subscription, and subscribes again if the relay ends
+/// it.
+async fn keep_subscribed(
     relay: Relay,
-    mut news: broadcast::Receiver<RelayNotification>,
+    mut notifications: broadcast::Receiver<RelayNotification>,
     id: SubscriptionId,
     filter: Filter,
     ready: mpsc::Sender<()>,
 ) {
     let mut pause = PAUSE.0;
     loop {
-        let message = match news.recv().await {
+        let message = match notifications.recv().await {
             Ok(RelayNotification::Message { message }) => message,
             Ok(RelayNotification::Shutdown) | Err(broadcast::error::RecvError::Closed) => return,
             Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => continue,
@@ -370,24 +381,32 @@ async fn watch(
         match message {
             RelayMessage::EndOfStoredEvents(which) if *which == id => {
                 pause = PAUSE.0;
-                // Only the first word is waited for.
+                // Only the first signal is waited for; the channel may be full.
                 let _ = ready.try_send(());
             }
             RelayMessage::Closed {
                 subscription_id,
                 message,
             } if *subscription_id == id => {
-                // Authentication is under way, and it subscribes again.
+                // The library authenticates and subscribes again by itself.
                 if message.starts_with("auth-required") {
                     continue;
                 }
-                tracing::warn!(url = %relay.url(), %message, "the relay ended the subscription");
+                tracing::warn!(
+                    url = %relay.url(),
+                    %message,
+                    "the relay ended the subscription; subscribing again in {pause:?}"
+                );
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE.1);
                 let options = SubscribeOptions::default();
                 let again = relay.subscribe_with_id(id.clone(), filter.clone(), options);
                 if let Err(error) = again.await {
-                    tracing::warn!(url = %relay.url(), %error, "no subscription");
+                    tracing::warn!(
+                        url = %relay.url(),
+                        %error,
+                        "subscribing at the relay failed: no events arrive from it"
+                    );
                 }
             }
             _ => {}
@@ -395,15 +414,15 @@ async fn watch(
     }
 }
 
-/// The smallest limit of all relays.
-async fn limit(urls: &[RelayUrl], patience: Duration) -> usize {
-    if patience.is_zero() {
+/// The smallest event limit of all relays, in bytes.
+async fn limit(urls: &[RelayUrl], timeout: Duration) -> usize {
+    if timeout.is_zero() {
         return EVENT_MAX;
     }
     let mut asked = JoinSet::new();
     for url in urls {
         let url = url.clone();
-        asked.spawn(async move { fetch_limits(&url, patience).await });
+        asked.spawn(async move { fetch_limits(&url, timeout).await });
     }
     let mut least = usize::MAX;
     while let Some(limits) = asked.join_next().await {

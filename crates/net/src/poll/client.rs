@@ -1,4 +1,4 @@
-//! The client's side: one poll after another down, POSTs up.
+//! The client: sends one poll after another, and posts frames.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,41 +13,41 @@ use reqwest::Method;
 use tokio::time::timeout;
 
 use super::messages::Messages;
-use crate::http::client::{Site, read};
+use crate::http::client::{HttpClient, read};
 use crate::http::{ClientOptions, ConnectError};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
-/// The largest answer where nothing else is said.
+/// The default limit for an answer, in bytes.
 const ANSWER_MAX: usize = 32 << 20;
 
-/// How long the good-bye may take.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long disconnecting may take.
+const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A connection by polls and POSTs.
+/// Polls and POSTs to a server.
 #[derive(Debug)]
 pub struct PollTransport {
     source: PollSource,
     sink: PollSink,
 }
 
-/// Begins to poll the server at an `http://` or `https://` address, and posts each frame.
+/// Starts polling the server at an `http://` or `https://` address.
 pub async fn connect(url: &str, options: &ClientOptions) -> Result<PollTransport, ConnectError> {
-    let site = Site::new(url, options).await?;
-    let mut first = poll(site.clone(), Duration::ZERO, ANSWER_MAX).await?;
+    let client = HttpClient::new(url, options).await?;
+    let mut first = poll(client.clone(), Duration::ZERO, ANSWER_MAX).await?;
     if !first.is_new {
-        // What an earlier connection left behind is not for this one.
-        forget(&site).await?;
-        first = poll(site.clone(), Duration::ZERO, ANSWER_MAX).await?;
+        // The server still has an earlier connection with this peer id: its messages are discarded.
+        disconnect(&client).await?;
+        first = poll(client.clone(), Duration::ZERO, ANSWER_MAX).await?;
     }
     let source = PollSource {
-        site: site.clone(),
+        client: client.clone(),
         limit: ANSWER_MAX,
         messages: first.messages,
         polling: None,
     };
     Ok(PollTransport {
         source,
-        sink: PollSink { site },
+        sink: PollSink { client },
     })
 }
 
@@ -55,13 +55,13 @@ impl Transport for PollTransport {
     type Source = PollSource;
     type Sink = PollSink;
 
-    /// Both: text comes down, binary goes up.
+    /// Both: text comes in by polls, binary frames go out by POSTs.
     fn carries(&self, _carries: Carries) -> bool {
         true
     }
 
-    fn expect(&mut self, largest: usize) {
-        // Several come in one answer.
+    fn limit_frames(&mut self, largest: usize) {
+        // An answer may hold several messages.
         self.source.limit = largest.saturating_mul(2);
     }
 
@@ -72,20 +72,20 @@ impl Transport for PollTransport {
 
 type Polling = Pin<Box<dyn Future<Output = Result<Messages, ConnectError>> + Send>>;
 
-/// The half that frames come in by.
+/// The receiving half: polls.
 pub struct PollSource {
-    site: Arc<Site>,
+    client: Arc<HttpClient>,
     limit: usize,
-    /// What came with others in one answer.
+    /// Messages of the last answer that were not returned yet.
     messages: VecDeque<Bytes>,
-    /// Kept when nobody waits: what its answer brings must not be lost.
+    /// The poll in progress; kept if `next` is cancelled, so that its answer is not lost.
     polling: Option<Polling>,
 }
 
 impl fmt::Debug for PollSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PollSource")
-            .field("site", &self.site)
+            .field("client", &self.client)
             .finish_non_exhaustive()
     }
 }
@@ -96,22 +96,22 @@ impl Source for PollSource {
             return Incoming::Frame(Frame::Text(text));
         }
         let polling = self.polling.get_or_insert_with(|| {
-            let wait = self.site.options().wait;
-            Box::pin(poll(self.site.clone(), wait, self.limit))
+            let wait = self.client.options().wait;
+            Box::pin(poll(self.client.clone(), wait, self.limit))
         });
         let answer = tokio::select! {
             biased;
-            () = self.site.over() => return gone("closed"),
+            () = self.client.closed() => return gone("closed"),
             answer = poll_fn(|context| polling.as_mut().poll(context)) => answer,
         };
         self.polling = None;
         match answer {
-            Ok(answer) if answer.is_new => gone("the server forgot this connection"),
+            Ok(answer) if answer.is_new => gone("the server no longer knows this connection"),
             Ok(answer) => {
                 self.messages = answer.messages;
                 match self.messages.pop_front() {
                     Some(text) => Incoming::Frame(Frame::Text(text)),
-                    None => Incoming::Life,
+                    None => Incoming::Alive,
                 }
             }
             Err(error) => gone(&error.to_string()),
@@ -119,48 +119,56 @@ impl Source for PollSource {
     }
 }
 
-/// The half that frames go out by, one POST after another.
+/// The sending half: one POST after another.
 #[derive(Debug)]
 pub struct PollSink {
-    site: Arc<Site>,
+    client: Arc<HttpClient>,
 }
 
 impl Sink for PollSink {
     async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
-        self.site.post(frame).await
+        self.client.post(frame).await
     }
 
     async fn close(&mut self, _code: u16, _reason: &str) {
-        self.site.over.send_replace(true);
-        let _ = timeout(FAREWELL, forget(&self.site)).await;
+        self.client.over.send_replace(true);
+        let _ = timeout(DISCONNECT_TIMEOUT, disconnect(&self.client)).await;
     }
 }
 
-async fn poll(site: Arc<Site>, wait: Duration, limit: usize) -> Result<Messages, ConnectError> {
-    let peer_id = site.options().peer_id.as_str();
+async fn poll(
+    client: Arc<HttpClient>,
+    wait: Duration,
+    limit: usize,
+) -> Result<Messages, ConnectError> {
+    let peer_id = client.options().peer_id.as_str();
     let milliseconds = wait.as_millis().to_string();
-    let dialect = &site.options().dialect;
+    let dialect = &client.options().dialect;
     let query = [
         (dialect.peer_parameter, peer_id),
         (dialect.wait_parameter, &milliseconds),
     ];
-    let request = site.request(Method::GET, dialect.poll, &query);
-    let within = wait + site.options().timeout;
-    let response = site.ask(request, within).await?;
+    let request = client.request(Method::GET, dialect.poll, &query);
+    let within = wait + client.options().timeout;
+    let response = client.ask(request, within).await?;
     let body = read(response, limit).await;
-    let body = body.map_err(|reason| site.not_ours(reason))?;
-    Messages::read(&body, dialect).map_err(|reason| site.not_ours(reason))
+    let body = body.map_err(|reason| client.unexpected_answer(reason))?;
+    Messages::read(&body, dialect).map_err(|reason| client.unexpected_answer(reason))
 }
 
-async fn forget(site: &Site) -> Result<(), ConnectError> {
-    let dialect = &site.options().dialect;
-    let peer_id = site.options().peer_id.as_str();
-    let request = site.request(
+/// Asks the server to end the connection of this peer id.
+async fn disconnect(client: &HttpClient) -> Result<(), ConnectError> {
+    let dialect = &client.options().dialect;
+    let peer_id = client.options().peer_id.as_str();
+    let request = client.request(
         Method::DELETE,
         dialect.poll,
         &[(dialect.peer_parameter, peer_id)],
     );
-    site.ask(request, site.options().timeout).await.map(drop)
+    client
+        .ask(request, client.options().timeout)
+        .await
+        .map(drop)
 }
 
 fn gone(reason: &str) -> Incoming {

@@ -1,4 +1,4 @@
-//! The answer to a poll, taken apart.
+//! Parses the answer to a poll.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 
 use crate::http::Dialect;
 
-/// No server has more to say at once.
+/// The limit on messages in one answer.
 const MESSAGES_MAX: usize = 1 << 16;
 
-/// What an answer says.
+/// The messages in an answer, and whether the connection is new.
 #[derive(Debug)]
 pub(crate) struct Messages {
     pub(crate) messages: VecDeque<Bytes>,
@@ -30,7 +30,8 @@ impl Messages {
         let (found, is_new) = Members(dialect).deserialize(&mut json).map_err(wrong)?;
         json.end().map_err(wrong)?;
         let mut messages = VecDeque::with_capacity(found.len());
-        // One alone keeps the memory that it came in; of several each gets its own.
+        // A single message shares the body's memory; several get memory of their own, so that one
+        // that is kept does not keep the whole body alive.
         let alone = found.len() == 1;
         for message in found {
             let bytes = message.get().as_bytes();
@@ -44,7 +45,7 @@ impl Messages {
     }
 }
 
-/// The members that count, under the names that the dialect gives them; all others are passed over.
+/// Reads the two members that matter, under the dialect's names; others are ignored.
 struct Members<'d>(&'d Dialect);
 
 impl<'de> DeserializeSeed<'de> for Members<'_> {
@@ -79,7 +80,7 @@ impl<'de> Visitor<'de> for Members<'_> {
     }
 }
 
-/// Of bounded length: a short text can hold very many numbers.
+/// A list of limited length: even a short body can hold very many values.
 struct List<'a>(Vec<&'a RawValue>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for List<'a> {

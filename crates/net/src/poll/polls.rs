@@ -1,4 +1,5 @@
-//! The polls of one connection: who waits, and what is handed to them.
+//! The polls of one connection on the server: collects messages into an answer, and tracks whether the
+//! client is polling.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,50 +14,53 @@ use tokio::time::{Instant, sleep_until};
 use crate::http::Dialect;
 use crate::http::connection::{HttpConnection, closed};
 
-/// What the HTTP library gets at once.
+/// The size of the chunks given to hyper.
 const CHUNK: usize = 32 << 10;
 
-/// A message on its way to a poll.
+/// A message for the next poll.
 #[derive(Debug)]
-pub(crate) struct Handed {
+pub(crate) struct OutgoingMessage {
     pub(crate) text: Bytes,
-    /// Told once a poll has it.
+    /// Notified once a poll has taken the message.
     pub(crate) taken: oneshot::Sender<()>,
 }
 
-/// What polls find of a connection. The newest has its turn; an older one is answered at once.
+/// What the polls of a connection share. If several wait at once, the newest gets the messages, and the
+/// older ones are answered immediately.
 #[derive(Debug)]
 pub(crate) struct Polls {
-    messages: Mutex<mpsc::Receiver<Handed>>,
-    turn: watch::Sender<u64>,
+    messages: Mutex<mpsc::Receiver<OutgoingMessage>>,
+    /// The number of the newest poll.
+    newest: watch::Sender<u64>,
     presence: watch::Sender<Presence>,
 }
 
-/// Whether somebody polls.
+/// Whether the client is polling.
 #[derive(Debug)]
 pub(crate) struct Presence {
     waiting: usize,
-    /// When the last poll was answered, while there is no other.
+    /// When the last poll was answered, if none waits now.
     pub(crate) absent_since: Option<Instant>,
 }
 
-/// How long a poll waits, and for how much.
+/// When a poll is answered: after `wait` without a message, `linger` after a message, or once it has
+/// `bytes`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct PollLimits {
     pub(crate) wait: Duration,
     pub(crate) linger: Duration,
     pub(crate) bytes: usize,
 }
 
 impl Polls {
-    pub(crate) fn new(messages: mpsc::Receiver<Handed>) -> Self {
+    pub(crate) fn new(messages: mpsc::Receiver<OutgoingMessage>) -> Self {
         let presence = Presence {
             waiting: 0,
             absent_since: Some(Instant::now()),
         };
         Self {
             messages: Mutex::new(messages),
-            turn: watch::channel(0).0,
+            newest: watch::channel(0).0,
             presence: watch::channel(presence).0,
         }
     }
@@ -65,24 +69,24 @@ impl Polls {
         self.presence.subscribe()
     }
 
-    /// One poll: the messages that there are, or the first that come.
+    /// Collects the messages for one poll: those that are ready, or the first that come.
     pub(crate) async fn collect(
         &self,
         connection: &Arc<HttpConnection>,
-        patience: Patience,
+        limits: PollLimits,
     ) -> Batch {
-        let _here = Here::new(self);
-        let mut turn = self.turn.subscribe();
-        let mut mine = 0;
-        self.turn.send_modify(|turn| {
-            *turn += 1;
-            mine = *turn;
+        let _polling = PollingGuard::new(self);
+        let mut newest = self.newest.subscribe();
+        let mut number = 0;
+        self.newest.send_modify(|newest| {
+            *newest += 1;
+            number = *newest;
         });
         let mut batch = Batch::new(connection.clone());
         let ended = async {
             tokio::select! {
-                _ = turn.wait_for(|turn| *turn != mine) => {}
-                () = connection.over() => {}
+                _ = newest.wait_for(|newest| *newest != number) => {}
+                () = connection.ended() => {}
             }
         };
         tokio::pin!(ended);
@@ -90,15 +94,15 @@ impl Polls {
             messages = self.messages.lock() => messages,
             () = &mut ended => return batch,
         };
-        // A message that is on its way from the link is there in a moment.
-        let mut until = Instant::now() + patience.wait.max(patience.linger);
-        while batch.bytes < patience.bytes {
+        // Even a poll that does not want to wait gives the link a moment to deliver a message.
+        let mut until = Instant::now() + limits.wait.max(limits.linger);
+        while batch.bytes < limits.bytes {
             tokio::select! {
                 biased;
-                Some(handed) = messages.recv() => {
-                    batch.push(handed.text);
-                    let _ = handed.taken.send(());
-                    until = Instant::now() + patience.linger;
+                Some(message) = messages.recv() => {
+                    batch.push(message.text);
+                    let _ = message.taken.send(());
+                    until = Instant::now() + limits.linger;
                 }
                 () = sleep_until(until) => break,
                 () = &mut ended => break,
@@ -108,10 +112,10 @@ impl Polls {
     }
 }
 
-/// While somebody polls.
-struct Here<'p>(&'p Polls);
+/// Marks the client as present while a poll waits.
+struct PollingGuard<'p>(&'p Polls);
 
-impl<'p> Here<'p> {
+impl<'p> PollingGuard<'p> {
     fn new(polls: &'p Polls) -> Self {
         polls.presence.send_modify(|presence| {
             presence.waiting += 1;
@@ -121,7 +125,7 @@ impl<'p> Here<'p> {
     }
 }
 
-impl Drop for Here<'_> {
+impl Drop for PollingGuard<'_> {
     fn drop(&mut self) {
         self.0.presence.send_modify(|presence| {
             presence.waiting -= 1;
@@ -130,8 +134,8 @@ impl Drop for Here<'_> {
     }
 }
 
-/// Messages that were taken from the link, and the answer they go out by. If that is given up the
-/// connection is over: its other end would miss them and not know.
+/// Messages that were taken from the link for one answer. If the answer is dropped before it was sent,
+/// the connection is ended: the client would miss the messages without knowing.
 #[derive(Debug)]
 pub(crate) struct Batch {
     connection: Arc<HttpConnection>,
@@ -151,13 +155,13 @@ impl Batch {
     }
 
     fn push(&mut self, text: Bytes) {
-        // A place in the answer counts too.
+        // The entry in the list counts too.
         self.bytes += text.len() + size_of::<Bytes>();
         self.messages.push(text);
     }
 
     /// The body of the answer. The messages are not copied.
-    pub(crate) fn into_body(mut self, dialect: &Dialect) -> Answering {
+    pub(crate) fn into_body(mut self, dialect: &Dialect) -> BatchBody {
         let end = format!(r#"],"{}":false}}"#, dialect.new_member);
         let mut parts = vec![Bytes::from(end)];
         let last_first = std::mem::take(&mut self.messages).into_iter().rev();
@@ -169,28 +173,28 @@ impl Batch {
         }
         let start = format!(r#"{{"{}":["#, dialect.messages_member);
         parts.push(Bytes::from(start));
-        Answering { batch: self, parts }
+        BatchBody { batch: self, parts }
     }
 }
 
 impl Drop for Batch {
     fn drop(&mut self) {
         if self.bytes > 0 && !self.delivered {
-            let gone = "a poll was given up before it had its answer";
+            let gone = "the client dropped a poll before it was answered";
             self.connection.end(closed(1006, gone));
         }
     }
 }
 
-/// An answer on its way.
+/// The body of an answer while it is sent.
 #[derive(Debug)]
-pub(crate) struct Answering {
+pub(crate) struct BatchBody {
     batch: Batch,
-    /// What is left, the last part first.
+    /// The parts that are not sent yet, in reverse order.
     parts: Vec<Bytes>,
 }
 
-impl Stream for Answering {
+impl Stream for BatchBody {
     type Item = Result<Bytes, std::convert::Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {

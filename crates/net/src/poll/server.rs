@@ -1,4 +1,4 @@
-//! Polls, as a server answers them.
+//! The server: handles polls and disconnects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,23 +11,23 @@ use axum::http::{Response, StatusCode};
 use breakbulk_link::{Carries, Frame};
 use tokio::sync::{mpsc, oneshot};
 
-use super::polls::{Handed, Patience, Polls};
+use super::polls::{OutgoingMessage, PollLimits, Polls};
 use crate::http::connection::{HttpConnection, HttpSource, Registration, closed};
-use crate::http::server::{ServerState, not_yours};
-use crate::http::{Answer, Arrival, Arrived, Claim, Dialect, Grant, Way};
+use crate::http::server::{ServerState, peer_id_taken};
+use crate::http::{AcceptedTransport, Answer, Arrival, Claim, Dialect, Grant, Way};
 use crate::transport::{Lost, Sink, Transport};
 
-/// A client that polls, and its POSTs.
+/// The polls and POSTs of a client.
 #[derive(Debug)]
 pub struct PollServer {
     source: HttpSource,
     sink: PollServerSink,
 }
 
-/// The half that frames go out by: from the link into the answer of a poll, without a queue between.
+/// The sending half: frames go from the link into the answer to a poll, without a queue in between.
 #[derive(Debug)]
 pub struct PollServerSink {
-    out: mpsc::Sender<Handed>,
+    out: mpsc::Sender<OutgoingMessage>,
     registration: Arc<Registration>,
 }
 
@@ -35,7 +35,7 @@ impl Transport for PollServer {
     type Source = HttpSource;
     type Sink = PollServerSink;
 
-    /// Both: binary comes up, text goes down.
+    /// Both: binary frames come in by POSTs, text goes out by polls.
     fn carries(&self, _carries: Carries) -> bool {
         true
     }
@@ -48,18 +48,18 @@ impl Transport for PollServer {
 impl Sink for PollServerSink {
     async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
         let Frame::Text(text) = frame else {
-            return Err(Lost("an answer to a poll carries text alone".to_owned()));
+            return Err(Lost("an answer to a poll carries only text".to_owned()));
         };
         let (taken, until_taken) = oneshot::channel();
-        let handed = async {
-            self.out.send(Handed { text, taken }).await.ok()?;
+        let sent = async {
+            self.out.send(OutgoingMessage { text, taken }).await.ok()?;
             until_taken.await.ok()
         };
-        let gone = || Lost("nobody polls any more".to_owned());
+        let gone = || Lost("the client polls no more".to_owned());
         tokio::select! {
             biased;
-            handed = handed => handed.ok_or_else(gone),
-            () = self.registration.connection.over() => Err(gone()),
+            sent = sent => sent.ok_or_else(gone),
+            () = self.registration.connection.ended() => Err(gone()),
         }
     }
 
@@ -68,18 +68,18 @@ impl Sink for PollServerSink {
     }
 }
 
-/// The handler of a poll.
+/// Handles a poll. The first one of a peer id opens the connection.
 pub(crate) async fn poll(
     State(state): State<Arc<ServerState>>,
     request: Request,
 ) -> Result<Response<Body>, Answer> {
     let (head, _) = request.into_parts();
-    let (claim, grant) = who(&state, &head)?;
+    let (claim, grant) = authorize(&state, &head)?;
     let known = state.registry.find(&claim.peer_id);
     if let Some(connection) = &known
-        && !connection.is_of(&grant)
+        && !connection.belongs_to(&grant)
     {
-        return Err(not_yours());
+        return Err(peer_id_taken());
     }
     let Some((connection, polls)) = known
         .as_ref()
@@ -99,14 +99,14 @@ pub(crate) async fn poll(
         .parameter(options.dialect.wait_parameter)
         .and_then(|wait| wait.parse().ok());
     let wait = Duration::from_millis(wait.unwrap_or(0)).min(options.wait_max);
-    connection.alive();
-    let patience = Patience {
+    connection.report_alive();
+    let limits = PollLimits {
         wait,
         linger: options.linger,
         bytes: options.answer_max,
     };
-    let batch = polls.collect(connection, patience).await;
-    connection.alive();
+    let batch = polls.collect(connection, limits).await;
+    connection.report_alive();
     let mut response = Response::new(Body::from_stream(batch.into_body(&options.dialect)));
     for (name, value) in [
         (CONTENT_TYPE, "application/json; charset=utf-8"),
@@ -118,26 +118,26 @@ pub(crate) async fn poll(
     Ok(response)
 }
 
-/// The handler of a DELETE: the client says good-bye, whether or not it was there.
-pub(crate) async fn forget(
+/// Handles a DELETE: ends the client's connection, if there is one.
+pub(crate) async fn disconnect(
     State(state): State<Arc<ServerState>>,
     request: Request,
 ) -> Result<Answer, Answer> {
     let (head, _) = request.into_parts();
-    let (claim, grant) = who(&state, &head)?;
+    let (claim, grant) = authorize(&state, &head)?;
     if let Some(connection) = state.registry.find(&claim.peer_id) {
-        if !connection.is_of(&grant) {
-            return Err(not_yours());
+        if !connection.belongs_to(&grant) {
+            return Err(peer_id_taken());
         }
-        connection.end(closed(1000, "the client said good-bye"));
+        connection.end(closed(1000, "the client disconnected"));
     }
     Ok(Answer::json(StatusCode::OK, state.options.dialect.kept))
 }
 
-fn who(state: &ServerState, head: &Parts) -> Result<(Claim, Grant), Answer> {
+fn authorize(state: &ServerState, head: &Parts) -> Result<(Claim, Grant), Answer> {
     let no_peer = || Answer::bad(state.options.dialect.no_peer);
     let peer_id = state.peer_id(head).ok_or_else(no_peer)?;
-    state.claim(Way::Poll, peer_id, head)
+    state.authorize(Way::Poll, peer_id, head)
 }
 
 async fn open(state: &Arc<ServerState>, claim: Claim, grant: Grant) -> Result<(), Answer> {
@@ -149,9 +149,9 @@ async fn open(state: &Arc<ServerState>, claim: Claim, grant: Grant) -> Result<()
         out,
         registration: source.registration(),
     };
-    let transport = Arrived::Poll(PollServer { source, sink });
+    let transport = AcceptedTransport::Poll(PollServer { source, sink });
     state
-        .receive(Arrival {
+        .queue_arrival(Arrival {
             claim,
             grant,
             transport,

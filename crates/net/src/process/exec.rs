@@ -1,4 +1,4 @@
-//! A command that is started for its standard streams.
+//! The transport over the standard streams of a child process, and how the process's exit closes it.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,44 +14,45 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::framing::Framing;
 use super::program::Program;
-use super::stderr::Tail;
-use super::stop::{Leash, Stopper};
+use super::stderr::StderrTail;
+use super::stop::{ChildGuard, Stopper};
 use super::stream::{Ends, Stream, StreamSink, StreamSource};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
-/// For how long output is still read from a command that has ended: others may hold its pipe.
+/// How long output is still read after the command has exited: processes that it started may keep the
+/// pipe open.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Why a command cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecError {
-    /// No words.
+    /// The command is empty.
     #[error("there is no command to start")]
     Empty,
     /// There is no such program.
-    #[error("no program {name:?} in PATH; name it by its path or mend PATH")]
+    #[error("no program {name:?} in PATH; give its full path or correct PATH")]
     NotFound {
         /// Its name.
         name: String,
     },
-    /// It is no program.
+    /// The file is not an executable program.
     #[error("{} cannot be executed; give a program that can, or make it executable", path.display())]
     NotExecutable {
         /// Where it is.
         path: PathBuf,
     },
-    /// The system does not start it.
+    /// The system failed to start it.
     #[error("{name:?} cannot be started: {error}")]
     Start {
         /// Its name.
         name: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
 }
 
-/// Starts a command, without a shell; its standard error is ours. See [`Program`] for more.
+/// Starts a command without a shell; it inherits our standard error. [`Program`] has more options.
 ///
 /// # Errors
 /// If there is no such program, or the system does not start it.
@@ -64,31 +65,31 @@ pub fn exec(words: &[String], framing: Framing, limit: usize) -> Result<(Exec, E
 
 /// Frames over the standard streams of a command.
 ///
-/// Its standard input ends when the connection closes. If it has not ended after the connection's
-/// grace ([`Options::grace`](crate::Options)) it is killed, with all that it started. It has a process
-/// group of its own, so that an interrupt from the keyboard does not take it away while the last
-/// messages go out.
+/// Its standard input ends when the connection closes. If it has not exited after the connection's
+/// grace period ([`Options::grace`](crate::Options)) it is killed, with its process group. The
+/// group is its own, so that Ctrl-C in a terminal does not end the command while the last messages
+/// are sent.
 pub struct Exec {
     stream: Stream<ChildStdout>,
-    held: Held,
+    child: ChildHandles,
     status: Arc<watch::Sender<Option<ExitStatus>>>,
     terminate_after: Option<Duration>,
 }
 
-/// How the command ended, once it has.
+/// The exit status of the command, once it has exited.
 #[derive(Clone, Debug)]
 pub struct Exited(watch::Receiver<Option<ExitStatus>>);
 
-/// The command, and who reads its standard error: both end with this.
-struct Held {
-    leash: Leash,
-    tail: Option<(Tail, AbortHandle)>,
+/// The child process, and the task that reads its standard error; dropping this ends both.
+struct ChildHandles {
+    guard: ChildGuard,
+    tail: Option<(StderrTail, AbortHandle)>,
 }
 
-impl Drop for Held {
+impl Drop for ChildHandles {
     fn drop(&mut self) {
         if let Some((_, task)) = &self.tail {
-            // What the command left behind may hold the pipe for ever.
+            // A process that the command left behind may keep the pipe open for ever.
             task.abort();
         }
     }
@@ -97,44 +98,44 @@ impl Drop for Held {
 impl Exec {
     pub(super) fn new(
         stream: Stream<ChildStdout>,
-        leash: Leash,
-        tail: Option<(Tail, AbortHandle)>,
+        guard: ChildGuard,
+        tail: Option<(StderrTail, AbortHandle)>,
         terminate_after: Option<Duration>,
     ) -> (Self, Exited) {
         let status = Arc::new(watch::Sender::new(None));
         let exited = Exited(status.subscribe());
         let exec = Self {
             stream,
-            held: Held { leash, tail },
+            child: ChildHandles { guard, tail },
             status,
             terminate_after,
         };
         (exec, exited)
     }
 
-    /// The number of the process, while it runs.
+    /// The process id, while it runs.
     pub fn id(&self) -> Option<u32> {
-        self.held.leash.child.id()
+        self.child.guard.child.id()
     }
 
-    /// By which its input can end before its output does. See [`Stream::ends`].
+    /// A handle to close the command's input while its output is still read. See [`Stream::ends`].
     pub fn ends(&mut self) -> Ends {
         self.stream.ends()
     }
 
-    /// By which it can be ended from elsewhere.
+    /// A handle to end the command from elsewhere.
     pub fn stopper(&self) -> Stopper {
-        self.held.leash.stopper.clone()
+        self.child.guard.stopper.clone()
     }
 
-    /// What it says on its standard error, where that is kept.
-    pub fn stderr(&self) -> Option<Tail> {
-        self.held.tail.as_ref().map(|(tail, _)| tail.clone())
+    /// The end of its standard error, if that is kept ([`Stderr::Keep`](super::Stderr::Keep)).
+    pub fn stderr(&self) -> Option<StderrTail> {
+        self.child.tail.as_ref().map(|(tail, _)| tail.clone())
     }
 }
 
 impl Exited {
-    /// Waits for the end of the command. `None` if it was killed when the connection was let go of.
+    /// Waits until the command has exited. `None` if it was killed when the transport was dropped.
     pub async fn status(&mut self) -> Option<ExitStatus> {
         let status = self.0.wait_for(Option::is_some).await;
         status.ok().and_then(|status| *status)
@@ -152,13 +153,13 @@ impl Transport for Exec {
     fn split(self) -> (ExecSource, ExecSink) {
         let (stream, sink) = self.stream.halves();
         let (closing, closed) = watch::channel(false);
-        let (over, told) = watch::channel(false);
+        let (exited_sender, exited) = watch::channel(false);
         let source = ExecSource {
             stream,
-            held: self.held,
+            child: self.child,
             status: self.status,
-            ended: None,
-            over,
+            output_end: None,
+            exited: exited_sender,
             terminate: Terminate {
                 after: self.terminate_after,
                 closed,
@@ -168,25 +169,25 @@ impl Transport for Exec {
         let sink = ExecSink {
             stream: sink,
             closing,
-            over: told,
+            exited,
         };
         (source, sink)
     }
 }
 
-/// The half that goes to a command's input.
+/// The sending half: the command's standard input.
 pub struct ExecSink {
     stream: StreamSink,
     closing: watch::Sender<bool>,
-    over: watch::Receiver<bool>,
+    exited: watch::Receiver<bool>,
 }
 
 impl ExecSink {
-    /// A command that takes no more has mostly ended: its last words and how it ended tell more than a
-    /// broken pipe does.
-    async fn hear_out(&mut self, sent: Result<(), Lost>) -> Result<(), Lost> {
+    /// After a failed write, waits a moment for the command's exit: its status and last output say
+    /// more than a broken pipe, and the source reports them.
+    async fn wait_for_exit_on_error(&mut self, sent: Result<(), Lost>) -> Result<(), Lost> {
         if sent.is_err() {
-            let _ = timeout(LINGER, self.over.wait_for(|over| *over)).await;
+            let _ = timeout(LINGER, self.exited.wait_for(|exited| *exited)).await;
         }
         sent
     }
@@ -195,7 +196,7 @@ impl ExecSink {
 impl Sink for ExecSink {
     async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
         let sent = self.stream.send(frame).await;
-        self.hear_out(sent).await
+        self.wait_for_exit_on_error(sent).await
     }
 
     fn hold(&mut self, frame: Frame) -> Option<Frame> {
@@ -204,7 +205,7 @@ impl Sink for ExecSink {
 
     async fn flush(&mut self) -> Result<(), Lost> {
         let sent = self.stream.flush().await;
-        self.hear_out(sent).await
+        self.wait_for_exit_on_error(sent).await
     }
 
     async fn close(&mut self, code: u16, reason: &str) {
@@ -213,7 +214,7 @@ impl Sink for ExecSink {
     }
 }
 
-/// When a command is asked to end.
+/// When the command gets SIGTERM.
 struct Terminate {
     after: Option<Duration>,
     closed: watch::Receiver<bool>,
@@ -221,70 +222,73 @@ struct Terminate {
 }
 
 impl Terminate {
-    /// Waits until it is time, which comes once. Cancel-safe.
+    /// Waits until the command is to get SIGTERM, which is at most once. Cancel-safe.
     async fn due(&mut self) {
         let Some(after) = self.after else {
             return std::future::pending().await;
         };
-        // Without a sink there is no input either.
+        // An error means that the sink was dropped, which also ends the command's input.
         let _ = self.closed.wait_for(|closed| *closed).await;
         sleep_until(*self.at.get_or_insert_with(|| Instant::now() + after)).await;
         self.after = None;
     }
 }
 
-/// The half that a command's output comes in by. Dropping it kills the command.
+/// The receiving half: the command's standard output. Dropping it kills the command.
 pub struct ExecSource {
     stream: StreamSource<ChildStdout>,
-    held: Held,
+    child: ChildHandles,
     status: Arc<watch::Sender<Option<ExitStatus>>>,
     /// How its output ended.
-    ended: Option<Closed>,
-    over: watch::Sender<bool>,
+    output_end: Option<Closed>,
+    exited: watch::Sender<bool>,
     terminate: Terminate,
 }
 
 impl Source for ExecSource {
     async fn next(&mut self) -> Incoming {
-        // Its output may end before it does: it may still read until its input ends too.
-        let (status, ended) = loop {
+        // The command may close its output before it exits, and still read its input.
+        let (status, output_end) = loop {
             let status = *self.status.borrow();
-            let (unread, runs) = (self.ended.is_none(), status.is_none());
-            if let (Some(status), Some(ended)) = (status, &self.ended) {
-                break (Ok(status), Some(ended));
+            let (unread, runs) = (self.output_end.is_none(), status.is_none());
+            if let (Some(status), Some(output_end)) = (status, &self.output_end) {
+                break (Ok(status), Some(output_end));
             }
             tokio::select! {
                 biased;
                 incoming = self.stream.read(), if unread => match incoming {
-                    Incoming::Closed(closed) => self.ended = Some(closed),
+                    Incoming::Closed(closed) => self.output_end = Some(closed),
                     incoming => return incoming,
                 },
-                status = self.held.leash.wait(), if runs => match status {
+                status = self.child.guard.wait(), if runs => match status {
                     Ok(status) => drop(self.status.send_replace(Some(status))),
                     Err(error) => break (Err(error), None),
                 },
-                () = self.terminate.due(), if runs => self.held.leash.stopper.terminate(),
-                () = sleep(LINGER), if !runs => self.ended = Some(Closed {
+                () = self.terminate.due(), if runs => self.child.guard.stopper.terminate(),
+                () = sleep(LINGER), if !runs => self.output_end = Some(Closed {
                     code: 1000,
                     reason: String::new(),
                 }),
             }
         };
-        let closed = told(status, ended);
-        if let Some((tail, _)) = &self.held.tail {
+        let closed = exit_as_close(status, output_end);
+        if let Some((tail, _)) = &self.child.tail {
             let _ = timeout(LINGER, tail.ended()).await;
         }
-        self.over.send_replace(true);
+        self.exited.send_replace(true);
         Incoming::Closed(closed)
     }
 }
 
-/// The end of a command in words.
-fn told(status: io::Result<ExitStatus>, output: Option<&Closed>) -> Closed {
+/// The close code and reason for the exit of the command.
+fn exit_as_close(status: io::Result<ExitStatus>, output: Option<&Closed>) -> Closed {
     let (mut code, mut reason) = match status {
         Ok(status) if status.success() => (1000, "the command exited with status 0".to_owned()),
         Ok(status) => (1011, describe(status)),
-        Err(error) => (1011, format!("nobody knows how the command ended: {error}")),
+        Err(error) => (
+            1011,
+            format!("the command's exit status is unknown: {error}"),
+        ),
     };
     if let Some(output) = output.filter(|output| output.code != 1000) {
         code = 1011;

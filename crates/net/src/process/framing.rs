@@ -1,9 +1,10 @@
-//! Where a frame begins and ends in a stream of bytes.
+//! Finds the frames in a stream of bytes, as lines or by `Content-Length` headers.
 //!
-//! The decoder holds one buffer. A small frame is copied out of it; a large one takes the buffer with
-//! it, so that nothing large is copied twice. The search for a line's end goes on where it stopped.
+//! The decoder has one buffer. A small frame is copied out of it; a large frame takes the whole
+//! buffer, so that no large frame is copied. The search for a line's end continues where the last
+//! one stopped.
 
-mod glance;
+mod json_scan;
 mod unreadable;
 
 use std::fmt;
@@ -12,30 +13,30 @@ use std::str::FromStr;
 use bytes::Bytes;
 use memchr::{memchr, memchr_iter, memmem};
 
-use glance::Glance;
-pub use glance::Members;
+use json_scan::JsonScan;
+pub use json_scan::Members;
 use unreadable::HEADERS;
 pub use unreadable::Unreadable;
 
-/// So much is read at a time, until a frame is larger than that.
+/// How much is read at a time, until a frame is larger than that.
 const STEP: usize = 64 << 10;
 
-/// The most that is read at a time: what lies behind a large frame is copied.
+/// The most that is read at a time: bytes that follow a large frame must be copied.
 const MAX_STEP: usize = 256 << 10;
 
-/// A frame at least this large takes the buffer with it.
+/// A frame of at least this size takes the whole buffer.
 const LARGE: usize = 32 << 10;
 
-/// Nobody waits for the end of a frame that is larger than this, not even to skip it.
+/// A frame larger than this is not even skipped: it is an error.
 const SKIP_MAX: u64 = 1 << 40;
 
-/// How much of a message that was cut off is shown.
+/// How much of a truncated message an error shows.
 const SHOWN: usize = 24;
 
-/// How frames lie in a stream.
+/// How frames are delimited in a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
-    /// One text a line. `\r\n` is read too, and empty lines are skipped.
+    /// One frame per line. `\r\n` is accepted too, and empty lines are skipped.
     #[default]
     Lines,
     /// `Content-Length: N`, an empty line, and N bytes, as LSP has it.
@@ -66,7 +67,7 @@ impl fmt::Display for Framing {
 }
 
 impl Framing {
-    /// What goes before a frame of so many bytes, and what goes after it.
+    /// What is written before and after a frame of `len` bytes.
     pub fn around(self, len: usize) -> (String, &'static str) {
         match self {
             Self::Lines => (String::new(), "\n"),
@@ -75,7 +76,7 @@ impl Framing {
     }
 }
 
-/// Finds frames in what was read.
+/// Finds frames in the bytes that were read.
 #[derive(Debug)]
 pub struct Decoder {
     framing: Framing,
@@ -83,28 +84,29 @@ pub struct Decoder {
     buffer: Vec<u8>,
     /// Where the next frame begins. 0 before every read.
     start: usize,
-    /// Up to here nobody needs to look again.
+    /// Up to here the search for the frame's end is done.
     scanned: usize,
-    /// Of a frame whose headers are read: where its body begins and ends.
+    /// Where the body of the current frame begins and ends, once its headers were read.
     body: Option<(usize, usize)>,
-    /// The members that are kept of what is skipped; `None`: what is over the limit is an error.
-    skips: Option<&'static [&'static str]>,
+    /// The JSON members to keep of frames over the limit, which are skipped; if `None`, such a
+    /// frame is an error.
+    keep_of_skipped: Option<&'static [&'static str]>,
     skip: Option<Skip>,
 }
 
-/// A frame that is skipped.
+/// A frame that is being skipped.
 #[derive(Debug, Default)]
 struct Skip {
-    glance: Glance,
-    /// Bytes of it that went by.
+    scan: JsonScan,
+    /// Bytes of it that were skipped so far.
     size: u64,
-    /// The size that was announced; without one it goes to the line's end.
+    /// The size that its header announced; `None` for a line.
     announced: Option<u64>,
     ends_in_cr: bool,
 }
 
 impl Decoder {
-    /// Frames of at most `limit` bytes; a larger one cannot be read.
+    /// A decoder for frames of at most `limit` bytes; a larger one is an error.
     pub fn new(framing: Framing, limit: usize) -> Self {
         Self {
             framing,
@@ -113,28 +115,28 @@ impl Decoder {
             start: 0,
             scanned: 0,
             body: None,
-            skips: None,
+            keep_of_skipped: None,
             skip: None,
         }
     }
 
-    /// Whether a frame over the limit is skipped to its end and told as [`Unreadable::Oversized`], with
-    /// the members of these names, after which the stream is read on. No more than the limit is ever held
-    /// of it.
+    /// With member names, a frame over the limit is skipped and reported as
+    /// [`Unreadable::Oversized`] with these members of its JSON, and reading goes on after it. At
+    /// most `limit` bytes of it are buffered.
     pub fn skip_oversized(&mut self, wanted: Option<&'static [&'static str]>) {
-        self.skips = wanted;
+        self.keep_of_skipped = wanted;
     }
 
-    /// Bytes of an unfinished frame.
+    /// The buffered bytes of an unfinished frame.
     pub fn unfinished(&self) -> usize {
         self.buffer.len() - self.start
     }
 
-    /// The buffer to append to, and at most how many bytes; call [`next`](Self::next) until it gives
-    /// nothing before.
+    /// The buffer to append to, and how many bytes at most. Before this, call [`next`](Self::next)
+    /// until it returns `None`.
     pub fn space(&mut self) -> (&mut Vec<u8>, usize) {
         if self.start > 0 {
-            // Only the beginning of one frame is left, and it moves once.
+            // Only the beginning of one frame is left, so each byte is moved at most once.
             self.buffer.drain(..self.start);
             self.scanned -= self.start;
             if let Some((from, to)) = &mut self.body {
@@ -143,7 +145,8 @@ impl Decoder {
             self.start = 0;
         }
         let len = self.buffer.len();
-        // One byte over the limit, and the line's end, are enough to tell that it is over.
+        // A line needs room for the limit, one byte more and the line break to be recognized as too
+        // long.
         let most = match (self.framing, self.body) {
             (Framing::Lines, _) => self.limit.saturating_add(2) - len,
             (_, Some((_, end))) if end - len > STEP => end - len,
@@ -157,17 +160,17 @@ impl Decoder {
         (&mut self.buffer, step)
     }
 
-    /// The next whole frame, as text. After an error the stream cannot be read on, but for
-    /// [`Unreadable::Oversized`].
+    /// The next complete frame, as UTF-8 text. After an error the stream cannot be read further, except
+    /// after [`Unreadable::Oversized`].
     #[expect(clippy::should_implement_trait, reason = "it goes on after None")]
     pub fn next(&mut self) -> Option<Result<Bytes, Unreadable>> {
         loop {
             if self.skip.is_some() {
-                return self.skip_on();
+                return self.continue_skip();
             }
             let found = match self.framing {
                 Framing::Lines => self.line(),
-                Framing::ContentLength => self.announced(),
+                Framing::ContentLength => self.body(),
             };
             let (from, to, end) = match found {
                 Err(error) => {
@@ -191,14 +194,14 @@ impl Decoder {
         }
     }
 
-    /// What is left at the end of the input, when [`next`](Self::next) gives nothing more: a last line
-    /// without its line break, if it is whole.
+    /// What is left at the end of the input, after [`next`](Self::next) has returned `None`: the
+    /// last line without its line break if it is a complete JSON text, or an error.
     pub fn finish(&mut self) -> Option<Result<Bytes, Unreadable>> {
         let cut_body = |size, announced| Some(Err(Unreadable::CutBody { size, announced }));
         if let Some(skip) = self.skip.take() {
             return match skip.announced {
                 Some(announced) => cut_body(skip.size, announced),
-                None => Some(Err(skip.told(self.limit))),
+                None => Some(Err(skip.into_error(self.limit))),
             };
         }
         if let Some((from, to)) = self.body {
@@ -213,7 +216,7 @@ impl Decoder {
         if self.framing == Framing::ContentLength {
             return Some(Err(Unreadable::CutHeaders { size }));
         }
-        if Glance::is_whole_json(rest) && simdutf8::basic::from_utf8(rest).is_ok() {
+        if JsonScan::is_complete_json(rest) && simdutf8::basic::from_utf8(rest).is_ok() {
             let (to, end) = (self.start + rest.len(), self.buffer.len());
             return Some(Ok(self.take(self.start, to, end)));
         }
@@ -222,22 +225,22 @@ impl Decoder {
         Some(Err(Unreadable::CutLine { size, start }))
     }
 
-    /// Whether the frame at `start` can be skipped.
+    /// Begins to skip the frame at `start`, if it is too large and frames are skipped.
     fn begin_skip(&self, error: &Unreadable) -> Option<Skip> {
         let announced = match *error {
             Unreadable::LineTooLong { .. } => None,
             Unreadable::TooLong { size, .. } if size <= SKIP_MAX => Some(size),
             _ => return None,
         };
-        self.skips.map(|wanted| Skip {
-            glance: Glance::at(wanted),
+        self.keep_of_skipped.map(|wanted| Skip {
+            scan: JsonScan::new(wanted),
             announced,
             ..Skip::default()
         })
     }
 
-    /// Lets go of what is there of the frame that is skipped.
-    fn skip_on(&mut self) -> Option<Result<Bytes, Unreadable>> {
+    /// Discards the buffered part of the frame that is being skipped.
+    fn continue_skip(&mut self) -> Option<Result<Bytes, Unreadable>> {
         let skip = self.skip.as_mut()?;
         let bytes = &self.buffer[self.start..];
         let (seen, line_end, is_done) = match skip.announced {
@@ -251,14 +254,14 @@ impl Decoder {
                 (seen, 0, seen as u64 == left)
             }
         };
-        skip.see(&bytes[..seen]);
+        skip.feed(&bytes[..seen]);
         if skip.size > SKIP_MAX {
             let limit = self.limit;
             return Some(Err(Unreadable::LineTooLong { limit }));
         }
         self.start += seen + line_end;
         if self.start == self.buffer.len() {
-            // It may have grown to the limit.
+            // Releases the buffer, which may have grown to the limit.
             self.buffer = Vec::new();
             self.start = 0;
         }
@@ -267,7 +270,7 @@ impl Decoder {
             return None;
         }
         let skip = self.skip.take()?;
-        Some(Err(skip.told(self.limit)))
+        Some(Err(skip.into_error(self.limit)))
     }
 
     /// The next line: where it begins, where it ends, where the next one begins.
@@ -289,8 +292,8 @@ impl Decoder {
         Ok(found.map(|end| (self.start, to, end + 1)))
     }
 
-    /// The next body, likewise.
-    fn announced(&mut self) -> Result<Option<(usize, usize, usize)>, Unreadable> {
+    /// The next body after its headers: where it begins, where it ends, where the next frame begins.
+    fn body(&mut self) -> Result<Option<(usize, usize, usize)>, Unreadable> {
         let (from, to) = match self.body {
             Some(body) => body,
             None => match self.headers()? {
@@ -301,23 +304,24 @@ impl Decoder {
         Ok((self.buffer.len() >= to).then_some((from, to, to)))
     }
 
+    /// Parses the headers of the next frame: where its body begins and ends.
     fn headers(&mut self) -> Result<Option<(usize, usize)>, Unreadable> {
-        // Empty lines between two frames are nothing.
+        // Skips empty lines between two frames.
         let is_break = |byte: &&u8| matches!(byte, b'\r' | b'\n');
         let breaks = self.buffer[self.start..].iter().take_while(is_break);
         self.start += breaks.count();
         self.scanned = self.scanned.max(self.start);
         let bytes = &self.buffer[self.start..];
-        // Lines would be waited for until they are longer than headers may be.
+        // JSON lines would otherwise be taken for headers until they are too long.
         if let Some(b'{' | b'[') = bytes.first() {
             return Err(Unreadable::WrongFraming {
                 seen: Framing::Lines,
                 expected: self.framing,
             });
         }
-        // An end may lie across what was looked at before.
-        let look = self.scanned.saturating_sub(self.start + 3);
-        let Some((head, skip)) = headers_end(bytes, look) else {
+        // The end of the headers may begin in bytes that were searched before.
+        let from = self.scanned.saturating_sub(self.start + 3);
+        let Some((head, skip)) = headers_end(bytes, from) else {
             if bytes.len() > HEADERS {
                 return Err(Unreadable::HeadersTooLong);
             }
@@ -332,7 +336,7 @@ impl Decoder {
         let from = self.start + head + skip;
         let Some(length) = length else {
             let limit = self.limit;
-            // Who skips it begins with the body.
+            // If the frame is skipped, skipping begins at the body.
             self.start = from;
             return Err(Unreadable::TooLong { size, limit });
         };
@@ -354,7 +358,7 @@ impl Decoder {
                 taken.shrink_to_fit();
                 Bytes::from(taken)
             } else {
-                // What is before it is small: headers, or small frames that came with it.
+                // Keeps the small part before it (headers, or small frames that came with it).
                 taken.shrink_to_fit();
                 Bytes::from(taken).slice(from..)
             }
@@ -369,26 +373,26 @@ impl Decoder {
 }
 
 impl Skip {
-    fn see(&mut self, bytes: &[u8]) {
-        self.glance.see(bytes);
+    fn feed(&mut self, bytes: &[u8]) {
+        self.scan.feed(bytes);
         self.size += bytes.len() as u64;
         if let Some(last) = bytes.last() {
             self.ends_in_cr = *last == b'\r';
         }
     }
 
-    /// What is told of it.
-    fn told(self, limit: usize) -> Unreadable {
+    /// The error that reports the skipped frame.
+    fn into_error(self, limit: usize) -> Unreadable {
         let line_end = self.announced.is_none() && self.ends_in_cr;
         Unreadable::Oversized {
             size: self.size - u64::from(line_end),
             limit,
-            members: self.glance.members(),
+            members: self.scan.members(),
         }
     }
 }
 
-/// Whether a line is a header of the other framing: no JSON text begins so.
+/// Whether a line is a header of the other framing; no JSON text begins like that.
 fn is_header(line: &[u8]) -> bool {
     [&b"content-length:"[..], b"content-type:"]
         .iter()
@@ -441,7 +445,7 @@ fn content_length(headers: &[u8]) -> Result<u64, Unreadable> {
     length.ok_or(Unreadable::NoLength)
 }
 
-/// Whether a content type says UTF-8, or nothing of it. LSP has `utf8` as well.
+/// Whether a content type names UTF-8 or no charset. LSP also allows `utf8`.
 fn is_utf8(content_type: &[u8]) -> bool {
     let lower = content_type.to_ascii_lowercase();
     let Some(at) = memmem::find(&lower, b"charset=") else {

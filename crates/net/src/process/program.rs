@@ -1,4 +1,4 @@
-//! How a command is started: its words, what is around it, and how it ends.
+//! [`Program`]: a command to start, with its arguments, environment and how it is stopped.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -10,26 +10,27 @@ use tokio::process::Command;
 
 use super::exec::{Exec, ExecError, Exited};
 use super::framing::Framing;
-use super::stderr::Tail;
-use super::stop::Leash;
+use super::stderr::StderrTail;
+use super::stop::ChildGuard;
 use super::stream::Stream;
 
-/// What becomes of a command's standard error.
+/// What to do with a command's standard error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stderr {
-    /// It is ours.
+    /// The command inherits ours.
     #[default]
     Inherit,
-    /// Nobody reads it.
+    /// Discards it.
     Null,
-    /// So many characters of it are kept, the last ones, for errors.
+    /// Keeps its last characters, this many, to show in errors.
     Keep(usize),
 }
 
-/// A command that can be started, as often as one likes, without a shell.
+/// A command that can be started any number of times, without a shell.
 ///
-/// It has a process group of its own, and ends with its connection: its standard input ends, then it
-/// is asked to end if [`terminate_after`](Self::terminate_after) says so, then the group is killed.
+/// It runs in a process group of its own and ends with its connection: its standard input is
+/// closed, then it gets SIGTERM if [`terminate_after`](Self::terminate_after) is set, then its
+/// group is killed.
 #[derive(Clone, Debug)]
 pub struct Program {
     words: Vec<OsString>,
@@ -37,7 +38,7 @@ pub struct Program {
     directory: Option<PathBuf>,
     stderr: Stderr,
     terminate_after: Option<Duration>,
-    sweeps: bool,
+    kill_group_on_exit: bool,
 }
 
 impl Program {
@@ -45,16 +46,16 @@ impl Program {
     pub fn new(words: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         Self {
             words: words.into_iter().map(Into::into).collect(),
-            // What others must show us is no business of the command's.
+            // The token by which peers authenticate to us must not leak to the command.
             environment: vec![("BREAKBULK_TOKEN".into(), None)],
             directory: None,
             stderr: Stderr::Inherit,
             terminate_after: None,
-            sweeps: false,
+            kill_group_on_exit: false,
         }
     }
 
-    /// The Python of a virtual environment, which sees that environment as if it were activated.
+    /// The Python of a virtual environment, with the environment variables of an activated one.
     ///
     /// # Errors
     /// If there is no Python in it.
@@ -79,19 +80,19 @@ impl Program {
             .env_remove("PYTHONHOME"))
     }
 
-    /// The same with another argument.
+    /// Adds an argument.
     pub fn arg(mut self, word: impl Into<OsString>) -> Self {
         self.words.push(word.into());
         self
     }
 
-    /// The same with an environment variable, whatever was said of it before.
+    /// Sets an environment variable, replacing an earlier setting.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), Some(value.into())));
         self
     }
 
-    /// The same with an environment variable, unless something was said of it before.
+    /// Sets an environment variable, unless it was set or removed before.
     pub fn env_default(self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         let name = name.into();
         if self.environment.iter().any(|(known, _)| *known == name) {
@@ -100,40 +101,40 @@ impl Program {
         self.env(name, value)
     }
 
-    /// The same without an environment variable.
+    /// Removes an environment variable.
     pub fn env_remove(mut self, name: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), None));
         self
     }
 
-    /// The same in another working directory.
+    /// Sets the working directory.
     pub fn current_dir(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());
         self
     }
 
-    /// The same with another use of its standard error.
+    /// Sets what to do with its standard error.
     pub fn stderr(mut self, stderr: Stderr) -> Self {
         self.stderr = stderr;
         self
     }
 
-    /// The same, but it gets SIGTERM if it has not ended so long after its input did.
+    /// Sends SIGTERM to the command if it has not exited this long after its input was closed.
     pub fn terminate_after(mut self, after: Duration) -> Self {
         self.terminate_after = Some(after);
         self
     }
 
-    /// The same, but what it started goes with it, even where it ends by itself.
-    pub fn sweep(mut self) -> Self {
-        self.sweeps = true;
+    /// Kills the processes of its group when the command exits, even if it exits by itself.
+    pub fn kill_group_on_exit(mut self) -> Self {
+        self.kill_group_on_exit = true;
         self
     }
 
-    /// Starts it; frames of at most `limit` bytes go over its standard streams.
+    /// Starts the command; frames of at most `limit` bytes go over its standard input and output.
     ///
-    /// The connection closes when the command has ended, and the reason tells how: with 1000 if it
-    /// was status 0, else with 1011.
+    /// The connection closes when the command has exited, with code 1000 for exit status 0 and 1011
+    /// otherwise; the reason names the status.
     ///
     /// # Errors
     /// If there is no such program, or the system does not start it.
@@ -144,7 +145,7 @@ impl Program {
         let (name, arguments) = self.words.split_first().ok_or(ExecError::Empty)?;
         let mut program = locate(name)?;
         if self.directory.is_some() {
-            // A relative path is meant from here, not from where the command will be.
+            // A relative path is relative to our working directory, not to the command's.
             program = std::path::absolute(&program).unwrap_or(program);
         }
         let mut command = Command::new(program);
@@ -178,22 +179,22 @@ impl Program {
         let input = child.stdin.take().ok_or_else(missing)?;
         let output = child.stdout.take().ok_or_else(missing)?;
         let tail = match (self.stderr, child.stderr.take()) {
-            (Stderr::Keep(characters), Some(stderr)) => Some(Tail::read(stderr, characters)),
+            (Stderr::Keep(characters), Some(stderr)) => Some(StderrTail::read(stderr, characters)),
             _ => None,
         };
         Ok(Exec::new(
             Stream::new(output, input, framing, limit),
-            Leash::new(child, self.sweeps),
+            ChildGuard::new(child, self.kill_group_on_exit),
             tail,
             self.terminate_after,
         ))
     }
 }
 
-/// Where a program is: a path as it is, a bare name as PATH has it.
+/// The path of a program: a path is returned as it is, a bare name is searched in PATH.
 ///
 /// # Errors
-/// If it is not there, or cannot be executed.
+/// If it is not found, or cannot be executed.
 pub fn find(name: &str) -> Result<PathBuf, ExecError> {
     locate(OsStr::new(name))
 }

@@ -1,4 +1,4 @@
-//! What a command said on its standard error, as far as an error may show it.
+//! Keeps the end of a command's standard error, without control sequences, to show it in errors.
 
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,32 +7,32 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// So much is read at a time.
+/// How many bytes are read at a time.
 const CHUNK: usize = 4096;
 
-/// The last words of a command. Clones are the same.
+/// The last characters of a command's standard error. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Tail {
-    kept: Arc<Mutex<Kept>>,
+pub struct StderrTail {
+    last: Arc<Mutex<LastCharacters>>,
     ended: watch::Receiver<bool>,
 }
 
-impl Tail {
-    /// Reads on in a task of its own, so that a command is never held up by what it says there.
+impl StderrTail {
+    /// Reads the stream in a task of its own, so that the command never blocks on writing to it.
     pub(super) fn read(
         mut from: impl AsyncRead + Send + Unpin + 'static,
         characters: usize,
     ) -> (Self, AbortHandle) {
-        let kept = Arc::new(Mutex::new(Kept::new(characters)));
+        let last = Arc::new(Mutex::new(LastCharacters::new(characters)));
         let (end, ended) = watch::channel(false);
         let tail = Self {
-            kept: kept.clone(),
+            last: last.clone(),
             ended,
         };
         let task = tokio::spawn(async move {
             let mut chunk = [0; CHUNK];
             while let Ok(len @ 1..) = from.read(&mut chunk).await {
-                lock(&kept).feed(&chunk[..len]);
+                lock(&last).feed(&chunk[..len]);
             }
             end.send_replace(true);
         });
@@ -41,46 +41,46 @@ impl Tail {
 
     /// The last characters, without control codes.
     pub fn text(&self) -> String {
-        lock(&self.kept).text()
+        lock(&self.last).text()
     }
 
-    /// Waits until there is nothing more to come.
+    /// Waits until the stream has ended.
     pub async fn ended(&self) {
         let mut ended = self.ended.clone();
-        // Without a sender nobody reads any more.
+        // An error means that the reading task was aborted.
         let _ = ended.wait_for(|ended| *ended).await;
     }
 }
 
-fn lock(kept: &Mutex<Kept>) -> std::sync::MutexGuard<'_, Kept> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(last: &Mutex<LastCharacters>) -> std::sync::MutexGuard<'_, LastCharacters> {
+    last.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The last characters of a stream of bytes, of which only text is kept.
+/// The last printable characters of a stream of bytes.
 #[derive(Debug)]
-struct Kept {
+struct LastCharacters {
     limit: usize,
     text: String,
     /// Characters in `text`.
     count: usize,
     state: State,
-    /// The beginning of a character.
+    /// The first bytes of a character that is not complete yet.
     partial: Vec<u8>,
 }
 
-/// Where in a control sequence the stream is.
+/// Where in a terminal control sequence the stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Text,
     Escape,
-    /// `ESC [ …` up to a letter: colours, the cursor.
+    /// `ESC [ …` up to a letter: colours, cursor movement.
     Sequence,
-    /// `ESC ] …` up to BEL or `ESC \`: titles, links.
-    Words,
-    WordsEscape,
+    /// `ESC ] …` up to BEL or `ESC \`: window titles, links.
+    String,
+    StringEscape,
 }
 
-impl Kept {
+impl LastCharacters {
     fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -116,14 +116,14 @@ impl Kept {
 
     fn character(&mut self, c: char) {
         self.state = match (self.state, c) {
-            (State::Words, '\u{7}') => State::Text,
-            (State::Words, '\u{1b}') => State::WordsEscape,
-            (State::WordsEscape, '\\') => State::Text,
-            (State::Words | State::WordsEscape, _) => State::Words,
+            (State::String, '\u{7}') => State::Text,
+            (State::String, '\u{1b}') => State::StringEscape,
+            (State::StringEscape, '\\') => State::Text,
+            (State::String | State::StringEscape, _) => State::String,
             (_, '\u{1b}') => State::Escape,
             (State::Escape, '[') => State::Sequence,
-            (State::Escape, ']' | 'P' | '_' | '^' | 'X') => State::Words,
-            // A sequence of two characters, or with one between them.
+            (State::Escape, ']' | 'P' | '_' | '^' | 'X') => State::String,
+            // Two-character sequences, possibly with characters in between.
             (State::Escape, ' '..='/') => State::Escape,
             (State::Escape, _) => State::Text,
             (State::Sequence, ' '..='?') => State::Sequence,
@@ -137,7 +137,7 @@ impl Kept {
     fn keep(&mut self, c: char) {
         self.text.push(c);
         self.count += 1;
-        // In steps, so that a flood is not moved with each character.
+        // Trims in large steps, so that a flood of text is not moved with each character.
         if self.count >= self.limit.saturating_mul(2).saturating_add(CHUNK) {
             self.text = self.last().to_owned();
             self.count = self.limit.min(self.count);
@@ -174,10 +174,10 @@ mod tests {
             ("\u{9b}31mé".as_bytes(), "31mé"),
         ] {
             // Whole, and byte by byte.
-            let mut whole = Kept::new(100);
+            let mut whole = LastCharacters::new(100);
             whole.feed(bytes);
             assert_eq!(whole.text(), text);
-            let mut slow = Kept::new(100);
+            let mut slow = LastCharacters::new(100);
             bytes.chunks(1).for_each(|byte| slow.feed(byte));
             assert_eq!(slow.text(), text);
         }
@@ -185,13 +185,13 @@ mod tests {
 
     #[test]
     fn the_last_characters_stay_and_memory_is_bounded() {
-        let mut kept = Kept::new(10);
+        let mut kept = LastCharacters::new(10);
         for number in 0..10_000 {
             kept.feed(format!("é{number},").as_bytes());
             assert!(kept.text.len() < 4 * (CHUNK + 20));
         }
         assert_eq!(kept.text(), "998,é9999,");
-        let mut none = Kept::new(0);
+        let mut none = LastCharacters::new(0);
         none.feed(b"abc");
         assert_eq!(none.text(), "");
     }

@@ -1,4 +1,4 @@
-//! This process's own standard streams.
+//! The transport over this process's own standard input and output.
 
 use std::io::{self, Read};
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use super::framing::Framing;
 use super::output::Output;
 use super::stream::Stream;
 
-/// So much is read from the standard input at a time.
+/// How many bytes are read from the standard input at a time.
 const CHUNK: usize = 64 << 10;
 
 /// Frames over this process's standard input and output.
@@ -20,9 +20,9 @@ pub type Stdio = Stream<Input>;
 
 /// This process's standard input and output; frames of at most `limit` bytes.
 ///
-/// The input is read by a thread of its own, since a read that waits for a person cannot be called
-/// back; it ends with the process. Nothing else may read it from then on. A runtime whose standard
-/// output is stuck is left by `shutdown_background`.
+/// A thread of its own reads the input, since a blocking read cannot be cancelled; it ends with the
+/// process, and nothing else may read the input from then on. If the standard output is blocked,
+/// shut the runtime down with `shutdown_background`.
 ///
 /// # Errors
 /// If no thread can be started.
@@ -56,7 +56,7 @@ pub fn stdio(framing: Framing, limit: usize) -> io::Result<Stdio> {
     Ok(Stream::new(input, Output::new(), framing, limit))
 }
 
-/// The standard input, as its thread hands it over.
+/// The standard input, as received from the thread that reads it.
 #[derive(Debug)]
 pub struct Input {
     receiver: mpsc::Receiver<io::Result<Bytes>>,
@@ -72,7 +72,7 @@ impl AsyncRead for Input {
         if self.chunk.is_empty() {
             self.chunk = match ready!(self.receiver.poll_recv(context)) {
                 Some(chunk) => chunk?,
-                // The thread has said all it had to say.
+                // The thread has ended.
                 None => Bytes::new(),
             };
         }

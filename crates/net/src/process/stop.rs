@@ -1,13 +1,13 @@
-//! Signals to a command and to all that it started.
+//! Ends a child process and its process group by signals.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::process::Child;
 
-/// Ends a command from elsewhere, with all of its process group. Clones are the same.
+/// Sends signals to a command's process group. Clones share one handle.
 ///
-/// Once the command is gone this does nothing: its number may be somebody else's by then. Where a
-/// system has no process groups it does nothing either, and the command ends with its connection.
+/// After the command has exited this does nothing, since its process id may have been reused. On
+/// systems without process groups it does nothing either, and the command ends with its connection.
 #[derive(Clone, Debug)]
 pub struct Stopper(Arc<Mutex<Option<u32>>>);
 
@@ -16,18 +16,18 @@ impl Stopper {
         Self(Arc::new(Mutex::new(child.id())))
     }
 
-    /// Asks it to end: SIGTERM.
+    /// Sends SIGTERM.
     pub fn terminate(&self) {
         self.signal(Signal::Terminate);
     }
 
-    /// Ends it: SIGKILL.
+    /// Sends SIGKILL.
     pub fn kill(&self) {
         self.signal(Signal::Kill);
     }
 
-    /// From now on the number means nothing.
-    pub(super) fn let_go(&self) {
+    /// Forgets the process id: it may be reused from now on.
+    pub(super) fn disarm(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
@@ -53,7 +53,7 @@ fn send(group: u32, signal: Signal) {
         Signal::Kill => process::Signal::KILL,
     };
     if let Some(pid) = i32::try_from(group).ok().and_then(Pid::from_raw) {
-        // Whoever has left already cannot be told.
+        // An error means that the group has ended already.
         let _ = process::kill_process_group(pid, signal);
     }
 }
@@ -61,45 +61,45 @@ fn send(group: u32, signal: Signal) {
 #[cfg(not(unix))]
 fn send(_group: u32, _signal: Signal) {}
 
-/// Holds a command: it does not outlive this.
-pub(super) struct Leash {
+/// Owns a child process and kills its group when dropped.
+pub(super) struct ChildGuard {
     pub(super) child: Child,
     pub(super) stopper: Stopper,
-    /// Whether what it started goes with it even where it ends by itself.
-    sweeps: bool,
+    /// Whether its group is killed even if the command exits by itself.
+    kill_group_on_exit: bool,
     reaped: bool,
 }
 
-impl Leash {
-    pub(super) fn new(child: Child, sweeps: bool) -> Self {
+impl ChildGuard {
+    pub(super) fn new(child: Child, kill_group_on_exit: bool) -> Self {
         Self {
             stopper: Stopper::new(&child),
             child,
-            sweeps,
+            kill_group_on_exit,
             reaped: false,
         }
     }
 
-    /// Waits for its end. Cancel-safe.
+    /// Waits until the command has exited. Cancel-safe.
     pub(super) async fn wait(&mut self) -> std::io::Result<std::process::ExitStatus> {
         let status = self.child.wait().await?;
         if !self.reaped {
             self.reaped = true;
-            // At once, while nobody else can have the number.
-            if self.sweeps {
+            // Immediately, before the process id can be reused.
+            if self.kill_group_on_exit {
                 self.stopper.kill();
             }
-            self.stopper.let_go();
+            self.stopper.disarm();
         }
         Ok(status)
     }
 }
 
-impl Drop for Leash {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         if !self.reaped {
             self.stopper.kill();
         }
-        self.stopper.let_go();
+        self.stopper.disarm();
     }
 }

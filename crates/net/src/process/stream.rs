@@ -1,4 +1,4 @@
-//! The transport over any two directions of bytes.
+//! The transport over a pair of byte streams, one for each direction.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError};
@@ -12,74 +12,74 @@ use tokio::sync::{Mutex, mpsc, watch};
 use super::framing::{Decoder, Framing, Unreadable};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
-/// A small frame goes out in one write with what frames it.
+/// A frame up to this size is copied, so that it is written together with its framing.
 const SMALL: usize = 16 << 10;
 
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// So many reports of what was skipped may wait.
+/// How many reports of skipped messages are queued.
 const REPORTS: usize = 16;
 
-/// Who is told, and the members that they want to know.
-type Tell = (mpsc::Sender<Unreadable>, &'static [&'static str]);
+/// Where skipped messages are reported to, and the JSON members to report.
+type SkipReports = (mpsc::Sender<Unreadable>, &'static [&'static str]);
 
-/// Where it is told what was skipped, if anybody asked.
+/// The listener for skipped messages, if the application has set one.
 #[derive(Clone, Debug, Default)]
-struct Listener(Arc<std::sync::Mutex<Option<Tell>>>);
+struct SkipListener(Arc<std::sync::Mutex<Option<SkipReports>>>);
 
-impl Listener {
-    fn get(&self) -> Option<Tell> {
+impl SkipListener {
+    fn get(&self) -> Option<SkipReports> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    fn set(&self, tell: Tell) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(tell);
+    fn set(&self, reports: SkipReports) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reports);
     }
 }
 
-/// Frames over two directions of bytes.
+/// Frames over a pair of byte streams.
 pub struct Stream<R> {
     source: StreamSource<R>,
     sink: StreamSink,
 }
 
-/// The half that frames come in by.
+/// The receiving half.
 pub struct StreamSource<R> {
     reader: R,
     decoder: Decoder,
-    /// The other end broke a rule: there is nothing more to read.
+    /// The input could not be decoded: nothing more is read.
     broken: bool,
     ended: Arc<watch::Sender<bool>>,
-    /// Whether the end of the input is told by [`Ends`] alone.
-    half: bool,
+    /// Whether the end of the input is reported only by [`Ends`], and does not close the connection.
+    half_close: bool,
     closed: watch::Receiver<bool>,
-    listener: Listener,
-    /// What was skipped and is not told yet.
-    untold: Option<Unreadable>,
+    listener: SkipListener,
+    /// A skipped message that is not reported yet.
+    unreported: Option<Unreadable>,
 }
 
-/// The half that frames go out by.
+/// The sending half.
 pub struct StreamSink {
     writer: Arc<Mutex<Option<Writer>>>,
     framing: Framing,
-    /// Small frames that go out with the next one.
+    /// Small frames that are written together with the next one.
     held: Vec<u8>,
     closed: watch::Sender<bool>,
 }
 
-/// The two ends of a stream, each of which may come before the other.
+/// Reports the end of a stream's input and closes its output, independently of each other.
 #[derive(Clone)]
 pub struct Ends {
     ended: watch::Receiver<bool>,
     writer: Arc<Mutex<Option<Writer>>>,
-    listener: Listener,
+    listener: SkipListener,
 }
 
 impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
-    /// Frames of at most `limit` bytes come in by `reader`; what goes out goes to `writer`.
+    /// Reads frames of at most `limit` bytes from `reader`, and writes frames to `writer`.
     pub fn new(
         reader: R,
         writer: impl AsyncWrite + Send + Unpin + 'static,
@@ -93,10 +93,10 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
                 decoder: Decoder::new(framing, limit),
                 broken: false,
                 ended: Arc::new(watch::Sender::new(false)),
-                half: false,
+                half_close: false,
                 closed: closing,
-                listener: Listener::default(),
-                untold: None,
+                listener: SkipListener::default(),
+                unreported: None,
             },
             sink: StreamSink {
                 writer: Arc::new(Mutex::new(Some(Box::new(writer)))),
@@ -107,9 +107,9 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
         }
     }
 
-    /// From now on the end of the input is no end of the connection: the handle tells it.
+    /// From now on the end of the input does not close the connection; the returned handle reports it.
     pub fn ends(&mut self) -> Ends {
-        self.source.half = true;
+        self.source.half_close = true;
         Ends {
             ended: self.source.ended.subscribe(),
             writer: self.sink.writer.clone(),
@@ -117,30 +117,31 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
         }
     }
 
-    /// The two halves, for a transport around this one.
+    /// The two halves, for a transport that wraps this one.
     pub(super) fn halves(self) -> (StreamSource<R>, StreamSink) {
         (self.source, self.sink)
     }
 }
 
 impl Ends {
-    /// Waits until all input was read. What it said is on its way up by then.
+    /// Waits until all input was read. Its frames were passed to the link by then.
     pub async fn input_ended(&mut self) {
-        // Without a sender the connection is gone, and with it the input.
+        // An error means that the connection was dropped, and with it the input.
         let _ = self.ended.wait_for(|ended| *ended).await;
     }
 
-    /// From now on a message over the limit is skipped and told here as [`Unreadable::Oversized`], with
-    /// the members of these names, rather than being the end. Ask before anything is read. What is told must be heard: reading waits for
-    /// it.
+    /// From now on a message over the limit does not end the connection, but is skipped and
+    /// reported in the returned channel as [`Unreadable::Oversized`], with the members of these
+    /// names. Call this before anything is read, and drain the channel: reading waits while it is
+    /// full.
     pub fn skipped(&self, members: &'static [&'static str]) -> mpsc::Receiver<Unreadable> {
-        let (tell, skipped) = mpsc::channel(REPORTS);
-        self.listener.set((tell, members));
+        let (sender, skipped) = mpsc::channel(REPORTS);
+        self.listener.set((sender, members));
         skipped
     }
 
-    /// Closes the way out; what comes in is read on. Wait for
-    /// [`Connection::drained`](crate::Connection::drained) before.
+    /// Closes the output; the input is still read. Wait for
+    /// [`Connection::drained`](crate::Connection::drained) before, or queued messages are lost.
     pub async fn end_output(&self) {
         close(&self.writer).await;
     }
@@ -160,14 +161,14 @@ impl<R: AsyncRead + Send + Unpin + 'static> Transport for Stream<R> {
 }
 
 impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
-    /// The next frame, or why there is none: without regard to whether this side has closed.
+    /// Reads the next frame, even if this side has closed.
     pub(super) async fn read(&mut self) -> Incoming {
         if self.broken {
-            return Incoming::Closed(end("what cannot be read is not read on", 1006));
+            return Incoming::Closed(end("the input could not be decoded", 1006));
         }
         loop {
             let listener = self.listener.get();
-            if let Err(closed) = self.tell(listener.as_ref()).await {
+            if let Err(closed) = self.report_skipped(listener.as_ref()).await {
                 self.broken = true;
                 return Incoming::Broken(closed);
             }
@@ -176,7 +177,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
             match self.decoder.next() {
                 Some(Ok(frame)) => return Incoming::Frame(Frame::Text(frame)),
                 Some(Err(error @ Unreadable::Oversized { .. })) => {
-                    self.untold = Some(error);
+                    self.unreported = Some(error);
                     continue;
                 }
                 Some(Err(error)) => {
@@ -189,7 +190,9 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
             match self.reader.read_buf(&mut buffer.limit(most)).await {
                 Ok(0) => match self.decoder.finish() {
                     Some(Ok(frame)) => return Incoming::Frame(Frame::Text(frame)),
-                    Some(Err(error @ Unreadable::Oversized { .. })) => self.untold = Some(error),
+                    Some(Err(error @ Unreadable::Oversized { .. })) => {
+                        self.unreported = Some(error)
+                    }
                     Some(Err(error)) => return Incoming::Closed(error.closed()),
                     None => return Incoming::Closed(end("end of input", 1000)),
                 },
@@ -201,14 +204,14 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
         }
     }
 
-    /// Tells what was skipped, or that there is nobody to tell. Dropped, it has told nothing yet.
-    async fn tell(&mut self, listener: Option<&Tell>) -> Result<(), Closed> {
-        let Some(oversized) = &self.untold else {
+    /// Reports a skipped message; an error if there is no listener. Cancel-safe.
+    async fn report_skipped(&mut self, listener: Option<&SkipReports>) -> Result<(), Closed> {
+        let Some(oversized) = &self.unreported else {
             return Ok(());
         };
-        let (tell, _) = listener.ok_or_else(|| oversized.closed())?;
-        let permit = tell.reserve().await.map_err(|_| oversized.closed())?;
-        if let Some(oversized) = self.untold.take() {
+        let (sender, _) = listener.ok_or_else(|| oversized.closed())?;
+        let permit = sender.reserve().await.map_err(|_| oversized.closed())?;
+        if let Some(oversized) = self.unreported.take() {
             permit.send(oversized);
         }
         Ok(())
@@ -220,14 +223,14 @@ impl<R: AsyncRead + Send + Unpin + 'static> Source for StreamSource<R> {
         let mut closed = self.closed.clone();
         let incoming = tokio::select! {
             biased;
-            // Who writes on the other end of a pipe does not answer a close.
+            // The other end of a pipe does not answer a close: reading ends when this side closes.
             _ = closed.wait_for(|closed| *closed) => {
                 return Incoming::Closed(end("closed", 1000));
             }
             incoming = self.read() => incoming,
         };
         match incoming {
-            Incoming::Closed(end) if end.code == 1000 && self.half => {
+            Incoming::Closed(end) if end.code == 1000 && self.half_close => {
                 self.ended.send_replace(true);
                 let _ = closed.wait_for(|closed| *closed).await;
                 Incoming::Closed(end)
@@ -238,24 +241,26 @@ impl<R: AsyncRead + Send + Unpin + 'static> Source for StreamSource<R> {
 }
 
 impl StreamSink {
-    /// The text of a frame that can go out.
+    /// The text of a frame, if this framing can carry it.
     fn text(&self, frame: Frame) -> Result<Bytes, Lost> {
         let Frame::Text(bytes) = frame else {
-            return Err(Lost("a stream carries text, and this is binary".to_owned()));
+            return Err(Lost(
+                "a stream carries only text frames, and this is binary".to_owned(),
+            ));
         };
         if self.framing == Framing::Lines && memchr2(b'\n', b'\r', &bytes).is_some() {
             return Err(Lost(
-                "a frame with a raw line break cannot go out as a line".to_owned(),
+                "a frame that contains a line break cannot be sent as a line".to_owned(),
             ));
         }
         Ok(bytes)
     }
 
-    /// Writes what is held, and a large frame behind it.
+    /// Writes the held frames, and a large frame after them.
     async fn write(&mut self, large: Option<Bytes>) -> Result<(), Lost> {
         let mut writer = self.writer.lock().await;
         let Some(writer) = writer.as_mut() else {
-            return Err(Lost("the way out is closed".to_owned()));
+            return Err(Lost("the output is closed".to_owned()));
         };
         let written = write(writer, self.framing, &self.held, large).await;
         self.held.clear();
@@ -284,7 +289,7 @@ impl Sink for StreamSink {
         if self.held.len() + frame.bytes().len() > SMALL {
             return Some(frame);
         }
-        // What cannot go out fails when it is sent.
+        // A frame that cannot be carried fails when it is sent.
         match self.text(frame.clone()) {
             Ok(bytes) => {
                 self.add(&bytes);
@@ -300,7 +305,7 @@ impl Sink for StreamSink {
 
     async fn close(&mut self, _code: u16, _reason: &str) {
         if !self.held.is_empty() {
-            // Whoever has left already cannot be told.
+            // An error means that the other end has closed already.
             let _ = self.write(None).await;
         }
         close(&self.writer).await;
@@ -328,7 +333,7 @@ async fn write(
 
 async fn close(writer: &Mutex<Option<Writer>>) {
     if let Some(mut writer) = writer.lock().await.take() {
-        // Whoever has left already cannot be told.
+        // An error means that the other end has closed already.
         let _ = writer.shutdown().await;
     }
 }

@@ -1,4 +1,4 @@
-//! The client's side: an event stream down, POSTs up.
+//! The client: reads the event stream and posts frames.
 
 use std::future::poll_fn;
 use std::io;
@@ -14,15 +14,15 @@ use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
 use sse_stream::{Error, Sse, SseByteStream};
 
-use crate::http::client::{Site, chain};
+use crate::http::client::{HttpClient, chain};
 use crate::http::{ClientOptions, ConnectError};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
-/// The largest event where nothing else is said.
+/// The default limit for an event, in bytes.
 const EVENT_MAX: usize = 16 << 20;
 
-/// Bytes around the text of an event.
-const AROUND: usize = 1 << 10;
+/// Bytes that an event may have besides its text.
+const EVENT_OVERHEAD: usize = 1 << 10;
 
 /// An event stream from a server, and POSTs to it.
 #[derive(Debug)]
@@ -31,39 +31,38 @@ pub struct SseTransport {
     sink: SseSink,
 }
 
-/// Opens the event stream of the server at an `http://` or `https://` address, and posts each
-/// frame.
+/// Opens the event stream of the server at an `http://` or `https://` address.
 pub async fn connect(url: &str, options: &ClientOptions) -> Result<SseTransport, ConnectError> {
-    let site = Site::new(url, options).await?;
+    let client = HttpClient::new(url, options).await?;
     let dialect = &options.dialect;
-    let request = site
+    let request = client
         .request(
             Method::GET,
             dialect.events,
             &[(dialect.peer_parameter, &options.peer_id)],
         )
         .header("accept", "text/event-stream");
-    let response = site.ask(request, options.timeout).await?;
+    let response = client.ask(request, options.timeout).await?;
     let kind = response.headers().get(CONTENT_TYPE);
     let kind = kind.and_then(|it| it.to_str().ok()).unwrap_or_default();
     if !kind.starts_with("text/event-stream") {
         let reason = format!("its answer is {kind:?} instead of an event stream");
-        return Err(site.not_ours(reason));
+        return Err(client.unexpected_answer(reason));
     }
-    let gauge = Arc::new(Gauge::default());
-    let measured = gauge.clone();
+    let size = Arc::new(EventSize::default());
+    let counted = size.clone();
     let bytes = response.bytes_stream().map(move |chunk| match chunk {
-        Ok(chunk) => measured.take(chunk),
+        Ok(chunk) => counted.count(chunk),
         Err(error) => Err(io::Error::other(chain(&error))),
     });
     let source = SseSource {
         events: Box::pin(SseByteStream::new(bytes)),
-        gauge,
-        site: site.clone(),
+        size,
+        client: client.clone(),
     };
     Ok(SseTransport {
         source,
-        sink: SseSink { site },
+        sink: SseSink { client },
     })
 }
 
@@ -71,14 +70,14 @@ impl Transport for SseTransport {
     type Source = SseSource;
     type Sink = SseSink;
 
-    /// Both: text comes down, binary goes up.
+    /// Both: text comes in by the event stream, binary frames go out by POSTs.
     fn carries(&self, _carries: Carries) -> bool {
         true
     }
 
-    fn expect(&mut self, largest: usize) {
-        let limit = largest.saturating_add(AROUND);
-        self.source.gauge.limit.store(limit, Relaxed);
+    fn limit_frames(&mut self, largest: usize) {
+        let limit = largest.saturating_add(EVENT_OVERHEAD);
+        self.source.size.limit.store(limit, Relaxed);
     }
 
     fn split(self) -> (SseSource, SseSink) {
@@ -86,51 +85,53 @@ impl Transport for SseTransport {
     }
 }
 
-/// Counts what has come of an event before it is collected, and notes that something came.
+/// Counts the bytes of the current event before the parser buffers them, and notes that bytes came in.
 #[derive(Debug)]
-struct Gauge {
+struct EventSize {
     limit: AtomicUsize,
-    event: AtomicUsize,
-    heard: AtomicBool,
+    bytes: AtomicUsize,
+    received: AtomicBool,
 }
 
-impl Default for Gauge {
+impl Default for EventSize {
     fn default() -> Self {
         Self {
             limit: AtomicUsize::new(EVENT_MAX),
-            event: AtomicUsize::new(0),
-            heard: AtomicBool::new(false),
+            bytes: AtomicUsize::new(0),
+            received: AtomicBool::new(false),
         }
     }
 }
 
-impl Gauge {
-    fn take(&self, chunk: Bytes) -> io::Result<Bytes> {
-        self.heard.store(true, Relaxed);
-        let size = self.event.fetch_add(chunk.len(), Relaxed);
+impl EventSize {
+    fn count(&self, chunk: Bytes) -> io::Result<Bytes> {
+        self.received.store(true, Relaxed);
+        let size = self.bytes.fetch_add(chunk.len(), Relaxed);
         if self.is_over() {
-            return Err(io::Error::other(format!("{size} bytes and no event")));
+            return Err(io::Error::other(format!(
+                "{size} bytes without a complete event"
+            )));
         }
-        // The end of one event and the beginning of the next may come together.
+        // A chunk may hold the end of one event and the beginning of the next.
         Ok(chunk)
     }
 
     fn is_over(&self) -> bool {
-        self.event.load(Relaxed) > self.limit.load(Relaxed)
+        self.bytes.load(Relaxed) > self.limit.load(Relaxed)
     }
 }
 
-/// The half that frames come in by.
+/// The receiving half: the event stream.
 pub struct SseSource {
     events: Pin<Box<dyn Stream<Item = Result<Sse, Error>> + Send>>,
-    gauge: Arc<Gauge>,
-    site: Arc<Site>,
+    size: Arc<EventSize>,
+    client: Arc<HttpClient>,
 }
 
 impl std::fmt::Debug for SseSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SseSource")
-            .field("site", &self.site)
+            .field("client", &self.client)
             .finish_non_exhaustive()
     }
 }
@@ -138,21 +139,21 @@ impl std::fmt::Debug for SseSource {
 impl SseSource {
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Incoming> {
         let next = self.events.as_mut().poll_next(context);
-        let heard = self.gauge.heard.swap(false, Relaxed);
+        let received = self.size.received.swap(false, Relaxed);
         Poll::Ready(match next {
             Poll::Ready(Some(Ok(event))) => {
-                self.gauge.event.store(0, Relaxed);
+                self.size.bytes.store(0, Relaxed);
                 match event.data {
-                    // In memory of its own size: that is what it is charged.
+                    // Shrunk to its length, since the link charges a frame by its length.
                     Some(text) => {
                         let text = text.into_boxed_str().into_boxed_bytes();
                         Incoming::Frame(Frame::Text(Bytes::from(text)))
                     }
-                    None => Incoming::Life,
+                    None => Incoming::Alive,
                 }
             }
-            Poll::Ready(Some(Err(_))) if self.gauge.is_over() => {
-                let limit = self.gauge.limit.load(Relaxed);
+            Poll::Ready(Some(Err(_))) if self.size.is_over() => {
+                let limit = self.size.limit.load(Relaxed);
                 Incoming::Broken(Closed {
                     code: 1009,
                     reason: format!("an event is over the limit of {limit} bytes"),
@@ -160,8 +161,8 @@ impl SseSource {
             }
             Poll::Ready(Some(Err(error))) => gone(&format!("the event stream failed: {error}")),
             Poll::Ready(None) => gone("the server ended the event stream"),
-            // A comment is no event, but a sign of life.
-            Poll::Pending if heard => Incoming::Life,
+            // A comment (the server's heartbeat) is no event, but shows that the server is alive.
+            Poll::Pending if received => Incoming::Alive,
             Poll::Pending => return Poll::Pending,
         })
     }
@@ -169,10 +170,10 @@ impl SseSource {
 
 impl Source for SseSource {
     async fn next(&mut self) -> Incoming {
-        let site = self.site.clone();
+        let client = self.client.clone();
         tokio::select! {
             biased;
-            () = site.over() => gone("closed"),
+            () = client.closed() => gone("closed"),
             incoming = poll_fn(|context| self.poll_event(context)) => incoming,
         }
     }
@@ -185,19 +186,19 @@ fn gone(reason: &str) -> Incoming {
     })
 }
 
-/// The half that frames go out by, one POST after another.
+/// The sending half: one POST after another.
 #[derive(Debug)]
 pub struct SseSink {
-    site: Arc<Site>,
+    client: Arc<HttpClient>,
 }
 
 impl Sink for SseSink {
     async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
-        self.site.post(frame).await
+        self.client.post(frame).await
     }
 
     async fn close(&mut self, _code: u16, _reason: &str) {
-        // HTTP has no words for it: the stream is let go of.
-        self.site.over.send_replace(true);
+        // The protocol has no close message: the event stream is dropped.
+        self.client.over.send_replace(true);
     }
 }

@@ -1,4 +1,4 @@
-//! An event stream that a client reads, one event per frame.
+//! The server: answers a request for the event stream, and sends one event per frame.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::http::connection::{HttpConnection, HttpSource, Registration, closed};
-use crate::http::server::{ServerState, not_yours};
-use crate::http::{Answer, Arrival, Arrived, Way};
+use crate::http::server::{ServerState, peer_id_taken};
+use crate::http::{AcceptedTransport, Answer, Arrival, Way};
 use crate::transport::{Lost, Sink, Transport};
 
-/// What the HTTP library gets at once; when it has taken that, the reader reads.
+/// The size of the chunks given to hyper: it asks for the next one once the client reads.
 const CHUNK: usize = 32 << 10;
 
-/// A reader that takes so many bytes in a second is not slow.
+/// A client that reads this many bytes per second is fast enough.
 const BYTES_A_SECOND: u64 = 1 << 10;
 
 /// An event stream to a client, and the POSTs from it.
@@ -33,10 +33,10 @@ pub struct SseServer {
     sink: SseServerSink,
 }
 
-/// The half that frames go out by.
+/// The sending half: the event stream.
 #[derive(Debug)]
 pub struct SseServerSink {
-    out: mpsc::Sender<Out>,
+    out: mpsc::Sender<OutgoingEvent>,
     slow: Duration,
     registration: Arc<Registration>,
 }
@@ -45,7 +45,7 @@ impl Transport for SseServer {
     type Source = HttpSource;
     type Sink = SseServerSink;
 
-    /// Both: binary comes up, text goes down.
+    /// Both: binary frames come in by POSTs, text goes out by the event stream.
     fn carries(&self, _carries: Carries) -> bool {
         true
     }
@@ -58,51 +58,52 @@ impl Transport for SseServer {
 impl Sink for SseServerSink {
     async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
         match frame {
-            Frame::Text(text) => self.hand(Some(text)).await,
-            Frame::Binary(_) => Err(Lost("an event stream carries text alone".to_owned())),
+            Frame::Text(text) => self.send_event(Some(text)).await,
+            Frame::Binary(_) => Err(Lost("an event stream carries only text".to_owned())),
         }
     }
 
     async fn ping(&mut self) -> Result<(), Lost> {
-        self.hand(None).await
+        self.send_event(None).await
     }
 
     async fn close(&mut self, code: u16, reason: &str) {
-        // The stream ends when the sender of its events is gone.
+        // The stream ends when the sending end of its channel is dropped.
         self.out = mpsc::channel(1).0;
         self.registration.connection.end(closed(code, reason));
     }
 }
 
 impl SseServerSink {
-    async fn hand(&mut self, event: Option<Bytes>) -> Result<(), Lost> {
+    /// Sends an event, or a heartbeat (`None`), and waits until the client has taken it.
+    async fn send_event(&mut self, event: Option<Bytes>) -> Result<(), Lost> {
         let size = event.as_ref().map_or(0, Bytes::len) as u64;
-        let patience = self.slow + Duration::from_secs(size / BYTES_A_SECOND);
+        let limit = self.slow + Duration::from_secs(size / BYTES_A_SECOND);
         let (taken, until_taken) = oneshot::channel();
-        let handed = async {
-            self.out.send(Out { event, taken }).await.ok()?;
+        let sent = async {
+            self.out.send(OutgoingEvent { event, taken }).await.ok()?;
             until_taken.await.ok()
         };
-        let seconds = patience.as_secs_f64();
-        match timeout(patience, handed).await {
+        let seconds = limit.as_secs_f64();
+        match timeout(limit, sent).await {
             Ok(Some(())) => Ok(()),
-            Ok(None) => Err(Lost("the event stream is gone".to_owned())),
+            Ok(None) => Err(Lost("the event stream has ended".to_owned())),
             Err(_) => Err(Lost(format!(
-                "the reader of the event stream is too slow: {size} bytes not taken in {seconds} s"
+                "the client reads the event stream too slowly: {size} bytes not taken in {seconds} s"
             ))),
         }
     }
 }
 
-/// An event on its way to the stream, or a heartbeat.
+/// An event for the stream, or a heartbeat (`None`).
 #[derive(Debug)]
-struct Out {
+struct OutgoingEvent {
     event: Option<Bytes>,
-    /// Told once the stream wants more.
+    /// Notified once the client has taken the event.
     taken: oneshot::Sender<()>,
 }
 
-/// The handler of a request for the stream.
+/// Handles a request for the event stream.
 pub(crate) async fn events(
     State(state): State<Arc<ServerState>>,
     request: Request,
@@ -110,11 +111,11 @@ pub(crate) async fn events(
     let (head, _) = request.into_parts();
     let no_peer = || Answer::text(StatusCode::BAD_REQUEST, state.options.dialect.no_peer);
     let peer_id = state.peer_id(&head).ok_or_else(no_peer)?;
-    let (claim, grant) = state.claim(Way::Sse, peer_id, &head)?;
+    let (claim, grant) = state.authorize(Way::Sse, peer_id, &head)?;
     if let Some(connection) = state.registry.find(&claim.peer_id)
-        && !connection.is_of(&grant)
+        && !connection.belongs_to(&grant)
     {
-        return Err(not_yours());
+        return Err(peer_id_taken());
     }
     let permit = state.permit_for(&claim.peer_id).await?;
     let source = HttpConnection::open(&state, &claim, &grant, permit, None);
@@ -132,9 +133,9 @@ pub(crate) async fn events(
         slow: state.options.slow,
         registration: source.registration(),
     };
-    let transport = Arrived::Sse(SseServer { source, sink });
+    let transport = AcceptedTransport::Sse(SseServer { source, sink });
     state
-        .receive(Arrival {
+        .queue_arrival(Arrival {
             claim,
             grant,
             transport,
@@ -144,7 +145,7 @@ pub(crate) async fn events(
     for (name, value) in [
         (CONTENT_TYPE, "text/event-stream"),
         (CACHE_CONTROL, "no-cache"),
-        // A proxy that collects what it gets would keep events from their reader.
+        // A proxy that buffers the answer would hold back events.
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ] {
         let value = HeaderValue::from_static(value);
@@ -153,13 +154,13 @@ pub(crate) async fn events(
     Ok(response)
 }
 
-/// The body of the answer.
+/// The body of the answer: a stream of events.
 struct Events {
-    outs: mpsc::Receiver<Out>,
+    outs: mpsc::Receiver<OutgoingEvent>,
     connection: Arc<HttpConnection>,
     beat: Pin<Box<Sleep>>,
     heartbeat: Duration,
-    /// What is left of the event under way, the last part first.
+    /// The parts of the current event that are not sent yet, in reverse order.
     parts: Vec<Bytes>,
     taken: Option<oneshot::Sender<()>>,
 }
@@ -188,8 +189,8 @@ impl Stream for Events {
                 Poll::Pending => {
                     ready!(self.beat.as_mut().poll(context));
                     self.parts = beat();
-                    // The stream wants more, so that what it had is on its way.
-                    self.connection.alive();
+                    // hyper asks for more, so the client has taken the last heartbeat.
+                    self.connection.report_alive();
                 }
             }
             let next = Instant::now() + self.heartbeat;
@@ -201,7 +202,7 @@ impl Stream for Events {
 impl Drop for Events {
     fn drop(&mut self) {
         self.connection
-            .end(closed(1006, "the event stream is gone"));
+            .end(closed(1006, "the event stream has ended"));
     }
 }
 
@@ -209,8 +210,8 @@ fn beat() -> Vec<Bytes> {
     vec![Bytes::from_static(b": heartbeat\n\n")]
 }
 
-/// The parts of an event, the last first; the text itself is not copied. A line break, which is only
-/// space in JSON, begins another line of data.
+/// The parts of an event in reverse order; the text itself is not copied. A line break in the text
+/// (white space, in JSON) begins another `data:` line.
 fn event(text: Bytes) -> Vec<Bytes> {
     let mut parts = vec![Bytes::from_static(b"data: ")];
     let mut from = 0;
@@ -221,7 +222,7 @@ fn event(text: Bytes) -> Vec<Bytes> {
     }
     parts.push(text.slice(from..));
     parts.push(Bytes::from_static(b"\n\n"));
-    // An empty part would be an empty chunk, which ends a body.
+    // An empty part would be an empty chunk, which ends a chunked body.
     parts.retain(|part| !part.is_empty());
     parts.reverse();
     parts

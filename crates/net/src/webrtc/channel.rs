@@ -1,4 +1,4 @@
-//! A data channel as a transport: one message of it is one frame of ours.
+//! A data channel as a transport: one data channel message is one frame.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use webrtc::data_channel::{DataChannel, DataChannelEvent};
 use super::peer::{Peer, State};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
-/// How often it is asked whether the last message is out; nobody tells.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often to check whether the last message was sent, which the library does not report.
+const DRAIN_CHECK: Duration = Duration::from_millis(10);
 
-/// How long the other end may take to close its half; it does not always tell.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long to wait for the other end to close its half, which is not always reported.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A data channel that is open.
+/// An open data channel.
 #[derive(Debug)]
 pub struct Channel {
     shared: Arc<Shared>,
@@ -32,14 +32,15 @@ struct Shared {
     /// This side has closed its half.
     closed: watch::Sender<bool>,
     _peer: Peer,
-    /// The server's leave for one connection.
+    /// The server's permit for one connection.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Shared {
-    async fn said_farewell(&self) {
+    /// Waits until [`CLOSE_TIMEOUT`] after this side has closed.
+    async fn close_timed_out(&self) {
         let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
-        sleep(FAREWELL).await;
+        sleep(CLOSE_TIMEOUT).await;
     }
 }
 
@@ -71,7 +72,7 @@ impl Channel {
     }
 }
 
-/// Waits until a channel is open; false if it closes before.
+/// Waits until a channel is open; returns false if it closes before.
 pub(crate) async fn opened(channel: &Arc<dyn DataChannel>) -> bool {
     loop {
         match channel.poll().await {
@@ -90,7 +91,7 @@ impl Transport for Channel {
         carries == Carries::Binary
     }
 
-    fn expect(&mut self, largest: usize) {
+    fn limit_frames(&mut self, largest: usize) {
         self.limit = self.limit.min(largest);
     }
 
@@ -107,7 +108,7 @@ impl Transport for Channel {
     }
 }
 
-/// The half that frames come in by.
+/// The receiving half.
 #[derive(Debug)]
 pub struct ChannelSource {
     shared: Arc<Shared>,
@@ -121,9 +122,9 @@ impl Source for ChannelSource {
             biased;
             event = self.shared.channel.poll() => event,
             _ = self.state.wait_for(|state| state.failed) => {
-                return closed(1006, "the path to the other end is gone");
+                return closed(1006, "the connection to the other end failed");
             }
-            () = self.shared.said_farewell() => return closed(1000, "closed"),
+            () = self.shared.close_timed_out() => return closed(1000, "closed"),
         };
         match event {
             Some(DataChannelEvent::OnMessage(message)) => {
@@ -134,11 +135,11 @@ impl Source for ChannelSource {
                         reason: format!("message of {size} bytes over the limit of {limit}"),
                     });
                 }
-                // The original takes no notice of strings.
+                // Strings are ignored, as the original implementation does.
                 if message.is_string {
-                    return Incoming::Life;
+                    return Incoming::Alive;
                 }
-                // In memory of its own size: that is what it is charged.
+                // Copied if its buffer is much larger, since the link charges a frame by its length.
                 let data = if message.data.capacity() > size + size / 4 {
                     BytesMut::from(&message.data[..])
                 } else {
@@ -148,7 +149,7 @@ impl Source for ChannelSource {
             }
             Some(DataChannelEvent::OnClose) | None => closed(1000, "the data channel is closed"),
             Some(DataChannelEvent::OnError) => closed(1006, "the data channel failed"),
-            Some(_) => Incoming::Life,
+            Some(_) => Incoming::Alive,
         }
     }
 }
@@ -160,7 +161,7 @@ fn closed(code: u16, reason: &str) -> Incoming {
     })
 }
 
-/// The half that frames go out by.
+/// The sending half.
 #[derive(Debug)]
 pub struct ChannelSink {
     shared: Arc<Shared>,
@@ -169,23 +170,21 @@ pub struct ChannelSink {
 impl Sink for ChannelSink {
     async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
         let Frame::Binary(bytes) = frame else {
-            return Err(Lost(
-                "a data channel carries binary frames alone".to_owned(),
-            ));
+            return Err(Lost("a data channel carries only binary frames".to_owned()));
         };
         let own = bytes
             .try_into_mut()
             .unwrap_or_else(|shared| BytesMut::from(&shared[..]));
         let size = own.len();
-        // Waits while more than the limit is on its way.
+        // Waits while more than `ChannelOptions::buffered` bytes are not sent yet.
         let sent = self.shared.channel.send(own).await;
-        sent.map_err(|error| Lost(format!("a message of {size} bytes did not go out: {error}")))
+        sent.map_err(|error| Lost(format!("a message of {size} bytes was not sent: {error}")))
     }
 
     async fn close(&mut self, _code: u16, _reason: &str) {
         let channel = &self.shared.channel;
         while matches!(channel.outstanding_bytes().await, Ok(1..)) {
-            sleep(LOOK).await;
+            sleep(DRAIN_CHECK).await;
         }
         let _ = channel.close().await;
         self.shared.closed.send_replace(true);

@@ -1,4 +1,4 @@
-//! The side that offers.
+//! The client: sends the offer and waits until the data channel is open.
 
 use reqwest::Method;
 use tokio::time::timeout;
@@ -9,7 +9,7 @@ use webrtc::peer_connection::RTCSessionDescription;
 use super::channel::{Channel, opened};
 use super::options::ChannelOptions;
 use super::peer::Peer;
-use crate::http::client::{Site, read};
+use crate::http::client::{HttpClient, read};
 use crate::http::{ClientOptions, ConnectError};
 
 /// Opens a data channel to the server at an `http://` or `https://` address.
@@ -18,22 +18,23 @@ pub async fn connect(
     options: &ClientOptions,
     channel: &ChannelOptions,
 ) -> Result<Channel, ConnectError> {
-    let site = Site::new(url, options).await?;
+    let client = HttpClient::new(url, options).await?;
     let within = channel.open_time;
-    match timeout(within, dial(&site, options, channel)).await {
+    match timeout(within, dial(&client, options, channel)).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(site.late(within)),
+        Err(_) => Err(client.timed_out(within)),
     }
 }
 
 async fn dial(
-    site: &Site,
+    client: &HttpClient,
     options: &ClientOptions,
     limits: &ChannelOptions,
 ) -> Result<Channel, ConnectError> {
     let dialect = &options.dialect;
-    let broken = |error: Error| site.broken(format!("no data channel: {error}"));
-    let (mut peer, _) = Peer::new(limits).await.map_err(broken)?;
+    let failed =
+        |error: Error| client.failed_because(format!("opening a data channel failed: {error}"));
+    let (mut peer, _) = Peer::new(limits).await.map_err(failed)?;
     let ordered = RTCDataChannelInit {
         ordered: true,
         ..RTCDataChannelInit::default()
@@ -42,14 +43,16 @@ async fn dial(
     let channel = connection
         .create_data_channel(dialect.channel_label, Some(ordered))
         .await;
-    let channel = channel.map_err(broken)?;
-    let offer = connection.create_offer(None).await.map_err(broken)?;
+    let channel = channel.map_err(failed)?;
+    let offer = connection.create_offer(None).await.map_err(failed)?;
     let local = connection.set_local_description(offer).await;
-    local.map_err(broken)?;
-    let described = peer.described().await;
-    let offer = described.ok_or_else(|| site.broken("no address of this machine to offer"))?;
-    let body = serde_json::to_vec(&offer).map_err(|error| site.broken(error.to_string()))?;
-    let request = site
+    local.map_err(failed)?;
+    let description = peer.local_description().await;
+    let offer =
+        description.ok_or_else(|| client.failed_because("this machine has no address to offer"))?;
+    let body =
+        serde_json::to_vec(&offer).map_err(|error| client.failed_because(error.to_string()))?;
+    let request = client
         .request(
             Method::POST,
             dialect.offer,
@@ -57,21 +60,22 @@ async fn dial(
         )
         .header("content-type", "application/json")
         .body(body);
-    let response = site.ask(request, limits.open_time).await?;
+    let response = client.ask(request, limits.open_time).await?;
     let answer = read(response, limits.description_max).await;
-    let answer = answer.map_err(|reason| site.not_ours(reason))?;
-    let answer: RTCSessionDescription = serde_json::from_slice(&answer)
-        .map_err(|error| site.not_ours(format!("its answer is no description: {error}")))?;
+    let answer = answer.map_err(|reason| client.unexpected_answer(reason))?;
+    let answer: RTCSessionDescription = serde_json::from_slice(&answer).map_err(|error| {
+        client.unexpected_answer(format!("its answer is not a session description: {error}"))
+    })?;
     let remote = connection.set_remote_description(answer).await;
-    remote.map_err(broken)?;
+    remote.map_err(failed)?;
     let open = tokio::select! {
         open = opened(&channel) => open,
         () = peer.failed() => false,
     };
     if !open {
-        return Err(
-            site.broken("no path for datagrams to it: check firewalls, or name a STUN server")
-        );
+        return Err(client.failed_because(
+            "no UDP packets get through to it: check firewalls, or name a STUN server",
+        ));
     }
     Ok(Channel::new(channel, peer, None, limits.message_max))
 }

@@ -1,24 +1,24 @@
-//! What a data channel is made of, and what it may cost.
+//! The options of data channels: addresses, sizes and timeouts.
 
 use std::time::Duration;
 
-/// How data channels are made, by either side.
+/// The options of data channels, for client and server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelOptions {
-    /// Where to listen for datagrams, as `address:port`; port 0 takes a free one. `0.0.0.0` and `[::]`
-    /// stand for all addresses of this machine but the loopback.
+    /// The UDP addresses to bind, as `address:port`; port 0 takes a free one. `0.0.0.0` and `[::]`
+    /// stand for all addresses of this machine except loopback.
     pub bind: Vec<String>,
-    /// Servers that tell this machine its public address, as `stun:host:port`.
+    /// STUN servers, as `stun:host:port`, which tell this machine its public address.
     pub stun: Vec<String>,
-    /// The largest message, either way; at most 256 KiB.
+    /// The largest message in either direction; at most 256 KiB.
     pub message_max: usize,
-    /// No message is handed over while more than this is on its way.
+    /// Sending waits while more than this many bytes are buffered in the channel.
     pub buffered: usize,
-    /// How many offers may be on their way to a channel; more get 503.
+    /// How many data channels may be opening at a time on a server; further offers get 503.
     pub half_open: usize,
-    /// How long that may take.
+    /// How long opening a channel may take.
     pub open_time: Duration,
-    /// Bytes of an offer or an answer.
+    /// The largest offer or answer, in bytes.
     pub description_max: usize,
 }
 

@@ -1,4 +1,4 @@
-//! One peer connection: how it is set up, watched and let go of.
+//! One WebRTC peer connection: set up, state changes and close.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use webrtc::peer_connection::{
 
 use super::options::ChannelOptions;
 
-/// Channels that the other end opened and nobody looked at yet.
+/// How many channels opened by the other end are queued.
 const CHANNELS: usize = 4;
 
-/// Who opens more channels than this is up to no good.
+/// A peer that opens more channels than this is treated as failed.
 const CHANNELS_MAX: usize = 16;
 
-/// A peer connection, closed when it is dropped: by itself it would go on for ever.
+/// A peer connection. Dropping it closes it; the library would keep it open for ever.
 pub(crate) struct Peer {
     pub(crate) connection: Arc<dyn PeerConnection>,
     pub(crate) state: watch::Receiver<State>,
 }
 
-/// How far it is.
+/// How far the set-up has got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) gathered: bool,
@@ -36,12 +36,12 @@ pub(crate) struct State {
 }
 
 impl Peer {
-    /// A new one, and the channels that the other end opens.
+    /// A new peer connection, and the channels that the other end opens.
     pub(crate) async fn new(
         options: &ChannelOptions,
     ) -> Result<(Self, mpsc::Receiver<Arc<dyn DataChannel>>), Error> {
-        let (tell_state, state) = watch::channel(State::default());
-        let (tell_channel, channels) = mpsc::channel(CHANNELS);
+        let (state_sender, state) = watch::channel(State::default());
+        let (channel_sender, channels) = mpsc::channel(CHANNELS);
         let servers = options.stun.iter().map(|url| RTCIceServer {
             urls: vec![url.clone()],
             ..RTCIceServer::default()
@@ -57,8 +57,8 @@ impl Peer {
             .with_configuration(configuration)
             .with_setting_engine(settings)
             .with_handler(Arc::new(Handler {
-                state: tell_state,
-                channels: tell_channel,
+                state: state_sender,
+                channels: channel_sender,
                 opened: AtomicUsize::new(0),
             }))
             .with_udp_addrs(options.bind.clone())
@@ -69,14 +69,14 @@ impl Peer {
         Ok((Self { connection, state }, channels))
     }
 
-    /// Our description with all candidates in it.
-    pub(crate) async fn described(&mut self) -> Option<RTCSessionDescription> {
+    /// Waits until all candidates are gathered, and returns the local session description.
+    pub(crate) async fn local_description(&mut self) -> Option<RTCSessionDescription> {
         let gathered = self.state.wait_for(|state| state.gathered || state.failed);
         gathered.await.ok()?;
         self.connection.local_description().await
     }
 
-    /// Waits until it failed.
+    /// Waits until the peer connection has failed or is closed.
     pub(crate) async fn failed(&mut self) {
         let _ = self.state.wait_for(|state| state.failed).await;
     }
@@ -88,7 +88,7 @@ impl Drop for Peer {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 if let Err(error) = connection.close().await {
-                    tracing::debug!(%error, "a peer connection does not close");
+                    tracing::debug!(%error, "closing a WebRTC peer connection failed");
                 }
             });
         }
@@ -101,17 +101,20 @@ impl std::fmt::Debug for Peer {
     }
 }
 
-/// Told by the connection's own task, which must not wait.
+/// Receives the library's callbacks, which must not block.
 struct Handler {
     state: watch::Sender<State>,
     channels: mpsc::Sender<Arc<dyn DataChannel>>,
     opened: AtomicUsize,
 }
 
-type Told<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+type CallbackFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 impl PeerConnectionEventHandler for Handler {
-    fn on_ice_gathering_state_change<'a, 'b>(&'a self, state: RTCIceGatheringState) -> Told<'b>
+    fn on_ice_gathering_state_change<'a, 'b>(
+        &'a self,
+        state: RTCIceGatheringState,
+    ) -> CallbackFuture<'b>
     where
         'a: 'b,
         Self: 'b,
@@ -122,7 +125,10 @@ impl PeerConnectionEventHandler for Handler {
         Box::pin(async {})
     }
 
-    fn on_connection_state_change<'a, 'b>(&'a self, state: RTCPeerConnectionState) -> Told<'b>
+    fn on_connection_state_change<'a, 'b>(
+        &'a self,
+        state: RTCPeerConnectionState,
+    ) -> CallbackFuture<'b>
     where
         'a: 'b,
         Self: 'b,
@@ -136,7 +142,7 @@ impl PeerConnectionEventHandler for Handler {
         Box::pin(async {})
     }
 
-    fn on_data_channel<'a, 'b>(&'a self, channel: Arc<dyn DataChannel>) -> Told<'b>
+    fn on_data_channel<'a, 'b>(&'a self, channel: Arc<dyn DataChannel>) -> CallbackFuture<'b>
     where
         'a: 'b,
         Self: 'b,
@@ -144,7 +150,8 @@ impl PeerConnectionEventHandler for Handler {
         if self.opened.fetch_add(1, Relaxed) >= CHANNELS_MAX {
             self.state.send_modify(|state| state.failed = true);
         }
-        // Nobody looks for one any more once the right one is found: the others are let go of.
+        // Once the right channel is found the receiver is dropped, and further channels are dropped
+        // here.
         let _ = self.channels.try_send(channel);
         Box::pin(async {})
     }

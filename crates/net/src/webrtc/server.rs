@@ -1,4 +1,4 @@
-//! An offer: a description of a client's data channel, answered by one of ours.
+//! The server: answers a client's offer, and waits for its data channel.
 
 use std::sync::Arc;
 
@@ -13,47 +13,50 @@ use webrtc::peer_connection::{RTCSdpType, RTCSessionDescription};
 use super::channel::{Channel, opened};
 use super::peer::Peer;
 use crate::http::server::ServerState;
-use crate::http::{Answer, Arrival, Arrived, Claim, Grant, Way, read_body};
+use crate::http::{AcceptedTransport, Answer, Arrival, Claim, Grant, Way, read_body};
 
-/// An honest offer names few addresses; we knock at each.
+/// The limit on candidates in an offer: this side sends packets to each of them.
 const CANDIDATES_MAX: usize = 32;
 
-/// The handler of an offer.
+/// Handles an offer.
 pub(crate) async fn offer(
     State(state): State<Arc<ServerState>>,
     request: Request,
 ) -> Result<Answer, Answer> {
     let (head, body) = request.into_parts();
-    let (claim, grant) = who(&state, &head)?;
+    let (claim, grant) = authorize(&state, &head)?;
     let permit = state.permit()?;
     let limits = &state.options.webrtc;
     let half_open = state.half_open.clone().try_acquire_owned().map_err(|_| {
         let limit = limits.half_open;
         Answer::busy(&format!(
-            "{limit} data channels are on their way: try again later"
+            "{limit} data channels are being opened: try again later"
         ))
     })?;
     let within = limits.open_time;
     let answered = async {
-        let held = read_body(&head.headers, body, limits.description_max, &state.bodies).await?;
-        let offer = description(&held.bytes)?;
+        let body = read_body(&head.headers, body, limits.description_max, &state.bodies).await?;
+        let offer = parse_offer(&body.bytes)?;
         answer(&state, offer).await
     };
     let late = |_| Answer::busy("the offer took too long").closing();
     let (peer, channels, text) = timeout(within, answered).await.map_err(late)??;
     tokio::spawn(async move {
         let peer_id = claim.peer_id.clone();
-        let arrived = arrive(&state, peer, channels, claim, grant, permit);
-        let arrived = timeout(state.options.webrtc.open_time, arrived).await;
+        let accepted = accept_channel(&state, peer, channels, claim, grant, permit);
+        let accepted = timeout(state.options.webrtc.open_time, accepted).await;
         drop(half_open);
-        if !matches!(arrived, Ok(true)) {
-            tracing::debug!(peer_id, "no data channel came of an offer");
+        if !matches!(accepted, Ok(true)) {
+            tracing::debug!(
+                peer_id,
+                "the client opened no usable data channel after its offer was answered"
+            );
         }
     });
     Ok(Answer::json(StatusCode::OK, text))
 }
 
-fn who(state: &ServerState, head: &Parts) -> Result<(Claim, Grant), Answer> {
+fn authorize(state: &ServerState, head: &Parts) -> Result<(Claim, Grant), Answer> {
     let dialect = &state.options.dialect;
     let in_header = || {
         let id = head.headers.get(dialect.peer_header)?.to_str().ok()?;
@@ -61,11 +64,11 @@ fn who(state: &ServerState, head: &Parts) -> Result<(Claim, Grant), Answer> {
     };
     let named = state.peer_id(head).or_else(in_header);
     let peer_id = named.ok_or_else(|| Answer::bad(dialect.no_peer))?;
-    state.claim(Way::DataChannel, peer_id, head)
+    state.authorize(Way::DataChannel, peer_id, head)
 }
 
-/// An offer of data channels and nothing else.
-fn description(body: &[u8]) -> Result<RTCSessionDescription, Answer> {
+/// Parses an offer, which must offer data channels and nothing else.
+fn parse_offer(body: &[u8]) -> Result<RTCSessionDescription, Answer> {
     let offer: RTCSessionDescription = serde_json::from_slice(body)
         .map_err(|_| Answer::bad(r#"an offer is {"type":"offer","sdp":"…"}"#))?;
     if offer.sdp_type != RTCSdpType::Offer {
@@ -93,10 +96,14 @@ type Answered = (Peer, mpsc::Receiver<Arc<dyn DataChannel>>, String);
 
 async fn answer(state: &ServerState, offer: RTCSessionDescription) -> Result<Answered, Answer> {
     let ours = |error: webrtc::error::Error| {
-        tracing::warn!(%error, "no data channels can be made");
-        Answer::busy("no data channels can be made here")
+        tracing::warn!(
+            %error,
+            "creating a WebRTC peer connection failed; check the UDP addresses to bind"
+        );
+        Answer::busy("this server cannot open data channels")
     };
-    let theirs = |error: webrtc::error::Error| Answer::bad(&format!("no good offer: {error}"));
+    let theirs =
+        |error: webrtc::error::Error| Answer::bad(&format!("the offer cannot be used: {error}"));
     let (mut peer, channels) = Peer::new(&state.options.webrtc).await.map_err(ours)?;
     let connection = peer.connection.clone();
     let remote = connection.set_remote_description(offer).await;
@@ -104,14 +111,14 @@ async fn answer(state: &ServerState, offer: RTCSessionDescription) -> Result<Ans
     let answer = connection.create_answer(None).await.map_err(theirs)?;
     let local = connection.set_local_description(answer).await;
     local.map_err(theirs)?;
-    let none = || Answer::busy("no address of this machine to answer with");
-    let answer = peer.described().await.ok_or_else(none)?;
+    let none = || Answer::busy("this server has no address to answer with");
+    let answer = peer.local_description().await.ok_or_else(none)?;
     let text = serde_json::to_string(&answer).map_err(|_| none())?;
     Ok((peer, channels, text))
 }
 
-/// Waits for the channel that carries frames, and lets it in.
-async fn arrive(
+/// Waits until the client opens the channel that carries frames, and hands it to the application.
+async fn accept_channel(
     state: &ServerState,
     mut peer: Peer,
     mut channels: mpsc::Receiver<Arc<dyn DataChannel>>,
@@ -145,11 +152,11 @@ async fn arrive(
         return false;
     }
     let limit = state.options.webrtc.message_max;
-    let transport = Arrived::Channel(Channel::new(channel, peer, Some(permit), limit));
+    let transport = AcceptedTransport::Channel(Channel::new(channel, peer, Some(permit), limit));
     let arrival = Arrival {
         claim,
         grant,
         transport,
     };
-    state.receive(arrival).await.is_ok()
+    state.queue_arrival(arrival).await.is_ok()
 }

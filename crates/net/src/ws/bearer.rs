@@ -1,9 +1,9 @@
-//! The secret by which one end knows the other.
+//! Bearer tokens.
 
 use std::fmt;
 use std::hint::black_box;
 
-/// A bearer token. It is never printed, and compared in a time that tells nothing of it.
+/// A bearer token. It is never printed, and compared in constant time.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Bearer(String);
 
@@ -20,7 +20,7 @@ impl Bearer {
 
     /// Whether the value of an `Authorization` header carries this token.
     pub fn admits(&self, header: &[u8]) -> bool {
-        // The scheme is no secret, and its case does not count.
+        // The scheme is not secret and not case-sensitive.
         let Some((scheme, token)) = header.split_at_checked(7) else {
             return false;
         };
@@ -34,7 +34,8 @@ impl fmt::Debug for Bearer {
     }
 }
 
-/// Every byte of what was given is looked at, however early it differs. Its length is the peer's own.
+/// Compares every byte of `given`, however early it differs, so that the time depends only on its
+/// length, which the peer knows.
 fn same(given: &[u8], token: &[u8]) -> bool {
     let mut differs = u8::from(given.len() != token.len() || token.is_empty());
     for (index, byte) in given.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The client's side: from an address to a WebSocket.
+//! The client: connects to an address and performs the WebSocket handshake.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,15 +18,15 @@ use tokio_tungstenite::tungstenite::http::{Request, StatusCode, Uri};
 
 use super::bearer::Bearer;
 use super::error::ConnectError;
-use super::head::{NoHead, read_head};
+use super::head::{HeadError, read_head};
 use super::socket::{Socket, tune};
 use super::transport::{Parts, WebSocket};
 use super::{FRAGMENT, FRAME_LIMIT};
 
-/// No more of an answer that is no WebSocket is told.
+/// How much of an answer that refuses the handshake an error shows.
 const TEXT_MAX: usize = 200;
 
-/// How to connect.
+/// The options of [`connect`].
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
     /// Sent as `Authorization: Bearer …`.
@@ -35,13 +35,13 @@ pub struct ConnectOptions {
     pub headers: Vec<(String, String)>,
     /// Subprotocols to offer, the best first. A server may choose none of them.
     pub subprotocols: Vec<String>,
-    /// How long all of it may take: the name, the connection, TLS and the handshake.
+    /// How long connecting may take in total: name lookup, TCP, TLS and the handshake.
     pub timeout: Duration,
-    /// The largest frame that is taken.
+    /// The largest incoming message that is accepted, in bytes.
     pub frame_limit: usize,
-    /// A larger message goes out as WebSocket fragments of this size.
+    /// A larger message is sent as WebSocket fragments of this size.
     pub fragment: Option<usize>,
-    /// Whose certificates are trusted.
+    /// The certificates to trust.
     #[cfg(feature = "tls")]
     pub roots: super::tls::Roots,
 }
@@ -78,15 +78,12 @@ pub async fn connect(url: &str, options: &ConnectOptions) -> Result<WebSocket, C
     let (stream, peer) = target.dial(deadline, options).await?;
     tune(&stream);
     if options.bearer.is_some() && !target.secure && !peer.ip().is_loopback() {
-        tracing::warn!(
-            address,
-            "the bearer token travels where others can read it: use wss://"
-        );
+        tracing::warn!(address, "the bearer token is sent unencrypted: use wss://");
     }
     let mut socket = timeout_at(deadline, target.secure(stream, options))
         .await
         .map_err(within("the TLS handshake"))??;
-    let (subprotocol, rest) = timeout_at(deadline, target.shake(&mut socket, options))
+    let (subprotocol, rest) = timeout_at(deadline, target.handshake(&mut socket, options))
         .await
         .map_err(within("the WebSocket handshake"))??;
     let parts = Parts {
@@ -102,7 +99,7 @@ pub async fn connect(url: &str, options: &ConnectOptions) -> Result<WebSocket, C
     Ok(WebSocket::new(parts))
 }
 
-/// An address as errors name it: what stands before the @ may be a password, which none repeats.
+/// A URL as errors show it: without what stands before the @, which may be a password.
 pub(crate) fn without_secrets(url: &str) -> String {
     let parts = url.split_once("://");
     match parts.and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?.1))) {
@@ -111,14 +108,14 @@ pub(crate) fn without_secrets(url: &str) -> String {
     }
 }
 
-/// An address, taken apart.
+/// A parsed address.
 struct Target {
     uri: Uri,
     secure: bool,
     /// Without the brackets of an IPv6 address.
     host: String,
     port: u16,
-    /// Host and port, as errors name them.
+    /// Host and port, as errors show them.
     address: String,
 }
 
@@ -158,7 +155,7 @@ impl Target {
         })
     }
 
-    /// Tries every address of the name, each for its share of the time.
+    /// Tries every IP address of the host name, each for an equal share of the time left.
     async fn dial(
         &self,
         deadline: Instant,
@@ -175,7 +172,7 @@ impl Target {
         };
         let addresses: Vec<_> = timeout_at(deadline, lookup_host((self.host.as_str(), self.port)))
             .await
-            .map_err(|_| late("the search for its name"))?
+            .map_err(|_| late("the name lookup"))?
             .map_err(name)?
             .collect();
         let mut failure = name(io::ErrorKind::NotFound.into());
@@ -218,8 +215,9 @@ impl Target {
         Ok(Socket::Plain(stream))
     }
 
-    /// Asks for a WebSocket; the subprotocol chosen, and what came with the answer.
-    async fn shake(
+    /// Performs the WebSocket handshake; returns the subprotocol that the server chose, and the
+    /// bytes that came after its answer.
+    async fn handshake(
         &self,
         socket: &mut Socket,
         options: &ConnectOptions,
@@ -229,18 +227,20 @@ impl Target {
         let io = |error| self.failed(step, error);
         socket.write_all(&request).await.map_err(io)?;
         socket.flush().await.map_err(io)?;
-        let not = |reason: String| ConnectError::NotWebSocket {
+        let not_websocket = |reason: String| ConnectError::NotWebSocket {
             address: self.address.clone(),
             reason,
         };
         let (response, mut rest) = match read_head::<Response>(socket).await {
             Ok(head) => head,
-            Err(NoHead::Io(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Err(not("it closed without an answer".to_owned()));
+            Err(HeadError::Io(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(not_websocket("it closed without an answer".to_owned()));
             }
-            Err(NoHead::Io(error)) => return Err(io(error)),
-            Err(NoHead::TooLong) => return Err(not("its answer is too long".to_owned())),
-            Err(NoHead::Malformed(reason)) => return Err(not(reason)),
+            Err(HeadError::Io(error)) => return Err(io(error)),
+            Err(HeadError::TooLong) => {
+                return Err(not_websocket("its answer is too long".to_owned()));
+            }
+            Err(HeadError::Malformed(reason)) => return Err(not_websocket(reason)),
         };
         match response.status() {
             StatusCode::SWITCHING_PROTOCOLS => {}
@@ -251,9 +251,9 @@ impl Target {
                 });
             }
             status => {
-                let silent = response.headers().get(CONTENT_LENGTH);
-                if rest.is_empty() && silent.is_none_or(|length| length != "0") {
-                    // What it says may come a little later than its head; it is only an explanation.
+                let length = response.headers().get(CONTENT_LENGTH);
+                if rest.is_empty() && length.is_none_or(|length| length != "0") {
+                    // The body may come later than the head. It is only shown, so one read is enough.
                     rest.reserve(TEXT_MAX);
                     let _ = socket.read_buf(&mut rest).await;
                 }
@@ -261,11 +261,12 @@ impl Target {
                     address: self.address.clone(),
                     path: self.path().to_owned(),
                     status: status.as_u16(),
-                    text: told(&rest),
+                    text: printable_text(&rest),
                 });
             }
         }
-        let chosen = verify(response.headers(), &key, &options.subprotocols).map_err(not)?;
+        let chosen =
+            verify(response.headers(), &key, &options.subprotocols).map_err(not_websocket)?;
         Ok((chosen, rest))
     }
 
@@ -292,7 +293,7 @@ impl Target {
             let offered = options.subprotocols.join(", ");
             headers.insert(SEC_WEBSOCKET_PROTOCOL, value("subprotocol", &offered)?);
         }
-        // Without the port where it is the usual one, as browsers do.
+        // As written in the URL: without a port if the URL has none.
         let host = self.uri.authority().map_or("", |it| it.as_str());
         headers.insert(HOST, value("host", host)?);
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -319,7 +320,7 @@ impl Target {
     }
 }
 
-/// Whether an answer is one to our request; which subprotocol it chose.
+/// Checks that an answer accepts our request, and returns the subprotocol that it chose.
 fn verify(headers: &HeaderMap, key: &str, offered: &[String]) -> Result<Option<String>, String> {
     let field = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let has = |name, token: &str| {
@@ -347,8 +348,8 @@ fn verify(headers: &HeaderMap, key: &str, offered: &[String]) -> Result<Option<S
     }
 }
 
-/// The beginning of a server's text, in one line that can be printed.
-fn told(text: &[u8]) -> String {
+/// The beginning of an answer's body, as one line without control characters.
+fn printable_text(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(&text[..text.len().min(TEXT_MAX)]);
     let words: Vec<_> = text.split_whitespace().collect();
     let mut line = words.join(" ");

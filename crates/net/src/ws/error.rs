@@ -1,15 +1,15 @@
-//! What can go wrong before a WebSocket is there.
+//! Errors of connecting and listening.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why there is no connection, and what would mend it.
+/// Why connecting failed, and how to fix it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The address is not one of a WebSocket.
+    /// The address is not a WebSocket URL.
     #[error("{url:?} is no address of a WebSocket: {reason}; use ws://host:port/path or wss://…")]
     Url {
         /// What was given, without a user's name or password.
@@ -17,21 +17,21 @@ pub enum ConnectError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A header, a token or a subprotocol that cannot travel.
+    /// A header, token or subprotocol contains characters that a header cannot hold.
     #[error("the {what} cannot travel in an HTTP header: use visible ASCII characters alone")]
     Header {
         /// Which one.
         what: String,
     },
-    /// The name stands for no address.
+    /// The host name has no address.
     #[error("{host} has no address ({error}); check the name and the network")]
     Name {
         /// The name.
         host: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// Nobody listens there.
+    /// No server listens at this port.
     #[error("{address} refuses connections; is the server running, and is this its port?")]
     Refused {
         /// Host and port.
@@ -45,7 +45,7 @@ pub enum ConnectError {
     Timeout {
         /// Host and port.
         address: String,
-        /// What was under way.
+        /// What was being done.
         step: &'static str,
         /// The time allowed.
         after: Duration,
@@ -55,22 +55,22 @@ pub enum ConnectError {
     Io {
         /// Host and port.
         address: String,
-        /// What was under way.
+        /// What was being done.
         step: &'static str,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// The certificate is not to be trusted, or the other end speaks no TLS that we do.
+    /// The server's certificate is not trusted, or both sides have no TLS version in common.
     #[error("{address}: TLS failed: {reason}; {remedy}")]
     Tls {
         /// Host and port.
         address: String,
         /// What is wrong.
         reason: String,
-        /// What would mend it.
+        /// How to fix it.
         remedy: &'static str,
     },
-    /// Certificates to trust could not be read.
+    /// The certificates to trust could not be read.
     #[error("no certificates to trust from {from}: {reason}")]
     Roots {
         /// A file, or the system.
@@ -92,19 +92,19 @@ pub enum ConnectError {
         /// Whether a token was sent.
         sent: bool,
     },
-    /// The server does not want this connection, or is none for WebSockets.
-    #[error("{address} answers {path} with HTTP {status}, not with a WebSocket{}", said(.text))]
+    /// The server refused the handshake, or serves no WebSocket at this path.
+    #[error("{address} answers {path} with HTTP {status}, not with a WebSocket{}", status_detail(.text))]
     Status {
         /// Host and port.
         address: String,
-        /// What was asked for.
+        /// The path of the request.
         path: String,
-        /// Its answer.
+        /// The status of its answer.
         status: u16,
-        /// The beginning of what it said with it.
+        /// The beginning of the answer's body.
         text: String,
     },
-    /// What answers there does not speak WebSocket.
+    /// The server does not speak WebSocket.
     #[error("{address} is no WebSocket server: {reason}; check the port")]
     NotWebSocket {
         /// Host and port.
@@ -114,23 +114,25 @@ pub enum ConnectError {
     },
 }
 
-fn said(text: &str) -> String {
+fn status_detail(text: &str) -> String {
     match text {
         "" => "; check the path".to_owned(),
         text => format!(": {text}"),
     }
 }
 
-/// Why nobody can be listened to.
+/// Why listening failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// The address cannot be listened at.
-    #[error("cannot listen at {address}: {error}; is another program there, or is it not ours?")]
+    /// The address cannot be bound.
+    #[error(
+        "cannot listen at {address}: {error}; does another program use it, or is it not an address of this machine?"
+    )]
     Bind {
         /// What was given.
         address: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// The certificate or its key cannot be used.
@@ -144,15 +146,15 @@ pub enum ListenError {
     /// The listening socket failed.
     #[error("listening at {address} failed: {error}")]
     Accept {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// It failed before, and said so.
+    /// The listener has ended; an earlier error said why.
     #[error("no longer listening at {address}")]
     Ended {
-        /// Where.
+        /// The address.
         address: SocketAddr,
     },
 }

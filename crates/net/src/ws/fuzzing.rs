@@ -1,4 +1,5 @@
-//! The reader of frames without a socket, for the fuzzer: what comes of bytes in given reads.
+//! Runs the frame reader without a socket, for the fuzzer: feeds it bytes in given reads and returns
+//! what it made of them.
 
 use std::io;
 use std::pin::Pin;
@@ -8,11 +9,11 @@ use breakbulk_link::{Closed, Frame};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::reader::{Reader, Stop, Word};
+use super::reader::{ReadError, Reader, WsEvent};
 
-/// What was heard.
+/// What the reader returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum ReadEvent {
     /// A message.
     Message(Frame),
     /// A ping.
@@ -23,18 +24,18 @@ pub enum Heard {
     Close(Closed),
 }
 
-/// What came of a stream.
+/// The result of reading a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// All that was heard, in order; nothing after a close.
-    pub heard: Vec<Heard>,
-    /// The rule that was broken, if one was.
+    /// All events, in order; none after a close.
+    pub events: Vec<ReadEvent>,
+    /// The protocol violation that ended reading, if there was one.
     pub broken: Option<Closed>,
-    /// The most bytes of memory that the reader held.
+    /// The most memory that the reader held, in bytes.
     pub held: usize,
 }
 
-/// Reads what `reads` bring, with a wait after each; `rest` came with the handshake.
+/// Reads the given chunks, with a `Pending` before each; `rest` came with the handshake.
 pub fn read(server: bool, limit: usize, rest: &[u8], reads: &[&[u8]]) -> Reading {
     let mut reader = Reader::new(server, limit, rest);
     let mut stream = Reads {
@@ -43,37 +44,37 @@ pub fn read(server: bool, limit: usize, rest: &[u8], reads: &[&[u8]]) -> Reading
         waits: true,
     };
     let mut reading = Reading {
-        heard: Vec::new(),
+        events: Vec::new(),
         broken: None,
         held: 0,
     };
     let mut context = Context::from_waker(Waker::noop());
     loop {
-        let polled = reader.poll_word(&mut context, &mut stream);
+        let polled = reader.poll_event(&mut context, &mut stream);
         reading.held = reading.held.max(reader.held());
-        let heard = match polled {
-            Poll::Pending | Poll::Ready(Ok(Word::Progress)) => continue,
-            Poll::Ready(Ok(Word::Message(frame))) => Heard::Message(frame),
-            Poll::Ready(Ok(Word::Ping(payload))) => Heard::Ping(payload),
-            Poll::Ready(Ok(Word::Pong)) => Heard::Pong,
-            Poll::Ready(Ok(Word::Close(closed, _))) => {
-                reading.heard.push(Heard::Close(closed));
+        let event = match polled {
+            Poll::Pending | Poll::Ready(Ok(WsEvent::Progress)) => continue,
+            Poll::Ready(Ok(WsEvent::Message(frame))) => ReadEvent::Message(frame),
+            Poll::Ready(Ok(WsEvent::Ping(payload))) => ReadEvent::Ping(payload),
+            Poll::Ready(Ok(WsEvent::Pong)) => ReadEvent::Pong,
+            Poll::Ready(Ok(WsEvent::Close(closed, _))) => {
+                reading.events.push(ReadEvent::Close(closed));
                 return reading;
             }
-            Poll::Ready(Err(Stop::Broken(closed))) => {
+            Poll::Ready(Err(ReadError::Broken(closed))) => {
                 reading.broken = Some(closed);
                 return reading;
             }
-            Poll::Ready(Err(Stop::Gone(_))) => return reading,
+            Poll::Ready(Err(ReadError::Gone(_))) => return reading,
         };
-        reading.heard.push(heard);
+        reading.events.push(event);
     }
 }
 
-/// A stream that brings one slice at a time, and has to be waited for in between.
+/// A stream that returns one slice at a time, and is pending in between.
 struct Reads<'a> {
     reads: std::slice::Iter<'a, &'a [u8]>,
-    /// What is left of the last one.
+    /// The rest of the current slice.
     left: &'a [u8],
     waits: bool,
 }
@@ -89,7 +90,7 @@ impl AsyncRead for Reads<'_> {
         if this.waits {
             return Poll::Pending;
         }
-        // An empty read would be the end.
+        // An empty read would be the end of the stream.
         while this.left.is_empty() {
             match this.reads.next() {
                 Some(next) => this.left = next,

@@ -1,6 +1,6 @@
-//! The mask that a client's bytes wear.
+//! The XOR mask of WebSocket payloads that clients send.
 
-/// Masks or unmasks, in words that a compiler makes vectors of.
+/// Masks or unmasks, 16 bytes at a time, which the compiler vectorizes.
 pub(crate) fn mask(bytes: &mut [u8], key: [u8; 4]) {
     let [a, b, c, d] = key;
     let wide = u128::from_ne_bytes([a, b, c, d, a, b, c, d, a, b, c, d, a, b, c, d]);

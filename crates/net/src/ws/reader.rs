@@ -1,5 +1,5 @@
-//! WebSocket frames as they come in. Nothing is kept that was not received, and nothing of it is
-//! shared: a message lies in memory of its own length.
+//! Reads WebSocket frames. Memory grows only with received bytes, not with declared lengths, and each
+//! message has a buffer of its own with no spare room.
 
 use std::io::{self, Cursor};
 use std::pin::pin;
@@ -13,42 +13,43 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::{Control, Data, OpC
 
 use super::mask::mask;
 
-/// What is read ahead, for heads and small frames; all that an idle connection keeps.
+/// The size of the read-ahead buffer, for frame headers and small frames; all that an idle connection
+/// keeps.
 const AHEAD: usize = 8 << 10;
 
-/// A large frame's memory grows with what has come of it, from this.
+/// The first allocation for a large frame; it grows as bytes come in.
 const STEP: usize = 256 << 10;
 
-/// So much of a message that is not yet whole is a sign of life: on a slow path a large frame takes
-/// longer than any silence may.
-pub(crate) const SIGN: usize = 16 << 10;
+/// Each this many bytes of an unfinished message are reported as progress: on a slow network a large
+/// frame takes longer than the limit on silence.
+pub(crate) const PROGRESS_STEP: usize = 16 << 10;
 
 /// The longest payload of a control frame.
 const CONTROL_MAX: u64 = 125;
 
-/// What came in.
+/// What the reader returns.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum WsEvent {
     Message(Frame),
     Ping(Bytes),
     Pong,
-    /// A message goes on.
+    /// More bytes of an unfinished message came in.
     Progress,
-    /// With the payload, to be sent back.
+    /// With the payload, which is sent back as the answer.
     Close(Closed, Bytes),
 }
 
-/// Why nothing more comes in.
+/// Why reading ended.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum ReadError {
     /// The stream ended or failed.
     Gone(io::Error),
-    /// The other end broke a rule.
+    /// The other end violated the protocol.
     Broken(Closed),
 }
 
-fn broken(code: u16, reason: impl Into<String>) -> Stop {
-    Stop::Broken(Closed {
+fn broken(code: u16, reason: impl Into<String>) -> ReadError {
+    ReadError::Broken(Closed {
         code,
         reason: reason.into(),
     })
@@ -56,25 +57,25 @@ fn broken(code: u16, reason: impl Into<String>) -> Stop {
 
 #[derive(Debug)]
 pub(crate) struct Reader {
-    /// A server takes masked frames alone, a client only the others.
+    /// A server accepts only masked frames, a client only unmasked ones.
     server: bool,
-    /// Bytes of a message.
+    /// The largest message, in bytes.
     limit: usize,
     ahead: BytesMut,
-    /// The frame under way.
+    /// The frame being read.
     frame: Option<Incomplete>,
-    /// The message under way, of one frame or more.
+    /// The message being read, of one or more frames.
     message: Option<(Data, Vec<u8>)>,
     /// The payload of a control frame, which may come between two frames of a message.
     control: Vec<u8>,
-    /// The last message, while more is there to be read: if nobody else holds it by then, the next one
-    /// lies in its memory.
+    /// The last message, while there is more to read: if the application has dropped it when the next
+    /// message begins, its memory is reused.
     last: Option<Bytes>,
-    /// So many bytes at the beginning of the message under way are ASCII: they were looked at as they
-    /// came, while the processor still had them.
+    /// How many bytes at the beginning of the current message are known to be ASCII. They are
+    /// checked as they come in, while they are in the processor's cache.
     ascii: usize,
-    /// Bytes of the message under way that were not told of.
-    untold: usize,
+    /// Bytes of the current message that were not reported as progress yet.
+    unreported: usize,
 }
 
 #[derive(Debug)]
@@ -97,44 +98,45 @@ impl Reader {
             control: Vec::new(),
             last: None,
             ascii: 0,
-            untold: 0,
+            unreported: 0,
         }
     }
 
-    /// Nothing larger than this is taken.
-    pub(crate) fn expect(&mut self, largest: usize) {
+    /// Lowers the limit on a message to `largest` bytes.
+    pub(crate) fn lower_limit(&mut self, largest: usize) {
         self.limit = self.limit.min(largest);
     }
 
-    /// Whether this is a server's end.
+    /// Whether this is the server's side.
     pub(crate) fn is_server(&self) -> bool {
         self.server
     }
 
-    /// Bytes that came of a message or a frame that is not whole, if there is one.
-    pub(crate) fn under_way(&self) -> Option<usize> {
+    /// The received bytes of an unfinished message or frame, if there is one.
+    pub(crate) fn unfinished(&self) -> Option<usize> {
         match &self.message {
             Some((_, bytes)) => Some(bytes.len()),
             None => self.frame.as_ref().map(|_| self.control.len()),
         }
     }
 
-    /// Bytes of memory that are held here.
+    /// The memory that the reader holds, in bytes.
     pub(crate) fn held(&self) -> usize {
         let message = self.message.as_ref().map_or(0, |(_, it)| it.capacity());
         let last = self.last.as_ref().map_or(0, Bytes::len);
         self.ahead.capacity() + message + last + self.control.capacity()
     }
 
-    /// The next word. Dropped in between, nothing is lost.
-    pub(crate) fn poll_word(
+    /// The next message or control frame. The state is kept in the reader, so no data is lost
+    /// between polls.
+    pub(crate) fn poll_event(
         &mut self,
         context: &mut Context<'_>,
         stream: &mut (impl AsyncRead + Unpin),
-    ) -> Poll<Result<Word, Stop>> {
+    ) -> Poll<Result<WsEvent, ReadError>> {
         loop {
             if self.frame.is_none() {
-                self.frame = self.head()?;
+                self.frame = self.parse_header()?;
             }
             let read = match self.frame.take() {
                 None => {
@@ -149,7 +151,7 @@ impl Reader {
                         }
                     };
                     let from = target.len();
-                    let ready = take(&mut self.ahead, frame.left, target);
+                    let ready = take_ahead(&mut self.ahead, frame.left, target);
                     let read = if ready > 0 || frame.left == 0 {
                         Poll::Ready(Ok(ready))
                     } else {
@@ -170,7 +172,7 @@ impl Reader {
                         frame.left -= count;
                         if frame.left == 0 {
                             match self.finish(&frame)? {
-                                Some(word) => return Poll::Ready(Ok(word)),
+                                Some(event) => return Poll::Ready(Ok(event)),
                                 None => continue,
                             }
                         }
@@ -180,29 +182,29 @@ impl Reader {
                 }
             };
             match read {
-                Poll::Pending if self.untold >= SIGN => {
-                    self.untold = 0;
-                    return Poll::Ready(Ok(Word::Progress));
+                Poll::Pending if self.unreported >= PROGRESS_STEP => {
+                    self.unreported = 0;
+                    return Poll::Ready(Ok(WsEvent::Progress));
                 }
                 Poll::Pending => {
                     if self.frame.is_none() {
-                        // An idle connection keeps nothing.
+                        // An idle connection keeps no message's memory.
                         self.last = None;
                     }
                     return Poll::Pending;
                 }
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(Stop::Gone(error))),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(ReadError::Gone(error))),
                 Poll::Ready(Ok(0)) => {
                     let error = io::ErrorKind::UnexpectedEof.into();
-                    return Poll::Ready(Err(Stop::Gone(error)));
+                    return Poll::Ready(Err(ReadError::Gone(error)));
                 }
-                Poll::Ready(Ok(count)) => self.untold += count,
+                Poll::Ready(Ok(count)) => self.unreported += count,
             }
         }
     }
 
-    /// The head of a frame, once it is there and keeps the rules.
-    fn head(&mut self) -> Result<Option<Incomplete>, Stop> {
+    /// Parses and checks the next frame header, once it has arrived.
+    fn parse_header(&mut self) -> Result<Option<Incomplete>, ReadError> {
         let mut cursor = Cursor::new(&self.ahead[..]);
         let parsed = FrameHeader::parse(&mut cursor).map_err(|it| broken(1002, it.to_string()))?;
         let Some((header, length)) = parsed else {
@@ -220,23 +222,26 @@ impl Reader {
         }
         match (header.opcode, &self.message) {
             (OpCode::Control(Control::Reserved(_)) | OpCode::Data(Data::Reserved(_)), _) => {
-                return Err(broken(1002, "a frame of a reserved kind"));
+                return Err(broken(1002, "a frame with a reserved opcode"));
             }
             (OpCode::Control(_), _) => {
                 if !header.is_final || length > CONTROL_MAX {
-                    return Err(broken(1002, "a control frame that is cut or too long"));
+                    return Err(broken(
+                        1002,
+                        "a control frame that is fragmented or too long",
+                    ));
                 }
             }
             (OpCode::Data(Data::Continue), None) => {
-                return Err(broken(1002, "a continuation of nothing"));
+                return Err(broken(1002, "a continuation frame without a message"));
             }
             (OpCode::Data(Data::Continue), Some(_)) => {}
             (OpCode::Data(_), Some(_)) => {
                 return Err(broken(1002, "a message began within another"));
             }
             (OpCode::Data(kind), None) => {
-                let again = self.last.take().and_then(|last| last.try_into_mut().ok());
-                let mut memory = again.map_or_else(Vec::new, Vec::from);
+                let reused = self.last.take().and_then(|last| last.try_into_mut().ok());
+                let mut memory = reused.map_or_else(Vec::new, Vec::from);
                 memory.clear();
                 self.message = Some((kind, memory));
                 self.ascii = 0;
@@ -259,18 +264,18 @@ impl Reader {
         }))
     }
 
-    /// What a whole frame says, if it says something by itself.
-    fn finish(&mut self, frame: &Incomplete) -> Result<Option<Word>, Stop> {
+    /// The event that a complete frame makes; `None` if its message goes on.
+    fn finish(&mut self, frame: &Incomplete) -> Result<Option<WsEvent>, ReadError> {
         let control = match frame.opcode {
             OpCode::Data(_) => {
                 if !frame.last {
                     return Ok(None);
                 }
-                self.untold = 0;
+                self.unreported = 0;
                 return match self.message.take() {
                     Some((kind, bytes)) => {
                         let bytes = fitted(bytes);
-                        // Small ones are not worth it, and they are kept longer.
+                        // Reusing small ones is not worth it, and the application keeps them longer.
                         self.last = (bytes.len() > AHEAD).then(|| bytes.clone());
                         message(kind, bytes, self.ascii).map(Some)
                     }
@@ -282,16 +287,16 @@ impl Reader {
         let payload = Bytes::copy_from_slice(&self.control);
         self.control.clear();
         match control {
-            Control::Ping => Ok(Some(Word::Ping(payload))),
-            Control::Pong => Ok(Some(Word::Pong)),
+            Control::Ping => Ok(Some(WsEvent::Ping(payload))),
+            Control::Pong => Ok(Some(WsEvent::Pong)),
             Control::Close => close(payload).map(Some),
             Control::Reserved(_) => Ok(None),
         }
     }
 }
 
-/// Of many fragments the memory grew by doubling, and of a larger message before it is too large:
-/// whoever keeps this one is charged by its length.
+/// Shrinks the buffer to the message, which is charged by its length: the buffer may be larger if it
+/// grew by doubling, or if it is that of a larger message before.
 fn fitted(mut bytes: Vec<u8>) -> Bytes {
     if bytes.capacity() - bytes.len() > bytes.len() / 64 {
         bytes.shrink_to_fit();
@@ -299,17 +304,17 @@ fn fitted(mut bytes: Vec<u8>) -> Bytes {
     bytes.into()
 }
 
-fn message(kind: Data, bytes: Bytes, ascii: usize) -> Result<Word, Stop> {
+fn message(kind: Data, bytes: Bytes, ascii: usize) -> Result<WsEvent, ReadError> {
     if kind != Data::Text {
-        return Ok(Word::Message(Frame::Binary(bytes)));
+        return Ok(WsEvent::Message(Frame::Binary(bytes)));
     }
     if simdutf8::basic::from_utf8(&bytes[ascii..]).is_err() {
         return Err(broken(1007, "text that is not UTF-8"));
     }
-    Ok(Word::Message(Frame::Text(bytes)))
+    Ok(WsEvent::Message(Frame::Text(bytes)))
 }
 
-fn close(payload: Bytes) -> Result<Word, Stop> {
+fn close(payload: Bytes) -> Result<WsEvent, ReadError> {
     let (code, reason) = match payload.split_first_chunk::<2>() {
         Some((code, reason)) => (u16::from_be_bytes(*code), reason),
         None if payload.is_empty() => (1005, &[][..]),
@@ -322,19 +327,20 @@ fn close(payload: Bytes) -> Result<Word, Stop> {
         return Err(broken(1007, "a close whose reason is not UTF-8"));
     };
     let reason = reason.to_owned();
-    Ok(Word::Close(Closed { code, reason }, payload))
+    Ok(WsEvent::Close(Closed { code, reason }, payload))
 }
 
-/// Codes that only stand for what no close frame said, and those of nobody, may not be sent.
+/// Whether a close frame may carry this code. Codes such as 1005 and 1006 are for local use only, and
+/// unassigned codes are not allowed.
 pub(crate) fn sendable(code: u16) -> bool {
     matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
 }
 
-/// Moves what is there already; how much.
-fn take(ahead: &mut BytesMut, left: usize, target: &mut Vec<u8>) -> usize {
+/// Moves bytes of the frame out of the read-ahead buffer, and returns how many.
+fn take_ahead(ahead: &mut BytesMut, left: usize, target: &mut Vec<u8>) -> usize {
     let count = left.min(ahead.len());
     if count > 0 {
-        // A frame that is there whole gets exactly its memory.
+        // A frame that has arrived completely gets a buffer of exactly its size.
         target.reserve_exact(if count == left { count } else { left.min(STEP) });
         target.extend_from_slice(&ahead[..count]);
         ahead.advance(count);
@@ -342,7 +348,7 @@ fn take(ahead: &mut BytesMut, left: usize, target: &mut Vec<u8>) -> usize {
     count
 }
 
-/// Room for more, in steps that double: a peer's word for the length alone takes no memory.
+/// Makes room for more bytes by doubling: a length that the peer only declared takes no memory.
 fn reserve(target: &mut Vec<u8>, left: usize) {
     if target.capacity() == target.len() {
         target.reserve_exact(left.min(STEP.max(target.len())));
@@ -354,6 +360,6 @@ fn poll_read(
     stream: &mut (impl AsyncRead + Unpin),
     target: &mut impl BufMut,
 ) -> Poll<io::Result<usize>> {
-    // It keeps nothing between polls.
+    // The future of `read_buf` has no state between polls, so it can be made anew each time.
     pin!(stream.read_buf(target)).poll(context)
 }

@@ -1,4 +1,5 @@
-//! Whether a server takes a request for a WebSocket, and its answer. Nothing here waits.
+//! Decides whether the server accepts a handshake request (origin, token, path, subprotocol), and makes
+//! the answer. Does no IO.
 
 use std::net::IpAddr;
 
@@ -11,14 +12,14 @@ use tokio_tungstenite::tungstenite::http::uri::{Authority, Uri};
 
 use super::server::ListenOptions;
 
-/// An answer that is no WebSocket.
+/// The answer to a handshake request that is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// Status and its words.
+    /// The status code and its text.
     pub(crate) status: &'static str,
-    /// A further header, whole.
+    /// One more header line.
     pub(crate) header: &'static str,
-    /// What to do, for a person.
+    /// The body: what to do, for a person.
     pub(crate) text: String,
 }
 
@@ -36,7 +37,7 @@ impl Refusal {
             header: "Retry-After: 5",
             ..Self::new(
                 "503 Service Unavailable",
-                "This server has all the connections it takes. Try again later.\n",
+                "This server has reached its limit of connections. Try again later.\n",
             )
         }
     }
@@ -60,13 +61,13 @@ impl Refusal {
     }
 }
 
-/// The answer that makes a WebSocket, and the subprotocol it names; or the one that refuses.
+/// Accepts a handshake request with a response and a chosen subprotocol, or refuses it.
 pub(crate) fn admit(
     request: &Request,
     options: &ListenOptions,
 ) -> Result<(Response, Option<String>), Refusal> {
     let headers = request.headers();
-    // Before the token: a page must not even learn whether a token would do.
+    // Checked before the token: a page must not learn whether a token is valid.
     if let Some(origin) = headers.get(ORIGIN)
         && !origin_allowed(origin, headers, options.allowed_origins.as_deref())
     {
@@ -111,7 +112,7 @@ pub(crate) fn admit(
     Ok((response, chosen))
 }
 
-/// The first of ours that the client offers.
+/// The first of our subprotocols that the client offers.
 fn choose(headers: &HeaderMap, ours: &[String]) -> Option<String> {
     let offered: Vec<_> = headers
         .get_all(SEC_WEBSOCKET_PROTOCOL)
@@ -124,8 +125,9 @@ fn choose(headers: &HeaderMap, ours: &[String]) -> Option<String> {
         .cloned()
 }
 
-/// Browsers let any page open a WebSocket to any address, this machine's own included, and only tell
-/// by `Origin` whose page it is. Programs send none.
+/// Whether a page of this origin may connect. Browsers let any page open a WebSocket to any
+/// address, this machine's included, and only the `Origin` header tells whose page it is. Other
+/// programs send none.
 pub(crate) fn origin_allowed(
     origin: &HeaderValue,
     headers: &HeaderMap,
@@ -149,39 +151,40 @@ pub(crate) fn origin_allowed(
     if host == Host::Loopback {
         return true;
     }
-    // A name proves nothing: a page's own name can be made to stand for our address. A number does.
+    // A host name proves nothing: an attacker's name can be made to resolve to our address (DNS
+    // rebinding). An IP address that equals the one in `Host` does.
     let asked = headers
         .get(HOST)
         .and_then(|value| value.to_str().ok()?.parse::<Authority>().ok())
         .and_then(|authority| self::host(Some(&authority)));
-    matches!(host, Host::Number(_)) && asked == Some(host)
+    matches!(host, Host::Address(_)) && asked == Some(host)
 }
 
 #[derive(PartialEq, Eq)]
 enum Host {
     Loopback,
-    Number(IpAddr),
+    Address(IpAddr),
     Name,
 }
 
 fn host(authority: Option<&Authority>) -> Option<Host> {
     let host = authority?.host().trim_matches(['[', ']']);
     Some(match host.parse::<IpAddr>() {
-        Ok(number) if number.is_loopback() => Host::Loopback,
-        Ok(number) => Host::Number(number),
+        Ok(address) if address.is_loopback() => Host::Loopback,
+        Ok(address) => Host::Address(address),
         Err(_) if host.eq_ignore_ascii_case("localhost") => Host::Loopback,
         Err(_) => Host::Name,
     })
 }
 
-/// What an application may see of the request: everything but the secret.
+/// The request's headers for the application, without the token.
 pub(crate) fn public_headers(request: &Request) -> HeaderMap {
     let mut headers = request.headers().clone();
     headers.remove(AUTHORIZATION);
     headers
 }
 
-/// A header's text.
+/// The value of a header, if it is text.
 pub(crate) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(HeaderName::try_from(name).ok()?)?.to_str().ok()
 }

@@ -1,4 +1,4 @@
-//! The server's side: a listener whose handshakes do not wait for each other.
+//! The server: a listener that performs handshakes concurrently.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,44 +15,45 @@ use tokio_tungstenite::tungstenite::http::header::HeaderMap;
 
 use super::bearer::Bearer;
 use super::error::ListenError;
-use super::head::{HEAD_MAX, NoHead, read_head};
+use super::head::{HEAD_MAX, HeadError, read_head};
 use super::request::{self, Refusal, admit};
 use super::socket::{Socket, tune};
 use super::transport::{Parts, WebSocket};
 use super::{FRAGMENT, FRAME_LIMIT};
 
-/// How long to wait when the system has no room for another connection.
+/// How long to wait after accepting failed, for example for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// At most one line of the log in this time is about clients that were refused.
+/// At most one warning about refused clients is logged in this time.
 const LOG_PAUSE: Duration = Duration::from_secs(1);
 
-/// How to listen.
+/// The options of a [`Listener`].
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
     /// The token that every client must send; others get 401.
     pub bearer: Option<Bearer>,
     /// The one path that is served; others get 404.
     pub path: Option<String>,
-    /// The subprotocols understood, the best first. A client that offers none of them is taken
+    /// The supported subprotocols, the best first. A client that offers none of them is accepted
     /// without one.
     pub subprotocols: Vec<String>,
-    /// Whose web pages may connect; others get 403. Any page can open a WebSocket to this machine,
-    /// and only `Origin` tells whose it is: `None` lets in pages of this machine itself (loopback, or
-    /// the very IP address that was asked for; a name proves nothing), a list lets in exactly those
-    /// origins, `"*"` all. Programs that are no browser send no `Origin` and are not concerned.
+    /// The origins of web pages that may connect; others get 403. Any page can open a WebSocket to
+    /// this machine, and only `Origin` tells whose it is: `None` allows pages of this machine
+    /// (loopback, or the same IP address that the request was sent to; a host name proves nothing),
+    /// a list allows exactly those origins, `"*"` allows all. Programs other than browsers send no
+    /// `Origin` and are not affected.
     pub allowed_origins: Option<Vec<String>>,
     /// How long a handshake may take, TLS included.
     pub timeout: Duration,
-    /// How many handshakes may be under way; connections above are closed.
+    /// How many handshakes may be in progress; further connections are closed immediately.
     pub handshakes: usize,
-    /// How many WebSockets may be open; requests above get 503.
+    /// How many WebSockets may be open; further requests get 503.
     pub connections: usize,
-    /// The largest frame that is taken.
+    /// The largest incoming message that is accepted, in bytes.
     pub frame_limit: usize,
-    /// A larger message goes out as WebSocket fragments of this size.
+    /// A larger message is sent as WebSocket fragments of this size.
     pub fragment: Option<usize>,
-    /// Makes this `wss://`.
+    /// The certificate and key; with them the server speaks `wss://`.
     #[cfg(feature = "tls")]
     pub identity: Option<super::tls::Identity>,
 }
@@ -75,7 +76,7 @@ impl Default for ListenOptions {
     }
 }
 
-/// A listening socket. Dropped, it listens no more; connections that were taken go on.
+/// A listening socket. Dropping it stops listening; accepted connections go on.
 #[derive(Debug)]
 pub struct Listener {
     address: SocketAddr,
@@ -83,14 +84,14 @@ pub struct Listener {
     task: JoinHandle<()>,
 }
 
-/// A connection that passed the handshake.
+/// A connection whose handshake succeeded.
 #[derive(Debug)]
 pub struct Accepted {
     /// The connection.
     pub websocket: WebSocket,
-    /// Where it comes from.
+    /// The client's address.
     pub peer: SocketAddr,
-    /// The path that was asked for, without the query.
+    /// The path of the request, without the query.
     pub path: String,
     /// The query, without its question mark.
     pub query: Option<String>,
@@ -103,7 +104,7 @@ impl Accepted {
         self.websocket.subprotocol()
     }
 
-    /// A header of the request, if it is there and text. The token is not shown.
+    /// A header of the request, if it is present and text. `Authorization` is removed.
     pub fn header(&self, name: &str) -> Option<&str> {
         request::text(&self.headers, name)
     }
@@ -125,7 +126,7 @@ impl Listener {
             Err(error) => return Err(bind(error)),
         };
         let address = listener.local_addr().map_err(bind)?;
-        let (tell, accepted) = mpsc::channel(1);
+        let (sender, accepted) = mpsc::channel(1);
         let state = ServerState {
             #[cfg(feature = "tls")]
             acceptor: match &options.identity {
@@ -136,9 +137,9 @@ impl Listener {
                 options.connections.min(Semaphore::MAX_PERMITS),
             )),
             options,
-            refused: Refused::default(),
+            refusals: RefusalLog::default(),
         };
-        let task = tokio::spawn(serve(listener, address, Arc::new(state), tell));
+        let task = tokio::spawn(serve(listener, address, Arc::new(state), sender));
         Ok(Self {
             address,
             accepted,
@@ -146,12 +147,12 @@ impl Listener {
         })
     }
 
-    /// Where it listens.
+    /// The address that it listens at.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// The next connection that passed its handshake. Cancel-safe.
+    /// Waits for the next connection whose handshake succeeds. Cancel-safe.
     pub async fn accept(&mut self) -> Result<Accepted, ListenError> {
         self.accepted
             .recv()
@@ -164,65 +165,73 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Handshakes under way end with it.
+        // Handshakes in progress end with the task.
         self.task.abort();
     }
 }
 
-/// Takes connections and has each shake hands in a task of its own.
+/// Accepts connections, and performs the handshake of each in a task of its own.
 async fn serve(
     listener: TcpListener,
     address: SocketAddr,
     state: Arc<ServerState>,
-    tell: mpsc::Sender<Result<Accepted, ListenError>>,
+    accepted: mpsc::Sender<Result<Accepted, ListenError>>,
 ) {
     let mut handshakes = JoinSet::new();
     loop {
         while handshakes.try_join_next().is_some() {}
         let (stream, peer) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            // One client that gave up early.
-            Err(error) if is_of_one(&error) => continue,
+            Ok(connection) => connection,
+            // A client that gave up early.
+            Err(error) if is_client_error(&error) => continue,
             Err(error) if is_fatal(&error) => {
-                let _ = tell.send(Err(ListenError::Accept { address, error })).await;
+                let _ = accepted
+                    .send(Err(ListenError::Accept { address, error }))
+                    .await;
                 return;
             }
             Err(error) => {
-                tracing::warn!(%address, %error, "no room for another connection");
+                tracing::warn!(
+                    %address,
+                    %error,
+                    "accepting a connection failed, trying again in {PAUSE:?}; \
+                     raise the limit of open files if it is reached"
+                );
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
         };
         while handshakes.try_join_next().is_some() {}
         if handshakes.len() >= state.options.handshakes {
-            // It is closed at once: an answer would have to wait for a request.
+            // Closed without an answer, which would have to wait for the request.
             let limit = state.options.handshakes;
             state
-                .refused
-                .tell(peer, &format_args!("{limit} handshakes are under way"));
+                .refusals
+                .log(peer, &format_args!("{limit} handshakes are in progress"));
             continue;
         }
-        let (state, tell) = (state.clone(), tell.clone());
+        let (state, accepted) = (state.clone(), accepted.clone());
         handshakes.spawn(async move {
             tune(&stream);
             match timeout(state.options.timeout, state.handshake(stream, peer)).await {
-                Ok(Some(accepted)) => {
-                    let _ = tell.send(Ok(accepted)).await;
+                Ok(Some(connection)) => {
+                    let _ = accepted.send(Ok(connection)).await;
                 }
                 Ok(None) => {}
                 Err(_) => {
                     let after = state.options.timeout.as_secs_f64();
-                    state
-                        .refused
-                        .tell(peer, &format_args!("no handshake within {after} s"));
+                    state.refusals.log(
+                        peer,
+                        &format_args!("the handshake was not finished within {after} s"),
+                    );
                 }
             }
         });
     }
 }
 
-/// Whether only the client of that socket is concerned.
-pub(crate) fn is_of_one(error: &io::Error) -> bool {
+/// Whether an error of `accept` concerns only the client that was connecting.
+pub(crate) fn is_client_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted
@@ -232,7 +241,7 @@ pub(crate) fn is_of_one(error: &io::Error) -> bool {
     )
 }
 
-/// Whether the listening socket itself is of no more use.
+/// Whether the listening socket itself has failed.
 pub(crate) fn is_fatal(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -240,19 +249,19 @@ pub(crate) fn is_fatal(error: &io::Error) -> bool {
     )
 }
 
-/// Who was refused of late. Anybody can be, as often as he likes: the log is told at most once in a
-/// while, with a count.
+/// Logs refused clients. Anybody can cause a refusal, as often as they like, so warnings are limited in
+/// rate and carry a count of the refusals in between.
 #[derive(Default)]
-struct Refused(Mutex<Untold>);
+struct RefusalLog(Mutex<RefusalCount>);
 
 #[derive(Default)]
-struct Untold {
-    told: Option<Instant>,
-    more: u64,
+struct RefusalCount {
+    last_logged: Option<Instant>,
+    unlogged: u64,
 }
 
-impl Refused {
-    fn tell(&self, peer: SocketAddr, why: &dyn std::fmt::Display) {
+impl RefusalLog {
+    fn log(&self, peer: SocketAddr, why: &dyn std::fmt::Display) {
         let Some(more) = self.due(Instant::now()) else {
             return tracing::debug!(%peer, %why, "a client is refused");
         };
@@ -265,22 +274,25 @@ impl Refused {
         }
     }
 
-    /// How many were not told, if it is time to tell.
+    /// The number of refusals since the last warning, if another warning is due.
     fn due(&self, now: Instant) -> Option<u64> {
-        let mut untold = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if untold.told.is_some_and(|told| now < told + LOG_PAUSE) {
-            untold.more = untold.more.saturating_add(1);
+        let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if count
+            .last_logged
+            .is_some_and(|logged| now < logged + LOG_PAUSE)
+        {
+            count.unlogged = count.unlogged.saturating_add(1);
             return None;
         }
-        untold.told = Some(now);
-        Some(std::mem::take(&mut untold.more))
+        count.last_logged = Some(now);
+        Some(std::mem::take(&mut count.unlogged))
     }
 }
 
-/// What every handshake needs.
+/// What all handshakes share.
 struct ServerState {
     options: ListenOptions,
-    refused: Refused,
+    refusals: RefusalLog,
     /// One permit for every connection that may be open.
     open: Arc<Semaphore>,
     #[cfg(feature = "tls")]
@@ -288,16 +300,16 @@ struct ServerState {
 }
 
 impl ServerState {
-    /// One handshake; `None` where it failed or was refused.
+    /// Performs one handshake; `None` if it failed or was refused.
     async fn handshake(&self, stream: TcpStream, peer: SocketAddr) -> Option<Accepted> {
-        let told = |error: &dyn std::fmt::Display| {
-            tracing::debug!(%peer, error = %error, "a handshake failed");
+        let log_failure = |error: &dyn std::fmt::Display| {
+            tracing::debug!(%peer, error = %error, "a WebSocket handshake failed");
         };
         let mut socket = match self.secure(stream).await {
             Ok(socket) => socket,
             Err(error) => {
-                self.refused
-                    .tell(peer, &format_args!("TLS failed: {error}"));
+                self.refusals
+                    .log(peer, &format_args!("TLS failed: {error}"));
                 return None;
             }
         };
@@ -307,11 +319,11 @@ impl ServerState {
                     Ok(permit) => {
                         let mut answer = Vec::new();
                         if let Err(error) = write_response(&mut answer, &response) {
-                            told(&error);
+                            log_failure(&error);
                             return None;
                         }
                         if let Err(error) = write_all(&mut socket, &answer).await {
-                            told(&error);
+                            log_failure(&error);
                             return None;
                         }
                         let parts = Parts {
@@ -336,23 +348,23 @@ impl ServerState {
                 },
                 Err(refusal) => refusal,
             },
-            Err(NoHead::Io(error)) => {
-                told(&error);
+            Err(HeadError::Io(error)) => {
+                log_failure(&error);
                 return None;
             }
-            Err(NoHead::TooLong) => Refusal::new(
+            Err(HeadError::TooLong) => Refusal::new(
                 "431 Request Header Fields Too Large",
-                format!("The head of a request may have {HEAD_MAX} bytes.\n"),
+                format!("The head of a request may have at most {HEAD_MAX} bytes.\n"),
             ),
-            Err(NoHead::Malformed(reason)) => {
+            Err(HeadError::Malformed(reason)) => {
                 Refusal::new("400 Bad Request", format!("{reason}\n"))
             }
         };
-        // Some of it may be the client's own words.
+        // The text may quote the client: it is shortened and stripped of control characters.
         let why = refusal.text.chars().filter(|c| !c.is_control());
         let why: String = why.take(200).collect();
-        self.refused
-            .tell(peer, &format_args!("{}: {why}", refusal.status));
+        self.refusals
+            .log(peer, &format_args!("{}: {why}", refusal.status));
         refuse(socket, &refusal).await;
         None
     }
@@ -379,7 +391,8 @@ async fn write_all(socket: &mut Socket, bytes: &[u8]) -> io::Result<()> {
     socket.flush().await
 }
 
-/// Answers and closes; what the client still sends is read, or it would get a reset for an answer.
+/// Sends the refusal and closes. Reads what the client still sends: closing with unread bytes would
+/// reset the connection, and the client would not see the answer.
 async fn refuse(mut socket: Socket, refusal: &Refusal) {
     if write_all(&mut socket, &refusal.to_bytes()).await.is_err() {
         return;
@@ -401,7 +414,7 @@ mod tests {
 
     #[test]
     fn refused_clients_are_told_once_a_second_with_a_count() {
-        let (refused, start) = (Refused::default(), Instant::now());
+        let (refusals, start) = (RefusalLog::default(), Instant::now());
         for (after, told) in [
             (0, Some(0)),
             (1, None),
@@ -412,7 +425,7 @@ mod tests {
             (9000, Some(0)),
         ] {
             let now = start + Duration::from_millis(after);
-            assert_eq!(refused.due(now), told, "after {after} ms");
+            assert_eq!(refusals.due(now), told, "after {after} ms");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A TCP stream, plain or under TLS, set up for frames that must not queue in the kernel.
+//! The stream below a WebSocket: TCP, TLS, or an upgraded HTTP connection; and the socket options that
+//! keep the kernel from queueing frames.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,12 +9,13 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// What may lie in the kernel without being on its way. To a peer that does not read, Linux takes
-/// 160 KiB with it and 4 MiB without; small messages would wait behind all of that.
+/// The value of `TCP_NOTSENT_LOWAT`: how much unsent data the kernel accepts. For a peer that does not
+/// read, Linux buffers 160 KiB with this setting and 4 MiB without (measured); urgent small messages
+/// would wait behind all of it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UNSENT: u32 = 64 << 10;
 
-/// Where the kernel cannot be told so, its whole buffer is kept small.
+/// Systems without `TCP_NOTSENT_LOWAT` get a small send buffer instead.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const SEND_BUFFER: usize = 256 << 10;
 
@@ -23,22 +25,22 @@ pub(crate) enum Socket {
     Plain(TcpStream),
     #[cfg(feature = "tls")]
     Tls(Box<tokio_rustls::TlsStream<TcpStream>>),
-    /// What somebody else's HTTP server made of its socket.
+    /// A connection that another HTTP server than ours upgraded.
     #[cfg(feature = "http")]
     Upgraded(Box<hyper_util::rt::TokioIo<hyper::upgrade::Upgraded>>),
 }
 
-/// Asks the kernel to send at once and to keep little. A kernel that refuses is no reason to fail.
+/// Sets the socket options for sending immediately and buffering little. A failure is only logged.
 pub(crate) fn tune(stream: &TcpStream) {
     let socket = SockRef::from(stream);
-    let mut asked = vec![("TCP_NODELAY", socket.set_tcp_nodelay(true))];
+    let mut set = vec![("TCP_NODELAY", socket.set_tcp_nodelay(true))];
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    asked.push(("TCP_NOTSENT_LOWAT", socket.set_tcp_notsent_lowat(UNSENT)));
+    set.push(("TCP_NOTSENT_LOWAT", socket.set_tcp_notsent_lowat(UNSENT)));
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    asked.push(("SO_SNDBUF", socket.set_send_buffer_size(SEND_BUFFER)));
-    for (option, outcome) in asked {
+    set.push(("SO_SNDBUF", socket.set_send_buffer_size(SEND_BUFFER)));
+    for (option, outcome) in set {
         if let Err(error) = outcome {
-            tracing::debug!(option, %error, "the kernel does not take a socket option");
+            tracing::debug!(option, %error, "setting a socket option failed");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! TLS by rustls and ring: whom a client trusts, and how a server shows who it is.
+//! TLS with rustls and ring: the certificates that a client trusts, and a server's own certificate.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,26 +14,26 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use super::error::{ConnectError, ListenError};
 use super::socket::Socket;
 
-/// Whose certificates a client trusts. The name in a certificate is always checked.
+/// The root certificates that a client trusts. The host name in a certificate is always checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Roots {
-    /// Whom the system trusts.
+    /// Those of the system.
     #[default]
     Native,
-    /// Those in a PEM file, and nobody else.
+    /// Only those in a PEM file.
     File(PathBuf),
 }
 
-/// The PEM files by which a server shows who it is.
+/// The PEM files with a server's certificate and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its certificate, and those between it and a root.
+    /// Its certificate, followed by the intermediate ones.
     pub chain: PathBuf,
-    /// The certificate's key.
+    /// The certificate's private key.
     pub key: PathBuf,
 }
 
-/// Puts TLS over a client's stream.
+/// Performs the TLS handshake over a client's stream.
 pub(crate) async fn client(
     stream: TcpStream,
     host: &str,
@@ -56,13 +56,13 @@ pub(crate) async fn client(
             None => ConnectError::Tls {
                 address: address.to_owned(),
                 reason: error.to_string(),
-                remedy: "is it a TLS server? ws:// is for those without",
+                remedy: "is it a TLS server? if not, use ws://",
             },
         }),
     }
 }
 
-/// What a client of this address trusts, with our own provider of cryptography.
+/// The TLS configuration of a client that trusts these roots.
 pub(crate) async fn client_config(
     address: &str,
     roots: &Roots,
@@ -82,7 +82,7 @@ pub(crate) async fn client_config(
         .with_no_client_auth())
 }
 
-/// What puts TLS over the streams of a server.
+/// Performs the TLS handshakes of a server with this certificate.
 pub(crate) fn acceptor(identity: &Identity) -> Result<TlsAcceptor, ListenError> {
     let wrong = |file: &Path, reason: String| ListenError::Identity {
         file: file.to_owned(),
@@ -140,19 +140,19 @@ fn failed(address: &str, error: &rustls::Error) -> ConnectError {
     use rustls::Error::{InvalidCertificate, InvalidMessage, PeerIncompatible};
     let remedy = match error {
         InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
-            "nobody trusted signed its certificate: give the PEM file of its authority"
+            "no trusted authority signed its certificate: give the PEM file of its authority"
         }
         InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        ) => "use a name that stands in its certificate",
+        ) => "use a host name that its certificate contains",
         InvalidCertificate(
             CertificateError::Expired
             | CertificateError::ExpiredContext { .. }
             | CertificateError::NotValidYet
             | CertificateError::NotValidYetContext { .. },
         ) => "renew its certificate, or set the clock right",
-        InvalidCertificate(_) => "its certificate must be mended",
-        InvalidMessage(_) => "is it a TLS server? ws:// is for those without",
+        InvalidCertificate(_) => "its certificate must be replaced",
+        InvalidMessage(_) => "is it a TLS server? if not, use ws://",
         PeerIncompatible(_) => "it must speak TLS 1.2 or 1.3",
         _ => "see the server's log",
     };
@@ -167,7 +167,7 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// Named, so that another provider in the same program changes nothing here.
+/// Our crypto provider, named explicitly so that another one in the same program causes no conflict.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }

@@ -1,4 +1,4 @@
-//! A WebSocket as a transport: one message of it is one frame of ours.
+//! A WebSocket as a transport: one WebSocket message is one frame of the link.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,16 +14,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
-use super::age::Age;
-use super::reader::{Reader, Stop, Word, sendable};
+use super::message_timer::MessageTimer;
+use super::reader::{ReadError, Reader, WsEvent, sendable};
 use super::socket::Socket;
 use super::writer::Writer;
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
-/// The longest reason that a close frame holds.
+/// The longest reason that fits in a close frame.
 const REASON_MAX: usize = 123;
 
-/// A WebSocket that is ready for frames.
+/// An open WebSocket.
 #[derive(Debug)]
 pub struct WebSocket {
     shared: Arc<Shared>,
@@ -32,7 +32,7 @@ pub struct WebSocket {
     peer: SocketAddr,
 }
 
-/// What a new WebSocket is made of.
+/// The parts of a new WebSocket.
 pub(crate) struct Parts {
     pub(crate) socket: Socket,
     pub(crate) peer: SocketAddr,
@@ -42,7 +42,7 @@ pub(crate) struct Parts {
     pub(crate) frame_limit: usize,
     pub(crate) fragment: Option<usize>,
     pub(crate) subprotocol: Option<String>,
-    /// The listener's leave for one connection, given back with the last half.
+    /// The listener's permit for one connection, released when both halves are dropped.
     pub(crate) permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -53,7 +53,7 @@ impl WebSocket {
             reader: Reader::new(parts.server, parts.frame_limit, &parts.rest),
             writer: Writer::new(parts.server),
             sending: false,
-            age: None,
+            timer: None,
             broken: false,
             ends_first: false,
         };
@@ -87,8 +87,8 @@ impl Transport for WebSocket {
         true
     }
 
-    fn expect(&mut self, largest: usize) {
-        self.shared.lock().reader.expect(largest);
+    fn limit_frames(&mut self, largest: usize) {
+        self.shared.lock().reader.lower_limit(largest);
     }
 
     fn split(self) -> (WsSource, WsSink) {
@@ -104,7 +104,7 @@ impl Transport for WebSocket {
 }
 
 struct Shared {
-    /// Locked for single steps, which never wait.
+    /// Locked only within a poll, never across an await.
     state: Mutex<State>,
     _permit: Option<OwnedSemaphorePermit>,
 }
@@ -113,20 +113,20 @@ struct State {
     socket: Socket,
     reader: Reader,
     writer: Writer,
-    /// The sink waits for the socket and will bring out all there is. A socket wakes one writer
-    /// alone, so that the source must not wait for it too.
+    /// The sink waits until the socket is writable, and will write everything that is pending. A socket
+    /// wakes only one writer, so the source must not wait for it as well.
     sending: bool,
-    /// Of a message that is not whole.
-    age: Option<Age>,
-    /// The other end broke a rule: nothing more of it is read as frames.
+    /// The timer of an unfinished incoming message.
+    timer: Option<MessageTimer>,
+    /// The other end violated the protocol: further bytes are discarded.
     broken: bool,
-    /// After its close this side ends the connection: a server whose client has closed, and whoever
-    /// has had enough.
+    /// This side shuts the TCP connection down after its close frame: a server whose client has closed,
+    /// or a side that closes because the other end violated the protocol.
     ends_first: bool,
 }
 
 impl fmt::Debug for Shared {
-    /// Without the bytes of messages, which are nobody's business.
+    /// Omits the bytes of messages.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").finish_non_exhaustive()
     }
@@ -143,77 +143,77 @@ impl State {
         self.writer.poll_flush(context, &mut self.socket)
     }
 
-    /// The next thing that comes in, unless a message takes too long.
+    /// The next frame or event; a violation if a message takes too long to arrive.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Incoming> {
         if self.broken {
             return self.poll_drain(context);
         }
-        if let Some(age) = &mut self.age {
-            age.back();
+        if let Some(timer) = &mut self.timer {
+            timer.resume();
         }
         let incoming = self.poll_incoming(context);
         if let Poll::Ready(Incoming::Closed(_) | Incoming::Broken(_)) = incoming {
             return incoming;
         }
-        let Some(bytes) = self.reader.under_way() else {
-            self.age = None;
+        let Some(bytes) = self.reader.unfinished() else {
+            self.timer = None;
             return incoming;
         };
-        let age = self.age.get_or_insert_with(|| Age::new(bytes));
-        if let Poll::Ready(closed) = age.poll_over(context, bytes) {
+        let timer = self.timer.get_or_insert_with(|| MessageTimer::new(bytes));
+        if let Poll::Ready(closed) = timer.poll_expired(context, bytes) {
             self.broken = true;
             self.ends_first = true;
             return Poll::Ready(Incoming::Broken(closed));
         }
         if incoming.is_ready() {
-            age.leave();
+            timer.pause();
         }
         incoming
     }
 
-    /// The next word, and its answer on the way.
+    /// Reads the next frame or event, and sends the answer to a ping or close.
     fn poll_incoming(&mut self, context: &mut Context<'_>) -> Poll<Incoming> {
         if !self.sending {
-            // What could not go out before. A failure shows in reading too.
+            // Writes what is pending. A failure shows when reading, too.
             let _ = self.poll_flush(context);
         }
-        let word = match self.reader.poll_word(context, &mut self.socket) {
-            Poll::Ready(word) => word,
-            // Who reads what we send is not silent, though a large frame keeps a ping waiting.
-            Poll::Pending if self.writer.progressed() => return Poll::Ready(Incoming::Life),
+        let event = match self.reader.poll_event(context, &mut self.socket) {
+            Poll::Ready(event) => event,
+            // A peer that reads what we send is alive, even if our ping waits behind a large frame.
+            Poll::Pending if self.writer.progressed() => return Poll::Ready(Incoming::Alive),
             Poll::Pending => return Poll::Pending,
         };
-        let incoming = match word {
-            Ok(Word::Message(frame)) => return Poll::Ready(Incoming::Frame(frame)),
-            Ok(Word::Pong | Word::Progress) => return Poll::Ready(Incoming::Life),
-            Ok(Word::Ping(payload)) => {
+        let incoming = match event {
+            Ok(WsEvent::Message(frame)) => return Poll::Ready(Incoming::Frame(frame)),
+            Ok(WsEvent::Pong | WsEvent::Progress) => return Poll::Ready(Incoming::Alive),
+            Ok(WsEvent::Ping(payload)) => {
                 self.writer.pong(payload);
-                Incoming::Life
+                Incoming::Alive
             }
-            Ok(Word::Close(closed, payload)) => {
+            Ok(WsEvent::Close(closed, payload)) => {
                 self.writer.close(payload);
                 self.ends_first = self.reader.is_server();
                 Incoming::Closed(closed)
             }
-            Err(Stop::Gone(error)) => return Poll::Ready(gone(&error)),
-            Err(Stop::Broken(closed)) => {
+            Err(ReadError::Gone(error)) => return Poll::Ready(gone(&error)),
+            Err(ReadError::Broken(closed)) => {
                 self.broken = true;
                 self.ends_first = true;
                 return Poll::Ready(Incoming::Broken(closed));
             }
         };
         if !self.sending {
-            // The answer goes out now: the next read may be long in coming.
+            // Sends the answer now: it may be long until the next read.
             let _ = self.poll_flush(context);
         }
         Poll::Ready(incoming)
     }
 
-    /// Reads to the end and drops it: a socket that is let go of with unread bytes is reset, and the
-    /// reset would overtake our close.
+    /// Reads and discards everything up to the end: closing a socket with unread bytes resets it,
+    /// and the other end would not see our close frame.
     fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<Incoming> {
         let mut room = [0; 4096];
-        // In turns, as the peer may send without end.
+        // Yields now and then, as the peer may send without end.
         for _ in 0..64 {
             let mut buffer = ReadBuf::new(&mut room);
             let read = Pin::new(&mut self.socket).poll_read(context, &mut buffer);
@@ -233,13 +233,15 @@ fn gone(error: &io::Error) -> Incoming {
     Incoming::Closed(Closed {
         code: 1006,
         reason: match error.kind() {
-            io::ErrorKind::UnexpectedEof => "the other end is gone without a close".to_owned(),
+            io::ErrorKind::UnexpectedEof => {
+                "the other end ended the connection without a close".to_owned()
+            }
             _ => error.to_string(),
         },
     })
 }
 
-/// The half that frames come in by.
+/// The receiving half.
 #[derive(Debug)]
 pub struct WsSource {
     shared: Arc<Shared>,
@@ -251,7 +253,7 @@ impl Source for WsSource {
     }
 }
 
-/// The half that frames go out by.
+/// The sending half.
 #[derive(Debug)]
 pub struct WsSink {
     shared: Arc<Shared>,
@@ -267,15 +269,15 @@ impl Sink for WsSink {
         if let Some(fragment) = self.fragment {
             while rest.len() > fragment {
                 let part = rest.split_to(fragment);
-                self.put(OpCode::Data(kind), false, part).await?;
+                self.send_frame(OpCode::Data(kind), false, part).await?;
                 kind = Data::Continue;
             }
         }
-        self.put(OpCode::Data(kind), true, rest).await
+        self.send_frame(OpCode::Data(kind), true, rest).await
     }
 
     async fn ping(&mut self) -> Result<(), Lost> {
-        self.put(OpCode::Control(Control::Ping), true, Bytes::new())
+        self.send_frame(OpCode::Control(Control::Ping), true, Bytes::new())
             .await
     }
 
@@ -285,14 +287,14 @@ impl Sink for WsSink {
         let end = reason.floor_char_boundary(REASON_MAX);
         payload.extend_from_slice(&reason.as_bytes()[..end]);
         let mut payload = Some(payload.freeze());
-        let closed = self.step(|state, context| {
+        let closed = self.poll_as_writer(|state, context| {
             if let Some(payload) = payload.take() {
-                // Where the other end closed first its own words go back to it.
+                // Ignored if the answer to the other end's close is queued already.
                 state.writer.close(payload);
             }
             ready!(state.poll_flush(context))?;
             if state.ends_first {
-                // The other end may be waiting for it, as we would be for the other end.
+                // The other end may wait for this side to end the TCP connection.
                 ready!(Pin::new(&mut state.socket).poll_shutdown(context))?;
             }
             Poll::Ready(Ok(()))
@@ -302,16 +304,16 @@ impl Sink for WsSink {
 }
 
 impl WsSink {
-    /// Puts one WebSocket frame on the wire, and waits until it is out.
-    async fn put(&mut self, opcode: OpCode, last: bool, payload: Bytes) -> Result<(), Lost> {
+    /// Sends one WebSocket frame, and waits until it is written.
+    async fn send_frame(&mut self, opcode: OpCode, last: bool, payload: Bytes) -> Result<(), Lost> {
         let mut payload = Some(payload);
-        self.step(|state, context| {
+        self.poll_as_writer(|state, context| {
             if payload.is_some() {
                 ready!(state.poll_flush(context))?;
             }
             if let Some(payload) = payload.take() {
                 if state.writer.is_closed() {
-                    return Poll::Ready(Err(io::Error::other("it is closed")));
+                    return Poll::Ready(Err(io::Error::other("the WebSocket is closed")));
                 }
                 state.writer.begin(opcode, last, payload)?;
             }
@@ -321,12 +323,12 @@ impl WsSink {
         .map_err(|error| Lost(error.to_string()))
     }
 
-    /// Does something to the state, and waits as the one who waits for the socket.
-    async fn step(
+    /// Polls `work` until it is ready, as the one task that waits for the socket to become writable.
+    async fn poll_as_writer(
         &self,
         mut work: impl FnMut(&mut State, &mut Context<'_>) -> Poll<io::Result<()>>,
     ) -> io::Result<()> {
-        /// Given up half-way, the source takes over.
+        /// If this future is dropped half-way, the source writes what is pending.
         struct Sending<'s>(&'s Shared);
         impl Drop for Sending<'_> {
             fn drop(&mut self) {

@@ -1,7 +1,7 @@
-//! WebSocket frames as they go out: one is under way, and at most a pong and a close wait for it.
+//! Writes WebSocket frames: one at a time, with at most a pong and a close waiting behind it.
 //!
-//! A data frame goes from the message's memory to the socket without a copy; only a client that does
-//! not own the memory alone must copy it to mask it.
+//! A payload is written to the socket without copying it. Only a client, which must mask the payload,
+//! copies it if the memory is shared.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice};
@@ -14,23 +14,23 @@ use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Control, OpCode};
 
 use super::mask::mask;
-use super::reader::SIGN;
+use super::reader::PROGRESS_STEP;
 
 #[derive(Debug)]
 pub(crate) struct Writer {
-    /// A client masks what it sends with what nobody can foretell.
+    /// The source of unpredictable masks; `None` on a server, which does not mask.
     masks: Option<RandomState>,
     frames: u64,
-    /// The frame under way.
+    /// The frame being written.
     head: Bytes,
     payload: Bytes,
-    /// The answer to the newest ping; older ones need none.
+    /// The answer to the newest ping; older pings need no answer.
     pong: Option<Bytes>,
-    /// The close that goes out after all else.
+    /// The close frame, which is sent after all else.
     close: Option<Bytes>,
-    /// A close is queued or out: nothing may follow it.
+    /// A close is queued or sent: nothing may follow it.
     closed: bool,
-    /// Bytes that the socket took and nobody was told of.
+    /// Bytes that the socket accepted since progress was last reported.
     taken: usize,
 }
 
@@ -48,17 +48,17 @@ impl Writer {
         }
     }
 
-    /// Whether the socket took so much that the other end must live: beyond its buffers it takes only
-    /// what was acknowledged.
+    /// Whether the socket accepted so much that the other end must be alive: once its buffers are
+    /// full, it accepts only as much as was acknowledged.
     pub(crate) fn progressed(&mut self) -> bool {
-        let progressed = self.taken >= SIGN;
+        let progressed = self.taken >= PROGRESS_STEP;
         if progressed {
             self.taken = 0;
         }
         progressed
     }
 
-    /// Whether nothing may follow any more.
+    /// Whether a close is queued or sent.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
@@ -67,14 +67,14 @@ impl Writer {
         self.pong = Some(payload);
     }
 
-    /// Queues the close, if none is queued or out.
+    /// Queues the close, if none is queued or sent.
     pub(crate) fn close(&mut self, payload: Bytes) {
         if !std::mem::replace(&mut self.closed, true) {
             self.close = Some(payload);
         }
     }
 
-    /// Begins a frame. Only after a flush: the one before is dropped.
+    /// Begins a frame. Only to be called after a flush: it replaces the previous frame.
     pub(crate) fn begin(&mut self, opcode: OpCode, last: bool, payload: Bytes) -> io::Result<()> {
         let key = self.masks.as_ref().map(|masks| {
             self.frames += 1;
@@ -105,7 +105,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Brings out the frame under way, then the pong, then the close.
+    /// Writes the current frame, then the pong, then the close.
     pub(crate) fn poll_flush(
         &mut self,
         context: &mut Context<'_>,
@@ -125,7 +125,7 @@ impl Writer {
                 self.head.advance(of_head);
                 self.payload.advance(written - of_head);
             }
-            // The memory of a frame that is out is not kept.
+            // Releases the memory of the frame.
             self.payload = Bytes::new();
             if let Some(pong) = self.pong.take() {
                 self.begin(OpCode::Control(Control::Pong), true, pong)?;

@@ -48,7 +48,7 @@ pub(crate) async fn ends(from_client: bool) -> ((WsSource, WsSink), (WsSource, W
 pub(crate) async fn next_frame(source: &mut WsSource) -> Incoming {
     loop {
         match next(source).await {
-            Incoming::Life => {}
+            Incoming::Alive => {}
             other => return other,
         }
     }

@@ -135,7 +135,7 @@ async fn an_end_without_a_close_is_1006() {
         };
         assert_eq!(
             (code, reason.as_str()),
-            (1006, "the other end is gone without a close")
+            (1006, "the other end ended the connection without a close")
         );
     }
 }

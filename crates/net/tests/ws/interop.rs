@@ -95,7 +95,7 @@ async fn exchange(
                     () = tokio::task::yield_now() => continue,
                 };
                 match word {
-                    Incoming::Life => {}
+                    Incoming::Alive => {}
                     other => break other,
                 }
             };
@@ -106,7 +106,7 @@ async fn exchange(
         }
         loop {
             match source.next().await {
-                Incoming::Life => {}
+                Incoming::Alive => {}
                 Incoming::Closed(closed) => break assert_eq!(closed.code, 1005),
                 other => panic!("{other:?}"),
             }

@@ -32,12 +32,12 @@ async fn a_ping_is_answered_though_nothing_is_read_or_sent_after_it() {
     let (websocket, mut wire) = raw_client(ListenOptions::default()).await;
     let (mut source, _sink) = websocket.split();
     wire.write_all(PING).await.unwrap();
-    assert_eq!(next(&mut source).await, Incoming::Life);
+    assert_eq!(next(&mut source).await, Incoming::Alive);
     assert_eq!(raw_frame(&mut wire).await, pong(b"hi"));
     wire.write_all(b"\x8a\x80\0\0\0\0").await.unwrap();
     assert_eq!(
         next(&mut source).await,
-        Incoming::Life,
+        Incoming::Alive,
         "a pong is life too"
     );
 }
@@ -50,7 +50,7 @@ async fn a_large_frame_that_comes_slowly_is_a_sign_of_life() {
         .await
         .unwrap();
     wire.write_all(&[7; 20_000]).await.unwrap();
-    assert_eq!(next(&mut source).await, Incoming::Life);
+    assert_eq!(next(&mut source).await, Incoming::Alive);
     wire.write_all(&[7; 45_536]).await.unwrap();
     let whole = Frame::Binary(vec![7; 65_536].into());
     assert_eq!(next_frame(&mut source).await, Incoming::Frame(whole));
@@ -87,21 +87,21 @@ async fn a_message_that_does_not_become_whole_is_given_up() {
                     assert_eq!(answer, pong(b"hi"));
                     break;
                 }
-                incoming = source.next() => assert_eq!(incoming, Incoming::Life),
+                incoming = source.next() => assert_eq!(incoming, Incoming::Alive),
             }
         }
         tokio::time::pause();
         let began = tokio::time::Instant::now();
         let broken = loop {
             match source.next().await {
-                Incoming::Life => {}
+                Incoming::Alive => {}
                 Incoming::Broken(broken) => break broken,
                 other => panic!("{other:?}"),
             }
         };
         let bytes = fragments * (20 << 10);
         let reason = format!(
-            "a message was not whole after {seconds} s, {bytes} bytes had come: send faster, or in smaller frames"
+            "a message was not complete after {seconds} s, {bytes} bytes had come: send faster, or in smaller frames"
         );
         assert_eq!((broken.code, broken.reason), (1008, reason));
         let took = began.elapsed().as_secs();
@@ -117,7 +117,7 @@ async fn time_in_which_this_side_does_not_read_does_not_count() {
     let (mut source, _sink) = websocket.split();
     wire.write_all(&begin(0x82, 50_000)).await.unwrap();
     wire.write_all(&[7; 20_000]).await.unwrap();
-    assert_eq!(next(&mut source).await, Incoming::Life);
+    assert_eq!(next(&mut source).await, Incoming::Alive);
     tokio::time::pause();
     tokio::time::advance(std::time::Duration::from_secs(3600)).await;
     tokio::time::resume();
@@ -144,7 +144,7 @@ async fn a_ping_that_comes_while_a_frame_is_stuck_is_answered_after_it() {
     // Reading goes on while the frame is stuck, and cannot put a pong into its middle.
     tokio::select! {
         biased;
-        incoming = source.next() => assert_eq!(incoming, Incoming::Life),
+        incoming = source.next() => assert_eq!(incoming, Incoming::Alive),
         _ = &mut sending => panic!("nobody reads, and yet all is out"),
     }
     let reading = async {
@@ -186,12 +186,12 @@ async fn a_flood_of_pings_to_a_stuck_writer_keeps_one_answer() {
         wire
     });
     for _ in 0..pings {
-        assert_eq!(next(&mut source).await, Incoming::Life);
+        assert_eq!(next(&mut source).await, Incoming::Alive);
     }
     let mut wire = soon("the flood", flood).await.unwrap();
     // What the system took of the large frame counted as life too: so many pings may be left.
     while let Some(incoming) = source.next().now_or_never() {
-        assert_eq!(incoming, Incoming::Life);
+        assert_eq!(incoming, Incoming::Alive);
     }
     let reading = async {
         let mut pongs = 0;

@@ -186,7 +186,7 @@ async fn fragments_and_pings_between_them_are_put_together() {
         }
         wire
     });
-    assert_eq!(next(&mut source).await, Incoming::Life);
+    assert_eq!(next(&mut source).await, Incoming::Alive);
     let frame = Frame::Text(Bytes::from_static(b"h\xc3\xa9!"));
     assert_eq!(next(&mut source).await, Incoming::Frame(frame));
     let mut wire = soon("the writer", writing).await.unwrap();

@@ -119,7 +119,7 @@ async fn a_stranger_and_a_wrong_name_are_refused_with_the_remedy() {
         (
             "127.0.0.1",
             &root,
-            "use a name that stands in its certificate",
+            "use a host name that its certificate contains",
         ),
     ] {
         let url = format!("wss://{host}:{port}/");
@@ -154,10 +154,7 @@ async fn plain_and_tls_are_not_mistaken_for_each_other() {
     let error = soon("an error", connect(&url, &trusting(&root)))
         .await
         .unwrap_err();
-    assert!(
-        error.to_string().contains("ws:// is for those without"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("if not, use ws://"), "{error}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The Close frame of a path that strikes, and the parting that lets it arrive.
+//! The Close frame that the proxy sends when a frame violates a rule, and closing so that it arrives.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -8,15 +8,15 @@ use tokio::net::TcpStream;
 
 use super::weather::Direction;
 
-/// Why a frame was not let through.
+/// Why a frame was not forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Strike {
+pub(super) enum Violation {
     Frame { size: u64, cap: u64 },
     Message { size: u64, cap: u64 },
     Binary,
 }
 
-impl fmt::Display for Strike {
+impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Frame { size, cap } => write!(f, "frame of {size} bytes over the cap of {cap}"),
@@ -28,7 +28,7 @@ impl fmt::Display for Strike {
     }
 }
 
-impl Strike {
+impl Violation {
     fn code(&self) -> u16 {
         match self {
             Self::Frame { .. } | Self::Message { .. } => 1009,
@@ -36,11 +36,11 @@ impl Strike {
         }
     }
 
-    /// The Close frame that says so; clients mask, servers do not.
+    /// The Close frame with this reason, masked if it goes to the target.
     pub(super) fn frame(&self, direction: Direction) -> Vec<u8> {
         let mut payload = self.code().to_be_bytes().to_vec();
         payload.extend_from_slice(self.to_string().as_bytes());
-        // Two numbers of 20 digits and the words stay below the 125 bytes of a control frame.
+        // The text with two numbers of 20 digits stays below the 125 bytes of a control frame.
         payload.truncate(125);
         let length = payload.len() as u8;
         match direction {
@@ -56,14 +56,15 @@ impl Strike {
     }
 }
 
-/// Writes the last words, ends the stream, and reads until the other side ends its own: closing
-/// with bytes unread would be a reset, which can destroy what was written. The caller bounds it.
-pub(super) async fn part(stream: &mut TcpStream, last_words: &[u8]) {
-    if stream.write_all(last_words).await.is_err() || stream.shutdown().await.is_err() {
+/// Writes a last frame, ends the stream, and reads until the other side ends its own: closing with
+/// unread bytes would reset the connection and could destroy what was written. The caller limits
+/// the time.
+pub(super) async fn close_and_drain(stream: &mut TcpStream, last_frame: &[u8]) {
+    if stream.write_all(last_frame).await.is_err() || stream.shutdown().await.is_err() {
         return;
     }
-    let mut unwanted = [0; 4096];
-    while let Ok(1..) = stream.read(&mut unwanted).await {}
+    let mut discarded = [0; 4096];
+    while let Ok(1..) = stream.read(&mut discarded).await {}
 }
 
 #[cfg(test)]
@@ -72,7 +73,7 @@ mod tests {
 
     #[test]
     fn close_frames_are_masked_towards_the_target_only() {
-        let strike = Strike::Frame { size: 9, cap: 8 };
+        let strike = Violation::Frame { size: 9, cap: 8 };
         let plain = b"\x88\x24\x03\xf1frame of 9 bytes over the cap of 8";
         assert_eq!(strike.frame(Direction::FromTarget), plain);
         let masked = strike.frame(Direction::FromClient);
@@ -87,7 +88,7 @@ mod tests {
     #[test]
     fn the_longest_reason_fits_a_control_frame() {
         let (size, cap) = (u64::MAX, u64::MAX);
-        let frame = Strike::Message { size, cap }.frame(Direction::FromTarget);
+        let frame = Violation::Message { size, cap }.frame(Direction::FromTarget);
         assert!(frame.ends_with(b"18446744073709551615"));
         assert!(frame.len() <= 127);
     }

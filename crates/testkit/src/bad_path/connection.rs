@@ -1,4 +1,4 @@
-//! One connection through the path, from its admission to its end.
+//! One connection through the proxy, from its start to its end.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -9,42 +9,42 @@ use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
-use super::close::{Strike, part};
+use super::close::{Violation, close_and_drain};
 use super::frames::Scanner;
-use super::pump::{Both, Pump, Stop};
+use super::pump::{BothDirections, Pump, Stop};
 use super::weather::{Direction, How};
 use super::{Shared, lock, sockets};
 
-/// How long a target may take to be reached.
+/// How long connecting to the target may take.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long the other direction may take to come to the end of its frame, and how long the ends may
-/// take to part.
+/// How long the other direction may take to finish its frame, and how long closing may take.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// A place among the open connections, given back on drop.
+/// An entry in the table of open connections, removed on drop.
 #[derive(Debug)]
-pub(super) struct Ticket {
+pub(super) struct ConnectionGuard {
     shared: Arc<Shared>,
     number: u64,
 }
 
-impl Ticket {
-    pub(super) fn take(shared: Arc<Shared>) -> (Self, oneshot::Receiver<How>) {
+impl ConnectionGuard {
+    pub(super) fn new(shared: Arc<Shared>) -> (Self, oneshot::Receiver<How>) {
         let (cut, cut_now) = oneshot::channel();
         let mut number = 0;
         shared.counts.send_modify(|counts| {
             counts.accepted += 1;
             counts.open += 1;
             number = counts.accepted;
-            // Whoever sees the count can cut the connection.
+            // Inserted while the count changes, so that a test that sees the count can cut the
+            // connection.
             lock(&shared.open).insert(number, cut);
         });
         (Self { shared, number }, cut_now)
     }
 }
 
-impl Drop for Ticket {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         lock(&self.shared.open).remove(&self.number);
         self.shared.counts.send_modify(|counts| counts.open -= 1);
@@ -54,24 +54,24 @@ impl Drop for Ticket {
 /// How a connection ends.
 #[derive(Debug)]
 enum End {
-    /// Both ends ended it.
+    /// Both sides ended it.
     Done,
-    /// One end broke off, or sent no end of an HTTP head.
+    /// A side broke off, or sent an HTTP head that was too long.
     Broken,
     Cut(How),
-    /// A Close frame for the client and for the target, where there is a place for it.
-    Struck {
-        to_client: Option<Strike>,
-        to_target: Option<Strike>,
+    /// A frame violated a rule. A side gets a Close frame unless it is in the middle of another frame.
+    Violated {
+        to_client: Option<Violation>,
+        to_target: Option<Violation>,
     },
 }
 
 pub(super) async fn serve(
-    ticket: Ticket,
+    guard: ConnectionGuard,
     mut client: TcpStream,
     mut cut_now: oneshot::Receiver<How>,
 ) {
-    let shared = &*ticket.shared;
+    let shared = &*guard.shared;
     let weather = shared.settings.borrow().weather;
     let reached = tokio::select! {
         reached = timeout(CONNECT, sockets::connect(&shared.target, &weather)) => reached,
@@ -81,7 +81,10 @@ pub(super) async fn serve(
         }
     };
     let Ok(Ok(mut target)) = reached else {
-        tracing::debug!(target = shared.target, "bad path cannot reach its target");
+        tracing::debug!(
+            target = shared.target,
+            "the bad path's proxy cannot connect to its target"
+        );
         shared.counts.send_modify(|counts| counts.unreachable += 1);
         return sockets::reset(client);
     };
@@ -94,9 +97,9 @@ pub(super) async fn serve(
         end = carry(shared, &mut client, &mut target) => end,
     };
     tracing::debug!(
-        connection = ticket.number,
+        connection = guard.number,
         ?end,
-        "bad path ends a connection"
+        "the bad path's proxy ends a connection"
     );
     let (to_client, to_target) = match end {
         End::Done => return,
@@ -112,24 +115,27 @@ pub(super) async fn serve(
             shared.counts.send_modify(|counts| counts.cuts += 1);
             (None, None)
         }
-        End::Struck {
+        End::Violated {
             to_client,
             to_target,
         } => (to_client, to_target),
     };
-    let words = |strike: Option<Strike>, direction| {
-        strike.map_or_else(Vec::new, |strike| strike.frame(direction))
+    let close_frame = |violation: Option<Violation>, direction| {
+        violation.map_or_else(Vec::new, |violation| violation.frame(direction))
     };
-    let to_client = words(to_client, Direction::FromTarget);
-    let to_target = words(to_target, Direction::FromClient);
-    let parting = future::join(part(&mut client, &to_client), part(&mut target, &to_target));
-    let _ = timeout(LINGER, parting).await;
+    let to_client = close_frame(to_client, Direction::FromTarget);
+    let to_target = close_frame(to_target, Direction::FromClient);
+    let closing = future::join(
+        close_and_drain(&mut client, &to_client),
+        close_and_drain(&mut target, &to_target),
+    );
+    let _ = timeout(LINGER, closing).await;
 }
 
 /// Runs both directions until the connection is to end.
 async fn carry(shared: &Shared, client: &mut TcpStream, target: &mut TcpStream) -> End {
-    let both = Mutex::new(Both::default());
-    let ask = watch::Sender::new(false);
+    let both = Mutex::new(BothDirections::default());
+    let stop_request = watch::Sender::new(false);
     let [from_client, from_target] = Scanner::pair(shared.websocket);
     let pump = |direction, scanner| Pump {
         shared,
@@ -137,65 +143,70 @@ async fn carry(shared: &Shared, client: &mut TcpStream, target: &mut TcpStream) 
         direction,
         scanner,
         settings: shared.settings.subscribe(),
-        asked: ask.subscribe(),
+        stop_requested: stop_request.subscribe(),
     };
     let (client_reads, client_writes) = client.split();
     let (target_reads, target_writes) = target.split();
     let up = pin!(pump(Direction::FromClient, from_client).run(client_reads, target_writes));
     let down = pin!(pump(Direction::FromTarget, from_target).run(target_reads, client_writes));
     match future::select(up, down).await {
-        Either::Left((first, rest)) => finish(shared, first, rest, &ask, Direction::FromClient),
-        Either::Right((first, rest)) => finish(shared, first, rest, &ask, Direction::FromTarget),
+        Either::Left((first, rest)) => {
+            finish(shared, first, rest, &stop_request, Direction::FromClient)
+        }
+        Either::Right((first, rest)) => {
+            finish(shared, first, rest, &stop_request, Direction::FromTarget)
+        }
     }
     .await
 }
 
-/// Sees to the other direction after the `first` one stopped.
+/// Handles the other direction after the `first` one has stopped.
 async fn finish(
     shared: &Shared,
     first: Stop,
     rest: impl Future<Output = Stop>,
-    ask: &watch::Sender<bool>,
+    stop_request: &watch::Sender<bool>,
     direction: Direction,
 ) -> End {
     let last = match first {
-        Stop::Strike(strike) => {
-            ask.send_replace(true);
+        Stop::Violation(violation) => {
+            stop_request.send_replace(true);
             let other = match timeout(LINGER, rest).await {
-                Ok(Stop::Asked | Stop::Strike(_)) => Some(strike),
+                Ok(Stop::Requested | Stop::Violation(_)) => Some(violation),
                 Ok(Stop::Cut(how)) => return End::Cut(how),
-                // In the middle of a frame, or ended: there is no place for a Close.
+                // In the middle of a frame, or ended: a Close frame cannot be inserted.
                 _ => None,
             };
-            return struck(direction, strike, other);
+            return violated(direction, violation, other);
         }
         Stop::End => rest.await,
-        // One end is gone; the other may wait to be read before it reads, so this is bounded.
+        // One side is gone. The other may not read until its own data is read, so waiting for it is
+        // limited.
         Stop::Unwritable => timeout(LINGER, rest).await.unwrap_or(Stop::Lost),
         first => first,
     };
     match last {
-        Stop::End | Stop::Unwritable | Stop::Asked => End::Done,
+        Stop::End | Stop::Unwritable | Stop::Requested => End::Done,
         Stop::Lost => End::Broken,
         Stop::LongHead => {
             shared.counts.send_modify(|counts| counts.long_heads += 1);
             End::Broken
         }
         Stop::Cut(how) => End::Cut(how),
-        Stop::Strike(strike) => match direction {
-            Direction::FromClient => struck(Direction::FromTarget, strike, None),
-            Direction::FromTarget => struck(Direction::FromClient, strike, None),
+        Stop::Violation(violation) => match direction {
+            Direction::FromClient => violated(Direction::FromTarget, violation, None),
+            Direction::FromTarget => violated(Direction::FromClient, violation, None),
         },
     }
 }
 
-fn struck(direction: Direction, own: Strike, other: Option<Strike>) -> End {
+fn violated(direction: Direction, own: Violation, other: Option<Violation>) -> End {
     match direction {
-        Direction::FromClient => End::Struck {
+        Direction::FromClient => End::Violated {
             to_client: other,
             to_target: Some(own),
         },
-        Direction::FromTarget => End::Struck {
+        Direction::FromTarget => End::Violated {
             to_client: Some(own),
             to_target: other,
         },

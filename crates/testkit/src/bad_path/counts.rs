@@ -1,25 +1,25 @@
-//! What passed a path, for assertions.
+//! Counts of what a proxy has done, for assertions.
 
 use super::weather::Direction;
 
-/// What a path did since its start.
+/// What a proxy has done since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// What was handed on from clients to the target.
+    /// What was forwarded from clients to the target.
     pub from_client: Passed,
-    /// What was handed on from the target to clients.
+    /// What was forwarded from the target to clients.
     pub from_target: Passed,
-    /// Connections let in.
+    /// Connections accepted.
     pub accepted: u64,
-    /// Connections reset at once: while refusing, or over the number allowed.
+    /// Connections reset immediately: while refusing, or over the limit.
     pub refused: u64,
     /// Connections open now.
     pub open: u64,
-    /// Connections whose target could not be reached.
+    /// Connections that ended because the target could not be reached.
     pub unreachable: u64,
-    /// Connections ended because an HTTP head had no end in sight.
+    /// Connections ended because an HTTP head was too long.
     pub long_heads: u64,
-    /// Connections cut, at once or as set before.
+    /// Connections cut, immediately or as scheduled.
     pub cuts: u64,
 }
 
@@ -32,23 +32,23 @@ impl Counts {
     }
 }
 
-/// What passed in one direction. A frame or message counts when its last byte was handed on.
+/// What was forwarded in one direction. A frame or message counts when its last byte was forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Passed {
-    /// Data frames, continuation frames included.
+    /// Data frames, including continuation frames.
     pub frames: u64,
     /// Ping, pong and close frames.
     pub control_frames: u64,
-    /// Whole messages.
+    /// Complete messages.
     pub messages: u64,
-    /// Bytes after the WebSocket handshake, frame headers included.
+    /// Bytes after the WebSocket handshake, including frame headers.
     pub bytes: u64,
     /// The payload of the largest data frame.
     pub largest_frame: u64,
     /// The payload of the largest message.
     pub largest_message: u64,
-    /// Frames not let through because of a cap, or for being binary.
-    pub struck: u64,
+    /// Frames not forwarded because they exceeded a cap or were binary.
+    pub blocked: u64,
 }
 
 impl Passed {
@@ -59,6 +59,6 @@ impl Passed {
         self.bytes += more.bytes;
         self.largest_frame = self.largest_frame.max(more.largest_frame);
         self.largest_message = self.largest_message.max(more.largest_message);
-        self.struck += more.struck;
+        self.blocked += more.blocked;
     }
 }

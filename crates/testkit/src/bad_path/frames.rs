@@ -1,9 +1,9 @@
-//! Where WebSocket frames begin and end in a byte stream, and which of them may pass.
+//! Finds WebSocket frames in a byte stream, and decides which of them may be forwarded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::close::Strike;
+use super::close::Violation;
 use super::counts::Passed;
 use super::meter::Left;
 use super::weather::{Direction, Way};
@@ -11,27 +11,27 @@ use super::weather::{Direction, Way};
 /// The longest HTTP head of a handshake.
 const HEAD_CAP: usize = 64 * 1024;
 
-/// Two bytes, a 64-bit length, a masking key.
+/// The longest frame header: two bytes, a 64-bit length, a masking key.
 const HEADER_CAP: usize = 14;
 
 /// The longest payload of a control frame.
 const CONTROL_CAP: u64 = 125;
 
-/// Follows one direction of a connection. It holds back nothing but an unfinished frame header.
+/// Follows one direction of a connection. It holds back only an unfinished frame header.
 #[derive(Debug)]
 pub(super) struct Scanner {
     direction: Direction,
     stage: Stage,
     held: Bytes14,
-    /// The payload of the message under way, the present frame included.
+    /// The payload size of the current message, including the current frame.
     message: u64,
-    /// Set when the target answered the handshake with anything but 101.
+    /// Set when the target answered the handshake with a status other than 101.
     not_upgraded: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// The HTTP head: its size so far, its first bytes, how much of the blank line was seen.
+    /// In the HTTP head: its size so far, its first bytes, and how much of the blank line was seen.
     Head {
         size: usize,
         start: [u8; 12],
@@ -42,14 +42,14 @@ enum Stage {
         header: Header,
         left: u64,
     },
-    /// Bytes without frames.
+    /// A stream without frames.
     Plain,
 }
 
-/// What to do with a chunk: write `lead`, then `chunk[start..end]`, then obey the verdict.
+/// What to do with a chunk: write `lead`, then `chunk[start..end]`, then act on the verdict.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Scan {
-    /// What was held back of a header, and the rest of that header.
+    /// A header whose first part was held back.
     pub(super) lead: Bytes14,
     pub(super) start: usize,
     pub(super) end: usize,
@@ -60,14 +60,14 @@ pub(super) struct Scan {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Pass,
-    /// What was left until the cut has passed.
-    Spent,
-    Strike(Strike),
+    /// Everything before the scheduled cut was forwarded.
+    CutReached,
+    Violation(Violation),
     LongHead,
 }
 
 impl Scanner {
-    /// One for each direction of a connection, from the client first.
+    /// One scanner for each direction of a connection, that from the client first.
     pub(super) fn pair(websocket: bool) -> [Self; 2] {
         let not_upgraded = Arc::new(AtomicBool::new(false));
         [Direction::FromClient, Direction::FromTarget].map(|direction| Self {
@@ -87,7 +87,7 @@ impl Scanner {
         })
     }
 
-    /// Whether a frame of our own may be written now.
+    /// Whether a frame of the proxy's own may be written now.
     pub(super) fn at_boundary(&self) -> bool {
         matches!(self.stage, Stage::Header)
     }
@@ -96,8 +96,14 @@ impl Scanner {
         matches!(self.stage, Stage::Head { .. })
     }
 
-    /// Looks at a chunk; `asked` stops it at the next boundary.
-    pub(super) fn scan(&mut self, chunk: &[u8], way: &Way, mut left: Left, asked: bool) -> Scan {
+    /// Scans a chunk; if `stop_requested`, up to the next frame boundary.
+    pub(super) fn scan(
+        &mut self,
+        chunk: &[u8],
+        way: &Way,
+        mut left: Left,
+        stop_requested: bool,
+    ) -> Scan {
         let mut scan = Scan {
             lead: Bytes14::default(),
             start: 0,
@@ -106,12 +112,12 @@ impl Scanner {
             verdict: Verdict::Pass,
         };
         loop {
-            if left.spent() && !self.in_head() {
-                scan.verdict = Verdict::Spent;
+            if left.is_used_up() && !self.in_head() {
+                scan.verdict = Verdict::CutReached;
                 return scan;
             }
             let rest = &chunk[scan.end..];
-            if rest.is_empty() || (asked && self.at_boundary()) {
+            if rest.is_empty() || (stop_requested && self.at_boundary()) {
                 return scan;
             }
             match &mut self.stage {
@@ -128,7 +134,7 @@ impl Scanner {
                     self.pass(&mut scan, &mut left, taken);
                 }
                 Stage::Header => {
-                    // A client that was refused goes on in HTTP.
+                    // A client whose handshake was refused goes on with HTTP.
                     if self.held.is_empty() && self.not_upgraded.load(Ordering::Relaxed) {
                         self.stage = Stage::Plain;
                     } else if !self.header(rest, way, &mut left, &mut scan) {
@@ -146,7 +152,7 @@ impl Scanner {
         }
     }
 
-    /// Takes bytes of the HTTP head up to its blank line; `None` if it is too long.
+    /// Scans the HTTP head up to its blank line; `None` if it is too long.
     fn head(&mut self, bytes: &[u8]) -> Option<usize> {
         let Stage::Head { size, start, blank } = &mut self.stage else {
             return Some(0);
@@ -178,13 +184,13 @@ impl Scanner {
         Some(bytes.len())
     }
 
-    /// Takes a frame's header; `false` ends the scan.
+    /// Scans a frame's header; `false` ends the scan.
     fn header(&mut self, bytes: &[u8], way: &Way, left: &mut Left, scan: &mut Scan) -> bool {
         let held = std::mem::take(&mut self.held);
         let mut all = held;
         let added = all.fill(bytes);
         let Some(header) = Header::read(all.as_slice()) else {
-            // The rest of the chunk is a part of a header; a cut by bytes may fall within it.
+            // The rest of the chunk is a part of a header; a cut by bytes may be within it.
             if all.len() as u64 >= left.bytes {
                 self.clipped(&all, &held, left, scan);
                 return false;
@@ -194,9 +200,9 @@ impl Scanner {
             scan.end = scan.end.max(scan.start);
             return false;
         };
-        if let Err(strike) = self.judge(&header, way) {
-            scan.passed.struck += 1;
-            scan.verdict = Verdict::Strike(strike);
+        if let Err(violation) = self.check(&header, way) {
+            scan.passed.blocked += 1;
+            scan.verdict = Verdict::Violation(violation);
             return false;
         }
         all.truncate(header.size);
@@ -207,7 +213,7 @@ impl Scanner {
         let taken = header.size - held.len();
         scan.end += taken;
         if !held.is_empty() {
-            // Only the first header of a chunk can have been held.
+            // Only the first header of a chunk can have been held back.
             scan.lead = all;
             scan.start = taken;
         }
@@ -220,7 +226,7 @@ impl Scanner {
         true
     }
 
-    /// Passes as much of a header as is left until the cut.
+    /// Forwards the part of a header that is before the cut.
     fn clipped(&mut self, all: &Bytes14, held: &Bytes14, left: &mut Left, scan: &mut Scan) {
         let taken = clip(left.bytes).min(all.len());
         if held.is_empty() {
@@ -230,28 +236,28 @@ impl Scanner {
             scan.lead.truncate(taken);
         }
         self.pass(scan, left, taken);
-        scan.verdict = Verdict::Spent;
+        scan.verdict = Verdict::CutReached;
     }
 
-    /// Whether a frame may pass, before any of it is forwarded.
-    fn judge(&mut self, header: &Header, way: &Way) -> Result<(), Strike> {
+    /// Checks whether a frame may be forwarded, before any of it is.
+    fn check(&mut self, header: &Header, way: &Way) -> Result<(), Violation> {
         let size = header.length;
         if header.is_control() && size <= CONTROL_CAP {
             return Ok(());
         }
         if let Some(cap) = way.frame_cap.filter(|cap| size > *cap) {
-            return Err(Strike::Frame { size, cap });
+            return Err(Violation::Frame { size, cap });
         }
         if header.is_control() {
             return Ok(());
         }
         if way.text_only && header.opcode == 2 {
-            return Err(Strike::Binary);
+            return Err(Violation::Binary);
         }
         let begun = if header.opcode == 0 { self.message } else { 0 };
         let size = begun.saturating_add(size);
         if let Some(cap) = way.message_cap.filter(|cap| size > *cap) {
-            return Err(Strike::Message { size, cap });
+            return Err(Violation::Message { size, cap });
         }
         self.message = size;
         Ok(())
@@ -323,7 +329,7 @@ impl Header {
     }
 }
 
-/// At most one frame header.
+/// A buffer for at most one frame header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Bytes14 {
     bytes: [u8; HEADER_CAP],
@@ -343,7 +349,7 @@ impl Bytes14 {
         self.length
     }
 
-    /// Appends what has room, and says how much.
+    /// Appends as much as fits, and returns how much.
     fn fill(&mut self, from: &[u8]) -> usize {
         let room = &mut self.bytes[self.length..];
         let added = room.len().min(from.len());
@@ -357,7 +363,7 @@ impl Bytes14 {
     }
 }
 
-/// A 64-bit length is never an amount of memory here, only a bound for what is at hand.
+/// Converts a 64-bit length, which only limits a slice here and never allocates.
 fn clip(length: u64) -> usize {
     usize::try_from(length).unwrap_or(usize::MAX)
 }

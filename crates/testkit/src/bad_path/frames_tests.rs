@@ -77,7 +77,7 @@ fn every_chunking_passes_the_same_bytes_and_counts() {
         bytes: (stream.len() - HEADS[0].len()) as u64,
         largest_frame: 70_000,
         largest_message: 70_000,
-        struck: 0,
+        blocked: 0,
     };
     for step in (1..40).chain([1000, usize::MAX]) {
         let [mut scanner, _] = Scanner::pair(true);
@@ -101,7 +101,11 @@ fn a_cut_by_bytes_passes_exactly_so_many_in_every_chunking() {
                 ..Left::ALL
             };
             let (out, passed, verdict) = run(&mut scanner, &stream, step, &Way::default(), left);
-            assert_eq!(verdict, Verdict::Spent, "{bytes} bytes, chunks of {step}");
+            assert_eq!(
+                verdict,
+                Verdict::CutReached,
+                "{bytes} bytes, chunks of {step}"
+            );
             assert!(out == stream[..head + bytes], "{bytes}, chunks of {step}");
             assert_eq!(passed.bytes, bytes as u64);
         }
@@ -120,7 +124,7 @@ fn a_cut_by_frames_passes_whole_data_frames_and_no_more() {
                 ..Left::ALL
             };
             let (out, passed, verdict) = run(&mut scanner, &stream, step, &Way::default(), left);
-            assert_eq!(verdict, Verdict::Spent);
+            assert_eq!(verdict, Verdict::CutReached);
             assert_eq!(out.len(), HEADS[0].len() + bytes, "{frames} frames");
             assert_eq!(passed.frames, frames);
         }
@@ -129,8 +133,8 @@ fn a_cut_by_frames_passes_whole_data_frames_and_no_more() {
 
 #[test]
 fn caps_are_judged_by_the_header_alone() {
-    let message = |size, cap| Verdict::Strike(Strike::Message { size, cap });
-    let too_large = |size, cap| Verdict::Strike(Strike::Frame { size, cap });
+    let message = |size, cap| Verdict::Violation(Violation::Message { size, cap });
+    let too_large = |size, cap| Verdict::Violation(Violation::Frame { size, cap });
     let (frame_cap, message_cap) = (Some(1000), Some(2500));
     let cases = [
         (
@@ -218,7 +222,7 @@ fn caps_are_judged_by_the_header_alone() {
                 HEADS[0].len() + whole,
                 "{name}, chunks of {step}"
             );
-            assert_eq!(passed.struck, (frames.len() - passes) as u64, "{name}");
+            assert_eq!(passed.blocked, (frames.len() - passes) as u64, "{name}");
             assert!(scanner.at_boundary(), "{name}");
         }
     }
@@ -242,8 +246,8 @@ fn text_only_refuses_binary() {
     for (first, expected) in [
         (0x81, Verdict::Pass),
         (0x89, Verdict::Pass),
-        (0x82, Verdict::Strike(Strike::Binary)),
-        (0x02, Verdict::Strike(Strike::Binary)),
+        (0x82, Verdict::Violation(Violation::Binary)),
+        (0x02, Verdict::Violation(Violation::Binary)),
     ] {
         let [mut scanner, _] = Scanner::pair(true);
         let stream = [HEADS[0].to_vec(), frame(first, true, 3)].concat();
@@ -278,7 +282,7 @@ fn a_refused_upgrade_goes_on_as_plain_bytes() {
         run(&mut target, answer.as_bytes(), 9, &way, Left::ALL);
         for scanner in [&mut client, &mut target] {
             let (_, _, verdict) = run(scanner, b"GET /other HTTP/1.1", 9, &way, Left::ALL);
-            let struck = matches!(verdict, Verdict::Strike(_));
+            let struck = matches!(verdict, Verdict::Violation(_));
             assert_eq!(struck, expected, "{status}");
         }
     }

@@ -1,9 +1,9 @@
-//! When a cut falls. Frames are counted before they are written, so that two directions or two
-//! connections cannot both pass as the last one.
+//! Decides when a scheduled cut happens. Frames are counted before they are written, so that two
+//! directions or two connections cannot both forward the last one.
 
 use super::weather::{After, Cut, Direction, How, Over};
 
-/// Frames and bytes in both directions, of one connection or of all.
+/// The frames and bytes in each direction, of one connection or of all.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tally {
     frames: [u64; 2],
@@ -28,7 +28,7 @@ impl Tally {
     }
 }
 
-/// What may still pass in one direction of a connection; `u64::MAX` is without end.
+/// What may still be forwarded in one direction of a connection; `u64::MAX` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Left {
     pub(super) frames: u64,
@@ -41,16 +41,16 @@ impl Left {
         bytes: u64::MAX,
     };
 
-    pub(super) fn spent(&self) -> bool {
+    pub(super) fn is_used_up(&self) -> bool {
         self.frames == 0 || self.bytes == 0
     }
 }
 
-/// The cut to come and what the whole path counted.
+/// The scheduled cut, and the counts of the whole path.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     cut: Option<Cut>,
-    /// The path's tally when the cut was set.
+    /// The path's counts when the cut was scheduled.
     since: Tally,
     pub(super) path: Tally,
 }
@@ -84,8 +84,8 @@ impl Meter {
         }
     }
 
-    /// The cut falls. Over the path it falls once.
-    pub(super) fn fall(&mut self) -> How {
+    /// Returns how to cut. A cut that counts over the whole path happens once.
+    pub(super) fn trigger(&mut self) -> How {
         match self.cut {
             Some(cut) => {
                 if cut.over == Over::Path {

@@ -1,4 +1,4 @@
-//! One direction of one connection.
+//! Forwards one direction of one connection.
 
 use std::sync::Mutex;
 
@@ -8,54 +8,55 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::close::Strike;
+use super::close::Violation;
+use super::delay_line::{Bucket, CHUNK, DelayLine};
 use super::frames::{Scan, Scanner, Verdict};
-use super::line::{Bucket, CHUNK, Line};
 use super::meter::Tally;
 use super::weather::{Direction, How};
 use super::{Settings, Shared, lock, sockets};
 
 /// What both directions of a connection share.
 #[derive(Debug, Default)]
-pub(super) struct Both {
+pub(super) struct BothDirections {
     tally: Tally,
-    /// A cut fell: once the direction that brought it has written its last, the connection ends.
-    doomed: bool,
+    /// A cut was triggered: the connection ends once the direction that triggered it has written
+    /// its last bytes.
+    cut_triggered: bool,
 }
 
 /// Why a direction stopped.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// The stream ended, and the end was passed on.
+    /// The stream ended, and the end was forwarded.
     End,
-    /// The reading side broke.
+    /// Reading failed.
     Lost,
-    /// The writing side broke.
+    /// Writing failed.
     Unwritable,
-    /// Between two frames, since the other direction struck.
-    Asked,
-    Strike(Strike),
+    /// It stopped between two frames, because a frame of the other direction violated a rule.
+    Requested,
+    Violation(Violation),
     Cut(How),
     LongHead,
 }
 
-/// Reads at the pace, keeps for the delay, then lets pass what may pass.
+/// Reads at the given rate, holds bytes for the delay, and forwards what is allowed.
 #[derive(Debug)]
 pub(super) struct Pump<'a> {
     pub(super) shared: &'a Shared,
-    pub(super) both: &'a Mutex<Both>,
+    pub(super) both: &'a Mutex<BothDirections>,
     pub(super) direction: Direction,
     pub(super) scanner: Scanner,
     pub(super) settings: watch::Receiver<Settings>,
-    /// Set when the other direction struck.
-    pub(super) asked: watch::Receiver<bool>,
+    /// Set when a frame of the other direction violated a rule.
+    pub(super) stop_requested: watch::Receiver<bool>,
 }
 
 impl Pump<'_> {
     pub(super) async fn run(mut self, mut from: ReadHalf<'_>, mut to: WriteHalf<'_>) -> Stop {
         let mut paced = None;
         let mut bucket = Bucket::new(None, Instant::now());
-        let mut line = Line::default();
+        let mut line = DelayLine::default();
         let mut buffer = BytesMut::new();
         let mut ended = false;
         loop {
@@ -65,11 +66,11 @@ impl Pump<'_> {
                 paced = way.pace;
                 sockets::size(from.as_ref(), to.as_ref(), paced);
             }
-            if *self.asked.borrow_and_update() && self.scanner.at_boundary() {
-                return Stop::Asked;
+            if *self.stop_requested.borrow_and_update() && self.scanner.at_boundary() {
+                return Stop::Requested;
             }
-            if settings.hold || lock(self.both).doomed {
-                self.wait_for_news().await;
+            if settings.hold || lock(self.both).cut_triggered {
+                self.wait_for_change().await;
                 continue;
             }
             if let Some(how) = self.cut_is_due() {
@@ -91,7 +92,7 @@ impl Pump<'_> {
                 Err(refill) => (0, Some(refill)),
             };
             let wake = [line.due(), refill].into_iter().flatten().min();
-            // Small reads share a block, so that each does not pin one of its own for the delay.
+            // Small reads share a block, so that a delayed byte does not keep a whole block alive.
             if !buffer.try_reclaim(CHUNK) && buffer.capacity() < CHUNK / 4 {
                 buffer.reserve(CHUNK);
             }
@@ -104,27 +105,29 @@ impl Pump<'_> {
                     line.push(Instant::now() + way.delay, buffer.split().freeze());
                 }
                 () = sleep_until(wake.unwrap_or(now)), if wake.is_some() => {}
-                () = self.wait_for_news() => {}
+                () = self.wait_for_change() => {}
             }
         }
     }
 
-    async fn wait_for_news(&mut self) {
-        // The senders outlive the pump; were they gone there would be no news, so wait for ever.
+    /// Waits until the settings change or a stop is requested.
+    async fn wait_for_change(&mut self) {
+        // The senders outlive the pump; without them nothing would change, so it waits for ever.
         tokio::select! {
             Ok(()) = self.settings.changed() => {}
-            Ok(()) = self.asked.changed() => {}
+            Ok(()) = self.stop_requested.changed() => {}
             else => std::future::pending().await,
         }
     }
 
-    /// A cut can be due without a byte passing: set for what has passed already, or for nothing.
+    /// Triggers a cut that is due without another byte: one scheduled for what was forwarded
+    /// already, or for nothing.
     fn cut_is_due(&mut self) -> Option<How> {
         let mut meter = lock(&self.shared.meter);
         let mut both = lock(self.both);
-        let due = !self.scanner.in_head() && meter.left(&both.tally, self.direction).spent();
-        both.doomed |= due;
-        due.then(|| meter.fall())
+        let due = !self.scanner.in_head() && meter.left(&both.tally, self.direction).is_used_up();
+        both.cut_triggered |= due;
+        due.then(|| meter.trigger())
     }
 
     async fn forward(&mut self, chunk: Bytes, to: &mut WriteHalf<'_>) -> Result<(), Stop> {
@@ -139,7 +142,7 @@ impl Pump<'_> {
             lead => to.write_all(&[lead, body].concat()).await,
         };
         if written.is_err() {
-            // A cut that fell is not to be waited for in vain.
+            // A cut that was triggered must still happen.
             return Err(cut.map_or(Stop::Unwritable, Stop::Cut));
         }
         self.shared
@@ -147,26 +150,26 @@ impl Pump<'_> {
             .send_modify(|counts| counts.passed(self.direction).add(&scan.passed));
         match (cut, scan.verdict) {
             (Some(how), _) => Err(Stop::Cut(how)),
-            (None, Verdict::Strike(strike)) => Err(Stop::Strike(strike)),
+            (None, Verdict::Violation(violation)) => Err(Stop::Violation(violation)),
             (None, Verdict::LongHead) => Err(Stop::LongHead),
-            (None, Verdict::Pass | Verdict::Spent) => Ok(()),
+            (None, Verdict::Pass | Verdict::CutReached) => Ok(()),
         }
     }
 
-    /// Looks and counts under one lock, so that no two directions take the same last frame.
+    /// Scans and counts under one lock, so that two directions cannot both forward the last frame.
     fn scan(&mut self, chunk: &[u8]) -> (Scan, Option<How>) {
         let way = *self.settings.borrow().weather.way(self.direction);
-        let asked = *self.asked.borrow();
+        let stop_requested = *self.stop_requested.borrow();
         let mut meter = lock(&self.shared.meter);
         let mut both = lock(self.both);
         let left = meter.left(&both.tally, self.direction);
-        let scan = self.scanner.scan(chunk, &way, left, asked);
+        let scan = self.scanner.scan(chunk, &way, left, stop_requested);
         let (frames, bytes) = (scan.passed.frames, scan.passed.bytes);
         both.tally.add(self.direction, frames, bytes);
         meter.path.add(self.direction, frames, bytes);
-        let cut = (scan.verdict == Verdict::Spent).then(|| {
-            both.doomed = true;
-            meter.fall()
+        let cut = (scan.verdict == Verdict::CutReached).then(|| {
+            both.cut_triggered = true;
+            meter.trigger()
         });
         (scan, cut)
     }

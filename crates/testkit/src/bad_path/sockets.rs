@@ -1,4 +1,4 @@
-//! Socket options: small buffers where a pace is set, so that little hides in the system.
+//! Socket options: small buffers if the rate is limited, so that the system buffers little.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,14 +8,15 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::weather::Weather;
 
-/// Buffers on a way that was paced before; by then the system no longer sizes them itself.
+/// The buffer size after a rate limit was removed: the system no longer sizes the buffers itself then.
 const FREE_BUFFER: usize = 1024 * 1024;
 
-/// Segments as on a real network, where a pace is set before the connection opens: loopback's of
-/// 64 KiB need large buffers.
+/// The TCP segment size of a real network, set if the rate is limited before the connection opens:
+/// loopback's segments of 64 KiB would need large buffers.
 const PACED_SEGMENT: usize = 1400;
 
-/// Less makes the system wait for its timers: 2 MB at 4 MB/s took 11 s with half a segment.
+/// The buffer size in segments. With less the system waits for its timers: 2 MB at 4 MB/s took 11 s
+/// with half a segment (measured).
 const SEGMENTS: usize = 4;
 
 pub(super) fn listen(weather: &Weather) -> io::Result<TcpListener> {
@@ -42,24 +43,25 @@ pub(super) async fn connect(target: &str, weather: &Weather) -> io::Result<TcpSt
     Err(last)
 }
 
-/// Segments and the first window are agreed on while connecting. A listener's go to what it accepts.
+/// Sets the options that must be set before connecting, since segment size and first window are
+/// negotiated then. Accepted sockets inherit those of the listener.
 pub(super) fn before_opening<'a>(
     socket: impl Into<SockRef<'a>>,
     before: Option<u64>,
     pace: Option<u64>,
 ) {
-    // What was never paced is the system's to size.
+    // A socket whose rate was never limited keeps the system's sizes.
     if before.is_some() || pace.is_some() {
         let socket = socket.into();
         let segment = pace.map(|_| PACED_SEGMENT);
         let _ = socket.set_recv_buffer_size(buffer(segment));
-        // None is the system's own choice again.
+        // 0 restores the system's own choice.
         #[cfg(target_os = "linux")]
         let _ = socket.set_tcp_mss(segment.unwrap_or(0) as u32);
     }
 }
 
-/// Sizes the two sockets of one direction for its pace, as far as the system allows.
+/// Sets the buffer sizes of one direction's two sockets for its rate, as far as the system allows.
 pub(super) fn size(from: &TcpStream, to: &TcpStream, pace: Option<u64>) {
     let (from, to) = (SockRef::from(from), SockRef::from(to));
     let segment = |socket: &SockRef<'_>| pace.map(|_| segment(socket));
@@ -71,7 +73,7 @@ pub(super) fn size(from: &TcpStream, to: &TcpStream, pace: Option<u64>) {
 
 fn buffer(paced_segment: Option<usize>) -> usize {
     match paced_segment {
-        // The system doubles what it is asked for.
+        // The system doubles the size that is set.
         Some(segment) => (segment * SEGMENTS).max(16 * 1024),
         None => FREE_BUFFER,
     }
@@ -85,7 +87,7 @@ fn segment(_socket: &SockRef<'_>) -> usize {
     64 * 1024
 }
 
-/// Closes a connection by a reset.
+/// Closes a connection with a reset.
 pub(super) fn reset(stream: TcpStream) {
     let _ = stream.set_zero_linger();
     drop(stream);

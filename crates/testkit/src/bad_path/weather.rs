@@ -1,15 +1,15 @@
-//! What a path does to what passes, as data.
+//! The conditions of a path, as data: caps, delay, rate, cuts.
 
 use std::time::Duration;
 
-/// The lasting properties of a path. The default is a good path.
+/// The conditions of a path. The default is a good path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Weather {
-    /// What happens on the way from the client to the target.
+    /// The direction from the client to the target.
     pub from_client: Way,
-    /// What happens on the way from the target to the client.
+    /// The direction from the target to the client.
     pub from_target: Way,
-    /// How many connections may be open at once; more are reset.
+    /// How many connections may be open at once; further ones are reset.
     pub connections: usize,
 }
 
@@ -51,23 +51,23 @@ impl Default for Weather {
 
 /// One direction of a path.
 ///
-/// What breaks a cap is not forwarded: both sides get a WebSocket Close (1009, or 1003 for binary)
-/// and the connection ends.
+/// A frame that exceeds a cap is not forwarded: both sides get a WebSocket Close (1009, or 1003 for
+/// binary), and the connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Way {
-    /// The most bytes in one WebSocket frame's payload. Well-formed control frames always pass.
+    /// The largest payload of a WebSocket frame, in bytes. Valid control frames are always forwarded.
     pub frame_cap: Option<u64>,
-    /// The most bytes in one WebSocket message, over all its frames.
+    /// The largest WebSocket message, in bytes over all its frames.
     pub message_cap: Option<u64>,
     /// Whether binary messages are refused.
     pub text_only: bool,
-    /// How long every byte is under way at least. At most 4 MiB are under way at a time.
+    /// The delay of every byte. At most 4 MiB are delayed at a time.
     pub delay: Duration,
-    /// The most bytes in a second, handshake and headers included.
+    /// The rate limit in bytes per second, including handshake and headers.
     pub pace: Option<u64>,
 }
 
-/// Which way bytes go.
+/// A direction of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the client to the target.
@@ -76,22 +76,22 @@ pub enum Direction {
     FromTarget,
 }
 
-/// A cut to come. It falls when the last counted byte has been handed on, and nothing more passes
+/// A scheduled cut. It happens when the last counted byte was forwarded; nothing more is forwarded
 /// on that connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
-    /// When it falls.
+    /// When it happens.
     pub after: After,
-    /// What counts: one direction, or both together.
+    /// The direction that counts; `None` counts both together.
     pub counting: Option<Direction>,
-    /// Where it counts.
+    /// Which connections count.
     pub over: Over,
-    /// What the ends see.
+    /// What both sides see.
     pub how: How,
 }
 
 impl Cut {
-    /// After `frames` data frames, both directions together, over the whole path, by a reset.
+    /// A reset after `frames` data frames of both directions, counted over all connections.
     pub fn frames(frames: u64) -> Self {
         Self {
             after: After::Frames(frames),
@@ -101,7 +101,7 @@ impl Cut {
         }
     }
 
-    /// After `bytes` bytes, both directions together, over the whole path, by a reset.
+    /// A reset after `bytes` bytes of both directions, counted over all connections.
     pub fn bytes(bytes: u64) -> Self {
         Self {
             after: After::Bytes(bytes),
@@ -110,29 +110,30 @@ impl Cut {
     }
 }
 
-/// How much passes before a cut. The WebSocket handshake does not count and is never cut.
+/// How much is forwarded before a cut. The WebSocket handshake does not count and is never cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
-    /// So many WebSocket data frames; control frames do not count.
+    /// This many WebSocket data frames; control frames do not count.
     Frames(u64),
-    /// So many bytes, headers and control frames included; it can fall within a frame.
+    /// This many bytes, including headers and control frames; the cut may be within a frame.
     Bytes(u64),
 }
 
-/// Where a cut counts, and how often it falls.
+/// Which connections a cut counts, and how often it happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
-    /// On each connection from its start, and each is cut.
+    /// Each connection is counted from its start, and each is cut.
     EachConnection,
-    /// Over all connections since the cut was set; the one that brings the count there is cut, once.
+    /// All connections are counted together since the cut was scheduled; the one that reaches the
+    /// count is cut, once.
     Path,
 }
 
-/// What both ends see of a cut.
+/// What both sides see of a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// A reset. It may destroy what the system still holds, as resets do.
+    /// A reset. It may destroy bytes that the system has not delivered yet.
     Reset,
-    /// The end of the stream without a WebSocket Close; what was forwarded arrives.
+    /// The end of the stream without a WebSocket Close; forwarded bytes arrive.
     End,
 }

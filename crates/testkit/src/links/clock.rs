@@ -1,8 +1,8 @@
-//! Time that stands still until a test moves it.
+//! A clock that only a test advances.
 
 use std::time::{Duration, Instant};
 
-/// A source of instants that a test moves by hand.
+/// A clock that a test advances.
 #[derive(Clone, Debug)]
 pub struct Clock {
     base: Instant,
@@ -10,28 +10,28 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock at its beginning.
+    /// A new clock.
     pub fn new() -> Self {
         let base = Instant::now();
         Self { base, now: base }
     }
 
-    /// What it shows.
+    /// The current time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Time since the beginning: the same in every run, unlike [`now`](Self::now).
+    /// The time since the clock was made: the same in every run, unlike [`now`](Self::now).
     pub fn elapsed(&self) -> Duration {
         self.now - self.base
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn advance(&mut self, by: Duration) {
         self.now += by;
     }
 
-    /// Lets time pass up to `then`; a clock never goes back.
+    /// Advances the clock to `then`; it never goes back.
     pub fn advance_to(&mut self, then: Instant) {
         self.now = self.now.max(then);
     }

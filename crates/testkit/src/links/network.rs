@@ -1,29 +1,29 @@
-//! One direction of a path that delays, drops, duplicates, reorders and breaks.
+//! One direction of a simulated network that delays, drops, duplicates and reorders frames, and breaks.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use breakbulk_link::{Frame, Random};
 
-/// How bad a path is.
+/// How unreliable a network is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weather {
-    /// Every frame takes at least so long.
+    /// The shortest delay of a frame.
     pub delay: Duration,
-    /// And at most so much longer, by chance.
+    /// The largest random addition to the delay.
     pub jitter: Duration,
-    /// Whether a frame may overtake another one where the jitter says so.
+    /// Whether a frame may overtake another one because of the jitter.
     pub reorder: bool,
-    /// One frame in so many is lost; 0: none.
+    /// One frame in this many is lost; 0 loses none.
     pub drop: u64,
-    /// One frame in so many comes twice; 0: none.
+    /// One frame in this many arrives twice; 0 duplicates none.
     pub duplicate: u64,
-    /// With one frame in so many the path breaks for good; 0: never.
+    /// The network breaks for good with one frame in this many; 0 never breaks.
     pub cut: u64,
 }
 
 impl Weather {
-    /// All frames arrive in order, at once.
+    /// All frames arrive immediately and in order.
     pub const FAIR: Self = Self {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
@@ -42,7 +42,7 @@ impl Weather {
         }
     }
 
-    /// Some of everything but a cut.
+    /// Some of everything except breaking.
     pub const fn bad() -> Self {
         let delay = Duration::from_millis(5);
         Self {
@@ -55,7 +55,7 @@ impl Weather {
         }
     }
 
-    /// Any weather, by chance; half of all paths lose nothing.
+    /// Random conditions; half of all networks lose nothing.
     pub fn random(random: &mut Random) -> Self {
         let mut rare = |odds: u64| {
             if random.one_in(2) {
@@ -75,19 +75,19 @@ impl Weather {
         }
     }
 
-    /// Whether all that is sent arrives once and in order.
+    /// Whether all frames arrive once and in order.
     pub fn is_reliable(&self) -> bool {
         self.drop == 0 && self.duplicate == 0 && self.cut == 0 && !self.reorder
     }
 }
 
-/// Frames under way in one direction.
+/// The frames in transit in one direction.
 #[derive(Debug)]
 pub struct Network {
     weather: Weather,
     random: Random,
-    /// By arrival; frames that arrive at once keep their order.
-    under_way: BTreeMap<(Instant, u64), Frame>,
+    /// By arrival time; frames that arrive at the same time keep their order.
+    in_transit: BTreeMap<(Instant, u64), Frame>,
     serial: u64,
     last: Option<Instant>,
     broken: bool,
@@ -95,13 +95,13 @@ pub struct Network {
 }
 
 impl Network {
-    /// A path with this weather; all chance comes from `seed`.
+    /// A network with these conditions; all randomness comes from `seed`.
     pub fn new(weather: Weather, seed: u64) -> Self {
         let random = Random::from_number(seed);
         Self {
             weather,
             random,
-            under_way: BTreeMap::new(),
+            in_transit: BTreeMap::new(),
             serial: 0,
             last: None,
             broken: false,
@@ -109,7 +109,7 @@ impl Network {
         }
     }
 
-    /// Sends a frame, wherever that leads.
+    /// Sends a frame, which may be delayed, duplicated or lost.
     pub fn send(&mut self, now: Instant, frame: Frame) {
         let Weather {
             drop,
@@ -132,33 +132,33 @@ impl Network {
         self.put(now, frame);
     }
 
-    /// The next frame that has arrived by now.
+    /// The next frame that has arrived.
     pub fn receive(&mut self, now: Instant) -> Option<Frame> {
-        let entry = self.under_way.first_entry()?;
+        let entry = self.in_transit.first_entry()?;
         (entry.key().0 <= now).then(|| entry.remove())
     }
 
     /// When the next frame arrives.
     pub fn next_arrival(&self) -> Option<Instant> {
-        self.under_way.first_key_value().map(|((at, _), _)| *at)
+        self.in_transit.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Breaks the path: what is under way still arrives, nothing after it.
+    /// Breaks the network: frames in transit still arrive, but none after them.
     pub fn cut(&mut self) {
         self.broken = true;
     }
 
-    /// Whether the path is broken and all that was under way has arrived.
+    /// Whether the network is broken and all frames in transit have arrived.
     pub fn is_cut(&self) -> bool {
-        self.broken && self.under_way.is_empty()
+        self.broken && self.in_transit.is_empty()
     }
 
-    /// Frames that never arrive.
+    /// How many frames were lost.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// What it does to frames.
+    /// The conditions.
     pub fn weather(&self) -> Weather {
         self.weather
     }
@@ -171,6 +171,6 @@ impl Network {
         }
         self.last = Some(at);
         self.serial += 1;
-        self.under_way.insert((at, self.serial), frame);
+        self.in_transit.insert((at, self.serial), frame);
     }
 }

@@ -1,4 +1,4 @@
-//! Two links at the ends of one path.
+//! Two links with a simulated network between them.
 
 use std::time::{Duration, Instant};
 
@@ -7,39 +7,39 @@ use bytes::Bytes;
 use super::{Clock, Network, Weather};
 use breakbulk_link::{Carries, Event, Frame, Link, Received, Sent, Transmit};
 
-/// More steps than any test needs: a pair that takes more goes round in circles.
+/// More steps than any test needs: a pair that takes more does not terminate.
 const TOO_MANY_STEPS: u64 = 20_000_000;
 
-/// What the transport says of the frames of one side.
+/// Whether the simulated transport confirms sent frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Confirms {
-    /// Each is through as soon as it is out.
+    /// It confirms each frame as soon as it is sent.
     #[default]
     AtOnce,
-    /// Nothing: the test calls [`Link::handle_sent`] itself.
+    /// It confirms nothing: the test calls [`Link::handle_sent`] itself.
     Never,
 }
 
-/// A link, the path away from it, and all that happened to it.
+/// A link, the network from it to the other side, and a record of what happened.
 pub struct Side {
     /// The link.
     pub link: Link,
-    /// The path to the other side.
+    /// The network to the other side.
     pub out: Network,
-    /// What the transport says of its frames.
+    /// Whether its sent frames are confirmed.
     pub confirms: Confirms,
-    /// Its frames, in the order they were made.
+    /// The frames that it sent, in order.
     pub sent: Vec<(Transmit, Frame)>,
-    /// What became of the frames that it got.
+    /// What it did with the frames that it received.
     pub received: Vec<Received>,
-    /// What it told.
+    /// Its events.
     pub events: Vec<Event>,
     closed: bool,
 }
 
 /// Two links with a clock and a network in each direction.
 pub struct Pair {
-    /// What time it is for both.
+    /// The clock of both sides.
     pub clock: Clock,
     /// One side.
     pub left: Side,
@@ -75,7 +75,7 @@ impl Side {
         self.events.iter().filter_map(message).collect()
     }
 
-    /// Hands all frames that may go out now to the path; false if there was none.
+    /// Sends all frames that may be sent now; returns false if there were none.
     fn transmit(&mut self, now: Instant) -> bool {
         let mut any = false;
         loop {
@@ -85,9 +85,9 @@ impl Side {
             }
             let mut frame = Vec::new();
             let Some(transmit) = self.link.poll_transmit(now, &mut frame) else {
-                // Planning may have been what stood in the way.
+                // The link may wait for a plan.
                 let Some(job) = self.link.poll_plan() else {
-                    // What could not be planned is told although nothing went out.
+                    // A message that could not be planned causes an event although nothing was sent.
                     self.take_events();
                     return any;
                 };
@@ -117,7 +117,7 @@ impl Side {
 }
 
 impl Pair {
-    /// Two links on a path that loses nothing.
+    /// Two links with a reliable network.
     pub fn new(left: Link, right: Link) -> Self {
         Self {
             clock: Clock::new(),
@@ -127,14 +127,14 @@ impl Pair {
         }
     }
 
-    /// Both directions get this weather; all chance comes from `seed`.
+    /// Sets the conditions of both directions; all randomness comes from `seed`.
     pub fn weather(&mut self, weather: Weather, seed: u64) {
         self.left.out = Network::new(weather, seed);
         self.right.out = Network::new(weather, seed ^ u64::MAX);
     }
 
-    /// Lets both work until nothing moves any more and no frame is under way. Time passes only as
-    /// far as the path needs it; what has a deadline after that stays open.
+    /// Runs both sides until there is nothing to do and no frame is in transit. The clock advances
+    /// only as far as frames need to arrive; later deadlines stay pending.
     pub fn run(&mut self) {
         loop {
             self.settle();
@@ -143,7 +143,7 @@ impl Pair {
                 .filter_map(|side| side.out.next_arrival())
                 .min()
             {
-                // A deadline on the way there comes first.
+                // A deadline before the arrival comes first.
                 Some(arrival) => {
                     let then = self.next_timeout().map_or(arrival, |due| due.min(arrival));
                     self.clock.advance_to(then);
@@ -153,7 +153,7 @@ impl Pair {
         }
     }
 
-    /// The same, and then lets time pass until no deadline is left either.
+    /// Like [`run`](Self::run), and then advances the clock until no deadline is left either.
     pub fn run_out(&mut self) {
         self.run();
         while let Some(due) = self.next_timeout() {
@@ -162,7 +162,7 @@ impl Pair {
         }
     }
 
-    /// Lets time pass for both, with all that happens on the way.
+    /// Advances the clock, and runs everything that happens meanwhile.
     pub fn advance(&mut self, by: Duration) {
         let until = self.clock.now() + by;
         self.run();
@@ -182,7 +182,7 @@ impl Pair {
             .min()
     }
 
-    /// All that happens without time passing.
+    /// Runs everything that needs no time.
     fn settle(&mut self) {
         loop {
             self.steps += 1;
@@ -190,7 +190,7 @@ impl Pair {
             let now = self.clock.now();
             let Self { left, right, .. } = self;
             let mut moved = step(now, left, right) | step(now, right, left);
-            moved |= pass_on_the_end(left, right) | pass_on_the_end(right, left);
+            moved |= propagate_close(left, right) | propagate_close(right, left);
             if !moved {
                 return;
             }
@@ -198,7 +198,7 @@ impl Pair {
     }
 }
 
-/// One side's timers, frames and events, and one frame to the other side.
+/// Runs one side's timers, frames and events, and delivers one frame to the other side.
 fn step(now: Instant, side: &mut Side, other: &mut Side) -> bool {
     let mut moved = false;
     if side.link.poll_timeout().is_some_and(|(due, _)| due <= now) {
@@ -216,8 +216,8 @@ fn step(now: Instant, side: &mut Side, other: &mut Side) -> bool {
     moved
 }
 
-/// A side that closed takes the path with it, and a broken path ends the other side.
-fn pass_on_the_end(side: &mut Side, other: &mut Side) -> bool {
+/// Breaks the network of a side that closed, and closes the other side when its network is broken.
+fn propagate_close(side: &mut Side, other: &mut Side) -> bool {
     let mut moved = false;
     if !side.closed && side.link.closed().is_some() {
         side.closed = true;

@@ -173,7 +173,7 @@ async fn caps_let_pass_what_fits_and_close_both_sides_on_what_does_not() {
                     }
                 };
                 assert_eq!(Some(echoed.len()), arrives, "{name}");
-                assert_eq!(path.counts().from_client.struck, 0, "{name}");
+                assert_eq!(path.counts().from_client.blocked, 0, "{name}");
             }
             Some((code, reason)) => {
                 assert_eq!(
@@ -190,7 +190,7 @@ async fn caps_let_pass_what_fits_and_close_both_sides_on_what_does_not() {
                 drop(client);
                 let counts = soon(path.until(|counts| counts.open == 0)).await;
                 assert_eq!(
-                    counts.from_client.struck + counts.from_target.struck,
+                    counts.from_client.blocked + counts.from_target.blocked,
                     1,
                     "{name}"
                 );
@@ -227,7 +227,7 @@ async fn the_close_waits_for_the_end_of_a_frame_in_the_other_direction() {
         .unwrap();
     let mut head = [0; 18];
     soon(target.read_exact(&mut head)).await.unwrap();
-    soon(path.until(|counts| counts.from_client.struck == 1)).await;
+    soon(path.until(|counts| counts.from_client.blocked == 1)).await;
     target.write_all(b"cd\x81\x04efgh").await.unwrap();
     got.clear();
     soon(client.read_to_end(&mut got)).await.unwrap();

@@ -97,7 +97,7 @@ impl<H: Handler> Session<'_, H> {
                     self.unreadable(closed.reason).await
                 }
                 // There are no HTTP POSTs on a pipe.
-                Some(Incoming::Life | Incoming::Posted(..)) | None => Ok(()),
+                Some(Incoming::Alive | Incoming::Posted(..)) | None => Ok(()),
             };
             if let Err(end) = taken {
                 return end;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use breakbulk_link::{Cancelled, Closed, Event, Outgoing, ProgressOf, SendError, TransferId};
 use breakbulk_net::Connection;
 use breakbulk_net::now;
-use breakbulk_net::process::{Stopper, Tail};
+use breakbulk_net::process::{StderrTail, Stopper};
 use breakbulk_wire::Stream;
 use bytes::Bytes;
 use tokio::sync::{Notify, oneshot, watch};
@@ -24,7 +24,7 @@ pub(super) struct Session {
     calls: Mutex<Calls<Waiting>>,
     line_watch: LineWatch,
     stopper: Stopper,
-    tail: Option<Tail>,
+    tail: Option<StderrTail>,
     grace: Duration,
     progress: watch::Sender<Progress>,
     /// The number of calls that were given up and that the bridge still runs.
@@ -55,7 +55,7 @@ impl Session {
         connection: Connection,
         line_watch: LineWatch,
         stopper: Stopper,
-        tail: Option<Tail>,
+        tail: Option<StderrTail>,
     ) -> Arc<Self> {
         let session = Arc::new(Self {
             connection,
@@ -107,7 +107,7 @@ impl Session {
 
     /// The end of its standard error.
     pub(super) fn stderr(&self) -> String {
-        self.tail.as_ref().map(Tail::text).unwrap_or_default()
+        self.tail.as_ref().map(StderrTail::text).unwrap_or_default()
     }
 
     /// The number of calls that were given up and that it still runs.

@@ -86,5 +86,5 @@ fn with_negotiation(settings: &Settings, program: &Program) -> Program {
         .env_default("PYTHONUNBUFFERED", "1")
         .stderr(Stderr::Keep(settings.stderr))
         .terminate_after(settings.grace / 2)
-        .sweep()
+        .kill_group_on_exit()
 }

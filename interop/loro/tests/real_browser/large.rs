@@ -41,7 +41,7 @@ async fn two_megabytes_each_way_by_websocket_in_messages_of_128_kb() {
     assert!(counts.sent.largest <= MESSAGE_CAP, "{counts:?}");
     assert!(counts.received.largest <= MESSAGE_CAP, "{counts:?}");
     let passed = path.counts();
-    assert_eq!(passed.from_client.struck + passed.from_target.struck, 0);
+    assert_eq!(passed.from_client.blocked + passed.from_target.blocked, 0);
     assert_eq!(passed.from_client.largest_message, counts.sent.largest);
     assert_eq!(passed.from_target.largest_message, counts.received.largest);
 }

@@ -1,66 +1,67 @@
-//! Why a stream cannot be read on. A close takes 123 bytes of words: the remedy must fit.
+//! Errors of the decoder. They become the reason of a close, which holds only 123 bytes: the remedy
+//! must fit.
 
 use breakbulk_link::Closed;
 
 use super::{Framing, Members};
 
-/// The most bytes of all headers of one frame.
+/// The longest headers of one frame, in bytes.
 pub(super) const HEADERS: usize = 4096;
 
-/// Why a stream cannot be read on.
+/// Why a stream cannot be read further.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unreadable {
-    /// A line that does not end in time.
+    /// A line is over the limit.
     #[error("a line is longer than {limit} bytes; raise the maximum message size or send less")]
     LineTooLong {
         /// The limit.
         limit: usize,
     },
-    /// A header announces too much.
+    /// A `Content-Length` is over the limit.
     #[error(
         "Content-Length {size} is over {limit} bytes; raise the maximum message size or send less"
     )]
     TooLong {
-        /// What it announces; saturated where that is more than anybody can count.
+        /// The announced size; `u64::MAX` if it is larger.
         size: u64,
         /// The limit.
         limit: usize,
     },
-    /// A message over the limit was skipped, and the stream can be read on. Only these few bytes of it
-    /// were kept.
+    /// A message over the limit was skipped, and reading can go on. Only a few of its members were
+    /// kept.
     #[error(
         "a message of {size} bytes is over {limit}; raise the maximum message size or send less"
     )]
     Oversized {
-        /// The bytes that it had.
+        /// Its size in bytes.
         size: u64,
         /// The limit.
         limit: usize,
-        /// Those of its members that were asked for, if it was a JSON object.
+        /// The requested members, if it was a JSON object.
         members: Members,
     },
-    /// The stream is framed in another way.
+    /// The stream uses the other framing.
     #[error("this stream has {}, not {}; use ?framing={seen}", shown(*.seen), shown(*.expected))]
     WrongFraming {
-        /// What it looks like.
+        /// The framing that it seems to use.
         seen: Framing,
-        /// What it should be.
+        /// The framing that was configured.
         expected: Framing,
     },
-    /// Headers without an end.
+    /// The headers are too long.
     #[error("the headers of a frame are longer than {HEADERS} bytes; {}", hint())]
     HeadersTooLong,
-    /// Headers without the one that counts.
+    /// The headers contain no `Content-Length`.
     #[error("a frame has no Content-Length; {}", hint())]
     NoLength,
-    /// Something that is no header.
+    /// A header is invalid.
     #[error("a frame's header is wrong: {what}; {}", hint())]
     BadHeader {
         /// What is wrong.
         what: &'static str,
     },
-    /// Frames are text.
+    /// A frame is not UTF-8.
     #[error("a frame of {size} bytes is not UTF-8")]
     NotUtf8 {
         /// Its size.
@@ -71,7 +72,7 @@ pub enum Unreadable {
         "the input ends within a message: {size} bytes, {start:?}…, are dropped; why did the program stop?"
     )]
     CutLine {
-        /// Bytes of it that came.
+        /// How many bytes came in.
         size: usize,
         /// How it begins.
         start: String,
@@ -81,9 +82,9 @@ pub enum Unreadable {
         "the input ends within a message: {size} of its {announced} bytes came; did the program stop, or count characters?"
     )]
     CutBody {
-        /// Bytes of it that came.
+        /// How many bytes came in.
         size: u64,
-        /// What was announced.
+        /// The announced size.
         announced: u64,
     },
     /// The input ended within headers.
@@ -91,12 +92,12 @@ pub enum Unreadable {
         "the input ends within the headers of a message, after {size} bytes; why did the program stop?"
     )]
     CutHeaders {
-        /// Bytes of them that came.
+        /// How many bytes came in.
         size: usize,
     },
 }
 
-/// Most often it is this.
+/// The most likely remedy.
 fn hint() -> &'static str {
     "for JSON lines use ?framing=lines"
 }
@@ -109,7 +110,7 @@ fn shown(framing: Framing) -> &'static str {
 }
 
 impl Unreadable {
-    /// The same as an end, with WebSocket's code for it.
+    /// The error as a close, with the matching WebSocket close code.
     pub fn closed(&self) -> Closed {
         let code = match self {
             Self::LineTooLong { .. }

@@ -1,19 +1,19 @@
-//! A command line as words: quotes and backslashes as a shell reads them, and nothing else of a shell.
+//! Splits a command line into words: quotes and backslashes work as in a shell, nothing else does.
 
 /// Why a command line cannot be split.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadWords {
-    /// A quote without its end.
+pub enum SplitError {
+    /// A quote is not closed.
     #[error("a {0} is not closed")]
     Unclosed(char),
-    /// A backslash at the end.
+    /// The line ends in a backslash.
     #[error("a backslash at the end escapes nothing")]
     Backslash,
-    /// Nothing at all.
+    /// The line is empty.
     #[error("there is no command")]
     Empty,
-    /// Something that only a shell understands.
+    /// A word is shell syntax, such as a pipe.
     #[error(
         "{word:?} means something to a shell, and there is none here; use sh -c '…' around the whole, or quote it if it is an argument"
     )]
@@ -23,13 +23,13 @@ pub enum BadWords {
     },
 }
 
-/// Splits a command line at spaces. `'…'` is taken as it is; in `"…"` a backslash escapes `"`, `\`,
-/// `$` and a backquote; elsewhere it escapes anything. There are no variables, pipes or patterns; an
-/// unquoted word that would be a pipe, a list or a redirection in a shell is a mistake.
-pub fn split(line: &str) -> Result<Vec<String>, BadWords> {
+/// Splits a command line at spaces. `'…'` is taken literally; in `"…"` a backslash escapes `"`, `\`, `$`
+/// and a backquote; elsewhere it escapes any character. There are no variables, pipes or patterns; an
+/// unquoted word that would be a pipe, a list or a redirection in a shell is an error.
+pub fn split(line: &str) -> Result<Vec<String>, SplitError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
-    // What a word would be if nothing in it were quoted; a quoted part stands there as a letter.
+    // The unquoted parts of a word; each quoted part is replaced by a letter.
     let mut bare = String::new();
     let mut rest = line.chars();
     loop {
@@ -40,7 +40,7 @@ pub fn split(line: &str) -> Result<Vec<String>, BadWords> {
         match c {
             ' ' | '\t' | '\n' | '\r' => finish(&mut word, &mut bare, &mut words)?,
             '\\' => {
-                let escaped = rest.next().ok_or(BadWords::Backslash)?;
+                let escaped = rest.next().ok_or(SplitError::Backslash)?;
                 word.get_or_insert_default().push(escaped);
                 bare.push('q');
             }
@@ -55,20 +55,20 @@ pub fn split(line: &str) -> Result<Vec<String>, BadWords> {
         }
     }
     if words.is_empty() {
-        return Err(BadWords::Empty);
+        return Err(SplitError::Empty);
     }
     Ok(words)
 }
 
-/// The end of a word.
+/// Ends a word, and checks that it is not shell syntax.
 fn finish(
     word: &mut Option<String>,
     bare: &mut String,
     words: &mut Vec<String>,
-) -> Result<(), BadWords> {
+) -> Result<(), SplitError> {
     let is_shell = is_shell(&std::mem::take(bare));
     match word.take() {
-        Some(word) if is_shell => Err(BadWords::Shell { word }),
+        Some(word) if is_shell => Err(SplitError::Shell { word }),
         word => {
             words.extend(word);
             Ok(())
@@ -76,8 +76,8 @@ fn finish(
     }
 }
 
-/// Whether nobody would write this but for a shell: `|`, `&&`, `;`, `x;`, `>file`, `2>&1`. A `&` or
-/// `>` within a word may be part of an address or a tag.
+/// Whether a word is clearly shell syntax: `|`, `&&`, `;`, `x;`, `>file`, `2>&1`. A `&` or `>` inside a
+/// word may be part of a URL or a tag.
 fn is_shell(bare: &str) -> bool {
     let redirection = bare.trim_start_matches(|c: char| c.is_ascii_digit() || c == '&');
     matches!(bare, "|" | "||" | "|&" | "&" | "&&")
@@ -89,11 +89,11 @@ fn quoted(
     quote: char,
     rest: &mut impl Iterator<Item = char>,
     word: &mut String,
-) -> Result<(), BadWords> {
+) -> Result<(), SplitError> {
     loop {
-        match rest.next().ok_or(BadWords::Unclosed(quote))? {
+        match rest.next().ok_or(SplitError::Unclosed(quote))? {
             c if c == quote => return Ok(()),
-            '\\' if quote == '"' => match rest.next().ok_or(BadWords::Unclosed(quote))? {
+            '\\' if quote == '"' => match rest.next().ok_or(SplitError::Unclosed(quote))? {
                 c @ ('"' | '\\' | '$' | '`') => word.push(c),
                 c => word.extend(['\\', c]),
             },
@@ -131,7 +131,7 @@ mod tests {
         ] {
             assert_eq!(split(line).unwrap(), words, "{line}");
         }
-        let shell = |word: &str| BadWords::Shell {
+        let shell = |word: &str| SplitError::Shell {
             word: word.to_owned(),
         };
         for (line, error) in [
@@ -147,11 +147,11 @@ mod tests {
             ("a 2>&1", shell("2>&1")),
             ("a 2>/dev/null", shell("2>/dev/null")),
             ("a &>'b c'", shell("&>b c")),
-            ("", BadWords::Empty),
-            (" \t", BadWords::Empty),
-            ("a 'b", BadWords::Unclosed('\'')),
-            ("a \"b\\\"", BadWords::Unclosed('"')),
-            ("a\\", BadWords::Backslash),
+            ("", SplitError::Empty),
+            (" \t", SplitError::Empty),
+            ("a 'b", SplitError::Unclosed('\'')),
+            ("a \"b\\\"", SplitError::Unclosed('"')),
+            ("a\\", SplitError::Backslash),
         ] {
             assert_eq!(split(line), Err(error), "{line}");
         }

@@ -1,4 +1,4 @@
-//! Where events come in: each once, only those that may be ours, and no faster than they are taken.
+//! Filters received events: passes on each event once, and only those addressed to this key.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -9,17 +9,17 @@ use nostr_sdk::util::BoxedFuture;
 use nostr_sdk::{Event, EventId, PublicKey, RelayUrl, SubscriptionId};
 use tokio::sync::mpsc;
 
-/// Asked for every event whose signature is good, by the reader of the relay it came from: while it
-/// waits here nothing more is read from that relay.
+/// Called for every event with a valid signature by the task that reads from its relay; while it waits,
+/// nothing more is read from that relay.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct EventFilter {
     pub(crate) us: PublicKey,
     pub(crate) kinds: BTreeSet<u16>,
     pub(crate) seen: Mutex<Recent<EventId>>,
-    pub(crate) taken: mpsc::Sender<Event>,
+    pub(crate) events: mpsc::Sender<Event>,
 }
 
-impl Gate {
+impl EventFilter {
     fn is_wanted(&self, event: &Event) -> bool {
         self.kinds.contains(&event.kind.as_u16())
             && event.tags.public_keys().any(|key| *key == self.us)
@@ -31,7 +31,7 @@ impl Gate {
     }
 }
 
-impl AdmitPolicy for Gate {
+impl AdmitPolicy for EventFilter {
     fn admit_event<'a>(
         &'a self,
         _relay: &'a RelayUrl,
@@ -40,10 +40,10 @@ impl AdmitPolicy for Gate {
     ) -> BoxedFuture<'a, Result<AdmitStatus, PolicyError>> {
         Box::pin(async move {
             if self.is_wanted(event) {
-                // An error means that nobody listens any more.
-                let _ = self.taken.send(event.clone()).await;
+                // An error means that the receiver was dropped.
+                let _ = self.events.send(event.clone()).await;
             }
-            // Nobody else is to keep it or to tell of it.
+            // Rejected, so that the library neither stores the event nor notifies others.
             Ok(AdmitStatus::Rejected { reason: None })
         })
     }

@@ -1,4 +1,4 @@
-//! Pace and delay of one direction: a bottleneck first, then a line of a certain length.
+//! The rate limit and the delay of one direction.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use tokio::time::Instant;
 /// The most bytes read at once.
 pub(super) const CHUNK: usize = 16 * 1024;
 
-/// The most bytes under way on a line with a delay.
+/// The most bytes that are delayed at a time.
 const ROOM: usize = 4 * 1024 * 1024;
 
-/// The most reads under way, so that single bytes cannot fill memory with their times.
+/// The most chunks that are delayed at a time, so that single-byte chunks cannot fill memory.
 const READS: usize = 4096;
 
-/// Bytes under way, each with the time when it comes out.
+/// Delayed chunks, each with the time when it is due.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct DelayLine {
     waiting: VecDeque<(Instant, Bytes)>,
     bytes: usize,
 }
 
-impl Line {
+impl DelayLine {
     pub(super) fn has_room(&self, delay: Duration) -> bool {
         if delay.is_zero() {
             self.waiting.is_empty()
@@ -31,7 +31,7 @@ impl Line {
         }
     }
 
-    /// Empty bytes stand for the end of the stream.
+    /// Adds a chunk; an empty one stands for the end of the stream.
     pub(super) fn push(&mut self, due: Instant, bytes: Bytes) {
         self.bytes += bytes.len();
         self.waiting.push_back((due, bytes));
@@ -71,13 +71,13 @@ impl Bucket {
         }
     }
 
-    /// How many bytes may pass now, or when to ask again.
+    /// How many bytes may be forwarded now, or when to ask again.
     pub(super) fn allowance(&mut self, now: Instant) -> Result<usize, Instant> {
         let Some(rate) = self.rate else {
             return Ok(CHUNK);
         };
-        // Four milliseconds' worth, since timers are no finer than one; slow paths burst by a tenth
-        // of a second's worth, or 4 KiB.
+        // The bucket holds the bytes of 4 ms, since timers have a resolution of 1 ms; at slow rates those
+        // of 100 ms, but at most 4 KiB.
         let burst = (rate / 250).max((rate / 10).min(4096)).max(1) as f64;
         let rate = rate.max(1) as f64;
         let refill = (now - self.filled).as_secs_f64() * rate;
@@ -128,7 +128,7 @@ mod tests {
     fn a_line_is_bounded_by_bytes_and_by_reads() {
         let delay = Duration::from_secs(1);
         for (chunk, reads) in [(1, READS), (CHUNK, ROOM / CHUNK)] {
-            let mut line = Line::default();
+            let mut line = DelayLine::default();
             for read in 0..reads {
                 assert!(line.has_room(delay), "{read} reads of {chunk}");
                 line.push(Instant::now(), Bytes::from(vec![0; chunk]));

@@ -1,5 +1,5 @@
-//! A look at a JSON text as it goes by: whether it is whole, and the few members that tell whom it
-//! concerns. It holds a few hundred bytes, whatever goes by; it does not judge what is valid JSON.
+//! Scans a JSON text in a single pass without buffering it: whether it is complete, and the values of a
+//! few top-level members. Holds at most a few hundred bytes; does not validate the JSON.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use memchr::memchr2;
 /// The longest value that is kept.
 const SHORT: usize = 256;
 
-/// What was seen so far.
+/// The state of a scan.
 #[derive(Debug, Default)]
-pub(super) struct Glance {
-    /// Braces and brackets that are open.
+pub(super) struct JsonScan {
+    /// How many braces and brackets are open.
     depth: u64,
     is_object: bool,
     in_string: bool,
@@ -19,26 +19,26 @@ pub(super) struct Glance {
     in_value: bool,
     /// The outermost brace or bracket was closed.
     ended: bool,
-    /// It is no object or array, or something comes after it.
+    /// The text is no object or array, or something comes after it.
     other: bool,
-    name: Short,
-    value: Short,
+    name: ShortText,
+    value: ShortText,
     /// The names of the members to keep.
     wanted: &'static [&'static str],
     members: Members,
 }
 
-/// Members of an object that was not kept: those that were asked for, as far as they were there.
+/// Top-level members of a JSON object that was skipped: those of the requested names that it had.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members(BTreeMap<&'static str, Option<String>>);
 
 impl Members {
-    /// The value of a member as JSON text, if it is there and is a short number, word or string.
+    /// The value of a member as JSON text, if it is present and a short number, literal or string.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.as_deref()
     }
 
-    /// Whether a member is there, whatever its value.
+    /// Whether the member is present, whatever its value.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
@@ -50,14 +50,14 @@ impl FromIterator<(&'static str, Option<String>)> for Members {
     }
 }
 
-/// Some bytes, unless they are many.
+/// Collects bytes, unless there are more than [`SHORT`].
 #[derive(Debug, Default)]
-struct Short {
+struct ShortText {
     bytes: Vec<u8>,
     over: bool,
 }
 
-impl Short {
+impl ShortText {
     fn push(&mut self, bytes: &[u8]) {
         self.over |= self.bytes.len() + bytes.len() > SHORT;
         if !self.over {
@@ -65,7 +65,7 @@ impl Short {
         }
     }
 
-    /// Its text, and it is empty again.
+    /// Takes the text; `None` if it was too long, empty or not UTF-8.
     fn take(&mut self) -> Option<String> {
         let Self { bytes, over } = std::mem::take(self);
         String::from_utf8(bytes)
@@ -74,37 +74,37 @@ impl Short {
     }
 }
 
-impl Glance {
-    /// A look that keeps these members.
-    pub(super) fn at(wanted: &'static [&'static str]) -> Self {
+impl JsonScan {
+    /// A scan that keeps the members of these names.
+    pub(super) fn new(wanted: &'static [&'static str]) -> Self {
         Self {
             wanted,
             ..Self::default()
         }
     }
 
-    /// Whether a text is one object or array, to its last brace.
-    pub(super) fn is_whole_json(text: &[u8]) -> bool {
-        let mut glance = Self::default();
-        glance.see(text);
-        glance.is_whole()
+    /// Whether a text is one complete object or array.
+    pub(super) fn is_complete_json(text: &[u8]) -> bool {
+        let mut scan = Self::default();
+        scan.feed(text);
+        scan.is_complete()
     }
 
-    /// Whether that was all of it.
-    pub(super) fn is_whole(&self) -> bool {
+    /// Whether the text so far is one complete object or array.
+    pub(super) fn is_complete(&self) -> bool {
         self.ended && !self.other
     }
 
-    /// The members that were asked for; nothing of what did not come whole.
+    /// The requested members; none if the text is not complete.
     pub(super) fn members(self) -> Members {
-        match self.is_whole() {
+        match self.is_complete() {
             true => self.members,
             false => Members::default(),
         }
     }
 
-    /// The next bytes.
-    pub(super) fn see(&mut self, mut bytes: &[u8]) {
+    /// Scans the next bytes.
+    pub(super) fn feed(&mut self, mut bytes: &[u8]) {
         while let Some(&byte) = bytes.first() {
             if self.other {
                 return;
@@ -120,7 +120,7 @@ impl Glance {
         }
     }
 
-    /// Within a string: up to what could end it.
+    /// Scans within a string, up to the next quote or backslash; returns how many bytes it used.
     fn string(&mut self, bytes: &[u8]) -> usize {
         let end = match self.escaped {
             true => 0,
@@ -149,7 +149,7 @@ impl Glance {
                 if self.depth == 0 {
                     self.is_object = byte == b'{';
                 }
-                // What is nested is none of the members that are kept.
+                // A nested object or array is not kept as a value.
                 self.value.over |= self.depth > 0;
                 self.depth += 1;
             }
@@ -178,7 +178,7 @@ impl Glance {
         }
     }
 
-    /// A member of the outermost object is complete. Of two with one name the last counts.
+    /// Ends a member of the outermost object. If a name occurs twice, the last value is kept.
     fn member(&mut self) {
         let (name, value) = (self.name.take(), self.value.take());
         self.in_value = false;
@@ -236,12 +236,12 @@ mod tests {
             (String::new(), none),
         ] {
             for step in [1, 2, 3, 7, 64, usize::MAX] {
-                let mut glance = Glance::at(&["id", "method", "result", "error"]);
+                let mut scan = JsonScan::new(&["id", "method", "result", "error"]);
                 for bytes in text.as_bytes().chunks(step.min(text.len().max(1))) {
-                    glance.see(bytes);
+                    scan.feed(bytes);
                 }
                 let shown: String = text.chars().take(60).collect();
-                let members = glance.members();
+                let members = scan.members();
                 let text = |name| members.get(name).map(ToOwned::to_owned);
                 let is_answer = members.has("result") || members.has("error");
                 let seen = (text("id"), text("method"), is_answer);
@@ -253,13 +253,16 @@ mod tests {
     #[test]
     fn a_text_is_whole_at_its_last_brace() {
         let text = r#"{"a":["}",{"b":"\\"}],"c":"\"{"}"#;
-        assert!(Glance::is_whole_json(text.as_bytes()));
-        assert!(Glance::is_whole_json(b" [1] \r"));
+        assert!(JsonScan::is_complete_json(text.as_bytes()));
+        assert!(JsonScan::is_complete_json(b" [1] \r"));
         for end in 0..text.len() {
-            assert!(!Glance::is_whole_json(&text.as_bytes()[..end]), "{end}");
+            assert!(
+                !JsonScan::is_complete_json(&text.as_bytes()[..end]),
+                "{end}"
+            );
         }
         for other in ["12", "\"x\"", "{}x", "}", "{}{}", "null"] {
-            assert!(!Glance::is_whole_json(other.as_bytes()), "{other}");
+            assert!(!JsonScan::is_complete_json(other.as_bytes()), "{other}");
         }
     }
 }
