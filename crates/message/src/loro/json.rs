@@ -21,7 +21,7 @@ pub fn from_json(text: &str) -> Result<ChannelMsg, JsonError> {
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
     /// It is not JSON, or has not the form of a message.
-    #[error("not a channel message: {0}")]
+    #[error("no channel message: {0}")]
     Malformed(#[from] serde_json::Error),
     /// The message exceeds the bounds of the format.
     #[error(transparent)]

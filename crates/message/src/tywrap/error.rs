@@ -23,10 +23,10 @@ pub struct DecodeError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeErrorKind {
     /// It is not JSON.
-    #[error("the message is not JSON")]
+    #[error("the message is no JSON")]
     NotJson,
     /// It is not a JSON object.
-    #[error("the message is not a JSON object")]
+    #[error("the message is no JSON object")]
     NotObject,
     /// It has another protocol.
     #[error("protocol {found} is not {PROTOCOL}")]
