@@ -184,7 +184,7 @@ mod tests {
         }
         for (wrong, why) in [
             ("python", "no colon"),
-            ("ruby:", "nothing that can be called"),
+            ("ruby:", "no kind of target"),
             ("tywrap+exec:", "no command"),
             ("vscode+tcp:5007", "no HOST:PORT"),
             ("vscode+tcp:localhost:5007?protocol=x", "no option"),

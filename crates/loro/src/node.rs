@@ -91,9 +91,9 @@ impl Node {
             match serve::accept(&core, way, claim, transport, options).await {
                 Ok(joined) => {
                     let closed = serve::run(&core, joined, |_, _| {}).await;
-                    tracing::debug!(%closed, "connection closed");
+                    tracing::debug!(?way, %closed, "connection closed");
                 }
-                Err(error) => tracing::debug!(%error, "connection failed"),
+                Err(error) => tracing::debug!(?way, %error, "connection failed"),
             }
         })
     }

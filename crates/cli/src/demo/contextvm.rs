@@ -112,7 +112,7 @@ async fn call(relay: &BadRelay, config: Config) -> Result<Value, Failure> {
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"blob","arguments":{}}}"#;
     client.send(request).await.map_err(|error| failed(&error))?;
     let asked = server.recv().await;
-    let peer = asked.ok_or_else(|| failed("nobody asked"))?.peer;
+    let peer = asked.ok_or_else(|| failed("no request came"))?.peer;
     server
         .send(peer, result())
         .await

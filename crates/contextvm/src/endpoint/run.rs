@@ -263,6 +263,7 @@ impl Shared {
 
 async fn read(shared: Arc<Shared>, mut events: mpsc::Receiver<nostr::Event>) {
     while let Some(event) = events.recv().await {
+        let event_id = event.id;
         let opened = if event.kind.as_u16() == Seal::Plain.kind() {
             envelope::open(&shared.keys, event)
         } else {
@@ -276,7 +277,7 @@ async fn read(shared: Arc<Shared>, mut events: mpsc::Receiver<nostr::Event>) {
         let opened = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                tracing::debug!(%error, "received event dropped");
+                tracing::debug!(%event_id, %error, "received event dropped");
                 continue;
             }
         };
@@ -315,7 +316,7 @@ async fn write(shared: Arc<Shared>, relays: Relays) {
             shared.outbound.notified().await;
             continue;
         };
-        let id = publish.id;
+        let (id, peer) = (publish.id, publish.to);
         let Some(event) = signed(&shared, publish).await else {
             continue;
         };
@@ -327,13 +328,14 @@ async fn write(shared: Arc<Shared>, relays: Relays) {
                 Outcome::Accepted => Sent::Ok,
                 Outcome::TooLarge { reason } => {
                     tracing::info!(
+                        %peer,
                         reason,
-                        "a relay refused an event as too large; the message is cut smaller"
+                        "a relay refused an event as too large; smaller pieces are tried once"
                     );
                     Sent::TooLarge
                 }
                 Outcome::Lost { reason } => {
-                    tracing::warn!(reason, "no relay accepted an event");
+                    tracing::warn!(%peer, reason, "no relay accepted an event");
                     Sent::Failed
                 }
             };

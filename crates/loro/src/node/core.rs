@@ -139,7 +139,12 @@ impl Core {
                 reason,
             } => {
                 if let Some(attached) = state.attached.remove(&channel) {
-                    tracing::info!(code, reason, "connection closed by this node");
+                    tracing::info!(
+                        channel = channel.0,
+                        code,
+                        reason,
+                        "connection closed by this node"
+                    );
                     attached.connection.close(code, &reason);
                 }
             }
@@ -197,7 +202,9 @@ impl Core {
             Event::Failed { doc, error } => {
                 state.update_doc(doc, |seen| seen.failed = Some(error.clone()));
             }
-            Event::Fault { reason, .. } => tracing::debug!(reason, "invalid message from a peer"),
+            Event::Fault { channel, reason } => {
+                tracing::debug!(channel = channel.0, reason, "invalid message from a peer");
+            }
             _ => {}
         }
         let _ = self.events.send(event);
