@@ -55,9 +55,10 @@ mod serve;
 
 use std::future::Future;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use breakbulk_link::Closed;
+use breakbulk_link::lock;
 use breakbulk_message::ahp::{InitializeParams, Origin, ReconnectParams};
 use breakbulk_net::Transport;
 use serde_json::value::RawValue;
@@ -307,8 +308,4 @@ impl<A> Drop for EndOnDrop<A> {
     fn drop(&mut self) {
         self.0.end(PublishError::ShutDown);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use breakbulk_link::{Budget, Cap, Lane, Limits, Link, PeerLimits, PeerSupport, SendError};
+use breakbulk_link::{Budget, Cap, Lane, Limits, Link, PeerSupport, SendError};
 use breakbulk_message::ahp::{self, Chunking, MESSAGE_TOO_LARGE, MessageTooLarge, TimeoutFrom};
 use breakbulk_message::jsonrpc::Kind;
 #[cfg(feature = "net")]
@@ -178,7 +178,7 @@ impl Settings {
 
     /// The handshake is done: the peer advertised this, and we advertised ours.
     pub fn shake(&self, link: &mut Link, peer: Option<&Chunking>) {
-        link.set_peer(peer.map_or(PeerSupport::No, |it| PeerSupport::Yes(limits(it))));
+        link.set_peer(peer.map_or(PeerSupport::No, |it| PeerSupport::Yes(Ahp::peer_limits(it))));
         link.set_receives_pieces(true);
     }
 
@@ -204,7 +204,12 @@ impl Settings {
         may_cut: bool,
         peer: Option<&Chunking>,
     ) -> Result<(), SendError> {
-        Ahp::fits(size, may_cut, peer.map(limits).as_ref(), &self.cap)
+        Ahp::fits(
+            size,
+            may_cut,
+            peer.map(Ahp::peer_limits).as_ref(),
+            &self.cap,
+        )
     }
 
     /// What to say of a message that this peer does not take.
@@ -217,17 +222,5 @@ impl Settings {
             max_message_bytes: peer.map_or(frame, |peer| peer.max_message_bytes),
             chunking: peer.is_some(),
         }
-    }
-}
-
-/// What a peer's advertisement means to a sender.
-fn limits(chunking: &Chunking) -> PeerLimits {
-    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    PeerLimits {
-        frame: size(chunking.max_frame_bytes),
-        message: size(chunking.max_message_bytes),
-        transfers: size(chunking.groups_to_open()),
-        timeout: chunking.group_timeout_ms.map(Duration::from_millis),
-        timeout_from_last: chunking.timeout_from == TimeoutFrom::Last,
     }
 }

@@ -35,20 +35,21 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use ahp::hosts::{HostId, HostTransportFactory};
 use ahp::transport::BoxedTransport;
 use ahp::{TransportError, TransportMessage};
+use breakbulk_link::lock;
 use breakbulk_link::{Charge, Closed, Event, Outgoing};
-use breakbulk_net::{Connection, Mismatch, Transport};
+use breakbulk_net::{Connection, Mismatch, Observed, Transport};
 use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::Settings;
-use super::client::moved::{Moved, Watched, now};
+use super::client::moved::{Moved, now};
 use super::foreign::{ClientSide, Instead, Sessions};
 
 /// How long `send` waits for room where [`Settings::options`] names no time.
@@ -94,7 +95,7 @@ impl Segmenting {
     ) -> Result<Self, Mismatch> {
         let moved = Moved::new();
         let options = settings.options;
-        let carrier = Watched(carrier, moved.clone());
+        let carrier = Observed(carrier, moved.clone());
         let connection = Connection::open(settings.link(), carrier, options)?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
@@ -231,7 +232,7 @@ impl Drop for Segmenting {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn closed(&self) -> Option<Closed> {
@@ -317,7 +318,7 @@ where
         &self,
         host: HostId,
     ) -> Pin<Box<dyn Future<Output = Result<BoxedTransport, TransportError>> + Send + '_>> {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = lock(&self.sessions);
         // Two hosts number their actions each by itself, and may know a client by the same name.
         let sessions = sessions.entry(host.to_string()).or_default().clone();
         let connecting = (self.connect)(host);

@@ -4,8 +4,10 @@
 //! empty and one-byte pieces are not free. A [`Charge`] returns its amount when it is dropped.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Waker;
+
+use crate::lock;
 
 /// What an open transfer costs before its first byte: its state, table entries, timers and the
 /// first node of its stash. Measured: 905 bytes, and 280 for the node.
@@ -115,7 +117,7 @@ impl Account {
     }
 
     fn waiting(&self) -> std::sync::MutexGuard<'_, Option<Waker>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 
     fn take(&self, amount: usize) -> bool {

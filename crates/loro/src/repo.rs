@@ -13,9 +13,10 @@ mod worker;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
+use breakbulk_link::lock;
 use loro::LoroDoc;
 
 use super::limits::Limits;
@@ -77,7 +78,7 @@ impl Repo {
 
     /// The documents that were stored at the start; empty on a second call.
     pub(crate) fn kept(&self) -> VecDeque<(DocId, Head)> {
-        std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.kept))
     }
 
     /// Queues a request; never blocks. The threads live as long as this handle.

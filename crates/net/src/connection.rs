@@ -2,10 +2,11 @@
 //! state that the handle shares with that task.
 
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
+use breakbulk_link::lock;
 use breakbulk_link::{
     Carries, Closed, Event, Frame, FrameId, Link, MessageId, Outgoing, PlanJob, Rejected,
     SendError, Sent, TransferId,
@@ -274,7 +275,7 @@ impl Shared {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Link) -> R) -> R {

@@ -13,6 +13,7 @@ pub mod http;
 pub mod memory;
 #[cfg(feature = "nostr")]
 pub mod nostr;
+mod observed;
 #[cfg(feature = "http")]
 pub mod poll;
 pub mod preset;
@@ -32,5 +33,6 @@ pub mod ws;
 
 pub use connection::{Connection, Mismatch, fresh_seed, now};
 pub use driver::Options;
+pub use observed::{Observed, Observer};
 pub use receipt::{Receipt, Refusal, Verdict};
 pub use transport::{Incoming, Lost, Sink, Source, Transport};

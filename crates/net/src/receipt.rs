@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use breakbulk_link::lock;
 use breakbulk_link::{Fault, MessageId, Received};
 use tokio::sync::oneshot;
 
@@ -52,7 +53,7 @@ impl Receipt {
 
     /// Sends the verdict; only the first call has an effect.
     pub fn answer(&self, verdict: Verdict) {
-        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let sender = lock(&self.0).take();
         if let Some(sender) = sender {
             let _ = sender.send(verdict);
         }
@@ -60,7 +61,7 @@ impl Receipt {
 
     /// Whether nothing waits for the verdict any more.
     fn is_abandoned(&self) -> bool {
-        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = lock(&self.0);
         sender.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 }

@@ -5,10 +5,11 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use breakbulk_link::lock;
 use breakbulk_link::{Carries, Frame};
 use bytes::{BufMut, BytesMut};
 use tokio::io::{
@@ -59,7 +60,7 @@ async fn pump(
         why = receive_bytes(&mut source, &mut into) => why,
     };
     if code != 1000 {
-        let mut lost = lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = lock(&lost);
         *lost = Some(format!("{code} {reason}"));
     }
     drop((from, into));
@@ -153,7 +154,7 @@ impl AsyncRead for ByteStream {
         let outcome = Pin::new(&mut self.pipe).poll_read(context, buffer);
         let ended = matches!(outcome, Poll::Ready(Ok(()))) && buffer.filled().len() == before;
         if ended && room > 0 {
-            let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut lost = lock(&self.lost);
             if let Some(why) = lost.take() {
                 return Poll::Ready(Err(io::Error::other(why)));
             }

@@ -31,9 +31,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use breakbulk_link::lock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -255,9 +256,4 @@ fn admit(client: TcpStream, shared: &Arc<Shared>, running: &mut JoinSet<()>) {
     }
     let (guard, cut) = ConnectionGuard::new(shared.clone());
     running.spawn(connection::serve(guard, client, cut));
-}
-
-/// Ignores poisoning: a panic leaves nothing inconsistent under these locks.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

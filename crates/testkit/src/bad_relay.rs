@@ -4,9 +4,10 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use breakbulk_link::lock;
 use breakbulk_link::{Frame, Random};
 use nostr_relay_builder::LocalRelay;
 use nostr_relay_builder::builder::{
@@ -305,9 +306,6 @@ impl Way {
     }
 
     fn below(&self, bound: u64) -> u64 {
-        self.random
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .below(bound)
+        lock(&self.random).below(bound)
     }
 }

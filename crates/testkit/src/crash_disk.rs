@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use breakbulk_link::lock;
 use redb::StorageBackend;
 
 /// Storage for tests of crash safety: open a database on a clone, keep another clone, and open the
@@ -126,7 +127,7 @@ impl CrashDisk {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -10,9 +10,10 @@ mod start;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
+use breakbulk_link::lock;
 use breakbulk_message::tywrap::Meta;
 use breakbulk_net::process::Program;
 use bytes::Bytes;
@@ -363,8 +364,4 @@ impl Drop for Shared {
             session.connection.close(1000, "the host is gone");
         }
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,9 +5,10 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use breakbulk_link::lock;
 use breakbulk_net::process::Program;
 use bytes::Bytes;
 use tokio::runtime::Handle;
@@ -159,7 +160,7 @@ impl Pool {
 
 impl Shared {
     fn free(&self) -> MutexGuard<'_, Vec<Host>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.free)
     }
 
     /// Returns the bridge first and the permit second, so that each permit finds a bridge.

@@ -12,6 +12,7 @@ use breakbulk_link::{
     Numbering, OnCancel, Order, Part, PeerLimits, Piece, Pieces, Plan, PlanOptions, Random, Rules,
     Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire,
 };
+use breakbulk_message::ahp::{Chunking, TimeoutFrom};
 use breakbulk_message::jsonrpc::{Outline, is_batch, string, unsigned};
 use breakbulk_message::raw_members;
 
@@ -52,6 +53,18 @@ static BASE64: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
 pub struct Ahp;
 
 impl Ahp {
+    /// What a peer's advertisement means to a sender.
+    pub fn peer_limits(chunking: &Chunking) -> PeerLimits {
+        let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        PeerLimits {
+            frame: size(chunking.max_frame_bytes),
+            message: size(chunking.max_message_bytes),
+            transfers: size(chunking.groups_to_open()),
+            timeout: chunking.group_timeout_ms.map(Duration::from_millis),
+            timeout_from_last: chunking.timeout_from == TimeoutFrom::Last,
+        }
+    }
+
     /// The rules, with the limits that a receiver advertises by default.
     pub fn config() -> Config {
         let mut config = Config::new(Self::rules());

@@ -1,14 +1,15 @@
 //! What the handles of a client and the task that hears its connection share.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use breakbulk_link::lock;
 use breakbulk_link::{Carries, Outgoing, SendError};
-use breakbulk_net::{Connection, Transport, fresh_seed};
+use breakbulk_net::{Connection, Observed, Transport, fresh_seed};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep_until;
 
-use super::moved::{Moved, Watched, now};
+use super::moved::{Moved, now};
 use super::{ClientConfig, ClientError, Event, Request};
 use crate::machine::client::{self as machine, Answer, CallId, Direction, Output};
 
@@ -54,7 +55,7 @@ impl Shared {
 
     /// Locked before a connection, never within one.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Tells the machine something, and does what it says.
@@ -103,7 +104,7 @@ impl Shared {
             let settings = &state.machine.config().settings;
             let link = state.machine.link(settings.seed.unwrap_or_else(fresh_seed));
             let (moved, options) = (Moved::new(), settings.options);
-            let watched = Watched(transport, moved.clone());
+            let watched = Observed(transport, moved.clone());
             let connection = Connection::open(link, watched, options)
                 .map_err(|_| ClientError::WrongTransport)?;
             // Before anything is heard: the task that hears is not spawned yet.

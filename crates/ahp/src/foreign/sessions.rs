@@ -1,8 +1,9 @@
 //! What is known of clients over the end of a transport, by clientId.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use breakbulk_link::lock;
 use breakbulk_message::ahp::Chunking;
 
 use crate::Defence;
@@ -38,7 +39,7 @@ pub(super) struct Session {
 
 impl Sessions {
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Works on a client's session, if that client is remembered.

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::window::Window;
 use super::{Entry, Limits, LogError, Replay, ReplayLog, ReplayReader};
+use breakbulk_link::lock;
 
 /// How many actions a reader takes under the lock at a time, so that an append waits for
 /// microseconds however long the replay is.
@@ -86,7 +87,7 @@ impl ReplayLog for MemoryLog {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// The next few actions after `seq`, or why there are none to be had.

@@ -2,10 +2,11 @@
 //! timers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use breakbulk_link::Sent;
+use breakbulk_link::lock;
 use breakbulk_net::fresh_seed;
 use breakbulk_net::nostr::{self, Outcome, RelayOptions, Relays, fresh_token};
 use breakbulk_net::now;
@@ -224,7 +225,7 @@ async fn prepare(text: Bytes, token: Option<String>) -> Result<Prepared, SendErr
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Machine> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.machine)
     }
 
     fn close(&self) {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use breakbulk_link as link;
+use breakbulk_message::jsonrpc;
 
 /// Why a message was not sent, or a request got no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,7 +65,7 @@ impl Failure {
         }
     }
 
-    fn code(&self) -> i64 {
+    fn code(&self) -> i32 {
         match self.reason() {
             "messageTooLarge" => -32011,
             "timeout" => -32001,
@@ -74,12 +75,8 @@ impl Failure {
 
     /// The JSON-RPC error response for the request with this id (as JSON).
     pub(crate) fn answer(&self, id: &str) -> String {
-        format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{},"message":{},"data":{{"reason":"{}"}}}}}}"#,
-            self.code(),
-            serde_json::Value::from(self.to_string()),
-            self.reason()
-        )
+        let data = format!(r#"{{"reason":"{}"}}"#, self.reason());
+        jsonrpc::error(Some(id), self.code(), &self.to_string(), Some(&data))
     }
 }
 

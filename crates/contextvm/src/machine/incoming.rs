@@ -8,6 +8,7 @@ use breakbulk_link::{
     Event as LinkEvent, Fault, FaultKind, Frame, Inbound, Key, Message, Part, ProgressOf, Received,
     Wire,
 };
+use breakbulk_message::jsonrpc;
 use breakbulk_wire::Cep22;
 
 use super::outgoing::Purpose;
@@ -263,9 +264,8 @@ impl Peer {
             Kind::Request => {
                 let reply = Some((context.event, context.seal));
                 if self.served.contains_key(&id) {
-                    let text = format!(
-                        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32600,"message":"a request with this id is being served; use another id"}}}}"#
-                    );
+                    let text = "a request with this id is being served; use another id";
+                    let text = jsonrpc::error(Some(&id), -32600, text, None);
                     return self.send_own(now, text, reply, shared);
                 }
                 if self.served.len() >= shared.config.limits.requests {

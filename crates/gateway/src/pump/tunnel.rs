@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk_link::{
-    Budget, Cap, Closed, Event, Limits, Link, Outgoing, PeerLimits, PeerSupport, SendError,
-};
+use breakbulk_link::{Budget, Cap, Closed, Event, Limits, Link, Outgoing, PeerSupport, SendError};
 use breakbulk_message::ahp::{Chunking, TimeoutFrom};
 use breakbulk_message::tunnel::{
     Hello, HelloError, is_reserved_by_tunnel, is_tunnel_end, tunnel_end,
@@ -76,19 +74,8 @@ pub async fn greet(connection: Connection, ours: &TunnelSettings) -> Result<Port
         Ok(Err(error)) => return Err(failed(&connection, error)),
         Err(_) => return Err(failed(&connection, NoTunnel::Silent(HELLO_TIME))),
     };
-    connection.with(|link| link.set_peer(PeerSupport::Yes(limits(&hello.chunking))));
+    connection.with(|link| link.set_peer(PeerSupport::Yes(Ahp::peer_limits(&hello.chunking))));
     Ok(Port::new(connection).ending_with(tunnel_end()))
-}
-
-fn limits(chunking: &Chunking) -> PeerLimits {
-    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    PeerLimits {
-        frame: size(chunking.max_frame_bytes),
-        message: size(chunking.max_message_bytes),
-        transfers: size(chunking.groups_to_open()),
-        timeout: chunking.group_timeout_ms.map(Duration::from_millis),
-        timeout_from_last: chunking.timeout_from == TimeoutFrom::Last,
-    }
 }
 
 /// The limits of one side of a tunnel.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex as Lock, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex as Lock, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use breakbulk_contextvm::{PublicKey, Server, Session, npub};
 use breakbulk_link::Closed;
+use breakbulk_link::lock;
 use breakbulk_message::jsonrpc;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -226,13 +227,11 @@ impl RelayListener {
     }
 
     fn sessions(&self) -> MutexGuard<'_, BTreeMap<PublicKey, Arc<SessionState>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sessions)
     }
 
     fn introductions(&self) -> MutexGuard<'_, Introductions> {
-        self.introductions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.introductions)
     }
 }
 

@@ -4,9 +4,10 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use breakbulk_contextvm::{Learned, Memory, PublicKey, public_key};
+use breakbulk_link::lock;
 
 /// The most servers that are remembered; the ones learned of last stay.
 const SERVERS: usize = 1000;
@@ -40,7 +41,7 @@ impl KnownServers {
     }
 
     fn servers(&self) -> MutexGuard<'_, Vec<(PublicKey, Learned)>> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.servers)
     }
 }
 

@@ -2,9 +2,10 @@
 //! to end.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use breakbulk_link::lock;
 use breakbulk_message::jsonrpc::{Envelope, Kind};
 use breakbulk_message::mcp;
 use bytes::Bytes;
@@ -169,7 +170,7 @@ impl SessionState {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

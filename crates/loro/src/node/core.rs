@@ -2,9 +2,10 @@
 //! await.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use breakbulk_link::lock;
 use breakbulk_link::{Charge, Lane, MessageId, Outgoing, SendError};
 use breakbulk_message::loro::{ChannelMsg, EncodeError, encode_frame, to_json};
 pub(super) use breakbulk_net::now;
@@ -100,7 +101,7 @@ impl Core {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(super) fn repo(&self) -> &Repo {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use super::OnFinished;
 use crate::machine::{Finished, TaskId, WorkError};
 use crate::store::{Store, Write};
+use breakbulk_link::lock;
 
 /// The bytes of one commit, so that a task does not wait for a flood of later ones.
 const COMMIT_BYTES: usize = 32 << 20;
@@ -27,21 +28,21 @@ pub(super) struct PendingCommits {
 
 impl PendingCommits {
     pub(super) fn start(&self) {
-        *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        *lock(&self.count) += 1;
     }
 
     fn finish(&self) {
-        *self.count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        *lock(&self.count) -= 1;
         self.changed.notify_all();
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        *self.count.lock().unwrap_or_else(PoisonError::into_inner) == 0
+        *lock(&self.count) == 0
     }
 
     /// Blocks until all commits are done.
     pub(super) fn wait(&self) {
-        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = lock(&self.count);
         let idle = self.changed.wait_while(count, |count| *count > 0);
         drop(idle.unwrap_or_else(PoisonError::into_inner));
     }

@@ -1,8 +1,9 @@
 //! One loaded document, and which of its changes are stored.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use breakbulk_link::lock;
 use breakbulk_message::loro::Transmission;
 use bytes::Bytes;
 use loro::{LoroDoc, Subscription};
@@ -23,14 +24,11 @@ pub(crate) struct Slot(Mutex<LoroDoc>);
 
 impl Slot {
     pub(crate) fn get(&self) -> LoroDoc {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.0).clone()
     }
 
     fn put(&self, doc: LoroDoc) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = lock(&self.0);
         let corrupted = std::mem::replace(&mut *held, doc);
         drop(held);
         crdt::discard(corrupted);

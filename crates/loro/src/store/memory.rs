@@ -1,10 +1,11 @@
 //! A store in memory: it lasts as long as the process.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::{Kept, Store, StoreError, StoreReader, Write};
 use crate::machine::{DocId, Head};
+use breakbulk_link::lock;
 
 /// Documents in memory, as exported bytes: one that was unloaded, or that hostile changes corrupted in
 /// memory, is loaded again from them.
@@ -18,7 +19,7 @@ impl MemoryStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<DocId, (Head, Kept)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -2,9 +2,10 @@
 //! poll belongs to.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use breakbulk_link::Closed;
+use breakbulk_link::lock;
 
 use super::connection::{HttpConnection, closed};
 
@@ -41,7 +42,7 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<HttpConnection>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Filters received events: passes on each event once, and only those addressed to this key.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use breakbulk_link::Recent;
+use breakbulk_link::lock;
 use nostr_sdk::pool::policy::{AdmitPolicy, AdmitStatus, PolicyError};
 use nostr_sdk::util::BoxedFuture;
 use nostr_sdk::{Event, EventId, PublicKey, RelayUrl, SubscriptionId};
@@ -23,11 +24,7 @@ impl EventFilter {
     fn is_wanted(&self, event: &Event) -> bool {
         self.kinds.contains(&event.kind.as_u16())
             && event.tags.public_keys().any(|key| *key == self.us)
-            && self
-                .seen
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(event.id)
+            && lock(&self.seen).insert(event.id)
     }
 }
 

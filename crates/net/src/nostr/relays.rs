@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use breakbulk_link::Recent;
+use breakbulk_link::lock;
 use nostr_sdk::pool::relay::Error as RelayError;
 use nostr_sdk::pool::{RelayLimits as PoolLimits, RelayNotification};
 use nostr_sdk::{
@@ -321,7 +322,7 @@ impl OneRelay {
     }
 
     fn pause(&self) -> MutexGuard<'_, (Instant, Duration)> {
-        self.pause.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pause)
     }
 }
 

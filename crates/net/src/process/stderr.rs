@@ -1,8 +1,9 @@
 //! Keeps the end of a command's standard error, without control sequences, to show it in errors.
 
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use breakbulk_link::lock;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -50,10 +51,6 @@ impl StderrTail {
         // An error means that the reading task was aborted.
         let _ = ended.wait_for(|ended| *ended).await;
     }
-}
-
-fn lock(last: &Mutex<LastCharacters>) -> std::sync::MutexGuard<'_, LastCharacters> {
-    last.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The last printable characters of a stream of bytes.

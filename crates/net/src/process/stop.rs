@@ -1,7 +1,8 @@
 //! Ends a child process and its process group by signals.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use breakbulk_link::lock;
 use tokio::process::Child;
 
 /// Sends signals to a command's process group. Clones share one handle.
@@ -28,11 +29,11 @@ impl Stopper {
 
     /// Forgets the process id: it may be reused from now on.
     pub(super) fn disarm(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        lock(&self.0).take();
     }
 
     fn signal(&self, signal: Signal) {
-        let group = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let group = lock(&self.0);
         if let Some(group) = *group {
             send(group, signal);
         }

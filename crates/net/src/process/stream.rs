@@ -1,8 +1,9 @@
 //! The transport over a pair of byte streams, one for each direction.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
+use breakbulk_link::lock;
 use breakbulk_link::{Carries, Closed, Frame};
 use bytes::{Buf, BufMut, Bytes};
 use memchr::memchr2;
@@ -29,14 +30,11 @@ struct SkipListener(Arc<std::sync::Mutex<Option<SkipReports>>>);
 
 impl SkipListener {
     fn get(&self) -> Option<SkipReports> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.0).clone()
     }
 
     fn set(&self, reports: SkipReports) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reports);
+        *lock(&self.0) = Some(reports);
     }
 }
 

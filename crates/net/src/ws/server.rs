@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use breakbulk_link::lock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::sync::{Semaphore, mpsc};
@@ -276,7 +277,7 @@ impl RefusalLog {
 
     /// The number of refusals since the last warning, if another warning is due.
     fn due(&self, now: Instant) -> Option<u64> {
-        let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = lock(&self.0);
         if count
             .last_logged
             .is_some_and(|logged| now < logged + LOG_PAUSE)

@@ -2,10 +2,11 @@
 //! received that was not a JSON object.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use breakbulk_link::{Carries, Frame};
-use breakbulk_net::{Incoming, Lost, Sink, Source, Transport};
+use breakbulk_link::Frame;
+use breakbulk_link::lock;
+use breakbulk_net::{Incoming, Observer};
 use tokio::sync::Notify;
 
 use crate::machine::excerpt;
@@ -44,81 +45,28 @@ impl LineWatch {
         }
     }
 
-    /// All lines up to this one are written.
-    fn written(&self, line: u64) {
-        self.0.done.store(line, Ordering::Release);
-        self.0.moved.notify_waiters();
-    }
-
     /// The beginning of the last line received that was not a JSON object.
     pub(super) fn stray(&self) -> String {
-        let stray = self.0.stray.lock();
-        stray.unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0.stray).clone()
     }
 }
 
-/// A transport whose lines are watched.
-pub(super) struct Watched<T>(pub(super) T, pub(super) LineWatch);
-
-impl<T: Transport> Transport for Watched<T> {
-    type Source = Watched<T::Source>;
-    type Sink = Watched<T::Sink>;
-
-    fn carries(&self, carries: Carries) -> bool {
-        self.0.carries(carries)
-    }
-
-    fn limit_frames(&mut self, largest: usize) {
-        self.0.limit_frames(largest);
-    }
-
-    fn split(self) -> (Self::Source, Self::Sink) {
-        let (source, sink) = self.0.split();
-        (Watched(source, self.1.clone()), Watched(sink, self.1))
-    }
-}
-
-impl<S: Source> Source for Watched<S> {
-    async fn next(&mut self) -> Incoming {
-        let incoming = self.0.next().await;
-        if let Incoming::Frame(Frame::Text(line)) = &incoming
+impl Observer for LineWatch {
+    fn received(&self, incoming: &Incoming) {
+        if let Incoming::Frame(Frame::Text(line)) = incoming
             && line.first() != Some(&b'{')
         {
-            let stray = self.1.0.stray.lock();
-            *stray.unwrap_or_else(PoisonError::into_inner) = excerpt(line);
+            *lock(&self.0.stray) = excerpt(line);
         }
-        incoming
-    }
-}
-
-impl<S: Sink> Sink for Watched<S> {
-    async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
-        let number = self.1.0.begun.fetch_add(1, Ordering::AcqRel) + 1;
-        let outcome = self.0.send(frame).await;
-        self.1.written(number);
-        outcome
     }
 
-    fn hold(&mut self, frame: Frame) -> Option<Frame> {
-        let back = self.0.hold(frame);
-        if back.is_none() {
-            self.1.0.begun.fetch_add(1, Ordering::AcqRel);
-        }
-        back
+    fn handed_over(&self) {
+        self.0.begun.fetch_add(1, Ordering::AcqRel);
     }
 
-    async fn flush(&mut self) -> Result<(), Lost> {
-        let number = self.1.0.begun.load(Ordering::Acquire);
-        let outcome = self.0.flush().await;
-        self.1.written(number);
-        outcome
-    }
-
-    async fn ping(&mut self) -> Result<(), Lost> {
-        self.0.ping().await
-    }
-
-    async fn close(&mut self, code: u16, reason: &str) {
-        self.0.close(code, reason).await;
+    fn written(&self) {
+        let begun = self.0.begun.load(Ordering::Acquire);
+        self.0.done.store(begun, Ordering::Release);
+        self.0.moved.notify_waiters();
     }
 }

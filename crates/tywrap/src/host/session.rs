@@ -1,9 +1,10 @@
 //! One bridge process, from its start to its exit: sends calls and hands answers to the callers.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use breakbulk_link::lock;
 use breakbulk_link::{Cancelled, Closed, Event, Outgoing, ProgressOf, SendError, TransferId};
 use breakbulk_net::Connection;
 use breakbulk_net::now;
@@ -147,7 +148,7 @@ impl Session {
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls<Waiting>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.calls)
     }
 
     fn exited(&self, how: &str) -> CallError {
@@ -351,8 +352,4 @@ async fn kill_if_stuck(session: Arc<Session>) {
             }
         }
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }

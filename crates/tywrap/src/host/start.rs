@@ -1,14 +1,14 @@
 //! Starts a bridge process, asks it for `meta`, and sets up frames.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use breakbulk_link::{PeerLimits, PeerSupport};
+use breakbulk_link::{PeerLimits, PeerSupport, lock};
 use breakbulk_message::tywrap::{FRAME_PROTOCOL, UNKNOWN_ID};
 use breakbulk_net::process::{Framing, Program, Stderr};
-use breakbulk_net::{Connection, Options, fresh_seed};
+use breakbulk_net::{Connection, Observed, Options, fresh_seed};
 
 use super::Config;
-use super::line_watch::{LineWatch, Watched};
+use super::line_watch::LineWatch;
 use super::session::{Reply, Session};
 use crate::machine::{About, Settings, meta_request};
 use crate::{CallError, StartError};
@@ -28,7 +28,7 @@ pub(super) async fn start(config: &Config) -> Result<Arc<Session>, StartError> {
         ..Options::default()
     };
     let link = settings.link(fresh_seed());
-    let connection = Connection::open(link, Watched(exec, line_watch.clone()), options)?;
+    let connection = Connection::open(link, Observed(exec, line_watch.clone()), options)?;
     let session = Session::new(config, connection, line_watch, stopper, tail);
     let about = match settings.probe {
         None => About {
@@ -63,8 +63,7 @@ pub(super) async fn start(config: &Config) -> Result<Arc<Session>, StartError> {
             }));
         });
     }
-    let known = session.about.lock();
-    *known.unwrap_or_else(PoisonError::into_inner) = about;
+    *lock(&session.about) = about;
     Ok(session)
 }
 

@@ -2,9 +2,10 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
+use breakbulk_link::lock;
 use breakbulk_message::vscode::{DecodeError, Reply, Request, Thrown};
 
 use super::answer::{Answer, AnswerError};
@@ -190,7 +191,7 @@ pub(super) struct SlotState {
 
 impl Slot {
     pub(super) fn lock(&self) -> MutexGuard<'_, SlotState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     pub(super) fn end(&self, outcome: Outcome) {

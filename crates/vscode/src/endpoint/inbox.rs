@@ -1,9 +1,10 @@
 //! The command queue from the handles to the endpoint's task.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Waker};
 
+use breakbulk_link::lock;
 use breakbulk_message::vscode::{Request, UriTransformer, request_len};
 pub(super) use breakbulk_net::now;
 use tokio::sync::watch;
@@ -74,7 +75,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inbox)
     }
 
     /// Queues a call, or hands it back if there is no room; `waker` is woken when there is.

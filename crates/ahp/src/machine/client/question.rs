@@ -2,7 +2,7 @@
 
 use breakbulk_link::Outgoing;
 use breakbulk_message::ahp::Chunking;
-use breakbulk_message::jsonrpc::Kind;
+use breakbulk_message::jsonrpc::{self, Kind};
 use serde_json::value::RawValue;
 
 use super::error::ClientError;
@@ -44,7 +44,7 @@ impl Question {
         result: &RawValue,
     ) -> (Outgoing, Option<ClientError>) {
         let (id, result) = (&*self.id, result.get());
-        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+        let text = jsonrpc::result(id, result);
         match fits(settings, self.host.as_ref(), text.len(), true) {
             Ok(()) => (self.message(settings, Kind::Result, text), None),
             Err(error) => {
@@ -59,9 +59,7 @@ impl Question {
 
     /// An error for an answer.
     pub fn refuse(&self, settings: &Settings, code: i32, words: &str) -> Outgoing {
-        let (id, words) = (&*self.id, serde_json::Value::from(words));
-        let text =
-            format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{words}}}}}"#);
+        let text = jsonrpc::error(Some(&self.id), code, words, None);
         self.message(settings, Kind::Error, text)
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use breakbulk_message::ahp::Chunking;
-use breakbulk_message::jsonrpc::{range_in, string};
+use breakbulk_message::jsonrpc::{self, range_in, string};
 use serde_json::value::RawValue;
 
 use super::error::RpcError;
@@ -21,17 +21,13 @@ pub(super) fn quoted(text: &str) -> String {
 
 /// A result.
 pub(super) fn result(id: &RawValue, result: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, id.get())
+    jsonrpc::result(id.get(), result)
 }
 
 /// An error; an id of `None` is for what could not be read.
 pub(super) fn error(id: Option<&RawValue>, error: &RpcError) -> String {
-    let id = id.map_or("null", RawValue::get);
-    let (code, message) = (error.code, quoted(&error.message));
     let data = error.data.as_deref().map(RawValue::get);
-    let data = data.map(|data| format!(r#","data":{data}"#));
-    let data = data.unwrap_or_default();
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}{data}}}}}"#)
+    jsonrpc::error(id.map(RawValue::get), error.code, &error.message, data)
 }
 
 /// The states of channels, all as of one action.
