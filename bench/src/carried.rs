@@ -119,13 +119,12 @@ impl Setting {
 
     fn pair(&self) -> (Link, Link) {
         let mut config = Config::new(self.rules.clone());
-        config.limits = Limits {
-            frame: usize::MAX,
-            message: 256 << 20,
-            pieces: 1 << 20,
-            memory: 1 << 30,
-            ..Limits::default()
-        };
+        config.limits = Limits::default().with(|limits| {
+            limits.frame = usize::MAX;
+            limits.message = 256 << 20;
+            limits.pieces = 1 << 20;
+            limits.memory = 1 << 30;
+        });
         let new = || {
             Link::new(
                 self.wire.clone(),
@@ -165,10 +164,7 @@ fn rpc(buffer: &Bytes) -> f64 {
         req: 1,
         body: vscode::Body::Request(request(buffer.clone())),
     };
-    let limits = vscode::Limits {
-        message: usize::MAX,
-        ..vscode::Limits::default()
-    };
+    let limits = vscode::Limits::default().with(|limits| limits.message = usize::MAX);
     FRAME.with_borrow_mut(|frame| {
         time(|| {
             frame.clear();

@@ -315,18 +315,18 @@ impl Format {
 fn config(rules: Rules, input: &mut Input<'_>) -> Config {
     let choice = input.byte();
     let mut config = Config::new(rules);
-    config.limits = Limits {
-        frame: 2048,
-        message: input.pick(&[2000, 600, 100]),
-        pieces: input.pick(&[64, 8]),
-        transfers: input.pick(&[3, 1, 2]),
-        pending_bytes: input.pick(&[usize::MAX, 700, 200]),
-        memory: input.pick(&[9000, 4200, 2200]),
-        undelivered: 4,
-        discarded: 2,
-        queued: 6,
-        queued_bytes: 4000,
-    };
+    config.limits = Limits::default().with(|limits| {
+        limits.frame = 2048;
+        limits.message = input.pick(&[2000, 600, 100]);
+        limits.pieces = input.pick(&[64, 8]);
+        limits.transfers = input.pick(&[3, 1, 2]);
+        limits.pending_bytes = input.pick(&[usize::MAX, 700, 200]);
+        limits.memory = input.pick(&[9000, 4200, 2200]);
+        limits.undelivered = 4;
+        limits.discarded = 2;
+        limits.queued = 6;
+        limits.queued_bytes = 4000;
+    });
     config.confirm = [None, Some(1), Some(3)][usize::from(choice & 3).min(2)];
     config.plan_elsewhere = (choice & 4 != 0).then_some(200);
     config.progress = [0, 1, 300][usize::from(choice >> 3 & 3).min(2)];

@@ -20,7 +20,7 @@ impl Application for Notes {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let notes = RawValue::from_string(format!("{:?}", "x".repeat(24_000_000)))?;
     let mut config = HostConfig::default();
-    config.settings.cap = Cap::frame(900_000); // what goes out fits the path
+    config.connection.cap = Cap::frame(900_000); // what goes out fits the path
     let host = Host::new(Notes(notes), MemoryLog::default(), config);
     let mut listener = Listener::bind("127.0.0.1:0", ListenOptions::default()).await?;
     let path = BadPath::start(listener.local_addr(), Weather::capped(1_000_000)).await?;

@@ -1,7 +1,7 @@
 //! The client of the crate `ahp`, unchanged, over a capped path (features `ahp-client`): below_ahp
 
 use breakbulk_ahp::host::{Applied, Call, State};
-use breakbulk_ahp::{Application, Host, HostConfig, RpcError, Settings, foreign::Sessions};
+use breakbulk_ahp::{Application, Config, Host, HostConfig, RpcError, foreign::Sessions};
 use breakbulk_ahp::{log::MemoryLog, transport::Segmenting};
 use breakbulk_link::Cap;
 use serde_json::value::RawValue;
@@ -21,14 +21,13 @@ impl Application for Echo {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (mut config, mut settings) = (HostConfig::default(), Settings::default());
-    config.settings.cap = Cap::frame(128_000); // nothing larger goes out, here
-    settings.cap = Cap::frame(128_000); // and there
-    let host = Host::new(Echo, MemoryLog::default(), config);
+    let config = Config::default().with(|config| config.cap = Cap::frame(128_000));
+    let host = HostConfig::default().with(|host| host.connection = config.clone());
+    let host = Host::new(Echo, MemoryLog::default(), host);
     let (near, far) = breakbulk_net::memory::pair(8); // in earnest: a WebSocket
     tokio::spawn(host.serve(far));
 
-    let transport = Segmenting::over(near, settings, Sessions::default())?;
+    let transport = Segmenting::over(near, config, Sessions::default())?;
     let client = ahp::Client::connect(transport, ahp::ClientConfig::default()).await?;
     let versions = vec!["1.0.0".to_owned()];
     client.initialize("me".to_owned(), versions, vec![]).await?;

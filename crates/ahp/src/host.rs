@@ -69,13 +69,13 @@ pub use application::Application;
 
 use self::serve::Core;
 #[cfg(doc)]
-use crate::Settings;
+use crate::Config;
+pub use crate::config::Unsound;
 use crate::log::{ReplayLog, ReplayReader};
 pub use crate::machine::host::{
     Applied, Call, Dispatch, Extras, HostConfig, PublishError, RpcError, State, close,
 };
 use crate::machine::host::{Channels, Draft, Pending, When};
-pub use crate::settings::Unsound;
 
 /// The host of an application. Clones share it; with the last one its log is closed.
 pub struct Host<A: Application> {
@@ -119,7 +119,7 @@ impl<A: Application> Host<A> {
     /// the log reaches, by [`ReplayLog::since`]. Otherwise its snapshots lack actions whose numbers
     /// they claim to contain, and no client ever finds out.
     ///
-    /// With settings that no client could keep to ([`Settings::check`]) the host takes nothing: each
+    /// With a configuration that no client could keep to ([`Config::check`]) the host takes nothing: each
     /// call says why, and clients are closed with 1011.
     ///
     /// # Panics
@@ -134,14 +134,14 @@ impl<A: Application> Host<A> {
     /// Outside of a tokio runtime.
     pub fn boxed(app: A, log: Box<dyn ReplayLog>, config: HostConfig) -> Self {
         let last = log.last().max(config.start_after);
-        let unsound = config.settings.check().err();
+        let unsound = config.connection.check().err();
         let visible = Visible {
             seq: last,
             ended: None,
         };
         let inner = Arc::new(Inner {
             app,
-            pending: Mutex::new(Pending::new(last, config.uncommitted_bytes)),
+            pending: Mutex::new(Pending::new(last, config.limits.uncommitted_bytes)),
             wake: Notify::new(),
             core: Mutex::new(Core::new(config.clone(), last)),
             reader: log.reader(),

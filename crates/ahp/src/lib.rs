@@ -7,23 +7,24 @@
 
 #[cfg(feature = "net")]
 pub mod client;
+mod config;
 mod defence;
 pub mod foreign;
 #[cfg(feature = "net")]
 pub mod host;
 pub mod log;
 pub mod machine;
-mod settings;
 #[cfg(feature = "ahp-client")]
 pub mod transport;
 
 #[cfg(feature = "net")]
 pub use client::{Client, Event};
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub use config::testing;
+pub use config::{Config, Limits};
 pub use defence::Defence;
 #[cfg(feature = "net")]
 pub use host::{Application, Host};
 pub use machine::client::{ClientConfig, ClientError, Initialized, Resumed};
-pub use machine::host::{HostConfig, PublishError, RpcError};
-#[doc(hidden)]
-pub use settings::Lanes;
-pub use settings::Settings;
+pub use machine::host::{HostConfig, HostLimits, PublishError, RpcError};

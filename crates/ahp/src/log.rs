@@ -67,6 +67,7 @@ pub struct Entry {
 
 /// How much a log keeps; both hold at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// The sum of [`Entry::cost`]: 64 MiB unless told otherwise.
     pub bytes: u64,
@@ -172,6 +173,8 @@ fn cost(channel: usize, params: u64) -> u64 {
         .saturating_add(channel as u64)
         .saturating_add(ENTRY_CHARGE)
 }
+
+breakbulk_link::with!(Limits);
 
 impl Default for Limits {
     fn default() -> Self {

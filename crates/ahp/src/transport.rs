@@ -4,14 +4,14 @@
 //! ```no_run
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! use breakbulk_ahp::foreign::Sessions;
-//! use breakbulk_ahp::{Settings, transport::Segmenting};
+//! use breakbulk_ahp::{Config, transport::Segmenting};
 //! use breakbulk_link::Cap;
 //!
 //! // What is known of the client over the end of a transport: kept for as long as the client is.
 //! let sessions = Sessions::default();
-//! let settings = Settings { cap: Cap::frame(128 << 10), ..Settings::default() };
+//! let config = Config::default().with(|config| config.cap = Cap::frame(128 << 10));
 //! # let (carrier, _other) = breakbulk_net::memory::pair(4);
-//! let transport = Segmenting::over(carrier, settings, sessions.clone())?;
+//! let transport = Segmenting::over(carrier, config, sessions.clone())?;
 //! let client = ahp::Client::connect(transport, ahp::ClientConfig::default()).await?;
 //! # Ok(()) }
 //! ```
@@ -28,7 +28,7 @@
 //!
 //! The client polls `recv` and awaits `send` in one task. Reading and writing are done by tasks of
 //! their own here, so that neither waits for the other. `send` waits only while the queue
-//! ([`Settings::queued_bytes`]) is full, and the reader goes on meanwhile, as far as the memory for
+//! ([`Config::queued_bytes`]) is full, and the reader goes on meanwhile, as far as the memory for
 //! incoming messages allows. Where both are full, and the other end is in the same position, nothing
 //! could ever move: after [`Options::silence`](breakbulk_net::Options::silence) without a frame going
 //! out `send` fails, which ends the connection instead of hanging it.
@@ -48,11 +48,11 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::Settings;
+use super::Config;
 use super::client::moved::{Moved, now};
 use super::foreign::{ClientSide, Instead, Sessions};
 
-/// How long `send` waits for room where [`Settings::options`] names no time.
+/// How long `send` waits for room where [`Config::options`] names no time.
 const STALLED: Duration = Duration::from_secs(60);
 
 /// A transport for `ahp::Client` over a capped path.
@@ -90,16 +90,16 @@ impl Segmenting {
     /// If the carrier carries no text.
     pub fn over(
         carrier: impl Transport,
-        settings: Settings,
+        config: Config,
         sessions: Sessions,
     ) -> Result<Self, Mismatch> {
         let moved = Moved::new();
-        let options = settings.options;
+        let options = config.options;
         let carrier = Observed(carrier, moved.clone());
-        let connection = Connection::open(settings.link(), carrier, options)?;
+        let connection = Connection::open(config.fresh_link(), carrier, options)?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
-                side: Some(ClientSide::new(settings, sessions)),
+                side: Some(ClientSide::new(config, sessions)),
                 ready: VecDeque::new(),
                 closed: None,
                 told: false,
@@ -121,11 +121,11 @@ impl Segmenting {
     pub async fn connect(
         url: &str,
         options: &breakbulk_net::ws::ConnectOptions,
-        settings: Settings,
+        config: Config,
         sessions: Sessions,
     ) -> Result<Self, breakbulk_net::ws::ConnectError> {
         let socket = breakbulk_net::ws::connect(url, options).await?;
-        let segmenting = Self::over(socket, settings, sessions);
+        let segmenting = Self::over(socket, config, sessions);
         Ok(segmenting.expect("WebSockets carry text"))
     }
 
@@ -292,16 +292,16 @@ impl State {
 /// gives, and remembers what must outlive them. One factory may serve several hosts.
 pub struct Factory<C> {
     connect: C,
-    settings: Settings,
+    config: Config,
     sessions: Mutex<BTreeMap<String, Sessions>>,
 }
 
 impl<C> Factory<C> {
     /// A factory over what `connect` gives.
-    pub fn new(settings: Settings, connect: C) -> Self {
+    pub fn new(config: Config, connect: C) -> Self {
         Self {
             connect,
-            settings,
+            config,
             sessions: Mutex::default(),
         }
     }
@@ -325,7 +325,7 @@ where
         Box::pin(async move {
             let carrier = connecting.await;
             let carrier = carrier.map_err(|error| TransportError::Io(error.to_string()))?;
-            let segmenting = Segmenting::over(carrier, self.settings.clone(), sessions)
+            let segmenting = Segmenting::over(carrier, self.config.clone(), sessions)
                 .map_err(|mismatch| TransportError::Protocol(mismatch.to_string()))?;
             Ok(BoxedTransport::new(segmenting))
         })
@@ -337,10 +337,10 @@ where
 pub fn websockets(
     url: impl Into<String>,
     options: breakbulk_net::ws::ConnectOptions,
-    settings: Settings,
+    config: Config,
 ) -> impl HostTransportFactory {
     let target = Arc::new((url.into(), options));
-    Factory::new(settings, move |_: HostId| {
+    Factory::new(config, move |_: HostId| {
         let target = target.clone();
         async move { breakbulk_net::ws::connect(&target.0, &target.1).await }
     })

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use breakbulk_ahp::Settings;
+use breakbulk_ahp::Config;
 use breakbulk_ahp::foreign::{ClientSide, HostSide, Instead, Sessions};
 use breakbulk_link::{Cap, Event, Link, SendError};
 use breakbulk_message::ahp::{Chunking, TimeoutFrom};
@@ -13,19 +13,18 @@ use bytes::Bytes;
 
 const OURS: &str = r#"{"maxIncomingFrameBytes":400,"maxIncomingMessageBytes":20000,"maxIncomingGroups":4,"groupTimeoutMs":1000,"groupTimeoutFrom":"last"}"#;
 
-fn settings() -> Settings {
-    Settings {
-        chunking: Chunking {
+fn config() -> Config {
+    Config::default().with(|config| {
+        config.chunking = Chunking {
             max_frame_bytes: 400,
             max_message_bytes: 20_000,
             max_groups: Some(4),
             group_timeout_ms: Some(1000),
             timeout_from: TimeoutFrom::Last,
-        },
-        cap: Cap::frame(400),
-        seed: Some([1; 32]),
-        ..Settings::default()
-    }
+        };
+        config.cap = Cap::frame(400);
+        config.seed = Some([1; 32]);
+    })
 }
 
 /// A client's box, a capped path, a host's box.
@@ -41,10 +40,10 @@ struct Path {
 impl Path {
     fn new(clients: &Sessions, hosts: &Sessions) -> Self {
         Self {
-            client: ClientSide::new(settings(), clients.clone()),
-            near: settings().link(),
-            far: settings().link(),
-            host: HostSide::new(settings(), hosts.clone()),
+            client: ClientSide::new(config(), clients.clone()),
+            near: config().fresh_link(),
+            far: config().fresh_link(),
+            host: HostSide::new(config(), hosts.clone()),
             now: Instant::now(),
             frames: 0,
         }
@@ -254,13 +253,7 @@ fn a_name_that_the_host_refuses_is_nobodys() {
 /// A client that gives a message one second gets a refusal in place of what was too slow once.
 #[test]
 fn an_answer_larger_than_what_was_too_slow_is_refused() {
-    let strict = Settings {
-        chunking: Chunking {
-            timeout_from: TimeoutFrom::First,
-            ..settings().chunking
-        },
-        ..settings()
-    };
+    let strict = config().with(|config| config.chunking.timeout_from = TimeoutFrom::First);
     let hosts = Sessions::default();
     let result = |id: u32, size: usize| {
         let text = "x".repeat(size);
@@ -269,10 +262,10 @@ fn an_answer_larger_than_what_was_too_slow_is_refused() {
         )
     };
     // Who counts from the last segment has all the time.
-    for (settings, refuses) in [(strict, true), (settings(), false)] {
+    for (config, refuses) in [(strict, true), (config(), false)] {
         let connect = |method: &str| {
             let mut path = Path::new(&Sessions::default(), &hosts);
-            path.client = ClientSide::new(settings.clone(), Sessions::default());
+            path.client = ClientSide::new(config.clone(), Sessions::default());
             let params = r#""channel":"ahp-root://","clientId":"c","protocolVersions":["1.0.0"],"lastSeenServerSeq":1,"subscriptions":[]"#;
             let said =
                 format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params}}}}}"#);

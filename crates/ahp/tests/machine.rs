@@ -9,7 +9,7 @@ use breakbulk_ahp::machine::host::{
     Applied, Channels, ClientId, Draft, Next, Output, Pending, State, When, Work,
 };
 use breakbulk_ahp::machine::{Client, Host};
-use breakbulk_ahp::{ClientConfig, HostConfig, Settings};
+use breakbulk_ahp::{ClientConfig, Config, HostConfig};
 use breakbulk_link::{Frame, Link, SendError};
 use serde_json::value::RawValue;
 
@@ -44,10 +44,7 @@ struct Desk {
 
 impl Desk {
     fn new() -> Self {
-        let config = HostConfig {
-            max_requests: 1,
-            ..HostConfig::default()
-        };
+        let config = HostConfig::default().with(|config| config.limits.requests = 1);
         let (mut host, now) = (Host::new(config, 0), Instant::now());
         let client = host.connect(now).unwrap();
         let mut desk = Self {
@@ -58,7 +55,7 @@ impl Desk {
             log: MemoryLog::default(),
             now,
             client,
-            link: Settings::default().seeded_link([7; 32]),
+            link: Config::default().link([7; 32]),
         };
         let told = desk.say(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"channel":"ahp-root://","clientId":"c","initialSubscriptions":["ahp-root://"],"protocolVersions":["1.0.0"]}}"#);
         let [Output::Work { work, .. }] = &told[..] else {

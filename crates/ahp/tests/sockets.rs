@@ -10,7 +10,7 @@ use breakbulk_ahp::foreign::Sessions;
 use breakbulk_ahp::host::{Applied, Call, State};
 use breakbulk_ahp::log::MemoryLog;
 use breakbulk_ahp::transport::{Segmenting, websockets};
-use breakbulk_ahp::{Application, Host, HostConfig, RpcError, Settings};
+use breakbulk_ahp::{Application, Config, Host, HostConfig, RpcError};
 use breakbulk_link::Cap;
 use breakbulk_message::ahp::Chunking;
 use breakbulk_net::ws::{ConnectOptions, ListenOptions, Listener};
@@ -44,15 +44,14 @@ fn raw(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.to_owned()).unwrap()
 }
 
-fn settings() -> Settings {
-    Settings {
-        cap: Cap::frame(FRAME),
-        chunking: Chunking {
+fn config() -> Config {
+    Config::default().with(|config| {
+        config.cap = Cap::frame(FRAME);
+        config.chunking = Chunking {
             max_frame_bytes: FRAME as u64,
             ..Chunking::default()
-        },
-        ..Settings::default()
-    }
+        };
+    })
 }
 
 /// A host at a free port, its address, and each connection as it comes. Who sends a larger frame than
@@ -62,10 +61,7 @@ async fn listen() -> (
     String,
     mpsc::UnboundedReceiver<JoinHandle<breakbulk_link::Closed>>,
 ) {
-    let config = HostConfig {
-        settings: settings(),
-        ..HostConfig::default()
-    };
+    let config = HostConfig::default().with(|host| host.connection = config());
     let host = Host::new(Root, MemoryLog::default(), config);
     let options = ListenOptions {
         frame_limit: FRAME,
@@ -105,7 +101,7 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
 async fn a_client_speaks_in_megabytes_over_a_socket_of_small_frames() {
     let (host, url, _served) = listen().await;
     let sessions = Sessions::default();
-    let transport = Segmenting::connect(&url, &options(), settings(), sessions).await;
+    let transport = Segmenting::connect(&url, &options(), config(), sessions).await;
     let client = Client::connect(transport.unwrap(), ClientConfig::default())
         .await
         .unwrap();
@@ -132,7 +128,7 @@ async fn an_address_where_nobody_listens_is_an_error() {
     let url = format!("ws://{}/", closed.local_addr().unwrap());
     drop(closed);
     let options = options();
-    let connecting = Segmenting::connect(&url, &options, settings(), Sessions::default());
+    let connecting = Segmenting::connect(&url, &options, config(), Sessions::default());
     assert!(soon(connecting).await.is_err());
 }
 
@@ -143,7 +139,7 @@ async fn the_real_runtime_comes_back_over_another_socket() {
     let hosts = MultiHostClient::default();
     let mut told = hosts.events();
     let mut lifecycle = hosts.host_events();
-    let factory = websockets(url, options(), settings());
+    let factory = websockets(url, options(), config());
     let config = RemoteHost::new("h", "H", factory)
         .with_client_id("c")
         .with_initial_subscriptions(vec![ROOT.to_owned()]);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ahp::hosts::{HostConfig, HostEvent, MultiHostClient};
 use ahp::{Client, ClientConfig, SubscriptionEvent, Transport as _, TransportMessage};
 use ahp_types::actions::StateAction;
-use breakbulk_ahp::Settings;
+use breakbulk_ahp::Config;
 use breakbulk_ahp::foreign::Sessions;
 use breakbulk_ahp::transport::{Factory, Segmenting};
 use breakbulk_link::Cap;
@@ -21,21 +21,20 @@ use tokio::sync::mpsc;
 
 const FRAME: usize = 9_000;
 
-fn settings() -> Settings {
-    Settings {
-        cap: Cap::frame(FRAME),
-        chunking: Chunking {
+fn config() -> Config {
+    Config::default().with(|config| {
+        config.cap = Cap::frame(FRAME);
+        config.chunking = Chunking {
             max_frame_bytes: FRAME as u64,
             ..Chunking::default()
-        },
-        ..Settings::default()
-    }
+        };
+    })
 }
 
 const ROOT: &str = r#"{"agents":[]}"#;
 
 fn welcome(request: &str, seq: i64) -> String {
-    scripted::welcome(request, seq, ROOT, Some(&settings().chunking))
+    scripted::welcome(request, seq, ROOT, Some(&config().chunking))
 }
 
 fn title(text: &str) -> StateAction {
@@ -67,8 +66,8 @@ fn listed(request: &str) -> String {
 #[tokio::test(start_paused = true)]
 async fn the_real_client_speaks_in_megabytes_over_frames_of_nine_kilobytes() {
     let (ours, theirs) = memory::pair(1);
-    let host = Scripted::new(theirs, settings());
-    let transport = Segmenting::over(ours, settings(), Sessions::default()).unwrap();
+    let host = Scripted::new(theirs, config());
+    let transport = Segmenting::over(ours, config(), Sessions::default()).unwrap();
     let client = Client::connect(transport, ClientConfig::default())
         .await
         .unwrap();
@@ -154,10 +153,7 @@ async fn the_real_client_speaks_in_megabytes_over_frames_of_nine_kilobytes() {
 /// queues that are too small for what they say.
 #[tokio::test(start_paused = true)]
 async fn two_that_send_at_once_do_not_wait_for_each_other() {
-    let small = Settings {
-        queued_bytes: 1 << 20,
-        ..settings()
-    };
+    let small = config().with(|config| config.limits.queued_bytes = 1 << 20);
     let (left, right) = memory::pair(1);
     let sessions = Sessions::default();
     let mut client = Segmenting::over(left, small.clone(), sessions).unwrap();
@@ -200,10 +196,7 @@ async fn two_that_send_at_once_do_not_wait_for_each_other() {
 #[tokio::test(start_paused = true)]
 async fn a_send_that_can_never_go_on_fails() {
     let (ours, theirs) = memory::pair(1);
-    let full = Settings {
-        queued: 2,
-        ..settings()
-    };
+    let full = config().with(|config| config.limits.queued = 2);
     let mut client = Segmenting::over(ours, full, Sessions::default()).unwrap();
     let text = TransportMessage::Text(format!(r#"{{"a":"{}"}}"#, "x".repeat(8_000)));
     let began = tokio::time::Instant::now();
@@ -228,7 +221,7 @@ async fn a_send_that_can_never_go_on_fails() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_lost_when_recv_is_dropped() {
     let (ours, theirs) = memory::pair(1);
-    let mut client = Segmenting::over(ours, settings(), Sessions::default()).unwrap();
+    let mut client = Segmenting::over(ours, config(), Sessions::default()).unwrap();
     let mut host = Raw::new(theirs);
     let says = tokio::spawn(async move {
         for seq in 0..500 {
@@ -267,7 +260,7 @@ async fn nothing_is_lost_when_recv_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn the_real_runtime_gets_an_overtaken_action_after_a_drop() {
     let (opened, mut carriers) = mpsc::unbounded_channel::<Memory>();
-    let factory = Factory::new(settings(), move |_| {
+    let factory = Factory::new(config(), move |_| {
         let (ours, theirs) = memory::pair(16);
         let gone = opened.send(theirs).is_err();
         async move {

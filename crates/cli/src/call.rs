@@ -123,10 +123,10 @@ impl Call {
             match &self.target {
                 Target::Python(path) => {
                     let python = tywrap::interpreter(path.as_deref());
-                    tywrap::call(&self, |settings| Host::python(&python, settings)).await
+                    tywrap::call(&self, |config| Host::python(&python, config)).await
                 }
                 Target::Bridge(words) => {
-                    tywrap::call(&self, |settings| Host::new(Program::new(words), settings)).await
+                    tywrap::call(&self, |config| Host::new(Program::new(words), config)).await
                 }
                 Target::Vscode {
                     address,

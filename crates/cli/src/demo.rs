@@ -244,12 +244,11 @@ fn check_rpc(message: &Bytes) -> Result<(), Failure> {
 /// A sending and a receiving link under the example's cap.
 fn pair(example: &Example) -> (Link, Link) {
     let mut config = Config::new(example.rules.clone());
-    config.limits = Limits {
-        frame: usize::MAX,
-        message: 2 * MESSAGE,
-        memory: 4 * MESSAGE,
-        ..Limits::default()
-    };
+    config.limits = Limits::default().with(|limits| {
+        limits.frame = usize::MAX;
+        limits.message = 2 * MESSAGE;
+        limits.memory = 4 * MESSAGE;
+    });
     let new = || {
         let (send, receive) = (example.wire.clone(), example.wire.clone());
         Link::new(send, receive, config.clone(), Budget::unlimited(), [1; 32])

@@ -144,22 +144,20 @@ impl Gateway {
             parse(Side::To, &self.to)?,
         );
         let preset = self.preset.as_deref().map(preset).transpose();
-        let config = Config {
-            max_frame: self.max_frame.map(|size| size.0),
-            max_message: self.max_message.map(|size| size.0),
-            preset: preset.map_err(|error| Failure::Usage(format!("--preset {error}")))?,
-            memory: self.memory.0,
-            max_sessions: self.max_sessions,
-            allow_remote: self.allow_remote,
-            check: !self.no_check,
-            grace: Duration::from_secs(self.grace),
-            token: token::from_environment()?,
-            key: match listen.is_relays() || to.is_relays() {
-                true => key::from_environment()?,
-                false => None,
-            },
-            hidden_variables: vec![key::VARIABLE.to_owned()],
-        };
+        let mut config = Config::default();
+        config.max_frame = self.max_frame.map(|size| size.0);
+        config.max_message = self.max_message.map(|size| size.0);
+        config.preset = preset.map_err(|error| Failure::Usage(format!("--preset {error}")))?;
+        config.memory = self.memory.0;
+        config.max_sessions = self.max_sessions;
+        config.allow_remote = self.allow_remote;
+        config.check = !self.no_check;
+        config.grace = Duration::from_secs(self.grace);
+        config.token = token::from_environment()?;
+        if listen.is_relays() || to.is_relays() {
+            config.key = key::from_environment()?;
+        }
+        config.hidden_variables = vec![key::VARIABLE.to_owned()];
         Plan::new(listen, to, config).map_err(|error| Failure::Usage(explain::plan(&error)))
     }
 }

@@ -210,15 +210,14 @@ impl WireOptions {
         };
         let message = self.max_message();
         let mut config = Config::new(rules);
-        config.limits = Limits {
-            frame: frame_limit,
-            message,
-            pieces: u64::from(u32::MAX),
-            transfers: 64,
-            memory: message.saturating_mul(2).saturating_add(64 << 20),
-            queued_bytes: usize::MAX,
-            ..Limits::default()
-        };
+        config.limits = Limits::default().with(|limits| {
+            limits.frame = frame_limit;
+            limits.message = message;
+            limits.pieces = u64::from(u32::MAX);
+            limits.transfers = 64;
+            limits.memory = message.saturating_mul(2).saturating_add(64 << 20);
+            limits.queued_bytes = usize::MAX;
+        });
         let mut link = Link::new(self.wire(), self.wire(), config, Budget::unlimited(), seed);
         link.set_peer(PeerSupport::Yes(PeerLimits {
             message,

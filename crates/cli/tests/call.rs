@@ -128,7 +128,7 @@ fn a_large_result_becomes_a_file_and_a_failed_one_does_not() {
 async fn an_actor_of_vscodes_rpc_is_called_over_tcp() {
     use breakbulk::message::vscode::{RpcId, SerializedError, Thrown};
     use breakbulk::net::tcp;
-    use breakbulk::vscode::{Actor, Actors, Endpoint, Options, Returned};
+    use breakbulk::vscode::{Actor, Actors, Config, Endpoint, Returned};
 
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = format!("vscode+tcp:{}", listener.local_addr().unwrap());
@@ -148,10 +148,9 @@ async fn an_actor_of_vscodes_rpc_is_called_over_tcp() {
                 .method("$throw", |_| async {
                     Err(SerializedError::new("RangeError", "too far").into())
                 });
-            let options = Options {
-                actors: Actors::new().add(RpcId::new(3).unwrap(), "Test", actor),
-                ..Options::default()
-            };
+            let options = Config::default().with(|config| {
+                config.actors = Actors::new().add(RpcId::new(3).unwrap(), "Test", actor)
+            });
             let endpoint = Endpoint::over_stream(tcp::accept(&listener).await.unwrap(), options);
             tokio::spawn(async move { endpoint.ended().await });
         }

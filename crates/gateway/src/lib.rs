@@ -60,7 +60,7 @@ pub use error::{EndError, OpenError, Party, PlanError, RunError, SessionEnd, Unr
 pub use plan::{Config, Overruled, Plan};
 pub use pump::{
     BothBoxes, ClientBox, Ended, HostBox, Incoming, NoTunnel, Options, Oversized, Pass, Passing,
-    Plain, Port, Raw, Replacement, Side, Skipped, Tunnel, TunnelSettings, greet, relay,
+    Plain, Port, Raw, Replacement, Side, Skipped, Tunnel, TunnelConfig, greet, relay,
     session_memory, whole_link,
 };
 #[cfg(feature = "nostr")]

@@ -1,6 +1,6 @@
 //! From an end that was planned to a port of the pump.
 
-use breakbulk_link::{Carries, Config, Limits, Link};
+use breakbulk_link::{Carries, Config, Link};
 use breakbulk_message::tunnel::TUNNEL;
 #[cfg(feature = "process")]
 use breakbulk_net::process;
@@ -59,9 +59,7 @@ impl Opened {
     /// Exchanges the hellos of a tunnel.
     pub(crate) async fn greeted(self, end: &End) -> Result<Self, OpenError> {
         let port = match &self.kind {
-            EndKind::Tunnel(connection) => {
-                greet(connection.clone(), &end.tunnel_settings()).await?
-            }
+            EndKind::Tunnel(connection) => greet(connection.clone(), &end.tunnel_config()).await?,
             _ => self.port,
         };
         Ok(Self { port, ..self })
@@ -134,8 +132,8 @@ pub(crate) fn web_socket(
 ) -> Result<(Opened, Connection), OpenError> {
     let is_tunnel = end.wire == WireKind::Ahp && websocket.subprotocol() == Some(TUNNEL);
     let link = match end.wire {
-        WireKind::Ahp if is_tunnel => end.tunnel_settings().link(fresh_seed()),
-        WireKind::Ahp => end.ahp_settings().link(),
+        WireKind::Ahp if is_tunnel => end.tunnel_config().link(fresh_seed()),
+        WireKind::Ahp => end.ahp_config().fresh_link(),
         WireKind::Loro => loro(end),
         // ContextVM's transfers are in the events of relays, and never on a WebSocket of ours.
         WireKind::Whole | WireKind::Cep22 => whole(end),
@@ -167,14 +165,12 @@ fn whole(end: &End) -> Link {
 fn loro(end: &End) -> Link {
     let mut config: Config = Loro::config();
     config.progress = 0;
-    config.limits = Limits {
-        frame: end.max_frame,
-        message: end.max_message,
-        pending_bytes: end.max_message,
-        memory: session_memory(end.max_message),
-        queued_bytes: end.max_message,
-        ..config.limits
-    };
+    let limits = &mut config.limits;
+    limits.frame = end.max_frame;
+    limits.message = end.max_message;
+    limits.pending_bytes = end.max_message;
+    limits.memory = session_memory(end.max_message);
+    limits.queued_bytes = end.max_message;
     let wire = std::sync::Arc::new(Loro);
     let mut link = Link::new(wire.clone(), wire, config, end.budget.clone(), fresh_seed());
     link.set_cap(end.cap());
@@ -184,8 +180,8 @@ fn loro(end: &End) -> Link {
 /// What is done to messages between two such ends.
 pub(crate) fn passing(plan: &Plan, listen: &EndKind, to: &EndKind) -> Box<dyn Passing> {
     let (hosts, clients) = plan.sessions.clone();
-    let of_listen = || plan.listen.ahp_settings();
-    let of_to = || plan.to.ahp_settings();
+    let of_listen = || plan.listen.ahp_config();
+    let of_to = || plan.to.ahp_config();
     let inner: Box<dyn Passing> = match (listen, to) {
         (EndKind::Binary, _) | (_, EndKind::Binary) => return Box::new(Raw),
         (EndKind::Ahp(client), EndKind::Ahp(host)) => Box::new(BothBoxes::new(

@@ -3,14 +3,14 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use breakbulk_ahp::Settings;
+use breakbulk_ahp as ahp;
 use breakbulk_ahp::foreign::Sessions;
 #[cfg(feature = "nostr")]
 use breakbulk_contextvm::Keys;
+use breakbulk_link::Preset;
 use breakbulk_link::{Budget, Cap, Carries};
 use breakbulk_message::ahp::{Chunking, TimeoutFrom};
 use breakbulk_net::Options;
-use breakbulk_net::preset::Preset;
 #[cfg(feature = "process")]
 use breakbulk_net::process::{self, Framing};
 use breakbulk_net::ws::{self, Bearer};
@@ -19,7 +19,7 @@ use breakbulk_net::ws::{Identity, Roots};
 
 use crate::endpoint::{At, Endpoint, TunnelUse, WireKind, WsAddress};
 use crate::error::{EndError, OpenError, PlanError};
-use crate::pump::{Side, TunnelSettings, session_memory};
+use crate::pump::{Side, TunnelConfig, session_memory};
 #[cfg(feature = "nostr")]
 use crate::relays::RelayEnd;
 use crate::token;
@@ -42,6 +42,7 @@ const TUNNEL_SILENCE: Duration = Duration::from_secs(300);
 
 /// What holds for both ends of a gateway, and for all of its sessions.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Config {
     /// The largest frame where messages are cut, if an endpoint does not say it.
     pub max_frame: Option<usize>,
@@ -67,6 +68,8 @@ pub struct Config {
     /// Environment variables that commands do not inherit.
     pub hidden_variables: Vec<String>,
 }
+
+breakbulk_link::with!(Config);
 
 impl Default for Config {
     fn default() -> Self {
@@ -336,8 +339,8 @@ impl End {
         }
     }
 
-    pub(crate) fn tunnel_settings(&self) -> TunnelSettings {
-        TunnelSettings {
+    pub(crate) fn tunnel_config(&self) -> TunnelConfig {
+        TunnelConfig {
             cap: self.cap(),
             max_frame: self.max_frame,
             max_message: self.max_message,
@@ -345,22 +348,21 @@ impl End {
         }
     }
 
-    /// The settings of a middle box before AHP programs.
-    pub(crate) fn ahp_settings(&self) -> Settings {
+    /// What a middle box before AHP programs does.
+    pub(crate) fn ahp_config(&self) -> ahp::Config {
         let frame = self.max_frame.min(self.max_message);
-        Settings {
-            chunking: Chunking {
+        ahp::Config::default().with(|config| {
+            config.chunking = Chunking {
                 max_frame_bytes: frame as u64,
                 max_message_bytes: self.max_message as u64,
                 timeout_from: TimeoutFrom::Last,
                 ..Chunking::default()
-            },
-            cap: self.cap(),
-            budget: self.budget.clone(),
-            queued_bytes: self.max_message.max(64 << 20),
-            options: self.options(false),
-            ..Settings::default()
-        }
+            };
+            config.cap = self.cap();
+            config.budget = self.budget.clone();
+            config.limits.queued_bytes = self.max_message.max(64 << 20);
+            config.options = self.options(false);
+        })
     }
 
     /// How its connections are kept alive: streams have no pings.

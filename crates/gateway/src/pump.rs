@@ -27,7 +27,7 @@ pub(crate) use port::{Arrived, Channel, Heard, Outcome};
 pub(crate) use run::HELLO;
 pub use run::relay;
 pub use skipped::{Oversized, Skipped};
-pub use tunnel::{NoTunnel, Tunnel, TunnelSettings, greet};
+pub use tunnel::{NoTunnel, Tunnel, TunnelConfig, greet};
 
 /// What a sender closes with when a message that may not be lost is too large.
 pub(crate) const TOO_LARGE: u16 = 4413;
@@ -100,12 +100,11 @@ impl Passing for Box<dyn Passing> {
 
 /// The limits of a link in a pump: one message that comes in beside one that still goes out.
 fn limits(max_message: usize) -> Limits {
-    Limits {
-        message: max_message,
-        memory: session_memory(max_message),
-        queued_bytes: max_message,
-        ..Limits::default()
-    }
+    Limits::default().with(|limits| {
+        limits.message = max_message;
+        limits.memory = session_memory(max_message);
+        limits.queued_bytes = max_message;
+    })
 }
 
 /// The most bytes that one side of a pump holds of the shared budget.
@@ -137,10 +136,13 @@ pub enum Pass {
 
 /// How the pump behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Options {
     /// How long what is queued may take to go out once one side has ended, or all is to end.
     pub grace: Duration,
 }
+
+breakbulk_link::with!(Options);
 
 impl Default for Options {
     fn default() -> Self {

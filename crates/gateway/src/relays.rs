@@ -13,8 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_contextvm::{
-    self as contextvm, Client, ClientConfig, Forgetful, Keys, Limits, Memory, Server, ServerConfig,
-    Timeouts, npub,
+    self as contextvm, Client, ClientConfig, Forgetful, Keys, Memory, Server, ServerConfig, npub,
 };
 use breakbulk_net::nostr::RelayOptions as Connecting;
 use tokio::task::JoinSet;
@@ -111,27 +110,19 @@ impl RelayEnd {
 
     fn config(&self, end: &End) -> contextvm::Config {
         let options = &self.options;
-        let usual = contextvm::Config::default();
-        contextvm::Config {
-            encryption: options.encryption.unwrap_or_default(),
-            wraps: options.wraps.unwrap_or_default(),
-            allowed: options.allow.clone(),
-            limits: Limits {
-                message: end.max_message,
-                memory: self.memory,
-                peer_memory: session_memory(end.max_message).min(self.memory),
-                queued_bytes: end.max_message,
-                ..usual.limits
-            },
-            timeouts: Timeouts {
-                soft: options.timeout.or(usual.timeouts.soft),
-                ..usual.timeouts
-            },
-            cut_above: CUT_ABOVE.min(end.max_frame),
-            event_max: end.max_frame,
-            fresh_key: self.keys.is_none(),
-            ..usual
-        }
+        contextvm::Config::default().with(|config| {
+            config.encryption = options.encryption.unwrap_or_default();
+            config.wraps = options.wraps.unwrap_or_default();
+            config.allowed = options.allow.clone();
+            config.limits.message = end.max_message;
+            config.limits.memory = self.memory;
+            config.limits.peer_memory = session_memory(end.max_message).min(self.memory);
+            config.limits.queued_bytes = end.max_message;
+            config.timeouts.soft = options.timeout.or(config.timeouts.soft);
+            config.cut_above = CUT_ABOVE.min(end.max_frame);
+            config.event_max = end.max_frame;
+            config.fresh_key = self.keys.is_none();
+        })
     }
 }
 

@@ -70,10 +70,7 @@ async fn message(connection: &Connection) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_gateways_in_one_process_carry_a_large_answer_over_a_relay() {
     let relay = BadRelay::start(Weather::default()).await.unwrap();
-    let config = Config {
-        key: Some(Keys::generate()),
-        ..Config::default()
-    };
+    let config = Config::default().with(|config| config.key = Some(Keys::generate()));
     // Each request becomes its own answer.
     let command = r#"exec:sed -u 's/"method":"[a-z]*","params"/"result"/'"#;
     let far = Running::start(&format!("nostr:{}", relay.url()), command, config).await;
@@ -113,9 +110,7 @@ async fn a_slow_relay_stops_its_sender_within_the_senders_memory() {
     let (program, held) = (open(near), open(listen));
     let to = Port::client(client.clone(), Duration::ZERO);
     let stop = Stop::new();
-    let options = Options {
-        grace: Duration::from_millis(200),
-    };
+    let options = Options::default().with(|options| options.grace = Duration::from_millis(200));
     let listen = Port::new(held.clone());
     let pump = tokio::spawn(relay(listen, to, Plain::default(), stop.stopped(), options));
     let text = "x".repeat(20_000);
@@ -153,10 +148,7 @@ async fn errors_can_be_told_apart() {
         let error = Plan::new(listen.parse().unwrap(), to.parse().unwrap(), config).err();
         error.unwrap()
     };
-    let small = Config {
-        memory: 1 << 20,
-        ..Config::default()
-    };
+    let small = Config::default().with(|config| config.memory = 1 << 20);
     let error = plan("ws://0", "exec:cat", small);
     assert!(
         matches!(error, PlanError::Memory { memory: 1_048_576, needed } if needed > 64 << 20),

@@ -18,11 +18,13 @@ mod key;
 mod link;
 mod lock;
 mod outbox;
+mod preset;
 mod random;
 mod recent;
 mod rules;
 mod timers;
 mod wire;
+mod with;
 
 pub use budget::{Budget, Charge, MESSAGE_CHARGE, PIECE_CHARGE, TRANSFER_CHARGE};
 pub use cap::{Cap, Count, Wrap};
@@ -33,6 +35,7 @@ pub use key::Key;
 pub use link::{Cancelled, Link, PlanJob, Planned, Received, Sent, Unfinished};
 pub use lock::lock;
 pub use outbox::{Outgoing, Rejected};
+pub use preset::Preset;
 pub use random::Random;
 pub use recent::Recent;
 pub use rules::{

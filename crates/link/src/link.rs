@@ -178,9 +178,10 @@ impl Link {
         self.outbox.wake_waiting();
     }
 
-    /// Sets the cap of the transport. It applies to messages of which no frame was sent yet.
-    pub fn set_cap(&mut self, cap: Cap) {
-        self.cap = cap;
+    /// Sets the cap of the path, or that of a [`Preset`](crate::Preset). It applies to messages of which
+    /// no frame was sent yet.
+    pub fn set_cap(&mut self, cap: impl Into<Cap>) {
+        self.cap = cap.into();
         self.generation += 1;
         self.outbox.one_frame = self.one_frame();
     }

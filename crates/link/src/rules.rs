@@ -188,6 +188,7 @@ impl Scopes {
 
 /// The limits of a link. Each limits something that a peer could otherwise make grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// The largest incoming frame, in bytes.
     pub frame: usize,
@@ -231,6 +232,7 @@ impl Default for Limits {
 
 /// The configuration of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Config {
     /// The rules of the format.
     pub rules: Rules,
@@ -252,6 +254,8 @@ pub struct Config {
     /// Progress is reported after each this many bytes; 0 never reports it.
     pub progress: usize,
 }
+
+crate::with!(Config, Limits);
 
 impl Config {
     /// The rules of a format, with default limits.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 /// Limits on what peers can cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// Documents in all.
     pub documents: usize,
@@ -55,3 +56,5 @@ impl Default for Limits {
         }
     }
 }
+
+breakbulk_link::with!(Limits);

@@ -505,17 +505,16 @@ fn ephemeral_stores_hop_once_and_go_with_their_peer() {
 
 #[test]
 fn what_is_too_much_is_refused() {
-    let limits = Limits {
-        documents: 3,
-        doc_id: 8,
-        subscriptions: 2,
-        batch: 4,
-        version_entries: 2,
-        stores: 2,
-        store_bytes: 4096,
-        faults: 100,
-        ..Limits::default()
-    };
+    let limits = Limits::default().with(|limits| {
+        limits.documents = 3;
+        limits.doc_id = 8;
+        limits.subscriptions = 2;
+        limits.batch = 4;
+        limits.version_entries = 2;
+        limits.stores = 2;
+        limits.store_bytes = 4096;
+        limits.faults = 100;
+    });
     let long = VersionVector::from_iter([(1, 1), (2, 1), (3, 1)]);
     let ask = |doc: &str| sync_request(doc, 0, false);
     let ephemeral = |stores| ChannelMsg::Ephemeral {
@@ -592,10 +591,7 @@ fn what_is_too_much_is_refused() {
 
 #[test]
 fn garbage_again_and_again_ends_the_connection() {
-    let limits = Limits {
-        faults: 3,
-        ..Limits::default()
-    };
+    let limits = Limits::default().with(|limits| limits.faults = 3);
     let mut bench = Bench::new(OpenToAll, limits, &[("a", 3)]);
     let channel = bench.peer("7");
     for round in 0..4 {

@@ -16,7 +16,6 @@ pub mod nostr;
 mod observed;
 #[cfg(feature = "http")]
 pub mod poll;
-pub mod preset;
 #[cfg(feature = "process")]
 pub mod process;
 mod receipt;

@@ -15,11 +15,10 @@ const LIMIT: usize = 8 << 20;
 
 fn open(exec: Exec, grace: Duration) -> Connection {
     let mut config = Config::new(Whole::rules());
-    config.limits = Limits {
-        frame: LIMIT,
-        message: LIMIT,
-        ..Limits::default()
-    };
+    config.limits = Limits::default().with(|limits| {
+        limits.frame = LIMIT;
+        limits.message = LIMIT;
+    });
     let wire = Arc::new(Whole::TEXT);
     let mut link = Link::new(wire.clone(), wire, config, Budget::unlimited(), [1; 32]);
     link.set_cap(Cap::frame(LIMIT).lines());

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use breakbulk_tywrap::{CallError, Host, Settings, python};
+use breakbulk_tywrap::{CallError, Config, Host, python};
 
 #[tokio::main]
 async fn main() -> Result<(), CallError> {
     // The Python bridge is part of this crate: the machine needs only Python 3.9 or later.
-    let host = Host::python(Path::new(python::INTERPRETER), Settings::default());
+    let host = Host::python(Path::new(python::INTERPRETER), Config::default());
 
     let root = host.call("math", "sqrt", "[16]", None).await?;
     println!("math.sqrt(16) = {}", root.json());

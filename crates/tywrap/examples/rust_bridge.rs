@@ -4,7 +4,7 @@
 
 use breakbulk_net::process::Program;
 use breakbulk_tywrap::bridge::{Answer, Bridge, Functions};
-use breakbulk_tywrap::{Host, Settings};
+use breakbulk_tywrap::{Config, Host};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,13 +15,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let times = usize::try_from(call.integer(1)?).unwrap_or(0);
                 Answer::text(&call.text(0)?.repeat(times))
             });
-        // Takes the settings that the host passed by arguments and environment.
+        // Takes the configuration that the host passed by arguments and environment.
         Bridge::from_process(functions)?.stdio().await?;
         return Ok(());
     }
     let myself = std::env::current_exe()?;
     let bridge = Program::new([myself.as_os_str(), "bridge".as_ref()]);
-    let host = Host::new(bridge, Settings::default());
+    let host = Host::new(bridge, Config::default());
     println!("{}", host.call("math", "sqrt", "[16]", None).await?.json());
     let long = host
         .call("text", "repeat", r#"["break bulk ", 200000]"#, None)

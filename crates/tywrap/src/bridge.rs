@@ -16,9 +16,9 @@
 //! ```
 
 mod arguments;
+mod config;
 mod functions;
 mod serve;
-mod settings;
 
 use std::future::Future;
 use std::io;
@@ -29,8 +29,8 @@ use breakbulk_net::process::{self, Framing, Stream};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use arguments::{Answer, Arguments, raise};
+pub use config::{BadSetting, BridgeConfig};
 pub use functions::Functions;
-pub use settings::{BadSetting, BridgeSettings};
 
 /// The outcome of a call: a result, or an exception for the host.
 pub type Outcome = Result<Answer, ErrorBody<'static>>;
@@ -49,7 +49,7 @@ pub trait Handler: Send + Sync {
 /// A bridge: serves one host until its input ends.
 #[derive(Debug)]
 pub struct Bridge<H> {
-    settings: BridgeSettings,
+    config: BridgeConfig,
     handler: H,
 }
 
@@ -86,22 +86,22 @@ pub enum BridgeError {
 }
 
 impl<H: Handler> Bridge<H> {
-    /// A bridge with these settings.
-    pub fn new(settings: BridgeSettings, handler: H) -> Self {
-        Self { settings, handler }
+    /// A bridge with this configuration.
+    pub fn new(config: BridgeConfig, handler: H) -> Self {
+        Self { config, handler }
     }
 
-    /// A bridge with the settings that the host passed to this process, by arguments and environment.
+    /// A bridge with the configuration that the host passed to this process, by arguments and environment.
     ///
     /// # Errors
     /// If a setting is invalid.
     pub fn from_process(handler: H) -> Result<Self, BadSetting> {
-        Ok(Self::new(BridgeSettings::from_process()?, handler))
+        Ok(Self::new(BridgeConfig::from_process()?, handler))
     }
 
-    /// Its settings.
-    pub fn settings(&self) -> &BridgeSettings {
-        &self.settings
+    /// Its configuration.
+    pub fn config(&self) -> &BridgeConfig {
+        &self.config
     }
 
     /// Serves over this process's standard input and output until they end.
@@ -109,7 +109,7 @@ impl<H: Handler> Bridge<H> {
     /// # Errors
     /// If the host breaks the framing, or the streams cannot be used.
     pub async fn stdio(&self) -> Result<Ended, BridgeError> {
-        let stream = process::stdio(Framing::Lines, self.settings.line_limit())?;
+        let stream = process::stdio(Framing::Lines, self.config.line_limit())?;
         self.serve_stream(stream).await
     }
 
@@ -122,7 +122,7 @@ impl<H: Handler> Bridge<H> {
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Result<Ended, BridgeError> {
-        let limit = self.settings.line_limit();
+        let limit = self.config.line_limit();
         let stream = Stream::new(reader, writer, Framing::Lines, limit);
         self.serve_stream(stream).await
     }

@@ -30,7 +30,7 @@ pub enum CallError {
     },
     /// The request is larger than the limit. It was not sent.
     #[error(
-        "a request of {size} bytes is over the limit of {limit}; raise Settings::message, or send less"
+        "a request of {size} bytes is over the limit of {limit}; raise limits.message, or send less"
     )]
     RequestTooLarge {
         /// Bytes of the request.
@@ -108,7 +108,7 @@ pub enum PoolError {
         after: Duration,
     },
     /// Too many callers wait.
-    #[error("{limit} callers wait for a bridge already; raise PoolSettings::queue or call less")]
+    #[error("{limit} callers wait for a bridge already; raise the queue or call less")]
     Full {
         /// The limit.
         limit: usize,

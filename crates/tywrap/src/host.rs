@@ -21,7 +21,7 @@ use tokio::sync::{Semaphore, watch};
 
 use session::{Reply, Session};
 
-use crate::machine::{About, Breach, Call, Returned, Settings, excerpt, meta_request};
+use crate::machine::{About, Breach, Call, Config, Returned, excerpt, meta_request};
 use crate::{CallError, StartError, python};
 
 /// How many bridges a call tries, as long as none of them has received any of it.
@@ -37,16 +37,16 @@ pub struct Host {
 }
 
 struct Shared {
-    config: Arc<Config>,
+    startup: Arc<Startup>,
     phase: Mutex<Phase>,
     next_id: AtomicI64,
     room: Semaphore,
     starts: AtomicU64,
 }
 
-struct Config {
+struct Startup {
     program: Program,
-    settings: Settings,
+    config: Config,
     progress: watch::Sender<Progress>,
 }
 
@@ -73,12 +73,12 @@ type Started = Result<Arc<Session>, StartError>;
 impl Host {
     /// A host of this program, which is started at the first call. The arguments and environment
     /// variables that negotiate frames are added.
-    pub fn new(program: Program, settings: Settings) -> Self {
+    pub fn new(program: Program, config: Config) -> Self {
         Self {
             shared: Arc::new(Shared {
-                config: Arc::new(Config {
+                startup: Arc::new(Startup {
                     program,
-                    settings,
+                    config,
                     progress: watch::Sender::default(),
                 }),
                 phase: Mutex::new(Phase::Down),
@@ -91,14 +91,14 @@ impl Host {
     }
 
     /// A host of this Python interpreter, with the bridge that is part of this crate.
-    pub fn python(interpreter: &Path, settings: Settings) -> Self {
+    pub fn python(interpreter: &Path, config: Config) -> Self {
         let (words, environment) = python::command(interpreter);
         let program = environment
             .into_iter()
             .fold(Program::new(words), |program, (name, value)| {
                 program.env(name, value)
             });
-        Self::new(program, settings)
+        Self::new(program, config)
     }
 
     /// Starts the bridge unless a usable one runs.
@@ -117,7 +117,7 @@ impl Host {
         args: impl Into<Bytes>,
         kwargs: Option<Bytes>,
     ) -> Result<Returned, CallError> {
-        let limit = self.settings().timeout;
+        let limit = self.config().timeout;
         self.call_within(limit, module, function, args, kwargs)
             .await
     }
@@ -147,7 +147,7 @@ impl Host {
     /// Asks the bridge to describe itself.
     pub async fn meta(&self) -> Result<Meta<'static>, CallError> {
         let write = |id| Ok(meta_request(id));
-        let limit = self.settings().timeout;
+        let limit = self.config().timeout;
         let name = || "meta".to_owned();
         let result = self.within(limit, name, self.request(0, write)).await?;
         About::meta(&result).ok_or_else(|| CallError::Breach {
@@ -160,13 +160,13 @@ impl Host {
     }
 
     /// The limits and timeouts.
-    pub fn settings(&self) -> &Settings {
-        &self.shared.config.settings
+    pub fn config(&self) -> &Config {
+        &self.shared.startup.config
     }
 
     /// The progress of messages in frames, about once per MiB.
     pub fn progress(&self) -> watch::Receiver<Progress> {
-        self.shared.config.progress.subscribe()
+        self.shared.startup.progress.subscribe()
     }
 
     /// The end of the bridge's standard error.
@@ -231,7 +231,7 @@ impl Host {
     }
 
     fn fits(&self, size: usize) -> Result<(), CallError> {
-        let limit = self.settings().message;
+        let limit = self.config().limits.message;
         match size > limit {
             true => Err(CallError::RequestTooLarge { size, limit }),
             false => Ok(()),
@@ -310,8 +310,8 @@ impl Shared {
                 Phase::Up(_) | Phase::Down => {
                     let (tell, started) = watch::channel(None);
                     let old = std::mem::replace(&mut *phase, Phase::Starting(started.clone()));
-                    let (weak, config) = (Arc::downgrade(self), self.config.clone());
-                    tokio::spawn(replace(weak, config, old, tell));
+                    let (weak, startup) = (Arc::downgrade(self), self.startup.clone());
+                    tokio::spawn(replace(weak, startup, old, tell));
                     self.starts.fetch_add(1, Ordering::Relaxed);
                     started
                 }
@@ -328,14 +328,14 @@ impl Shared {
 /// Ends the old bridge, starts another, and notifies all callers that wait.
 async fn replace(
     shared: Weak<Shared>,
-    config: Arc<Config>,
+    startup: Arc<Startup>,
     old: Phase,
     tell: watch::Sender<Option<Started>>,
 ) {
     if let Phase::Up(old) = old {
         old.terminate_and_wait().await;
     }
-    let mut started = start::start(&config).await;
+    let mut started = start::start(&startup).await;
     let unwanted = {
         let shared = shared.upgrade();
         let phase = shared.as_ref().map(|shared| shared.phase());

@@ -4,10 +4,10 @@
 //! ```no_run
 //! use std::path::Path;
 //!
-//! use breakbulk_tywrap::{Host, Settings};
+//! use breakbulk_tywrap::{Host, Config};
 //!
 //! # async fn call() -> Result<(), breakbulk_tywrap::CallError> {
-//! let host = Host::python(Path::new("python3"), Settings::default());
+//! let host = Host::python(Path::new("python3"), Config::default());
 //! let root = host.call("math", "sqrt", "[16]", None).await?;
 //! assert_eq!(root.json(), "4.0");
 //! # Ok(())
@@ -31,6 +31,6 @@ pub mod python;
 pub use error::{CallError, PoolError, StartError};
 #[cfg(feature = "net")]
 pub use host::{Host, Progress};
-pub use machine::{About, Breach, Raised, Returned, Settings};
+pub use machine::{About, Breach, Config, Raised, Returned};
 #[cfg(feature = "net")]
-pub use pool::{Lease, Pool, PoolSettings};
+pub use pool::{Lease, Pool, PoolConfig};

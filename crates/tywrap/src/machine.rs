@@ -1,14 +1,14 @@
 //! The pure part of a host: writes calls, matches the bridge's answers to them, and decides which calls
 //! fail when the bridge breaks the protocol. No process, no clock, no runtime.
 //!
-//! To write another host, make a [`Link`](breakbulk_link::Link) with [`Settings::link`], send each
+//! To write another host, make a [`Link`](breakbulk_link::Link) with [`Config::link`], send each
 //! [`Call`] as a message of that link, and pass every message received to [`Calls::handle_message`].
 //!
 //! ```
-//! use breakbulk_tywrap::Settings;
+//! use breakbulk_tywrap::Config;
 //! use breakbulk_tywrap::machine::{Call, Calls, Verdict};
 //!
-//! let mut calls = Calls::new(&Settings::default());
+//! let mut calls = Calls::new(&Config::default());
 //! let call = Call::new("math", "sqrt", "[16]", None)?;
 //! calls.begin(1, "the caller");
 //! println!("to the bridge: {:?}", call.write(1));
@@ -21,13 +21,13 @@
 mod about;
 mod breach;
 mod calls;
+mod config;
 mod request;
 mod returned;
-mod settings;
 
 pub use about::About;
 pub use breach::{Breach, Raised};
 pub use calls::{Calls, Verdict, excerpt, key_id};
+pub use config::Config;
 pub use request::{BadCall, Call, meta_request};
 pub use returned::Returned;
-pub use settings::Settings;

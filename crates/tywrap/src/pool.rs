@@ -14,11 +14,12 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{CallError, Host, PoolError, Returned, Settings};
+use super::{CallError, Config, Host, PoolError, Returned};
 
 /// The size and the limits of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolSettings {
+#[non_exhaustive]
+pub struct PoolConfig {
     /// The number of bridges; at least 1.
     pub bridges: usize,
     /// How long a caller waits for a bridge.
@@ -29,7 +30,7 @@ pub struct PoolSettings {
     pub patience: Duration,
 }
 
-impl Default for PoolSettings {
+impl Default for PoolConfig {
     fn default() -> Self {
         Self {
             bridges: 2,
@@ -39,6 +40,8 @@ impl Default for PoolSettings {
         }
     }
 }
+
+breakbulk_link::with!(PoolConfig);
 
 /// A pool of bridges. Clones share it; the bridges end when the last clone and lease are dropped.
 #[derive(Clone)]
@@ -52,7 +55,7 @@ struct Shared {
     free: Mutex<Vec<Host>>,
     permits: Arc<Semaphore>,
     waiting: AtomicUsize,
-    settings: PoolSettings,
+    config: PoolConfig,
     runtime: Handle,
 }
 
@@ -61,8 +64,8 @@ impl Pool {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub fn new(program: &Program, settings: &Settings, pool: PoolSettings) -> Self {
-        let host = |_| Host::new(program.clone(), settings.clone());
+    pub fn new(program: &Program, config: &Config, pool: PoolConfig) -> Self {
+        let host = |_| Host::new(program.clone(), config.clone());
         let all: Vec<_> = (0..pool.bridges.max(1)).map(host).collect();
         Self {
             shared: Arc::new(Shared {
@@ -71,7 +74,7 @@ impl Pool {
                 permits: Arc::new(Semaphore::new(all.len())),
                 all,
                 waiting: AtomicUsize::new(0),
-                settings: pool,
+                config: pool,
                 runtime: Handle::current(),
             }),
         }
@@ -145,14 +148,14 @@ impl Pool {
     }
 
     async fn wait(&self) -> Result<OwnedSemaphorePermit, PoolError> {
-        let (shared, settings) = (&self.shared, &self.shared.settings);
-        let _slot = QueueSlot::take(&shared.waiting, settings.queue)?;
+        let (shared, config) = (&self.shared, &self.shared.config);
+        let _slot = QueueSlot::take(&shared.waiting, config.queue)?;
         let permit = shared.permits.clone().acquire_owned();
-        match tokio::time::timeout(settings.queue_timeout, permit).await {
+        match tokio::time::timeout(config.queue_timeout, permit).await {
             Ok(permit) => permit.map_err(|_| PoolError::Stopped),
             Err(_) => Err(PoolError::TimedOut {
                 bridges: shared.all.len(),
-                after: settings.queue_timeout,
+                after: config.queue_timeout,
             }),
         }
     }
@@ -200,7 +203,7 @@ impl Drop for Lease {
         }
         let shared = self.shared.clone();
         self.shared.runtime.spawn(async move {
-            if tokio::time::timeout(shared.settings.patience, host.settled())
+            if tokio::time::timeout(shared.config.patience, host.settled())
                 .await
                 .is_err()
             {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use breakbulk_tywrap::python::INTERPRETER;
-use breakbulk_tywrap::{Host, Settings};
+use breakbulk_tywrap::{Config, Host};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
@@ -31,11 +31,10 @@ async fn a_large_echo_is_equal_and_its_memory_bounded() {
     let before = memory("VmRSS");
     let args = Bytes::from(format!("[\"{}\"]", "0123456789abcdef".repeat(large / 16)));
     let digest = Sha256::digest(&args[1..args.len() - 1]);
-    let settings = Settings {
-        timeout: Some(Duration::from_secs(300)),
-        ..Settings::default().with_message(large + (1 << 20))
-    };
-    let host = Host::python(Path::new(INTERPRETER), settings);
+    let config = Config::default()
+        .with(|config| config.limits.message = large + (1 << 20))
+        .with(|config| config.timeout = Some(Duration::from_secs(300)));
+    let host = Host::python(Path::new(INTERPRETER), config);
     let about = host.start().await.unwrap();
     assert_eq!(about.frame, Some(1 << 20));
     // From here on the highest counts.

@@ -8,16 +8,13 @@ mod common;
 
 use std::time::Duration;
 
-use breakbulk_tywrap::{CallError, Pool, PoolError, PoolSettings};
-use common::{Flag, program, settings};
+use breakbulk_tywrap::{CallError, Pool, PoolConfig, PoolError};
+use common::{Flag, config, program};
 
-fn pool(change: impl FnOnce(&mut PoolSettings)) -> Pool {
-    let mut pool = PoolSettings {
-        patience: Duration::from_secs(60),
-        ..PoolSettings::default()
-    };
+fn pool(change: impl FnOnce(&mut PoolConfig)) -> Pool {
+    let mut pool = PoolConfig::default().with(|config| config.patience = Duration::from_secs(60));
     change(&mut pool);
-    Pool::new(&program(), &settings(), pool)
+    Pool::new(&program(), &config(), pool)
 }
 
 #[tokio::test]

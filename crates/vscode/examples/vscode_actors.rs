@@ -1,7 +1,7 @@
 //! Two ends that call each other's actors: `cargo run --release --example vscode_actors`
 
 use breakbulk_message::vscode::{RpcId, Thrown};
-use breakbulk_vscode::{Actor, Actors, Endpoint, Options};
+use breakbulk_vscode::{Actor, Actors, Config, Endpoint};
 use tokio::net::{TcpListener, TcpStream};
 
 #[tokio::main]
@@ -18,9 +18,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let count = Actor::new().typed("$count", |(text,): (String,)| async move {
         Ok::<_, Thrown>(text.chars().count())
     });
-    let options = |id, name, actor| Options {
-        actors: Actors::new().add(id, name, actor),
-        ..Options::default()
+    let options = |id, name, actor| {
+        Config::default().with(|config| config.actors = Actors::new().add(id, name, actor))
     };
     let main = Endpoint::over_stream(far, options(commands, "MainThreadCommands", add));
     let host = Endpoint::over_stream(near, options(documents, "ExtHostDocuments", count));

@@ -25,41 +25,43 @@ pub use status::{Ended, Status};
 
 use crate::machine::handshake::Role;
 use crate::machine::ipc::{PersistentConfig, PersistentProtocol, Protocol};
-use crate::machine::rpc::Config;
+use crate::machine::rpc;
 use engine::Engine;
 use inbox::Shared;
 use stream::{Framing, StreamDriver};
 
-/// The options of an endpoint.
-#[derive(Clone, Default)]
-pub struct Options {
+/// What an endpoint does.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Config {
     /// Limits and times of the session.
-    pub rpc: Config,
+    pub rpc: rpc::Config,
     /// The objects that the peer can call.
     pub actors: Actors,
     /// Rewrites URIs in arguments and results, for ends with different file systems.
     pub uris: Option<Arc<dyn UriTransformer>>,
     /// The handshake before the first call.
     pub handshake: Role,
-}
-
-/// The options of a session that survives its streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PersistentOptions {
-    /// Limits and times of the protocol.
-    pub protocol: PersistentConfig,
-    /// How long a session without a stream waits for another.
+    /// Limits and times of a session that survives its streams; see [`Endpoint::persistent`].
+    pub persistent: PersistentConfig,
+    /// How long such a session waits for another stream.
     pub grace: Duration,
 }
 
-impl Default for PersistentOptions {
+impl Default for Config {
     fn default() -> Self {
         Self {
-            protocol: PersistentConfig::default(),
+            rpc: rpc::Config::default(),
+            actors: Actors::default(),
+            uris: None,
+            handshake: Role::default(),
+            persistent: PersistentConfig::default(),
             grace: Duration::from_secs(3 * 60 * 60),
         }
     }
 }
+
+breakbulk_link::with!(Config);
 
 /// A byte stream in both directions.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
@@ -82,9 +84,9 @@ impl Endpoint {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub fn over_stream(stream: impl Stream, options: Options) -> Self {
-        let framing = Framing::Plain(Protocol::new(options.rpc.received.message));
-        Self::over(Box::new(stream), framing, Duration::ZERO, options)
+    pub fn over_stream(stream: impl Stream, config: Config) -> Self {
+        let framing = Framing::Plain(Protocol::new(config.rpc.received.message));
+        Self::over(Box::new(stream), framing, Duration::ZERO, config)
     }
 
     /// A session that survives its stream: when that is [`lost`](Self::lost), connect again and
@@ -92,14 +94,11 @@ impl Endpoint {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub fn persistent(
-        stream: impl Stream,
-        options: Options,
-        persistent: PersistentOptions,
-    ) -> Self {
-        let protocol = PersistentProtocol::new(inbox::now(), persistent.protocol);
+    pub fn persistent(stream: impl Stream, config: Config) -> Self {
+        let protocol = PersistentProtocol::new(inbox::now(), config.persistent);
         let framing = Framing::Persistent(Box::new(protocol));
-        Self::over(Box::new(stream), framing, persistent.grace, options)
+        let grace = config.grace;
+        Self::over(Box::new(stream), framing, grace, config)
     }
 
     /// A session with one RPC message per message of a connection. The connection's wire must carry
@@ -107,17 +106,17 @@ impl Endpoint {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub fn over_connection(connection: breakbulk_net::Connection, options: Options) -> Self {
-        let shared = Arc::new(Shared::new(&options));
-        let engine = Engine::new(shared.clone(), options);
+    pub fn over_connection(connection: breakbulk_net::Connection, config: Config) -> Self {
+        let shared = Arc::new(Shared::new(&config));
+        let engine = Engine::new(shared.clone(), config);
         tokio::spawn(linked::drive(engine, connection));
         Self::of(shared)
     }
 
-    fn over(stream: Box<dyn Stream>, framing: Framing, grace: Duration, options: Options) -> Self {
-        let shared = Arc::new(Shared::new(&options));
-        let limit = options.rpc.received.message;
-        let engine = Engine::new(shared.clone(), options);
+    fn over(stream: Box<dyn Stream>, framing: Framing, grace: Duration, config: Config) -> Self {
+        let shared = Arc::new(Shared::new(&config));
+        let limit = config.rpc.received.message;
+        let engine = Engine::new(shared.clone(), config);
         tokio::spawn(StreamDriver::new(engine, framing, stream, limit, grace));
         Self::of(shared)
     }

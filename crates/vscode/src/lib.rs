@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use breakbulk_message::vscode::{RpcId, Thrown};
-//! use breakbulk_vscode::{Actor, Actors, Endpoint, Options};
+//! use breakbulk_vscode::{Actor, Actors, Endpoint, Config};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -16,11 +16,11 @@
 //!     Ok::<_, Thrown>(a + b)
 //! });
 //! let (here, there) = tokio::io::duplex(1 << 16); // or a TcpStream, a UnixStream
-//! let host = Endpoint::over_stream(there, Options {
+//! let host = Endpoint::over_stream(there, Config {
 //!     actors: Actors::new().add(commands, "MainThreadCommands", adder),
-//!     ..Options::default()
+//!     ..Config::default()
 //! });
-//! let client = Endpoint::over_stream(here, Options::default());
+//! let client = Endpoint::over_stream(here, Config::default());
 //! let sum: i64 = client.remote(commands).call("$add", &(4, 1)).await?.typed()?;
 //! assert_eq!(sum, 5);
 //! # drop(host);
@@ -29,20 +29,19 @@
 //! ```
 //!
 //! Over a WebSocket the stream is cut into binary messages:
-//! `Endpoint::over_stream(net::stream::over_frames(websocket, machine::ipc::WEBSOCKET_CUT)?, options)`.
+//! `Endpoint::over_stream(net::stream::over_frames(websocket, machine::ipc::WEBSOCKET_CUT)?, config)`.
 //!
 //! A session that survives its connections. How a new connection names its session is up to the
 //! application:
 //!
 //! ```no_run
 //! use breakbulk_net::tcp;
-//! use breakbulk_vscode::{Endpoint, Options, PersistentOptions};
+//! use breakbulk_vscode::{Endpoint, Config};
 //! use std::time::Duration;
 //!
 //! # async fn example() -> std::io::Result<()> {
 //! let dial = || tcp::connect("127.0.0.1:5007", Duration::from_secs(10));
-//! let options = (Options::default(), PersistentOptions::default());
-//! let endpoint = Endpoint::persistent(dial().await?, options.0, options.1);
+//! let endpoint = Endpoint::persistent(dial().await?, Config::default());
 //! let mut stream = 1;
 //! while endpoint.lost(stream).await.is_ok() {
 //!     // Messages that were not acknowledged are sent again; every call completes once.
@@ -61,6 +60,6 @@ pub mod machine;
 
 #[cfg(feature = "net")]
 pub use endpoint::{
-    Actor, Actors, Answer, AnswerError, Call, CallError, Cancellation, Ended, Endpoint, Incoming,
-    Options, PersistentOptions, Remote, Returned, Status, Stream,
+    Actor, Actors, Answer, AnswerError, Call, CallError, Cancellation, Config, Ended, Endpoint,
+    Incoming, Remote, Returned, Status, Stream,
 };

@@ -58,13 +58,12 @@ impl Cep22 {
     /// transfers of the largest size; more are refused as busy.
     pub fn config() -> Config {
         let mut config = Config::new(Self::rules());
-        config.limits = Limits {
-            message: MAX_MESSAGE,
-            pieces: MAX_PIECES,
-            transfers: 64,
-            memory: 4 * MAX_MESSAGE,
-            ..Limits::default()
-        };
+        config.limits = Limits::default().with(|limits| {
+            limits.message = MAX_MESSAGE;
+            limits.pieces = MAX_PIECES;
+            limits.transfers = 64;
+            limits.memory = 4 * MAX_MESSAGE;
+        });
         config
     }
 

@@ -29,13 +29,12 @@ impl Loro {
     /// The rules, with the limits of the original implementation and our own limit on a message.
     pub fn config() -> Config {
         let mut config = Config::new(Self::rules());
-        config.limits = Limits {
-            message: 50 << 20,
-            pieces: u64::from(u32::MAX),
-            transfers: 32,
-            pending_bytes: 50 << 20,
-            ..Limits::default()
-        };
+        config.limits = Limits::default().with(|limits| {
+            limits.message = 50 << 20;
+            limits.pieces = u64::from(u32::MAX);
+            limits.transfers = 32;
+            limits.pending_bytes = 50 << 20;
+        });
         config
     }
 

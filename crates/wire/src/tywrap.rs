@@ -109,13 +109,12 @@ impl Tywrap {
     /// both sides.
     pub fn config() -> Config {
         let mut config = Config::new(Self::rules());
-        config.limits = Limits {
-            message: 10 << 20,
-            frame: 100 << 20,
-            pieces: u64::MAX,
-            transfers: 1024,
-            ..Limits::default()
-        };
+        config.limits = Limits::default().with(|limits| {
+            limits.message = 10 << 20;
+            limits.frame = 100 << 20;
+            limits.pieces = u64::MAX;
+            limits.transfers = 1024;
+        });
         config
     }
 

@@ -11,17 +11,19 @@ use bytes::Bytes;
 /// The largest payload that is taken, above what the RPC takes.
 const PAYLOAD: usize = 8192;
 
-const CONFIG: PersistentConfig = PersistentConfig {
-    payload: PAYLOAD,
-    replay_bytes: 4096,
-    replay_messages: 8,
-    ack_after: Duration::from_secs(2),
-    ack_bytes: 1024,
-    ack_messages: 4,
-    keep_alive: Some(Duration::from_secs(5)),
-    timeout: Duration::from_secs(20),
-    replay_request_every: Duration::from_secs(10),
-};
+fn config() -> PersistentConfig {
+    PersistentConfig::default().with(|config| {
+        config.payload = PAYLOAD;
+        config.replay_bytes = 4096;
+        config.replay_messages = 8;
+        config.ack_after = Duration::from_secs(2);
+        config.ack_bytes = 1024;
+        config.ack_messages = 4;
+        config.keep_alive = Some(Duration::from_secs(5));
+        config.timeout = Duration::from_secs(20);
+        config.replay_request_every = Duration::from_secs(10);
+    })
+}
 
 /// A frame's header, and what a kept message is charged at most.
 const HEADER: usize = 13;
@@ -40,7 +42,7 @@ impl Framing {
     pub(super) fn new(persistent: bool) -> Self {
         match persistent {
             false => Self::Plain(Protocol::new(PAYLOAD)),
-            true => Self::Persistent(Box::new(PersistentProtocol::new(start(), CONFIG)), 0),
+            true => Self::Persistent(Box::new(PersistentProtocol::new(start(), config())), 0),
         }
     }
 
@@ -136,8 +138,8 @@ impl Framing {
     /// Whatever the peer does, this is all that is kept.
     pub(super) fn check(&self, largest: usize) {
         if let Self::Persistent(protocol, bare) = self {
-            let most = CONFIG.replay_bytes + largest + CHARGE;
-            assert!(protocol.unacknowledged() <= CONFIG.replay_messages);
+            let most = config().replay_bytes + largest + CHARGE;
+            assert!(protocol.unacknowledged() <= config().replay_messages);
             assert!(
                 protocol.replay_bytes() <= most,
                 "{}",

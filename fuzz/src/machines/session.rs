@@ -10,23 +10,25 @@ use bytes::Bytes;
 
 use super::framing::{Framing, start};
 
-const CONFIG: Config = Config {
-    received: Limits {
-        message: 4096,
-        args: 8,
-        text: 1024,
-        buffers: 8,
-        nesting: 16,
-    },
-    sent_message: 2048,
-    pending_calls: 4,
-    running: 4,
-    running_bytes: 4096,
-    queued_bytes: 4096,
-    unread_bytes: 16_384,
-    unresponsive_after: Duration::from_secs(3),
-    check_every: Duration::from_secs(1),
-};
+fn config() -> Config {
+    Config::default().with(|config| {
+        config.received = Limits::default().with(|limits| {
+            limits.message = 4096;
+            limits.args = 8;
+            limits.text = 1024;
+            limits.buffers = 8;
+            limits.nesting = 16;
+        });
+        config.sent_message = 2048;
+        config.pending_calls = 4;
+        config.running = 4;
+        config.running_bytes = 4096;
+        config.queued_bytes = 4096;
+        config.unread_bytes = 16_384;
+        config.unresponsive_after = Duration::from_secs(3);
+        config.check_every = Duration::from_secs(1);
+    })
+}
 
 /// All that the session did and was told.
 #[derive(Debug, PartialEq)]
@@ -56,7 +58,7 @@ impl Session {
     pub(super) fn new(framing: Framing) -> Self {
         Self {
             framing,
-            rpc: Rpc::new(CONFIG),
+            rpc: Rpc::new(config()),
             now: start(),
             connected: true,
             over: false,
@@ -164,7 +166,7 @@ impl Session {
         let room = self.rpc.has_room();
         match self.rpc.call(self.now, request) {
             Ok(req) => assert!(room && self.calls.insert(req), "{req} is in use"),
-            Err(_) => assert!(!room || size * 160 + 64 > CONFIG.sent_message),
+            Err(_) => assert!(!room || size * 160 + 64 > config().sent_message),
         }
     }
 
@@ -224,7 +226,7 @@ impl Session {
             && self.framing.has_room()
             && let Some(packet) = self.rpc.poll_transmit()
         {
-            assert!(packet.len() <= CONFIG.sent_message);
+            assert!(packet.len() <= config().sent_message);
             self.framing.send(self.now, &packet);
         }
     }
@@ -252,10 +254,10 @@ impl Session {
         if self.rpc.is_disposed() {
             self.requests.clear();
         }
-        assert!(self.rpc.pending_calls() <= CONFIG.pending_calls);
-        assert!(self.rpc.running_requests() <= CONFIG.running);
-        assert!(self.requests.len() <= CONFIG.running);
-        assert!(self.rpc.queued_bytes() <= CONFIG.unread_bytes);
-        self.framing.check(CONFIG.sent_message);
+        assert!(self.rpc.pending_calls() <= config().pending_calls);
+        assert!(self.rpc.running_requests() <= config().running);
+        assert!(self.requests.len() <= config().running);
+        assert!(self.rpc.queued_bytes() <= config().unread_bytes);
+        self.framing.check(config().sent_message);
     }
 }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use breakbulk::ahp::log::MemoryLog;
-use breakbulk::ahp::{Client, ClientConfig, Host, HostConfig, Settings};
+use breakbulk::ahp::{Client, ClientConfig, Config, Host, HostConfig};
 use breakbulk::link::{Closed, Frame};
 use breakbulk::message::ahp::Chunking;
 use breakbulk::net::ws::{
@@ -14,16 +14,15 @@ use breakbulk::net::{Incoming, Sink as _, Source as _, Transport as _};
 use interop_ahp::app::App;
 
 /// Frames of 400 bytes, messages of 600, two groups.
-fn settings() -> Settings {
-    Settings {
-        chunking: Chunking {
+fn config() -> Config {
+    Config::default().with(|config| {
+        config.chunking = Chunking {
             max_frame_bytes: 400,
             max_message_bytes: 600,
             max_groups: Some(2),
             ..Chunking::default()
-        },
-        ..Settings::default()
-    }
+        }
+    })
 }
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"channel":"ahp-root://","clientId":"c","protocolVersions":["1.0.0"]}}"#;
@@ -289,7 +288,7 @@ async fn a_segment_to_who_advertised_nothing_closes_with_4400() {
     let (mut listener, url) = listen().await;
     let mut config = ClientConfig::new("c");
     // Messages smaller than frames: that is no sound advertisement, so none is made.
-    config.settings.chunking.max_message_bytes = 1000;
+    config.connection.chunking.max_message_bytes = 1000;
     let client = Client::new(config);
     let websocket = ws::connect(&url, &ConnectOptions::default()).await.unwrap();
     let server = async {
@@ -322,10 +321,7 @@ async fn listen() -> (Listener, String) {
 /// A connection to a host of its own.
 async fn host() -> WebSocket {
     let (mut listener, url) = listen().await;
-    let config = HostConfig {
-        settings: settings(),
-        ..HostConfig::default()
-    };
+    let config = HostConfig::default().with(|host| host.connection = config());
     let host = Host::new(App::new("title"), MemoryLog::default(), config);
     tokio::spawn(async move {
         let accepted = listener.accept().await.unwrap();

@@ -14,7 +14,7 @@ use ahp_types::commands::{
 };
 use ahp_types::state::SnapshotState;
 use ahp_ws::WebSocketTransport;
-use breakbulk::ahp::Settings;
+use breakbulk::ahp::Config;
 use breakbulk::ahp::foreign::Sessions;
 use breakbulk::ahp::transport::Segmenting;
 use breakbulk::link::Cap;
@@ -227,13 +227,10 @@ async fn the_real_client_over_our_transport_and_our_host() {
     let test = async {
         let mut host = start_host(&[]).await;
         let path = capped_path(&host.address).await;
-        let settings = Settings {
-            cap: Cap::frame(900_000),
-            ..Settings::default()
-        };
+        let capped = Config::default().with(|config| config.cap = Cap::frame(900_000));
         let url = format!("ws://{}", path.address());
         let options = ConnectOptions::default();
-        let transport = Segmenting::connect(&url, &options, settings, Sessions::default());
+        let transport = Segmenting::connect(&url, &options, capped, Sessions::default());
         let client = Client::connect(transport.await.unwrap(), config());
         let client = client.await.unwrap();
         all_arrives(&client, &mut host).await;

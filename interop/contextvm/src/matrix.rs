@@ -60,10 +60,7 @@ impl Matrix<'_> {
     /// Carries all of it over one relay, checks every text, and prints a line for each.
     pub async fn run(&self) -> Result<()> {
         let relay = BadRelay::start(Weather::default()).await?;
-        let config = Config {
-            encryption: self.encryption,
-            ..Config::default()
-        };
+        let config = Config::default().with(|config| config.encryption = self.encryption);
         let encryption = match self.encryption {
             Encryption::Disabled => "disabled",
             Encryption::Optional => "optional",

@@ -19,10 +19,7 @@ use serde_json::json;
 const SEEDS: u64 = 10;
 
 fn plain() -> Config {
-    Config {
-        encryption: Encryption::Disabled,
-        ..Config::default()
-    }
+    Config::default().with(|config| config.encryption = Encryption::Disabled)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use breakbulk::link::{Budget, Config, Limits, Link};
+use breakbulk::link::{self, Budget, Link};
 use breakbulk::message::vscode::{RpcId, UriTransformer};
 use breakbulk::net::ws::WebSocket;
 use breakbulk::net::{Connection, fresh_seed};
-use breakbulk::vscode::{Ended, Endpoint, Options, PersistentOptions, Remote, Stream};
+use breakbulk::vscode::{Config, Ended, Endpoint, Remote, Stream};
 use breakbulk::wire::Whole;
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -142,17 +142,16 @@ impl Ends {
     /// The same, with URIs changed.
     pub async fn open_with(way: Way, uris: Uris) -> Result<Self> {
         let (actors, seen) = actors()?;
-        let options = Options {
-            actors,
-            uris: uris.ours,
-            ..Options::default()
-        };
+        let config = Config::default().with(|config| {
+            config.actors = actors;
+            config.uris = uris.ours;
+        });
         let transformer = uris.nodes.map(|authority| ["--transformer", authority]);
         let arguments = transformer.as_ref().map_or(&[][..], |words| &words[..]);
         let (mut node, endpoint, sockets) = match way.carrier {
-            Carrier::Frame => over_frames(way, arguments, options).await?,
-            carrier if carrier.is_persistent() => over_persistent(way, arguments, options).await?,
-            _ => over_plain(way, arguments, options).await?,
+            Carrier::Frame => over_frames(way, arguments, config).await?,
+            carrier if carrier.is_persistent() => over_persistent(way, arguments, config).await?,
+            _ => over_plain(way, arguments, config).await?,
         };
         let mut watchers = vec![watch(way, endpoint.clone())];
         watchers.extend(sockets);
@@ -191,7 +190,7 @@ fn watch(way: Way, endpoint: Endpoint) -> Watcher {
 
 type Opened = (Node, Endpoint, Option<Watcher>);
 
-async fn over_frames(way: Way, arguments: &[&str], options: Options) -> Result<Opened> {
+async fn over_frames(way: Way, arguments: &[&str], config: Config) -> Result<Opened> {
     let name = way.carrier.name();
     let (node, websocket) = if way.node_listens {
         let (node, address) = Node::listen(name, arguments).await?;
@@ -201,21 +200,16 @@ async fn over_frames(way: Way, arguments: &[&str], options: Options) -> Result<O
         let node = Node::connect(name, &door.address()?, arguments)?;
         (node, door.websocket().await?)
     };
-    let endpoint = Endpoint::over_connection(connection(websocket), options);
+    let endpoint = Endpoint::over_connection(connection(websocket), config);
     Ok((node, endpoint, None))
 }
 
 /// One message per frame.
 fn connection(websocket: WebSocket) -> Connection {
-    let config = Config {
-        limits: Limits {
-            frame: MESSAGE,
-            message: MESSAGE,
-            memory: 2 * MESSAGE,
-            ..Limits::default()
-        },
-        ..Config::new(Whole::rules())
-    };
+    let mut config = link::Config::new(Whole::rules());
+    config.limits.frame = MESSAGE;
+    config.limits.message = MESSAGE;
+    config.limits.memory = 2 * MESSAGE;
     let wire = Arc::new(Whole::BINARY);
     let budget = Budget::unlimited();
     let link = Link::new(wire.clone(), wire, config, budget, fresh_seed());
@@ -223,7 +217,7 @@ fn connection(websocket: WebSocket) -> Connection {
         .expect("WebSockets carry all frames")
 }
 
-async fn over_plain(way: Way, arguments: &[&str], options: Options) -> Result<Opened> {
+async fn over_plain(way: Way, arguments: &[&str], config: Config) -> Result<Opened> {
     let (name, websocket) = (way.carrier.name(), way.carrier.is_websocket());
     let (node, stream) = if way.node_listens {
         let (node, address) = Node::listen(name, arguments).await?;
@@ -233,17 +227,16 @@ async fn over_plain(way: Way, arguments: &[&str], options: Options) -> Result<Op
         let node = Node::connect(name, &door.address()?, arguments)?;
         (node, door.stream().await?)
     };
-    Ok((node, Endpoint::over_stream(stream, options), None))
+    Ok((node, Endpoint::over_stream(stream, config), None))
 }
 
-async fn over_persistent(way: Way, arguments: &[&str], options: Options) -> Result<Opened> {
+async fn over_persistent(way: Way, arguments: &[&str], config: Config) -> Result<Opened> {
     let (name, websocket) = (way.carrier.name(), way.carrier.is_websocket());
-    let persistent = PersistentOptions::default();
     if way.node_listens {
         let (node, address) = Node::listen(name, arguments).await?;
         let mut stream = dial(websocket, &address).await?;
         say_hello(&mut stream).await?;
-        let endpoint = Endpoint::persistent(stream, options, persistent);
+        let endpoint = Endpoint::persistent(stream, config);
         let again = connect_again(endpoint.clone(), websocket, address);
         let again = or_dispose(endpoint.clone(), again);
         Ok((node, endpoint, Some(again)))
@@ -252,7 +245,7 @@ async fn over_persistent(way: Way, arguments: &[&str], options: Options) -> Resu
         let node = Node::connect(name, &door.address()?, arguments)?;
         let mut stream = door.stream().await?;
         let session = hear_hello(&mut stream).await?;
-        let endpoint = Endpoint::persistent(stream, options, persistent);
+        let endpoint = Endpoint::persistent(stream, config);
         let again = accept_again(endpoint.clone(), door, session);
         let again = or_dispose(endpoint.clone(), again);
         Ok((node, endpoint, Some(again)))

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use breakbulk::tywrap::python::INTERPRETER;
-use breakbulk::tywrap::{Host, Settings};
+use breakbulk::tywrap::{Config, Host};
 use bytes::Bytes;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -34,11 +34,10 @@ pub(crate) async fn measure() -> Outcome {
     let args = Bytes::from(format!("[\"{text}\"]"));
     drop(text);
     let digest = Sha256::digest(&args[1..args.len() - 1]);
-    let settings = Settings {
-        timeout: Some(Duration::from_secs(300)),
-        ..Settings::default().with_message(large + (1 << 20))
-    };
-    let host = Host::python(Path::new(INTERPRETER), settings);
+    let config = Config::default()
+        .with(|config| config.limits.message = large + (1 << 20))
+        .with(|config| config.timeout = Some(Duration::from_secs(300)));
+    let host = Host::python(Path::new(INTERPRETER), config);
     host.call("builtins", "str", "[\"warm\"]", None).await?;
 
     let before = memory("self", "VmRSS")? * 1024 - args.len() as u64;

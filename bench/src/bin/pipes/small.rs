@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use breakbulk::net::process::Program;
 use breakbulk::tywrap::python::{INTERPRETER, command};
-use breakbulk::tywrap::{Lease, Pool, PoolSettings, Settings};
+use breakbulk::tywrap::{Config, Lease, Pool, PoolConfig};
 use futures_util::{StreamExt, stream};
 use serde_json::json;
 
@@ -29,7 +29,7 @@ pub(crate) async fn measure() -> Outcome {
         .fold(Program::new(words), |program, (name, value)| {
             program.env(name, value)
         });
-    let pool = Pool::new(&program, &Settings::default(), PoolSettings::default());
+    let pool = Pool::new(&program, &Config::default(), PoolConfig::default());
     pool.warm().await?;
     pooled(&pool, 1000, 1).await?;
     let early = resident_with_children()?;

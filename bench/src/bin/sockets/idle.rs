@@ -13,7 +13,7 @@ use breakbulk::net::{Incoming, Sink, Source, Transport};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use crate::payload::{listen, settings};
+use crate::payload::{config, listen};
 
 const CONNECTIONS: usize = 1000;
 
@@ -34,11 +34,10 @@ impl Application for Empty {
 
 /// Runs a host in a process of its own: prints its address, and serves until it is killed.
 pub(crate) async fn host() -> Result<(), Box<dyn std::error::Error>> {
-    let config = HostConfig {
-        settings: settings(),
-        max_clients: 4096,
-        ..HostConfig::default()
-    };
+    let config = HostConfig::default().with(|host| {
+        host.connection = config();
+        host.limits.clients = 4096;
+    });
     let host = Host::new(Empty, MemoryLog::new(Limits::default()), config);
     let (mut listener, url) = listen().await?;
     println!("{url}");

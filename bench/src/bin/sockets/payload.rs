@@ -1,6 +1,6 @@
-//! The messages, settings and connections that the measurements share.
+//! The messages, configurations and connections that the measurements share.
 
-use breakbulk::ahp::Settings;
+use breakbulk::ahp::Config;
 use breakbulk::link::Cap;
 use breakbulk::net::ws::{Accepted, ConnectOptions, ListenOptions, Listener, WebSocket, connect};
 
@@ -10,11 +10,8 @@ pub(crate) const LARGE: usize = 32_000_000;
 /// The size of a frame, in bytes.
 pub(crate) const FRAME: usize = 900_000;
 
-pub(crate) fn settings() -> Settings {
-    Settings {
-        cap: Cap::frame(FRAME),
-        ..Settings::default()
-    }
+pub(crate) fn config() -> Config {
+    Config::default().with(|config| config.cap = Cap::frame(FRAME))
 }
 
 /// A text of this size that needs no escapes in JSON.

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use breakbulk::ahp::host::{Applied, State};
 use breakbulk::ahp::log::{Limits, MemoryLog};
-use breakbulk::ahp::{Application, Client, ClientConfig, Event, Host, HostConfig, Lanes, Settings};
+use breakbulk::ahp::{Application, Client, ClientConfig, Event, Host, HostConfig};
 use breakbulk::net::ws::{ConnectOptions, connect};
+use breakbulk_ahp::testing::{Lanes, switched};
 use breakbulk_testkit::bad_path::{BadPath, Way, Weather};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::payload::{FRAME, LARGE, listen, settings, text};
+use crate::payload::{FRAME, LARGE, config, listen, text};
 
 /// The rate of the path to the client, in bytes per second.
 const PACE: u64 = 20_000_000;
@@ -72,14 +73,8 @@ pub(crate) async fn measure() -> Result<(String, Value), Box<dyn std::error::Err
 
 /// The times of all pings that were answered while an action was being sent.
 async fn pings(lanes: Lanes) -> Result<Vec<Duration>, Box<dyn std::error::Error>> {
-    let settings = Settings {
-        lanes,
-        ..settings()
-    };
-    let config = HostConfig {
-        settings: settings.clone(),
-        ..HostConfig::default()
-    };
+    let connection = switched(config(), lanes, true);
+    let config = HostConfig::default().with(|config| config.connection = connection.clone());
     let host = Host::new(Nothing, MemoryLog::new(Limits::default()), config);
     let (mut listener, url) = listen().await?;
     let serving = host.clone();
@@ -103,10 +98,8 @@ async fn pings(lanes: Lanes) -> Result<Vec<Duration>, Box<dyn std::error::Error>
         &ConnectOptions::default(),
     )
     .await?;
-    let client = Client::new(ClientConfig {
-        settings,
-        ..ClientConfig::new("bench")
-    });
+    let client =
+        Client::new(ClientConfig::new("bench").with(|config| config.connection = connection));
     client.initialize(socket, &[CHANNEL]).await?;
     let action = RawValue::from_string(format!(r#"{{"text":"{}"}}"#, text(LARGE)))?;
     let mut times = Vec::new();

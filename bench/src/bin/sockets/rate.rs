@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, accept_async, client_async};
 
-use crate::payload::{FRAME, LARGE, pair, settings, text};
+use crate::payload::{FRAME, LARGE, config, pair, text};
 
 /// Rounds of each, alternating.
 const ROUNDS: usize = 25;
@@ -49,9 +49,9 @@ async fn both(up: bool) -> Result<(f64, f64), Box<dyn std::error::Error>> {
     ));
     let (client, server) = pair().await?;
     let open = |websocket| {
-        let settings = settings();
-        let mut link = settings.link();
-        settings.shake(&mut link, Some(&Chunking::default()));
+        let config = config();
+        let mut link = config.fresh_link();
+        config.shake(&mut link, Some(&Chunking::default()));
         Connection::open(link, websocket, Options::default()).expect("WebSockets carry all frames")
     };
     let (client, server) = (open(client), open(server));

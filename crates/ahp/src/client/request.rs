@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::ClientError;
 use super::shared::send;
-use crate::Settings;
+use crate::Config;
 use crate::machine::client::Question;
 
 /// The host asks something. It is answered once; dropped, it is answered with "method not found".
@@ -17,20 +17,16 @@ pub struct Request {
     question: Question,
     /// Where it came from: an answer to a connection that is gone goes nowhere else.
     connection: Option<Connection>,
-    settings: Settings,
+    config: Config,
     answered: bool,
 }
 
 impl Request {
-    pub(super) fn new(
-        question: Question,
-        connection: Option<Connection>,
-        settings: Settings,
-    ) -> Self {
+    pub(super) fn new(question: Question, connection: Option<Connection>, config: Config) -> Self {
         Self {
             question,
             connection,
-            settings,
+            config,
             answered: false,
         }
     }
@@ -38,14 +34,14 @@ impl Request {
     /// Answers it. Where the answer is too large for the host it gets an error that says so, and so
     /// does the caller.
     pub async fn answer(self, result: &RawValue) -> Result<(), ClientError> {
-        let (message, error) = self.question.answer(&self.settings, result);
+        let (message, error) = self.question.answer(&self.config, result);
         self.send(message).await?;
         error.map_or(Ok(()), Err)
     }
 
     /// Answers it with an error.
     pub async fn refuse(self, code: i32, words: &str) -> Result<(), ClientError> {
-        let message = self.question.refuse(&self.settings, code, words);
+        let message = self.question.refuse(&self.config, code, words);
         self.send(message).await
     }
 
@@ -68,7 +64,7 @@ impl Deref for Request {
 impl Drop for Request {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.as_ref().filter(|_| !self.answered)
-            && let Err(rejected) = connection.send(self.question.ignore(&self.settings))
+            && let Err(rejected) = connection.send(self.question.ignore(&self.config))
         {
             tracing::debug!(method = self.method, error = %rejected.error, "a request stays without an answer");
         }

@@ -101,9 +101,9 @@ impl Shared {
         let (waiting, connection, sent) = {
             let mut state = self.lock();
             let (call, message) = begin(&mut state.machine)?;
-            let settings = &state.machine.config().settings;
-            let link = state.machine.link(settings.seed.unwrap_or_else(fresh_seed));
-            let (moved, options) = (Moved::new(), settings.options);
+            let config = &state.machine.config().connection;
+            let link = state.machine.link(config.seed.unwrap_or_else(fresh_seed));
+            let (moved, options) = (Moved::new(), config.options);
             let watched = Observed(transport, moved.clone());
             let connection = Connection::open(link, watched, options)
                 .map_err(|_| ClientError::WrongTransport)?;
@@ -163,7 +163,11 @@ impl State {
         Some(Some(event.map(|question| {
             let live = self.machine.can_answer(&question);
             let connection = self.connection.clone().filter(|_| live);
-            Request::new(question, connection, self.machine.config().settings.clone())
+            Request::new(
+                question,
+                connection,
+                self.machine.config().connection.clone(),
+            )
         })))
     }
 
@@ -176,8 +180,8 @@ impl State {
         while let Some(output) = self.machine.poll_output() {
             match (output, &self.connection) {
                 (Output::Negotiated { peer }, Some(connection)) => {
-                    let settings = &self.machine.config().settings;
-                    connection.with(|link| settings.shake(link, peer.as_ref()));
+                    let config = &self.machine.config().connection;
+                    connection.with(|link| config.shake(link, peer.as_ref()));
                 }
                 (Output::Close { code, reason }, Some(connection)) => {
                     connection.close(code, &reason);

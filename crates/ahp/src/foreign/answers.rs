@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use breakbulk_link::Lane;
 use breakbulk_message::jsonrpc::{Envelope, Kind};
 
-use crate::Settings;
+use crate::Config;
 
 /// Requests that are remembered at most, oldest forgotten first: their answers are in order.
 const REQUESTS: usize = 4096;
@@ -22,18 +22,18 @@ pub(super) struct Answers {
 
 impl Answers {
     /// A request passed; its answer will come the other way.
-    pub(super) fn asked(&mut self, settings: &Settings, envelope: &Envelope<'_>) {
+    pub(super) fn asked(&mut self, config: &Config, envelope: &Envelope<'_>) {
         let (Some(Kind::Request), Some(id), Some(method)) =
             (envelope.kind(), envelope.id, envelope.method())
         else {
             return;
         };
-        let ordered = settings.lane(Kind::Request, None);
+        let ordered = config.lane(Kind::Request, None);
         // Asked anew, the id has the meaning of the newest question.
         if self.free.remove(id.get()) {
             self.oldest.retain(|one| **one != *id.get());
         }
-        if id.get().len() > ID || settings.lane(Kind::Result, Some(&method)) == ordered {
+        if id.get().len() > ID || config.lane(Kind::Result, Some(&method)) == ordered {
             return;
         }
         if self.free.insert(id.get().into()) {
@@ -47,7 +47,7 @@ impl Answers {
     }
 
     /// The lane of a message that answers one of them, or asks something itself.
-    pub(super) fn lane(&mut self, settings: &Settings, envelope: &Envelope<'_>) -> Lane {
+    pub(super) fn lane(&mut self, config: &Config, envelope: &Envelope<'_>) -> Lane {
         let Some(kind) = envelope.kind() else {
             return Lane::ORDERED;
         };
@@ -61,6 +61,6 @@ impl Answers {
             (Kind::Result | Kind::Error, _) => None,
             _ => method.as_deref(),
         };
-        settings.lane(kind, method)
+        config.lane(kind, method)
     }
 }

@@ -11,12 +11,12 @@ use bytes::Bytes;
 use super::answers::Answers;
 use super::sessions::{Session, Sessions};
 use super::{Instead, TOO_LARGE};
-use crate::Settings;
+use crate::Config;
 
 /// The state of one connection of a foreign client.
 #[derive(Debug)]
 pub struct ClientSide {
-    settings: Settings,
+    config: Config,
     sessions: Sessions,
     /// Who this is, once it said so.
     client: Option<String>,
@@ -41,9 +41,9 @@ struct Handshake {
 
 impl ClientSide {
     /// For a new connection; `sessions` are those of all connections before.
-    pub fn new(settings: Settings, sessions: Sessions) -> Self {
+    pub fn new(config: Config, sessions: Sessions) -> Self {
         Self {
-            settings,
+            config,
             sessions,
             client: None,
             agreed: false,
@@ -58,7 +58,7 @@ impl ClientSide {
         let Some((text, envelope)) = read(&bytes) else {
             return Outgoing::new(bytes);
         };
-        let lane = self.asked.lane(&self.settings, &envelope);
+        let lane = self.asked.lane(&self.config, &envelope);
         let edited = self.shakes(&envelope).map(|handshake| {
             // Advertised: the answer may come in segments.
             link.set_receives_pieces(true);
@@ -90,7 +90,7 @@ impl ClientSide {
                     }
                 }
             }
-            Some(Kind::Request) => self.asked.asked(&self.settings, &envelope),
+            Some(Kind::Request) => self.asked.asked(&self.config, &envelope),
             Some(Kind::Result | Kind::Error) => {
                 let answers = |handshake: &mut Handshake| {
                     envelope.id.is_some_and(|id| id.get() == &*handshake.id)
@@ -120,8 +120,8 @@ impl ClientSide {
 
     /// A message of the client's did not go out.
     pub fn not_sent(&mut self, bytes: &Bytes, error: &SendError) -> Instead {
-        let too_large = self.settings.too_large(bytes.len(), self.host.as_ref());
-        let code = self.settings.too_large_code;
+        let too_large = self.config.too_large(bytes.len(), self.host.as_ref());
+        let code = self.config.too_large_code;
         let Some((_, envelope)) = read(bytes) else {
             return Instead::Close(TOO_LARGE, error.to_string());
         };
@@ -185,7 +185,7 @@ impl ClientSide {
     }
 
     fn advertise(&mut self, text: &str, handshake: &Handshake) -> String {
-        let chunking = self.settings.chunking;
+        let chunking = self.config.chunking;
         let text = ahp::with_chunking(text, &chunking).unwrap_or_else(|| text.to_owned());
         let Some(own) = handshake.own else {
             return text;
@@ -195,7 +195,7 @@ impl ClientSide {
             session.defence.reconnecting(from);
             from
         });
-        match from.filter(|_| self.settings.defends) {
+        match from.filter(|_| self.config.switches.defends) {
             Some(from) if from < own => ahp::with_last_seen(&text, from).unwrap_or(text),
             _ => text,
         }
@@ -215,7 +215,7 @@ impl ClientSide {
         let Some(own) = handshake.own else {
             let result = InitializeResult::read(result).ok()?;
             self.host = result.chunking();
-            self.settings.shake(link, self.host.as_ref());
+            self.config.shake(link, self.host.as_ref());
             let host = self.host;
             self.session(|session| {
                 session.peer = host;
@@ -225,10 +225,10 @@ impl ClientSide {
         };
         // A reconnect says nothing of the host: what it said before counts.
         self.host = self.session(|session| session.peer).flatten();
-        self.settings.shake(link, self.host.as_ref());
+        self.config.shake(link, self.host.as_ref());
         match ReconnectResult::read(result).ok()? {
             ReconnectResult::Replay { .. } => {
-                let defends = self.settings.defends;
+                let defends = self.config.switches.defends;
                 self.session(|session| {
                     let mut last = own;
                     let edited = ahp::without_applied(text, |action| {
@@ -254,7 +254,7 @@ impl ClientSide {
     }
 
     fn defend<R>(&self, work: impl FnOnce(&mut Session) -> R) -> Option<R> {
-        self.session(work).filter(|_| self.settings.defends)
+        self.session(work).filter(|_| self.config.switches.defends)
     }
 
     fn leave(&mut self) {

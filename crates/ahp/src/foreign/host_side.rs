@@ -12,13 +12,13 @@ use super::answers::Answers;
 use super::client_side::read;
 use super::sessions::Sessions;
 use super::{Instead, TOO_LARGE};
-use crate::Settings;
-use crate::settings::{SLOW_FOR, Slow};
+use crate::Config;
+use crate::config::{SLOW_FOR, Slow};
 
 /// The state of one connection to a foreign host.
 #[derive(Debug)]
 pub struct HostSide {
-    settings: Settings,
+    config: Config,
     sessions: Sessions,
     who: Option<String>,
     /// The handshake that waits for its answer.
@@ -40,9 +40,9 @@ struct Handshake {
 
 impl HostSide {
     /// For a new connection; `sessions` are those of all connections before.
-    pub fn new(settings: Settings, sessions: Sessions) -> Self {
+    pub fn new(config: Config, sessions: Sessions) -> Self {
         Self {
-            settings,
+            config,
             sessions,
             who: None,
             handshake: None,
@@ -56,7 +56,7 @@ impl HostSide {
     pub fn from_client(&mut self, bytes: Bytes) -> Bytes {
         let mut edited = None;
         if let Some((text, envelope)) = read(&bytes) {
-            self.asked.asked(&self.settings, &envelope);
+            self.asked.asked(&self.config, &envelope);
             if self.shakes(&envelope).is_some() {
                 edited = ahp::without_chunking(text);
             }
@@ -69,7 +69,7 @@ impl HostSide {
         let Some((text, envelope)) = read(&bytes) else {
             return Outgoing::new(bytes);
         };
-        let lane = self.asked.lane(&self.settings, &envelope);
+        let lane = self.asked.lane(&self.config, &envelope);
         let answers =
             |handshake: &mut Handshake| envelope.id.is_some_and(|id| *id.get() == *handshake.id);
         let mut edited = None;
@@ -84,9 +84,9 @@ impl HostSide {
                     .with(who, |session| session.peer = handshake.client);
             }
             // Before the answer is planned. Ours is in it, or was when this client first came.
-            self.settings.shake(link, handshake.client.as_ref());
+            self.config.shake(link, handshake.client.as_ref());
             if handshake.first {
-                edited = ahp::with_chunking_in_result(text, &self.settings.chunking);
+                edited = ahp::with_chunking_in_result(text, &self.config.chunking);
             }
         }
         if let (Some(_), Some(id)) = (envelope.result, envelope.id) {
@@ -122,14 +122,14 @@ impl HostSide {
     fn refuse(&self, now: Instant, id: &RawValue, size: usize) -> Option<String> {
         let slow = self.sessions.with(self.who.as_deref()?, |it| it.slow)??;
         let reason = slow.refuses(self.client.as_ref(), size, now)?;
-        let too_large = self.settings.too_large(size, self.client.as_ref());
-        Some(too_large.response_with_text(id, self.settings.too_large_code, &reason))
+        let too_large = self.config.too_large(size, self.client.as_ref());
+        Some(too_large.response_with_text(id, self.config.too_large_code, &reason))
     }
 
     /// A message of the host's did not go out.
     pub fn not_sent(&mut self, bytes: &Bytes, error: &SendError) -> Instead {
-        let too_large = self.settings.too_large(bytes.len(), self.client.as_ref());
-        let code = self.settings.too_large_code;
+        let too_large = self.config.too_large(bytes.len(), self.client.as_ref());
+        let code = self.config.too_large_code;
         let Some((_, envelope)) = read(bytes) else {
             return Instead::Close(TOO_LARGE, error.to_string());
         };

@@ -7,7 +7,7 @@ use breakbulk_link::lock;
 use breakbulk_message::ahp::Chunking;
 
 use crate::Defence;
-use crate::settings::Slow;
+use crate::config::Slow;
 
 /// Clients that are remembered at most; ids are free to make.
 const CLIENTS: usize = 4096;

@@ -78,14 +78,14 @@ impl Core {
                     connection.with(|link| link.replace(id, with));
                 }
                 Output::Negotiated { peer, .. } => {
-                    connection.with(|link| config.settings.shake(link, peer.as_ref()));
+                    connection.with(|link| config.connection.shake(link, peer.as_ref()));
                 }
                 Output::Close {
                     code, reason, when, ..
                 } => match when {
                     When::Now => connection.close(code, &reason),
                     When::AfterQueue => {
-                        let grace = config.settings.options.grace;
+                        let grace = config.connection.options.grace;
                         tokio::spawn(farewell(connection.clone(), code, reason, grace));
                     }
                 },
@@ -121,8 +121,8 @@ async fn farewell(connection: Connection, code: u16, reason: String, grace: Dura
 
 pub(super) async fn serve<A: Application>(host: Host<A>, transport: impl Transport) -> Closed {
     let inner = host.inner.clone();
-    let settings = &inner.config.settings;
-    let opened = Connection::open(settings.link(), transport, settings.options);
+    let config = &inner.config.connection;
+    let opened = Connection::open(config.fresh_link(), transport, config.options);
     let connection = match opened {
         Ok(connection) => connection,
         Err(mismatch) => {

@@ -110,9 +110,9 @@ impl Client {
 
     /// A link for its next connection.
     pub fn link(&self, seed: [u8; 32]) -> Link {
-        let settings = &self.config.settings;
-        let mut link = settings.seeded_link(seed);
-        link.set_receives_pieces(settings.advertised().is_some());
+        let config = &self.config.connection;
+        let mut link = config.link(seed);
+        link.set_receives_pieces(config.advertised().is_some());
         link
     }
 
@@ -167,8 +167,8 @@ impl Client {
         let (seq, session) = (self.next_client_seq, self.connected()?.number);
         let text = ahp::dispatch_action(channel, seq, action);
         self.fits(text.len())?;
-        let settings = &self.config.settings;
-        let lane = settings.lane(Kind::Notification, Some("dispatchAction"));
+        let config = &self.config.connection;
+        let lane = config.lane(Kind::Notification, Some("dispatchAction"));
         let out = false;
         self.dispatching = Some(Dispatching { seq, session, out });
         let tag = (seq.unsigned_abs() << 1) | 1;
@@ -301,7 +301,7 @@ impl Client {
         self.fits(text.len())?;
         let lane = self
             .config
-            .settings
+            .connection
             .lane(Kind::Request, Some(wants.method()));
         let id = self.next_id;
         self.next_id += 1;
@@ -311,7 +311,7 @@ impl Client {
     }
 
     fn fits(&self, size: usize) -> Result<(), ClientError> {
-        fits(&self.config.settings, self.host.as_ref(), size, true)
+        fits(&self.config.connection, self.host.as_ref(), size, true)
     }
 
     /// The connection for a call.

@@ -42,7 +42,7 @@ use self::follow::Hold;
 use self::rate::Rate;
 use self::sessions::Sessions;
 
-pub use config::{HostConfig, close};
+pub use config::{HostConfig, HostLimits, close};
 pub use dispatch::{Dispatched, Dispatching};
 pub use error::{PublishError, RpcError};
 pub use introduce::{Introduced, Introduction};
@@ -126,7 +126,7 @@ impl Host {
     /// [`HostConfig::start_after`] if that is larger.
     pub fn new(config: HostConfig, visible: i64) -> Self {
         Self {
-            sessions: Sessions::new(config.max_sessions.max(config.max_clients)),
+            sessions: Sessions::new(config.limits.sessions.max(config.limits.clients)),
             config,
             clients: BTreeMap::new(),
             channels: BTreeMap::new(),
@@ -157,7 +157,7 @@ impl Host {
         if let Some(ended) = &self.ended {
             return Err(ended.clone());
         }
-        let most = self.config.max_clients;
+        let most = self.config.limits.clients;
         if self.clients.len() >= most {
             return Err(Closed {
                 code: close::TRY_LATER,
@@ -347,7 +347,7 @@ impl Host {
 
     /// Answers a request.
     fn answer(&mut self, client: ClientId, method: &str, text: String) {
-        let lane = self.config.settings.lane(Kind::Result, Some(method));
+        let lane = self.config.connection.lane(Kind::Result, Some(method));
         let message = Outgoing::text(text).in_lane(lane);
         self.send(client, message.tagged(tag::RESPONSE));
     }

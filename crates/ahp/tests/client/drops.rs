@@ -1,4 +1,5 @@
-use breakbulk_ahp::{Client, ClientConfig, ClientError, Lanes, Resumed, Settings};
+use breakbulk_ahp::testing::{Lanes, switched};
+use breakbulk_ahp::{Client, ClientConfig, ClientError, Config, Resumed};
 use breakbulk_link::Cap;
 use breakbulk_message::ahp::Chunking;
 use breakbulk_message::jsonrpc::Envelope;
@@ -70,7 +71,7 @@ async fn an_action_that_was_overtaken_when_the_line_dropped_is_not_lost() {
 #[tokio::test(start_paused = true)]
 async fn without_the_defence_it_is_lost() {
     let mut config = ClientConfig::new("c");
-    config.defends = false;
+    config.connection = switched(config.connection, Lanes::ByMeaning, false);
     let (client, mut host) = connected(config).await;
     for frame in [FIRST, &action(422, "")] {
         host.say(frame).await;
@@ -122,20 +123,17 @@ async fn a_group_that_became_whole_is_told_once() {
 #[tokio::test(start_paused = true)]
 async fn a_large_action_is_overtaken_by_small_ones_and_comes_with_the_replay() {
     let mut config = ClientConfig::new("c");
-    config.settings.chunking = Chunking {
+    config.connection.chunking = Chunking {
         max_frame_bytes: 2000,
         ..Chunking::default()
     };
     let client = Client::new(config);
-    let settings = Settings {
-        lanes: Lanes::Each,
-        ..Settings::default()
-    };
+    let config = switched(Config::default(), Lanes::Each, true);
     let (ours, theirs) = memory::pair(1);
-    let host = Scripted::new(theirs, settings.clone());
+    let host = Scripted::new(theirs, config.clone());
     let script = async {
         let request = host.hear().await;
-        host.say(welcome(&request, 420, "{}", Some(&settings.chunking)));
+        host.say(welcome(&request, 420, "{}", Some(&config.chunking)));
     };
     let (initialized, ()) = tokio::join!(client.initialize(ours, &["ahp-root://"]), script);
     initialized.unwrap();
@@ -152,7 +150,7 @@ async fn a_large_action_is_overtaken_by_small_ones_and_comes_with_the_replay() {
     assert_eq!(next(&client).await, r#"closed 1011 "cut" unsent []"#);
 
     let (ours, theirs) = memory::pair(1);
-    let host = Scripted::new(theirs, settings);
+    let host = Scripted::new(theirs, config);
     let script = async {
         let request = host.hear().await;
         assert!(request.contains(r#""lastSeenServerSeq":420,"#), "{request}");
@@ -172,7 +170,7 @@ async fn a_large_action_is_overtaken_by_small_ones_and_comes_with_the_replay() {
 #[tokio::test(start_paused = true)]
 async fn every_call_that_waits_fails_and_what_was_not_sent_is_named() {
     let mut config = ClientConfig::new("c");
-    config.settings.cap = Cap::frame(1000);
+    config.connection.cap = Cap::frame(1000);
     let (client, mut host) = connected(config).await;
     let calls = async {
         tokio::join!(
@@ -228,8 +226,8 @@ async fn every_call_that_waits_fails_and_what_was_not_sent_is_named() {
 #[tokio::test(start_paused = true)]
 async fn a_dispatch_waits_for_room_and_is_told_when_the_line_drops() {
     let mut config = ClientConfig::new("c");
-    config.settings.cap = Cap::frame(1000);
-    config.settings.queued = 2;
+    config.connection.cap = Cap::frame(1000);
+    config.connection.limits.queued = 2;
     let (client, host) = connected(config).await;
     let large = format!(r#""{}""#, "x".repeat(50_000));
     for seq in 1..=2 {

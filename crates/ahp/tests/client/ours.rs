@@ -60,15 +60,12 @@ async fn follow(client: &Client, said: &mut Vec<String>, until: usize) {
 #[tokio::test(start_paused = true)]
 async fn our_client_and_our_host_agree_over_drops() {
     let mut config = HostConfig::default();
-    config.settings.cap = Cap::frame(9_000);
-    let limits = Limits {
-        count: 4,
-        ..Limits::default()
-    };
+    config.connection.cap = Cap::frame(9_000);
+    let limits = Limits::default().with(|limits| limits.count = 4);
     let host = Host::new(Room::default(), MemoryLog::new(limits), config);
     let mut config = ClientConfig::new("c");
-    config.settings.cap = Cap::frame(9_000);
-    config.settings.chunking.max_frame_bytes = 9_000;
+    config.connection.cap = Cap::frame(9_000);
+    config.connection.chunking.max_frame_bytes = 9_000;
     let client = Client::new(config);
     let connect = || {
         let (ours, theirs) = memory::pair(1);

@@ -5,7 +5,7 @@
     reason = "two test programs share it, and neither uses all of it"
 )]
 
-use breakbulk_ahp::Settings;
+use breakbulk_ahp::Config;
 use breakbulk_link::{Closed, Event, Frame, Outgoing};
 use breakbulk_message::ahp::{Chunking, InitializeParams, ReconnectParams};
 use breakbulk_message::jsonrpc::Envelope;
@@ -54,16 +54,13 @@ impl Raw {
 /// A host that speaks in messages.
 pub(crate) struct Scripted {
     pub(crate) connection: Connection,
-    pub(crate) settings: Settings,
+    pub(crate) config: Config,
 }
 
 impl Scripted {
-    pub(crate) fn new(transport: impl Transport, settings: Settings) -> Self {
-        let connection = Connection::open(settings.link(), transport, settings.options).unwrap();
-        Self {
-            connection,
-            settings,
-        }
+    pub(crate) fn new(transport: impl Transport, config: Config) -> Self {
+        let connection = Connection::open(config.fresh_link(), transport, config.options).unwrap();
+        Self { connection, config }
     }
 
     /// The next message; `None` once the client is gone.
@@ -99,14 +96,14 @@ impl Scripted {
             _ => return,
         };
         self.connection
-            .with(|link| self.settings.shake(link, chunking.as_ref()));
+            .with(|link| self.config.shake(link, chunking.as_ref()));
     }
 
     pub(crate) fn say(&self, text: impl Into<String>) {
         let text = text.into();
         let lane = {
             let envelope = Envelope::parse(&text).unwrap();
-            self.settings
+            self.config
                 .lane(envelope.kind().unwrap(), envelope.method().as_deref())
         };
         self.connection

@@ -1,4 +1,4 @@
-use breakbulk_ahp::{Client, ClientConfig, ClientError, Event, Settings};
+use breakbulk_ahp::{Client, ClientConfig, ClientError, Config, Event};
 use breakbulk_link::Cap;
 use breakbulk_message::ahp::Chunking;
 use breakbulk_net::memory;
@@ -75,7 +75,7 @@ async fn what_is_too_large_fails_at_once_and_says_what_to_do() {
         ),
     ] {
         let mut config = ClientConfig::new("c");
-        config.settings.cap = Cap::frame(1000);
+        config.connection.cap = Cap::frame(1000);
         let (client, mut host) = start(config, takes).await;
         let body = sized(size);
         let dispatched = client.dispatch("ahp-root://", raw(&body)).await;
@@ -107,7 +107,7 @@ async fn what_is_too_large_fails_at_once_and_says_what_to_do() {
 #[tokio::test(start_paused = true)]
 async fn a_handshake_is_never_cut() {
     let mut config = ClientConfig::new("c");
-    config.settings.cap = Cap::frame(400);
+    config.connection.cap = Cap::frame(400);
     let (client, host) = start(config, Some(Chunking::default())).await;
     let many: Vec<_> = (0..20).map(|n| format!("ahp-session:/{n}")).collect();
     let (ours, theirs) = memory::pair(1);
@@ -158,7 +158,7 @@ async fn the_hosts_too_large_is_told_apart_from_a_conflict() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_of_ours_that_is_too_large_becomes_an_error() {
     let mut config = ClientConfig::new("c");
-    config.settings.cap = Cap::frame(1000);
+    config.connection.cap = Cap::frame(1000);
     let (client, mut host) = start(config, None).await;
     next(&client).await;
     host.say(r#"{"jsonrpc":"2.0","id":9,"method":"resourceRead"}"#)
@@ -183,16 +183,15 @@ async fn large_messages_travel_in_pieces_both_ways_at_once() {
         max_frame_bytes: frame,
         ..Chunking::default()
     };
-    config.settings.chunking = chunking;
-    config.settings.cap = Cap::frame(frame as usize);
-    let settings = Settings {
-        chunking,
-        cap: Cap::frame(frame as usize),
-        ..Settings::default()
-    };
+    config.connection.chunking = chunking;
+    config.connection.cap = Cap::frame(frame as usize);
     let client = Client::new(config);
+    let config = Config::default().with(|config| {
+        config.chunking = chunking;
+        config.cap = Cap::frame(frame as usize);
+    });
     let (ours, theirs) = memory::pair(1);
-    let host = Scripted::new(theirs, settings);
+    let host = Scripted::new(theirs, config);
     let state = sized(5 << 20);
     let script = async {
         let request = host.hear().await;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use breakbulk_ahp::{Client, ClientConfig, Settings};
+use breakbulk_ahp::{Client, ClientConfig, Config};
 use breakbulk_link::{Budget, Cap};
 use breakbulk_message::ahp::Chunking;
 use breakbulk_net::memory;
@@ -84,18 +84,15 @@ async fn a_slow_application_stops_its_own_connection_and_loses_nothing() {
     };
     let budget = Budget::new(1 << 30);
     let mut config = ClientConfig::new("c");
-    config.settings.chunking = chunking;
-    config.settings.budget = budget.clone();
-    config.settings.options.silence = None;
+    config.connection.chunking = chunking;
+    config.connection.budget = budget.clone();
+    config.connection.options.silence = None;
     config.request_timeout = Some(Duration::from_secs(30));
     let limit = 2 * 250_000 + (8 << 20);
     let client = Client::new(config);
-    let settings = Settings {
-        cap: Cap::frame(9_000),
-        ..Settings::default()
-    };
+    let config = Config::default().with(|config| config.cap = Cap::frame(9_000));
     let (ours, theirs) = memory::pair(1);
-    let host = Scripted::new(theirs, settings);
+    let host = Scripted::new(theirs, config);
     let script = async {
         let request = host.hear().await;
         host.say(welcome(&request, 0, "{}", None));

@@ -32,8 +32,7 @@ pub(crate) struct Outcome {
 pub(crate) fn ours(plan: Plan) -> Outcome {
     run(plan, |world| async move {
         let mut config = ClientConfig::new("c");
-        config.settings = plan.settings();
-        config.defends = plan.defends;
+        config.connection = plan.config();
         let client = Client::new(config);
         let tape = Arc::new(watch::Sender::new(Tape::default()));
         let snapshots = Arc::new(Mutex::new(0));
@@ -122,7 +121,7 @@ pub(crate) fn real(plan: Plan) -> Outcome {
         let connecting = async {
             loop {
                 let (line, _) = world.connect();
-                let carrier = Segmenting::over(line, plan.settings(), sessions.clone()).unwrap();
+                let carrier = Segmenting::over(line, plan.config(), sessions.clone()).unwrap();
                 let config = RealConfig {
                     subscription_buffer: 100_000,
                     ..RealConfig::default()

@@ -8,7 +8,7 @@ use breakbulk_ahp::log::{DiskLog, Limits, MemoryLog, Replay, ReplayLog};
 use breakbulk_ahp::machine::client::{Answer, Direction, Event, Output as Told};
 use breakbulk_ahp::machine::host::{Channels, ClientId, Draft, Next, Output, Pending, Work};
 use breakbulk_ahp::machine::{Client, Host};
-use breakbulk_ahp::{ClientConfig, ClientError, HostConfig, Settings};
+use breakbulk_ahp::{ClientConfig, ClientError, Config, HostConfig};
 use breakbulk_testkit::crash_disk::CrashDisk;
 
 use crate::follow::Outcome;
@@ -51,7 +51,7 @@ struct World {
     random: Random,
     now: Instant,
     // The host's side.
-    settings: Settings,
+    config: Config,
     app: App,
     host: Host,
     pending: Pending,
@@ -80,10 +80,8 @@ struct World {
 impl World {
     fn new(plan: Plan) -> Self {
         let mut random = Random::new(plan.seed);
-        let settings = plan.settings();
-        let mut config = ClientConfig::new("c");
-        config.settings = plan.settings();
-        config.defends = plan.defends;
+        let config = plan.config();
+        let client = ClientConfig::new("c").with(|client| client.connection = config.clone());
         let disk = match random.below(32) {
             _ if plan.restarts == 0 => Disk::Kept,
             0 => Disk::Crash(CrashDisk::new()),
@@ -97,13 +95,13 @@ impl World {
         let now = Instant::now();
         let log = open(&plan, &disk);
         Self {
-            host: host(&settings, 0),
+            host: host(&config, 0),
             pending: Pending::new(0, usize::MAX),
-            client: Client::new(config),
+            client: Client::new(client),
             plan,
             random,
             now,
-            settings,
+            config,
             app,
             log,
             disk,
@@ -139,8 +137,8 @@ impl World {
         };
         // Whatever was charged is given back.
         let budgets = [
-            self.settings.budget.clone(),
-            self.client.config().settings.budget.clone(),
+            self.config.budget.clone(),
+            self.client.config().connection.budget.clone(),
         ];
         drop(self);
         assert_eq!(budgets.map(|budget| budget.used()), [0, 0]);
@@ -278,7 +276,7 @@ impl World {
                 other => panic!("{other:?}"),
             }
         }
-        self.host = host(&self.settings, last);
+        self.host = host(&self.config, last);
         self.pending = Pending::new(last, usize::MAX);
     }
 
@@ -301,7 +299,7 @@ impl World {
         let mut near = self.client.link([plan.seed as u8; 32]);
         near.send(self.now, message).unwrap();
         let seed = [plan.seed as u8; 32];
-        let far = self.settings.seeded_link(seed);
+        let far = self.config.link(seed);
         let id = self.host.connect(self.now).unwrap();
         let depth = 1 + usize::try_from(self.random.below(4)).unwrap();
         self.line = Some(Line::new(id, near, far, cut_after, depth));
@@ -370,8 +368,8 @@ impl World {
             heard = true;
             match output {
                 Told::Negotiated { peer } => {
-                    let settings = &self.client.config().settings;
-                    settings.shake(&mut line.near, peer.as_ref());
+                    let config = &self.client.config().connection;
+                    config.shake(&mut line.near, peer.as_ref());
                 }
                 Told::Close { code, reason } => line.near.close(code, &reason),
                 Told::Answered { answer, .. } => match answer {
@@ -421,7 +419,7 @@ impl World {
                 }
                 Output::Negotiated { peer, .. } => {
                     line.negotiated = true;
-                    self.settings.shake(&mut line.far, peer.as_ref());
+                    self.config.shake(&mut line.far, peer.as_ref());
                 }
                 Output::Close { code, reason, .. } => line.far.close(code, &reason),
                 Output::Work { client, work } => {
@@ -455,19 +453,13 @@ impl World {
     }
 }
 
-fn host(settings: &Settings, last: i64) -> Host {
-    let config = HostConfig {
-        settings: settings.clone(),
-        ..HostConfig::default()
-    };
+fn host(config: &Config, last: i64) -> Host {
+    let config = HostConfig::default().with(|host| host.connection = config.clone());
     Host::new(config, last)
 }
 
 fn open(plan: &Plan, disk: &Disk) -> Box<dyn ReplayLog> {
-    let limits = Limits {
-        count: plan.kept,
-        ..Limits::default()
-    };
+    let limits = Limits::default().with(|limits| limits.count = plan.kept);
     match disk {
         Disk::Crash(disk) => {
             let log = DiskLog::with_backend(disk.clone(), limits);

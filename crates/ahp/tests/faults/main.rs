@@ -18,7 +18,7 @@ mod tape;
 
 use std::time::Duration;
 
-use breakbulk_ahp::Lanes;
+use breakbulk_ahp::testing::Lanes;
 
 use follow::{Outcome, ours, real};
 use machines::machines;

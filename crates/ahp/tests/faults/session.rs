@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use breakbulk_ahp::log::{DiskLog, Limits, Replay, ReplayLog};
-use breakbulk_ahp::{Host, HostConfig, Lanes, Settings};
+use breakbulk_ahp::testing::{Lanes, switched};
+use breakbulk_ahp::{Config, Host, HostConfig};
 use breakbulk_link::Cap;
 use breakbulk_message::ahp::{Chunking, TimeoutFrom};
 use breakbulk_testkit::crash_disk::CrashDisk;
@@ -76,25 +77,23 @@ impl Plan {
     }
 
     /// Everything in proportion.
-    pub(crate) fn settings(&self) -> Settings {
+    pub(crate) fn config(&self) -> Config {
         let scaled = |size: usize| size / self.scale;
         // Without a state every replay must fit, however much was missed.
         let message = if self.stateless { 32_000_000 } else { 320_000 };
-        Settings {
-            chunking: Chunking {
+        let config = Config::default().with(|config| {
+            config.chunking = Chunking {
                 max_frame_bytes: scaled(9000) as u64,
                 max_message_bytes: scaled(message) as u64,
                 max_groups: Some(256),
                 group_timeout_ms: Some(30_000),
                 timeout_from: TimeoutFrom::Last,
-            },
-            cap: Cap::frame(scaled(9000)),
-            queued_bytes: scaled(640_000),
-            seed: Some([self.seed as u8; 32]),
-            lanes: self.lanes,
-            defends: self.defends,
-            ..Settings::default()
-        }
+            };
+            config.cap = Cap::frame(scaled(9000));
+            config.limits.queued_bytes = scaled(640_000);
+            config.seed = Some([self.seed as u8; 32]);
+        });
+        switched(config, self.lanes, self.defends)
     }
 }
 
@@ -234,10 +233,7 @@ impl Drop for OnDrop {
 }
 
 fn host(plan: &Plan, disk: &CrashDisk, mut tape: Tape) -> Host<App> {
-    let limits = Limits {
-        count: plan.kept,
-        ..Limits::default()
-    };
+    let limits = Limits::default().with(|limits| limits.count = plan.kept);
     let log = DiskLog::with_backend(disk.clone(), limits).expect("what was synced opens");
     let last = log.last();
     if last > tape.seq {
@@ -256,10 +252,7 @@ fn host(plan: &Plan, disk: &CrashDisk, mut tape: Tape) -> Host<App> {
         last >= tape.seq,
         "something was visible that is not on disk"
     );
-    let config = HostConfig {
-        settings: plan.settings(),
-        ..HostConfig::default()
-    };
+    let config = HostConfig::default().with(|config| config.connection = plan.config());
     let app = App {
         tape: Mutex::new(tape),
         stateless: plan.stateless,

@@ -3,22 +3,18 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use breakbulk_ahp::Host;
 use breakbulk_ahp::log::{Entry, LogError, MemoryLog, Replay, ReplayLog, ReplayReader};
-use breakbulk_ahp::{Host, HostConfig, Settings};
 use breakbulk_link::Cap;
 
 use super::common::*;
 
 #[tokio::test(start_paused = true)]
 async fn an_action_that_is_too_large_is_told_to_a_busy_client_too() {
-    let host = host(HostConfig {
-        settings: Settings {
-            cap: Cap::frame(1000),
-            ..settings()
-        },
-        max_requests: 1,
-        ..config()
-    });
+    let host = host(config().with(|it| {
+        it.connection.cap = Cap::frame(1000);
+        it.limits.requests = 1;
+    }));
     let client = Client::new(&host);
     client.ask(initialize("c", r#""ahp-root://""#, "")).await;
     client.say(r#"{"jsonrpc":"2.0","id":3,"method":"wait"}"#);

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use breakbulk_ahp::host::{Applied, Call, Dispatch, Extras, State};
 use breakbulk_ahp::log::MemoryLog;
-use breakbulk_ahp::{Application, Host, HostConfig, PublishError, RpcError, Settings};
+use breakbulk_ahp::{Application, Config, Host, HostConfig, PublishError, RpcError};
 use breakbulk_link::{Closed, Event, Outgoing};
 use breakbulk_message::ahp::{Chunking, InitializeParams, ReconnectParams, TimeoutFrom};
 use breakbulk_net::{Connection, memory};
@@ -130,24 +130,20 @@ pub(crate) fn host(config: HostConfig) -> Host<Board> {
 
 /// A host whose advertisement is short.
 pub(crate) fn config() -> HostConfig {
-    HostConfig {
-        settings: settings(),
-        ..HostConfig::default()
-    }
+    HostConfig::default().with(|config| config.connection = connection_config())
 }
 
-pub(crate) fn settings() -> Settings {
-    Settings {
-        chunking: Chunking {
+pub(crate) fn connection_config() -> Config {
+    Config::default().with(|config| {
+        config.chunking = Chunking {
             max_frame_bytes: 1000,
             max_message_bytes: 100_000,
             max_groups: None,
             group_timeout_ms: None,
             timeout_from: TimeoutFrom::First,
-        },
-        seed: Some([7; 32]),
-        ..Settings::default()
-    }
+        };
+        config.seed = Some([7; 32]);
+    })
 }
 
 /// What the host of `config` advertises.
@@ -170,10 +166,10 @@ impl Client {
     pub(crate) fn slow(host: &Host<Board>, frames: usize) -> Self {
         let (ours, theirs) = memory::pair(frames);
         let served = tokio::spawn(host.serve(theirs));
-        let settings = Settings::default();
-        let mut link = settings.link();
-        settings.shake(&mut link, Some(&self::settings().chunking));
-        let connection = Connection::open(link, ours, settings.options).unwrap();
+        let config = Config::default();
+        let mut link = config.fresh_link();
+        config.shake(&mut link, Some(&connection_config().chunking));
+        let connection = Connection::open(link, ours, config.options).unwrap();
         Self { connection, served }
     }
 
@@ -181,8 +177,8 @@ impl Client {
     pub(crate) fn raw(host: &Host<Board>) -> Self {
         let (ours, theirs) = memory::pair(8);
         let served = tokio::spawn(host.serve(theirs));
-        let settings = Settings::default();
-        let connection = Connection::open(settings.link(), ours, settings.options).unwrap();
+        let config = Config::default();
+        let connection = Connection::open(config.fresh_link(), ours, config.options).unwrap();
         Self { connection, served }
     }
 

@@ -1,8 +1,7 @@
 //! What a client does wrong harms itself alone, and is bounded.
 
-use breakbulk_ahp::{HostConfig, Settings};
-
 use super::common::*;
+use breakbulk_ahp::HostConfig;
 
 enum End {
     Hears(&'static str),
@@ -179,10 +178,7 @@ async fn what_is_wrong_is_answered_or_ends_the_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn there_is_room_for_so_many_clients() {
-    let host = host(HostConfig {
-        max_clients: 2,
-        ..config()
-    });
+    let host = host(config().with(|it| it.limits.clients = 2));
     let here = [Client::new(&host), Client::new(&host)];
     for (number, client) in here.iter().enumerate() {
         client.initialize(&format!("c{number}"), "").await;
@@ -208,13 +204,7 @@ async fn there_is_room_for_so_many_clients() {
 
 #[tokio::test(start_paused = true)]
 async fn who_asks_and_never_reads_is_cut_off() {
-    let host = host(HostConfig {
-        settings: Settings {
-            queued: 10,
-            ..settings()
-        },
-        ..config()
-    });
+    let host = host(config().with(|it| it.connection.limits.queued = 10));
     let client = Client::slow(&host, 1);
     client.initialize("c", "").await;
     let ping = r#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#;

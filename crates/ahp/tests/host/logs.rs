@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 use breakbulk_ahp::log::{Entry, LogError, MemoryLog, ReplayLog, ReplayReader};
-use breakbulk_ahp::{Host, HostConfig, PublishError, Settings};
+use breakbulk_ahp::{Host, PublishError};
 use breakbulk_message::ahp::Chunking;
 
 use super::common::*;
@@ -86,7 +86,7 @@ async fn a_log_that_fails_ends_the_host_and_shows_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn settings_that_no_client_would_believe_are_refused() {
-    let sound = settings().chunking;
+    let sound = connection_config().chunking;
     for (chunking, words) in [
         (
             Chunking {
@@ -117,15 +117,9 @@ async fn settings_that_no_client_would_believe_are_refused() {
             "chunking.max_message_bytes is 999, less than max_frame_bytes, which is 1000; raise the one or lower the other",
         ),
     ] {
-        let settings = Settings {
-            chunking,
-            ..settings()
-        };
-        assert_eq!(settings.check().unwrap_err().to_string(), words);
-        let host = host(HostConfig {
-            settings,
-            ..config()
-        });
+        let connection = connection_config().with(|config| config.chunking = chunking);
+        assert_eq!(connection.check().unwrap_err().to_string(), words);
+        let host = host(config().with(|it| it.connection = connection));
         let refused = host.publish(ROOT, &raw("0"), None).unwrap_err();
         assert_eq!(
             refused.to_string(),
@@ -139,7 +133,7 @@ async fn settings_that_no_client_would_believe_are_refused() {
         );
         assert!(host.shutdown().await.is_some(), "the log comes back");
     }
-    assert_eq!(settings().check(), Ok(()));
+    assert_eq!(connection_config().check(), Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -236,10 +230,7 @@ async fn shutting_down_shows_what_was_published_and_the_next_life_goes_on() {
 /// under the same numbers.
 #[tokio::test(start_paused = true)]
 async fn a_life_without_the_log_of_the_former_one_begins_above_it() {
-    let host = host(HostConfig {
-        start_after: 1000,
-        ..config()
-    });
+    let host = host(config().with(|it| it.start_after = 1000));
     assert_eq!(publish(&host, CHAT, "1").await, 1001);
     let chat = r#"{"resource":"ahp-chat:/a","state":[1],"fromSeq":1001}"#;
     for seen in [3, 999] {

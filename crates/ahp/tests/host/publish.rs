@@ -1,8 +1,8 @@
 //! From a publisher to all who follow, in order and without waiting.
 
+use breakbulk_ahp::Host;
 use breakbulk_ahp::PublishError;
 use breakbulk_ahp::log::MemoryLog;
-use breakbulk_ahp::{Host, HostConfig, Settings};
 
 use super::common::*;
 
@@ -108,11 +108,10 @@ async fn subscribe_while_actions_flow() {
 
 #[tokio::test(start_paused = true)]
 async fn what_subscribe_answers() {
-    let host = host(HostConfig {
-        max_subscriptions: 3,
-        max_subscription_bytes: 40,
-        ..config()
-    });
+    let host = host(config().with(|it| {
+        it.limits.subscriptions = 3;
+        it.limits.subscription_bytes = 40;
+    }));
     host.app().open("ahp-otlp:/x", &[]);
     host.app().open("ahp-chat:/a-name-that-is-too-long", &[]);
     host.app().open("s", &[]);
@@ -202,13 +201,7 @@ async fn what_clients_dispatch_is_echoed_or_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_is_cut_off_alone_and_replays() {
-    let host = host(HostConfig {
-        settings: Settings {
-            queued: 10,
-            ..settings()
-        },
-        ..config()
-    });
+    let host = host(config().with(|it| it.connection.limits.queued = 10));
     let (slow, quick) = (Client::slow(&host, 1), Client::new(&host));
     slow.initialize("slow", r#""ahp-chat:/a""#).await;
     quick.initialize("quick", r#""ahp-chat:/a""#).await;
@@ -256,10 +249,7 @@ async fn publishing_never_waits_and_is_bounded() {
     let host = Host::new(
         board,
         MemoryLog::default(),
-        HostConfig {
-            uncommitted_bytes: 100_000,
-            ..config()
-        },
+        config().with(|it| it.limits.uncommitted_bytes = 100_000),
     );
     let stuck = Client::slow(&host, 1);
     stuck.initialize("stuck", r#""ahp-chat:/a""#).await;

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use breakbulk_ahp::Host;
 use breakbulk_ahp::log::{Entry, Limits, LogError, MemoryLog, Replay, ReplayLog, ReplayReader};
-use breakbulk_ahp::{Host, HostConfig};
 use breakbulk_link::Event;
 
 use super::common::*;
@@ -34,18 +34,12 @@ fn snapshot(snapshots: &str) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn what_reconnect_answers() {
-    let limits = Limits {
-        count: 5,
-        ..Limits::default()
-    };
+    let limits = Limits::default().with(|limits| limits.count = 5);
     // The root has the even numbers, the chat the odd ones; 6 to 10 are kept.
     let host = Host::new(
         Board::with(&[ROOT, CHAT]),
         MemoryLog::new(limits),
-        HostConfig {
-            max_replay_bytes: 300,
-            ..config()
-        },
+        config().with(|it| it.limits.replay_bytes = 300),
     );
     for seq in 1..=10 {
         publish(
@@ -139,11 +133,10 @@ async fn what_reconnect_answers() {
 /// Without a word about it what the client said before counts; with one only that.
 #[tokio::test(start_paused = true)]
 async fn limits_are_remembered_for_a_bounded_number_of_clients() {
-    let host = host(HostConfig {
-        max_clients: 2,
-        max_sessions: 2,
-        ..config()
-    });
+    let host = host(config().with(|it| {
+        it.limits.clients = 2;
+        it.limits.sessions = 2;
+    }));
     let big = format!(r#""{}""#, "x".repeat(1000));
     publish(&host, CHAT, &big).await;
     for (name, others, more, in_segments) in [

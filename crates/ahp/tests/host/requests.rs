@@ -1,7 +1,5 @@
 //! Requests that the application answers.
 
-use breakbulk_ahp::HostConfig;
-
 use super::common::*;
 
 #[tokio::test(start_paused = true)]
@@ -45,10 +43,7 @@ async fn answers_carry_the_id_as_it_was_written() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_with_many_requests_waits_for_its_own() {
-    let host = host(HostConfig {
-        max_requests: 2,
-        ..config()
-    });
+    let host = host(config().with(|it| it.limits.requests = 2));
     let (greedy, other) = (Client::new(&host), Client::new(&host));
     greedy.initialize("greedy", "").await;
     other.initialize("other", "").await;
@@ -77,10 +72,7 @@ async fn a_client_with_many_requests_waits_for_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_end_with_their_client() {
-    let host = host(HostConfig {
-        max_requests: 1,
-        ..config()
-    });
+    let host = host(config().with(|it| it.limits.requests = 1));
     let client = Client::new(&host);
     client.initialize("c", "").await;
     client.say(r#"{"jsonrpc":"2.0","id":1,"method":"wait"}"#);

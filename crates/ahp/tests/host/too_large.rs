@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breakbulk_ahp::{Host, HostConfig, Settings};
+use breakbulk_ahp::Host;
 use breakbulk_link::{Cap, Closed, Frame};
 use breakbulk_net::{Incoming, Sink, Source, Transport, memory};
 
@@ -10,13 +10,7 @@ use super::common::*;
 
 /// A host whose transport carries 1,000 bytes.
 fn capped() -> Host<Board> {
-    host(HostConfig {
-        settings: Settings {
-            cap: Cap::frame(1000),
-            ..settings()
-        },
-        ..config()
-    })
+    host(config().with(|it| it.connection.cap = Cap::frame(1000)))
 }
 
 fn too_large(id: &str, size: usize, takes: Option<(usize, usize)>) -> String {
@@ -208,14 +202,10 @@ async fn limits_that_leave_no_room_for_the_error_end_the_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn the_code_can_be_another_one() {
-    let host = host(HostConfig {
-        settings: Settings {
-            cap: Cap::frame(1000),
-            too_large_code: -32099,
-            ..settings()
-        },
-        ..config()
-    });
+    let host = host(config().with(|it| {
+        it.connection.cap = Cap::frame(1000);
+        it.connection.too_large_code = -32099;
+    }));
     let client = Client::new(&host);
     client.initialize("c", "").await;
     let big = r#"{"jsonrpc":"2.0","id":1,"method":"big","params":[2000]}"#;

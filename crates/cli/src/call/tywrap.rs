@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use breakbulk::tywrap::python::INTERPRETER;
-use breakbulk::tywrap::{CallError, Host, Returned, Settings, StartError};
+use breakbulk::tywrap::{CallError, Config, Host, Returned, StartError};
 use indicatif::ProgressBar;
 
 use super::{Call, arguments};
@@ -13,19 +13,20 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::{frames, progress, size};
 
-pub(super) async fn call(call: &Call, host: impl FnOnce(Settings) -> Host) -> Result<(), Failure> {
+pub(super) async fn call(call: &Call, host: impl FnOnce(Config) -> Host) -> Result<(), Failure> {
     let timeout = call.timeout()?;
     let args = match &call.args_from {
         None => arguments::array(&call.arguments).into(),
         Some(path) => frames::read_message(Some(path), call.max_message.0)?,
     };
     let named = arguments::object(&call.named)?.map(Into::into);
-    let settings = Settings {
-        frame: call.max_frame.0.max(4),
-        timeout,
-        ..Settings::default().with_message(call.max_message.0)
-    };
-    let host = host(settings);
+    let config = Config::default()
+        .with(|config| config.limits.message = call.max_message.0)
+        .with(|config| {
+            config.limits.frame = call.max_frame.0.max(4);
+            config.timeout = timeout;
+        });
+    let host = host(config);
     let bar = watch(&host);
     let called = host.call(&call.object, &call.function, args, named);
     let outcome = tokio::select! {
@@ -116,7 +117,7 @@ fn raw<'a>(call: &Call, returned: &'a Returned) -> Result<Option<Cow<'a, [u8]>>,
     }
 }
 
-/// The error with the options of the command line in place of the library's settings.
+/// The error with the options of the command line in place of the library's names.
 fn failed(error: CallError, call: &Call) -> Failure {
     match error {
         CallError::Start(StartError::Exec(error)) => Failure::Usage(error.to_string()),
@@ -133,10 +134,6 @@ fn failed(error: CallError, call: &Call) -> Failure {
             after.as_secs_f64(),
             if stderr.is_empty() { "" } else { "\n" },
         )),
-        error => Failure::Session(
-            error
-                .to_string()
-                .replace("Settings::message", "--max-message"),
-        ),
+        error => Failure::Session(error.to_string().replace("limits.message", "--max-message")),
     }
 }

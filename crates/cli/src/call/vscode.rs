@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use breakbulk::message::vscode::{Args, Reply, RpcId, Text};
 use breakbulk::net::tcp;
-use breakbulk::vscode::{Answer, CallError, Endpoint, Options, PersistentOptions};
+use breakbulk::vscode::{Answer, CallError, Config, Endpoint};
 
 use super::{Call, arguments};
 use crate::failure::Failure;
@@ -38,11 +38,11 @@ pub(super) async fn call(call: &Call, address: &str, persistent: bool) -> Result
 
     let stream = tcp::connect(address, OPENING).await;
     let stream = stream.map_err(|error| Failure::Usage(format!("{address}: {error}")))?;
-    let mut options = Options::default();
+    let mut options = Config::default();
     options.rpc.received.message = call.max_message.0;
     options.rpc.sent_message = call.max_message.0;
     let endpoint = if persistent {
-        Endpoint::persistent(stream, options, PersistentOptions::default())
+        Endpoint::persistent(stream, options)
     } else {
         Endpoint::over_stream(stream, options)
     };

@@ -5,12 +5,9 @@ use std::time::Instant;
 
 use breakbulk::ahp::host::{Applied, State};
 use breakbulk::ahp::log::{Limits, MemoryLog};
-use breakbulk::ahp::{
-    Application, Client, ClientConfig, ClientError, Event, Host, HostConfig, Settings,
-};
-use breakbulk::link::Cap;
+use breakbulk::ahp::{Application, Client, ClientConfig, ClientError, Event, Host, HostConfig};
+use breakbulk::link::{Cap, Preset};
 use breakbulk::message::ahp::Chunking;
-use breakbulk::net::preset::Preset;
 use breakbulk::net::ws::{ConnectOptions, ListenOptions, Listener, connect};
 use breakbulk_testkit::bad_path::{BadPath, Cut, Direction, How, Way, Weather};
 use serde_json::value::RawValue;
@@ -147,14 +144,7 @@ impl Scene {
     async fn start(cap: Cap) -> Result<Self, Failure> {
         let state = state();
         let app = RawValue::from_string(state.clone()).map_err(|error| failed(&error))?;
-        let settings = Settings {
-            cap,
-            ..Settings::default()
-        };
-        let config = HostConfig {
-            settings,
-            ..HostConfig::default()
-        };
+        let config = HostConfig::default().with(|config| config.connection.cap = cap);
         let host = Host::new(
             Session(Mutex::new(app)),
             MemoryLog::new(Limits::default()),
@@ -186,8 +176,8 @@ impl Scene {
 
     fn client(&self, chunking: Chunking) -> Client {
         let mut config = ClientConfig::new("demo");
-        config.settings.chunking = chunking;
-        config.settings.cap = Preset::AZURE_WEB_PUBSUB.cap();
+        config.connection.chunking = chunking;
+        config.connection.cap = Preset::AZURE_WEB_PUBSUB.cap();
         Client::new(config)
     }
 

@@ -44,10 +44,7 @@ pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
         (Encryption::Required, "gift-wrapped   "),
     ] {
         relay.reset();
-        let config = Config {
-            encryption,
-            ..Config::default()
-        };
+        let config = Config::default().with(|config| config.encryption = encryption);
         let start = Instant::now();
         let answer = call(&relay, config).await?;
         let seconds = start.elapsed().as_secs_f64();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use breakbulk::tywrap::python::INTERPRETER;
-use breakbulk::tywrap::{CallError, Host, Settings, StartError};
+use breakbulk::tywrap::{CallError, Config, Host, StartError};
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -61,13 +61,14 @@ pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
 }
 
 fn host(frame: usize) -> Host {
-    let settings = Settings {
-        frame,
-        line: Some(LINE),
-        timeout: Some(super::TIMEOUT),
-        ..Settings::default().with_message(2 * MESSAGE)
-    };
-    Host::python(Path::new(INTERPRETER), settings)
+    let config = Config::default()
+        .with(|config| config.limits.message = 2 * MESSAGE)
+        .with(|config| {
+            config.limits.frame = frame;
+            config.limits.line = Some(LINE);
+            config.timeout = Some(super::TIMEOUT);
+        });
+    Host::python(Path::new(INTERPRETER), config)
 }
 
 /// Bytes of the result's JSON, and the seconds it took.

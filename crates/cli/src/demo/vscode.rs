@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use breakbulk::link::Preset;
 use breakbulk::link::{Budget, Cap, Link, PeerLimits, PeerSupport, Wire};
 use breakbulk::message::vscode::{Passed, RpcId, SerializedError, Value};
-use breakbulk::net::preset::Preset;
 use breakbulk::net::ws::{ConnectOptions, ListenOptions, Listener, WebSocket, connect};
 use breakbulk::net::{Connection, Options as Driving, fresh_seed};
-use breakbulk::vscode::{Actor, Actors, Endpoint, Options, Returned};
+use breakbulk::vscode::{Actor, Actors, Config, Endpoint, Returned};
 use breakbulk::wire::{Loro, Whole};
 use breakbulk_testkit::bad_path::{BadPath, Way, Weather};
 use bytes::Bytes;
@@ -94,13 +94,11 @@ impl Scene {
             };
             Returned::json(&length)
         });
-        let callee = Options {
-            actors: Actors::new().add(actor, "Demo", length),
-            ..Options::default()
-        };
+        let callee = Config::default()
+            .with(|config| config.actors = Actors::new().add(actor, "Demo", length));
         let open = |websocket: WebSocket| open(&wire, cap, websocket);
         Ok(Self {
-            caller: Endpoint::over_connection(open(near)?, Options::default()),
+            caller: Endpoint::over_connection(open(near)?, Config::default()),
             _callee: Endpoint::over_connection(open(far)?, callee),
             actor,
             relay,

@@ -397,15 +397,14 @@ impl Examiner {
 fn link(wire: &Arc<dyn Wire>, rules: &Rules, bounds: Bounds) -> Link {
     let mut config = Config::new(rules.clone());
     config.progress = 0;
-    config.limits = Limits {
+    config.limits = Limits::default().with(|limits| {
         // The capture's reader enforces the limit, which ipc.net and lines count differently.
-        frame: usize::MAX,
-        message: bounds.message,
-        pieces: u64::from(u32::MAX),
-        transfers: TRANSFERS,
-        memory: bounds.message.saturating_mul(2).saturating_add(64 << 20),
-        ..Limits::default()
-    };
+        limits.frame = usize::MAX;
+        limits.message = bounds.message;
+        limits.pieces = u64::from(u32::MAX);
+        limits.transfers = TRANSFERS;
+        limits.memory = bounds.message.saturating_mul(2).saturating_add(64 << 20);
+    });
     Link::new(
         wire.clone(),
         wire.clone(),

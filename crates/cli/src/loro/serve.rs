@@ -92,11 +92,10 @@ impl Serve {
             Some(_) => ("https", "wss"),
             None => ("http", "ws"),
         };
-        let limits = http::Limits {
-            sockets: self.max_connections.saturating_mul(2).saturating_add(64),
-            identity: identity.map(|(chain, key)| Identity { chain, key }),
-            ..http::Limits::default()
-        };
+        let limits = http::Limits::default().with(|limits| {
+            limits.sockets = self.max_connections.saturating_mul(2).saturating_add(64);
+            limits.identity = identity.map(|(chain, key)| Identity { chain, key });
+        });
         let kept = match &self.data {
             Some(data) => format!("stored in {}", data.display()),
             None => "lost when this process ends (store them with --data DIR)".to_owned(),

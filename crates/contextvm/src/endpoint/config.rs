@@ -10,6 +10,7 @@ use crate::machine::{Config, Forgetful, Memory, PublicKey};
 
 /// Configuration of a client.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct ClientConfig {
     /// The client's own key.
     pub keys: Keys,
@@ -46,6 +47,7 @@ impl ClientConfig {
 
 /// Configuration of a server.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct ServerConfig {
     /// The server's own key.
     pub keys: Keys,
@@ -71,3 +73,5 @@ impl ServerConfig {
         }
     }
 }
+
+breakbulk_link::with!(ClientConfig, ServerConfig);

@@ -35,6 +35,7 @@ pub enum Wraps {
 
 /// How long to wait for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Timeouts {
     /// For anything that belongs to a request: its response, a frame, progress. `None`: for ever.
     pub soft: Option<Duration>,
@@ -62,6 +63,7 @@ impl Default for Timeouts {
 
 /// The numbers that bound what peers can cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// Bytes of one message.
     pub message: usize,
@@ -104,6 +106,7 @@ impl Default for Limits {
 
 /// Configuration of a client or a server.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Config {
     /// Whether messages are encrypted in gift wraps.
     pub encryption: Encryption,
@@ -149,3 +152,5 @@ impl Default for Config {
         }
     }
 }
+
+breakbulk_link::with!(Config, Limits, Timeouts);

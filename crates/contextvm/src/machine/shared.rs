@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::machine::{PublicKey, Seal};
-use breakbulk_link::{Budget, Cap, Config as LinkConfig, Limits as LinkLimits, Link, Random};
+use breakbulk_link::{Budget, Cap, Config as LinkConfig, Link, Random};
 use breakbulk_wire::{Cep22, Layout, nostr_cap};
 use bytes::Bytes;
 
@@ -74,21 +74,19 @@ impl Shared {
         };
         rules.timeouts.age = Some(timeouts.transfer);
         rules.timeouts.accept = timeouts.accept;
-        let config = LinkConfig {
-            limits: LinkLimits {
-                message: limits.message,
-                pieces: limits.chunks,
-                transfers: limits.transfers,
-                memory: limits.peer_memory,
-                queued: limits.queued,
-                ..Cep22::config().limits
-            },
-            confirm: Some(UNCONFIRMED_MAX),
-            plan_elsewhere: self.config.plan_elsewhere,
-            report_opened: true,
-            progress: 1,
-            ..LinkConfig::new(rules)
-        };
+        let config = LinkConfig::new(rules).with(|it| {
+            it.limits = Cep22::config().limits.with(|it| {
+                it.message = limits.message;
+                it.pieces = limits.chunks;
+                it.transfers = limits.transfers;
+                it.memory = limits.peer_memory;
+                it.queued = limits.queued;
+            });
+            it.confirm = Some(UNCONFIRMED_MAX);
+            it.plan_elsewhere = self.config.plan_elsewhere;
+            it.report_opened = true;
+            it.progress = 1;
+        });
         let wire = Arc::new(Cep22 {
             layout: if self.config.unasked {
                 Layout::Unasked

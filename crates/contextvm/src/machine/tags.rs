@@ -123,10 +123,7 @@ mod tests {
         let to = PublicKey::from_byte_array([7; 32]);
         let event = EventId::from_byte_array([9; 32]);
         let (p, e) = ("07".repeat(32), "09".repeat(32));
-        let mut config = Config {
-            encryption: Encryption::Disabled,
-            ..Config::default()
-        };
+        let mut config = Config::default().with(|config| config.encryption = Encryption::Disabled);
         assert_eq!(compose(&to, None, None), tags(&[&["p", &p]]));
         assert_eq!(
             compose(&to, Some(event), Some(&config)),

@@ -9,21 +9,17 @@ use crate::sim::{Sim, Weather, call, reply, text};
 
 /// 1:10 of full size, so that one transfer has many chunks.
 fn config(seed: u64) -> Config {
-    Config {
-        cut_above: 4_800,
-        event_max: 6_553,
-        encryption: match seed % 3 {
+    Config::default().with(|config| {
+        config.cut_above = 4_800;
+        config.event_max = 6_553;
+        config.encryption = match seed % 3 {
             0 => Encryption::Disabled,
             1 => Encryption::Optional,
             _ => Encryption::Required,
-        },
-        limits: Limits {
-            message: 10 << 20,
-            ..Limits::default()
-        },
-        plan_elsewhere: seed.is_multiple_of(2).then_some(10_000),
-        ..Config::default()
-    }
+        };
+        config.limits = Limits::default().with(|limits| limits.message = 10 << 20);
+        config.plan_elsewhere = seed.is_multiple_of(2).then_some(10_000);
+    })
 }
 
 fn weather(hasty: bool) -> Weather {

@@ -10,10 +10,7 @@ use crate::sim::{Seen, Sim, Weather, call, key, reply, text};
 const LONG: Duration = Duration::from_secs(10_000);
 
 fn plain() -> Config {
-    Config {
-        encryption: Encryption::Disabled,
-        ..Config::default()
-    }
+    Config::default().with(|config| config.encryption = Encryption::Disabled)
 }
 
 fn frame(token: &str, progress: u64, kind: &str, rest: &str) -> String {
@@ -216,10 +213,7 @@ fn a_server_that_fails_uploads_with_leave() {
     );
     assert!(server.whole[0].1.len() > 1_500_000);
     // The check can fail: unasked, in the layout with leave, it does.
-    let config = Config {
-        unasked: true,
-        ..plain()
-    };
+    let config = plain().with(|config| config.unasked = true);
     sim.restart_client(1, config, None);
     upload(&mut sim, 1, 2);
     against(&mut server, &mut sim);
@@ -249,10 +243,7 @@ fn a_server_that_knew_us_before_is_not_waited_for() {
         sim.now
     );
     // With a key that nobody can know, silence means that it cannot: then leave is waited for.
-    let config = Config {
-        fresh_key: true,
-        ..plain()
-    };
+    let config = plain().with(|config| config.fresh_key = true);
     sim.restart_client(1, config, None);
     upload(&mut sim, 1, 2);
     let got = against(&mut server, &mut sim);
@@ -339,12 +330,11 @@ fn a_server_that_mixes_up_clients_with_one_token() {
 // The simulation measures each.
 #[test]
 fn a_peer_whose_seal_is_small() {
-    let config = Config {
-        encryption: Encryption::Required,
-        cut_above: 1 << 20,
-        event_max: 1 << 20,
-        ..Config::default()
-    };
+    let config = Config::default().with(|config| {
+        config.encryption = Encryption::Required;
+        config.cut_above = 1 << 20;
+        config.event_max = 1 << 20;
+    });
     let weather = Weather {
         event_max: 1 << 20,
         ..Weather::CALM

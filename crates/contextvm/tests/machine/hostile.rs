@@ -10,16 +10,14 @@ use crate::sim::{Sim, Weather, call, key, reply, text};
 const LONG: Duration = Duration::from_secs(10_000);
 
 fn config() -> Config {
-    Config {
-        encryption: Encryption::Disabled,
-        limits: Limits {
-            message: 1 << 20,
-            transfers: 4,
-            peers: 64,
-            ..Limits::default()
-        },
-        ..Config::default()
-    }
+    Config::default().with(|config| {
+        config.encryption = Encryption::Disabled;
+        config.limits = Limits::default().with(|limits| {
+            limits.message = 1 << 20;
+            limits.transfers = 4;
+            limits.peers = 64;
+        });
+    })
 }
 
 /// A frame as a peer would write it: `rest` is what follows the frame type.

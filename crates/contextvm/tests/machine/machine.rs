@@ -14,10 +14,7 @@ use crate::sim::{Sim, Weather, call, key, reply, text};
 const LONG: Duration = Duration::from_secs(10_000);
 
 fn plain() -> Config {
-    Config {
-        encryption: Encryption::Disabled,
-        ..Config::default()
-    }
+    Config::default().with(|config| config.encryption = Encryption::Disabled)
 }
 
 fn pair(server: Config, client: Config) -> Sim {
@@ -214,15 +211,11 @@ fn frames_go_up_as_progress_under_the_applications_token() {
 
 #[test]
 fn a_request_without_an_answer_ends_and_frames_hold_it_up() {
-    let timeouts = Timeouts {
-        soft: Some(Duration::from_secs(5)),
-        hard: Some(Duration::from_secs(12)),
-        ..Timeouts::default()
-    };
-    let client = Config {
-        timeouts,
-        ..plain()
-    };
+    let timeouts = Timeouts::default().with(|config| {
+        config.soft = Some(Duration::from_secs(5));
+        config.hard = Some(Duration::from_secs(12));
+    });
+    let client = plain().with(|config| config.timeouts = timeouts);
     let mut sim = pair(plain(), client);
     sim.send(1, 0, &call(1, "x", 1));
     sim.run(LONG).unwrap();
@@ -313,10 +306,7 @@ fn nothing_is_further_ahead_than_a_receiver_can_put_in_order() {
         oversized: true,
         ..Learned::default()
     };
-    let config = Config {
-        plan_elsewhere: None,
-        ..plain()
-    };
+    let config = plain().with(|config| config.plan_elsewhere = None);
     let now = std::time::Instant::now();
     let role = Role::Client { server: key(0) };
     let mut machine = Machine::new(role, config, Some(learned), [3; 32], now);
@@ -511,10 +501,11 @@ fn an_answer_to_an_older_request_is_not_taken_for_this_one() {
 
 #[test]
 fn sealed_and_bare() {
-    let config = |encryption, wraps| Config {
-        encryption,
-        wraps,
-        ..Config::default()
+    let config = |encryption, wraps| {
+        Config::default().with(|config| {
+            config.encryption = encryption;
+            config.wraps = wraps;
+        })
     };
     use Encryption::{Disabled, Optional, Required};
     // (server, client, how the first request goes, how the second goes)
@@ -585,10 +576,7 @@ fn only_those_on_the_list_are_heard() {
 #[test]
 fn limits_on_requests_are_told() {
     let mut server = plain();
-    server.limits = Limits {
-        requests: 2,
-        ..Limits::default()
-    };
+    server.limits = Limits::default().with(|limits| limits.requests = 2);
     let mut sim = pair(server, plain());
     for id in 1..=3 {
         sim.send(1, 0, &call(id, "x", 1));

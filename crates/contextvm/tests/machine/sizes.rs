@@ -15,14 +15,13 @@ fn upload(
     kind: u64,
     size: usize,
 ) -> Sim {
-    let config = Config {
-        encryption,
-        event_max,
-        cut_above,
-        plan_elsewhere: None,
-        introduction: vec![vec!["name".to_owned(), "a \"long\" name".repeat(8)]],
-        ..Config::default()
-    };
+    let config = Config::default().with(|config| {
+        config.encryption = encryption;
+        config.event_max = event_max;
+        config.cut_above = cut_above;
+        config.plan_elsewhere = None;
+        config.introduction = vec![vec!["name".to_owned(), "a \"long\" name".repeat(8)]];
+    });
     let weather = Weather {
         event_max,
         ..Weather::CALM
@@ -99,10 +98,7 @@ fn ascii_takes_a_quarter_of_the_events_that_fixed_chunks_would() {
 
 #[test]
 fn what_no_seal_holds_is_refused_with_its_own_size() {
-    let config = Config {
-        encryption: Encryption::Required,
-        ..Config::default()
-    };
+    let config = Config::default().with(|config| config.encryption = Encryption::Required);
     let mut sim = Sim::new(1, Weather::CALM, vec![config.clone(), config]);
     let note = format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"data":"{}"}}}}"#,

@@ -96,18 +96,18 @@ fn session(value: &Value) -> Session {
             .iter()
             .map(|client| client["first_event"].as_u64().unwrap() as usize)
             .collect(),
-        config: Config {
-            encryption: if sealed {
+        config: Config::default().with(|config| {
+            config.encryption = if sealed {
                 Encryption::Required
             } else {
                 Encryption::Disabled
-            },
-            wraps: Wraps::Persistent,
+            };
+            config.wraps = Wraps::Persistent;
+
             // One recorded answer is a single event of 100 KB.
-            event_max: 200_000,
-            plan_elsewhere: None,
-            ..Config::default()
-        },
+            config.event_max = 200_000;
+            config.plan_elsewhere = None;
+        }),
     }
 }
 

@@ -9,10 +9,7 @@ use breakbulk_testkit::bad_relay::{BadRelay, Weather};
 use super::{connect, echo_server, exchange, relay_options};
 
 fn plain() -> Config {
-    Config {
-        encryption: Encryption::Disabled,
-        ..Config::default()
-    }
+    Config::default().with(|config| config.encryption = Encryption::Disabled)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -26,10 +23,7 @@ async fn events_that_are_late_doubled_and_out_of_order() {
     .await
     .unwrap();
     for encryption in [Encryption::Disabled, Encryption::Required] {
-        let config = Config {
-            encryption,
-            ..Config::default()
-        };
+        let config = Config::default().with(|config| config.encryption = encryption);
         let server = echo_server(&[relay.url()], config.clone()).await;
         let client = connect(&server, &[relay.url()], config).await;
         exchange(&client, 1, 0, 600_000, 600_000).await;

@@ -9,11 +9,10 @@ const MB: usize = 1 << 20;
 
 async fn all_sizes(encryption: Encryption, wraps: Wraps) {
     let relay = BadRelay::start(Weather::default()).await.unwrap();
-    let config = Config {
-        encryption,
-        wraps,
-        ..Config::default()
-    };
+    let config = Config::default().with(|config| {
+        config.encryption = encryption;
+        config.wraps = wraps;
+    });
     let server = echo_server(&[relay.url()], config.clone()).await;
     let client = connect(&server, &[relay.url()], config).await;
     let mut id = 0;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use breakbulk_net::preset::Preset;
+use breakbulk_link::Preset;
 #[cfg(feature = "process")]
 use breakbulk_net::process::Framing;
 

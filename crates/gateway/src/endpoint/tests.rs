@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breakbulk_contextvm::{Encryption, Wraps, public_key};
-use breakbulk_net::preset::Preset;
+use breakbulk_link::Preset;
 use breakbulk_net::process::Framing;
 
 use super::*;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::unsent::{instead, of_oversized};
 use super::{Incoming, Oversized, Pass, Passing, Replacement, Side, TOO_LARGE};
-use breakbulk_ahp::Settings;
+use breakbulk_ahp::Config;
 use breakbulk_ahp::foreign::{ClientSide, HostSide, Sessions};
 use breakbulk_net::Connection;
 use breakbulk_net::now;
@@ -20,11 +20,11 @@ pub struct ClientBox {
 
 impl ClientBox {
     /// Before the client of one connection to a host; `sessions` are those of all connections before.
-    pub fn new(host: Connection, settings: Settings, sessions: Sessions) -> Self {
+    pub fn new(host: Connection, config: Config, sessions: Sessions) -> Self {
         Self {
             host,
-            too_large_code: settings.too_large_code,
-            client: ClientSide::new(settings, sessions),
+            too_large_code: config.too_large_code,
+            client: ClientSide::new(config, sessions),
         }
     }
 }
@@ -81,11 +81,11 @@ pub struct HostBox {
 
 impl HostBox {
     /// Before the host, for the connection of one client; `sessions` are those of all connections before.
-    pub fn new(client: Connection, settings: Settings, sessions: Sessions) -> Self {
+    pub fn new(client: Connection, config: Config, sessions: Sessions) -> Self {
         Self {
             client,
-            too_large_code: settings.too_large_code,
-            host: HostSide::new(settings, sessions),
+            too_large_code: config.too_large_code,
+            host: HostSide::new(config, sessions),
         }
     }
 }
@@ -130,17 +130,17 @@ pub struct BothBoxes {
 }
 
 impl BothBoxes {
-    /// Between the connection of a client, with its settings and the sessions of all clients, and that
+    /// Between the connection of a client, with its configuration and the sessions of all clients, and that
     /// to a host, with its own.
     pub fn new(
-        (listen, listen_settings, clients): (Connection, Settings, Sessions),
-        (to, to_settings, hosts): (Connection, Settings, Sessions),
+        (listen, listen_config, clients): (Connection, Config, Sessions),
+        (to, to_config, hosts): (Connection, Config, Sessions),
     ) -> Self {
         Self {
             listen,
-            host: HostSide::new(listen_settings, clients),
+            host: HostSide::new(listen_config, clients),
             to,
-            client: ClientSide::new(to_settings, hosts),
+            client: ClientSide::new(to_config, hosts),
         }
     }
 }

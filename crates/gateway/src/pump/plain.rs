@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use breakbulk_link::{
-    Budget, Cap, Carries, Config, Limits, Link, MessageKind, Outgoing, Scope, SendError,
-};
+use breakbulk_link::{Budget, Cap, Carries, Config, Link, MessageKind, Outgoing, Scope, SendError};
 use breakbulk_message::ahp::MESSAGE_TOO_LARGE;
 use breakbulk_wire::Whole;
 use bytes::Bytes;
@@ -69,10 +67,7 @@ pub fn whole_link(carries: Carries, cap: Cap, max_message: usize, budget: Budget
     rules.scopes.transfer = Scope::Link;
     let mut config = Config::new(rules);
     config.receives_pieces = false;
-    config.limits = Limits {
-        frame: max_message,
-        ..super::limits(max_message)
-    };
+    config.limits = super::limits(max_message).with(|it| it.frame = max_message);
     let wire = Arc::new(Whole { carries });
     // Nothing of it is random: it has no transfers to name.
     let mut link = Link::new(wire.clone(), wire, config, budget, [0; 32]);

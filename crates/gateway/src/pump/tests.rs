@@ -29,8 +29,8 @@ fn program() -> Link {
     )
 }
 
-fn tunnel(cap: usize) -> TunnelSettings {
-    TunnelSettings {
+fn tunnel(cap: usize) -> TunnelConfig {
+    TunnelConfig {
         cap: Cap::frame(cap),
         max_frame: cap,
         max_message: MESSAGE,
@@ -417,15 +417,15 @@ async fn a_first_frame_that_is_no_hello_ends_the_tunnel() {
         ("", "the other gateway sent no breakbulk/hello within 30 s"),
     ] {
         let (ours, theirs) = pair(1);
-        let settings = tunnel(1000);
+        let config = tunnel(1000);
         let other = open(whole(usize::MAX), theirs);
         if !first.is_empty() {
             send(&other, first);
         }
-        let connection = open(settings.link([1; 32]), ours);
-        let error = greet(connection.clone(), &settings).await.err().unwrap();
+        let connection = open(config.link([1; 32]), ours);
+        let error = greet(connection.clone(), &config).await.err().unwrap();
         assert_eq!(error.to_string(), reason);
-        assert_eq!(message(&other).await, settings.hello().to_json());
+        assert_eq!(message(&other).await, config.hello().to_json());
         assert_eq!(other.closed().await, closed(4400, reason));
     }
     assert_eq!(TUNNEL, "breakbulk.v1");
@@ -450,7 +450,7 @@ async fn a_held_up_tunnel_lives_as_long_as_it_takes() {
 #[cfg(feature = "process")]
 #[tokio::test]
 async fn what_is_skipped_ends_both_only_where_it_would_leave_a_hole() {
-    use breakbulk_ahp::Settings;
+    use breakbulk_ahp::Config;
     use breakbulk_net::process::{Framing, Stream};
     use tokio::io::AsyncWriteExt;
 
@@ -477,8 +477,8 @@ async fn what_is_skipped_ends_both_only_where_it_would_leave_a_hole() {
         let listen = open(whole(usize::MAX), listen);
         let passing: Box<dyn Passing> = match name {
             "host" => {
-                let settings = Settings::default();
-                Box::new(HostBox::new(listen.clone(), settings, Default::default()))
+                let config = Config::default();
+                Box::new(HostBox::new(listen.clone(), config, Default::default()))
             }
             _ => Box::new(Plain::default()),
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk_link::{Budget, Cap, Closed, Event, Limits, Link, Outgoing, PeerSupport, SendError};
+use breakbulk_link::{Budget, Cap, Closed, Event, Link, Outgoing, PeerSupport, SendError};
 use breakbulk_message::ahp::{Chunking, TimeoutFrom};
 use breakbulk_message::tunnel::{
     Hello, HelloError, is_reserved_by_tunnel, is_tunnel_end, tunnel_end,
@@ -40,7 +40,7 @@ pub enum NoTunnel {
 ///
 /// # Errors
 /// If the other end is no breakbulk gateway; the connection is then closed with that reason.
-pub async fn greet(connection: Connection, ours: &TunnelSettings) -> Result<Port, NoTunnel> {
+pub async fn greet(connection: Connection, ours: &TunnelConfig) -> Result<Port, NoTunnel> {
     let failed = |connection: &Connection, error: NoTunnel| {
         connection.close(BROKEN, &error.to_string());
         error
@@ -80,7 +80,7 @@ pub async fn greet(connection: Connection, ours: &TunnelSettings) -> Result<Port
 
 /// The limits of one side of a tunnel.
 #[derive(Clone, Debug)]
-pub struct TunnelSettings {
+pub struct TunnelConfig {
     /// The largest frame that goes out.
     pub cap: Cap,
     /// The largest frame that comes in.
@@ -91,7 +91,7 @@ pub struct TunnelSettings {
     pub budget: Budget,
 }
 
-impl TunnelSettings {
+impl TunnelConfig {
     /// The hello that tells them. A message has no time limit: a slow reader may hold it up for as long as
     /// it takes, and pings tell whether the other end is alive.
     pub fn hello(&self) -> Hello {
@@ -113,12 +113,11 @@ impl TunnelSettings {
         config.progress = 0;
         config.rules.timeouts.idle = None;
         config.rules.timeouts.age = None;
-        config.limits = Limits {
-            frame: self.max_frame,
-            transfers: 1,
-            pieces: config.limits.pieces,
-            ..super::limits(self.max_message)
-        };
+        config.limits = super::limits(self.max_message).with(|it| {
+            it.frame = self.max_frame;
+            it.transfers = 1;
+            it.pieces = config.limits.pieces;
+        });
         let wire = Arc::new(Ahp);
         let budget = self.budget.clone();
         let mut link = Link::new(wire.clone(), wire, config, budget, seed);

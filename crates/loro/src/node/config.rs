@@ -46,6 +46,7 @@ impl Default for Cuts {
 
 /// The configuration of a node.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Config {
     /// The identity of this node.
     pub identity: PeerIdentity,
@@ -66,6 +67,8 @@ pub struct Config {
     /// Worker threads for documents.
     pub threads: usize,
 }
+
+breakbulk_link::with!(Config);
 
 impl Config {
     /// A server with this name that is open to all peers.

@@ -267,10 +267,7 @@ async fn a_poll_waits_no_longer_than_allowed() {
 
 #[tokio::test]
 async fn a_reader_that_does_not_read_is_cut_off() {
-    let limits = Limits {
-        stalled: Duration::from_millis(200),
-        ..Limits::default()
-    };
+    let limits = Limits::default().with(|limits| limits.stalled = Duration::from_millis(200));
     for path in [EVENTS, POLL] {
         let (server, mut arrivals) = Server::new(serve_options());
         let router = Router::new().nest("/loro", server.router());
@@ -296,12 +293,11 @@ async fn a_reader_that_does_not_read_is_cut_off() {
 
 #[tokio::test]
 async fn heads_are_bounded_in_size_number_and_time() {
-    let limits = Limits {
-        head_bytes: 8 << 10,
-        head_time: Duration::from_millis(300),
-        sockets: 8,
-        ..Limits::default()
-    };
+    let limits = Limits::default().with(|limits| {
+        limits.head_bytes = 8 << 10;
+        limits.head_time = Duration::from_millis(300);
+        limits.sockets = 8;
+    });
     let (server, arrivals) = Server::new(serve_options());
     keepers(arrivals);
     let (address, _serving) = listen(server.router(), limits).await;

@@ -15,9 +15,19 @@ use super::{
 
 /// Limits on the memory that decoding a frame takes beyond the frame itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DecodeLimits {
     /// The most CBOR items in one frame. An item of a single byte can take 100 bytes of memory.
     pub max_items: usize,
+}
+
+impl DecodeLimits {
+    /// The same with what this function changes.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
 }
 
 impl Default for DecodeLimits {

@@ -11,6 +11,7 @@ use super::value::MAX_DEPTH;
 
 /// The limits of a decoder. Each is checked before memory is allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// The largest message, in bytes.
     pub message: usize,
@@ -22,6 +23,15 @@ pub struct Limits {
     pub buffers: usize,
     /// How deep JSON may nest.
     pub nesting: usize,
+}
+
+impl Limits {
+    /// The same with what this function changes.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
 }
 
 impl Default for Limits {

@@ -245,41 +245,23 @@ fn limits_come_before_memory() {
     let limits = Limits::default();
     let table = table();
     let request = table[2].1;
+    check(request, limits.with(|it| it.message = 10), "message length");
+    check(request, limits.with(|it| it.args = 3), "argument count");
+    check(request, limits.with(|it| it.buffers = 0), "buffer count");
     check(
         request,
-        Limits {
-            message: 10,
-            ..limits
-        },
-        "message length",
-    );
-    check(request, Limits { args: 3, ..limits }, "argument count");
-    check(
-        request,
-        Limits {
-            buffers: 0,
-            ..limits
-        },
-        "buffer count",
-    );
-    check(
-        request,
-        Limits { text: 12, ..limits },
+        limits.with(|it| it.text = 12),
         "object with buffers",
     );
     check(
         request,
-        Limits {
-            nesting: 0,
-            ..limits
-        },
+        limits.with(|it| it.nesting = 0),
         "object with buffers",
     );
-    let endless = Limits {
-        buffers: usize::MAX,
-        text: usize::MAX,
-        ..limits
-    };
+    let endless = limits.with(|it| {
+        it.buffers = usize::MAX;
+        it.text = usize::MAX;
+    });
     check(
         b"\x0a\0\0\0\x01\xff\xff\xff\xff\0\0\0\x02{}xxxxx",
         limits,

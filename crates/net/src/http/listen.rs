@@ -28,6 +28,7 @@ const BUFFER_MIN: usize = 8 << 10;
 
 /// The limits of [`serve`] on sockets and request heads.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Limits {
     /// How many sockets may be open; further ones are closed immediately.
     pub sockets: usize,
@@ -42,6 +43,8 @@ pub struct Limits {
     /// The certificate and key; with them the server speaks `https://` and `wss://`.
     pub identity: Option<Identity>,
 }
+
+breakbulk_link::with!(Limits);
 
 impl Default for Limits {
     fn default() -> Self {

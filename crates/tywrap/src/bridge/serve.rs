@@ -48,7 +48,7 @@ impl<H: Handler> Bridge<H> {
         let (source, sink) = lines.split();
         let mut session = Session {
             bridge: self,
-            link: self.settings.link(),
+            link: self.config.link(),
             sink,
         };
         let end = session.run(source, skipped, ends).await;
@@ -173,7 +173,7 @@ impl<H: Handler> Session<'_, H> {
             Some(limit) => format!("Request of {size} pieces is over {limit}; use larger frames"),
             None => format!(
                 "Request of {size} bytes is over TYWRAP_REQUEST_MAX_BYTES={}; send less or raise it",
-                self.bridge.settings.request
+                self.bridge.config.request
             ),
         };
         tracing::warn!("{text}");
@@ -222,7 +222,7 @@ impl<H: Handler> Session<'_, H> {
             Ok(answer) => {
                 let text = tywrap::result(id, &answer.0, Style::Ascii);
                 drop((answer, message));
-                match self.bridge.settings.response {
+                match self.bridge.config.response {
                     Some(limit) if text.len() > limit => {
                         let size = text.len();
                         drop(text);
@@ -243,7 +243,7 @@ impl<H: Handler> Session<'_, H> {
             return Err(raise("ProtocolError", text));
         }
         let (module, function) = (&*call.module, &*call.function);
-        let allowed = self.bridge.settings.allowed.as_ref();
+        let allowed = self.bridge.config.allowed.as_ref();
         if allowed.is_some_and(|allowed| !allowed.contains(module)) {
             let text =
                 format!("module {module:?} is not allowed; add it to TYWRAP_ALLOWED_MODULES");
@@ -255,11 +255,11 @@ impl<H: Handler> Session<'_, H> {
     }
 
     fn meta(&self, id: i64) -> String {
-        let settings = &self.bridge.settings;
-        let frame = settings.frame.filter(|_| settings.tells_transport);
+        let config = &self.bridge.config;
+        let frame = config.frame.filter(|_| config.tells_transport);
         let meta = Meta {
             bridge: BridgeKind::PythonSubprocess,
-            python_version: settings.version.as_str().into(),
+            python_version: config.version.as_str().into(),
             pid: Some(std::process::id().into()),
             codec_fallback: "none".into(),
             arrow: false,

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::line_watch::LineWatch;
-use super::{Config, Progress};
+use super::{Progress, Startup};
 use crate::CallError;
 use crate::machine::{About, Breach, Calls, Raised, Returned, Verdict, key_id};
 
@@ -52,7 +52,7 @@ pub(super) enum Reply {
 
 impl Session {
     pub(super) fn new(
-        config: &Config,
+        startup: &Startup,
         connection: Connection,
         line_watch: LineWatch,
         stopper: Stopper,
@@ -61,12 +61,12 @@ impl Session {
         let session = Arc::new(Self {
             connection,
             about: Mutex::default(),
-            calls: Mutex::new(Calls::new(&config.settings)),
+            calls: Mutex::new(Calls::new(&startup.config)),
             line_watch,
             stopper,
             tail,
-            grace: config.settings.grace,
-            progress: config.progress.clone(),
+            grace: startup.config.grace,
+            progress: startup.progress.clone(),
             still_running: watch::Sender::new(0),
             stopped: Mutex::default(),
             gave_up: Notify::new(),

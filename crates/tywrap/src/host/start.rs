@@ -7,38 +7,38 @@ use breakbulk_message::tywrap::{FRAME_PROTOCOL, UNKNOWN_ID};
 use breakbulk_net::process::{Framing, Program, Stderr};
 use breakbulk_net::{Connection, Observed, Options, fresh_seed};
 
-use super::Config;
+use super::Startup;
 use super::line_watch::LineWatch;
 use super::session::{Reply, Session};
-use crate::machine::{About, Settings, meta_request};
+use crate::machine::{About, Config, meta_request};
 use crate::{CallError, StartError};
 
 /// Starts a bridge and negotiates frames.
-pub(super) async fn start(config: &Config) -> Result<Arc<Session>, StartError> {
-    let settings = &config.settings;
+pub(super) async fn start(startup: &Startup) -> Result<Arc<Session>, StartError> {
+    let config = &startup.config;
     let started =
-        with_negotiation(settings, &config.program).start(Framing::Lines, settings.line_limit());
+        with_negotiation(config, &startup.program).start(Framing::Lines, config.line_limit());
     let (exec, _) = started.map_err(|error| StartError::Exec(Arc::new(error)))?;
     let (stopper, tail, line_watch) = (exec.stopper(), exec.stderr(), LineWatch::default());
     let options = Options {
         // A silent pipe is not dead: when the process exits, the pipe ends.
         keepalive: None,
         silence: None,
-        grace: settings.grace,
+        grace: config.grace,
         ..Options::default()
     };
-    let link = settings.link(fresh_seed());
+    let link = config.link(fresh_seed());
     let connection = Connection::open(link, Observed(exec, line_watch.clone()), options)?;
-    let session = Session::new(config, connection, line_watch, stopper, tail);
-    let about = match settings.probe {
+    let session = Session::new(startup, connection, line_watch, stopper, tail);
+    let about = match config.probe {
         None => About {
             meta: None,
-            frame: Some(settings.frame),
+            frame: Some(config.limits.frame),
         },
         Some(limit) => {
             let asked = session.exchange(UNKNOWN_ID, meta_request(UNKNOWN_ID));
             match tokio::time::timeout(limit, asked).await {
-                Ok(Reply::Done(Ok(result))) => About::read(&result, settings.frame),
+                Ok(Reply::Done(Ok(result))) => About::read(&result, config.limits.frame),
                 // A bridge that does not know `meta` does not accept frames.
                 Ok(Reply::Done(Err(CallError::Raised(_)))) | Err(_) => About::default(),
                 Ok(Reply::Done(Err(error))) => {
@@ -56,7 +56,7 @@ pub(super) async fn start(config: &Config) -> Result<Arc<Session>, StartError> {
     };
     if let Some(frame) = about.frame {
         session.connection.with(|link| {
-            link.set_cap(settings.cap());
+            link.set_cap(config.cap());
             link.set_peer(PeerSupport::Yes(PeerLimits {
                 frame,
                 ..PeerLimits::NONE
@@ -69,8 +69,11 @@ pub(super) async fn start(config: &Config) -> Result<Arc<Session>, StartError> {
 
 /// Adds both negotiations to the program: the argument of version 0.9 and the environment variables
 /// of 0.8. Variables that the caller set stay.
-fn with_negotiation(settings: &Settings, program: &Program) -> Program {
-    let (frame, message) = (settings.frame.to_string(), settings.message.to_string());
+fn with_negotiation(config: &Config, program: &Program) -> Program {
+    let (frame, message) = (
+        config.limits.frame.to_string(),
+        config.limits.message.to_string(),
+    );
     program
         .clone()
         .arg("--tywrap-max-frame-bytes")
@@ -83,7 +86,7 @@ fn with_negotiation(settings: &Settings, program: &Program) -> Program {
         .env_default("PYTHONUTF8", "1")
         .env_default("PYTHONIOENCODING", "UTF-8")
         .env_default("PYTHONUNBUFFERED", "1")
-        .stderr(Stderr::Keep(settings.stderr))
-        .terminate_after(settings.grace / 2)
+        .stderr(Stderr::Keep(config.limits.stderr))
+        .terminate_after(config.grace / 2)
         .kill_group_on_exit()
 }

@@ -35,7 +35,7 @@ impl fmt::Display for Raised {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Breach {
-    /// Its standard output had a line that is not a message. [`Settings::tolerant`](super::Settings) skips
+    /// Its standard output had a line that is not a message. [`Config::tolerant`](super::Config) skips
     /// such lines.
     #[error(
         "the bridge wrote something else than messages to its standard output ({line:?}); let it print to standard error instead"
@@ -65,7 +65,7 @@ pub enum Breach {
         error: String,
     },
     /// The frames of an answer have another id than the answer.
-    /// [`Settings::ids_may_differ`](super::Settings) allows that.
+    /// [`Config::ids_may_differ`](super::Config) allows that.
     #[error("the bridge's frames of call {frame} hold an answer to call {message}")]
     IdsDiffer {
         /// The frames' id.
@@ -100,7 +100,7 @@ pub enum Breach {
 
 fn remedy(code: &str) -> &'static str {
     match code {
-        "FRAME_PAYLOAD_TOO_LARGE" => "; raise Settings::message, or ask for less",
+        "FRAME_PAYLOAD_TOO_LARGE" => "; raise limits.message, or ask for less",
         _ => "",
     }
 }

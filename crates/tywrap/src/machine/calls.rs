@@ -8,7 +8,7 @@ use breakbulk_link::{Fault, FaultKind, Key, Wire};
 use breakbulk_message::tywrap::{DecodeError, DecodeErrorKind, ErrorBody, Response, UNKNOWN_ID};
 use breakbulk_wire::Tywrap;
 
-use super::{Breach, Raised, Settings};
+use super::{Breach, Config, Raised};
 
 /// How long a call that was given up is remembered, to recognize its late answer.
 const LATE_AGE: Duration = Duration::from_secs(600);
@@ -54,12 +54,12 @@ pub enum Verdict<A> {
 
 impl<A> Calls<A> {
     /// A table without calls.
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(config: &Config) -> Self {
         Self {
             pending: BTreeMap::new(),
             late: BTreeMap::new(),
-            tolerant: settings.tolerant,
-            ids_may_differ: settings.ids_may_differ,
+            tolerant: config.tolerant,
+            ids_may_differ: config.ids_may_differ,
             broken: None,
         }
     }

@@ -28,7 +28,7 @@ pub(crate) fn in_python(input: &Input) -> Run {
     let end = match output.status.code() {
         Some(0) if stderr.contains("[tywrap] FrameError: FRAME_") => End::FrameError,
         Some(0) => End::Served,
-        Some(1) if stderr.contains("[tywrap] ConfigError: ") => End::BadSettings,
+        Some(1) if stderr.contains("[tywrap] ConfigError: ") => End::BadConfig,
         _ => End::Crashed,
     };
     let stdout = String::from_utf8(output.stdout).unwrap();
@@ -41,7 +41,7 @@ pub(crate) fn in_python(input: &Input) -> Run {
 
 /// How our own Python side is started.
 pub(crate) fn python_command(argv: &[String], env: &BTreeMap<String, String>) -> Command {
-    let (words, settings) = python::command(interpreter());
+    let (words, config) = python::command(interpreter());
     let mut command = Command::new(&words[0]);
     // What others set for a bridge of theirs is not for this one.
     for name in std::env::vars_os().map(|(name, _)| name) {
@@ -49,11 +49,7 @@ pub(crate) fn python_command(argv: &[String], env: &BTreeMap<String, String>) ->
             command.env_remove(name);
         }
     }
-    command
-        .args(&words[1..])
-        .args(argv)
-        .envs(settings)
-        .envs(env);
+    command.args(&words[1..]).args(argv).envs(config).envs(env);
     command
 }
 

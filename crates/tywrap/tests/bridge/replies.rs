@@ -11,13 +11,12 @@ use serde_json::{Value, json};
 /// The messages of a bridge's lines; each line is ASCII, each frame as large as was asked for.
 pub(crate) fn messages(lines: &[String], frame: Option<usize>) -> Result<Vec<Value>, String> {
     let mut config = Config::new(Tywrap::rules());
-    config.limits = Limits {
-        frame: 1 << 30,
-        message: 1 << 30,
-        memory: 1 << 31,
-        undelivered: usize::MAX,
-        ..Limits::default()
-    };
+    config.limits = Limits::default().with(|limits| {
+        limits.frame = 1 << 30;
+        limits.message = 1 << 30;
+        limits.memory = 1 << 31;
+        limits.undelivered = usize::MAX;
+    });
     let wire = Arc::new(Tywrap {
         expects: Some(Stream::Response),
         ..Tywrap::default()

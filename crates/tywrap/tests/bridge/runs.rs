@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use breakbulk_tywrap::bridge::{
-    Answer, Arguments, Bridge, BridgeError, BridgeSettings, Functions, Outcome, raise,
+    Answer, Arguments, Bridge, BridgeConfig, BridgeError, Functions, Outcome, raise,
 };
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
@@ -23,8 +23,8 @@ pub(crate) enum End {
     Served,
     /// The host's frames are wrong.
     FrameError,
-    /// The host's settings are.
-    BadSettings,
+    /// The host's configuration is.
+    BadConfig,
     /// The input cannot be read on.
     Unreadable,
     /// It fell over.
@@ -42,17 +42,17 @@ pub(crate) struct Run {
 /// The bridge in Rust, in this process, with the functions that the recordings call.
 pub(crate) async fn in_rust(input: &Input) -> Run {
     let env = input.env.clone();
-    let settings = match BridgeSettings::read(&input.argv, |name| env.get(name).cloned()) {
-        Ok(settings) => settings,
+    let config = match BridgeConfig::read(&input.argv, |name| env.get(name).cloned()) {
+        Ok(config) => config,
         Err(error) => {
             return Run {
                 lines: Vec::new(),
                 stderr: error.to_string(),
-                end: End::BadSettings,
+                end: End::BadConfig,
             };
         }
     };
-    let bridge = Bridge::new(settings, functions());
+    let bridge = Bridge::new(config, functions());
     let (ours, mut theirs) = tokio::io::duplex(1 << 16);
     let stdin = std::io::Cursor::new(input.stdin.clone());
     let mut stdout = String::new();

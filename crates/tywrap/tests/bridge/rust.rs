@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
 use breakbulk_tywrap::bridge::{
-    Answer, Arguments, Bridge, BridgeSettings, Ended, Functions, Handler, Outcome,
+    Answer, Arguments, Bridge, BridgeConfig, Ended, Functions, Handler, Outcome,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,11 +21,8 @@ fn call(id: i64, module: &str, function: &str, args: &Value) -> String {
     format!("{request}\n")
 }
 
-fn framed(frame: usize) -> BridgeSettings {
-    BridgeSettings {
-        frame: Some(frame),
-        ..BridgeSettings::default()
-    }
+fn framed(frame: usize) -> BridgeConfig {
+    BridgeConfig::default().with(|config| config.frame = Some(frame))
 }
 
 #[tokio::test]
@@ -71,15 +68,13 @@ async fn unknown_names_are_told_as_python_does() {
 
 #[tokio::test]
 async fn only_allowed_modules_are_called() {
-    let settings = BridgeSettings {
-        allowed: Some(BTreeSet::from(["a".to_owned()])),
-        ..BridgeSettings::default()
-    };
+    let config = BridgeConfig::default()
+        .with(|config| config.allowed = Some(BTreeSet::from(["a".to_owned()])));
     let functions = Functions::new()
         .with("a", "f", |_| Answer::text("a"))
         .with("b", "f", |_| Answer::text("b"));
     let stdin = call(1, "a", "f", &json!([])) + &call(2, "b", "f", &json!([]));
-    let stdout = serve(Bridge::new(settings, functions), stdin).await;
+    let stdout = serve(Bridge::new(config, functions), stdin).await;
     let expected = [(1, ""), (2, "ImportNotAllowedError")].map(|(id, kind)| (id, kind.to_owned()));
     assert_eq!(outline(&messages(&stdout, None).unwrap()), expected);
 }
@@ -99,7 +94,7 @@ impl Handler for Slow {
 #[tokio::test]
 async fn calls_run_one_after_the_other() {
     let seen = Arc::default();
-    let bridge = Bridge::new(BridgeSettings::default(), Slow(Arc::clone(&seen)));
+    let bridge = Bridge::new(BridgeConfig::default(), Slow(Arc::clone(&seen)));
     let stdin = call(1, "m", "first", &json!([])) + &call(2, "m", "second", &json!([]));
     let stdout = serve(bridge, stdin).await;
     assert_eq!(

@@ -62,7 +62,7 @@ impl Scenario {
         let end = match scenario["rc"].as_i64()? {
             0 if stderr.contains("Request frame error") => End::FrameError,
             0 => End::Served,
-            1 if stderr.contains("CodecConfigError") => End::BadSettings,
+            1 if stderr.contains("CodecConfigError") => End::BadConfig,
             _ => End::Crashed,
         };
         let variable =

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use breakbulk_net::process::Program;
-use breakbulk_tywrap::{Host, Settings};
+use breakbulk_tywrap::{Config, Host};
 
 pub(crate) fn program() -> Program {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/host/bridge.py");
@@ -14,18 +14,17 @@ pub(crate) fn program() -> Program {
 }
 
 /// Small frames, so that much is cut.
-pub(crate) fn settings() -> Settings {
-    Settings {
-        frame: 200,
-        grace: Duration::from_millis(500),
-        ..Settings::default()
-    }
+pub(crate) fn config() -> Config {
+    Config::default().with(|config| {
+        config.limits.frame = 200;
+        config.grace = Duration::from_millis(500);
+    })
 }
 
-pub(crate) fn host(change: impl FnOnce(&mut Settings)) -> Host {
-    let mut settings = settings();
-    change(&mut settings);
-    Host::new(program(), settings)
+pub(crate) fn host(change: impl FnOnce(&mut Config)) -> Host {
+    let mut config = config();
+    change(&mut config);
+    Host::new(program(), config)
 }
 
 /// So many calls, of all sizes, each of which must get its own answer.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use breakbulk_net::process::Program;
 use breakbulk_tywrap::{CallError, Host};
 
-use super::common::{gone, host, lives, ordinary, program, settings};
+use super::common::{config, gone, host, lives, ordinary, program};
 
 async fn number(host: &Host, function: &str) -> u64 {
     let returned = host.call("t", function, "[]", None).await.unwrap();
@@ -30,7 +30,7 @@ async fn a_bridge_killed_within_an_answer_is_followed_by_another() {
 
 #[tokio::test]
 async fn a_bridge_killed_within_a_request_is_followed_by_another() {
-    let host = Host::new(program().env("TEST_DIE_AT_FRAME", "50"), settings());
+    let host = Host::new(program().env("TEST_DIE_AT_FRAME", "50"), config());
     for round in 1..4 {
         let large = format!("[\"{}\"]", "x".repeat(200_000));
         let dead = host.call("t", "size", large, None).await;
@@ -46,9 +46,9 @@ async fn a_bridge_killed_within_a_request_is_followed_by_another() {
 #[tokio::test]
 async fn an_answer_over_the_limit_fails_with_the_limit_and_the_size() {
     for (way, frame) in [("in one line", 1 << 20), ("in frames", 200)] {
-        let host = host(|settings| {
-            settings.message = 20_000;
-            settings.frame = frame;
+        let host = host(|config| {
+            config.limits.message = 20_000;
+            config.limits.frame = frame;
         });
         let large = host.call("t", "fill", "[100000,\"x\"]", None).await;
         let Err(error @ CallError::Breach { .. }) = large else {
@@ -81,7 +81,7 @@ async fn a_bridge_that_died_while_nobody_called_is_replaced_before_the_next_call
 async fn nothing_is_left_behind() {
     // Stopped, dropped, restarted; heeding SIGTERM or not; with a process of its own.
     for end in ["stop", "drop", "restart", "die"] {
-        let host = host(|settings| settings.grace = Duration::from_millis(200));
+        let host = host(|config| config.grace = Duration::from_millis(200));
         let child = number(&host, "child").await;
         let pid = number(&host, if end == "die" { "pid" } else { "deaf" }).await;
         assert!(lives(child) && lives(pid));
@@ -115,7 +115,7 @@ for line in sys.stdin:
 open(sys.argv[1], 'w').close()
 ";
     let program = Program::new(["python3", "-c", script]).arg(&path);
-    let host = Host::new(program, settings());
+    let host = Host::new(program, config());
     assert_eq!(host.call("t", "f", "[]", None).await.unwrap().json(), "5");
     host.stop().await;
     assert!(path.exists(), "it came to its last line");
@@ -178,7 +178,7 @@ read line; echo '{"id":1,"protocol":"tywrap/1","result":["'$0'","'$1'","'$VIRTUA
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(bin.join("python3"), executable).unwrap();
     let program = Program::virtualenv(folder.path()).unwrap().arg("bridge.py");
-    let host = Host::new(program, settings());
+    let host = Host::new(program, config());
     let seen = host.call("t", "about", "[]", None).await.unwrap();
     let seen: Vec<String> = serde_json::from_str(seen.json()).unwrap();
     let folder = folder.path().to_str().unwrap();

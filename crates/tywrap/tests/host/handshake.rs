@@ -7,10 +7,10 @@ use breakbulk_net::process::Program;
 use breakbulk_tywrap::{CallError, Host, StartError};
 use serde_json::Value;
 
-use super::common::{host, ordinary, program, settings};
+use super::common::{config, host, ordinary, program};
 
 fn bridge(mode: &str) -> Host {
-    Host::new(program().env("TEST_META", mode), settings())
+    Host::new(program().env("TEST_META", mode), config())
 }
 
 #[tokio::test]
@@ -39,25 +39,25 @@ async fn frames_follow_from_what_a_bridge_says() {
 #[tokio::test]
 async fn a_bridge_that_does_not_say_what_it_is_works_on() {
     for mode in ["silent", "late"] {
-        let mut settings = settings();
-        settings.probe = Some(Duration::from_millis(50));
-        let host = Host::new(program().env("TEST_META", mode), settings);
+        let mut config = config();
+        config.probe = Some(Duration::from_millis(50));
+        let host = Host::new(program().env("TEST_META", mode), config);
         let about = host.start().await.unwrap();
         assert_eq!((about.frame, about.meta), (None, None), "{mode}");
         assert!(!host.is_busy());
         ordinary(&host, 30).await;
         assert_eq!(host.starts(), 1, "{mode}");
     }
-    let unasked = host(|settings| settings.probe = None);
+    let unasked = host(|config| config.probe = None);
     assert_eq!(unasked.start().await.unwrap().frame, Some(200));
     ordinary(&unasked, 30).await;
 }
 
 #[tokio::test]
 async fn without_frames_a_line_must_hold_it() {
-    let mut settings = settings();
-    settings.line_out = Some(1000);
-    let host = Host::new(program().env("TEST_META", "off"), settings);
+    let mut config = config();
+    config.limits.line_out = Some(1000);
+    let host = Host::new(program().env("TEST_META", "off"), config);
     let long = format!("[\"{}\"]", "x".repeat(2000));
     let error = host.call("t", "size", long, None).await.unwrap_err();
     let CallError::NotSent(SendError::FrameTooLarge { limit: 1000, .. }) = error else {
@@ -69,10 +69,10 @@ async fn without_frames_a_line_must_hold_it() {
 
 #[tokio::test]
 async fn lines_can_be_kept_short_too() {
-    let mut settings = settings();
-    settings.line_out = Some(300);
-    settings.frame = 1000;
-    let host = Host::new(program(), settings);
+    let mut config = config();
+    config.limits.line_out = Some(300);
+    config.limits.frame = 1000;
+    let host = Host::new(program(), config);
     ordinary(&host, 50).await;
 }
 
@@ -93,7 +93,7 @@ async fn a_bridge_that_fails_to_start_says_why() {
     let banner = bridge("banner").start().await.unwrap_err().to_string();
     assert!(banner.contains("Welcome!"), "{banner}");
 
-    let missing = Host::new(Program::new(["no-such-python"]), settings());
+    let missing = Host::new(Program::new(["no-such-python"]), config());
     let error = missing.start().await.unwrap_err().to_string();
     assert!(error.contains("no-such-python"), "{error}");
 }
@@ -105,7 +105,7 @@ async fn both_handshakes_are_sent() {
         .env("MINE", "ü")
         .env("TYWRAP_CODEC_MAX_BYTES", "5")
         .current_dir(folder.path());
-    let host = Host::new(program, settings());
+    let host = Host::new(program, config());
     let about = host.call("t", "about", "[]", None).await.unwrap();
     let about: Value = serde_json::from_str(about.json()).unwrap();
     assert_eq!(

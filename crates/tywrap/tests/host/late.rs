@@ -86,7 +86,7 @@ async fn many_late_calls_are_answered_to_nobody() {
 
 #[tokio::test]
 async fn a_late_answer_is_held_to_no_limit_since_nothing_of_it_is_kept() {
-    let host = host(|settings| settings.message = 20_000);
+    let host = host(|config| config.limits.message = 20_000);
     host.start().await.unwrap();
     let flag = Flag::new();
     let args = flag.args(",100000");
@@ -122,7 +122,7 @@ async fn a_bridge_that_reads_nothing_more_is_killed_after_a_grace() {
 
 #[tokio::test]
 async fn a_call_that_is_at_work_is_not_killed_for_one_that_waits() {
-    let host = host(|settings| settings.grace = Duration::from_millis(20));
+    let host = host(|config| config.grace = Duration::from_millis(20));
     let flag = Flag::new();
     let first = tokio::spawn({
         let (host, args) = (host.clone(), flag.args(""));
@@ -144,7 +144,7 @@ async fn a_call_that_is_at_work_is_not_killed_for_one_that_waits() {
 
 #[tokio::test]
 async fn prints_are_skipped_where_they_may_be() {
-    let tolerant = host(|settings| settings.tolerant = true);
+    let tolerant = host(|config| config.tolerant = true);
     for line in ["hello", "[1, 2]", "{\"a\": 1}", "{\"id\": 1}", "{", "7"] {
         let args = serde_json::json!([line]).to_string();
         let printed = tolerant.call("t", "print", args, None).await.unwrap();

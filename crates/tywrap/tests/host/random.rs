@@ -22,7 +22,7 @@ impl Random {
 async fn nobody_gets_the_answer_of_another() {
     let seed = std::env::var("BREAKBULK_SEED").map_or(7, |seed| seed.parse().unwrap());
     println!("BREAKBULK_SEED={seed}");
-    let host = host(|settings| settings.timeout = Some(Duration::from_secs(60)));
+    let host = host(|config| config.timeout = Some(Duration::from_secs(60)));
     let callers: Vec<_> = (1..=6)
         .map(|caller| {
             let random = Random(seed * 1_000_003 + caller * 7919);

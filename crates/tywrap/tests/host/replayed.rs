@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use breakbulk_net::process::Program;
-use breakbulk_tywrap::{Breach, CallError, Host, Returned, Settings};
+use breakbulk_tywrap::{Breach, CallError, Config, Host, Returned};
 use serde_json::{Value, json};
 
 use super::scenarios::Rule;
@@ -49,14 +49,13 @@ async fn replay(scenario: &Value, meta: &Value) -> Result<Vec<&'static str>, Str
     let frame = scenario["argv"][1]
         .as_str()
         .and_then(|word| word.parse().ok());
-    let settings = Settings {
-        frame: frame.filter(|frame| *frame >= 4).unwrap_or(1000),
-        timeout: Some(Duration::from_secs(60)),
-        ..Settings::default()
-    };
+    let config = Config::default().with(|config| {
+        config.limits.frame = frame.filter(|frame| *frame >= 4).unwrap_or(1000);
+        config.timeout = Some(Duration::from_secs(60));
+    });
     let program = Program::new(["python3", "-c", include_str!("replay.py")])
         .env("REPLAY", script.to_string());
-    let host = Host::new(program, settings);
+    let host = Host::new(program, config);
     let replies = replies(&lines)?;
     let started = host.start().await;
     if calls.contains(&-1) {

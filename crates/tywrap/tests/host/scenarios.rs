@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use breakbulk_net::process::Program;
-use breakbulk_tywrap::{Breach, CallError, Host, Returned, Settings};
+use breakbulk_tywrap::{Breach, CallError, Config, Host, Returned};
 use serde_json::Value;
 
 /// An intended difference: its name and its reason. It names a kind of case, never one case.
@@ -43,15 +43,14 @@ type Outcome = Result<Returned, CallError>;
 /// The rules by which ours differs in one scenario, or what is wrong.
 pub(crate) async fn judge(case: &Value) -> Result<Vec<&'static str>, String> {
     let name = case["scenario"].as_str().ok_or("no name")?;
-    let settings = Settings {
-        frame: 200,
-        line: Some(1424),
-        timeout: Some(Duration::from_secs(20)),
-        grace: Duration::from_millis(500),
-        ..Settings::default()
-    };
+    let config = Config::default().with(|config| {
+        config.limits.frame = 200;
+        config.limits.line = Some(1424);
+        config.timeout = Some(Duration::from_secs(20));
+        config.grace = Duration::from_millis(500);
+    });
     let program = Program::new(["python3", "-c", include_str!("bridge.py")]);
-    let host = Host::new(program, settings);
+    let host = Host::new(program, config);
     host.start().await.map_err(|error| error.to_string())?;
     // The bridge says late what it says late once this file is there.
     let flag = format!("breakbulk-{}-{name}", std::process::id());

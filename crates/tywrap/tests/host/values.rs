@@ -1,14 +1,14 @@
 //! Arguments, results, exceptions and limits.
 
 use breakbulk_message::tywrap::{Style, request_bytes};
-use breakbulk_tywrap::{Breach, CallError, Settings};
+use breakbulk_tywrap::{Breach, CallError, Config};
 use bytes::Bytes;
 
 use super::common::{Flag, host, ordinary};
 
 #[tokio::test]
 async fn values_travel_as_they_are() {
-    let host = host(|settings| settings.tolerant = false);
+    let host = host(|config| config.tolerant = false);
     let quoted = format!("\"{}\"", r#"\"\\\n\t"#.repeat(500));
     let raw = format!("\"{}\"", "é中😀".repeat(500));
     for value in ["null", "1.5", "[]", "{\"a\": [true]}", &quoted, &raw] {
@@ -62,7 +62,7 @@ async fn an_exception_comes_with_all_that_is_known() {
 
 #[tokio::test]
 async fn limits_are_named_before_anything_goes_out() {
-    let host = host(|settings| settings.message = 5000);
+    let host = host(|config| config.limits.message = 5000);
     let large = format!("[\"{}\"]", "x".repeat(6000));
     let error = host.call("t", "echo", large, None).await.unwrap_err();
     assert!(
@@ -93,7 +93,7 @@ async fn limits_are_named_before_anything_goes_out() {
         panic!("{error}")
     };
     assert_eq!(*code, "FRAME_PAYLOAD_TOO_LARGE");
-    assert!(error.to_string().contains("Settings::message"), "{error}");
+    assert!(error.to_string().contains("limits.message"), "{error}");
     ordinary(&host, 10).await;
     assert_eq!(host.starts(), 2);
 }
@@ -126,9 +126,9 @@ async fn several_calls_wait_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_values_travel_both_ways() {
-    let mut settings = Settings::default().with_message(64 << 20);
-    settings.timeout = None;
-    let host = breakbulk_tywrap::Host::new(super::common::program(), settings);
+    let mut config = Config::default().with(|config| config.limits.message = 64 << 20);
+    config.timeout = None;
+    let host = breakbulk_tywrap::Host::new(super::common::program(), config);
     for size in [1 << 20, (1 << 20) + 1, 5 << 20, 20 << 20] {
         let text = format!("[\"{}\"]", "x".repeat(size));
         let echoed = host.call("t", "echo", text, None).await.unwrap();
@@ -154,7 +154,7 @@ async fn large_values_travel_both_ways() {
 #[tokio::test]
 async fn the_bridge_that_is_brought_along_is_called() {
     let python = std::path::Path::new("python3");
-    let host = breakbulk_tywrap::Host::python(python, super::common::settings());
+    let host = breakbulk_tywrap::Host::python(python, super::common::config());
     let root = host.call("math", "sqrt", "[16]", None).await.unwrap();
     assert_eq!(root.json(), "4.0");
     let joined = host.call("os.path", "join", "[\"a\", \"b\"]", None).await;

@@ -17,7 +17,7 @@ use super::actor::{self, Actors, Cancellation, Incoming, Returned};
 use super::call::{CallError, Slot};
 use super::inbox::{Commands, Shared, error_of};
 use super::status::Ended;
-use super::{Options, Stream};
+use super::{Config, Stream};
 use crate::machine::handshake::{self, Handshake, Step};
 use crate::machine::ipc::Payload;
 use crate::machine::rpc::{CallIdHashBuilder, Event, Packet, Refused, RequestId, Rpc};
@@ -52,12 +52,12 @@ pub(super) struct DriverCommands {
 }
 
 impl Engine {
-    pub(super) fn new(shared: Arc<Shared>, options: Options) -> Self {
-        let (handshake, first) = Handshake::new(options.handshake);
+    pub(super) fn new(shared: Arc<Shared>, config: Config) -> Self {
+        let (handshake, first) = Handshake::new(config.handshake);
         Self {
             shared,
-            rpc: Rpc::new(options.rpc),
-            actors: options.actors,
+            rpc: Rpc::new(config.rpc),
+            actors: config.actors,
             handshake,
             handshake_messages: first.into_iter().collect(),
             commands: Commands::default(),

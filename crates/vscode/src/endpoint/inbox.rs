@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::call::{CallError, Slot};
 use super::status::{Ended, Status};
-use super::{Options, Stream};
+use super::{Config, Stream};
 use crate::machine::handshake::Role;
 
 pub(super) struct Shared {
@@ -57,20 +57,20 @@ pub(super) enum NotQueued {
 }
 
 impl Shared {
-    pub(super) fn new(options: &Options) -> Self {
+    pub(super) fn new(config: &Config) -> Self {
         Self {
             inbox: Mutex::default(),
             status: watch::Sender::new(Status {
                 responsive: true,
                 connected: true,
                 stream: 1,
-                initialized: options.handshake == Role::None,
+                initialized: config.handshake == Role::None,
                 init_data: None,
                 ended: None,
             }),
-            uris: options.uris.clone(),
-            calls: options.rpc.pending_calls,
-            bytes: options.rpc.queued_bytes,
+            uris: config.uris.clone(),
+            calls: config.rpc.pending_calls,
+            bytes: config.rpc.queued_bytes,
         }
     }
 

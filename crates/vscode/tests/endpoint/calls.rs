@@ -6,14 +6,14 @@ use breakbulk_message::vscode::{
     Args, Passed, Reply, StockTransformer, Thrown, UriTransformer, Value,
 };
 use breakbulk_vscode::machine::rpc;
-use breakbulk_vscode::{CallError, Ended, Endpoint, Options};
+use breakbulk_vscode::{CallError, Ended, Endpoint};
 use bytes::Bytes;
 
-use crate::common::{id, options, pair};
+use crate::common::{config, id, pair};
 
 #[tokio::test]
 async fn typed_values_and_raw_both_ways_at_once() {
-    let (a, b) = pair(options(), options());
+    let (a, b) = pair(config(), config());
     for (from, _) in [(&a, &b), (&b, &a)] {
         let remote = from.remote(id());
         let sum: i64 = remote.call("$add", &(4, 1)).await.unwrap().typed().unwrap();
@@ -31,7 +31,7 @@ async fn typed_values_and_raw_both_ways_at_once() {
 
 #[tokio::test]
 async fn every_kind_of_value_comes_back_as_it_went() {
-    let (a, _b) = pair(options(), options());
+    let (a, _b) = pair(config(), config());
     let buffer = || Value::Buffer(Bytes::from_static(b"\0\xff"));
     let large = Value::Buffer(vec![7; 300_000].into());
     let object: Value = [
@@ -71,7 +71,7 @@ async fn every_kind_of_value_comes_back_as_it_went() {
 
 #[tokio::test]
 async fn errors_keep_name_message_stack_code_and_cause() {
-    let (a, _b) = pair(options(), options());
+    let (a, _b) = pair(config(), config());
     let error = a.remote(id()).call("$fail", &[0]).await.unwrap_err();
     assert_eq!(error.to_string(), "TypeError: bad");
     let CallError::Thrown(Thrown::Error(error)) = error else {
@@ -89,7 +89,7 @@ async fn errors_keep_name_message_stack_code_and_cause() {
 
 #[tokio::test]
 async fn nobody_is_left_waiting() {
-    let (a, _b) = pair(options(), options());
+    let (a, _b) = pair(config(), config());
     let remote = a.remote(id());
     let stranger = a.remote(breakbulk_message::vscode::RpcId::new(9).unwrap());
     let table = [
@@ -127,11 +127,8 @@ async fn uris_change_on_their_way() {
         authority: "ssh+h".to_owned(),
     };
     let uris: Arc<dyn UriTransformer> = Arc::new(stock);
-    let remote_host = Options {
-        uris: Some(uris),
-        ..options()
-    };
-    let (renderer, host) = pair(options(), remote_host);
+    let remote_host = config().with(|config| config.uris = Some(uris));
+    let (renderer, host) = pair(config(), remote_host);
     let theirs = serde_json::json!({"$mid": 1, "path": "/a", "scheme": "vscode-remote", "authority": "ssh+h"});
     let ours = serde_json::json!({"$mid": 1, "path": "/a", "scheme": "file"});
     // In as a file of the host's and out again as one of the remote's.
@@ -155,7 +152,7 @@ async fn uris_change_on_their_way() {
 
 #[tokio::test]
 async fn dispose_cancels_calls_and_tells_the_peer() {
-    let (a, b) = pair(options(), options());
+    let (a, b) = pair(config(), config());
     let remote = a.remote(id()).cancellable();
     let pending = remote.call("$never", &[0]);
     a.dispose();
@@ -170,7 +167,7 @@ async fn dispose_cancels_calls_and_tells_the_peer() {
 
 #[tokio::test]
 async fn the_last_handle_ends_the_session() {
-    let (a, b) = pair(options(), options());
+    let (a, b) = pair(config(), config());
     let again = a.clone();
     drop(a);
     let sum = again.remote(id()).call("$add", &(4, 1)).await.unwrap();
@@ -181,15 +178,13 @@ async fn the_last_handle_ends_the_session() {
 
 #[tokio::test]
 async fn calls_beyond_the_limits_wait_for_room() {
-    let narrow = Options {
-        rpc: rpc::Config {
-            pending_calls: 4,
-            queued_bytes: 2000,
-            running: 4,
-            ..rpc::Config::default()
-        },
-        ..options()
-    };
+    let narrow = config().with(|config| {
+        config.rpc = rpc::Config::default().with(|config| {
+            config.pending_calls = 4;
+            config.queued_bytes = 2000;
+            config.running = 4;
+        })
+    });
     let (a, b) = pair(narrow.clone(), narrow);
     let calls = |endpoint: &Endpoint, base: u64| {
         let remote = endpoint.remote(id());
@@ -208,7 +203,7 @@ async fn calls_beyond_the_limits_wait_for_room() {
 #[tokio::test(start_paused = true)]
 async fn an_unresponsive_peer_is_told_and_comes_back() {
     let (left, mut right) = tokio::io::duplex(1 << 16);
-    let a = Endpoint::over_stream(left, options());
+    let a = Endpoint::over_stream(left, config());
     let mut status = a.status();
     let call = tokio::spawn(a.remote(id()).call("$x", &[0]));
     status.wait_for(|status| !status.responsive).await.unwrap();

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use breakbulk_message::vscode::SerializedError;
-use breakbulk_vscode::{Actor, Actors, CallError, Options, Returned};
+use breakbulk_vscode::{Actor, Actors, CallError, Config, Returned};
 use tokio::sync::mpsc;
 
-use crate::common::{id, options, pair};
+use crate::common::{config, id, pair};
 
 /// An actor whose `$wait` tells when it begins and when it is cancelled.
-fn waiting(told: mpsc::UnboundedSender<&'static str>) -> Options {
+fn waiting(told: mpsc::UnboundedSender<&'static str>) -> Config {
     let told = Arc::new(told);
     let actor = Actor::new().method("$wait", move |incoming| {
         let told = told.clone();
@@ -26,16 +26,13 @@ fn waiting(told: mpsc::UnboundedSender<&'static str>) -> Options {
             }
         }
     });
-    Options {
-        actors: Actors::new().add(id(), "Waiter", actor),
-        ..Options::default()
-    }
+    Config::default().with(|config| config.actors = Actors::new().add(id(), "Waiter", actor))
 }
 
 #[tokio::test]
 async fn the_callee_decides_what_a_cancelled_call_gives() {
     let (told, mut hears) = mpsc::unbounded_channel();
-    let (a, _b) = pair(options(), waiting(told));
+    let (a, _b) = pair(config(), waiting(told));
     for (reply, expected) in [("7", Ok(7)), ("canceled", Err("Canceled: Canceled"))] {
         let mut call = a.remote(id()).cancellable().call("$wait", &[reply]);
         assert_eq!(hears.recv().await, Some("begun"));
@@ -53,7 +50,7 @@ async fn the_callee_decides_what_a_cancelled_call_gives() {
 #[tokio::test]
 async fn a_dropped_call_cancels() {
     let (told, mut hears) = mpsc::unbounded_channel();
-    let (a, _b) = pair(options(), waiting(told));
+    let (a, _b) = pair(config(), waiting(told));
     let call = a.remote(id()).cancellable().call("$wait", &["7"]);
     assert_eq!(hears.recv().await, Some("begun"));
     drop(call);
@@ -66,7 +63,7 @@ async fn a_dropped_call_cancels() {
 #[tokio::test]
 async fn a_call_cancelled_before_it_was_sent_is_never_sent() {
     let (told, mut hears) = mpsc::unbounded_channel();
-    let (a, _b) = pair(options(), waiting(told));
+    let (a, _b) = pair(config(), waiting(told));
     // Nothing runs between the two lines: the endpoint's task has not seen the call.
     let mut call = a.remote(id()).cancellable().call("$wait", &["7"]);
     call.cancel();

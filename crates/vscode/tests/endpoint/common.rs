@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use breakbulk_message::vscode::{RpcId, SerializedError, Thrown, Value};
-use breakbulk_vscode::{Actor, Actors, Endpoint, Options, Returned};
+use breakbulk_vscode::{Actor, Actors, Config, Endpoint, Returned};
 
 pub(crate) fn id() -> RpcId {
     RpcId::new(2).unwrap()
@@ -61,15 +61,13 @@ pub(crate) fn actor(runs: Arc<AtomicU64>) -> Actor {
         })
 }
 
-pub(crate) fn options() -> Options {
-    Options {
-        actors: Actors::new().add(id(), "Tester", actor(Arc::default())),
-        ..Options::default()
-    }
+pub(crate) fn config() -> Config {
+    Config::default()
+        .with(|config| config.actors = Actors::new().add(id(), "Tester", actor(Arc::default())))
 }
 
 /// Both ends of a pipe within the process.
-pub(crate) fn pair(a: Options, b: Options) -> (Endpoint, Endpoint) {
+pub(crate) fn pair(a: Config, b: Config) -> (Endpoint, Endpoint) {
     let (left, right) = tokio::io::duplex(64 << 10);
     (
         Endpoint::over_stream(left, a),

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use breakbulk_vscode::machine::rpc;
-use breakbulk_vscode::{Ended, Endpoint, Options};
+use breakbulk_vscode::{Ended, Endpoint};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::common::{id, options};
+use crate::common::{config, id};
 
 fn framed(message: &[u8]) -> Vec<u8> {
     let mut bytes = vec![1, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -29,7 +29,7 @@ async fn broken_streams_end_the_session_and_every_call() {
     ));
     for (bytes, words) in table {
         let (left, mut right) = tokio::io::duplex(1 << 16);
-        let endpoint = Endpoint::over_stream(left, options());
+        let endpoint = Endpoint::over_stream(left, config());
         let call = endpoint.remote(id()).call("$x", &[0]);
         right.write_all(&bytes).await.unwrap();
         drop(right);
@@ -41,7 +41,7 @@ async fn broken_streams_end_the_session_and_every_call() {
 #[tokio::test]
 async fn junk_between_messages_changes_nothing() {
     let (left, mut right) = tokio::io::duplex(1 << 16);
-    let endpoint = Endpoint::over_stream(left, options());
+    let endpoint = Endpoint::over_stream(left, config());
     let junk: [&[u8]; 8] = [
         b"",
         b"\x01",
@@ -82,14 +82,12 @@ async fn a_peer_that_never_reads_is_held_up() {
     let (left, mut right) = tokio::io::duplex(1 << 12);
     let endpoint = Endpoint::over_stream(
         left,
-        Options {
-            rpc: rpc::Config {
-                running: 16,
-                queued_bytes: 10_000,
-                ..rpc::Config::default()
-            },
-            ..options()
-        },
+        config().with(|config| {
+            config.rpc = rpc::Config::default().with(|config| {
+                config.running = 16;
+                config.queued_bytes = 10_000;
+            })
+        }),
     );
     let request = framed(b"\x01\0\0\0\x07\x02\x04$add\0\0\0\x05[4,1]");
     let mut written = 0;
@@ -111,11 +109,8 @@ async fn a_peer_that_never_reads_is_held_up() {
 #[tokio::test(start_paused = true)]
 async fn a_persistent_session_without_a_stream_is_given_up_after_its_grace() {
     let (left, right) = tokio::io::duplex(1 << 12);
-    let persistent = breakbulk_vscode::PersistentOptions {
-        grace: Duration::from_secs(300),
-        ..Default::default()
-    };
-    let endpoint = Endpoint::persistent(left, options(), persistent);
+    let config = config().with(|config| config.grace = Duration::from_secs(300));
+    let endpoint = Endpoint::persistent(left, config);
     let call = endpoint.remote(id()).call("$x", &[0]);
     let begun = tokio::time::Instant::now();
     drop(right);
@@ -128,9 +123,8 @@ async fn a_persistent_session_without_a_stream_is_given_up_after_its_grace() {
 #[tokio::test(start_paused = true)]
 async fn a_persistent_peer_that_never_acknowledges_ends_the_session() {
     let (left, mut right) = tokio::io::duplex(1 << 16);
-    let mut persistent = breakbulk_vscode::PersistentOptions::default();
-    persistent.protocol.replay_messages = 100;
-    let endpoint = Endpoint::persistent(left, options(), persistent);
+    let config = config().with(|config| config.persistent.replay_messages = 100);
+    let endpoint = Endpoint::persistent(left, config);
     let calls: Vec<_> = (0..1000)
         .map(|number| tokio::spawn(endpoint.remote(id()).call("$x", &[number])))
         .collect();

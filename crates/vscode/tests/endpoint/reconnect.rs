@@ -6,18 +6,16 @@ use std::time::Duration;
 
 use breakbulk_link::Random;
 use breakbulk_testkit::bad_path::{BadPath, Cut, How, Weather};
-use breakbulk_vscode::{Actors, Endpoint, Options, PersistentOptions};
+use breakbulk_vscode::{Actors, Config, Endpoint};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::common::{actor, id};
 
 const CUTS: u64 = 50;
 
-fn counting(runs: &Arc<AtomicU64>) -> Options {
-    Options {
-        actors: Actors::new().add(id(), "Tester", actor(runs.clone())),
-        ..Options::default()
-    }
+fn counting(runs: &Arc<AtomicU64>) -> Config {
+    Config::default()
+        .with(|config| config.actors = Actors::new().add(id(), "Tester", actor(runs.clone())))
 }
 
 /// Calls until told to stop; how many there were. Each must come back with its own number.
@@ -58,8 +56,7 @@ async fn cut_fifty_times_under_load_every_call_completes_once() {
     };
     let (client_runs, server_runs) = (Arc::default(), Arc::default());
     let (first, accepted) = tokio::join!(dial(), listener.accept());
-    let open =
-        |stream, runs| Endpoint::persistent(stream, counting(runs), PersistentOptions::default());
+    let open = |stream, runs| Endpoint::persistent(stream, counting(runs));
     let client = open(first, &client_runs);
     let server = open(accepted.unwrap().0, &server_runs);
 

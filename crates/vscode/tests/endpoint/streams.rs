@@ -6,11 +6,11 @@ use breakbulk_link::{Budget, Cap, Config, Link, PeerLimits, PeerSupport, Wire};
 use breakbulk_message::vscode::{Passed, Value};
 use breakbulk_net::{Connection, memory};
 use breakbulk_vscode::machine::handshake::Role;
-use breakbulk_vscode::{Ended, Endpoint, Options, PersistentOptions};
+use breakbulk_vscode::{Ended, Endpoint};
 use breakbulk_wire::{Loro, Whole};
 use bytes::Bytes;
 
-use crate::common::{id, options};
+use crate::common::{config, id};
 
 /// Small and large, both ways, at the same time.
 async fn exercise(a: &Endpoint, b: &Endpoint) {
@@ -51,8 +51,8 @@ async fn tcp_and_unix_sockets() {
             breakbulk_net::tcp::accept(&listener)
         );
         let open = |stream| match persistent {
-            false => Endpoint::over_stream(stream, options()),
-            true => Endpoint::persistent(stream, options(), PersistentOptions::default()),
+            false => Endpoint::over_stream(stream, config()),
+            true => Endpoint::persistent(stream, config()),
         };
         let (a, b) = (open(client.unwrap()), open(server.unwrap()));
         exercise(&a, &b).await;
@@ -61,8 +61,8 @@ async fn tcp_and_unix_sockets() {
     }
     let (left, right) = tokio::net::UnixStream::pair().unwrap();
     exercise(
-        &Endpoint::over_stream(left, options()),
-        &Endpoint::over_stream(right, options()),
+        &Endpoint::over_stream(left, config()),
+        &Endpoint::over_stream(right, config()),
     )
     .await;
 }
@@ -83,8 +83,8 @@ async fn websockets_in_binary_messages() {
         let open = |websocket| {
             let stream = over_frames(websocket, WEBSOCKET_CUT).unwrap();
             match persistent {
-                false => Endpoint::over_stream(stream, options()),
-                true => Endpoint::persistent(stream, options(), PersistentOptions::default()),
+                false => Endpoint::over_stream(stream, config()),
+                true => Endpoint::persistent(stream, config()),
             }
         };
         let (a, b) = (open(client.unwrap()), open(server.unwrap().websocket));
@@ -101,13 +101,13 @@ fn link(wire: Arc<dyn Wire>, config: Config, cap: usize, seed: u8) -> Link {
     link
 }
 
-fn linked(wire: Arc<dyn Wire>, config: &Config, cap: usize) -> (Endpoint, Endpoint) {
+fn linked(wire: Arc<dyn Wire>, link_config: &Config, cap: usize) -> (Endpoint, Endpoint) {
     let (left, right) = memory::pair(4);
     let open = |transport, seed| {
-        let link = link(wire.clone(), config.clone(), cap, seed);
+        let link = link(wire.clone(), link_config.clone(), cap, seed);
         let connection =
             Connection::open(link, transport, breakbulk_net::Options::default()).unwrap();
-        Endpoint::over_connection(connection, options())
+        Endpoint::over_connection(connection, config())
     };
     (open(left, 1), open(right, 2))
 }
@@ -142,14 +142,9 @@ async fn what_a_path_cannot_carry_is_told_to_whoever_waits() {
 async fn the_handshake_comes_first_and_terminate_ends_the_host() {
     for linked_up in [false, true] {
         let init = Bytes::from_static(b"{\"version\":\"1.138.0\"}");
-        let host_options = Options {
-            handshake: Role::Host,
-            ..options()
-        };
-        let renderer_options = Options {
-            handshake: Role::Renderer(init.clone()),
-            ..options()
-        };
+        let host_options = config().with(|config| config.handshake = Role::Host);
+        let renderer_options =
+            config().with(|config| config.handshake = Role::Renderer(init.clone()));
         let (host, renderer) = if linked_up {
             let (left, right) = memory::pair(4);
             let open = |transport, options| {
@@ -181,12 +176,9 @@ async fn a_peer_that_speaks_no_handshake_is_refused() {
     let (left, right) = tokio::io::duplex(1000);
     let host = Endpoint::over_stream(
         left,
-        Options {
-            handshake: Role::Renderer(Bytes::new()),
-            ..options()
-        },
+        config().with(|config| config.handshake = Role::Renderer(Bytes::new())),
     );
-    let plain = Endpoint::over_stream(right, options());
+    let plain = Endpoint::over_stream(right, config());
     let call = plain.remote(id()).call("$add", &(4, 1));
     assert!(call.await.is_err());
     let ended = host.ended().await.to_string();
@@ -200,8 +192,8 @@ async fn a_session_that_finishes_loses_nothing_that_was_begun() {
         // Small, so that much is unwritten when the end is asked for.
         let (left, right) = tokio::io::duplex(1000);
         let open = |stream| match persistent {
-            false => Endpoint::over_stream(stream, options()),
-            true => Endpoint::persistent(stream, options(), PersistentOptions::default()),
+            false => Endpoint::over_stream(stream, config()),
+            true => Endpoint::persistent(stream, config()),
         };
         (open(left), open(right))
     };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use breakbulk::ahp::log::{DiskLog, Limits, MemoryLog, Replay, ReplayLog, ReplayReader};
-use breakbulk::ahp::{Host, HostConfig, PublishError, Settings};
+use breakbulk::ahp::{Config, Host, HostConfig, PublishError};
 use breakbulk::message::ahp::{Action, Chunking};
 use breakbulk::net::ws::{ListenOptions, Listener};
 use clap::Parser;
@@ -44,10 +44,7 @@ struct Options {
 #[tokio::main]
 async fn main() -> Result<()> {
     let options = Options::parse();
-    let limits = Limits {
-        bytes: options.log_bytes,
-        ..Limits::default()
-    };
+    let limits = Limits::default().with(|limits| limits.bytes = options.log_bytes);
     let log: Box<dyn ReplayLog> = match &options.log {
         Some(path) => Box::new(DiskLog::open(path, limits)?),
         None => Box::new(MemoryLog::new(limits)),
@@ -57,16 +54,14 @@ async fn main() -> Result<()> {
         0 => String::new(),
         last => at(&*reader, last)?,
     };
-    let config = HostConfig {
-        settings: Settings {
-            chunking: Chunking {
+    let config = HostConfig::default().with(|config| {
+        config.connection = Config::default().with(|config| {
+            config.chunking = Chunking {
                 max_frame_bytes: options.frame as u64,
                 ..Chunking::default()
-            },
-            ..Settings::default()
-        },
-        ..HostConfig::default()
-    };
+            }
+        })
+    });
     let host = Host::boxed(App::new(&title), log, config);
     let listen = ListenOptions {
         frame_limit: options.frame,

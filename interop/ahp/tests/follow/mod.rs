@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use breakbulk::ahp::{Client, ClientConfig, ClientError, Event, Resumed, Settings};
+use breakbulk::ahp::{Client, ClientConfig, ClientError, Config, Event, Resumed};
 use breakbulk::link::Cap;
 use breakbulk::net::ws::{self, ConnectOptions};
 use interop_ahp::app::SESSION;
@@ -74,10 +74,7 @@ struct Following {
 impl Following {
     async fn run(mut self, url: String) {
         let mut config = ClientConfig::new("long");
-        config.settings = Settings {
-            cap: Cap::frame(900_000),
-            ..Settings::default()
-        };
+        config.connection = Config::default().with(|config| config.cap = Cap::frame(900_000));
         let client = Client::new(config);
         let mut started = false;
         while self.up.wait_for(|up| *up).await.is_ok() {

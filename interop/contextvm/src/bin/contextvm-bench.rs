@@ -84,10 +84,7 @@ async fn main() -> Result<()> {
 
 async fn measure() -> Result<(Figures, Figures)> {
     let relay = BadRelay::start(Weather::default()).await?;
-    let plain = Config {
-        encryption: Encryption::Disabled,
-        ..Config::default()
-    };
+    let plain = Config::default().with(|config| config.encryption = Encryption::Disabled);
     let plan = json!({"relay": relay.url(), "encryption": "disabled"});
     let their_server = Peer::server(Sdk::Npm, &plan).await?;
     let mut their_client = Peer::client(Sdk::Npm, &their_server.key, &plan).await?;

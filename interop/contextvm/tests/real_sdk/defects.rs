@@ -53,10 +53,7 @@ async fn a_server_that_fails_uploads_with_leave() {
     client.call(call).await.unwrap().whole(call).unwrap();
     assert_eq!(server.failures(), Vec::<String>::new());
     // The check can fail: unasked, in the layout with leave, it does, and the caller hears of it.
-    let unasked = Config {
-        unasked: true,
-        ..patient(plain(), Duration::from_secs(2))
-    };
+    let unasked = patient(plain(), Duration::from_secs(2)).with(|config| config.unasked = true);
     let mut client = connect(unasked).await;
     let outcome = client.call(call).await.unwrap();
     let failure = server.failure().await.unwrap();
@@ -82,14 +79,10 @@ async fn a_server_that_knew_us_before_is_not_waited_for() {
             .unwrap_or_else(|error| panic!("round {round}: {error}"));
     }
     // With a key that nobody can know, silence means that it cannot. Here it does know: leave never comes.
-    let config = Config {
-        fresh_key: true,
-        timeouts: Timeouts {
-            accept: Duration::from_secs(1),
-            ..Timeouts::default()
-        },
-        ..plain()
-    };
+    let config = plain().with(|config| {
+        config.fresh_key = true;
+        config.timeouts = Timeouts::default().with(|config| config.accept = Duration::from_secs(1));
+    });
     let client = Caller::connect(relay.url(), keys, server.key, config).await;
     let outcome = client.unwrap().call(call).await.unwrap();
     assert_eq!(reason(&outcome), "notAccepted");
@@ -144,10 +137,7 @@ async fn two_clients_with_one_token() {
 #[ignore = "cargo xtask interop contextvm"]
 async fn an_sdk_that_cannot_seal_what_is_large() {
     let relay = relay().await;
-    let sealed = Config {
-        encryption: Encryption::Required,
-        ..Config::default()
-    };
+    let sealed = Config::default().with(|config| config.encryption = Encryption::Required);
     let small = Call::new(Text::Ascii, 10, 10);
     for (chunk, size, can) in [
         (48_000, 50_000, false),

@@ -13,7 +13,7 @@ mod sizes;
 
 use std::time::Duration;
 
-use breakbulk::contextvm::{Config, Encryption, Timeouts};
+use breakbulk::contextvm::{Config, Encryption};
 use breakbulk_testkit::bad_relay::{BadRelay, Weather};
 
 async fn relay() -> BadRelay {
@@ -21,19 +21,10 @@ async fn relay() -> BadRelay {
 }
 
 fn plain() -> Config {
-    Config {
-        encryption: Encryption::Disabled,
-        ..Config::default()
-    }
+    Config::default().with(|config| config.encryption = Encryption::Disabled)
 }
 
 /// Without a sign of life for so long a request of ours has failed.
 fn patient(config: Config, soft: Duration) -> Config {
-    Config {
-        timeouts: Timeouts {
-            soft: Some(soft),
-            ..config.timeouts
-        },
-        ..config
-    }
+    config.with(|config| config.timeouts.soft = Some(soft))
 }

@@ -69,9 +69,8 @@ async fn encryption_by_both_sides_settings() {
         for (server_name, server_mode) in settings {
             let expected = meet(client_mode, server_mode);
             let patience = Duration::from_secs(if expected { 60 } else { 1 });
-            let config = |encryption| Config {
-                encryption,
-                ..patient(plain(), patience)
+            let config = |encryption| {
+                patient(plain(), patience).with(|config| config.encryption = encryption)
             };
             let server = ours::serve(relay.url(), Keys::generate(), config(server_mode));
             let server = server.await.unwrap();

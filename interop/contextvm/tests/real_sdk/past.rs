@@ -17,11 +17,10 @@ use super::relay;
 
 /// All events are kept.
 fn kept() -> Config {
-    Config {
-        encryption: Encryption::Required,
-        wraps: Wraps::Persistent,
-        ..Config::default()
-    }
+    Config::default().with(|config| {
+        config.encryption = Encryption::Required;
+        config.wraps = Wraps::Persistent;
+    })
 }
 
 /// Events tell the time in seconds: waits until what was sent is in an earlier one.

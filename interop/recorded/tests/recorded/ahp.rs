@@ -71,11 +71,9 @@ fn receiver(limits: &Value) -> Option<Link> {
     let number = |name: &str| Some(limits[name].as_u64()? as usize);
     let mut config = Config::new(Ahp::rules());
     config.rules.timeouts.idle = Some(Duration::from_millis(limits["groupTimeoutMs"].as_u64()?));
-    config.limits = Limits {
-        frame: number("maxIncomingFrameBytes")?,
-        message: number("maxIncomingMessageBytes")?,
-        transfers: number("maxIncomingGroups")?,
-        ..Limits::default()
-    };
+    config.limits = Limits::default();
+    config.limits.frame = number("maxIncomingFrameBytes")?;
+    config.limits.message = number("maxIncomingMessageBytes")?;
+    config.limits.transfers = number("maxIncomingGroups")?;
     Some(link(Ahp, Ahp, config, Budget::unlimited()))
 }

@@ -236,14 +236,14 @@ fn receiver(config: &Value) -> Link {
     let mut link_config = Config::new(Loro::rules());
     link_config.rules.timeouts.age =
         Some(Duration::from_millis(number("timeoutMs", 10_000) as u64));
-    link_config.limits = Limits {
-        transfers: number("maxConcurrentBatches", 32),
-        pending_bytes: number("maxTotalReassemblyBytes", 50 << 20),
+    link_config.limits = Limits::default().with(|limits| {
+        limits.transfers = number("maxConcurrentBatches", 32);
+        limits.pending_bytes = number("maxTotalReassemblyBytes", 50 << 20);
+
         // The original has no limit on a message; ours is a setting.
-        message: u32::MAX as usize,
-        pieces: u64::MAX,
-        ..Limits::default()
-    };
+        limits.message = u32::MAX as usize;
+        limits.pieces = u64::MAX;
+    });
     link(Loro, Loro, link_config, Budget::unlimited())
 }
 

@@ -212,14 +212,13 @@ fn write(
 
 fn receiver(expects: Option<Stream>, cap: Option<usize>) -> Link {
     let mut config = Config::new(Tywrap::rules());
-    config.limits = Limits {
-        message: cap.unwrap_or(usize::MAX / 4),
-        pieces: u64::MAX,
-        transfers: 1024,
-        memory: 1 << 30,
-        undelivered: usize::MAX,
-        ..Limits::default()
-    };
+    config.limits = Limits::default().with(|limits| {
+        limits.message = cap.unwrap_or(usize::MAX / 4);
+        limits.pieces = u64::MAX;
+        limits.transfers = 1024;
+        limits.memory = 1 << 30;
+        limits.undelivered = usize::MAX;
+    });
     let wire = Tywrap {
         expects,
         ..Tywrap::default()

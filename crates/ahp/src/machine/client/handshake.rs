@@ -27,7 +27,7 @@ impl Client {
         let channels = subscriptions.iter().map(|one| one.as_ref().to_owned());
         let channels: Vec<String> = channels.collect();
         let (id, config) = (self.next_id, &self.config);
-        let chunking = config.settings.advertised();
+        let chunking = config.connection.advertised();
         let text = ahp::initialize(id, &config.client_id, &channels, &config.versions, chunking);
         self.begin(now, text, Wants::Start(channels))
     }
@@ -38,7 +38,7 @@ impl Client {
         let (id, config) = (self.next_id, &self.config);
         let channels: Vec<_> = self.subscriptions.keys().collect();
         let from = self.defence.reconnect_from(self.defence.last_seen());
-        let chunking = config.settings.advertised();
+        let chunking = config.connection.advertised();
         let text = ahp::reconnect(id, &config.client_id, from, &channels, chunking);
         self.begin(now, text, Wants::Return)
     }
@@ -50,7 +50,7 @@ impl Client {
         wants: Wants,
     ) -> Result<(CallId, Outgoing), ClientError> {
         // Nothing is negotiated yet on this connection: it goes whole or not at all.
-        fits(&self.config.settings, None, text.len(), false)?;
+        fits(&self.config.connection, None, text.len(), false)?;
         self.end(breakbulk_link::Closed {
             code: 1000,
             reason: "a new connection takes over".to_owned(),
@@ -104,7 +104,7 @@ impl Client {
             ReconnectResult::Replay { actions, missing } => {
                 let stood = (self.defence.clone(), self.defence.last_seen());
                 let known = Known {
-                    defence: self.config.defends.then_some(stood),
+                    defence: self.config.connection.switches.defends.then_some(stood),
                     states: self.subscriptions.clone(),
                 };
                 let mut ahead = self.held_numbers();

@@ -58,7 +58,7 @@ impl Client {
             LinkEvent::Message(message) => self.message(now, message),
             LinkEvent::Opened(key) => {
                 session.open.insert(key.clone());
-                if self.config.defends {
+                if self.config.connection.switches.defends {
                     self.defence.opened(key);
                 }
             }

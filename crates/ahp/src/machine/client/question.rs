@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::error::ClientError;
 use super::text::Text;
-use crate::Settings;
+use crate::Config;
 
 /// JSON-RPC's "method not found".
 const NOT_FOUND: i32 = -32601;
@@ -38,53 +38,49 @@ impl Question {
     }
 
     /// The answer; and where the host cannot take it, an error that says so in its place.
-    pub fn answer(
-        &self,
-        settings: &Settings,
-        result: &RawValue,
-    ) -> (Outgoing, Option<ClientError>) {
+    pub fn answer(&self, config: &Config, result: &RawValue) -> (Outgoing, Option<ClientError>) {
         let (id, result) = (&*self.id, result.get());
         let text = jsonrpc::result(id, result);
-        match fits(settings, self.host.as_ref(), text.len(), true) {
-            Ok(()) => (self.message(settings, Kind::Result, text), None),
+        match fits(config, self.host.as_ref(), text.len(), true) {
+            Ok(()) => (self.message(config, Kind::Result, text), None),
             Err(error) => {
-                let too_large = settings.too_large(text.len(), self.host.as_ref());
+                let too_large = config.too_large(text.len(), self.host.as_ref());
                 // It was part of a message that was read as JSON.
                 let id = serde_json::from_str(&self.id).unwrap_or(RawValue::NULL);
-                let text = too_large.response(id, settings.too_large_code);
-                (self.message(settings, Kind::Error, text), Some(error))
+                let text = too_large.response(id, config.too_large_code);
+                (self.message(config, Kind::Error, text), Some(error))
             }
         }
     }
 
     /// An error for an answer.
-    pub fn refuse(&self, settings: &Settings, code: i32, words: &str) -> Outgoing {
+    pub fn refuse(&self, config: &Config, code: i32, words: &str) -> Outgoing {
         let text = jsonrpc::error(Some(&self.id), code, words, None);
-        self.message(settings, Kind::Error, text)
+        self.message(config, Kind::Error, text)
     }
 
     /// What the host is told of a question that nobody answers.
-    pub fn ignore(&self, settings: &Settings) -> Outgoing {
-        self.refuse(settings, NOT_FOUND, "the client does not answer this")
+    pub fn ignore(&self, config: &Config) -> Outgoing {
+        self.refuse(config, NOT_FOUND, "the client does not answer this")
     }
 
-    fn message(&self, settings: &Settings, kind: Kind, text: String) -> Outgoing {
-        Outgoing::text(text).in_lane(settings.lane(kind, Some(&self.method)))
+    fn message(&self, config: &Config, kind: Kind, text: String) -> Outgoing {
+        Outgoing::text(text).in_lane(config.lane(kind, Some(&self.method)))
     }
 }
 
 /// Whether a message of this size may go out, so that its sender is told at once.
 pub(super) fn fits(
-    settings: &Settings,
+    config: &Config,
     host: Option<&Chunking>,
     size: usize,
     may_cut: bool,
 ) -> Result<(), ClientError> {
     use breakbulk_link::SendError::{FrameTooLarge, MessageTooLarge};
-    let fits = settings.fits(size, may_cut, host);
+    let fits = config.fits(size, may_cut, host);
     fits.map_err(|error| match error {
         MessageTooLarge { .. } | FrameTooLarge { .. } => {
-            ClientError::TooLarge(settings.too_large(size, host))
+            ClientError::TooLarge(config.too_large(size, host))
         }
         error => ClientError::Send(error),
     })

@@ -9,36 +9,35 @@ use super::Client;
 use super::error::ClientError;
 use super::event::{Snapshot, Snapshots};
 use super::text::{Text, member};
-use crate::Settings;
+use crate::Config;
 
-/// How a client is and behaves.
+/// What a client does.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ClientConfig {
-    /// Who it is; the same over reconnects.
+    /// The client's id; the same over reconnects.
     pub client_id: String,
-    /// What its side of a connection allows and says.
-    pub settings: Settings,
+    /// What it allows and advertises on its connection.
+    pub connection: Config,
     /// The protocol versions that it speaks, the preferred one first.
     pub versions: Vec<String>,
-    /// How long a call waits while nothing of it moves; for ever if absent.
+    /// How long a call waits while nothing of its request or answer moves; `None`: for ever.
     pub request_timeout: Option<Duration>,
-    /// Whether it defends itself against overtaking; off for tests that show what that is for.
-    #[doc(hidden)]
-    pub defends: bool,
 }
 
 impl ClientConfig {
-    /// The default for a client of this name.
+    /// The default for a client with this id.
     pub fn new(client_id: impl Into<String>) -> Self {
         Self {
             client_id: client_id.into(),
-            settings: Settings::default(),
+            connection: Config::default(),
             versions: PROTOCOL_VERSIONS.map(str::to_owned).to_vec(),
             request_timeout: Some(Duration::from_secs(30)),
-            defends: true,
         }
     }
 }
+
+breakbulk_link::with!(ClientConfig);
 
 /// What a host said to `initialize`.
 #[derive(Clone, Debug)]
@@ -87,7 +86,7 @@ impl CallId {
 /// What is to be done.
 #[derive(Debug)]
 pub enum Output {
-    /// The handshake is done: the link is told what the host takes ([`Settings::shake`]).
+    /// The handshake is done: the link is told what the host takes ([`Config::shake`]).
     Negotiated {
         /// What the host takes.
         peer: Option<Chunking>,

@@ -85,13 +85,13 @@ impl Host {
             Kind::Initialize { version, extras } => What::Initialized {
                 version,
                 extras,
-                ours: self.config.settings.chunking,
+                ours: self.config.connection.chunking,
             },
             Kind::Reconnect { last_seen }
                 if !known.wants_snapshot && (0..=seen.seq).contains(&last_seen) =>
             {
-                let (settings, chunking) = (&self.config.settings, session.chunking.as_ref());
-                let limit = fit::replay_limit(settings, chunking, self.config.max_replay_bytes);
+                let (config, chunking) = (&self.config.connection, session.chunking.as_ref());
+                let limit = fit::replay_limit(config, chunking, self.config.limits.replay_bytes);
                 What::Replay { last_seen, limit }
             }
             Kind::Reconnect { .. } => What::Reset,
@@ -185,9 +185,9 @@ impl Host {
         if self.closing.contains_key(&client) {
             return;
         }
-        let (settings, session) = (&self.config.settings, answering.session);
+        let (config, session) = (&self.config.connection, answering.session);
         let size = text.as_ref().map_or(0, Vec::len);
-        let fits = fit::check(settings, &session, size, now);
+        let fits = fit::check(config, &session, size, now);
         match (text, fits) {
             (Some(text), Ok(())) => self.promise(client, &answering, text),
             _ if answering.is_replay => {
@@ -219,8 +219,8 @@ impl Host {
             let peer = session.chunking;
             self.out.push_back(Output::Negotiated { client, peer });
         }
-        let settings = &self.config.settings;
-        let lane = settings.lane(jsonrpc::Kind::Result, Some(answering.method));
+        let config = &self.config.connection;
+        let lane = config.lane(jsonrpc::Kind::Result, Some(answering.method));
         let answer = Outgoing::new(text).known_text().in_lane(lane);
         self.release(client, Some(answer.tagged(tag::STATE)), &Names::new());
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use breakbulk_message::ahp::PROTOCOL_VERSIONS;
 
-use crate::Settings;
-use crate::settings::SLOW_FOR;
+use crate::Config;
+use crate::config::SLOW_FOR;
 
 /// What a host closes a connection with.
 pub mod close {
@@ -27,55 +27,74 @@ pub mod close {
     pub const TOO_LARGE: u16 = 4413;
 }
 
-/// How a host is set up. Each number bounds something that a client or a publisher could grow.
+/// What a host does.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct HostConfig {
-    /// What it allows and says on each connection.
-    pub settings: Settings,
-    /// The versions it speaks; a client's version fits where it is compatible with one of them.
+    /// What it allows and advertises on each connection.
+    pub connection: Config,
+    /// The numbers that bound what clients and publishers can cause.
+    pub limits: HostLimits,
+    /// The protocol versions it speaks; a client's version fits if it is compatible with one of them.
     pub versions: Vec<String>,
     /// Actions are numbered above this, and above what the log has. A host without a log on disk
-    /// sets it above all that clients may have seen of its former life.
+    /// sets it above every number that clients may have seen before it was restarted.
     pub start_after: i64,
-    /// Connections at a time. Each may have answers of `settings.queued_bytes` waiting for it;
-    /// actions are shared among all.
-    pub max_clients: usize,
-    /// Clients whose limits are remembered while they are away; the one longest away goes first.
-    pub max_sessions: usize,
-    /// Requests of one client that the application works on; then no more of it is read.
-    pub max_requests: usize,
-    /// Channels of one client.
-    pub max_subscriptions: usize,
-    /// Bytes of the names of these channels.
-    pub max_subscription_bytes: usize,
-    /// Bytes of a clientId.
-    pub max_client_id_bytes: usize,
-    /// Bytes of actions that wait for the log.
-    pub uncommitted_bytes: usize,
-    /// Bytes of a replay, whatever the client would take; beyond there is a snapshot.
-    pub max_replay_bytes: usize,
-    /// How long a connection may take to introduce itself.
+    /// How long a new connection may take until its `initialize` or `reconnect`.
     pub handshake_timeout: Duration,
     /// For how long a client counts as slow after a transfer that was too slow for it.
     pub slow_for: Duration,
 }
 
+/// The limits of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HostLimits {
+    /// Connections at a time. Each may have answers of `connection.limits.queued_bytes` waiting for it;
+    /// actions are shared among all.
+    pub clients: usize,
+    /// Clients whose limits are remembered while they are away; the one longest away is forgotten first.
+    pub sessions: usize,
+    /// Requests of one client that the application works on; at this number reading from it pauses.
+    pub requests: usize,
+    /// Channels that one client is subscribed to.
+    pub subscriptions: usize,
+    /// Bytes of the names of these channels.
+    pub subscription_bytes: usize,
+    /// Bytes of a clientId.
+    pub client_id_bytes: usize,
+    /// Bytes of actions that wait for the log.
+    pub uncommitted_bytes: usize,
+    /// Bytes of a replay, whatever the client would accept; a client that missed more gets a snapshot.
+    pub replay_bytes: usize,
+}
+
 impl Default for HostConfig {
     fn default() -> Self {
         Self {
-            settings: Settings::default(),
+            connection: Config::default(),
+            limits: HostLimits::default(),
             versions: PROTOCOL_VERSIONS.map(str::to_owned).to_vec(),
             start_after: 0,
-            max_clients: 1024,
-            max_sessions: 4096,
-            max_requests: 64,
-            max_subscriptions: 1024,
-            max_subscription_bytes: 256 << 10,
-            max_client_id_bytes: 256,
-            uncommitted_bytes: 64 << 20,
-            max_replay_bytes: 64 << 20,
             handshake_timeout: Duration::from_secs(30),
             slow_for: SLOW_FOR,
         }
     }
 }
+
+impl Default for HostLimits {
+    fn default() -> Self {
+        Self {
+            clients: 1024,
+            sessions: 4096,
+            requests: 64,
+            subscriptions: 1024,
+            subscription_bytes: 256 << 10,
+            client_id_bytes: 256,
+            uncommitted_bytes: 64 << 20,
+            replay_bytes: 64 << 20,
+        }
+    }
+}
+
+breakbulk_link::with!(HostConfig, HostLimits);

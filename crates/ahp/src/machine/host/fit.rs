@@ -8,19 +8,19 @@ use serde_json::value::RawValue;
 
 use super::error::RpcError;
 use super::sessions::Session;
-use crate::Settings;
+use crate::Config;
 
 /// `Err` is what to answer instead.
 pub(super) fn check(
-    settings: &Settings,
+    config: &Config,
     session: &Session,
     size: usize,
     now: Instant,
 ) -> Result<(), RpcError> {
     let chunking = session.chunking.as_ref();
-    let too_large = settings.too_large(size, chunking);
+    let too_large = config.too_large(size, chunking);
     let slow = session.slow.as_ref();
-    let text = match settings.fits(size, true, chunking) {
+    let text = match config.fits(size, true, chunking) {
         Err(_) => too_large.to_string(),
         Ok(()) => match slow.and_then(|slow| slow.refuses(chunking, size, now)) {
             None => return Ok(()),
@@ -28,15 +28,15 @@ pub(super) fn check(
         },
     };
     Err(RpcError {
-        code: settings.too_large_code,
+        code: config.too_large_code,
         message: text,
         data: RawValue::from_string(too_large.data()).ok(),
     })
 }
 
 /// The most bytes of a replay for this client.
-pub(super) fn replay_limit(settings: &Settings, chunking: Option<&Chunking>, most: usize) -> usize {
-    let peer = chunking.map_or(settings.cap.max, |chunking| {
+pub(super) fn replay_limit(config: &Config, chunking: Option<&Chunking>, most: usize) -> usize {
+    let peer = chunking.map_or(config.cap.max, |chunking| {
         usize::try_from(chunking.max_message_bytes).unwrap_or(usize::MAX)
     });
     peer.min(most)

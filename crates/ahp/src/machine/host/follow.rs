@@ -13,7 +13,7 @@ use super::sessions::{Late, Session};
 use super::types::{Channels, ClientId, Output, When};
 use super::write::Seen;
 use super::{Host, Who, tag};
-use crate::Settings;
+use crate::Config;
 
 /// Messages that go out once an answer is written.
 #[derive(Debug, Default)]
@@ -28,19 +28,19 @@ impl Host {
         let Some((name, followers)) = self.channels.get_key_value(channel) else {
             return;
         };
-        let settings = &self.config.settings;
+        let config = &self.config.connection;
         let mut slow = Vec::new();
         for id in followers {
             let Some(client) = self.clients.get_mut(id) else {
                 continue;
             };
             let Some(hold) = &mut client.hold else {
-                let message = told(settings, message, tag);
+                let message = told(config, message, tag);
                 let client = *id;
                 self.out.push_back(Output::Send { client, message });
                 continue;
             };
-            if hold.push(settings, name, message, tag) {
+            if hold.push(config, name, message, tag) {
                 continue;
             }
             if tag == tag::NOTIFICATION {
@@ -103,7 +103,7 @@ impl Host {
         let hold = client.hold.take().unwrap_or_default();
         let held = hold.messages.into_iter();
         let held = held.filter(|(channel, ..)| !gone.contains(channel));
-        let held = held.map(|(_, message, tag)| told(&self.config.settings, &message, tag));
+        let held = held.map(|(_, message, tag)| told(&self.config.connection, &message, tag));
         let messages = answer.into_iter().chain(held);
         let sends = messages.map(|message| Output::Send {
             client: id,
@@ -181,10 +181,10 @@ impl Host {
 
 impl Hold {
     /// As bounded as the queue that it stands for; false: it is full.
-    fn push(&mut self, settings: &Settings, channel: &Arc<str>, message: &Bytes, tag: u64) -> bool {
+    fn push(&mut self, config: &Config, channel: &Arc<str>, message: &Bytes, tag: u64) -> bool {
         let bytes = self.bytes.saturating_add(message.len());
-        if self.messages.len() >= settings.queued
-            || (self.bytes > 0 && bytes > settings.queued_bytes)
+        if self.messages.len() >= config.limits.queued
+            || (self.bytes > 0 && bytes > config.limits.queued_bytes)
         {
             return false;
         }
@@ -195,8 +195,8 @@ impl Hold {
 }
 
 /// What all who follow a channel are told, in memory that they share.
-fn told(settings: &Settings, message: &Bytes, tag: u64) -> Outgoing {
-    let lane = settings.lane(Kind::Notification, Some("action"));
+fn told(config: &Config, message: &Bytes, tag: u64) -> Outgoing {
+    let lane = config.lane(Kind::Notification, Some("action"));
     let message = Outgoing::new(message.clone()).known_text();
     message.in_lane(lane).tagged(tag)
 }

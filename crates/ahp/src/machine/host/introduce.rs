@@ -118,7 +118,7 @@ fn client(config: &HostConfig, channel: &str, client_id: &str) -> Result<Arc<str
             "`channel` must be {ROOT_CHANNEL}"
         )));
     }
-    let most = config.max_client_id_bytes;
+    let most = config.limits.client_id_bytes;
     if client_id.is_empty() || client_id.len() > most {
         let text = format!("`clientId` must have 1 to {most} bytes");
         return Err(RpcError::invalid(text));
@@ -145,7 +145,10 @@ pub(super) fn check_channels(
     count: usize,
     bytes: usize,
 ) -> Result<(), RpcError> {
-    let (most, most_bytes) = (config.max_subscriptions, config.max_subscription_bytes);
+    let (most, most_bytes) = (
+        config.limits.subscriptions,
+        config.limits.subscription_bytes,
+    );
     if count <= most && bytes <= most_bytes {
         return Ok(());
     }

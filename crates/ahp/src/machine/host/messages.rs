@@ -48,7 +48,7 @@ impl Host {
 
     /// Whether nothing keeps a client's next message waiting.
     fn is_free(&self, id: ClientId) -> bool {
-        let most = self.config.max_requests.max(1);
+        let most = self.config.limits.requests.max(1);
         self.clients.get(&id).is_some_and(|client| {
             client.doing.is_none()
                 && client.asked.len() < most

@@ -11,7 +11,7 @@ use super::rate::REQUEST_TIMEOUT;
 use super::sessions::Session;
 use super::types::{ClientId, Output, When};
 use super::{Host, fit, reply, tag};
-use crate::settings::Slow;
+use crate::config::Slow;
 
 impl Host {
     /// A client's link did not take a message: its queue is full.
@@ -44,12 +44,12 @@ impl Host {
         match tag {
             tag::RESPONSE => {
                 tracing::warn!(client = ?name, %error, "a response could not be sent");
-                let settings = &self.config.settings;
+                let config = &self.config.connection;
                 let who = self.clients.get(&client).and_then(|it| it.who.as_ref());
                 let chunking = who.and_then(|who| who.chunking.as_ref());
-                let too_large = settings.too_large(bytes.len(), chunking);
+                let too_large = config.too_large(bytes.len(), chunking);
                 let with = reply::id_of(bytes).map(|id| {
-                    let text = too_large.response(id, settings.too_large_code);
+                    let text = too_large.response(id, config.too_large_code);
                     Outgoing::text(text).tagged(tag::REFUSAL)
                 });
                 self.out.push_back(Output::Replace { client, id, with });

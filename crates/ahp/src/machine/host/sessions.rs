@@ -6,7 +6,7 @@ use std::sync::Arc;
 use breakbulk_message::ahp::Chunking;
 
 use super::types::ClientId;
-use crate::settings::Slow;
+use crate::config::Slow;
 
 /// What is known of one client beyond its connection.
 #[derive(Clone, Copy, Debug, Default)]

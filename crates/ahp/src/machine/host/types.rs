@@ -72,7 +72,7 @@ pub enum Output {
         with: Option<Outgoing>,
     },
     /// The handshake is done: the link is told what the client takes
-    /// ([`Settings::shake`](crate::Settings::shake)).
+    /// ([`Config::shake`](crate::Config::shake)).
     Negotiated {
         /// Whose link.
         client: ClientId,

@@ -43,11 +43,10 @@ pub(super) fn whole(message: &Bytes, limit: usize) -> Option<Description> {
 }
 
 fn limits(message: usize) -> Limits {
-    Limits {
-        message,
-        text: message,
-        ..Limits::default()
-    }
+    Limits::default().with(|limits| {
+        limits.message = message;
+        limits.text = message;
+    })
 }
 
 fn handshake(message: &[u8]) -> Option<&'static str> {

@@ -4,10 +4,10 @@ use super::*;
 
 type Names = Calls<&'static str>;
 
-fn calls(change: impl FnOnce(&mut Settings)) -> Names {
-    let mut settings = Settings::default();
-    change(&mut settings);
-    let mut calls = Calls::new(&settings);
+fn calls(change: impl FnOnce(&mut Config)) -> Names {
+    let mut config = Config::default();
+    change(&mut config);
+    let mut calls = Calls::new(&config);
     calls.begin(1, "one");
     calls
 }
@@ -131,7 +131,7 @@ fn what_a_fault_means_for_whom() {
         let verdict = calls.fault(fault, "hello".into());
         assert_eq!(word(&mut calls, verdict), expected, "{shown}");
     }
-    let mut tolerant = calls(|settings| settings.tolerant = true);
+    let mut tolerant = calls(|config| config.tolerant = true);
     for text in ["{}", r#"{"id":1,"result":1}"#] {
         let verdict = tolerant.handle_message(text, None);
         assert_eq!(word(&mut tolerant, verdict), format!("stray {text}"));
@@ -145,7 +145,7 @@ fn what_a_fault_means_for_whom() {
 
 #[test]
 fn frames_of_another_id_pass_where_they_may() {
-    let mut calls = calls(|settings| settings.ids_may_differ = true);
+    let mut calls = calls(|config| config.ids_may_differ = true);
     let verdict = calls.handle_message(&result(1), Some(9));
     assert_eq!(word(&mut calls, verdict), "one at 44..48");
 }

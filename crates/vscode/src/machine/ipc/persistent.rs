@@ -16,6 +16,7 @@ const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(500);
 
 /// Limits and times of a persistent session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PersistentConfig {
     /// The largest payload that is accepted.
     pub payload: usize,
@@ -54,6 +55,8 @@ impl Default for PersistentConfig {
         }
     }
 }
+
+breakbulk_link::with!(PersistentConfig);
 
 /// The content of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]

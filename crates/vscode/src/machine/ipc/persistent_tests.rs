@@ -8,11 +8,10 @@ use bytes::Bytes;
 use super::*;
 
 fn config() -> PersistentConfig {
-    PersistentConfig {
-        replay_bytes: 4000,
-        replay_messages: 8,
-        ..PersistentConfig::default()
-    }
+    PersistentConfig::default().with(|config| {
+        config.replay_bytes = 4000;
+        config.replay_messages = 8;
+    })
 }
 
 fn at(start: Instant, millis: u64) -> Instant {
@@ -78,13 +77,7 @@ fn ids_count_from_one_and_acks_ride_along() {
 #[test]
 fn an_ack_goes_out_two_seconds_after_the_last_message() {
     let start = Instant::now();
-    let mut b = PersistentProtocol::new(
-        start,
-        PersistentConfig {
-            keep_alive: None,
-            ..config()
-        },
-    );
+    let mut b = PersistentProtocol::new(start, config().with(|it| it.keep_alive = None));
     b.handle_frame(start, frame(Regular, 1, 0, "a"));
     b.handle_frame(at(start, 1500), frame(Regular, 2, 0, "b"));
     let mut acks = Vec::new();
@@ -105,11 +98,10 @@ fn an_ack_goes_out_at_once_after_much_was_received() {
     let now = Instant::now();
     let mut b = PersistentProtocol::new(
         now,
-        PersistentConfig {
-            ack_messages: 3,
-            ack_bytes: 10,
-            ..config()
-        },
+        config().with(|it| {
+            it.ack_messages = 3;
+            it.ack_bytes = 10;
+        }),
     );
     for id in 1..=3 {
         assert_eq!(written(&mut b, now), []);
@@ -147,13 +139,7 @@ fn keep_alive_every_five_seconds() {
 #[test]
 fn a_gap_is_asked_about_once_in_ten_seconds_and_duplicates_are_dropped() {
     let start = Instant::now();
-    let mut b = PersistentProtocol::new(
-        start,
-        PersistentConfig {
-            keep_alive: None,
-            ..config()
-        },
-    );
+    let mut b = PersistentProtocol::new(start, config().with(|it| it.keep_alive = None));
     let mut give =
         |millis, id, payload| b.handle_frame(at(start, millis), frame(Regular, id, 0, payload));
     assert_eq!(give(0, 1, "one"), Received::Message(text("one")));

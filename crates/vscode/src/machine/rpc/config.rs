@@ -6,6 +6,7 @@ use breakbulk_message::vscode::Limits;
 
 /// Limits and times of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Config {
     /// Limits on received messages.
     pub received: Limits,
@@ -44,3 +45,5 @@ impl Default for Config {
         }
     }
 }
+
+breakbulk_link::with!(Config);

@@ -23,15 +23,14 @@ fn cancellable() -> Request {
 }
 
 fn small() -> Config {
-    Config {
-        pending_calls: 4,
-        running: 4,
-        running_bytes: 10_000,
-        queued_bytes: 4000,
-        unread_bytes: 8000,
-        sent_message: 1000,
-        ..Config::default()
-    }
+    Config::default().with(|config| {
+        config.pending_calls = 4;
+        config.running = 4;
+        config.running_bytes = 10_000;
+        config.queued_bytes = 4000;
+        config.unread_bytes = 8000;
+        config.sent_message = 1000;
+    })
 }
 
 fn sent(rpc: &mut Rpc) -> Vec<Bytes> {
@@ -131,10 +130,7 @@ fn calls_are_bounded_by_count_and_bytes() {
     }
     let refused = rpc.call(now, request("$m", "[1]")).unwrap_err().refused;
     assert_eq!(refused, Refused::TooManyCalls { limit: 4 });
-    let mut rpc = Rpc::new(Config {
-        pending_calls: 100,
-        ..small()
-    });
+    let mut rpc = Rpc::new(small().with(|config| config.pending_calls = 100));
     let large = request("$m", &format!("[{}1]", "1,".repeat(400)));
     while rpc.has_room() {
         rpc.call(now, large.clone()).unwrap();
@@ -274,10 +270,7 @@ fn a_result_that_cannot_be_sent_is_answered_by_an_error() {
 
 #[test]
 fn requests_are_bounded_and_reading_stops_where_no_reply_is_needed() {
-    let mut rpc = Rpc::new(Config {
-        unread_bytes: 1 << 20,
-        ..small()
-    });
+    let mut rpc = Rpc::new(small().with(|config| config.unread_bytes = 1 << 20));
     let bytes = b"\x01\0\0\0\x01\x01\x02$m\0\0\0\x02[]";
     for _ in 0..4 {
         assert!(rpc.wants_message());
@@ -304,11 +297,10 @@ fn requests_are_bounded_and_reading_stops_where_no_reply_is_needed() {
 
 #[test]
 fn requests_wait_while_what_goes_out_is_full_and_their_cancels_behind_them() {
-    let mut rpc = Rpc::new(Config {
-        queued_bytes: 300,
-        unread_bytes: 1 << 20,
-        ..Config::default()
-    });
+    let mut rpc = Rpc::new(Config::default().with(|config| {
+        config.queued_bytes = 300;
+        config.unread_bytes = 1 << 20;
+    }));
     let request = b"\x02\0\0\0\x01\x01\x02$m\0\0\0\x02[]";
     give(&mut rpc, request);
     let id = request_ids(&events(&mut rpc))[0];
@@ -521,16 +513,12 @@ fn deep_json_and_reference_games_are_errors_and_not_stack() {
 
 #[test]
 fn limits_hold_before_memory_is_taken() {
-    let limits = Limits {
-        message: 100,
-        args: 2,
-        buffers: 1,
-        ..Limits::default()
-    };
-    let mut rpc = Rpc::new(Config {
-        received: limits,
-        ..Config::default()
+    let limits = Limits::default().with(|limits| {
+        limits.message = 100;
+        limits.args = 2;
+        limits.buffers = 1;
     });
+    let mut rpc = Rpc::new(Config::default().with(|config| config.received = limits));
     let table: [&[u8]; 3] = [
         &[&b"\x01\0\0\0\x01\x01\x02$m\0\0\0\x65"[..], &[b'1'; 101]].concat(),
         b"\x03\0\0\0\x01\x01\x02$m\x03\x04\x04\x04",

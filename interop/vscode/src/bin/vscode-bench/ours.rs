@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use breakbulk::message::vscode::{Passed, RpcId, SerializedError, Thrown, Value};
-use breakbulk::vscode::{Actor, Actors, Endpoint, Options, Remote, Returned, Stream};
+use breakbulk::vscode::{Actor, Actors, Config, Endpoint, Remote, Returned, Stream};
 use bytes::Bytes;
 
 /// Bytes that lie between the two in memory.
@@ -40,11 +40,9 @@ fn pair(caller: impl Stream, callee: impl Stream) -> Result<Pair> {
                 _ => Err(SerializedError::new("Error", "no buffer").into()),
             }
         });
-    let called = Options {
-        actors: Actors::new().add(number, "Callee", actor),
-        ..Options::default()
-    };
-    let caller = Endpoint::over_stream(caller, Options::default());
+    let called =
+        Config::default().with(|config| config.actors = Actors::new().add(number, "Callee", actor));
+    let caller = Endpoint::over_stream(caller, Config::default());
     let callee = Endpoint::over_stream(callee, called);
     Ok(Pair {
         remote: caller.remote(number),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk_link::{Budget, Cap, Limits, Link};
+use breakbulk_link::{Budget, Cap, Link};
 use breakbulk_wire::{Stream, Tywrap};
 
 /// The original's limit on a line.
@@ -12,19 +12,12 @@ const LINE: usize = 100 << 20;
 /// Bytes of a frame's line beside its data.
 const ENVELOPE: usize = 1024;
 
-/// Limits and timeouts of a host.
+/// What a host does: limits, timeouts, and how strict it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Bytes of data in one frame; a longer message is cut. The bridge is asked for the same; the
-    /// smaller of the two applies. At least 4.
-    pub frame: usize,
-    /// Bytes of a message, in both directions. The bridge is started with the same limits.
-    pub message: usize,
-    /// Bytes of a received line; by default 100 MiB, or more if a message or a frame needs it.
-    pub line: Option<usize>,
-    /// Bytes of a sent line, envelope and escapes included; by default only the data is limited, as in
-    /// the original.
-    pub line_out: Option<usize>,
+#[non_exhaustive]
+pub struct Config {
+    /// The numbers that bound what is sent and received.
+    pub limits: Limits,
     /// How long a call may take, from writing it to the last frame of its answer; `None`: for ever.
     pub timeout: Option<Duration>,
     /// How long a bridge may take to answer `meta`; `None`: `meta` is not sent, and support for frames is
@@ -38,53 +31,73 @@ pub struct Settings {
     pub tolerant: bool,
     /// Whether the frames of an answer may have another id than the answer, as the original allows.
     pub ids_may_differ: bool,
+}
+
+/// The limits of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Bytes of data in one frame; a longer message is cut. The bridge is asked for the same; the
+    /// smaller of the two applies. At least 4.
+    pub frame: usize,
+    /// Bytes of a message, in both directions. The bridge is started with the same limits.
+    pub message: usize,
+    /// Bytes of a received line; by default 100 MiB, or more if a message or a frame needs it.
+    pub line: Option<usize>,
+    /// Bytes of a sent line, envelope and escapes included; by default only the data is limited, as in
+    /// the original.
+    pub line_out: Option<usize>,
     /// Characters of the bridge's standard error that are kept for error texts.
     pub stderr: usize,
 }
 
-impl Default for Settings {
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            timeout: Some(Duration::from_secs(30)),
+            probe: Some(Duration::from_secs(30)),
+            grace: Duration::from_secs(3),
+            tolerant: false,
+            ids_may_differ: false,
+        }
+    }
+}
+
+impl Default for Limits {
     fn default() -> Self {
         Self {
             frame: 1 << 20,
             message: 10 << 20,
             line: None,
             line_out: None,
-            timeout: Some(Duration::from_secs(30)),
-            probe: Some(Duration::from_secs(30)),
-            grace: Duration::from_secs(3),
-            tolerant: false,
-            ids_may_differ: false,
             stderr: 8192,
         }
     }
 }
 
-impl Settings {
-    /// The same with another limit on messages.
-    pub fn with_message(mut self, bytes: usize) -> Self {
-        self.message = bytes;
-        self
-    }
+breakbulk_link::with!(Config, Limits);
 
+impl Config {
     /// Bytes of the longest line that is accepted.
     pub fn line_limit(&self) -> usize {
         // JSON may escape one byte of the data as six.
-        let frame = self.frame.min(self.message).saturating_mul(6);
-        let needed = frame.max(self.message).saturating_add(ENVELOPE);
-        self.line.unwrap_or(needed.max(LINE))
+        let frame = self.limits.frame.min(self.limits.message).saturating_mul(6);
+        let needed = frame.max(self.limits.message).saturating_add(ENVELOPE);
+        self.limits.line.unwrap_or(needed.max(LINE))
     }
 
     /// The cap of a line to a bridge that accepts frames.
     pub fn cap(&self) -> Cap {
-        match self.line_out {
+        match self.limits.line_out {
             Some(line) => Cap::frame(line).lines(),
-            None => Cap::piece(self.frame).lines(),
+            None => Cap::piece(self.limits.frame).lines(),
         }
     }
 
     /// The cap of a line to a bridge that does not: a whole message in one line.
     pub fn cap_unframed(&self) -> Cap {
-        Cap::frame(self.line_out.unwrap_or(self.line_limit())).lines()
+        Cap::frame(self.limits.line_out.unwrap_or(self.line_limit())).lines()
     }
 
     /// A link to a bridge whose support for frames is not known yet. `seed`: 32 random bytes.
@@ -93,20 +106,24 @@ impl Settings {
             expects: Some(Stream::Response),
             ..Tywrap::default()
         };
-        let mut config = Tywrap::config();
-        config.limits = Limits {
-            message: self.message,
-            frame: self.line_limit(),
-            // Frames of several answers may be interleaved, and buffers have up to a quarter to spare.
-            memory: self.message.saturating_mul(4).saturating_add(16 << 20),
-            // The host bounds what is queued before it sends a call.
-            queued: usize::MAX,
-            queued_bytes: usize::MAX,
-            ..config.limits
-        };
+        let mut link_config = Tywrap::config();
+        let limits = &mut link_config.limits;
+        limits.message = self.limits.message;
+        limits.frame = self.line_limit();
+
+        // Frames of several answers may be interleaved, and buffers have up to a quarter to spare.
+        limits.memory = self
+            .limits
+            .message
+            .saturating_mul(4)
+            .saturating_add(16 << 20);
+
+        // The host bounds what is queued before it sends a call.
+        limits.queued = usize::MAX;
+        limits.queued_bytes = usize::MAX;
         let wire = Arc::new(wire);
         let budget = Budget::unlimited();
-        let mut link = Link::new(wire.clone(), wire, config, budget, seed);
+        let mut link = Link::new(wire.clone(), wire, link_config, budget, seed);
         link.set_cap(self.cap_unframed());
         link
     }
@@ -118,15 +135,15 @@ mod tests {
 
     #[test]
     fn limits_move_together() {
-        let default = Settings::default();
+        let default = Config::default();
         assert_eq!(default.line_limit(), 100 << 20);
         assert_eq!(default.link([0; 32]).frame_limit(), 100 << 20);
-        let large = default.with_message(300 << 20);
+        let large = default.with(|config| config.limits.message = 300 << 20);
         assert_eq!(large.line_limit(), (300 << 20) + 1024);
         let mut wide = large;
-        wide.frame = 64 << 20;
+        wide.limits.frame = 64 << 20;
         assert_eq!(wide.line_limit(), (384 << 20) + 1024);
-        wide.line = Some(1000);
+        wide.limits.line = Some(1000);
         assert_eq!(wide.line_limit(), 1000);
     }
 }

@@ -4,13 +4,14 @@
 //! message that is cut a little early still arrives, one that is a little too long ends the
 //! connection.
 
-use breakbulk_link::Cap;
+use crate::Cap;
 
 /// The largest frame that our own endpoints accept by default.
 const OWN_LIMIT: usize = 16 << 20;
 
 /// The limits of one service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Preset {
     /// The name to select it by.
     pub name: &'static str,
@@ -84,6 +85,12 @@ impl Preset {
             self.message
                 .map_or(OWN_LIMIT, |message| message.min(OWN_LIMIT)),
         )
+    }
+}
+
+impl From<Preset> for Cap {
+    fn from(preset: Preset) -> Self {
+        preset.cap()
     }
 }
 

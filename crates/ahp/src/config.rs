@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use breakbulk_link::{Budget, Cap, Lane, Limits, Link, PeerSupport, SendError};
+use breakbulk_link::{self as link, Budget, Cap, Lane, Link, PeerSupport, SendError};
 use breakbulk_message::ahp::{self, Chunking, MESSAGE_TOO_LARGE, MessageTooLarge, TimeoutFrom};
 use breakbulk_message::jsonrpc::Kind;
 #[cfg(feature = "net")]
@@ -24,64 +24,102 @@ static NEXT: AtomicU32 = AtomicU32::new(2);
 /// How old a group may grow whose segments keep coming, in group timeouts.
 const AGE: u32 = 20;
 
-/// The settings of one side, whichever it is.
+/// What one side of a connection does, host or client.
 #[derive(Clone, Debug)]
-pub struct Settings {
+#[non_exhaustive]
+pub struct Config {
     /// What this side advertises, and enforces.
     pub chunking: Chunking,
-    /// What the transport lets through: the smaller of this and what the peer takes counts.
+    /// What the path lets through. The smaller of this and what the peer accepts applies.
     pub cap: Cap,
     /// The memory that all connections share.
     pub budget: Budget,
-    /// Messages that may wait to go out.
-    pub queued: usize,
-    /// Bytes of messages that may wait to go out.
-    pub queued_bytes: usize,
-    /// The code for a message that is too large; the proposal's is taken by another error.
+    /// The numbers that bound what waits to be sent.
+    pub limits: Limits,
+    /// The error code for a message that is too large; the proposal's own is taken by another error.
     pub too_large_code: i32,
     /// How the connection is kept alive.
     #[cfg(feature = "net")]
     pub options: Options,
-    /// Where the randomness of group ids comes from; absent, each connection gets a fresh one.
+    /// The randomness of group ids; `None`: each connection gets fresh randomness.
     pub seed: Option<[u8; 32]>,
-    /// What may overtake what. Anything but the default is for tests that show why.
-    #[doc(hidden)]
-    pub lanes: Lanes,
-    /// Whether foreign clients are defended against overtaking. Off for tests that show why.
-    #[doc(hidden)]
-    pub defends: bool,
+    /// What tests switch off to show what it is for.
+    pub(crate) switches: Switches,
 }
 
-/// What may overtake what.
-#[doc(hidden)]
+/// The limits of one side of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Messages that may wait to be sent.
+    pub queued: usize,
+    /// Bytes of these messages.
+    pub queued_bytes: usize,
+}
+
+/// What tests switch off to show what it is for; see [`testing`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Switches {
+    pub(crate) lanes: Lanes,
+    /// Whether this side defends against messages that overtake others.
+    pub(crate) defends: bool,
+}
+
+/// Which messages may overtake others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(not(feature = "testing"), expect(dead_code, unreachable_pub))]
 pub enum Lanes {
-    /// What carries no state may overtake.
+    /// Messages that carry no state may overtake.
     #[default]
     ByMeaning,
-    /// Nothing overtakes: a ping waits behind a large action.
+    /// None may: a ping waits behind a large action.
     One,
-    /// Everything overtakes, as the proposal has it: an action that overtakes another hides it.
+    /// All may, as in the proposal: an action that overtakes another hides it.
     Each,
 }
 
-impl Default for Settings {
+/// Switches off what keeps actions from being lost, for tests and benchmarks that show why it is there.
+#[cfg(feature = "testing")]
+pub mod testing {
+    pub use super::Lanes;
+    use super::{Config, Switches};
+
+    /// This configuration with these lanes, and with or without the defence against overtaking.
+    pub fn switched(config: Config, lanes: Lanes, defends: bool) -> Config {
+        let switches = Switches { lanes, defends };
+        config.with(|it| it.switches = switches)
+    }
+}
+
+impl Default for Config {
     fn default() -> Self {
         Self {
             chunking: Chunking::default(),
             cap: Cap::frame(usize::MAX),
             budget: Budget::new(1 << 30),
-            queued: 16_384,
-            queued_bytes: 128 << 20,
+            limits: Limits::default(),
             too_large_code: MESSAGE_TOO_LARGE,
             #[cfg(feature = "net")]
             options: Options::default(),
             seed: None,
-            lanes: Lanes::ByMeaning,
-            defends: true,
+            switches: Switches {
+                lanes: Lanes::ByMeaning,
+                defends: true,
+            },
         }
     }
 }
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            queued: 16_384,
+            queued_bytes: 128 << 20,
+        }
+    }
+}
+
+breakbulk_link::with!(Config, Limits);
 
 /// Limits of one's own that no peer could keep to: it would take them for none at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -105,7 +143,7 @@ pub enum Unsound {
     },
 }
 
-impl Settings {
+impl Config {
     /// Whether a peer would believe what this side advertises.
     ///
     /// # Errors
@@ -130,16 +168,16 @@ impl Settings {
         })
     }
 
-    /// A link for one connection, with [`seed`](Self::seed) or a fresh one; see
-    /// [`seeded_link`](Self::seeded_link).
+    /// A link for one connection, with the configured [`seed`](Self::seed) or fresh randomness; see
+    /// [`link`](Self::link).
     #[cfg(feature = "net")]
-    pub fn link(&self) -> Link {
-        self.seeded_link(self.seed.unwrap_or_else(fresh_seed))
+    pub fn fresh_link(&self) -> Link {
+        self.link(self.seed.unwrap_or_else(fresh_seed))
     }
 
     /// A link before its handshake: nothing is cut, and no segment is taken. All its randomness comes
     /// from the seed.
-    pub fn seeded_link(&self, seed: [u8; 32]) -> Link {
+    pub fn link(&self, seed: [u8; 32]) -> Link {
         let chunking = &self.chunking;
         let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let mut config = Ahp::config();
@@ -148,20 +186,19 @@ impl Settings {
         config.receives_pieces = false;
         // Who defends against overtaking needs to know what is open.
         config.report_opened = true;
-        config.small_first = self.lanes != Lanes::Each;
-        config.limits = Limits {
-            frame: size(chunking.max_frame_bytes),
-            message,
-            transfers: size(groups),
+        config.small_first = self.switches.lanes != Lanes::Each;
+        config.limits = link::Limits::default().with(|it| {
+            it.frame = size(chunking.max_frame_bytes);
+            it.message = message;
+            it.transfers = size(groups);
             // All groups that were promised, each with a quarter of spare room.
-            memory: size(groups)
+            it.memory = size(groups)
                 .saturating_mul(message.saturating_add(message / 4))
-                .saturating_add(8 << 20),
-            queued: self.queued,
-            queued_bytes: self.queued_bytes,
-            pieces: config.limits.pieces,
-            ..Limits::default()
-        };
+                .saturating_add(8 << 20);
+            it.queued = self.limits.queued;
+            it.queued_bytes = self.limits.queued_bytes;
+            it.pieces = config.limits.pieces;
+        });
         if let Some(ms) = chunking.group_timeout_ms {
             let time = Duration::from_millis(ms);
             let timeouts = &mut config.rules.timeouts;
@@ -184,7 +221,7 @@ impl Settings {
 
     /// The lane of a message; a response has the method of what it answers.
     pub fn lane(&self, kind: Kind, method: Option<&str>) -> Lane {
-        match (self.lanes, ahp::lane_of(kind, method)) {
+        match (self.switches.lanes, ahp::lane_of(kind, method)) {
             (Lanes::Each, _) => Lane(NEXT.fetch_add(1, Ordering::Relaxed)),
             (Lanes::ByMeaning, ahp::Lane::Free) => FREE,
             _ => Lane::ORDERED,

@@ -1,9 +1,9 @@
-//! The settings of a bridge, as the host passes them by arguments and environment.
+//! The configuration of a bridge, as the host passes it by arguments and environment.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use breakbulk_link::{Budget, Cap, Config, Limits, Link, PeerLimits, PeerSupport};
+use breakbulk_link::{self as link, Budget, Cap, Link, PeerLimits, PeerSupport};
 use breakbulk_message::tywrap::FRAME_PROTOCOL;
 use breakbulk_net::fresh_seed;
 use breakbulk_wire::{Stream, Style, Tywrap};
@@ -14,9 +14,10 @@ const ENVELOPE: usize = 1024;
 /// The argument of hosts from version 0.9 on.
 const ARGUMENT: &str = "--tywrap-max-frame-bytes";
 
-/// The settings of a bridge.
+/// What a bridge does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BridgeSettings {
+#[non_exhaustive]
+pub struct BridgeConfig {
     /// Bytes of data in a frame; a longer response is cut. `None`: the host did not ask for frames, and
     /// gets each response as one line.
     pub frame: Option<usize>,
@@ -42,7 +43,7 @@ pub struct BadSetting {
     pub value: String,
 }
 
-impl Default for BridgeSettings {
+impl Default for BridgeConfig {
     fn default() -> Self {
         Self {
             frame: None,
@@ -55,7 +56,9 @@ impl Default for BridgeSettings {
     }
 }
 
-impl BridgeSettings {
+breakbulk_link::with!(BridgeConfig);
+
+impl BridgeConfig {
     /// Reads this process's arguments and environment.
     ///
     /// # Errors
@@ -119,17 +122,17 @@ impl BridgeSettings {
 
     /// The link to the host.
     pub(super) fn link(&self) -> Link {
-        let mut config = Config::new(Tywrap::bridge_rules());
-        config.limits = Limits {
-            frame: self.line_limit(),
-            message: self.request,
-            transfers: 1024,
+        let mut link_config = link::Config::new(Tywrap::bridge_rules());
+        link_config.limits = link::Limits::default().with(|limits| {
+            limits.frame = self.line_limit();
+            limits.message = self.request;
+            limits.transfers = 1024;
+
             // Only one request is received at a time; its buffer has up to a quarter to spare.
-            memory: self.request.saturating_mul(2).saturating_add(16 << 20),
-            queued_bytes: usize::MAX,
-            ..Limits::default()
-        };
-        config.progress = 0;
+            limits.memory = self.request.saturating_mul(2).saturating_add(16 << 20);
+            limits.queued_bytes = usize::MAX;
+        });
+        link_config.progress = 0;
         // The original host decodes its input chunk by chunk, which breaks all but ASCII.
         let send = Arc::new(Tywrap {
             style: Style::Ascii,
@@ -139,7 +142,13 @@ impl BridgeSettings {
             expects: Some(Stream::Request),
             ..Tywrap::default()
         });
-        let mut link = Link::new(send, receive, config, Budget::unlimited(), fresh_seed());
+        let mut link = Link::new(
+            send,
+            receive,
+            link_config,
+            Budget::unlimited(),
+            fresh_seed(),
+        );
         match self.frame {
             Some(frame) => {
                 link.set_peer(PeerSupport::Yes(PeerLimits::NONE));
@@ -173,7 +182,7 @@ mod tests {
             let found = env.iter().find(|(known, _)| *known == name)?;
             Some(found.1.to_owned())
         };
-        BridgeSettings::read(&arguments, find).map(|read| (read.frame, read.tells_transport))
+        BridgeConfig::read(&arguments, find).map(|read| (read.frame, read.tells_transport))
     }
 
     #[test]
@@ -231,14 +240,11 @@ mod tests {
 
     #[test]
     fn a_line_has_room_for_what_json_escapes() {
-        let mut settings = BridgeSettings {
-            request: 1000,
-            ..BridgeSettings::default()
-        };
-        assert_eq!(settings.line_limit(), 3000 + 1024);
-        settings.frame = Some(100);
-        assert_eq!(settings.line_limit(), 1000 + 1024);
-        settings.frame = Some(400);
-        assert_eq!(settings.line_limit(), 2400 + 1024);
+        let mut config = BridgeConfig::default().with(|config| config.request = 1000);
+        assert_eq!(config.line_limit(), 3000 + 1024);
+        config.frame = Some(100);
+        assert_eq!(config.line_limit(), 1000 + 1024);
+        config.frame = Some(400);
+        assert_eq!(config.line_limit(), 2400 + 1024);
     }
 }
