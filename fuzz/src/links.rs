@@ -282,7 +282,13 @@ impl Format {
                 } else {
                     Cep22::server_rules()
                 };
-                (Arc::new(Cep22 { layout }), rules)
+                (
+                    Arc::new(Cep22 {
+                        layout,
+                        ..Cep22::default()
+                    }),
+                    rules,
+                )
             }
             Self::Loro if other => (Arc::new(Loro), Loro::http_rules()),
             Self::Loro => (Arc::new(Loro), Loro::rules()),

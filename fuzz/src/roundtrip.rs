@@ -78,7 +78,14 @@ fn choose(input: &mut Input<'_>) -> Case {
             let key = Stream::Request.key(i64::from(style) - 128);
             (Arc::new(wire), Tywrap::rules(), Some(key))
         }
-        2 => (Arc::new(Cep22 { layout }), Cep22::server_rules(), named),
+        2 => (
+            Arc::new(Cep22 {
+                layout,
+                ..Cep22::default()
+            }),
+            Cep22::server_rules(),
+            named,
+        ),
         _ => (Arc::new(Loro), Loro::rules(), named),
     };
     // A relay that wraps frames carries text, and the binary wire has no escapes to count.

@@ -102,8 +102,9 @@ impl Joiner<'_> {
         match self.link.handle_frame(now, frame) {
             Received::Fault(fault) => return Err(self.explain(&fault, &text, cut_off)),
             // An `accept`, or a duplicate piece: the format ignores both.
-            Received::Ignored if key.as_ref().is_none_or(|key| self.keys.contains(key)) => {}
-            Received::Ignored => {
+            Received::Ignored | Received::Unmatched(_)
+                if key.as_ref().is_none_or(|key| self.keys.contains(key)) => {}
+            Received::Ignored | Received::Unmatched(_) => {
                 return Err("belongs to no transfer: the frame that opens it is missing".into());
             }
             Received::Pending | Received::Done(_) => self.keys.extend(key),

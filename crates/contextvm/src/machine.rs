@@ -39,6 +39,22 @@ pub use types::{
 };
 
 /// The state machine of a client or a server.
+///
+/// A caller on another runtime must do what the endpoints of the feature `net` do (`endpoint/run.rs`):
+///
+/// - Sign each [`Publish`], encrypt it as its [`Seal`] says, call [`Machine::handle_signed`] with the id
+///   of the inner event before it is published, and [`Machine::handle_sent`] with the outcome. Without
+///   the first no response matches its request; without the second nothing more goes out.
+/// - Add a tag with a random value to small events (`once`, up to 1,000 bytes of text). An event's id is
+///   a hash of its content and the second it was made in: without the tag two equal notifications in one
+///   second have one id, and relays drop the second one.
+/// - Give each request a fresh, unguessable progress token ([`Prepared::outgoing`]). The machine does not
+///   read [`Config::add_tokens`], and a request without a token cannot be sent in chunks, nor its
+///   response.
+/// - Serve [`Machine::poll_plan`] after every call, [`Machine::poll_publish`] among them, or set
+///   [`Config::plan_elsewhere`] to `None`. Otherwise a message of that size or more waits for ever.
+/// - Verify the id and the signature of every received event, the inner one of a gift wrap too, and pass
+///   only events that are addressed to this side's key. The machine believes [`Arrival::from`].
 pub struct Machine {
     role: Role,
     shared: Shared,
@@ -134,7 +150,7 @@ impl Machine {
         }
         let from = arrival.from;
         if !self.peers.contains_key(&from) {
-            if !self.make_room() {
+            if !self.make_room(now) {
                 self.shared.refuse_request(&arrival, &Failure::Busy);
                 return;
             }
@@ -150,7 +166,7 @@ impl Machine {
     /// an event.
     pub fn recall(&mut self, now: Instant, peer: PublicKey, learned: Learned) {
         if self.role == Role::Server && !self.peers.contains_key(&peer) {
-            if !self.is_allowed(&peer) || !self.make_room() {
+            if !self.is_allowed(&peer) || !self.make_room(now) {
                 return;
             }
             self.add_peer(now, peer, Some(learned));
@@ -304,7 +320,7 @@ impl Machine {
 
     /// Evicts an idle peer if the table is full: first those that never sent a whole message, then the
     /// one idle longest. False: every peer has open requests or messages.
-    fn make_room(&mut self) -> bool {
+    fn make_room(&mut self, now: Instant) -> bool {
         if self.peers.len() < self.shared.config.limits.peers.max(1) {
             return true;
         }
@@ -316,7 +332,7 @@ impl Machine {
             return false;
         };
         if let Some(peer) = self.peers.remove(&key) {
-            peer.abort_unfinished(&mut self.shared);
+            peer.abort_unfinished(now, &mut self.shared);
         }
         self.evicted += 1;
         self.shared.push_event(Event::Gone { peer: key });

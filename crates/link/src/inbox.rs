@@ -15,8 +15,10 @@ use crate::{FaultKind, Key};
 pub(crate) enum Taken {
     /// It was stored, and its transfer is not complete.
     Pending,
-    /// It belongs to no open transfer, or is a duplicate.
+    /// It is a duplicate, or its transfer is discarded.
     Ignored,
+    /// It belongs to no open transfer.
+    Unmatched,
     /// It was the last frame of a discarded transfer.
     LastDiscarded,
     /// It completed the transfer with this serial number.
@@ -132,7 +134,7 @@ impl Inbox {
         config: &Config,
     ) -> Result<Taken, FaultKind> {
         let Some((serial, assembly)) = self.find(key) else {
-            return Ok(Taken::Ignored);
+            return Ok(Taken::Unmatched);
         };
         assembly.close(seq, &config.rules)?;
         Ok(Taken::Complete(serial))
@@ -278,7 +280,7 @@ impl Inbox {
         timers: &mut Timers,
     ) -> Result<Taken, FaultKind> {
         match config.rules.unknown {
-            Unknown::Ignored => return Ok(Taken::Ignored),
+            Unknown::Ignored => return Ok(Taken::Unmatched),
             Unknown::OpensFirst if piece.seq != 0 => {
                 return Err(FaultKind::OutOfOrder {
                     index: piece.seq,

@@ -54,10 +54,22 @@ pub enum Received {
     Done(MessageId),
     /// It was stored; its message is not complete yet.
     Pending,
-    /// It changed nothing: it was late, discarded, or a duplicate.
+    /// It changed nothing: it was discarded, or a duplicate.
     Ignored,
+    /// It changed nothing: it belongs to no open transfer.
+    Unmatched(Unmatched),
     /// It was faulty; the rules say what that ended.
     Fault(Fault),
+}
+
+/// A frame that belongs to no open transfer: it came after the end of its transfer, or before the
+/// frame that opens it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmatched {
+    /// The transfer that it names.
+    pub key: Key,
+    /// If the frame is an abort, the peer's reason.
+    pub abort: Option<String>,
 }
 
 /// The transport's report on a frame that was sent.

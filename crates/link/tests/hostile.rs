@@ -134,7 +134,7 @@ fn run(kit: Kit, steps: Vec<Step>) -> String {
                 outcome.received.add(match &received {
                     Received::Done(_) => "done".into(),
                     Received::Pending => "pending".into(),
-                    Received::Ignored => "ignored".into(),
+                    Received::Ignored | Received::Unmatched(_) => "ignored".into(),
                     Received::Fault(found) => fault(found),
                 });
             }
@@ -247,7 +247,7 @@ fn honest(kit: Kit, link: &mut Link, clock: &Clock) -> &'static str {
     }
     match last {
         Received::Done(_) => "ok",
-        Received::Pending | Received::Ignored => "lost",
+        Received::Pending | Received::Ignored | Received::Unmatched(_) => "lost",
         Received::Fault(_) => "refused",
     }
 }

@@ -95,7 +95,9 @@ impl Receipts {
                 self.0.retain(|_, receipt| !receipt.is_abandoned());
                 self.0.insert(message, receipt);
             }
-            Received::Pending | Received::Ignored => receipt.answer(Verdict::Pending),
+            Received::Pending | Received::Ignored | Received::Unmatched(_) => {
+                receipt.answer(Verdict::Pending)
+            }
             Received::Fault(fault) => receipt.answer(Verdict::Fault(fault)),
         }
     }

@@ -51,6 +51,9 @@ pub enum Layout {
 pub struct Cep22 {
     /// How outgoing chunks are numbered.
     pub layout: Layout,
+    /// Whether an assembled message must be a single JSON-RPC 2.0 message that is not itself a frame
+    /// of this wire. Its [`Shape`] is known then.
+    pub json_rpc: bool,
 }
 
 impl Cep22 {
@@ -290,14 +293,7 @@ impl Wire for Cep22 {
         let Some(outline) = Outline::parse(bytes) else {
             return Ok(Inbound::Whole(bytes.clone(), Shape::default()));
         };
-        if outline.method(bytes).as_deref() == Some(METHOD)
-            && let Some(params) = outline.params.clone()
-            && let Ok(params) = serde_json::from_str::<Params<'a>>(&text[params])
-            && let Some(cvm) = params
-                .cvm
-                .and_then(|cvm| serde_json::from_str::<Cvm<'a>>(cvm.get()).ok())
-            && cvm.profile.and_then(string).as_deref() == Some(PROFILE)
-        {
+        if let Some((params, cvm)) = frame_members(text, &outline) {
             return transfer_frame(&params, &cvm);
         }
         Ok(Inbound::Whole(bytes.clone(), shape(bytes, &outline)))
@@ -316,7 +312,18 @@ impl Wire for Cep22 {
         if announced.is_some_and(|digest| digest != *Sha256::digest(whole.bytes)) {
             return Err(FaultKind::DigestMismatch);
         }
-        Ok(Shape::default())
+        if !self.json_rpc {
+            return Ok(Shape::default());
+        }
+        let text = simdutf8::basic::from_utf8(whole.bytes).map_err(|_| FaultKind::NotUtf8)?;
+        let outline = Outline::parse(whole.bytes).ok_or(FaultKind::NotJsonRpc)?;
+        if outline.kind(whole.bytes).is_none() {
+            return Err(FaultKind::NotJsonRpc);
+        }
+        if frame_members(text, &outline).is_some() {
+            return Err(FaultKind::Nested);
+        }
+        Ok(shape(whole.bytes, &outline))
     }
 }
 
@@ -424,6 +431,16 @@ raw_members! {
         data: "data",
         reason: "reason",
     }
+}
+
+/// The members of a frame of this wire; `None` if the message is anything else.
+fn frame_members<'a>(text: &'a str, outline: &Outline) -> Option<(Params<'a>, Cvm<'a>)> {
+    if outline.method(text.as_bytes()).as_deref() != Some(METHOD) {
+        return None;
+    }
+    let params: Params<'a> = serde_json::from_str(text.get(outline.params.clone()?)?).ok()?;
+    let cvm: Cvm<'a> = serde_json::from_str(params.cvm?.get()).ok()?;
+    (cvm.profile.and_then(string).as_deref() == Some(PROFILE)).then_some((params, cvm))
 }
 
 fn transfer_frame<'a>(params: &Params<'a>, cvm: &Cvm<'a>) -> Result<Inbound<'a>, Fault> {

@@ -216,7 +216,7 @@ impl Examiner {
             _ => None,
         };
         row.fault = fault.map(|fault| Box::new(self.problem(&fault.kind)));
-        let ignored = *received == Received::Ignored;
+        let ignored = matches!(received, Received::Ignored | Received::Unmatched(_));
         match read {
             Ok(Inbound::Piece(piece)) => {
                 let name = row.key.clone().unwrap_or_default();

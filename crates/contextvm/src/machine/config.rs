@@ -124,13 +124,15 @@ pub struct Config {
     pub introduction: Vec<Vec<String>>,
     /// The clients that a server accepts; `None`: all.
     pub allowed: Option<BTreeSet<PublicKey>>,
-    /// Whether requests get a progress token, without which no large response can come.
+    /// Whether requests get a progress token, without which no large response can come. For the
+    /// endpoints: the machine itself adds none, see [`Prepared::outgoing`](super::Prepared::outgoing).
     pub add_tokens: bool,
     /// Whether this side's key is new, so that no server can know it from before.
     pub fresh_key: bool,
     /// Whether a large request is sent to an unknown server without waiting for `accept`.
     pub unasked: bool,
-    /// Messages at least this large are planned by a [`PlanJob`](breakbulk_link::PlanJob).
+    /// Messages at least this large are planned by a [`PlanJob`](breakbulk_link::PlanJob): the caller
+    /// must serve [`Machine::poll_plan`](super::Machine::poll_plan), or they are never sent.
     pub plan_elsewhere: Option<usize>,
 }
 

@@ -5,11 +5,9 @@ use std::time::Instant;
 
 use crate::machine::{EventId, Seal};
 use breakbulk_link::{
-    Event as LinkEvent, Fault, FaultKind, Frame, Inbound, Key, Message, Part, ProgressOf, Received,
-    Wire,
+    Event as LinkEvent, Fault, FaultKind, Frame, Key, Message, ProgressOf, Received, Unmatched,
 };
 use breakbulk_message::jsonrpc;
-use breakbulk_wire::Cep22;
 
 use super::outgoing::Purpose;
 use super::peer::Peer;
@@ -47,10 +45,10 @@ impl Peer {
             seal: arrival.seal,
         };
         let frame = Frame::Text(arrival.content.clone());
-        let received = self.link.handle_frame(now, frame.clone());
+        let received = self.link.handle_frame(now, frame);
         self.handle_link_events(now, Some(context), shared);
         match received {
-            Received::Ignored => self.handle_unmatched(now, &frame, shared),
+            Received::Unmatched(unmatched) => self.handle_unmatched(now, unmatched, shared),
             // Without a transfer key there is nothing to abort: a request gets an error response.
             Received::Fault(Fault { key: None, kind }) => {
                 let failure = match kind {
@@ -115,12 +113,11 @@ impl Peer {
         if self.early.contains(&key) {
             // Frames are not retransmitted: those that came before the `start` are lost.
             self.early.retain(|early| *early != key);
-            self.link.discard(key.clone());
+            self.link.abort(&key, "frames came before their start");
             let fault = FaultKind::OutOfOrder {
                 index: 1,
                 expected: 0,
             };
-            self.abort(&key, "frames came before their start", shared);
             self.fail_transfer(now, fault.of(&key), shared);
         }
     }
@@ -176,28 +173,25 @@ impl Peer {
 
     /// Handles a frame that belongs to no open transfer: late, before its `start`, or an abort of a
     /// transfer that was already sent in full.
-    fn handle_unmatched(&mut self, now: Instant, frame: &Frame, shared: &mut Shared) {
-        match Cep22::default().read(frame) {
-            Ok(Inbound::Abort { key, reason }) => {
-                let id = text(&key).and_then(|token| self.tokens.get(&token).cloned());
-                if let Some(id) = id {
-                    match self.asked.get_mut(&id) {
-                        Some(asked) if !asked.in_chunks => asked.was_aborted(now, reason),
-                        _ => self.fail_request(now, &id, Failure::Aborted { reason }, shared),
-                    }
-                } else if let Some(at) = self.delivered.iter().position(|(out, _)| *out == key)
-                    && let Some((_, send)) = self.delivered.remove(at)
-                {
-                    shared.push_outcome(Event::Failed {
-                        peer: self.key,
-                        id: send,
-                        failure: Failure::Aborted { reason },
-                    });
-                }
+    fn handle_unmatched(&mut self, now: Instant, unmatched: Unmatched, shared: &mut Shared) {
+        let Unmatched { key, abort } = unmatched;
+        let Some(reason) = abort else {
+            return self.note_early(key);
+        };
+        let id = text(&key).and_then(|token| self.tokens.get(&token).cloned());
+        if let Some(id) = id {
+            match self.asked.get_mut(&id) {
+                Some(asked) if !asked.in_chunks => asked.was_aborted(now, reason),
+                _ => self.fail_request(now, &id, Failure::Aborted { reason }, shared),
             }
-            Ok(Inbound::Piece(piece)) => self.note_early(piece.key),
-            Ok(Inbound::Close { key, .. }) => self.note_early(key),
-            _ => {}
+        } else if let Some(at) = self.delivered.iter().position(|(out, _)| *out == key)
+            && let Some((_, send)) = self.delivered.remove(at)
+        {
+            shared.push_outcome(Event::Failed {
+                peer: self.key,
+                id: send,
+                failure: Failure::Aborted { reason },
+            });
         }
     }
 
@@ -217,25 +211,6 @@ impl Peer {
         }
     }
 
-    /// Sends an abort of one of the peer's transfers.
-    fn abort(&mut self, key: &Key, reason: &str, shared: &mut Shared) {
-        let mut frame = Vec::new();
-        let part = Part::Abort {
-            key,
-            seq: shared.config.limits.chunks.saturating_add(4),
-            reason,
-        };
-        Cep22::default().write(part, &mut frame);
-        if let Ok(content) = String::from_utf8(frame) {
-            let event = if shared.is_server() {
-                self.event_of(key)
-            } else {
-                None
-            };
-            shared.queue_notice(self.key, content, event, self.seal);
-        }
-    }
-
     fn handle_message(
         &mut self,
         now: Instant,
@@ -243,20 +218,9 @@ impl Peer {
         context: Context,
         shared: &mut Shared,
     ) {
-        let key = message.key.clone();
-        let prepared = match Prepared::read(message.bytes.clone()) {
-            Ok(prepared) if key.is_none() || !prepared.is_frame() => prepared,
-            other => {
-                let kind = match other {
-                    Ok(_) => FaultKind::Nested,
-                    Err(_) => FaultKind::NotJsonRpc,
-                };
-                if let Some(key) = key {
-                    self.abort(&key, &kind.to_string(), shared);
-                    self.fail_transfer(now, kind.of(&key), shared);
-                }
-                return;
-            }
+        // The link refuses an assembled message that is not JSON-RPC, and one that is a frame.
+        let Ok(prepared) = Prepared::received(message.bytes.clone(), &message.shape) else {
+            return;
         };
         self.sent_message = true;
         let id = prepared.id.clone().unwrap_or_default();

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use crate::machine::{EventId, PublicKey, Seal};
-use breakbulk_link::{FrameId, FrameKind, Key, Link, Part, PeerLimits, PeerSupport, Sent, Wire};
-use breakbulk_wire::Cep22;
+use breakbulk_link::{FrameId, FrameKind, Key, Link, PeerLimits, PeerSupport, Sent};
 
 use super::outgoing::Out;
 use super::requests::{Asked, Served};
@@ -152,17 +151,19 @@ impl Peer {
     }
 
     /// Aborts the unfinished transfers of a peer that is evicted.
-    pub(crate) fn abort_unfinished(self, shared: &mut Shared) {
-        for unfinished in self.link.unfinished() {
-            let part = Part::Abort {
-                key: unfinished.key,
-                seq: unfinished.count.saturating_add(4),
-                reason: "too many clients at once; try again later",
-            };
-            let mut frame = Vec::new();
-            Cep22::default().write(part, &mut frame);
-            let event = self.event_of(unfinished.key);
-            if let Ok(text) = String::from_utf8(frame) {
+    pub(crate) fn abort_unfinished(mut self, now: Instant, shared: &mut Shared) {
+        let unfinished = self.link.unfinished();
+        let keys: Vec<Key> = unfinished.map(|transfer| transfer.key.clone()).collect();
+        for key in &keys {
+            let reason = "too many clients at once; try again later";
+            self.link.abort(key, reason);
+        }
+        // An evicted peer has no messages queued: its link makes only the frames of replies.
+        let mut frame = Vec::new();
+        while let Some(transmit) = self.link.poll_transmit(now, &mut frame) {
+            let text = String::from_utf8(std::mem::take(&mut frame));
+            if let (FrameKind::Abort, Ok(text)) = (transmit.kind, text) {
+                let event = transmit.answers.and_then(|key| self.event_of(&key));
                 shared.queue_notice(self.key, text, event, self.seal);
             }
         }

@@ -1,5 +1,6 @@
 //! A parsed message that is ready to send, with the progress token that a large response needs.
 
+use breakbulk_link::{MessageKind, Shape};
 use breakbulk_message::jsonrpc::{self, Envelope};
 use breakbulk_message::mcp::{self, ProgressToken};
 use bytes::Bytes;
@@ -59,6 +60,25 @@ impl Prepared {
         Ok(prepared)
     }
 
+    /// Reads a message that came in, of which the link knows the shape. The text of a response, which
+    /// may be large, is not parsed again.
+    pub(crate) fn received(bytes: Bytes, shape: &Shape) -> Result<Self, NotJsonRpc> {
+        if !matches!(shape.kind, MessageKind::Result | MessageKind::Error) {
+            return Self::read(bytes);
+        }
+        let id = shape.id.clone().and_then(|id| bytes.get(id));
+        let id = utf8(id.ok_or(NotJsonRpc)?)?.to_owned();
+        Ok(Self {
+            kind: Kind::Response,
+            id: Some(id),
+            method: None,
+            token: None,
+            given: None,
+            about: None,
+            bytes,
+        })
+    }
+
     /// Parses a message without changing it.
     pub(crate) fn read(bytes: Bytes) -> Result<Self, NotJsonRpc> {
         let text = utf8(&bytes)?;
@@ -107,18 +127,6 @@ impl Prepared {
     pub(crate) fn is_progress(&self) -> bool {
         self.method.as_deref() == Some(mcp::PROGRESS)
     }
-
-    /// Whether it is a CEP-22 frame; inside an assembled message that would be a nested transfer.
-    pub(crate) fn is_frame(&self) -> bool {
-        self.is_progress()
-            && utf8(&self.bytes)
-                .ok()
-                .and_then(Envelope::parse)
-                .and_then(|envelope| envelope.params)
-                .and_then(mcp::cvm)
-                .and_then(mcp::cvm_type)
-                .is_some_and(|name| name == "oversized-transfer")
-    }
 }
 
 fn utf8(bytes: &[u8]) -> Result<&str, NotJsonRpc> {
@@ -161,17 +169,13 @@ mod tests {
         let progress = outgoing(
             r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":1}}"#,
         );
-        assert!(progress.is_progress() && !progress.is_frame());
+        assert!(progress.is_progress());
         assert_eq!(progress.about.as_deref(), Some("5"));
         let cancelled = outgoing(
             r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x","reason":"y"}}"#,
         );
         assert!(cancelled.is_cancellation());
         assert_eq!(cancelled.about.as_deref(), Some("\"x\""));
-        let frame = outgoing(
-            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"a","progress":1,"cvm":{"type":"oversized-transfer","frameType":"end"}}}"#,
-        );
-        assert!(frame.is_frame());
         let answer = outgoing(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
         assert_eq!((answer.kind, answer.token), (Kind::Response, None));
         for bad in [

@@ -93,6 +93,7 @@ impl Shared {
             } else {
                 Layout::ByPeer
             },
+            json_rpc: true,
         });
         let mut seed = [0; 32];
         for word in seed.chunks_exact_mut(8) {

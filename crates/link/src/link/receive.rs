@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::{Link, Received};
+use super::{Link, Received, Unmatched};
 use crate::assembly::Assembly;
 use crate::budget::MESSAGE_CHARGE;
 use crate::event::{Event, Message, ProgressOf};
@@ -41,6 +41,21 @@ impl Link {
     /// Drops frames with this key from now on, until the last one came in.
     pub fn discard(&mut self, key: Key) {
         self.inbox.discard(key, &self.config, &mut self.timers);
+    }
+
+    /// Ends an unfinished transfer of the peer and, if the format has one, sends an abort with this
+    /// reason. No event reports it. Returns false if no such transfer is open.
+    pub fn abort(&mut self, key: &Key, reason: &str) -> bool {
+        let Some(assembly) = self.inbox.remove_key(key, &mut self.timers) else {
+            return false;
+        };
+        let seq = abort_seq(&assembly);
+        // Its memory is released first, so that there is some for the abort.
+        drop(assembly);
+        if self.config.rules.abort {
+            self.reply(FrameKind::Abort, key, seq, reason.to_owned());
+        }
+        true
     }
 
     fn try_frame(&mut self, now: Instant, frame: &Frame) -> Result<Received, Fault> {
@@ -204,6 +219,10 @@ impl Link {
                 Ok(Received::Ignored)
             }
             Taken::Ignored => Ok(Received::Ignored),
+            Taken::Unmatched => Ok(Received::Unmatched(Unmatched {
+                key: key.clone(),
+                abort: None,
+            })),
         }
     }
 
@@ -281,9 +300,7 @@ impl Link {
             return;
         };
         if self.config.rules.abort && !matches!(fault.kind, FaultKind::Aborted { .. }) {
-            // Above the number of the closing frame, in either numbering.
-            let opened = assembly.opening.as_ref().map_or(0, |opening| opening.seq);
-            let seq = opened.saturating_add(assembly.count()).saturating_add(3);
+            let seq = abort_seq(&assembly);
             self.reply(FrameKind::Abort, &key, seq, fault.kind.to_string());
         }
         self.report_failed(assembly, fault.kind);
@@ -310,7 +327,10 @@ impl Link {
                 self.fail_outgoing(id, SendError::Aborted { reason });
                 Received::Pending
             }
-            None => Received::Ignored,
+            None => Received::Unmatched(Unmatched {
+                key,
+                abort: Some(reason),
+            }),
         }
     }
 
@@ -372,4 +392,10 @@ impl Link {
             });
         }
     }
+}
+
+/// The number of an abort: above that of the closing frame, in either numbering.
+fn abort_seq(assembly: &Assembly) -> u64 {
+    let opened = assembly.opening.as_ref().map_or(0, |opening| opening.seq);
+    opened.saturating_add(assembly.count()).saturating_add(3)
 }

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use breakbulk_link::{Cancelled, Event, FrameKind, PeerSupport, Received, SendError, Sent};
+use breakbulk_link::{
+    Cancelled, Event, FrameKind, PeerSupport, Received, SendError, Sent, Unmatched,
+};
 use breakbulk_testkit::links::Clock;
 use breakbulk_wire::Stream;
 
 use crate::common::Kit;
-use crate::{Bench, MESSAGE, link, outgoing, send_error};
+use crate::{Bench, MESSAGE, link, message, outgoing, send_error};
 
 #[test]
 fn cancelling_follows_the_rule_of_the_format() {
@@ -213,4 +215,37 @@ fn a_bridge_drops_what_is_unfinished_when_a_new_burst_begins() {
     bench.take(kit.whole(MESSAGE));
     assert_eq!((bench.words().len(), bench.link.open_transfers()), (2, 0));
     assert_eq!(kit.key(7), Stream::Request.key(7));
+}
+
+#[test]
+fn a_transfer_of_the_peer_can_be_aborted_and_late_frames_are_reported_with_their_key() {
+    for (kit, told) in [
+        (Kit::Cep22, vec![FrameKind::Accept, FrameKind::Abort]),
+        (Kit::Loro, vec![]),
+    ] {
+        let mut bench = Bench::new(link(kit, |_| {}));
+        let frames = kit.transfer(1, &message(100), 40);
+        assert!(!bench.link.abort(&kit.key(1), "unknown"), "{kit:?}");
+        for frame in &frames[..2] {
+            assert_eq!(bench.take(frame.clone()), Received::Pending, "{kit:?}");
+        }
+        assert!(bench.link.abort(&kit.key(1), "not now"), "{kit:?}");
+        assert_eq!(bench.link.open_transfers(), 0, "{kit:?}");
+        let kinds = std::iter::from_fn(|| bench.next().map(|(_, kind)| kind));
+        assert_eq!(kinds.collect::<Vec<_>>(), told, "{kit:?}");
+        assert_eq!((bench.words(), bench.link.memory()), (vec![], 0), "{kit:?}");
+        let unmatched = |abort: Option<&str>| {
+            Received::Unmatched(Unmatched {
+                key: kit.key(1),
+                abort: abort.map(str::to_owned),
+            })
+        };
+        for frame in &frames[2..] {
+            assert_eq!(bench.take(frame.clone()), unmatched(None), "{kit:?}");
+        }
+        if kit == Kit::Cep22 {
+            let abort = kit.special(1, 9, "abort").set("reason", "\"why\"").frame();
+            assert_eq!(bench.take(abort), unmatched(Some("why")));
+        }
+    }
 }

@@ -56,7 +56,10 @@ pub(crate) fn setups() -> Vec<Setup> {
     };
     let cep22 = |name, layout, rules, peer, cap, weigh| Setup {
         name,
-        wire: Arc::new(Cep22 { layout }),
+        wire: Arc::new(Cep22 {
+            layout,
+            ..Cep22::default()
+        }),
         rules,
         peer,
         cap,

@@ -89,6 +89,7 @@ fn written(transfer: &Value) -> Verdict {
         } else {
             Layout::ByPeer
         },
+        ..Cep22::default()
     };
     // The recorded size may be up to three bytes more than any chunk used: a character did not fit.
     let mut last = Err("no chunks".to_owned());

@@ -342,7 +342,9 @@ fn receive(link: &mut Link, frame: &[u8]) -> (Value, Value, Option<FaultKind>) {
             callbacks,
             None,
         ),
-        Received::Pending | Received::Ignored => (json!({ "status": "pending" }), callbacks, None),
+        Received::Pending | Received::Ignored | Received::Unmatched(_) => {
+            (json!({ "status": "pending" }), callbacks, None)
+        }
         // A second header is no error.
         Received::Fault(fault) if fault.kind == FaultKind::Reopened => {
             (json!({ "status": "pending" }), callbacks, None)

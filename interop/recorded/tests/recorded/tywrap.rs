@@ -323,7 +323,9 @@ fn accept(link: &mut Link, line: &str) -> Value {
     }
     match received {
         Received::Done(_) => json!({ "value": value }),
-        Received::Pending | Received::Ignored => json!({ "pending": true }),
+        Received::Pending | Received::Ignored | Received::Unmatched(_) => {
+            json!({ "pending": true })
+        }
         Received::Fault(fault) => json!({ "error": Tywrap::default().code(&fault.kind) }),
     }
 }

@@ -236,7 +236,7 @@ fn mcp_call(method: &str, envelope: &Envelope<'_>, params: &RawValue) -> Option<
         if let Some(message) = read.message {
             description = description.text("message", &message);
         }
-        let profile = mcp::cvm(params).and_then(|cvm| string(member(cvm.get(), "type")?));
+        let profile = mcp::cvm(params).and_then(mcp::cvm_type);
         return Some(match profile {
             Some(profile) => description.text("cvm", &profile),
             None => description,
