@@ -1,5 +1,7 @@
 //! What the fuzz targets share. A target is a few lines; the checks are here.
 
+pub mod ahp_host;
+pub mod contextvm_server;
 pub mod input;
 pub mod links;
 pub mod machines;

@@ -12,8 +12,16 @@ const BUFFER: usize = 256 << 10;
 pub(crate) struct Output {
     writer: BufWriter<Box<dyn Write>>,
     name: String,
-    /// The unfinished file, and the name that it will have.
-    pending: Option<(PathBuf, PathBuf)>,
+    pending: Option<Pending>,
+}
+
+/// A file that has no name of its own yet.
+struct Pending {
+    file: File,
+    /// Where it is until it is complete.
+    unfinished: PathBuf,
+    /// Where it will be.
+    target: PathBuf,
 }
 
 impl Output {
@@ -37,10 +45,16 @@ impl Output {
         unfinished.push(format!(".unfinished-{}", std::process::id()));
         let unfinished = target.with_file_name(unfinished);
         let file = File::create(&unfinished).map_err(failed)?;
-        Ok(Self::new(Box::new(file), name, Some((unfinished, target))))
+        let writer = file.try_clone().map_err(failed)?;
+        let pending = Pending {
+            file,
+            unfinished,
+            target,
+        };
+        Ok(Self::new(Box::new(writer), name, Some(pending)))
     }
 
-    fn new(writer: Box<dyn Write>, name: String, pending: Option<(PathBuf, PathBuf)>) -> Self {
+    fn new(writer: Box<dyn Write>, name: String, pending: Option<Pending>) -> Self {
         Self {
             writer: BufWriter::with_capacity(BUFFER, writer),
             name,
@@ -71,22 +85,39 @@ impl Output {
     }
 
     /// Flushes the output, and renames the file to its final name.
+    ///
+    /// Its content is on the disk before it has the name: after a power failure there is the whole file or
+    /// the one before it, never an empty one.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         let flushed = self.writer.flush();
         flushed.map_err(|error| self.failed(error))?;
-        if let Some((unfinished, target)) = self.pending.take() {
-            let renamed = fs::rename(&unfinished, &target);
-            renamed.map_err(|error| Failure::Io(self.name.clone(), error))?;
+        if let Some(pending) = &self.pending {
+            let named = pending.complete();
+            named.map_err(|error| Failure::Io(self.name.clone(), error))?;
         }
+        self.pending = None;
         Ok(())
+    }
+}
+
+impl Pending {
+    fn complete(&self) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.unfinished, &self.target)?;
+        // So that the name is on the disk, too. Where a folder cannot be opened, it is written in time.
+        let folder = self.target.parent().filter(|it| !it.as_os_str().is_empty());
+        match File::open(folder.unwrap_or(Path::new("."))) {
+            Ok(folder) => folder.sync_all(),
+            Err(_) => Ok(()),
+        }
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if let Some((unfinished, _)) = &self.pending {
-            // Remove the unfinished file; an error here cannot be reported.
-            let _ = fs::remove_file(unfinished);
+        if let Some(pending) = &self.pending {
+            // An error here cannot be reported.
+            let _ = fs::remove_file(&pending.unfinished);
         }
     }
 }

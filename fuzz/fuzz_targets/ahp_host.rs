@@ -1,0 +1,7 @@
+#![no_main]
+
+use breakbulk_fuzz::{Input, ahp_host};
+use libfuzzer_sys::fuzz_target;
+
+// What clients of a host do and say, what is published, and a clock.
+fuzz_target!(|bytes: &[u8]| ahp_host::check(Input::new(bytes)));
