@@ -76,8 +76,17 @@ pub(crate) enum At {
 }
 
 impl At {
+    /// The address, if this is a WebSocket.
+    pub(crate) fn ws(&self) -> Option<&WsAddress> {
+        match self {
+            Self::Ws(address) => Some(address),
+            #[cfg(any(feature = "process", feature = "nostr"))]
+            _ => None,
+        }
+    }
+
     pub(crate) fn is_ws(&self) -> bool {
-        matches!(self, Self::Ws(_))
+        self.ws().is_some()
     }
 
     pub(crate) fn is_relays(&self) -> bool {
@@ -87,6 +96,7 @@ impl At {
         false
     }
 
+    #[cfg(feature = "nostr")]
     pub(crate) fn is_stdio(&self) -> bool {
         #[cfg(feature = "process")]
         return matches!(self, Self::Stdio);
@@ -229,7 +239,7 @@ impl Endpoint {
                 only(given, name, "ws:// and wss://")?;
             }
         }
-        let secure = matches!(&self.at, At::Ws(address) if address.secure);
+        let secure = self.at.ws().is_some_and(|address| address.secure);
         for (given, name) in [
             (options.cert.is_some(), "cert"),
             (options.key.is_some(), "key"),

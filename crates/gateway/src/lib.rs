@@ -37,11 +37,6 @@
 //! replaced by one, and what cannot be answered ends both connections.
 
 #![forbid(unsafe_code)]
-// What serves a transport that is not built in.
-#![cfg_attr(
-    not(all(feature = "nostr", feature = "process")),
-    allow(dead_code, irrefutable_let_patterns, unused_imports, unused_variables)
-)]
 
 mod endpoint;
 mod error;

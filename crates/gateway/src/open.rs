@@ -51,6 +51,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
+    #[cfg(any(feature = "process", feature = "nostr"))]
     pub(crate) fn whole(port: Port) -> Self {
         let kind = EndKind::Whole;
         Self { kind, port }

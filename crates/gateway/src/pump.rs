@@ -23,7 +23,9 @@ pub use boxes::{BothBoxes, ClientBox, HostBox};
 pub use breakbulk_ahp::foreign::Instead as Replacement;
 pub use plain::{Plain, Raw, whole_link};
 pub use port::Port;
+#[cfg(feature = "nostr")]
 pub(crate) use port::{Arrived, Channel, Heard, Outcome};
+#[cfg(feature = "nostr")]
 pub(crate) use run::HELLO;
 pub use run::relay;
 pub use skipped::{Oversized, Skipped};

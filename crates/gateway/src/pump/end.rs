@@ -99,8 +99,10 @@ impl End {
     fn count(&mut self, outcome: Outcome) -> Option<(Replacement, String)> {
         match outcome {
             Outcome::Queued => self.queued += 1,
+            #[cfg(feature = "nostr")]
             Outcome::Out => {}
             Outcome::Lost => self.lost += 1,
+            #[cfg(feature = "nostr")]
             Outcome::Refused(replacement, error) => return Some((replacement, error)),
         }
         None
@@ -136,6 +138,7 @@ impl End {
             Leave::EndOutput => match std::mem::take(&mut self.end_output) {
                 EndOutput::Close => self.channel.close(1000, "end of input"),
                 EndOutput::Message(bytes) => self.send(Outgoing::new(bytes)),
+                #[cfg(feature = "process")]
                 EndOutput::Run(run) => run.await,
             },
             Leave::Close(code, reason) => self.channel.close(code, &reason),

@@ -7,7 +7,9 @@ use breakbulk_link::{Charge, Closed, Event, Key, Outgoing, SendError, Shape, Tra
 use breakbulk_net::Connection;
 use bytes::Bytes;
 
-use super::{Replacement, Skipped};
+#[cfg(feature = "nostr")]
+use super::Replacement;
+use super::Skipped;
 #[cfg(feature = "nostr")]
 use crate::relays::{ClientPort, SessionPort};
 
@@ -38,6 +40,7 @@ pub(super) enum EndOutput {
     /// By this message, which goes out after all others.
     Message(Bytes),
     /// By what this does, once all that was queued is out.
+    #[cfg(feature = "process")]
     Run(Done),
 }
 
@@ -136,10 +139,12 @@ pub(crate) enum Outcome {
     /// It is in the queue of the connection, which tells when it is out.
     Queued,
     /// It is out.
+    #[cfg(feature = "nostr")]
     Out,
     /// The channel is closed.
     Lost,
     /// This channel cannot carry it; the reason in words.
+    #[cfg(feature = "nostr")]
     Refused(Replacement, String),
 }
 
@@ -147,6 +152,10 @@ impl Channel {
     /// What happens next. Where `takes` is false the next message stays where it is, charged to this
     /// side: the other side has no room for it. A connection stops its reader by itself. Cancel-safe;
     /// for one caller at a time.
+    #[cfg_attr(
+        not(feature = "nostr"),
+        expect(unused_variables, reason = "only ports at relays need `takes`")
+    )]
     pub(crate) async fn event(&self, takes: bool) -> Heard {
         match self {
             Self::Connection(connection) => match connection.event().await {
