@@ -12,8 +12,8 @@ use super::error::PublishError;
 use super::reply;
 use super::types::Dispatch;
 
-/// An action of a client's on which the application decides. Its memory counts as that client's until
-/// it is dropped.
+/// An action of a client on which the application decides. Its memory is charged to that client until it
+/// is dropped.
 #[derive(Debug)]
 pub struct Dispatching {
     pub(super) client_id: Arc<str>,
@@ -22,8 +22,8 @@ pub struct Dispatching {
     pub(super) _charge: Charge,
 }
 
-/// What became of an action: `Err` is what its client's connection is closed with, since the client
-/// would wait for an echo that never comes.
+/// What the application decided on an action. `Err`: the client's connection is closed with this code
+/// and reason, since the client would wait forever for the action to come back.
 #[derive(Debug)]
 pub struct Dispatched(pub(super) Result<(), (u16, &'static str)>);
 
@@ -32,7 +32,7 @@ impl Dispatching {
     pub fn run(self, decide: impl FnOnce(&Dispatch<'_>) -> Result<(), PublishError>) -> Dispatched {
         let (mut channel, mut client_seq, mut action) = (None, None, None);
         let params = self.bytes.get(self.params.clone()).unwrap_or_default();
-        // The wire has read it as text already.
+        // The wire has checked that it is UTF-8.
         for (name, value) in reply::members(std::str::from_utf8(params).unwrap_or_default()) {
             match &*name {
                 "channel" => channel = string(value),
@@ -54,15 +54,15 @@ impl Dispatching {
         Dispatched(decided.map_err(|error| match error {
             PublishError::Behind { .. } => (
                 close::TRY_LATER,
-                "your action was not taken, too many wait: reconnect and dispatch it again",
+                "your action was refused, too many are queued: reconnect and dispatch it again",
             ),
             PublishError::ShutDown => (
                 close::GOING_AWAY,
-                "your action was not taken: the host is shut down",
+                "your action was refused: the host is shut down",
             ),
             PublishError::Failed { .. } => (
                 close::FAILED,
-                "your action was not taken: the host has failed",
+                "your action was refused: the host has failed",
             ),
         }))
     }

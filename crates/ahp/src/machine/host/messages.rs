@@ -47,7 +47,7 @@ impl Host {
     fn wait_for_room(&mut self, id: ClientId, action: Message) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.waiting.push_front(action);
-            self.crowded.insert(id);
+            self.waiting_for_room.insert(id);
         }
     }
 

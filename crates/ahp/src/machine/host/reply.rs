@@ -1,4 +1,4 @@
-//! Answers to clients, written without reading again what is known to be JSON.
+//! Writes the answers to clients. JSON that was checked before is copied, not parsed again.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ pub(super) fn result(id: &RawValue, result: &str) -> String {
     jsonrpc::result(id.get(), result)
 }
 
-/// An error; an id of `None` is for what could not be read.
+/// An error; the id is `None` if that of the request could not be read.
 pub(super) fn error(id: Option<&RawValue>, error: &RpcError) -> String {
     let data = error.data.as_deref().map(RawValue::get);
     jsonrpc::error(id.map(RawValue::get), error.code, &error.message, data)
 }
 
-/// The states of channels, all as of one action.
+/// The states of channels after one action.
 pub(super) struct Snapshots<'a> {
     pub(super) states: &'a [(Arc<str>, State)],
     pub(super) from_seq: i64,
@@ -90,7 +90,7 @@ pub(super) fn initialized(
     out
 }
 
-/// The answer to `reconnect` with all that was missed.
+/// The answer to `reconnect` with the missed actions.
 pub(super) fn replayed(id: &RawValue, actions: &[Entry], missing: &[Arc<str>]) -> Vec<u8> {
     let missing: Vec<_> = missing.iter().map(|name| quoted(name)).collect();
     let missing = missing.join(",");
@@ -110,7 +110,7 @@ pub(super) fn replayed(id: &RawValue, actions: &[Entry], missing: &[Arc<str>]) -
     out
 }
 
-/// The answer to `reconnect` with the states as they are.
+/// The answer to `reconnect` with the current states.
 pub(super) fn reset(id: &RawValue, snapshots: &Snapshots<'_>) -> String {
     let mut out = String::with_capacity(snapshots.size());
     out.push_str(&format!(
@@ -140,7 +140,7 @@ pub(super) fn subscribed(id: &RawValue, snapshots: &Snapshots<'_>) -> String {
     out
 }
 
-/// The members of a JSON object, found one by one: a million of them cost no memory.
+/// The members of a JSON object, parsed one by one, so that a million of them need no memory.
 pub(super) fn members(object: &str) -> impl Iterator<Item = (Cow<'_, str>, &RawValue)> {
     let inner = object
         .trim()
@@ -159,19 +159,22 @@ pub(super) fn channel(params: &str) -> Option<Cow<'_, str>> {
     channel.last().and_then(|(_, value)| string(value))
 }
 
-/// The id of an answer of ours, which stands where it was written.
+/// The id of an answer that was written here, where it is always the second member.
 pub(super) fn id_of(answer: &[u8]) -> Option<&RawValue> {
     let behind = answer.strip_prefix(HEAD.as_bytes())?;
     let mut values = serde_json::Deserializer::from_slice(behind).into_iter::<&RawValue>();
     values.next()?.ok()
 }
 
-/// The next value, and on behind the sign that follows it.
-fn value<'a>(rest: &mut &'a str, sign: char) -> Option<&'a RawValue> {
+/// Takes the next value off `rest`, and the separator behind it.
+fn value<'a>(rest: &mut &'a str, separator: char) -> Option<&'a RawValue> {
     let mut values = serde_json::Deserializer::from_str(rest).into_iter::<&RawValue>();
     let found = values.next()?.ok()?;
     let behind = rest[range_in(rest, found.get()).end..].trim_start();
-    *rest = behind.strip_prefix(sign).unwrap_or(behind).trim_start();
+    *rest = behind
+        .strip_prefix(separator)
+        .unwrap_or(behind)
+        .trim_start();
     Some(found)
 }
 
