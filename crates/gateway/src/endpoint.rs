@@ -114,7 +114,7 @@ pub(crate) struct WsAddress {
     pub(crate) authority: String,
     /// The path, at least `/`.
     pub(crate) path: String,
-    /// What is left of the query once our options are out.
+    /// The query without the gateway's own options.
     pub(crate) query: Option<String>,
 }
 
@@ -210,7 +210,7 @@ impl Endpoint {
         self.at.is_relays()
     }
 
-    /// Options and wires that belong to another transport are a mistake.
+    /// Refuses options and wires that belong to another transport.
     fn check(&self) -> Result<(), EndpointError> {
         let options = &self.options;
         let only = |given: bool, option, only| match given {
@@ -218,7 +218,7 @@ impl Endpoint {
             false => Ok(()),
         };
         match (self.at.is_relays(), self.wire) {
-            // It has no options of others.
+            // Options of other transports were refused when it was parsed.
             (true, WireKind::Cep22) => return Ok(()),
             (true, wire) => return Err(EndpointError::RelayWire(wire)),
             (false, WireKind::Cep22) => return Err(EndpointError::OnlyRelays),
@@ -269,7 +269,7 @@ impl WsAddress {
         if self.secure { "wss" } else { "ws" }
     }
 
-    /// Whether a target can be there: `ws://8080` is short for a listener, and 8080 is no host.
+    /// Whether it can be a target: `ws://8080` is short for a listener, and has no host.
     pub(crate) fn check_target(&self) -> Result<(), EndError> {
         let (host, port) = match self.authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port),
@@ -294,8 +294,8 @@ impl WsAddress {
         })
     }
 
-    /// Where to listen: this machine alone, unless it says otherwise. Options that nobody knows are a
-    /// mistake, since a listener has no server to pass them on to.
+    /// The host and port to listen at; the host is 127.0.0.1 if it names none. Unknown options are an
+    /// error, since a listener has no server to pass them on to.
     pub(crate) fn listen_at(&self) -> Result<(String, u16), EndError> {
         if let Some(query) = &self.query {
             return Err(unknown_option(query, NAMES).into());

@@ -1,4 +1,4 @@
-//! From two endpoints to a gateway that can be run: everything is checked before anything is opened.
+//! Makes a plan of two endpoints and a configuration: everything is checked before anything is opened.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -30,10 +30,10 @@ const DEFAULT_FRAME: usize = 900_000;
 /// AHP's proposal names this message size.
 const DEFAULT_MESSAGE: usize = 32 << 20;
 
-/// A smaller frame holds no segment.
+/// The smallest frame that has room for a segment.
 const LEAST_FRAME: usize = 256;
 
-/// A smaller event holds no chunk that is worth it.
+/// The smallest event that has room for a chunk of useful size.
 #[cfg(feature = "nostr")]
 const LEAST_EVENT: usize = 4096;
 
@@ -41,7 +41,7 @@ const LEAST_EVENT: usize = 4096;
 /// pings meanwhile.
 const TUNNEL_SILENCE: Duration = Duration::from_secs(300);
 
-/// What holds for both ends of a gateway, and for all of its sessions.
+/// The configuration of both ends of a gateway, and of all its sessions.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The largest frame where messages are cut, if an endpoint does not say it.
@@ -58,7 +58,7 @@ pub struct Config {
     pub allow_remote: bool,
     /// Whether to look for the target before listening.
     pub check: bool,
-    /// How long what is queued may take to go out at the end.
+    /// How long queued messages may take to be sent at the end.
     pub grace: Duration,
     /// The bearer token of the listener or, if that is no WebSocket, of the target.
     pub token: Option<Bearer>,
@@ -118,7 +118,7 @@ pub(crate) struct End {
     #[cfg(feature = "tls")]
     pub(crate) roots: Roots,
     pub(crate) budget: Budget,
-    /// What an end at relays has beside.
+    /// The further settings of an end at relays.
     #[cfg(feature = "nostr")]
     pub(crate) relay: Option<RelayEnd>,
     /// The preset whose frame is smaller than the one that was asked for.
@@ -268,7 +268,7 @@ impl End {
         // The configuration of both ends is about the capped path, which is where messages are cut.
         let cuts = endpoint.wire != WireKind::Whole;
         let is_ws = endpoint.at.is_ws();
-        // No preset is about relays of events.
+        // The presets are about WebSocket paths, not about Nostr relays.
         let preset = endpoint.options.preset;
         let preset = preset.or(config.preset.filter(|_| cuts && is_ws));
         if carries == Carries::Binary
@@ -341,7 +341,7 @@ impl End {
         }
     }
 
-    /// The largest frame that goes out, and how it is counted.
+    /// The largest frame that is sent, and how it is counted.
     pub(crate) fn cap(&self) -> Cap {
         let cap = Cap::frame(self.max_frame);
         match &self.at {

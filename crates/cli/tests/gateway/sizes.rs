@@ -72,14 +72,14 @@ fn what_is_too_large_for_this_side_is_skipped_and_the_rest_goes_on() {
                 "[2]\n".to_owned(),
             ],
             0,
-            "a request is too large and is answered with an error; raise max-message of this end or send less",
+            "a request is too large and was answered with an error; raise max-message of this end or send less",
         ),
         (
             "content-length",
             [announced(&request), announced("[2]")].concat(),
             vec![announced(&answer(size + 1)), announced("[2]")],
             0,
-            "a request is too large and is answered with an error",
+            "a request is too large and was answered with an error",
         ),
         (
             "lines",
