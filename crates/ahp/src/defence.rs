@@ -223,7 +223,7 @@ mod tests {
         defence.whole(&key("a"));
         assert_eq!(defence.reconnect_from(14), 12);
         assert!(defence.has_applied(14, 14) && !defence.has_applied(13, 14));
-        // A swept group is as good as open: nobody knows what was in it.
+        // A failed group counts like an incomplete one: it is unknown which action was in it.
         defence.failed(&key("b"));
         assert_eq!(defence.reconnect_from(14), 12);
         defence.start(20);
@@ -243,7 +243,7 @@ mod tests {
         defence.disconnected();
         assert_eq!(defence.reconnect_from(102), 100);
         assert!(defence.has_applied(102, 102) && !defence.has_applied(101, 102));
-        // A host that begins again with smaller numbers is believed.
+        // If a host starts over with smaller numbers, those count.
         defence.start(3);
         assert_eq!((defence.last_seen(), defence.reconnect_from(3)), (3, 3));
     }

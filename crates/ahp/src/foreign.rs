@@ -31,6 +31,3 @@ pub enum Instead {
     /// that it has seen, so later messages would hide that this one is missing.
     Close(u16, String),
 }
-
-/// The close code when a message that may not be dropped is too large.
-const TOO_LARGE: u16 = 4413;

@@ -57,8 +57,7 @@ use std::future::Future;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
-use breakbulk_link::Closed;
-use breakbulk_link::lock;
+use breakbulk_link::{Closed, lock};
 use breakbulk_message::ahp::{InitializeParams, Origin, ReconnectParams};
 use breakbulk_net::Transport;
 use serde_json::value::RawValue;

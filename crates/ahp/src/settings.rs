@@ -88,7 +88,7 @@ impl Default for Settings {
 #[non_exhaustive]
 pub enum Unsound {
     /// A limit is 0.
-    #[error("chunking.{limit} is 0, so that nothing could ever be received; raise it")]
+    #[error("chunking.{limit} is 0, so that nothing could be received; raise it")]
     Zero {
         /// Which.
         limit: &'static str,

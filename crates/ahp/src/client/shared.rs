@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use breakbulk_link::lock;
-use breakbulk_link::{Carries, Outgoing, SendError};
+use breakbulk_link::{Carries, Outgoing, SendError, lock};
 use breakbulk_net::{Connection, Observed, Transport, fresh_seed};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep_until;

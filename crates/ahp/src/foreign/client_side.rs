@@ -9,10 +9,11 @@ use breakbulk_message::ahp::{
 use breakbulk_message::jsonrpc::{Envelope, Kind};
 use bytes::Bytes;
 
+use super::Instead;
 use super::answers::Answers;
 use super::sessions::{Session, Sessions};
-use super::{Instead, TOO_LARGE};
 use crate::Settings;
+use crate::machine::host::close;
 
 /// The state of one connection of a foreign client.
 #[derive(Debug)]
@@ -87,7 +88,7 @@ impl ClientSide {
                 if let Some(action) = action {
                     let applied = self.defend(|session| session.defence.applied(action.server_seq));
                     if let Some(Err(overtaken)) = applied {
-                        link.close(1013, &overtaken.to_string());
+                        link.close(close::TRY_LATER, &overtaken.to_string());
                     }
                 }
             }
@@ -124,7 +125,7 @@ impl ClientSide {
         let too_large = self.settings.too_large(bytes.len(), self.host.as_ref());
         let code = self.settings.too_large_code;
         let Some((_, envelope)) = read(bytes) else {
-            return Instead::Close(TOO_LARGE, error.to_string());
+            return Instead::Close(close::TOO_LARGE, error.to_string());
         };
         match (envelope.kind(), envelope.id) {
             (Some(Kind::Request), Some(id)) => {
@@ -135,7 +136,7 @@ impl ClientSide {
             (Some(Kind::Result | Kind::Error), Some(id)) => {
                 Instead::Replace(Box::new(Outgoing::new(too_large.response(id, code))))
             }
-            _ => Instead::Close(TOO_LARGE, error.to_string()),
+            _ => Instead::Close(close::TOO_LARGE, error.to_string()),
         }
     }
 

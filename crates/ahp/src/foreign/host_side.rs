@@ -9,11 +9,12 @@ use breakbulk_message::jsonrpc::{Envelope, Kind};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
+use super::Instead;
 use super::answers::Answers;
 use super::client_side::read;
 use super::sessions::Sessions;
-use super::{Instead, TOO_LARGE};
 use crate::Settings;
+use crate::machine::host::close;
 use crate::settings::{SLOW_FOR, Slow};
 
 /// The state of one connection to a foreign host.
@@ -136,7 +137,7 @@ impl HostSide {
         let too_large = self.settings.too_large(bytes.len(), self.client.as_ref());
         let code = self.settings.too_large_code;
         let Some((_, envelope)) = read(bytes) else {
-            return Instead::Close(TOO_LARGE, error.to_string());
+            return Instead::Close(close::TOO_LARGE, error.to_string());
         };
         match (envelope.kind(), envelope.id) {
             (Some(Kind::Request), Some(id)) => Instead::Answer(too_large.response(id, code).into()),
@@ -147,7 +148,7 @@ impl HostSide {
             // that contains this action is too large as well and is answered with an error; then the
             // client asks for the state.
             _ if envelope.method().as_deref() == Some("action") => {
-                Instead::Close(TOO_LARGE, error.to_string())
+                Instead::Close(close::TOO_LARGE, error.to_string())
             }
             _ => Instead::Drop(format!(
                 "dropped the notification {}: {error}",

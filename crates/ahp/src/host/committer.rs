@@ -11,7 +11,7 @@ use crate::machine::host::{self as machine, Next, Published};
 
 type Log = Box<dyn ReplayLog>;
 
-/// Runs until the host ends; the log comes back unless it was lost in a panic.
+/// Runs until the host ends, and returns the log unless it was lost in a panic.
 pub(super) async fn commit<A: Application>(inner: Arc<Inner<A>>, log: Log) -> Option<Log> {
     let ending = Ending(inner.clone());
     let mut log = Some(log);

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use breakbulk_link::{Closed, SendError};
-use breakbulk_net::now;
-use breakbulk_net::{Connection, Transport};
+use breakbulk_net::{Connection, Transport, now};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 

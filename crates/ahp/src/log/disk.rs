@@ -127,9 +127,10 @@ impl ReplayLog for DiskLog {
         }
         // Unless the write succeeds, it is unknown which number comes next.
         self.failed = true;
-        self.window = self
+        let written = self
             .store
-            .write(self.window, &admission, batch, self.limits)?;
+            .write(self.window, &admission, batch, self.limits);
+        self.window = written.map_err(|e| from_redb(&self.store.log, "appending", e))?;
         self.failed = false;
         Ok(())
     }
@@ -154,39 +155,28 @@ impl Store {
         admission: &Admission,
         batch: &[Entry],
         limits: Limits,
-    ) -> Result<Window, LogError> {
-        let failed = |e: redb::Error| from_redb(&self.log, "appending", e);
-        let mut transaction = self.db.begin_write().map_err(|e| failed(e.into()))?;
-        transaction
-            .set_durability(Durability::Immediate)
-            .map_err(|e| failed(e.into()))?;
+    ) -> Result<Window, redb::Error> {
+        let mut transaction = self.db.begin_write()?;
+        transaction.set_durability(Durability::Immediate)?;
         let next = {
-            let mut meta = transaction.open_table(META).map_err(|e| failed(e.into()))?;
-            let mut index = transaction
-                .open_table(INDEX)
-                .map_err(|e| failed(e.into()))?;
-            let mut params = transaction
-                .open_table(PARAMS)
-                .map_err(|e| failed(e.into()))?;
-            let rows = index.range::<i64>(..).map_err(|e| failed(e.into()))?;
-            let costs = rows.map(|row| {
+            let mut meta = transaction.open_table(META)?;
+            let mut index = transaction.open_table(INDEX)?;
+            let mut params = transaction.open_table(PARAMS)?;
+            let costs = index.range::<i64>(..)?.map(|row| {
                 row.map(|(_, value)| {
                     let (channel, size) = value.value();
                     cost(channel.len(), size)
                 })
             });
-            let next = window
-                .after(admission, batch, limits, costs)
-                .map_err(|e| failed(e.into()))?;
+            let next = window.after(admission, batch, limits, costs)?;
             let new = batch.get(admission.keep_from..).unwrap_or_default();
-            trim(&mut index, &mut params, &window, &next).map_err(|e| failed(e.into()))?;
-            insert(&mut index, &mut params, new).map_err(|e| failed(e.into()))?;
-            for (row, value) in [(FLOOR_ROW, next.floor), (LAST_ROW, next.last)] {
-                meta.insert(row, value).map_err(|e| failed(e.into()))?;
-            }
+            trim(&mut index, &mut params, &window, &next)?;
+            insert(&mut index, &mut params, new)?;
+            meta.insert(FLOOR_ROW, next.floor)?;
+            meta.insert(LAST_ROW, next.last)?;
             next
         };
-        transaction.commit().map_err(|e| failed(e.into()))?;
+        transaction.commit()?;
         Ok(next)
     }
 }

@@ -128,7 +128,22 @@ fn check(mut db: Database, log: &str) -> Result<(Database, Window), LogError> {
     if is_empty(&db).map_err(failed)? {
         create(&db).map_err(failed)?;
     }
-    check_format(&db, log)?;
+    match format(&db).map_err(failed)? {
+        Some(FORMAT) => {}
+        Some(found) => {
+            return Err(LogError::UnknownFormat {
+                log: log.to_string(),
+                found,
+                known: FORMAT,
+            });
+        }
+        None => {
+            return Err(LogError::NotALog {
+                log: log.to_string(),
+                detail: format!("it has no table {}", META.name()),
+            });
+        }
+    }
     match kept(&db).map_err(failed)? {
         Ok(window) => Ok((db, window)),
         Err(detail) => Err(LogError::Corrupt {
@@ -159,28 +174,16 @@ fn create(db: &Database) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// To be called before the other tables are opened: another format may have other tables.
-fn check_format(db: &Database, log: &str) -> Result<(), LogError> {
-    let failed = |e: redb::Error| from_redb(log, "opening", e);
-    let transaction = db.begin_read().map_err(|e| failed(e.into()))?;
-    let mut tables = transaction.list_tables().map_err(|e| failed(e.into()))?;
+/// The format, or `None` without the table that names it. To be called before the other tables are opened:
+/// another format may have other tables.
+fn format(db: &Database) -> Result<Option<i64>, redb::Error> {
+    let transaction = db.begin_read()?;
+    let mut tables = transaction.list_tables()?;
     if !tables.any(|table| table.name() == META.name()) {
-        return Err(LogError::NotALog {
-            log: log.to_string(),
-            detail: format!("it has no table {}", META.name()),
-        });
+        return Ok(None);
     }
-    let meta = transaction.open_table(META).map_err(|e| failed(e.into()))?;
-    let found = meta.get(FORMAT_ROW).map_err(|e| failed(e.into()))?;
-    let found = found.map_or(0, |v| v.value());
-    if found != FORMAT {
-        return Err(LogError::UnknownFormat {
-            log: log.to_string(),
-            found,
-            known: FORMAT,
-        });
-    }
-    Ok(())
+    let found = transaction.open_table(META)?.get(FORMAT_ROW)?;
+    Ok(Some(found.map_or(0, |value| value.value())))
 }
 
 /// The window, or what contradicts it.

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use breakbulk_link::{Closed, SendError};
 use breakbulk_message::ahp::MessageTooLarge;
-use breakbulk_message::jsonrpc::{integer, string};
+use breakbulk_message::jsonrpc::{integer, member, string};
 use serde_json::value::RawValue;
 
-use super::text::{Text, member};
+use super::text::Text;
 
 /// The most bytes of an error's message that are copied; [`RpcError::json`] has all of it.
 const MESSAGE_MAX: usize = 1024;

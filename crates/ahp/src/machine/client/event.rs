@@ -3,9 +3,10 @@
 use breakbulk_link::Closed;
 use breakbulk_message::ahp;
 use breakbulk_message::jsonrpc::range_in;
+use serde_json::value::RawValue;
 
 use super::question::Question;
-use super::text::{Text, first};
+use super::text::Text;
 
 /// What happened, in order. `R` is the type by which the application answers a request of the host.
 #[derive(Debug)]
@@ -154,7 +155,11 @@ impl List {
     /// The next object.
     pub(super) fn next(&mut self) -> Option<Text> {
         let rest = self.0.trim_start_matches([',', ' ', '\t', '\r', '\n']);
-        let object = rest.starts_with('{').then(|| first(rest)).flatten()?;
+        if !rest.starts_with('{') {
+            return None;
+        }
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<&RawValue>();
+        let object = values.next()?.ok()?.get();
         let text = self.0.part(object);
         let end = range_in(&self.0, object).end;
         self.0.skip(end);

@@ -6,13 +6,14 @@ use std::time::Instant;
 
 use breakbulk_link::Outgoing;
 use breakbulk_message::ahp::{self, Elements, InitializeResult, ReadError, ReconnectResult};
+use breakbulk_message::jsonrpc::member;
 use serde_json::value::RawValue;
 
 use super::event::{Event, List, Snapshots};
 use super::incoming::Wants;
 use super::question::fits;
 use super::queue::{Known, Queued};
-use super::text::{Text, member};
+use super::text::Text;
 use super::{
     Answer, CallId, Client, ClientError, Initialized, Output, Resumed, Session, bad_answer,
 };

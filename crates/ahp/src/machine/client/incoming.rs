@@ -5,21 +5,13 @@ use std::time::Instant;
 
 use breakbulk_link::{Closed, Event as LinkEvent, Message, MessageKind, Shape};
 use breakbulk_message::ahp;
-use breakbulk_message::jsonrpc::unsigned;
+use breakbulk_message::jsonrpc::{member, unsigned};
 
 use super::event::{Event, List};
 use super::queue::{self, Queued, has_state};
-use super::text::{Text, member};
+use super::text::Text;
 use super::{Answer, CallId, Client, ClientError, Output, bad_answer};
-
-/// The close code for a violation of the protocol; that of invalid segments is the same.
-const BROKEN: u16 = 4400;
-
-/// The WebSocket code for "try again later".
-const BUSY: u16 = 1013;
-
-/// The close code when a message of this client cannot be sent.
-const TOO_LARGE: u16 = 4413;
+use crate::machine::host::close;
 
 /// What is done with the answer to a call.
 #[derive(Debug)]
@@ -72,7 +64,7 @@ impl Client {
             LinkEvent::Sent { tag, .. } => self.sent(now, tag),
             LinkEvent::SendFailed { error, .. } => {
                 // Later messages would hide from the host that this one is missing.
-                self.close(TOO_LARGE, error.to_string());
+                self.close(close::TOO_LARGE, error.to_string());
             }
             LinkEvent::Closed(closed) => self.end(closed),
             LinkEvent::Fault(fault) => tracing::debug!(%fault, "the host sent an invalid frame"),
@@ -144,12 +136,12 @@ impl Client {
     pub(super) fn deliver(&mut self, event: Result<Event, String>) {
         let mut event = match event {
             Ok(event) => event,
-            Err(why) => return self.break_off(BROKEN, format!("invalid action: {why}")),
+            Err(why) => return self.break_off(close::PROTOCOL, format!("invalid action: {why}")),
         };
         match &mut event {
             Event::Action(action) => {
                 if let Err(overtaken) = self.defence.applied(action.seq) {
-                    return self.break_off(BUSY, overtaken.to_string());
+                    return self.break_off(close::TRY_LATER, overtaken.to_string());
                 }
                 if has_state(&self.subscriptions, &action.channel, action.seq) {
                     return;
@@ -213,7 +205,7 @@ impl Client {
     ) {
         if let (true, Err(error)) = (is_handshake, &answer) {
             let bad = matches!(error, ClientError::BadAnswer { .. });
-            self.close(if bad { BROKEN } else { 1000 }, error.to_string());
+            self.close(if bad { close::PROTOCOL } else { 1000 }, error.to_string());
         }
         self.out.push_back(Output::Answered { call, answer });
     }

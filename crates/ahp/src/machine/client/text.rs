@@ -7,7 +7,6 @@ use std::sync::Arc;
 use breakbulk_link::{Charge, Shape};
 use breakbulk_message::jsonrpc::{range_in, string};
 use bytes::Bytes;
-use serde_json::value::RawValue;
 
 /// A part of a received message. Clones share it.
 ///
@@ -104,59 +103,5 @@ impl fmt::Debug for Text {
             write!(f, "… {} bytes", text.len())?;
         }
         Ok(())
-    }
-}
-
-/// A member of an object that was checked to be JSON; of two with the same name the last.
-pub(super) fn member<'a>(object: &'a str, name: &str) -> Option<&'a RawValue> {
-    let mut rest = object.trim_start().strip_prefix('{')?.trim_start();
-    let mut found = None;
-    while rest.starts_with('"') {
-        let key = first(rest)?;
-        rest = rest[key.len()..]
-            .trim_start()
-            .strip_prefix(':')?
-            .trim_start();
-        let value = first(rest)?;
-        if serde_json::from_str::<std::borrow::Cow<'_, str>>(key).is_ok_and(|key| key == name) {
-            found = Some(value);
-        }
-        rest = rest[value.len()..].trim_start();
-        rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
-    }
-    serde_json::from_str(found?).ok()
-}
-
-/// The JSON value at the beginning of a text.
-pub(super) fn first(text: &str) -> Option<&str> {
-    if text.starts_with(['{', '[', '"']) {
-        let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
-        return values.next()?.ok().map(RawValue::get);
-    }
-    // A number, `true`, `false` or `null` ends at a separator.
-    let end = text.find(|c: char| c == ',' || c == '}' || c == ']' || c.is_ascii_whitespace());
-    Some(&text[..end.unwrap_or(text.len())])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn members_are_found_by_name() {
-        let text = r#" {"a":1 ,"b\u0063": {"a":[2,"}"]},"d":null,"a":"x,y", "e":-1.5e3}"#;
-        for (name, value) in [
-            ("a", Some(r#""x,y""#)),
-            ("bc", Some(r#"{"a":[2,"}"]}"#)),
-            ("d", Some("null")),
-            ("e", Some("-1.5e3")),
-            ("b", None),
-            ("", None),
-        ] {
-            assert_eq!(member(text, name).map(RawValue::get), value, "{name}");
-        }
-        for no_object in ["[]", "1", "null", "{}", "{ }", r#""{}""#] {
-            assert!(member(no_object, "a").is_none(), "{no_object}");
-        }
     }
 }

@@ -281,8 +281,10 @@ mod tests {
                 origin,
                 rejection_reason: rejection.map(Into::into),
             };
-            assert_eq!(batch[0].message, ahp::action(&action));
-            assert_eq!(batch[0].entry().params, action.to_json());
+            let params = action.to_json();
+            let text = format!(r#"{{"jsonrpc":"2.0","method":"action","params":{params}}}"#);
+            assert_eq!(batch[0].message, text);
+            assert_eq!(batch[0].entry().params, params);
             assert_eq!(batch[0].applied().action, raw.get());
         }
     }
