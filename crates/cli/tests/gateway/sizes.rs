@@ -131,5 +131,5 @@ fn a_response_that_is_too_large_for_this_side_becomes_an_error() {
     );
     assert_eq!(out.lines().count(), 1, "{out}");
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    far.line("a response is too large and is replaced by an error");
+    far.line("a response is too large and was replaced by an error");
 }
