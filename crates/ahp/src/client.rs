@@ -1,18 +1,19 @@
 //! A client of the agent host protocol.
 //!
-//! A [`Client`] outlives its transports: it keeps what it has seen, its subscriptions and its own
-//! numbers. When a transport drops, every call that waits fails, [`Client::next`] tells of it, and
-//! nothing is sent again by itself; [`Client::reconnect`] over a new transport goes on where it was.
+//! A [`Client`] outlives its transports: it keeps which actions it has received, its subscriptions and the
+//! numbers of its own actions. When a transport ends, every open call fails, [`Client::next`] returns
+//! [`Event::Disconnected`], and nothing is sent again automatically; [`Client::reconnect`] resumes over a
+//! new transport.
 //!
-//! **State comes from [`Client::next`]**: snapshots and actions stand in it in the order in which they
-//! apply, those of a replay before what is live, each once. Messages that wait there count against the
-//! connection's budget until the application drops what it was given. An application that never calls
-//! `next` therefore stalls its own connection, answers to its own calls included; after the group
-//! timeout the host, or this side, ends it, and a reconnect brings what was missed.
+//! **State comes from [`Client::next`]**: it returns snapshots and actions in the order in which they
+//! apply, those of a replay before new ones, each once. Messages that wait there count against the
+//! connection's budget until the application drops the events made from them. An application that never
+//! calls `next` therefore stalls its own connection, including the answers to its calls; after the group
+//! timeout the host or this side closes it, and a reconnect brings what was missed.
 //!
-//! **A call times out** after [`ClientConfig::request_timeout`] in which nothing of it moved: while it
-//! waits to go out any frame that goes out counts, afterwards any piece of an unfinished group that
-//! comes in. A large answer over a slow path may take longer than the timeout.
+//! **A call times out** after [`ClientConfig::request_timeout`] without progress: until its message is
+//! sent, any frame that is sent counts as progress; afterwards any received segment of an incomplete
+//! group does. A large answer over a slow path may take longer than the timeout.
 
 pub(crate) mod moved;
 mod request;
@@ -34,7 +35,7 @@ use shared::{Shared, State, send};
 
 use moved::now;
 
-/// What comes to a client, in order.
+/// What happened, in order.
 pub type Event = MachineEvent<Request>;
 
 /// A client. Clones share it; when the last one is dropped the connection is closed.
@@ -51,42 +52,42 @@ impl Client {
         }
     }
 
-    /// Begins anew over this transport. A connection that is still there is closed first.
+    /// Starts over on this transport. A previous connection is closed first.
     pub async fn initialize(
         &self,
         transport: impl Transport,
         subscriptions: &[impl AsRef<str>],
     ) -> Result<Initialized, ClientError> {
         let begin = |machine: &mut Machine| machine.initialize(now(), subscriptions);
-        match self.shared.shake(transport, begin).await? {
+        match self.shared.handshake(transport, begin).await? {
             Answer::Initialized(initialized) => Ok(initialized),
             _ => Err(ClientError::NotConnected),
         }
     }
 
-    /// Goes on over a new transport: what was missed is replayed, or the states come anew. A
-    /// connection that is still there is closed first.
+    /// Resumes on a new transport: the host replays the actions that were missed, or sends the current
+    /// states. A previous connection is closed first.
     pub async fn reconnect(&self, transport: impl Transport) -> Result<Resumed, ClientError> {
         let begin = |machine: &mut Machine| machine.reconnect(now());
-        match self.shared.shake(transport, begin).await? {
+        match self.shared.handshake(transport, begin).await? {
             Answer::Resumed(resumed) => Ok(resumed),
             _ => Err(ClientError::NotConnected),
         }
     }
 
-    /// What comes next; `None` where there is no connection and nothing is left to tell. Cancel-safe.
+    /// The next event; `None` if there is no connection and no event is left. Cancel-safe.
     pub async fn next(&self) -> Option<Event> {
         self.shared.until(State::next).await
     }
 
-    /// Subscribes to a channel; it is asked for again in every reconnect. The state that came with
-    /// the answer, if any, is in [`next`](Self::next) too, before the actions that follow it.
+    /// Subscribes to a channel; reconnects include it. The state in the answer, if any, is also an event
+    /// of [`next`](Self::next), before the actions that follow it.
     pub async fn subscribe(&self, channel: &str) -> Result<Option<Snapshot>, ClientError> {
         let subscribe = |machine: &mut Machine| machine.subscribe(now(), channel);
         Ok(self.shared.call(subscribe).await?.snapshot())
     }
 
-    /// Wants nothing more of a channel.
+    /// Unsubscribes from a channel.
     pub async fn unsubscribe(&self, channel: &str) -> Result<(), ClientError> {
         let (message, connection) = {
             let mut state = self.shared.lock();
@@ -95,9 +96,9 @@ impl Client {
         send(&connection, message).await
     }
 
-    /// Sends an action of our own, and returns its number (`clientSeq`) once it is queued; it waits
-    /// while the queue is full. What is not sent when the connection ends is told in
-    /// [`Event::Disconnected`]. An error means that it was not sent.
+    /// Sends an action of this client, and returns its number (`clientSeq`) once it is queued; waits while
+    /// the queue is full. [`Event::Disconnected`] names the actions that were still queued when the
+    /// connection ended. An error means that it was not sent.
     pub async fn dispatch(&self, channel: &str, action: &RawValue) -> Result<i64, ClientError> {
         let _turn = self.shared.turn.lock().await;
         let (message, connection) = {
@@ -109,7 +110,7 @@ impl Client {
         self.shared.drive(Machine::handle_queued)
     }
 
-    /// Asks the host something; the result is JSON.
+    /// Sends a request to the host; the result is JSON.
     pub async fn request(
         &self,
         method: &str,
@@ -122,20 +123,21 @@ impl Client {
         }
     }
 
-    /// Asks the host for a word. It overtakes what is large.
+    /// Sends a `ping` and waits for the answer. It may overtake large messages that are being sent.
     pub async fn ping(&self) -> Result<(), ClientError> {
         let ping = |machine: &mut Machine| machine.ping(now());
         self.shared.call(ping).await.map(drop)
     }
 
-    /// Ends the connection now: what is queued is dropped, and told as unsent.
+    /// Closes the connection now. Actions that are queued are dropped, and named in
+    /// [`Event::Disconnected`].
     pub fn close(&self, code: u16, reason: &str) {
         if let Some(connection) = &self.shared.lock().connection {
             connection.close(code, reason);
         }
     }
 
-    /// Ends the connection once all that is queued is out.
+    /// Closes the connection once all that is queued is sent.
     pub async fn finish(&self) {
         let connection = self.shared.lock().connection.clone();
         if let Some(connection) = connection {
@@ -143,7 +145,7 @@ impl Client {
         }
     }
 
-    /// The largest number of an action that came.
+    /// The largest number of an action that was received.
     pub fn last_seen(&self) -> i64 {
         self.shared.lock().machine.last_seen()
     }
@@ -154,7 +156,7 @@ impl Client {
         state.machine.subscriptions().map(str::to_owned).collect()
     }
 
-    /// What the host is willing to receive, as it last said.
+    /// The limits that the host last advertised.
     pub fn host_takes(&self) -> Option<Chunking> {
         self.shared.lock().machine.host_takes().copied()
     }

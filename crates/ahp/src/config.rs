@@ -1,4 +1,4 @@
-//! What one side of a connection allows and says.
+//! The configuration of one side of a connection, and the links made from it.
 
 mod slow;
 
@@ -121,17 +121,17 @@ impl Default for Limits {
 
 breakbulk_link::with!(Config, Limits);
 
-/// Limits of one's own that no peer could keep to: it would take them for none at all.
+/// Why the advertised limits are invalid. A peer would treat them as if none were advertised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unsound {
-    /// A limit of nothing.
-    #[error("chunking.{limit} is 0, so that nothing could ever be received; raise it")]
+    /// A limit is 0.
+    #[error("chunking.{limit} is 0, so that nothing could be received; raise it")]
     Zero {
         /// Which.
         limit: &'static str,
     },
-    /// A message that would be smaller than a frame.
+    /// The largest message is smaller than the largest frame.
     #[error(
         "chunking.max_message_bytes is {message}, less than max_frame_bytes, which is {frame}; raise the one or lower the other"
     )]
@@ -144,10 +144,10 @@ pub enum Unsound {
 }
 
 impl Config {
-    /// Whether a peer would believe what this side advertises.
+    /// Whether the limits that this side advertises are valid.
     ///
     /// # Errors
-    /// The first limit that makes it unsound.
+    /// The first limit that is not.
     pub fn check(&self) -> Result<(), Unsound> {
         let it = &self.chunking;
         for (limit, is_zero) in [
@@ -175,8 +175,8 @@ impl Config {
         self.link(self.seed.unwrap_or_else(fresh_seed))
     }
 
-    /// A link before its handshake: nothing is cut, and no segment is taken. All its randomness comes
-    /// from the seed.
+    /// A link before its handshake: it sends and accepts no segments yet. All its randomness comes from
+    /// the seed.
     pub fn link(&self, seed: [u8; 32]) -> Link {
         let chunking = &self.chunking;
         let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
@@ -184,14 +184,14 @@ impl Config {
         let groups = chunking.max_groups.unwrap_or(Chunking::DEFAULT_GROUPS);
         let message = size(chunking.max_message_bytes);
         config.receives_pieces = false;
-        // Who defends against overtaking needs to know what is open.
+        // The defence against overtaking needs to know which groups are incomplete.
         config.report_opened = true;
         config.small_first = self.switches.lanes != Lanes::Each;
         config.limits = link::Limits::default().with(|it| {
             it.frame = size(chunking.max_frame_bytes);
             it.message = message;
             it.transfers = size(groups);
-            // All groups that were promised, each with a quarter of spare room.
+            // All groups that the peer may open, each with a quarter of spare room.
             it.memory = size(groups)
                 .saturating_mul(message.saturating_add(message / 4))
                 .saturating_add(8 << 20);
@@ -213,7 +213,7 @@ impl Config {
         link
     }
 
-    /// The handshake is done: the peer advertised this, and we advertised ours.
+    /// Configures a link after the handshake, with the limits that the peer advertised.
     pub fn shake(&self, link: &mut Link, peer: Option<&Chunking>) {
         link.set_peer(peer.map_or(PeerSupport::No, |it| PeerSupport::Yes(Ahp::peer_limits(it))));
         link.set_receives_pieces(true);
@@ -228,13 +228,12 @@ impl Config {
         }
     }
 
-    /// What this side advertises, if a peer would believe it.
+    /// What this side advertises, if it is valid.
     pub(crate) fn advertised(&self) -> Option<&Chunking> {
         Some(&self.chunking).filter(|chunking| chunking.is_sound())
     }
 
-    /// Whether a message of this size can go out to this peer, so that its sender is told before it is
-    /// queued.
+    /// Whether a message of this size can be sent to this peer, checked before it is queued.
     pub(crate) fn fits(
         &self,
         size: usize,
@@ -249,7 +248,7 @@ impl Config {
         )
     }
 
-    /// What to say of a message that this peer does not take.
+    /// The error for a message that is too large for this peer.
     pub fn too_large(&self, size: usize, peer: Option<&Chunking>) -> MessageTooLarge {
         let cap = u64::try_from(self.cap.max).unwrap_or(u64::MAX);
         let frame = peer.map_or(cap, |peer| peer.max_frame_bytes.min(cap));

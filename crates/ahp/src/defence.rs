@@ -1,43 +1,45 @@
-//! The receiver's defence: what to say in `reconnect` so that an overtaken action is not lost.
+//! The receiver's defence against overtaking: from which number to `reconnect` so that no action is lost.
 //!
-//! A client reconnects from the largest number it saw. If action 422 overtook a large action 421 and
-//! the line then drops, 421 is gone for good. So the number that was the largest when a group opened
-//! is remembered until the group is whole, reconnecting starts from the smallest of these, and what
-//! was applied already is taken out of the replay. All of this outlives the transport.
+//! A client reconnects from the largest number it has seen. If action 422 overtook a large action 421 and
+//! the connection then drops, 421 would never be sent again. So when a group of segments begins, the
+//! largest number at that time is remembered until the group is complete. A reconnect starts from the
+//! smallest of these numbers, and actions that were applied already are removed from the replay. All of
+//! this outlives the transport.
 
 use std::collections::BTreeMap;
 
 use breakbulk_link::Key;
 
-/// So many runs of applied numbers are kept at most: 1 MiB.
+/// The most runs of applied numbers that are kept: 1 MiB.
 const RUNS: usize = 65_536;
 
-/// Where one client stands.
+/// Which actions one client has received.
 #[derive(Clone, Debug, Default)]
 pub struct Defence {
-    /// The largest number that came.
+    /// The largest number that was received.
     last_seen: i64,
-    /// The largest one that came by this transport.
+    /// The largest one that was received over this transport.
     newest: Option<i64>,
-    /// What was the largest when each open group began.
+    /// For each incomplete group, the largest number when it began.
     open: BTreeMap<Key, i64>,
-    /// The smallest of those whose group never became whole.
+    /// The smallest such number of a group that failed.
     lost: Option<i64>,
-    /// What came after the smallest of these.
+    /// The actions that were received after the smallest of these numbers.
     applied: Runs,
 }
 
-/// Too many scattered numbers wait for an old group: the connection must end, and the next
-/// `reconnect` settles them.
+/// While a group was incomplete, too many actions with gaps between their numbers were received to
+/// remember them all. The connection must be closed; the next `reconnect` starts over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "an unfinished group was overtaken by more than {RUNS} scattered actions; reconnect to settle them"
+    "while a group of segments was incomplete, the numbers of the actions received left more than {RUNS} gaps; reconnect"
 )]
 pub struct Overtaken;
 
 impl Defence {
-    /// The client starts anew from this number, or from a snapshot of it. What came or opened by this
-    /// transport before has overtaken the answer and is later than that.
+    /// The client starts over from this number, or from a snapshot of it. Actions that were received and
+    /// groups that began over this transport before have overtaken the answer, so their numbers are
+    /// larger.
     pub fn start(&mut self, seq: i64) {
         self.last_seen = self.newest.map_or(seq, |newest| newest.max(seq));
         self.lost = None;
@@ -52,20 +54,20 @@ impl Defence {
         self.open.entry(key).or_insert(self.last_seen);
     }
 
-    /// A group became a message.
+    /// A group is complete.
     pub fn whole(&mut self, key: &Key) {
         self.open.remove(key);
         self.forget();
     }
 
-    /// A group ended without a message; nobody knows what it was.
+    /// A group failed; it is unknown which action was in it.
     pub fn failed(&mut self, key: &Key) {
         if let Some(seen) = self.open.remove(key) {
             self.lost = Some(self.lost.map_or(seen, |lost| lost.min(seen)));
         }
     }
 
-    /// The transport is gone, and with it all that was open.
+    /// The transport is gone, and with it all incomplete groups.
     pub fn disconnected(&mut self) {
         let smallest = self.floor();
         self.open.clear();
@@ -73,7 +75,7 @@ impl Defence {
         self.newest = None;
     }
 
-    /// An action goes to the client.
+    /// An action is delivered to the client.
     pub fn applied(&mut self, seq: i64) -> Result<(), Overtaken> {
         self.last_seen = self.last_seen.max(seq);
         self.newest = Some(self.newest.map_or(seq, |newest| newest.max(seq)));
@@ -83,24 +85,25 @@ impl Defence {
         Ok(())
     }
 
-    /// The largest number that came.
+    /// The largest number that was received.
     pub fn last_seen(&self) -> i64 {
         self.last_seen
     }
 
-    /// What to reconnect from where the client itself would say `own`.
+    /// The number to reconnect from, if the client's own last number is `own`.
     pub fn reconnect_from(&self, own: i64) -> i64 {
         self.floor().map_or(own, |floor| floor.min(own))
     }
 
-    /// The client reconnects from there. Until it has caught up, all that comes is remembered: it may
-    /// overtake the answer.
+    /// The client reconnects from this number. Until it has caught up, all received actions are
+    /// remembered, since they may overtake the answer.
     pub fn reconnecting(&mut self, from: i64) {
         self.lost = Some(self.floor().map_or(from, |floor| floor.min(from)));
     }
 
-    /// Whether the client, which said `own`, has this action already. What was on its way when the line
-    /// dropped is larger than what it said, and is not taken from it.
+    /// Whether the client, whose own last number is `own`, has this action already. An action that was
+    /// delivered to it just before the connection dropped may be larger than `own`; it is not removed
+    /// from the replay.
     pub fn has_applied(&self, seq: i64, own: i64) -> bool {
         match self.floor() {
             Some(floor) => seq <= own && (seq <= floor || self.applied.contains(seq)),
@@ -108,8 +111,8 @@ impl Defence {
         }
     }
 
-    /// The client has caught up to this number. What opened by this transport before has overtaken the
-    /// answer and is later than that.
+    /// The client has received all actions up to this number. Groups that began over this transport
+    /// before have overtaken the answer, so their actions have larger numbers.
     pub fn caught_up(&mut self, seq: i64) {
         self.last_seen = self.last_seen.max(seq);
         self.lost = None;
@@ -131,12 +134,12 @@ impl Defence {
     }
 }
 
-/// A set of numbers as runs: first to last.
+/// A set of numbers, stored as runs: first to last.
 #[derive(Clone, Debug, Default)]
 struct Runs(BTreeMap<i64, i64>);
 
 impl Runs {
-    /// False: there is no room for another run.
+    /// Adds a number; false if there is no room for another run.
     fn insert(&mut self, number: i64) -> bool {
         if self.contains(number) {
             return true;
@@ -220,7 +223,7 @@ mod tests {
         defence.whole(&key("a"));
         assert_eq!(defence.reconnect_from(14), 12);
         assert!(defence.has_applied(14, 14) && !defence.has_applied(13, 14));
-        // A swept group is as good as open: nobody knows what was in it.
+        // A failed group counts like an incomplete one: it is unknown which action was in it.
         defence.failed(&key("b"));
         assert_eq!(defence.reconnect_from(14), 12);
         defence.start(20);
@@ -240,7 +243,7 @@ mod tests {
         defence.disconnected();
         assert_eq!(defence.reconnect_from(102), 100);
         assert!(defence.has_applied(102, 102) && !defence.has_applied(101, 102));
-        // A host that begins again with smaller numbers is believed.
+        // If a host starts over with smaller numbers, those count.
         defence.start(3);
         assert_eq!((defence.last_seen(), defence.reconnect_from(3)), (3, 3));
     }

@@ -1,9 +1,10 @@
-//! What is done to the messages of programs that know nothing of segments.
+//! Middle boxes for foreign AHP programs, which do not know segments.
 //!
-//! [`ClientSide`] stands before a foreign client, [`HostSide`] before a foreign host. Whole messages
-//! go to and from the program; the link to the other side is capped. What they change is
-//! `capabilities.chunking`, `lastSeenServerSeq`, and a replay by what the client has: all other bytes
-//! pass untouched. They hold no socket and no clock.
+//! [`ClientSide`] stands between a foreign client and the path to its host, [`HostSide`] between a foreign
+//! host and the path to a client. The program sends and receives whole messages; on the link to the other
+//! side, large ones are cut into segments. They edit `capabilities.chunking` and `lastSeenServerSeq`, and
+//! remove from a replay the actions that the client has; all other bytes pass unchanged. They have no
+//! socket and no clock.
 
 mod answers;
 mod client_side;
@@ -17,18 +18,16 @@ pub use sessions::Sessions;
 use breakbulk_link::Outgoing;
 use bytes::Bytes;
 
-/// What becomes of a message that could not be sent over the capped link.
+/// What to do about a message that could not be sent over the capped link.
 #[derive(Debug)]
 pub enum Instead {
-    /// This goes to the program that sent it: the request is answered with an error.
+    /// It was a request: send this error to the program that sent it.
     Answer(Bytes),
-    /// This goes over the link in its place.
+    /// It was a response: send this error over the link in its place.
     Replace(Box<Outgoing>),
-    /// It carries no state and is dropped; the words are for a log.
+    /// Drop it, since it changes no state; the text is for a log.
     Drop(String),
-    /// The link must end, with this code and reason: what came after would hide the hole.
+    /// Close the link with this code and reason. The receiver remembers only the highest action number
+    /// that it has seen, so later messages would hide that this one is missing.
     Close(u16, String),
 }
-
-/// What a sender closes with when a message that may not be lost is too large.
-const TOO_LARGE: u16 = 4413;

@@ -1,13 +1,13 @@
-//! The host: numbers actions, keeps them for replays, and tells every subscriber in order.
+//! The host: numbers actions, keeps them for replays, and sends them to every subscriber in order.
 //!
 //! An action is *published*, then *committed* to the log, then *visible*: it is applied to the
-//! application's states and sent to all who follow its channel. [`Host::publish`] never waits: not
-//! for the log, and not for a client. A client that reads too slowly is cut off and replays what it
-//! missed when it comes back.
+//! application's states and sent to all subscribers of its channel. [`Host::publish`] never waits: not
+//! for the log, and not for a client. A client that reads too slowly is disconnected and replays what it
+//! missed when it reconnects.
 //!
-//! A clientId is all that tells clients apart. A second connection with the same one takes over and
-//! the first is closed ([`close::REPLACED`]): who may use which id is for whoever accepts the
-//! transport to decide, or for [`Application::initialize`] and [`Application::reconnect`].
+//! Clients are told apart by their clientId alone. A second connection with the same one takes over and
+//! the first is closed ([`close::REPLACED`]): which client may use which id is decided by the code that
+//! accepts the transport, or by [`Application::initialize`] and [`Application::reconnect`].
 //!
 //! One connection has one handshake. `initialize` and `reconnect` may be tried again after an
 //! error, not after a success.
@@ -57,8 +57,7 @@ use std::future::Future;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
-use breakbulk_link::Closed;
-use breakbulk_link::lock;
+use breakbulk_link::{Closed, lock};
 use breakbulk_message::ahp::{InitializeParams, Origin, ReconnectParams};
 use breakbulk_net::Transport;
 use serde_json::value::RawValue;
@@ -86,16 +85,16 @@ pub struct Host<A: Application> {
 pub(crate) struct Inner<A> {
     app: A,
     config: HostConfig,
-    /// What is not in the log yet: whoever publishes locks this alone.
+    /// Actions that are not in the log yet: publishers lock this alone.
     pending: Mutex<Pending>,
-    /// There is something for the log, or the end.
+    /// Wakes the committer: an action was published, or the host ends.
     wake: Notify,
     core: Mutex<Core>,
     reader: Arc<dyn ReplayReader>,
     /// Whether reading the log waits for a disk.
     blocks: bool,
     visible: watch::Sender<Visible>,
-    /// Connections that are being told that there is no room for them.
+    /// The connections that are being refused because there are too many clients.
     refusing: AtomicUsize,
     committer: Mutex<Option<Committer>>,
 }
@@ -106,21 +105,21 @@ type Committer = JoinHandle<Option<Box<dyn ReplayLog>>>;
 #[derive(Clone, Debug)]
 struct Visible {
     seq: i64,
-    /// Why there is no more to come.
+    /// Why no further action becomes visible, once that is so.
     ended: Option<PublishError>,
 }
 
 impl<A: Application> Host<A> {
-    /// A host that goes on where its log ends.
+    /// A host that numbers its actions after the last one in its log.
     ///
-    /// The states of `app` must be as far as the log is: [`Application::apply`] is called for what is
-    /// published from now on and never for what the log has already. An application that starts with
-    /// older states first brings them up to [`ReplayLog::last`], by states of its own or, as far as
-    /// the log reaches, by [`ReplayLog::since`]. Otherwise its snapshots lack actions whose numbers
-    /// they claim to contain, and no client ever finds out.
+    /// The states of `app` must contain all actions of the log: [`Application::apply`] is called for
+    /// actions that are published from now on, never for those that the log has already. An application
+    /// that starts with older states first brings them up to [`ReplayLog::last`], from storage of its own
+    /// or, as far as the log reaches, by [`ReplayLog::since`]. Otherwise its snapshots lack actions whose
+    /// numbers they claim to contain, and no client can notice.
     ///
-    /// With a configuration that no client could keep to ([`Config::check`]) the host takes nothing: each
-    /// call says why, and clients are closed with 1011.
+    /// If the config are invalid ([`Config::check`]) every call fails and says why, and clients are
+    /// closed with 1011.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -128,7 +127,7 @@ impl<A: Application> Host<A> {
         Self::boxed(app, Box::new(log), config)
     }
 
-    /// The same with a log of any kind; what [`new`](Self::new) asks of the application holds here too.
+    /// The same as [`new`](Self::new), for a log that is boxed already.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -153,7 +152,7 @@ impl<A: Application> Host<A> {
         });
         if let Some(unsound) = unsound {
             inner.fail(&unsound.to_string(), |machine| {
-                let reason = "the host is set up wrong: ask whoever runs it";
+                let reason = "the host has invalid settings: ask its operator";
                 machine.end(close::FAILED, reason, When::Now);
             });
         }
@@ -170,8 +169,8 @@ impl<A: Application> Host<A> {
         &self.inner.app
     }
 
-    /// Serves one client until its connection ends, and tells why it ended. Dropped, it closes the
-    /// connection.
+    /// Serves one client until its connection ends, and returns why it ended. Dropping the future closes
+    /// the connection.
     pub fn serve(
         &self,
         transport: impl Transport,
@@ -190,21 +189,21 @@ impl<A: Application> Host<A> {
         self.inner.push(Draft::new(channel, action, origin, None))
     }
 
-    /// Publishes what a client dispatched, as it is.
+    /// Publishes an action of a client unchanged.
     pub fn accept(&self, dispatch: &Dispatch<'_>) -> Result<i64, PublishError> {
         self.publish(dispatch.channel, dispatch.action, Some(dispatch.origin()))
     }
 
-    /// Tells everybody on the channel that what a client dispatched does not happen.
+    /// Rejects an action of a client. All subscribers of the channel are told.
     pub fn reject(&self, dispatch: &Dispatch<'_>, reason: &str) -> Result<i64, PublishError> {
         let origin = Some(dispatch.origin());
         let draft = Draft::new(dispatch.channel, dispatch.action, origin, Some(reason));
         self.inner.push(draft)
     }
 
-    /// Tells who follows a channel something that has no number and is not replayed. It may be
-    /// dropped for a client that is slow or takes no message of that size, and it does not wait for
-    /// actions that are not visible yet.
+    /// Sends a notification to the subscribers of a channel. It has no number and is not replayed, may be
+    /// dropped for a client that is slow or for which it is too large, and may overtake actions that are
+    /// not visible yet.
     pub fn notify(&self, channel: &str, method: &str, params: &RawValue) {
         self.inner
             .drive(|machine| machine.notify(channel, method, params));
@@ -228,9 +227,9 @@ impl<A: Application> Host<A> {
         lock(&self.inner.core).machine.last_visible()
     }
 
-    /// Ends the host: takes no more actions, makes visible what was published, hands it to the
-    /// clients as far as they take it in the connections' grace time, and closes them. The log
-    /// comes back, to the first who asks.
+    /// Ends the host: refuses further actions, makes those that were published visible, sends them to the
+    /// clients for at most the grace time of their connections, and closes these. The first call returns
+    /// the log.
     pub async fn shutdown(&self) -> Option<Box<dyn ReplayLog>> {
         let inner = &self.inner;
         inner.end(PublishError::ShutDown);
@@ -258,14 +257,14 @@ impl<A> Inner<A> {
         Ok(seq)
     }
 
-    /// Takes no more actions.
+    /// Refuses further actions.
     fn end(&self, why: PublishError) {
         lock(&self.pending).end(why);
         self.wake.notify_one();
     }
 }
 
-/// What the machine asks of the application.
+/// Passes the machine's questions to the application.
 impl<A: Application> Channels for Inner<A> {
     fn snapshot(&self, channel: &str) -> Option<State> {
         self.app.snapshot(channel)
@@ -301,7 +300,7 @@ impl<A: Application> Clone for Host<A> {
     }
 }
 
-/// With the last handle the task that holds the log ends.
+/// Ends the committer when the last handle is dropped.
 struct EndOnDrop<A>(Arc<Inner<A>>);
 
 impl<A> Drop for EndOnDrop<A> {

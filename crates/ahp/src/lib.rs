@@ -1,7 +1,8 @@
-//! The agent host protocol: a host, a client, and what stands below or between foreign ones.
+//! The agent host protocol (AHP) over paths whose frames are capped: a host, a client, and middle boxes
+//! for programs that do not know segments.
 //!
-//! [`machine`] decides (pure: no socket, no task, no clock), and so does [`foreign`]; a [`log`] keeps
-//! what a host published. With the feature `net` there are a host and a client on tokio.
+//! [`machine`] and [`foreign`] are pure (no socket, no task, no clock). A [`log`] keeps the actions that a
+//! host published, for replays. The feature `net` adds a host and a client on tokio.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! The replay log: what a host published, so that a client that was away gets what it missed.
+//! The replay log: the actions that a host published, for clients that reconnect.
 //!
-//! A log keeps one unbroken run of actions, the newest ones, within [`Limits`]. Whoever asks for
-//! something older, or for something the log never had, is told that it is [`Replay::Gone`] and
-//! needs a snapshot: a hole is never passed over in silence.
+//! A log keeps one unbroken run of actions, the newest ones, within [`Limits`]. A request for older
+//! actions, or for ones that the log never had, gets [`Replay::Gone`]: the client then needs a snapshot.
+//! A replay never has a gap.
 //!
 //! [`MemoryLog`] lasts as long as the process. `DiskLog` (feature `redb`) survives the process and
-//! the machine: what [`ReplayLog::append`] took is there after a power cut.
+//! the machine: what [`ReplayLog::append`] stored is there after a power cut.
 //!
 //! ```
 //! use breakbulk_ahp::log::{Entry, Limits, MemoryLog, Replay, ReplayLog};
@@ -47,7 +47,7 @@ pub use disk::DiskLog;
 pub use error::LogError;
 pub use memory::MemoryLog;
 
-/// What an action costs beside the bytes of its params and of its channel's name.
+/// What an action costs in addition to the bytes of its params and of its channel's name.
 ///
 /// In memory that is its place in a queue that may be half empty (2 × 56 bytes), the counters of
 /// two shared buffers and the allocator's own; on disk two rows and their share of the pages.
@@ -65,30 +65,30 @@ pub struct Entry {
     pub params: Bytes,
 }
 
-/// How much a log keeps; both hold at once.
+/// How much a log keeps; both limits apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The sum of [`Entry::cost`]: 64 MiB unless told otherwise.
+    /// The sum of [`Entry::cost`]; by default 64 MiB.
     pub bytes: u64,
-    /// The number of actions: 100,000 unless told otherwise. With 0 nothing is ever replayed.
+    /// The number of actions; by default 100,000. With 0 nothing is ever replayed.
     pub count: usize,
 }
 
-/// The answer to a client that was away.
+/// The answer to a client that reconnects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Replay {
-    /// All that it missed, oldest first.
+    /// The actions that it missed, oldest first.
     Actions(Vec<Entry>),
-    /// Part of it is not here any more, or never was: the client needs a snapshot.
+    /// The log does not have all of them: the client needs a snapshot.
     Gone {
         /// The smallest number from which a replay is possible.
         from: i64,
         /// The largest one: that of the last action.
         last: i64,
     },
-    /// It is more than the caller wants to send: the client needs a snapshot.
+    /// They are larger than the caller allows: the client needs a snapshot.
     TooLarge {
         /// Bytes of params counted when reading stopped; the whole is at least as large.
         size: usize,
@@ -97,20 +97,20 @@ pub enum Replay {
     },
 }
 
-/// Where a host keeps what it published.
+/// Stores the actions that a host published.
 pub trait ReplayLog: Send + 'static {
-    /// The number of the last action that it took; 0 if there never was one. Survives trimming.
+    /// The number of the last action that was appended, even if it is trimmed; 0 if there never was one.
     fn last(&self) -> i64;
 
     /// Appends actions and trims the oldest ones to stay within the limits.
     ///
-    /// When it returns they survive whatever the log promises to survive, all of them together;
-    /// an error means that none was taken, but for a disk that failed at the very end: there only
-    /// the next opening tells, and until then the log takes nothing more.
+    /// When it returns, all of them are stored as safely as the log promises. An error means that none
+    /// was stored, unless a disk failed at the very end: then only opening the log again tells, and until
+    /// then it refuses further actions.
     ///
-    /// Numbers rise by one within a batch. A batch may begin at any number above [`last`]; if it
-    /// leaves some out, what came before them counts as gone. An action that is larger than the
-    /// whole limit is numbered and not kept, and what came before it counts as gone too.
+    /// Numbers rise by one within a batch. A batch may begin at any number above [`last`]; if it skips
+    /// some, everything before it counts as [`Replay::Gone`]. An action that is larger than the whole
+    /// limit is not kept, and everything up to it counts as gone too.
     ///
     /// [`last`]: ReplayLog::last
     fn append(&mut self, batch: &[Entry]) -> Result<(), LogError>;
@@ -134,15 +134,14 @@ pub trait ReplayLog: Send + 'static {
     fn blocks(&self) -> bool;
 }
 
-/// Reads a log that someone else appends to.
+/// Reads a log, also while its owner appends to it.
 pub trait ReplayReader: Send + Sync + 'static {
-    /// What came after `seq` on the channels that `wants` names, oldest first, up to `upto`
+    /// The actions after `seq` on the channels for which `wants` is true, oldest first, up to `upto`
     /// inclusive or the last action, whichever comes first.
     ///
-    /// [`Replay::Gone`] where anything after `seq` was trimmed, on whatever channel, and where
-    /// `seq` is larger than the last number: that client saw what this log does not know.
-    /// [`Replay::TooLarge`] as soon as the params add up to more than `max_bytes`; the rest is not
-    /// read then.
+    /// [`Replay::Gone`] if any action after `seq` was trimmed, on whatever channel, and if `seq` is larger
+    /// than the last number: then the client has seen actions that this log does not have.
+    /// [`Replay::TooLarge`] as soon as the params add up to more than `max_bytes`.
     fn since(
         &self,
         seq: i64,
@@ -162,7 +161,7 @@ impl Entry {
         }
     }
 
-    /// What it counts against [`Limits::bytes`]: params, channel and [`ENTRY_CHARGE`].
+    /// How much of [`Limits::bytes`] it uses: params, channel and [`ENTRY_CHARGE`].
     pub fn cost(&self) -> u64 {
         cost(self.channel.len(), self.params.len() as u64)
     }

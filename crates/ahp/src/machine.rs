@@ -1,8 +1,8 @@
-//! The parts that decide, for any runtime: a [`host`] and a [`client`].
+//! The pure state machines of a [`host`] and a [`client`], for any runtime.
 //!
-//! Both have the poll shape of a link: feed them what came in and the time, take from them what to do.
-//! They know no socket, no task and no clock. Links stay outside: whoever drives a connection drives
-//! its link, and tells the machine what the link tells.
+//! Both have the shape of a link: the caller passes in events and the time, and polls for what to do.
+//! They know no socket, no task and no clock. The links stay outside: the caller drives them, and passes
+//! their events to the machine.
 
 pub mod client;
 pub mod host;

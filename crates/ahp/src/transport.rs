@@ -1,5 +1,5 @@
-//! Below the client of the crate `ahp`: a [`Segmenting`] transport that cuts and assembles, so that
-//! this client works over a capped path unchanged.
+//! A transport for the client of the crate `ahp`: [`Segmenting`] cuts and assembles messages, so that the
+//! unchanged client works over a capped path.
 //!
 //! ```no_run
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
@@ -7,7 +7,7 @@
 //! use breakbulk_ahp::{Config, transport::Segmenting};
 //! use breakbulk_link::Cap;
 //!
-//! // What is known of the client over the end of a transport: kept for as long as the client is.
+//! // What is remembered of the client between its transports: keep it as long as the client.
 //! let sessions = Sessions::default();
 //! let config = Config::default().with(|config| config.cap = Cap::frame(128 << 10));
 //! # let (carrier, _other) = breakbulk_net::memory::pair(4);
@@ -41,8 +41,7 @@ use std::time::Duration;
 use ahp::hosts::{HostId, HostTransportFactory};
 use ahp::transport::BoxedTransport;
 use ahp::{TransportError, TransportMessage};
-use breakbulk_link::lock;
-use breakbulk_link::{Charge, Closed, Event, Outgoing};
+use breakbulk_link::{Charge, Closed, Event, Outgoing, lock};
 use breakbulk_net::{Connection, Mismatch, Observed, Transport};
 use bytes::Bytes;
 use tokio::sync::Notify;
@@ -71,17 +70,18 @@ struct Shared {
 }
 
 struct State {
-    /// Gone with the transport, whoever still holds this.
+    /// Dropped with the transport, even if this state is still shared.
     side: Option<ClientSide>,
     /// Whole messages for the client, charged until it takes them.
     ready: VecDeque<(Bytes, Option<Charge>)>,
     closed: Option<Closed>,
+    /// Whether `recv` has returned the error of the close.
     told: bool,
 }
 
 impl Segmenting {
-    /// Over anything that moves frames. `sessions` outlive the transport: pass clones of the same to
-    /// all that one client uses one after the other.
+    /// Over any transport. `sessions` outlive it: pass clones of the same value to all transports that a
+    /// client uses one after the other.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -188,7 +188,7 @@ impl ahp::Transport for Segmenting {
         loop {
             let changed = self.shared.changed.notified();
             tokio::pin!(changed);
-            // What comes between the look and the wait counts too.
+            // A change between the check below and the wait must wake it too.
             changed.as_mut().enable();
             {
                 let mut state = self.shared.lock();
@@ -212,8 +212,7 @@ impl ahp::Transport for Segmenting {
         }
     }
 
-    /// What is queued goes out first, for as long as [`Options::grace`](breakbulk_net::Options::grace)
-    /// allows.
+    /// Sends what is queued first, for at most [`Options::grace`](breakbulk_net::Options::grace).
     async fn close(&mut self) -> Result<(), TransportError> {
         let _ = timeout(self.grace, self.connection.drained()).await;
         self.connection.close(1000, "");
@@ -222,7 +221,7 @@ impl ahp::Transport for Segmenting {
     }
 }
 
-/// The client let go of it: what is queued is dropped, and where the client stands is remembered.
+/// Drops what is queued; `sessions` remember which actions the client has received.
 impl Drop for Segmenting {
     fn drop(&mut self) {
         self.connection.close(1000, "");
@@ -240,20 +239,20 @@ impl Shared {
     }
 }
 
-/// Hears the connection whether or not the client is listening: a message that failed must not keep
-/// its lane waiting for a client that waits in `send`.
+/// Handles the events of the connection even while the client does not call `recv`: a message that failed
+/// must not block its lane while the client waits in `send`.
 async fn pump(shared: Arc<Shared>, connection: Connection) {
     while let Some(event) = connection.event().await {
-        shared.lock().hear(&connection, event);
+        shared.lock().handle_event(&connection, event);
         shared.changed.notify_waiters();
     }
 }
 
 impl State {
-    fn hear(&mut self, connection: &Connection, event: Event) {
+    fn handle_event(&mut self, connection: &Connection, event: Event) {
         if let Event::Closed(closed) = event {
             self.closed = Some(closed);
-            // The client may be long in letting go: what was open is remembered now.
+            // The client may drop the transport much later, and reconnect before that.
             self.side = None;
             return;
         }
@@ -288,8 +287,8 @@ impl State {
     }
 }
 
-/// Opens transports for a host of `ahp::hosts::MultiHostClient`, each time anew over what `connect`
-/// gives, and remembers what must outlive them. One factory may serve several hosts.
+/// Opens transports for `ahp::hosts::MultiHostClient`, each over a new connection from `connect`, and
+/// keeps the [`Sessions`] that outlive them. One factory may serve several hosts.
 pub struct Factory<C> {
     connect: C,
     config: Config,
@@ -297,7 +296,7 @@ pub struct Factory<C> {
 }
 
 impl<C> Factory<C> {
-    /// A factory over what `connect` gives.
+    /// A factory that connects by calling `connect`.
     pub fn new(config: Config, connect: C) -> Self {
         Self {
             connect,
@@ -319,7 +318,7 @@ where
         host: HostId,
     ) -> Pin<Box<dyn Future<Output = Result<BoxedTransport, TransportError>> + Send + '_>> {
         let mut sessions = lock(&self.sessions);
-        // Two hosts number their actions each by itself, and may know a client by the same name.
+        // Each host numbers its actions by itself, and two may know a client by the same clientId.
         let sessions = sessions.entry(host.to_string()).or_default().clone();
         let connecting = (self.connect)(host);
         Box::pin(async move {

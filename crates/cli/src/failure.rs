@@ -1,12 +1,12 @@
-//! Why the program ends without having done its work.
+//! Why the program failed, and its exit codes.
 
 use std::fmt;
 use std::io;
 
-/// What went wrong, and with it the exit code.
+/// What went wrong; each kind has its exit code.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The command line asks for something that cannot be: 2.
+    /// The command line asks for something impossible: 2.
     Usage(String),
     /// The input breaks the format or a limit: 1.
     Input(String),
@@ -14,7 +14,7 @@ pub(crate) enum Failure {
     Session(String),
     /// A file cannot be read or written: 1.
     Io(String, io::Error),
-    /// Whoever read our output has left: 1, and nothing to say.
+    /// The reader of the output has closed it: 1, without a message.
     Pipe,
 }
 
@@ -26,7 +26,7 @@ impl Failure {
         }
     }
 
-    /// A failed write: a closed pipe is no news.
+    /// From a failed write; a closed pipe is not reported.
     pub(crate) fn writing(to: &str, error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::Pipe,

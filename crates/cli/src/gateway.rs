@@ -1,4 +1,4 @@
-//! `breakbulk gateway`: carries the messages of programs that know nothing of capped paths.
+//! `breakbulk gateway`: carries the messages of unchanged programs over a capped path.
 
 mod explain;
 
@@ -12,7 +12,7 @@ use crate::signals::Stop;
 use crate::size::Size;
 use crate::{key, log, token};
 
-/// The rules, as the help has them.
+/// The end of `--help`: endpoints, what two of them make, limits, and examples.
 const RULES: &str = "\
 An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   stdio:              this process's own standard streams
@@ -30,21 +30,21 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
                       tunnel=auto|always|never; anything else in a target's query goes to the server
   OPTIONS of relays   key=FILE, encryption=disabled|optional|required, wraps=any|persistent|ephemeral,
                       max-frame=SIZE (of an event), max-message=SIZE; listeners: allow=PUBKEY,…,
-                      idle=SECONDS (1800); targets: server=PUBKEY, timeout=SECONDS (120) without a sign
-                      of life until a request is answered with an error
+                      idle=SECONDS (1800); targets: server=PUBKEY, timeout=SECONDS (120) without a
+                      message about a request until it is answered with an error
 
-What the two ends make of it:
+What a gateway between two ends does:
   stdio:, exec:, whole+ws  with the same        passes messages on
   stdio:, exec:, whole+ws  with ahp+ws          a tunnel, if the other end of ahp+ws is a gateway too;
                                                 else the middle box for an AHP program:
-      --listen whole side --to ahp side           before a client that knows nothing of segments
-      --listen ahp side --to whole side           before a host that knows nothing of segments
-  ahp+ws                   with ahp+ws          puts together and cuts anew
+      --listen whole side --to ahp side           for a client that does not know segments
+      --listen ahp side --to whole side           for a host that does not know segments
+  ahp+ws                   with ahp+ws          assembles messages and cuts them again
   loro+ws                  with loro+ws, whole+ws    binary messages, in fragments and whole
   cep22+nostr              with stdio:, exec:, whole+ws or a tunnel    MCP over Nostr relays (ContextVM)
 
-A tunnel carries any JSON-RPC program (MCP, LSP) unchanged. Its gateways know each other by the
-WebSocket subprotocol breakbulk.v1, and each first says what it takes. Of an AHP program nothing is
+A tunnel carries any JSON-RPC program (MCP, LSP) unchanged. Its gateways recognize each other by the
+WebSocket subprotocol breakbulk.v1, and each first tells its limits. Of an AHP program nothing is
 edited but capabilities.chunking and lastSeenServerSeq.
 
 A gateway tells the other its max-frame and max-message, and the smaller of the two applies both ways;
@@ -53,7 +53,7 @@ both gateways. Of --max-frame and a preset the smaller one applies.
 
 A message over --max-message (32MiB) is skipped: a request is answered with error -32011, a response is
 replaced by it, a notification is dropped with a warning; an AHP action ends the session (4413), since
-what follows would hide the hole. On a WebSocket such a message closes the connection (1009).
+later actions would hide that one is missing. On a WebSocket such a message closes the connection (1009).
 
 At relays each client has a command of its own (--max-sessions in all), which ends when the client is
 silent for too long; if the client sends again, another command gets the client's initialize. Requests
@@ -62,15 +62,15 @@ without which nothing large can come back; the client does not get progress that
 
 The key of relays comes from a file that nobody else can read (breakbulk keygen FILE makes one) or from
 BREAKBULK_NOSTR_KEY, which is the listener's, and the target's if the listener is no relay. Without one
-a target is asked by a new key. What was learned of servers is kept beside the key, in FILE.servers.
+a target gets a new key for each session. What servers support is kept beside the key, in FILE.servers.
 
 A token comes from token-file, or from the environment: BREAKBULK_TOKEN is the listener's, and the
 target's if the listener is no WebSocket.
 
-SIGINT and SIGTERM let what is queued go out; a second signal, a second later or more, stops at once.
-Exit codes: 0 all was said, or a listener was stopped by a signal (how its sessions ended is in the
-log); 1 the one session of stdio: failed, a listener failed, or a second signal came; 2 something must
-be mended first: an endpoint, a taken port, an unreachable target.
+After SIGINT or SIGTERM queued messages are still sent; a second signal, a second later or more, stops at
+once. Exit codes: 0 all messages were sent, or a listener was stopped by a signal (how its sessions ended
+is in the log); 1 the one session of stdio: failed, a listener failed, or a second signal came; 2 it could
+not start: a wrong endpoint, a port in use, an unreachable target.
 
 Examples:
   breakbulk gateway --listen ws://8080 --to 'exec:npx some-mcp-server' --max-frame 100KB
@@ -81,24 +81,24 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_long_help = RULES, after_help = "See --help for what an endpoint is, and examples.")]
 pub(crate) struct Gateway {
-    /// Where programs come to
+    /// The end that programs connect to
     #[arg(long, value_name = "ENDPOINT")]
     listen: String,
-    /// Where their messages go; each one that comes gets its own connection, or its own command
+    /// The end that their messages go to; each program gets its own connection, or its own command
     #[arg(long, value_name = "ENDPOINT")]
     to: String,
     /// The largest frame where messages are cut, on ahp, loro and cep22 ends [default: 900KB; of relays
     /// 64KiB, or what they say]
     #[arg(long, value_name = "SIZE")]
     max_frame: Option<Size>,
-    /// The largest message that is taken; a larger request is answered with an error [default: 32MiB]
+    /// The largest message that is carried; a larger request is answered with an error [default: 32MiB]
     #[arg(long, value_name = "SIZE")]
     max_message: Option<Size>,
-    /// What that path is known to let through: azure-web-pubsub, aws-api-gateway, cloudflare, none; give
+    /// The limits of a known path: azure-web-pubsub, aws-api-gateway, cloudflare, none; give
     /// it to both gateways
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
-    /// The memory of all messages on their way, of all sessions
+    /// The memory for the messages of all sessions
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Size,
     /// The most sessions at a time
@@ -110,13 +110,13 @@ pub(crate) struct Gateway {
     /// Listen although the target cannot be reached yet
     #[arg(long)]
     no_check: bool,
-    /// How long what is queued may take to go out at the end, in seconds; closing may take 5 more
+    /// How long queued messages may take to be sent at the end, in seconds; closing may take 5 more
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
-    /// Tell more
+    /// Log more
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
-    /// Tell nothing but errors
+    /// Log only errors
     #[arg(short, long)]
     quiet: bool,
 }
@@ -128,7 +128,7 @@ impl Gateway {
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
         let outcome = runtime.block_on(run(plan));
-        // A standard output that nobody reads must not keep the process.
+        // A blocked write to standard output must not keep the process alive.
         runtime.shutdown_background();
         outcome
     }
@@ -136,7 +136,7 @@ impl Gateway {
     fn plan(&self) -> Result<Plan, Failure> {
         let parse = |side: Side, text: &str| {
             let parsed = text.parse::<Endpoint>();
-            // The text itself is not repeated: somebody may have put a secret into it.
+            // The text itself is not repeated, since it may contain a secret.
             parsed.map_err(|error| Failure::Usage(explain::end(side, &error.into())))
         };
         let (listen, to) = (
@@ -162,7 +162,7 @@ impl Gateway {
     }
 }
 
-/// Until it ends of itself or by a signal; a second one does not wait for what is queued.
+/// Runs the gateway until it ends or a signal stops it; a second signal does not wait for what is queued.
 async fn run(plan: Plan) -> Result<(), Failure> {
     let signals = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
     let stop = breakbulk::gateway::Stop::new();
@@ -186,7 +186,7 @@ fn tell(event: Event) {
         Event::Overruled(side, overruled) => tracing::warn!("--{side}: {overruled}"),
         Event::Stopping(sessions) => tracing::info!(
             sessions,
-            "stopping: what is queued goes out; another signal after a second stops at once"
+            "stopping: queued messages are still sent; another signal after a second stops at once"
         ),
         _ => {}
     }

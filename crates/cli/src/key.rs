@@ -10,17 +10,17 @@ use clap::Args;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Where a key may be that is in no file.
+/// The environment variable that may contain a key.
 pub(crate) const VARIABLE: &str = "BREAKBULK_NOSTR_KEY";
 
 #[derive(Args)]
 pub(crate) struct Keygen {
-    /// Where the secret key goes; a file that is there already is not touched
+    /// The file to write the secret key to; an existing file is not changed
     file: std::path::PathBuf,
 }
 
 impl Keygen {
-    /// Makes a key, and tells its public half: npub, then hex.
+    /// Makes a key, and prints its public half: npub, then hex.
     pub(crate) fn run(self) -> Result<(), Failure> {
         let keys = Keys::generate();
         write(&self.file, &keys)?;
@@ -40,7 +40,7 @@ fn write(path: &Path, keys: &Keys) -> Result<(), Failure> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(path).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => Failure::Usage(format!(
-            "{name} is there already, and a key that is overwritten is gone for ever; name another file"
+            "{name} exists already, and overwriting a key would destroy it; name another file"
         )),
         _ => Failure::Io(name.to_string(), error),
     })?;

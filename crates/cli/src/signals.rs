@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: after the first one what runs may finish, the second one ends it at once.
+//! SIGINT and SIGTERM: the first signal lets the program finish, the second one stops it at once.
 
 use std::future::Future;
 use std::io;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// A signal this soon after the first one is a repetition of it: `timeout` signals the process and
-/// then its group, and a terminal whoever is in the foreground.
+/// A signal this soon after the first one counts as the same: `timeout` signals the process and then its
+/// group, and a terminal signals all processes in the foreground.
 const ECHO: Duration = Duration::from_secs(1);
 
 /// Whether to stop. Clones share it.
@@ -30,12 +30,12 @@ impl Stop {
         Ok(Self(stop))
     }
 
-    /// Done after the first signal.
+    /// Completes after the first signal.
     pub(crate) fn asked(&self) -> impl Future<Output = ()> + Send + use<> {
         self.after(1)
     }
 
-    /// Done after the second.
+    /// Completes after the second.
     pub(crate) fn insisted(&self) -> impl Future<Output = ()> + Send + use<> {
         self.after(2)
     }
@@ -44,14 +44,14 @@ impl Stop {
         let mut stop = self.0.clone();
         async move {
             if stop.wait_for(|count| *count >= signals).await.is_err() {
-                // Nobody counts any more.
+                // The counter was dropped.
                 std::future::pending::<()>().await;
             }
         }
     }
 }
 
-/// Counts signals, repetitions left out.
+/// Counts signals, without repetitions.
 #[derive(Default)]
 struct SignalCount {
     first: Option<Instant>,

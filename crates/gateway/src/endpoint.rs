@@ -76,8 +76,17 @@ pub(crate) enum At {
 }
 
 impl At {
+    /// The address, if this is a WebSocket.
+    pub(crate) fn ws(&self) -> Option<&WsAddress> {
+        match self {
+            Self::Ws(address) => Some(address),
+            #[cfg(any(feature = "process", feature = "nostr"))]
+            _ => None,
+        }
+    }
+
     pub(crate) fn is_ws(&self) -> bool {
-        matches!(self, Self::Ws(_))
+        self.ws().is_some()
     }
 
     pub(crate) fn is_relays(&self) -> bool {
@@ -87,6 +96,7 @@ impl At {
         false
     }
 
+    #[cfg(feature = "nostr")]
     pub(crate) fn is_stdio(&self) -> bool {
         #[cfg(feature = "process")]
         return matches!(self, Self::Stdio);
@@ -104,7 +114,7 @@ pub(crate) struct WsAddress {
     pub(crate) authority: String,
     /// The path, at least `/`.
     pub(crate) path: String,
-    /// What is left of the query once our options are out.
+    /// The query without the gateway's own options.
     pub(crate) query: Option<String>,
 }
 
@@ -200,7 +210,7 @@ impl Endpoint {
         self.at.is_relays()
     }
 
-    /// Options and wires that belong to another transport are a mistake.
+    /// Refuses options and wires that belong to another transport.
     fn check(&self) -> Result<(), EndpointError> {
         let options = &self.options;
         let only = |given: bool, option, only| match given {
@@ -208,7 +218,7 @@ impl Endpoint {
             false => Ok(()),
         };
         match (self.at.is_relays(), self.wire) {
-            // It has no options of others.
+            // Options of other transports were refused when it was parsed.
             (true, WireKind::Cep22) => return Ok(()),
             (true, wire) => return Err(EndpointError::RelayWire(wire)),
             (false, WireKind::Cep22) => return Err(EndpointError::OnlyRelays),
@@ -229,7 +239,7 @@ impl Endpoint {
                 only(given, name, "ws:// and wss://")?;
             }
         }
-        let secure = matches!(&self.at, At::Ws(address) if address.secure);
+        let secure = self.at.ws().is_some_and(|address| address.secure);
         for (given, name) in [
             (options.cert.is_some(), "cert"),
             (options.key.is_some(), "key"),
@@ -259,7 +269,7 @@ impl WsAddress {
         if self.secure { "wss" } else { "ws" }
     }
 
-    /// Whether a target can be there: `ws://8080` is short for a listener, and 8080 is no host.
+    /// Whether it can be a target: `ws://8080` is short for a listener, and has no host.
     pub(crate) fn check_target(&self) -> Result<(), EndError> {
         let (host, port) = match self.authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port),
@@ -284,8 +294,8 @@ impl WsAddress {
         })
     }
 
-    /// Where to listen: this machine alone, unless it says otherwise. Options that nobody knows are a
-    /// mistake, since a listener has no server to pass them on to.
+    /// The host and port to listen at; the host is 127.0.0.1 if it names none. Unknown options are an
+    /// error, since a listener has no server to pass them on to.
     pub(crate) fn listen_at(&self) -> Result<(String, u16), EndError> {
         if let Some(query) = &self.query {
             return Err(unknown_option(query, NAMES).into());

@@ -1,7 +1,7 @@
-//! What can go wrong before and while a gateway runs.
+//! The errors of planning and running a gateway.
 //!
-//! An error names the end that it is about ([`Side`]), the limit and the size. A program that took
-//! its limits from options of its own adds their names.
+//! An error names the end that it is about ([`Side`]), the limit and the size. A program that sets limits
+//! by its own options adds their names.
 
 use std::fmt;
 use std::io;
@@ -35,17 +35,17 @@ pub enum PlanError {
         error: EndError,
     },
     /// Both ends are the standard streams of this process.
-    #[error("both ends are stdio:, and there is only one; use another target")]
+    #[error("both ends are stdio:, and a process has only one; use another target")]
     BothStdio,
     /// One end carries bytes, the other one text.
     #[error("loro+ws carries bytes, and the other end text; use whole+ws or loro+ws there")]
     BytesAndText,
     /// No session may begin.
-    #[error("a gateway of 0 sessions lets nobody in; give at least 1")]
+    #[error("a gateway of 0 sessions accepts no client; give at least 1")]
     NoSessions,
     /// One session may need more memory than there is for all.
     #[error(
-        "the memory of {memory} bytes is less than one session may need, {needed} bytes; raise it or lower max-message"
+        "the memory of {memory} bytes is less than one session may need, {needed} bytes; raise the memory or lower max-message"
     )]
     Memory {
         /// What there is.
@@ -63,11 +63,11 @@ pub enum EndError {
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
     /// A command as the end that listens.
-    #[error("exec: cannot listen: nobody comes to a command; use it as the target")]
+    #[error("exec: cannot listen: clients cannot connect to a command; use it as the target")]
     ListenExec,
     /// The standard streams as the target of a listener.
     #[error(
-        "stdio: cannot be the target of a listener: many may come, and there is one standard output; listen at stdio:"
+        "stdio: cannot be the target of a listener: many clients may connect, and there is one standard output; use stdio: as the listener"
     )]
     TargetStdio,
     /// A target without a host.
@@ -116,7 +116,9 @@ pub enum EndError {
         preset: &'static str,
     },
     /// Frames that are too small to hold anything.
-    #[error("a frame of {max_frame} bytes holds nothing; max-frame must be at least {least}")]
+    #[error(
+        "a frame of {max_frame} bytes has no room for a piece; max-frame must be at least {least}"
+    )]
     FrameTooSmall {
         /// The largest frame.
         max_frame: usize,
@@ -157,12 +159,12 @@ pub enum EndError {
     NoKey,
     /// A client at relays without a server.
     #[error(
-        "whom to ask? add ?server=PUBKEY, as the gateway at the server prints it when it listens"
+        "there is no server; add ?server=PUBKEY, which the gateway at the server prints when it listens"
     )]
     NoServer,
-    /// One key for several clients at relays, whose answers it would mix.
+    /// One key for several clients at relays: their answers would be mixed up.
     #[error(
-        "one key is one client, and many may come to the listener; leave out key, so that each gets a key of its own"
+        "a key stands for one client at the relays, and many may connect to the listener; leave out key, so that each gets a key of its own"
     )]
     SharedKey,
 }
@@ -184,7 +186,7 @@ pub enum OpenError {
     /// There is no WebSocket.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// Nobody takes connections there.
+    /// The target does not accept connections.
     #[error("{address} cannot be reached: {error}")]
     Unreachable {
         /// Host and port.
@@ -192,10 +194,10 @@ pub enum OpenError {
         /// Why.
         error: Unreachable,
     },
-    /// Nobody takes connections at any of the relays.
+    /// None of the relays accepts connections.
     #[error("{}; is the relay running, and is this its address?", each(.0))]
     NoRelay(Vec<(String, Unreachable)>),
-    /// The relays answer, but do not serve us.
+    /// The relays answer, but refuse this gateway.
     #[cfg(feature = "nostr")]
     #[error(transparent)]
     Relays(#[from] contextvm::OpenError),
@@ -207,18 +209,18 @@ pub enum OpenError {
         /// Host and port.
         authority: String,
     },
-    /// The other gateway does not begin the tunnel.
+    /// The tunnel with the other gateway could not be set up.
     #[error(transparent)]
     Tunnel(#[from] NoTunnel),
     /// The transport does not carry the frames of the wire.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
-    /// An MCP server does not take the `initialize` that it needs.
+    /// An MCP server did not accept `initialize`.
     #[cfg(feature = "nostr")]
     #[error(transparent)]
     Introduce(#[from] IntroduceError),
     /// The gateway was stopped before.
-    #[error("the gateway stops")]
+    #[error("the gateway is stopping")]
     Stopped,
 }
 
@@ -229,14 +231,14 @@ fn each(relays: &[(String, Unreachable)]) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-/// Why nobody takes a connection.
+/// Why a connection was not accepted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unreachable {
     /// What the system said.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Nothing happened.
+    /// The connection was not accepted in time.
     #[error("no answer within {} s", .0.as_secs())]
     Silent(Duration),
 }
@@ -245,10 +247,11 @@ pub enum Unreachable {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// Before it listened: the target is not there. [`Config::check`](crate::Config::check) asks for it.
+    /// The target cannot be reached. [`Config::check`](crate::Config::check) asks for this check before
+    /// listening.
     #[error("to: {0}; start it first, or check the address")]
     Check(OpenError),
-    /// Nobody can come.
+    /// The gateway cannot listen.
     #[error("listen: {0}")]
     Listen(ListenError),
     /// An end is not connected.
@@ -271,7 +274,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Whether nothing had begun: something must be mended first.
+    /// Whether the gateway could not start: the setup must be corrected first.
     pub fn is_setup(&self) -> bool {
         matches!(self, Self::Check(_) | Self::Listen(_) | Self::Open { .. })
     }
@@ -281,13 +284,13 @@ impl RunError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Party {
-    /// Whoever has the other ends of our standard streams.
+    /// The program at the standard streams of this process.
     StandardStreams,
-    /// The command that we started.
+    /// The command that the gateway started.
     Command,
-    /// A client of our listener.
+    /// A client of the listener.
     Client,
-    /// The server that we connected to.
+    /// The server that the gateway connected to.
     Target,
     /// The server at the relays.
     Server,
@@ -310,7 +313,7 @@ impl fmt::Display for Party {
 pub struct SessionEnd {
     /// The program at the end that was closed first.
     pub party: Party,
-    /// How that end was closed, and what did not go out.
+    /// How that end was closed, and how many messages were not sent.
     pub ended: Ended,
 }
 
@@ -330,8 +333,8 @@ impl fmt::Display for SessionEnd {
         }
         match self.ended.lost {
             0 => Ok(()),
-            1 => f.write_str("; 1 message did not go out"),
-            lost => write!(f, "; {lost} messages did not go out"),
+            1 => f.write_str("; 1 message was not sent"),
+            lost => write!(f, "; {lost} messages were not sent"),
         }
     }
 }

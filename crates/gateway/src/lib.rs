@@ -1,9 +1,9 @@
-//! Gateways: they carry the messages of programs that do not know of capped paths.
+//! Gateways: they carry the messages of unchanged programs over paths whose frames are capped.
 //!
 //! A gateway stands between two ends, each given as text: this process's standard streams, a command, a
 //! WebSocket, or Nostr relays. [`Plan::new`] checks both [`Endpoint`]s and the [`Config`];
 //! [`Plan::run`] opens them and carries messages until a [`Stop`] fires. The program `breakbulk gateway`
-//! is made of this and nothing else.
+//! only parses options and calls this library.
 //!
 //! ```
 //! use breakbulk_gateway::{Config, Event, Plan, Stop};
@@ -29,19 +29,14 @@
 //! Below that are the parts, for programs that have connections of their own: [`relay`] is the pump
 //! between two [`Port`]s. Each direction is held back by its own receiver alone: a message stays charged
 //! to the side it came by until it is out on the other, so that a slow receiver stops its sender and
-//! nobody else. What is done to a message on its way is a [`Passing`]: [`Plain`] for any JSON-RPC
-//! program, [`Tunnel`] between two gateways, [`ClientBox`] and [`HostBox`] before AHP programs that do not
-//! know segments, [`Raw`] for bytes.
+//! nobody else. A [`Passing`] may edit the messages on their way: [`Plain`] for any JSON-RPC program,
+//! [`Tunnel`] between two gateways, [`ClientBox`] and [`HostBox`] for AHP programs that do not know
+//! segments, [`Raw`] for bytes.
 //!
-//! Nothing is lost silently: a request that cannot go out is answered with an error, a response is
-//! replaced by one, and what cannot be answered ends both connections.
+//! Nothing is lost silently: a request that cannot be sent is answered with an error, a response is
+//! replaced by one, and any other message that cannot be sent closes both connections.
 
 #![forbid(unsafe_code)]
-// What serves a transport that is not built in.
-#![cfg_attr(
-    not(all(feature = "nostr", feature = "process")),
-    allow(dead_code, irrefutable_let_patterns, unused_imports, unused_variables)
-)]
 
 mod endpoint;
 mod error;

@@ -1,4 +1,4 @@
-//! From an end that was planned to a port of the pump.
+//! Opens the ends of a plan, as ports of the pump.
 
 use breakbulk_link::{Carries, Config, Link};
 use breakbulk_message::tunnel::TUNNEL;
@@ -20,7 +20,7 @@ use crate::pump::{
 #[cfg(feature = "nostr")]
 use crate::relays;
 
-/// What the other program of an end speaks.
+/// What the program at the other end of a connection speaks.
 pub(crate) enum EndKind {
     /// JSON-RPC in whole messages.
     Whole,
@@ -33,7 +33,7 @@ pub(crate) enum EndKind {
 }
 
 impl EndKind {
-    /// For a log.
+    /// The name in log lines.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Whole => "whole messages",
@@ -51,6 +51,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
+    #[cfg(any(feature = "process", feature = "nostr"))]
     pub(crate) fn whole(port: Port) -> Self {
         let kind = EndKind::Whole;
         Self { kind, port }
@@ -66,7 +67,7 @@ impl Opened {
     }
 }
 
-/// Our own standard streams.
+/// The standard streams of this process.
 #[cfg(feature = "process")]
 pub(crate) fn stdio(end: &End) -> Result<Opened, OpenError> {
     let mut stdio = process::stdio(end.framing, end.max_message).map_err(OpenError::Stdio)?;
@@ -125,7 +126,7 @@ pub(crate) fn subprotocols(end: &End) -> Vec<String> {
     }
 }
 
-/// A WebSocket, whichever end made it, and its connection.
+/// A WebSocket, accepted or dialed, and its connection.
 pub(crate) fn web_socket(
     end: &End,
     websocket: WebSocket,
@@ -135,7 +136,7 @@ pub(crate) fn web_socket(
         WireKind::Ahp if is_tunnel => end.tunnel_config().link(fresh_seed()),
         WireKind::Ahp => end.ahp_config().fresh_link(),
         WireKind::Loro => loro(end),
-        // ContextVM's transfers are in the events of relays, and never on a WebSocket of ours.
+        // ContextVM's transfers are in the events of relays, never directly on a WebSocket.
         WireKind::Whole | WireKind::Cep22 => whole(end),
     };
     let connection = connect(end, link, websocket, is_tunnel)?;
@@ -177,7 +178,7 @@ fn loro(end: &End) -> Link {
     link
 }
 
-/// What is done to messages between two such ends.
+/// How messages are edited between two such ends.
 pub(crate) fn passing(plan: &Plan, listen: &EndKind, to: &EndKind) -> Box<dyn Passing> {
     let (hosts, clients) = plan.sessions.clone();
     let of_listen = || plan.listen.ahp_config();

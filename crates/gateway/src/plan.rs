@@ -1,4 +1,4 @@
-//! From two endpoints to a gateway that can be run: everything is checked before anything is opened.
+//! Makes a plan of two endpoints and a configuration: everything is checked before anything is opened.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -30,17 +30,18 @@ const DEFAULT_FRAME: usize = 900_000;
 /// AHP's proposal names this message size.
 const DEFAULT_MESSAGE: usize = 32 << 20;
 
-/// A smaller frame holds no segment.
+/// The smallest frame that has room for a segment.
 const LEAST_FRAME: usize = 256;
 
-/// A smaller event holds no chunk that is worth it.
+/// The smallest event that has room for a chunk of useful size.
+#[cfg(feature = "nostr")]
 const LEAST_EVENT: usize = 4096;
 
 /// How long the other end of a tunnel may be silent: a gateway whose program does not read answers no
 /// pings meanwhile.
 const TUNNEL_SILENCE: Duration = Duration::from_secs(300);
 
-/// What holds for both ends of a gateway, and for all of its sessions.
+/// The configuration of both ends of a gateway, and of all its sessions.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
@@ -58,7 +59,7 @@ pub struct Config {
     pub allow_remote: bool,
     /// Whether to look for the target before listening.
     pub check: bool,
-    /// How long what is queued may take to go out at the end.
+    /// How long queued messages may take to be sent at the end.
     pub grace: Duration,
     /// The bearer token of the listener or, if that is no WebSocket, of the target.
     pub token: Option<Bearer>,
@@ -120,7 +121,7 @@ pub(crate) struct End {
     #[cfg(feature = "tls")]
     pub(crate) roots: Roots,
     pub(crate) budget: Budget,
-    /// What an end at relays has beside.
+    /// The further settings of an end at relays.
     #[cfg(feature = "nostr")]
     pub(crate) relay: Option<RelayEnd>,
     /// The preset whose frame is smaller than the one that was asked for.
@@ -162,7 +163,7 @@ impl Plan {
         if config.max_sessions == 0 {
             return Err(PlanError::NoSessions);
         }
-        if let At::Ws(address) = &to.at {
+        if let Some(address) = to.at.ws() {
             address.check_target().map_err(of_to)?;
         }
         let carries = carries(&listen, &to)?;
@@ -178,7 +179,7 @@ impl Plan {
                 needed,
             });
         }
-        if let At::Ws(address) = &listen.at {
+        if let Some(address) = listen.at.ws() {
             let may = listen.may_listen(address, config.allow_remote);
             may.map_err(of_listen)?;
         }
@@ -207,6 +208,52 @@ fn carries(listen: &Endpoint, to: &Endpoint) -> Result<Carries, PlanError> {
     }
 }
 
+/// The largest message that an end takes.
+fn max_message(endpoint: &Endpoint, config: &Config) -> Result<usize, EndError> {
+    let asked = endpoint.options.max_message.or(config.max_message);
+    match asked.unwrap_or(DEFAULT_MESSAGE) {
+        max_message if max_message < LEAST_FRAME => Err(EndError::MessageTooSmall {
+            max_message,
+            least: LEAST_FRAME,
+        }),
+        max_message => Ok(max_message),
+    }
+}
+
+/// The largest frame of an end, and the one that was asked for if the preset allows only less.
+fn max_frame(
+    endpoint: &Endpoint,
+    config: &Config,
+    preset: Option<Preset>,
+    max_message: usize,
+) -> Result<(usize, Option<Overruled>), EndError> {
+    let of_path = preset.map(|preset| preset.cap().max);
+    let (usual, least) = match endpoint.wire {
+        #[cfg(feature = "nostr")]
+        WireKind::Cep22 => (breakbulk_contextvm::EVENT_MAX, LEAST_EVENT),
+        _ if !endpoint.at.is_ws() => (usize::MAX, LEAST_FRAME),
+        WireKind::Whole => (max_message, LEAST_FRAME),
+        _ => (of_path.unwrap_or(DEFAULT_FRAME), LEAST_FRAME),
+    };
+    let asked = endpoint.options.max_frame;
+    let asked = asked.or(config
+        .max_frame
+        .filter(|_| endpoint.wire != WireKind::Whole));
+    let max_frame = asked.unwrap_or(usual).min(of_path.unwrap_or(usize::MAX));
+    if max_frame < least {
+        return Err(EndError::FrameTooSmall { max_frame, least });
+    }
+    let overruled = match (asked, preset) {
+        (Some(asked), Some(preset)) if asked > max_frame => Some(Overruled {
+            asked,
+            max_frame,
+            preset: preset.name,
+        }),
+        _ => None,
+    };
+    Ok((max_frame, overruled))
+}
+
 impl End {
     /// Checks an end; `listener` is the other one, if this is the target.
     fn new(
@@ -221,12 +268,12 @@ impl End {
             true => Some(RelayEnd::new(&endpoint, listener, config)?),
             false => None,
         };
-        let options = endpoint.options;
-        let is_ws = endpoint.at.is_ws();
         // The configuration of both ends is about the capped path, which is where messages are cut.
         let cuts = endpoint.wire != WireKind::Whole;
-        // No preset is about relays of events.
-        let preset = options.preset.or(config.preset.filter(|_| cuts && is_ws));
+        let is_ws = endpoint.at.is_ws();
+        // The presets are about WebSocket paths, not about Nostr relays.
+        let preset = endpoint.options.preset;
+        let preset = preset.or(config.preset.filter(|_| cuts && is_ws));
         if carries == Carries::Binary
             && let Some(preset) = preset.filter(|preset| !preset.binary)
         {
@@ -234,44 +281,12 @@ impl End {
                 preset: preset.name,
             });
         }
-        let max_message = options
-            .max_message
-            .or(config.max_message)
-            .unwrap_or(DEFAULT_MESSAGE);
-        let of_path = preset.map(|preset| preset.cap().max);
-        let usual = match endpoint.wire {
-            #[cfg(feature = "nostr")]
-            WireKind::Cep22 => breakbulk_contextvm::EVENT_MAX,
-            _ if !is_ws => usize::MAX,
-            WireKind::Whole => max_message,
-            _ => of_path.unwrap_or(DEFAULT_FRAME),
-        };
-        let asked = options.max_frame.or(config.max_frame.filter(|_| cuts));
-        let max_frame = asked.unwrap_or(usual).min(of_path.unwrap_or(usize::MAX));
-        let overruled = match (asked, preset) {
-            (Some(asked), Some(preset)) if asked > max_frame => Some(Overruled {
-                asked,
-                max_frame,
-                preset: preset.name,
-            }),
-            _ => None,
-        };
-        let least = match endpoint.wire {
-            WireKind::Cep22 => LEAST_EVENT,
-            _ => LEAST_FRAME,
-        };
-        if max_frame < least {
-            return Err(EndError::FrameTooSmall { max_frame, least });
-        }
-        if max_message < LEAST_FRAME {
-            return Err(EndError::MessageTooSmall {
-                max_message,
-                least: LEAST_FRAME,
-            });
-        }
+        let max_message = max_message(&endpoint, config)?;
+        let (max_frame, overruled) = max_frame(&endpoint, config, preset, max_message)?;
+        let options = endpoint.options;
         let token = match &options.token_file {
             Some(file) => Some(token::token_from_file(file)?),
-            // A token that clients must send us is not sent to somebody else.
+            // The token that clients must send to this gateway is not sent to the target.
             None if listener.is_some_and(At::is_ws) => None,
             None => config.token.clone().filter(|_| is_ws),
         };
@@ -329,7 +344,7 @@ impl End {
         }
     }
 
-    /// The largest frame that goes out, and how it is counted.
+    /// The largest frame that is sent, and how it is counted.
     pub(crate) fn cap(&self) -> Cap {
         let cap = Cap::frame(self.max_frame);
         match &self.at {
@@ -368,14 +383,13 @@ impl End {
     /// How its connections are kept alive: streams have no pings.
     pub(crate) fn options(&self, tunnel: bool) -> Options {
         let usual = Options::default();
-        match &self.at {
-            At::Ws(_) if tunnel => Options {
+        match (self.at.is_ws(), tunnel) {
+            (true, true) => Options {
                 silence: Some(TUNNEL_SILENCE),
                 ..usual
             },
-            At::Ws(_) => usual,
-            #[allow(unreachable_patterns)]
-            _ => Options {
+            (true, false) => usual,
+            (false, _) => Options {
                 keepalive: None,
                 silence: None,
                 ..usual

@@ -1,8 +1,8 @@
-//! The pump between two ports: what comes in by one goes out by the other.
+//! The pump between two ports: messages received by one are sent by the other.
 //!
 //! Each direction is held back by its own receiver alone: a message stays charged to the side it came by
-//! until it is out on the other, so that a slow receiver stops its sender and nobody else. What is done
-//! to a message on its way is a [`Passing`].
+//! until it is sent on the other, so that a slow receiver stops its sender and nobody else. A [`Passing`]
+//! may edit the messages on their way.
 
 mod boxes;
 mod end;
@@ -21,16 +21,16 @@ use bytes::Bytes;
 
 pub use boxes::{BothBoxes, ClientBox, HostBox};
 pub use breakbulk_ahp::foreign::Instead as Replacement;
+pub(crate) use breakbulk_ahp::host::close::TOO_LARGE;
 pub use plain::{Plain, Raw, whole_link};
 pub use port::Port;
+#[cfg(feature = "nostr")]
 pub(crate) use port::{Arrived, Channel, Heard, Outcome};
+#[cfg(feature = "nostr")]
 pub(crate) use run::HELLO;
 pub use run::relay;
 pub use skipped::{Oversized, Skipped};
 pub use tunnel::{NoTunnel, Tunnel, TunnelConfig, greet};
-
-/// What a sender closes with when a message that may not be lost is too large.
-pub(crate) const TOO_LARGE: u16 = 4413;
 
 /// One of the two ends of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,19 +60,19 @@ impl fmt::Display for Side {
     }
 }
 
-/// What is done to messages between the two sides.
+/// How messages are edited between the two sides, and what is done about those that cannot be sent.
 pub trait Passing: Send {
     /// A message came in by a side. The pump moves its charge along with it.
     fn pass(&mut self, from: Side, message: Incoming<'_>) -> Pass;
 
-    /// Something else happened to the link of a side: transfers that begin and fail.
+    /// Another event of the link of a side: transfers that begin and fail.
     fn heard(&mut self, _from: Side, _event: &Event) {}
 
-    /// A message could not go out by a side.
+    /// A message could not be sent by a side.
     fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement;
 
-    /// A message that came in by a side was too large to be taken. The message of a
-    /// [`Replacement::Replace`] comes in in its place. The default is to end both sides.
+    /// A message that arrived by a side was too large and was skipped. The message of a
+    /// [`Replacement::Replace`] takes its place. The default closes both sides.
     fn oversized(&mut self, _from: Side, oversized: &Oversized) -> Replacement {
         let Oversized { size, limit, .. } = oversized;
         let reason = format!("a message of {size} bytes is over {limit}");
@@ -98,7 +98,7 @@ impl Passing for Box<dyn Passing> {
     }
 }
 
-/// The limits of a link in a pump: one message that comes in beside one that still goes out.
+/// The limits of a link in a pump: room for one message that arrives while another is still being sent.
 fn limits(max_message: usize) -> Limits {
     Limits::default().with(|limits| {
         limits.message = max_message;
@@ -115,30 +115,30 @@ pub fn session_memory(max_message: usize) -> usize {
 /// A message on its way.
 #[derive(Debug)]
 pub struct Incoming<'a> {
-    /// What it says.
+    /// The message.
     pub bytes: Bytes,
-    /// What was found in it on the way.
+    /// The byte ranges of its id, method and params.
     pub shape: &'a Shape,
     /// The transfer it came by; `None` if it came in one frame.
     pub key: Option<&'a Key>,
 }
 
-/// What becomes of a message.
+/// What to do with a message.
 #[derive(Debug)]
 pub enum Pass {
-    /// It goes out by the other side.
+    /// Send this by the other side.
     On(Box<Outgoing>),
-    /// It says that no more comes in by this side.
+    /// Do not pass it on: it announces that no more messages arrive by this side.
     InputEnded,
-    /// It cannot be carried: both sides are closed, with this code and reason.
+    /// Close both sides with this code and reason.
     Refuse(u16, String),
 }
 
-/// How the pump behaves.
+/// The options of the pump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// How long what is queued may take to go out once one side has ended, or all is to end.
+    /// How long what is queued may take to be sent once one side has ended, or the pump is stopped.
     pub grace: Duration,
 }
 
@@ -157,16 +157,16 @@ impl Default for Options {
 pub struct Ended {
     /// The side that was closed first.
     pub side: Side,
-    /// With which code, and why.
+    /// The close code and reason.
     pub closed: Closed,
     /// Whether its other end closed it, rather than this gateway.
     pub by_peer: bool,
-    /// Messages that came in and did not go out.
+    /// Messages that arrived and were not sent.
     pub lost: usize,
 }
 
 impl Ended {
-    /// Whether both sides said all they had to say.
+    /// Whether both sides closed normally, with all messages sent.
     pub fn is_clean(&self) -> bool {
         matches!(self.closed.code, 1000 | 1001 | 1005) && self.lost == 0
     }

@@ -39,12 +39,12 @@ const CUT_ABOVE: usize = 48_000;
 /// A session without a message for this long ends, unless the endpoint says otherwise.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 
-/// What an end at relays has beside what all ends have.
+/// The further settings of an end at relays.
 #[derive(Clone)]
 pub(crate) struct RelayEnd {
     /// `None`: a new one for each connection.
     keys: Option<Keys>,
-    /// Where the key was read; what is learned of servers is kept beside it.
+    /// The file of the key; what is known of servers is kept beside it.
     file: Option<PathBuf>,
     options: RelayOptions,
     /// The memory of all sessions.
@@ -86,7 +86,7 @@ impl RelayEnd {
         let file = end.options.key.clone();
         let keys = match &file {
             Some(file) => Some(key::from_file(file)?),
-            // Who sends through this gateway does not get to pass for it.
+            // The clients at the listener's relays must not act under the listener's own key.
             None if listener.is_some_and(At::is_relays) => None,
             None => config.key.clone(),
         };
@@ -168,8 +168,7 @@ fn connecting(usual: Connecting) -> Connecting {
     }
 }
 
-/// Whether one of the relays accepts connections: that is known sooner than that none of them takes a
-/// subscription.
+/// Whether one of the relays accepts connections: this fails sooner than waiting for a subscription.
 pub(crate) async fn check(address: &RelayAddress) -> Result<(), OpenError> {
     let mut tries = JoinSet::new();
     for relay in &address.relays {

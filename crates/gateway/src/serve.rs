@@ -25,10 +25,10 @@ const CHECK: Duration = Duration::from_secs(5);
 /// The close code of a client's connection when the target cannot be reached: bad gateway.
 const NO_TARGET: u16 = 1014;
 
-/// The log says why: the reason may name what is no business of strangers.
+/// The details are in the log: they may contain what clients should not know.
 const NO_TARGET_REASON: &str = "the gateway has no connection to its target; its log says why";
 
-/// What a program that runs a gateway may want to tell its user.
+/// What happens while a gateway runs, for its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -36,20 +36,21 @@ pub enum Event {
     Listening(String),
     /// A limit that was asked for does not apply.
     Overruled(Side, Overruled),
-    /// The gateway stops; so many sessions still send what is queued.
+    /// The gateway stops; this many sessions still send what is queued.
     Stopping(usize),
 }
 
-/// Who is told of events.
+/// The function that is called with events.
 pub(crate) type Tell<'a> = &'a (dyn Fn(Event) + Send + Sync);
 
 impl Plan {
     /// Runs the gateway: one session if it listens at `stdio:`, else one for each client, until `stop`
-    /// fires. What is queued then still goes out, within [`Config::grace`](crate::Config::grace). A
+    /// fires. Queued messages are then still sent, within [`Config::grace`](crate::Config::grace). A
     /// future that is dropped ends all sessions at once.
     ///
     /// # Errors
-    /// If it cannot begin, the listener fails, or the one session of `stdio:` ends before all was said.
+    /// If it cannot start, if the listener fails, or if the one session of `stdio:` ends with messages
+    /// unsent.
     pub async fn run(
         self,
         stop: &Stop,
@@ -75,7 +76,7 @@ impl Plan {
     }
 }
 
-/// The one session over our own standard streams.
+/// The one session over the standard streams of this process.
 #[cfg(feature = "process")]
 async fn once(plan: &Plan, stop: &Stop) -> Result<(), RunError> {
     let failed = |side| move |error| RunError::Open { side, error };
@@ -203,7 +204,7 @@ async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, RunError> {
     })
 }
 
-/// Looks for the target, if the plan says so: better now than when the first client is there.
+/// Checks that the target accepts connections, if the plan says so: before the first client connects.
 pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
     let found = match &plan.to.at {
         _ if !plan.check => Ok(()),
@@ -222,7 +223,7 @@ pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
     found.map_err(RunError::Check)
 }
 
-/// Whether somebody accepts connections there.
+/// Whether a server accepts connections there.
 pub(crate) async fn accepts(authority: &str, secure: bool) -> Result<(), Unreachable> {
     let with_port = match authority.rsplit_once(':') {
         Some((_, port)) if !port.ends_with(']') => authority.to_owned(),
@@ -244,12 +245,12 @@ async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
         }
     };
     if plan.listen.tunnel == TunnelUse::Always && !is_tunnel {
-        tracing::warn!("a client is refused: it is no breakbulk gateway, and tunnel=always");
+        tracing::warn!("refused a client: it is not a breakbulk gateway, and tunnel=always");
         let reason = "this listener is for breakbulk gateways (tunnel=always)";
         client.close(1002, reason);
         return client.ended().await;
     }
-    // The client's gateway gets no hello before there is a target: until then nothing has begun.
+    // The hello of the tunnel is sent only once the target is connected.
     let both = async {
         let to = target(plan).await?;
         Ok::<_, OpenError>((listen.greeted(&plan.listen).await?, to))
@@ -261,11 +262,11 @@ async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
     let (listen, to) = match opened {
         Ok(opened) => opened,
         Err(OpenError::Stopped) => {
-            client.close(1001, "the gateway stops");
+            client.close(1001, "the gateway is stopping");
             return client.ended().await;
         }
         Err(error) => {
-            tracing::error!(%error, "a client is sent away: the session cannot begin");
+            tracing::error!(%error, "closed a client: its session could not start");
             client.close(NO_TARGET, NO_TARGET_REASON);
             return client.ended().await;
         }
@@ -274,12 +275,12 @@ async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
     tracing::info!(
         listen = listen.kind.name(),
         to = to.kind.name(),
-        "a session begins"
+        "session started"
     );
     log_end(&pump(plan, listen, to, stop).await);
 }
 
-/// Tells the log how the session of a client ended.
+/// Logs how the session of a client ended.
 pub(crate) fn log_end(end: &SessionEnd) {
     match end.ended.is_clean() {
         true => tracing::info!("{end}"),

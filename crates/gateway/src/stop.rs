@@ -7,22 +7,22 @@ use tokio::sync::watch;
 pub struct Stop(watch::Sender<bool>);
 
 impl Stop {
-    /// A handle that nobody has used yet.
+    /// A handle that has not fired.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks for the end: no new session begins, and what is queued in the others still goes out.
+    /// Stops the gateway: no new session begins, and what is queued in the others is still sent.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
 
-    /// Done once somebody asked for the end.
+    /// Completes once [`stop`](Self::stop) was called.
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut stopped = self.0.subscribe();
         let keep = self.0.clone();
         async move {
-            // The sender is kept, so that this cannot fail.
+            // Cannot fail while the sender exists.
             let _ = stopped.wait_for(|stopped| *stopped).await;
             drop(keep);
         }

@@ -28,14 +28,11 @@ pub use edit::{
 pub use lane::{Lane, lane_of};
 pub use list::{Elements, Strings};
 pub use read::{
-    Action, InitializeParams, InitializeResult, Origin, ReadError, ReconnectParams,
+    Action, DispatchParams, InitializeParams, InitializeResult, Origin, ReadError, ReconnectParams,
     ReconnectResult, Snapshot,
 };
 pub use too_large::{MESSAGE_TOO_LARGE, MessageTooLarge};
-pub use write::{
-    action, dispatch_action, initialize, initialize_result, ping, ping_result, reconnect,
-    replay_result, snapshot_result, subscribe, subscribe_result,
-};
+pub use write::{dispatch_action, initialize, ping, reconnect, subscribe};
 
 /// The channel of the host itself. It tells an `initialize` of AHP from that of another protocol.
 pub const ROOT_CHANNEL: &str = "ahp-root://";

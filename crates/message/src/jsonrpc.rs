@@ -7,7 +7,7 @@ use std::ops::Range;
 use serde_json::value::RawValue;
 
 use crate::scan::{members, unquoted};
-use crate::splice::quoted;
+use crate::splice::{find, quoted};
 
 crate::raw_members! {
     /// The members of an object that may be a JSON-RPC message. Unknown members are ignored; if a
@@ -194,6 +194,12 @@ pub fn is_batch(text: &[u8]) -> bool {
     text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
 }
 
+/// A member of a JSON object (the last one if the name occurs twice); `None` if it has none, or if the text
+/// is not an object.
+pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a RawValue> {
+    find(object, name)?
+}
+
 /// A JSON string, unescaped; `None` if it is not a string or has a lone surrogate.
 pub fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
     let text = raw.get();
@@ -232,6 +238,29 @@ fn is_id(raw: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_member_is_found_by_name() {
+        let text = r#" {"a":1 ,"b\u0063": {"a":[2,"}"]},"d":null,"a":"x,y", "e":-1.5e3}"#;
+        for (object, name, value) in [
+            (text, "a", Some(r#""x,y""#)),
+            (text, "bc", Some(r#"{"a":[2,"}"]}"#)),
+            (text, "d", Some("null")),
+            (text, "e", Some("-1.5e3")),
+            (text, "b", None),
+            (text, "", None),
+            (r#"{"\u0061":true}"#, "a", Some("true")),
+            (r#"{"a":1"#, "a", None),
+            (r#"{"a" 1}"#, "a", None),
+            ("[1]", "a", None),
+            ("{ }", "a", None),
+            (r#""{}""#, "a", None),
+            ("", "a", None),
+        ] {
+            let found = member(object, name).map(RawValue::get);
+            assert_eq!(found, value, "{object} {name}");
+        }
+    }
 
     #[test]
     fn kinds() {

@@ -41,4 +41,4 @@ pub use message::{
 pub use version::{VersionVector, VersionVectorError};
 
 #[cfg(test)]
-mod hostile;
+mod hostile_tests;

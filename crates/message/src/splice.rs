@@ -10,7 +10,7 @@ use crate::jsonrpc::range_in;
 /// something that is not an object.
 pub(crate) fn set(text: &str, object: &str, path: &[&str], value: &str) -> Option<String> {
     let (name, rest) = path.split_first()?;
-    match member(object, name)? {
+    match find(object, name)? {
         None => Some(insert(text, object, name, &wrapped(rest, value))),
         Some(old) if rest.is_empty() || old.get() == "null" => {
             Some(replace(text, old.get(), &wrapped(rest, value)))
@@ -31,7 +31,7 @@ pub(crate) fn replace(text: &str, part: &str, with: &str) -> String {
 
 /// A member of an object (the last one if the name occurs twice); the outer `None` means that it is
 /// not an object.
-pub(crate) fn member<'a>(object: &'a str, name: &str) -> Option<Option<&'a RawValue>> {
+pub(crate) fn find<'a>(object: &'a str, name: &str) -> Option<Option<&'a RawValue>> {
     let mut json = serde_json::Deserializer::from_str(object);
     let found = json.deserialize_map(Find { name }).ok()?;
     json.end().ok()?;

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use breakbulk_link::lock;
-use breakbulk_link::{Frame, Random};
+use breakbulk_link::{Frame, Random, lock};
 use nostr_relay_builder::LocalRelay;
 use nostr_relay_builder::builder::{
     PolicyResult, RateLimit, RelayBuilder, RelayBuilderNip42, WritePolicy,

@@ -1,4 +1,4 @@
-//! When a frame last moved, either way: a call does not time out while its pieces are on their way.
+//! When a frame was last received and sent: a call does not time out while its segments make progress.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -7,7 +7,7 @@ use breakbulk_link::lock;
 pub(crate) use breakbulk_net::now;
 use breakbulk_net::{Incoming, Observer};
 
-/// When frames last moved. Clones share it.
+/// The times of the last received and the last sent frame. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Moved(Arc<Mutex<(Instant, Instant)>>);
 
@@ -16,7 +16,7 @@ impl Moved {
         Self(Arc::new(Mutex::new((now(), now()))))
     }
 
-    /// When a frame last came in.
+    /// When a frame was last received.
     pub(crate) fn incoming(&self) -> Instant {
         lock(&self.0).0
     }

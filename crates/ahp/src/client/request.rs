@@ -1,4 +1,4 @@
-//! A question of the host's, to be answered on the connection that it came by.
+//! A request of the host, which is answered on the connection on which it arrived.
 
 use std::fmt;
 use std::ops::Deref;
@@ -12,10 +12,10 @@ use super::shared::send;
 use crate::Config;
 use crate::machine::client::Question;
 
-/// The host asks something. It is answered once; dropped, it is answered with "method not found".
+/// A request of the host. It is answered once; if dropped, it is answered with "method not found".
 pub struct Request {
     question: Question,
-    /// Where it came from: an answer to a connection that is gone goes nowhere else.
+    /// The connection on which it arrived, if that is still open.
     connection: Option<Connection>,
     config: Config,
     answered: bool,
@@ -31,8 +31,7 @@ impl Request {
         }
     }
 
-    /// Answers it. Where the answer is too large for the host it gets an error that says so, and so
-    /// does the caller.
+    /// Answers it. If the answer is too large for the host, both the host and the caller get an error.
     pub async fn answer(self, result: &RawValue) -> Result<(), ClientError> {
         let (message, error) = self.question.answer(&self.config, result);
         self.send(message).await?;
@@ -52,7 +51,7 @@ impl Request {
     }
 }
 
-/// What is asked.
+/// The method and params.
 impl Deref for Request {
     type Target = Question;
 
@@ -66,7 +65,7 @@ impl Drop for Request {
         if let Some(connection) = self.connection.as_ref().filter(|_| !self.answered)
             && let Err(rejected) = connection.send(self.question.ignore(&self.config))
         {
-            tracing::debug!(method = self.method, error = %rejected.error, "a request stays without an answer");
+            tracing::debug!(method = self.method, error = %rejected.error, "a request of the host could not be answered");
         }
     }
 }

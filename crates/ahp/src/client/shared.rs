@@ -1,10 +1,9 @@
-//! What the handles of a client and the task that hears its connection share.
+//! The state that the handles of a client share with the task that receives from its connection.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use breakbulk_link::lock;
-use breakbulk_link::{Carries, Outgoing, SendError};
+use breakbulk_link::{Carries, Outgoing, SendError, lock};
 use breakbulk_net::{Connection, Observed, Transport, fresh_seed};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep_until;
@@ -15,19 +14,19 @@ use crate::machine::client::{self as machine, Answer, CallId, Direction, Output}
 
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// Something came, or the connection ended.
+    /// Wakes waiters: there is an event, or the connection has ended.
     changed: Notify,
-    /// One dispatch at a time: their numbers go out in order.
+    /// One dispatch at a time, so that actions are queued in the order of their numbers.
     pub(super) turn: tokio::sync::Mutex<()>,
 }
 
 pub(super) struct State {
     pub(super) machine: machine::Client,
     pub(super) connection: Option<Connection>,
-    /// The handshake of the connection: what another one tells does not count.
+    /// The handshake of the current connection: events of an earlier connection are ignored.
     handshake: Option<CallId>,
     moved: Moved,
-    /// Who waits for the answers to calls.
+    /// The callers that wait for answers.
     waiting: BTreeMap<CallId, oneshot::Sender<Result<Answer, ClientError>>>,
 }
 
@@ -53,12 +52,12 @@ impl Shared {
         }
     }
 
-    /// Locked before a connection, never within one.
+    /// Must not be called within [`Connection::with`]: the lock of a connection is taken after this one.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 
-    /// Tells the machine something, and does what it says.
+    /// Calls the machine, and does what it asks for.
     pub(super) fn drive<R>(&self, tell: impl FnOnce(&mut machine::Client) -> R) -> R {
         let mut state = self.lock();
         let told = tell(&mut state.machine);
@@ -66,12 +65,12 @@ impl Shared {
         told
     }
 
-    /// Waits until `look` finds something.
+    /// Waits until `look` returns something.
     pub(super) async fn until<R>(&self, mut look: impl FnMut(&mut State) -> Option<R>) -> R {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // What changes between the look and the wait counts too.
+            // A change between `look` and the wait must wake it too.
             changed.as_mut().enable();
             if let Some(found) = look(&mut self.lock()) {
                 return found;
@@ -80,9 +79,9 @@ impl Shared {
         }
     }
 
-    /// Makes a handshake over a transport. A connection that is still there is closed first, and all of
-    /// it is heard.
-    pub(super) async fn shake(
+    /// Makes a handshake over a transport. A previous connection is closed first, and its events are
+    /// handled.
+    pub(super) async fn handshake(
         self: &Arc<Self>,
         transport: impl Transport,
         begin: impl FnOnce(&mut machine::Client) -> Result<(CallId, Outgoing), ClientError>,
@@ -107,19 +106,19 @@ impl Shared {
             let watched = Observed(transport, moved.clone());
             let connection = Connection::open(link, watched, options)
                 .map_err(|_| ClientError::WrongTransport)?;
-            // Before anything is heard: the task that hears is not spawned yet.
+            // Queued before the task that receives is spawned, so that the handshake goes out first.
             let sent = connection.send(message);
             (state.connection, state.moved) = (Some(connection.clone()), moved);
             state.handshake = Some(call);
-            tokio::spawn(hear(Arc::downgrade(self), connection.clone(), call));
+            tokio::spawn(receive(Arc::downgrade(self), connection.clone(), call));
             (self.wait(&mut state, call), connection, sent)
         };
-        // Not under the lock: a call that is given up takes it.
+        // Not under the lock: dropping `waiting` takes it.
         sent.map_err(|rejected| closed(&connection, rejected.error))?;
         waiting.answer().await
     }
 
-    /// Makes a call: its message waits for room where the queue is full.
+    /// Makes a call; waits while the queue is full.
     pub(super) async fn call(
         &self,
         write: impl FnOnce(&mut machine::Client) -> Result<(CallId, Outgoing), ClientError>,
@@ -145,7 +144,7 @@ impl Shared {
     }
 }
 
-/// The last handle is gone: the connection goes with it.
+/// Dropping the last handle closes the connection.
 impl Drop for Shared {
     fn drop(&mut self) {
         if let Some(connection) = &self.lock().connection {
@@ -155,7 +154,7 @@ impl Drop for Shared {
 }
 
 impl State {
-    /// What comes next for the application; the outer `None` while something may still come.
+    /// The next event for the application; the outer `None` if there is none yet.
     pub(super) fn next(&mut self) -> Option<Option<Event>> {
         let Some(event) = self.machine.poll_event() else {
             return (!self.machine.has_connection()).then_some(None);
@@ -175,7 +174,7 @@ impl State {
         self.connection.clone().ok_or(ClientError::NotConnected)
     }
 
-    /// Does what the machine says.
+    /// Does what the machine asks for.
     fn carry_out(&mut self) {
         while let Some(output) = self.machine.poll_output() {
             match (output, &self.connection) {
@@ -199,7 +198,7 @@ impl State {
         }
     }
 
-    /// The time at which a call fails, by what has moved until now.
+    /// When a call times out, given the frames received and sent until now.
     fn deadline(&mut self, call: CallId) -> Option<std::time::Instant> {
         let (incoming, outgoing) = (self.moved.incoming(), self.moved.outgoing());
         self.machine.handle_moved(incoming, Direction::In);
@@ -209,7 +208,7 @@ impl State {
 }
 
 impl Waiting<'_> {
-    /// Waits for as long as something of the call moves.
+    /// Waits for the answer, as long as the call makes progress.
     async fn answer(mut self) -> Result<Answer, ClientError> {
         loop {
             let due = self.shared.lock().deadline(self.call);
@@ -245,8 +244,9 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Hears a connection until it ends. It holds no client: the last handle ends it.
-async fn hear(shared: Weak<Shared>, connection: Connection, handshake: CallId) {
+/// Passes the events of a connection to the machine until it ends. It holds a weak reference, so that
+/// dropping the last handle ends it.
+async fn receive(shared: Weak<Shared>, connection: Connection, handshake: CallId) {
     while let Some(event) = connection.event().await {
         let Some(shared) = shared.upgrade() else {
             return;
@@ -262,7 +262,7 @@ async fn hear(shared: Weak<Shared>, connection: Connection, handshake: CallId) {
     }
 }
 
-/// Queues a message, and waits for room where the queue is full.
+/// Queues a message; waits while the queue is full.
 pub(super) async fn send(connection: &Connection, message: Outgoing) -> Result<(), ClientError> {
     let sent = connection.send_when_writable(message).await;
     sent.map(drop)

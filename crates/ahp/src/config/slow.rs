@@ -1,26 +1,26 @@
-//! What a transfer that was too slow for its receiver has shown, so that a larger one is not tried.
+//! Remembers a transfer that took longer than its receiver waits, so that larger ones are refused.
 
 use std::time::{Duration, Instant};
 
 use breakbulk_message::ahp::{Chunking, TimeoutFrom};
 
-/// For how long it is believed where nothing else is said: the path may be another by then.
+/// For how long it is remembered by default: the path may be faster later.
 pub(crate) const SLOW_FOR: Duration = Duration::from_secs(600);
 
-/// What a transfer that was given up has shown.
+/// A transfer that was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slow {
     /// Bytes that went out.
     pub(crate) sent: usize,
-    /// In this time, which is all that the receiver gives a transfer.
+    /// How long that took, which is as long as the receiver waits for a transfer.
     pub(crate) within: Duration,
-    /// For how long it is believed.
+    /// Until when it is remembered.
     pub(crate) until: Instant,
 }
 
 impl Slow {
-    /// Why a message of this size is not tried, if it would be too slow again. Who counts from the last
-    /// segment has all the time.
+    /// Why a message of this size is refused, if it would take too long again. A receiver whose timeout
+    /// starts anew with each segment waits long enough for any size.
     pub(crate) fn refuses(
         &self,
         receiver: Option<&Chunking>,

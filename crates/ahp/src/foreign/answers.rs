@@ -1,4 +1,5 @@
-//! Which answers may overtake: a response carries no method, so the requests are remembered.
+//! Remembers the ids of requests whose responses may overtake other messages, since a response does not
+//! name its method.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -7,13 +8,13 @@ use breakbulk_message::jsonrpc::{Envelope, Kind};
 
 use crate::Config;
 
-/// Requests that are remembered at most, oldest forgotten first: their answers are in order.
+/// The most requests that are remembered. Responses to forgotten ones do not overtake.
 const REQUESTS: usize = 4096;
 
-/// A longer id is not remembered.
+/// The longest id that is remembered.
 const ID: usize = 128;
 
-/// The ids of open requests whose answers carry no state.
+/// The ids of open requests whose responses change no state.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     free: BTreeSet<Box<str>>,
@@ -21,7 +22,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// A request passed; its answer will come the other way.
+    /// Remembers a request that is passed on.
     pub(super) fn asked(&mut self, config: &Config, envelope: &Envelope<'_>) {
         let (Some(Kind::Request), Some(id), Some(method)) =
             (envelope.kind(), envelope.id, envelope.method())
@@ -29,7 +30,7 @@ impl Answers {
             return;
         };
         let ordered = config.lane(Kind::Request, None);
-        // Asked anew, the id has the meaning of the newest question.
+        // If the id was used before, the newer request counts.
         if self.free.remove(id.get()) {
             self.oldest.retain(|one| **one != *id.get());
         }
@@ -46,7 +47,7 @@ impl Answers {
         }
     }
 
-    /// The lane of a message that answers one of them, or asks something itself.
+    /// The lane of a message; a response to a remembered request may overtake.
     pub(super) fn lane(&mut self, config: &Config, envelope: &Envelope<'_>) -> Lane {
         let Some(kind) = envelope.kind() else {
             return Lane::ORDERED;
@@ -55,7 +56,7 @@ impl Answers {
         let method = match (kind, envelope.id) {
             (Kind::Result | Kind::Error, Some(id)) if self.free.remove(id.get()) => {
                 self.oldest.retain(|one| **one != *id.get());
-                // Any method whose answer is free.
+                // `ping` stands for any method whose response may overtake.
                 Some("ping")
             }
             (Kind::Result | Kind::Error, _) => None,

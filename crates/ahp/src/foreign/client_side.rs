@@ -1,4 +1,5 @@
-//! Before a foreign client: it says and hears whole messages, the host is behind a capped link.
+//! The middle box of a foreign client: the client sends and receives whole messages, and the link to the
+//! host is capped.
 
 use breakbulk_link::{Event, Key, Link, Outgoing, SendError};
 use breakbulk_message::ahp::{
@@ -8,39 +9,40 @@ use breakbulk_message::ahp::{
 use breakbulk_message::jsonrpc::{Envelope, Kind};
 use bytes::Bytes;
 
+use super::Instead;
 use super::answers::Answers;
 use super::sessions::{Session, Sessions};
-use super::{Instead, TOO_LARGE};
 use crate::Config;
+use crate::machine::host::close;
 
 /// The state of one connection of a foreign client.
 #[derive(Debug)]
 pub struct ClientSide {
     config: Config,
     sessions: Sessions,
-    /// Who this is, once it said so.
+    /// The clientId of the handshake.
     client: Option<String>,
-    /// Whether the host has agreed to that.
+    /// Whether the host has accepted a handshake.
     agreed: bool,
-    /// The handshake that waits for its answer.
+    /// The handshake that is not answered yet.
     handshake: Option<Handshake>,
-    /// What the host takes.
+    /// The limits that the host advertised.
     host: Option<Chunking>,
-    /// The host's requests.
+    /// The host's open requests.
     asked: Answers,
 }
 
 #[derive(Debug)]
 struct Handshake {
     id: Box<str>,
-    /// Who makes it.
+    /// Its clientId.
     who: String,
-    /// Of a reconnect: what the client itself said it saw last.
+    /// Of a reconnect: the `lastSeenServerSeq` that the client sent.
     own: Option<i64>,
 }
 
 impl ClientSide {
-    /// For a new connection; `sessions` are those of all connections before.
+    /// For a new connection; `sessions` is shared with all earlier connections.
     pub fn new(config: Config, sessions: Sessions) -> Self {
         Self {
             config,
@@ -53,27 +55,27 @@ impl ClientSide {
         }
     }
 
-    /// A message of the client's, as it goes over the link.
+    /// Prepares a message of the client for the link to the host.
     pub fn to_host(&mut self, link: &mut Link, bytes: Bytes) -> Outgoing {
         let Some((text, envelope)) = read(&bytes) else {
             return Outgoing::new(bytes);
         };
         let lane = self.asked.lane(&self.config, &envelope);
-        let edited = self.shakes(&envelope).map(|handshake| {
-            // Advertised: the answer may come in segments.
+        let edited = self.read_handshake(&envelope).map(|handshake| {
+            // The handshake advertises segments, so its answer may arrive in some.
             link.set_receives_pieces(true);
             let text = self.advertise(text, &handshake);
             self.handshake = Some(handshake);
             text
         });
         match edited {
-            // Nothing is negotiated yet on this transport: it goes whole or not at all.
+            // The host's support is not known yet on this connection, so the handshake must fit one frame.
             Some(text) => Outgoing::new(text).in_lane(lane).uncut(),
             None => Outgoing::new(bytes).in_lane(lane),
         }
     }
 
-    /// A message of the host's, as it goes to the client. The key is that of its group.
+    /// Prepares a message of the host for the client. `key` is that of its group, if it came in segments.
     pub fn from_host(&mut self, link: &mut Link, bytes: Bytes, key: Option<&Key>) -> Bytes {
         let Some((text, envelope)) = read(&bytes) else {
             self.defend(|session| key.map(|key| session.defence.whole(key)));
@@ -86,7 +88,7 @@ impl ClientSide {
                 if let Some(action) = action {
                     let applied = self.defend(|session| session.defence.applied(action.server_seq));
                     if let Some(Err(overtaken)) = applied {
-                        link.close(1013, &overtaken.to_string());
+                        link.close(close::TRY_LATER, &overtaken.to_string());
                     }
                 }
             }
@@ -96,7 +98,7 @@ impl ClientSide {
                     envelope.id.is_some_and(|id| id.get() == &*handshake.id)
                 };
                 if let Some(handshake) = self.handshake.take_if(answers) {
-                    edited = self.shaken(link, text, &envelope, &handshake);
+                    edited = self.handshake_answered(link, text, &envelope, &handshake);
                 }
             }
             _ => {}
@@ -105,7 +107,7 @@ impl ClientSide {
         edited.map_or(bytes, Bytes::from)
     }
 
-    /// What the link tells beside messages: groups that begin and end, and its own end.
+    /// Handles the other events of the link: groups that begin or fail.
     pub fn heard(&mut self, event: &Event) {
         self.defend(|session| match event {
             Event::Opened(key) => session.defence.opened(key.clone()),
@@ -118,12 +120,12 @@ impl ClientSide {
         });
     }
 
-    /// A message of the client's did not go out.
+    /// A message of the client could not be sent.
     pub fn not_sent(&mut self, bytes: &Bytes, error: &SendError) -> Instead {
         let too_large = self.config.too_large(bytes.len(), self.host.as_ref());
         let code = self.config.too_large_code;
         let Some((_, envelope)) = read(bytes) else {
-            return Instead::Close(TOO_LARGE, error.to_string());
+            return Instead::Close(close::TOO_LARGE, error.to_string());
         };
         match (envelope.kind(), envelope.id) {
             (Some(Kind::Request), Some(id)) => {
@@ -134,17 +136,17 @@ impl ClientSide {
             (Some(Kind::Result | Kind::Error), Some(id)) => {
                 Instead::Replace(Box::new(Outgoing::new(too_large.response(id, code))))
             }
-            _ => Instead::Close(TOO_LARGE, error.to_string()),
+            _ => Instead::Close(close::TOO_LARGE, error.to_string()),
         }
     }
 
-    /// What the host takes, once it said so.
+    /// The limits that the host advertised, once it has.
     pub fn host_takes(&self) -> Option<&Chunking> {
         self.host.as_ref()
     }
 
-    /// A handshake, and who makes it.
-    fn shakes(&mut self, envelope: &Envelope<'_>) -> Option<Handshake> {
+    /// Reads a handshake; `None` for any other message.
+    fn read_handshake(&mut self, envelope: &Envelope<'_>) -> Option<Handshake> {
         if envelope.kind()? != Kind::Request {
             return None;
         }
@@ -162,10 +164,10 @@ impl ClientSide {
             _ => return None,
         };
         let who = client.into_owned();
-        // Who is here stays until the host agrees to another: a second handshake may be refused. Before
-        // the first one is answered nobody is, and what overtakes the answer must be remembered.
+        // The first clientId counts at once, since actions that overtake the answer must be remembered. A
+        // further handshake may be refused, so its clientId counts only once the host has accepted it.
         if !self.agreed {
-            self.came(&who);
+            self.set_client(&who);
         }
         Some(Handshake {
             id: id.get().into(),
@@ -174,7 +176,7 @@ impl ClientSide {
         })
     }
 
-    fn came(&mut self, who: &str) {
+    fn set_client(&mut self, who: &str) {
         if self.client.as_deref() == Some(who) {
             return;
         }
@@ -184,6 +186,8 @@ impl ClientSide {
         }
     }
 
+    /// Adds this side's limits to a handshake, and lowers the number that a reconnect starts from if
+    /// actions were overtaken.
     fn advertise(&mut self, text: &str, handshake: &Handshake) -> String {
         let chunking = self.config.chunking;
         let text = ahp::with_chunking(text, &chunking).unwrap_or_else(|| text.to_owned());
@@ -201,8 +205,8 @@ impl ClientSide {
         }
     }
 
-    /// The handshake is answered: what the host takes, and where the client stands now.
-    fn shaken(
+    /// Handles the answer to a handshake: the host's limits, and the last action that the client has.
+    fn handshake_answered(
         &mut self,
         link: &mut Link,
         text: &str,
@@ -210,7 +214,7 @@ impl ClientSide {
         handshake: &Handshake,
     ) -> Option<String> {
         let result = envelope.result?;
-        self.came(&handshake.who);
+        self.set_client(&handshake.who);
         self.agreed = true;
         let Some(own) = handshake.own else {
             let result = InitializeResult::read(result).ok()?;
@@ -223,7 +227,7 @@ impl ClientSide {
             });
             return None;
         };
-        // A reconnect says nothing of the host: what it said before counts.
+        // The answer to a reconnect has no limits of the host: those of `initialize` stay.
         self.host = self.session(|session| session.peer).flatten();
         self.config.shake(link, self.host.as_ref());
         match ReconnectResult::read(result).ok()? {
@@ -267,7 +271,7 @@ impl ClientSide {
     }
 }
 
-/// The transport is gone: what was open is remembered.
+/// The transport is gone: the incomplete groups are remembered.
 impl Drop for ClientSide {
     fn drop(&mut self) {
         self.leave();

@@ -1,4 +1,5 @@
-//! Before a foreign host: it says and hears whole messages, the client is behind a capped link.
+//! The middle box of a foreign host: the host sends and receives whole messages, and the link to the
+//! client is capped.
 
 use std::time::Instant;
 
@@ -8,38 +9,42 @@ use breakbulk_message::jsonrpc::{Envelope, Kind};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
+use super::Instead;
 use super::answers::Answers;
 use super::client_side::read;
 use super::sessions::Sessions;
-use super::{Instead, TOO_LARGE};
 use crate::Config;
 use crate::config::{SLOW_FOR, Slow};
+use crate::machine::host::close;
 
 /// The state of one connection to a foreign host.
 #[derive(Debug)]
 pub struct HostSide {
     config: Config,
     sessions: Sessions,
+    /// The clientId, once the host has accepted a handshake.
     who: Option<String>,
-    /// The handshake that waits for its answer.
+    /// The handshake that is not answered yet.
     handshake: Option<Handshake>,
-    /// What the client takes.
+    /// The limits that the client advertised.
     client: Option<Chunking>,
-    /// The client's requests.
+    /// The client's open requests.
     asked: Answers,
 }
 
 #[derive(Debug)]
 struct Handshake {
     id: Box<str>,
+    /// Whether it is an `initialize`.
     first: bool,
+    /// The clientId.
     who: String,
-    /// What the client takes, which counts once the host has agreed.
+    /// The client's limits, which apply once the host has accepted the handshake.
     client: Option<Chunking>,
 }
 
 impl HostSide {
-    /// For a new connection; `sessions` are those of all connections before.
+    /// For a new connection; `sessions` is shared with all earlier connections.
     pub fn new(config: Config, sessions: Sessions) -> Self {
         Self {
             config,
@@ -51,20 +56,20 @@ impl HostSide {
         }
     }
 
-    /// A message of the client's, as it goes to the host. What the client takes is for us alone: a host
-    /// that knows segments would send them here.
+    /// Prepares a message of the client for the host. The client's limits are removed from a handshake: a
+    /// host that knows segments would send some.
     pub fn from_client(&mut self, bytes: Bytes) -> Bytes {
         let mut edited = None;
         if let Some((text, envelope)) = read(&bytes) {
             self.asked.asked(&self.config, &envelope);
-            if self.shakes(&envelope).is_some() {
+            if self.read_handshake(&envelope).is_some() {
                 edited = ahp::without_chunking(text);
             }
         }
         edited.map_or(bytes, Bytes::from)
     }
 
-    /// A message of the host's, as it goes over the link.
+    /// Prepares a message of the host for the link to the client.
     pub fn to_client(&mut self, now: Instant, link: &mut Link, bytes: Bytes) -> Outgoing {
         let Some((text, envelope)) = read(&bytes) else {
             return Outgoing::new(bytes);
@@ -77,13 +82,14 @@ impl HostSide {
             && let Some(handshake) = self.handshake.take_if(answers)
             && envelope.result.is_some()
         {
-            self.came(&handshake.who);
+            self.set_client(&handshake.who);
             self.client = handshake.client;
             if let Some(who) = &self.who {
                 self.sessions
                     .with(who, |session| session.peer = handshake.client);
             }
-            // Before the answer is planned. Ours is in it, or was when this client first came.
+            // Before the answer is sent, since it may go out in segments already. This side's limits are
+            // in the answer to `initialize`; a reconnect does not repeat them.
             self.config.shake(link, handshake.client.as_ref());
             if handshake.first {
                 edited = ahp::with_chunking_in_result(text, &self.config.chunking);
@@ -97,9 +103,9 @@ impl HostSide {
         Outgoing::new(bytes).in_lane(lane)
     }
 
-    /// What the link tells beside messages. A message that was given up since the client gives it only
-    /// so much time is remembered: for a while a larger answer is refused, or a client that comes back
-    /// would ask for it for ever.
+    /// Handles the other events of the link. If a message was given up because it took longer than the
+    /// client waits, larger answers are refused for a while: otherwise a client that reconnects would
+    /// ask for the same answer again and again.
     pub fn heard(&mut self, now: Instant, event: &Event) {
         let Event::GaveUp {
             error: SendError::TooSlow { sent, limit, .. },
@@ -118,7 +124,7 @@ impl HostSide {
         }
     }
 
-    /// What is answered instead of a result that would be too slow again.
+    /// The error in the place of a result that would take too long again.
     fn refuse(&self, now: Instant, id: &RawValue, size: usize) -> Option<String> {
         let slow = self.sessions.with(self.who.as_deref()?, |it| it.slow)??;
         let reason = slow.refuses(self.client.as_ref(), size, now)?;
@@ -126,22 +132,23 @@ impl HostSide {
         Some(too_large.response_with_text(id, self.config.too_large_code, &reason))
     }
 
-    /// A message of the host's did not go out.
+    /// A message of the host could not be sent.
     pub fn not_sent(&mut self, bytes: &Bytes, error: &SendError) -> Instead {
         let too_large = self.config.too_large(bytes.len(), self.client.as_ref());
         let code = self.config.too_large_code;
         let Some((_, envelope)) = read(bytes) else {
-            return Instead::Close(TOO_LARGE, error.to_string());
+            return Instead::Close(close::TOO_LARGE, error.to_string());
         };
         match (envelope.kind(), envelope.id) {
             (Some(Kind::Request), Some(id)) => Instead::Answer(too_large.response(id, code).into()),
             (Some(Kind::Result | Kind::Error), Some(id)) => {
                 Instead::Replace(Box::new(Outgoing::new(too_large.response(id, code))))
             }
-            // The next action would hide the hole. When the client comes back, the replay with this
-            // action in it is too large as well and is answered so; then it asks for the state.
+            // The next action would hide that this one is missing. When the client reconnects, the replay
+            // that contains this action is too large as well and is answered with an error; then the
+            // client asks for the state.
             _ if envelope.method().as_deref() == Some("action") => {
-                Instead::Close(TOO_LARGE, error.to_string())
+                Instead::Close(close::TOO_LARGE, error.to_string())
             }
             _ => Instead::Drop(format!(
                 "dropped the notification {}: {error}",
@@ -150,8 +157,8 @@ impl HostSide {
         }
     }
 
-    /// Notes a handshake. It changes nothing yet: a second one may be refused.
-    fn shakes(&mut self, envelope: &Envelope<'_>) -> Option<()> {
+    /// Remembers a handshake until it is answered; `None` for any other message.
+    fn read_handshake(&mut self, envelope: &Envelope<'_>) -> Option<()> {
         if envelope.kind()? != Kind::Request {
             return None;
         }
@@ -185,7 +192,7 @@ impl HostSide {
         Some(())
     }
 
-    fn came(&mut self, who: &str) {
+    fn set_client(&mut self, who: &str) {
         self.leave();
         if self.sessions.connected(who) {
             self.who = Some(who.to_owned());

@@ -1,4 +1,4 @@
-//! What is known of clients over the end of a transport, by clientId.
+//! What is remembered of clients between their connections, by clientId.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,13 +9,13 @@ use breakbulk_message::ahp::Chunking;
 use crate::Defence;
 use crate::config::Slow;
 
-/// Clients that are remembered at most; ids are free to make.
+/// The most clients that are remembered, since anyone can make up clientIds.
 const CLIENTS: usize = 4096;
 
 /// A clientId longer than this is not remembered.
 const ID: usize = 1024;
 
-/// The clients of one process. Clones share them.
+/// What is remembered of the clients of one process. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Sessions(Arc<Mutex<Table>>);
 
@@ -29,11 +29,13 @@ struct Table {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Session {
     pub(super) defence: Defence,
-    /// What the side that the middle box sends to has advertised.
+    /// The limits that the other side of the capped link has advertised.
     pub(super) peer: Option<Chunking>,
-    /// The last transfer to it was too slow for it.
+    /// Set if a transfer took longer than the client waits.
     pub(super) slow: Option<Slow>,
+    /// When it was last used, on the table's `clock`.
     used: u64,
+    /// Its open connections.
     connected: u32,
 }
 
@@ -42,7 +44,7 @@ impl Sessions {
         lock(&self.0)
     }
 
-    /// Works on a client's session, if that client is remembered.
+    /// Calls `work` with what is remembered of a client, if it is.
     pub(super) fn with<R>(&self, client: &str, work: impl FnOnce(&mut Session) -> R) -> Option<R> {
         let mut table = self.lock();
         table.clock += 1;
@@ -52,7 +54,7 @@ impl Sessions {
         Some(work(session))
     }
 
-    /// A client is connected; it is remembered at least until it leaves.
+    /// A client is connected. Returns whether it is remembered, which then lasts at least until it leaves.
     pub(super) fn connected(&self, client: &str) -> bool {
         if client.len() > ID {
             return false;
@@ -75,7 +77,7 @@ impl Sessions {
         true
     }
 
-    /// It left.
+    /// One connection of a client has ended.
     pub(super) fn left(&self, client: &str) {
         self.with(client, |session| session.connected -= 1);
     }

@@ -1,4 +1,4 @@
-//! What an application is to the host that carries its channels.
+//! The trait that an application implements.
 
 use std::future::Future;
 
@@ -9,11 +9,11 @@ use super::{Applied, Call, Dispatch, Extras, Host, PublishError, RpcError, State
 
 /// The application behind a host: its channels, their states, and what clients may do.
 ///
-/// The host numbers actions, keeps them for replays and tells every subscriber. The application
+/// The host numbers actions, keeps them for replays and sends them to every subscriber. The application
 /// keeps the states. [`apply`](Self::apply) and [`snapshot`](Self::snapshot) are called under one
 /// lock, so that a snapshot is exactly the state after the actions it claims to contain. For that the
-/// states must be as far as the log is when the host starts: what the log has already is not applied
-/// again (see [`Host::new`]).
+/// states must contain all actions of the log when the host starts: those are not applied again (see
+/// [`Host::new`]).
 pub trait Application: Sized + Send + Sync + 'static {
     /// The state of a channel, or `None` if there is no such channel (any more).
     ///
@@ -25,12 +25,12 @@ pub trait Application: Sized + Send + Sync + 'static {
     /// Called once for each action, in the order of their numbers. A rejected one changes no state.
     fn apply(&self, action: &Applied<'_>);
 
-    /// A client introduces itself; what it gets to know beside the protocol's own, or why not.
+    /// A client sent `initialize`: returns members to add to the result, or the error to answer with.
     fn initialize(&self, _params: &InitializeParams<'_>) -> Result<Extras, RpcError> {
         Ok(Extras::default())
     }
 
-    /// A client comes back. What `initialize` would refuse must be refused here too.
+    /// A client sent `reconnect`. Clients that `initialize` would refuse must be refused here too.
     fn reconnect(&self, _params: &ReconnectParams<'_>) -> Result<(), RpcError> {
         Ok(())
     }
@@ -41,15 +41,15 @@ pub trait Application: Sized + Send + Sync + 'static {
     }
 
     /// A client dispatched an action: [`Host::accept`] it, [`Host::publish`] something else, or
-    /// [`Host::reject`] it. An error ends this client's connection, since it would wait for an echo
-    /// that never comes.
+    /// [`Host::reject`] it. An error closes this client's connection, since the client would wait forever
+    /// for its action to come back.
     fn dispatched(&self, host: &Host<Self>, dispatch: &Dispatch<'_>) -> Result<(), PublishError> {
         host.reject(dispatch, "this host takes no actions")
             .map(|_| ())
     }
 
-    /// Any other request. It is dropped when its client goes: what must be finished belongs in a
-    /// task of its own.
+    /// Any other request. The future is dropped when its client disconnects: spawn a task for work that
+    /// must be finished.
     fn request(
         &self,
         _host: &Host<Self>,

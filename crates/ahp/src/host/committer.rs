@@ -1,4 +1,4 @@
-//! The one task that writes to the log, and makes visible what the log has.
+//! The task that writes actions to the log and then makes them visible.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::machine::host::{self as machine, Next, Published};
 
 type Log = Box<dyn ReplayLog>;
 
-/// Runs until the host ends; the log comes back unless it was lost in a panic.
+/// Runs until the host ends, and returns the log unless it was lost in a panic.
 pub(super) async fn commit<A: Application>(inner: Arc<Inner<A>>, log: Log) -> Option<Log> {
     let ending = Ending(inner.clone());
     let mut log = Some(log);
@@ -31,7 +31,7 @@ pub(super) async fn commit<A: Application>(inner: Arc<Inner<A>>, log: Log) -> Op
             break;
         }
         show(&inner, &batch);
-        // Between two batches the writers of all connections have their turn.
+        // Let the writers of all connections run between two batches.
         tokio::task::yield_now().await;
     }
     drop(ending);
@@ -63,7 +63,7 @@ async fn append(log: &mut Option<Log>, batch: &[Published]) -> Result<(), String
 
 fn show<A: Application>(inner: &Inner<A>, batch: &[Published]) {
     for published in batch {
-        // One at a time: whoever wants to subscribe waits for one action, not for the batch.
+        // One at a time, so that a client that subscribes waits for one action, not for the batch.
         inner.drive(|machine| machine.handle_committed(published, inner));
         lock(&inner.pending).settle(published);
     }
@@ -76,9 +76,12 @@ fn show<A: Application>(inner: &Inner<A>, batch: &[Published]) {
 }
 
 impl<A: Application> Inner<A> {
-    /// Nothing becomes visible any more, and everybody is told so.
+    /// Ends the host with an error: no further action becomes visible.
     pub(super) fn fail(&self, reason: &str, tell: impl FnOnce(&mut machine::Host)) {
-        tracing::error!(reason, "the host has failed");
+        tracing::error!(
+            reason,
+            "the host has failed: no further action is accepted or sent"
+        );
         let why = PublishError::Failed {
             reason: reason.into(),
         };
@@ -87,14 +90,15 @@ impl<A: Application> Inner<A> {
     }
 }
 
-/// Tells who waits that nothing more becomes visible, also when the application panicked.
+/// Wakes all who wait for an action to become visible when the committer ends, even by a panic of the
+/// application.
 struct Ending<A: Application>(Arc<Inner<A>>);
 
 impl<A: Application> Drop for Ending<A> {
     fn drop(&mut self) {
         let inner = &self.0;
         if lock(&inner.pending).ended().is_none() {
-            let reason = "the application panicked under an action";
+            let reason = "the application panicked while it applied an action";
             inner.fail(reason, machine::Host::handle_log_failed);
         }
         let ended = lock(&inner.pending).ended().cloned();

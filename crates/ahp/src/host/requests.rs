@@ -1,5 +1,5 @@
-//! What is done for one client beside its connection: the application's answers, and replays that
-//! are read from a disk. It ends with the client.
+//! The tasks of one client: requests that the application works on, and replays that are read from a
+//! disk. They are dropped with the client.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -15,11 +15,11 @@ use crate::machine::host::{Answer, RequestId};
 #[derive(Default)]
 pub(super) struct Tasks {
     running: JoinSet<Done>,
-    /// Which request each answers: one that panics leaves nothing else.
+    /// The request of each task, to answer it if the task panics.
     requests: HashMap<task::Id, RequestId>,
 }
 
-/// What a task came to.
+/// The result of a task.
 pub(super) enum Done {
     /// A request is answered.
     Answered(RequestId, Answer),
@@ -30,8 +30,8 @@ pub(super) enum Done {
 type Request = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 impl Tasks {
-    /// Begins a request at once, so that requests and actions begin in the order they came. `Some`: it
-    /// is answered already.
+    /// Polls a request once, so that requests and actions begin in the order in which they arrived, and
+    /// spawns a task for it if it is not done. `Some`: it is answered already.
     pub(super) async fn call(&mut self, id: RequestId, mut request: Request) -> Option<Answer> {
         match poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await {
             Poll::Ready(answer) => Some(answer),
@@ -49,7 +49,7 @@ impl Tasks {
         self.running.spawn_blocking(|| Done::Written(work()));
     }
 
-    /// The next one that is done; `None` while there are none. Cancel-safe.
+    /// The result of the next task that ends; `None` if there are no tasks. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<Done> {
         match self.running.join_next_with_id().await? {
             Ok((task, done)) => {
@@ -57,7 +57,7 @@ impl Tasks {
                 Some(done)
             }
             Err(error) => {
-                tracing::error!(%error, "a request was not finished");
+                tracing::error!(%error, "a task of a client panicked or was cancelled; its request is answered with an error");
                 let failed = RpcError::new(RpcError::INTERNAL_ERROR, "the request failed");
                 Some(match self.requests.remove(&error.id()) {
                     Some(request) => Done::Answered(request, Err(failed)),

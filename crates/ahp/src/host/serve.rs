@@ -1,4 +1,5 @@
-//! One client's connection: what its link tells goes to the machine, and what the machine says is done.
+//! The task of one client: passes the events of its connection to the machine, and does what the machine
+//! asks for.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -6,8 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use breakbulk_link::{Closed, SendError};
-use breakbulk_net::now;
-use breakbulk_net::{Connection, Transport};
+use breakbulk_net::{Connection, Transport, now};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -16,7 +16,8 @@ use super::requests::{Done, Tasks};
 use super::{Host, HostConfig, Inner, lock};
 use crate::machine::host::{self as machine, ClientId, Output, When, Work};
 
-/// So many connections may be told at a time that there is no room for them; others just end.
+/// The most connections at a time that are sent a close frame because there are too many clients; further
+/// ones are dropped.
 const REFUSING: usize = 64;
 
 /// The machine, and the connections of its clients.
@@ -27,9 +28,9 @@ pub(super) struct Core {
 
 struct Peer {
     connection: Connection,
-    /// For the task that serves it. The machine bounds what one client has to do.
+    /// Work for the task of this client. The machine bounds how much there can be.
     work: VecDeque<Work>,
-    /// Some of it came while that task did something else.
+    /// Wakes that task when another task has added work.
     wake: Arc<Notify>,
 }
 
@@ -46,14 +47,15 @@ impl Core {
         peers.map(|peer| peer.connection.clone()).collect()
     }
 
-    /// Takes what the task of this client is to do.
+    /// Moves the work of this client to its task.
     fn take_work(&mut self, client: ClientId, into: &mut VecDeque<Work>) {
         if let Some(peer) = self.connections.get_mut(&client) {
             into.append(&mut peer.work);
         }
     }
 
-    /// Does what the machine says, for the task that serves `own`. Whether that task has work.
+    /// Does what the machine asks for. Returns whether there is work for the calling task, that of the
+    /// client `own`.
     fn carry_out(&mut self, config: &HostConfig, own: Option<ClientId>) -> bool {
         let mut has_work = false;
         while let Some(output) = self.machine.poll_output() {
@@ -86,7 +88,7 @@ impl Core {
                     When::Now => connection.close(code, &reason),
                     When::AfterQueue => {
                         let grace = config.connection.options.grace;
-                        tokio::spawn(farewell(connection.clone(), code, reason, grace));
+                        tokio::spawn(close_after_queue(connection.clone(), code, reason, grace));
                     }
                 },
                 Output::Work { work, .. } => {
@@ -104,7 +106,7 @@ impl Core {
 }
 
 impl<A> Inner<A> {
-    /// Tells the machine something, and does what it says.
+    /// Calls the machine, and does what it asks for.
     pub(super) fn drive<R>(&self, tell: impl FnOnce(&mut machine::Host) -> R) -> R {
         let mut core = lock(&self.core);
         let told = tell(&mut core.machine);
@@ -113,8 +115,8 @@ impl<A> Inner<A> {
     }
 }
 
-/// Closes once all that is queued is out, or the time is up.
-async fn farewell(connection: Connection, code: u16, reason: String, grace: Duration) {
+/// Closes once all that is queued is sent, or after `grace`.
+async fn close_after_queue(connection: Connection, code: u16, reason: String, grace: Duration) {
     let _ = timeout(grace, connection.finish(code, &reason)).await;
     connection.close(code, &reason);
 }
@@ -150,7 +152,7 @@ pub(super) async fn serve<A: Application>(host: Host<A>, transport: impl Transpo
         Ok(id) => id,
         Err(closed) => {
             connection.close(closed.code, &closed.reason);
-            // The last words take a while, and whoever floods us gets none.
+            // Sending the close frame takes a while: in a flood of connections not all get one.
             let refusing = Refusing::new(&inner.refusing);
             if refusing.number < REFUSING {
                 connection.ended().await;
@@ -167,11 +169,11 @@ pub(super) async fn serve<A: Application>(host: Host<A>, transport: impl Transpo
         tasks: Tasks::default(),
     };
     serving.run().await;
-    // It counts as a client until its transport is let go of, and is told nothing more.
+    // It counts as a client until its transport is gone.
     inner.drive(|machine| machine.handle_closed(id));
     serving.connection.ended().await;
     let closed = serving.connection.closed().await;
-    tracing::debug!(client = ?id, code = closed.code, reason = %closed.reason, "a client has gone");
+    tracing::debug!(client = ?id, code = closed.code, reason = %closed.reason, "the connection of a client has ended");
     closed
 }
 
@@ -191,11 +193,12 @@ impl<A: Application> Serving<A> {
         let app = &*inner;
         let handshake_due = sleep(inner.config.handshake_timeout);
         tokio::pin!(handshake_due);
-        let mut is_stranger = true;
+        let mut awaits_handshake = true;
         loop {
             while let Some(work) = self.todo.pop_front() {
                 self.work(&inner, work).await;
-                is_stranger = is_stranger && lock(&inner.core).machine.is_stranger(id);
+                awaits_handshake =
+                    awaits_handshake && lock(&inner.core).machine.awaits_handshake(id);
             }
             tokio::select! {
                 biased;
@@ -208,22 +211,22 @@ impl<A: Application> Serving<A> {
                     }
                 },
                 event = self.connection.event() => match event {
-                    Some(event) if machine::Host::heeds(&event) => {
+                    Some(event) if machine::Host::wants_event(&event) => {
                         self.tell(|it| it.handle_event(now(), id, event, app));
                     }
                     Some(_) => {}
                     None => return,
                 },
                 () = wake.notified() => lock(&inner.core).take_work(id, &mut self.todo),
-                () = &mut handshake_due, if is_stranger => {
-                    is_stranger = false;
+                () = &mut handshake_due, if awaits_handshake => {
+                    awaits_handshake = false;
                     inner.drive(|it| it.handle_timeout(now()));
                 }
             }
         }
     }
 
-    /// Tells the machine something, does what it says, and takes what is for this task.
+    /// Calls the machine, does what it asks for, and takes the work for this task.
     fn tell(&mut self, tell: impl FnOnce(&mut machine::Host)) {
         let inner = &self.host.inner;
         let mut core = lock(&inner.core);
@@ -233,7 +236,7 @@ impl<A: Application> Serving<A> {
         }
     }
 
-    /// Does something that the machine does not wait for.
+    /// Does work of this client and passes the result to the machine.
     async fn work(&mut self, inner: &Arc<Inner<A>>, work: Work) {
         let (app, id) = (&**inner, self.id);
         match work {
@@ -274,7 +277,7 @@ impl<A: Application> Drop for Serving<A> {
     }
 }
 
-/// One of those who are being told that there is no room.
+/// A connection that is being refused, while it counts.
 struct Refusing<'a> {
     count: &'a AtomicUsize,
     number: usize,

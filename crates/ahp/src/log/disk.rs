@@ -18,7 +18,7 @@ use redb::{
 use super::window::{Admission, Window};
 use super::{Entry, Limits, LogError, Replay, ReplayLog, ReplayReader, cost, disk_open};
 
-/// What the tables mean; a file with another number is left alone.
+/// The version of the tables; a file with another one is not opened.
 pub(super) const FORMAT: i64 = 1;
 /// The rows of [`META`].
 pub(super) const FORMAT_ROW: &str = "format";
@@ -30,48 +30,47 @@ pub(super) const META: TableDefinition<'static, &str, i64> =
 /// Number to channel and bytes of params.
 pub(super) const INDEX: TableDefinition<'static, i64, (&str, u64)> =
     TableDefinition::new("breakbulk.replay.index");
-/// Number and part to the bytes of that part; an action without bytes has none.
+/// Number and part to the bytes of that part; an action without params has no part.
 pub(super) const PARAMS: TableDefinition<'static, (i64, u32), &[u8]> =
     TableDefinition::new("breakbulk.replay.params");
 
-/// The size of a part: it fills a run of 16 pages but for the header. A row takes a power of two of
-/// pages, and 24 MB in one row were measured to take 32 MB, to be written twice and to leave a file
-/// of four times the limit.
+/// The size of a part: it fills 16 pages except for the header. A row takes a power of two of pages: 24 MB
+/// in one row were measured to take 32 MB, to be written twice, and to leave a file of four times the
+/// limit.
 const PART: usize = (64 << 10) - 64;
 
-/// A replay log on disk: an append returns when the disk has it, with one transaction and one sync
-/// for the whole batch.
+/// A replay log on disk: an append returns when the batch is on the disk, with one transaction and one
+/// sync.
 ///
-/// A file is one host's: it stays locked until the log is dropped. Trimming is part of the append
-/// that made it necessary. Pages that trimming freed are used again, so the file settles at a small
-/// multiple of [`Limits::bytes`] and does not shrink.
+/// A file belongs to one host: it stays locked until the log is dropped. Trimming is part of the append
+/// that made it necessary. Freed pages are used again, so the file settles at a small multiple of
+/// [`Limits::bytes`] and does not shrink.
 #[derive(Debug)]
 pub struct DiskLog {
     store: Store,
     limits: Limits,
     window: Window,
-    /// An append failed, and the disk may or may not have it.
+    /// An append failed, and the disk may or may not have its batch.
     failed: bool,
     blocks: bool,
 }
 
-/// The database and what to call it in errors.
+/// The database, and its name in errors.
 #[derive(Debug)]
 struct Store {
     db: Arc<Database>,
     log: Arc<str>,
 }
 
-/// Does not keep the file open: the log's owner decides when another may have it.
+/// Reads the database, but does not keep its file open and locked.
 struct Reader {
     db: Weak<Database>,
     log: Arc<str>,
 }
 
 impl DiskLog {
-    /// Opens the log in this file, and makes it if there is none. It goes on after the last action
-    /// in it. All of the file is read once and checked. Smaller limits than before take effect with
-    /// the next append.
+    /// Opens the log in this file, or creates it. All of the file is read once and checked. Smaller limits
+    /// than before take effect with the next append.
     pub fn open(path: impl AsRef<Path>, limits: Limits) -> Result<Self, LogError> {
         let path = path.as_ref();
         let log = path.display().to_string();
@@ -79,8 +78,8 @@ impl DiskLog {
         Ok(Self::with(opened?, log, limits, true))
     }
 
-    /// Opens the log in storage of another kind, which is taken to be memory: see
-    /// [`DiskLog::inline`] if it is not.
+    /// Opens the log in another storage, which is assumed to be memory: see [`DiskLog::inline`] if it is
+    /// not.
     pub fn with_backend(backend: impl StorageBackend, limits: Limits) -> Result<Self, LogError> {
         let log = "in its own storage".to_string();
         let opened = disk_open::guarded(&log, || disk_open::backend(backend, &log));
@@ -101,9 +100,9 @@ impl DiskLog {
         }
     }
 
-    /// Says whether the caller may append on an async thread, whatever the storage is: true makes
-    /// [`ReplayLog::blocks`] false. A disk with a fast sync, in a program with little else to do,
-    /// is better off without the change of threads.
+    /// Sets whether appends run on the caller's async thread, whatever the storage is: true makes
+    /// [`ReplayLog::blocks`] false. With a fast disk, in a program with little else to do, that saves the
+    /// change of threads.
     #[must_use]
     pub fn inline(mut self, inline: bool) -> Self {
         self.blocks = !inline;
@@ -126,11 +125,12 @@ impl ReplayLog for DiskLog {
         if batch.is_empty() {
             return Ok(());
         }
-        // Until it is known to be done the next number is not known either.
+        // Unless the write succeeds, it is unknown which number comes next.
         self.failed = true;
-        self.window = self
+        let written = self
             .store
-            .write(self.window, &admission, batch, self.limits)?;
+            .write(self.window, &admission, batch, self.limits);
+        self.window = written.map_err(|e| from_redb(&self.store.log, "appending", e))?;
         self.failed = false;
         Ok(())
     }
@@ -148,46 +148,35 @@ impl ReplayLog for DiskLog {
 }
 
 impl Store {
-    /// One transaction: what goes, what comes, and the numbers.
+    /// Trims, inserts, and updates the numbers, in one transaction.
     fn write(
         &self,
         window: Window,
         admission: &Admission,
         batch: &[Entry],
         limits: Limits,
-    ) -> Result<Window, LogError> {
-        let failed = |e: redb::Error| from_redb(&self.log, "appending", e);
-        let mut transaction = self.db.begin_write().map_err(|e| failed(e.into()))?;
-        transaction
-            .set_durability(Durability::Immediate)
-            .map_err(|e| failed(e.into()))?;
+    ) -> Result<Window, redb::Error> {
+        let mut transaction = self.db.begin_write()?;
+        transaction.set_durability(Durability::Immediate)?;
         let next = {
-            let mut meta = transaction.open_table(META).map_err(|e| failed(e.into()))?;
-            let mut index = transaction
-                .open_table(INDEX)
-                .map_err(|e| failed(e.into()))?;
-            let mut params = transaction
-                .open_table(PARAMS)
-                .map_err(|e| failed(e.into()))?;
-            let rows = index.range::<i64>(..).map_err(|e| failed(e.into()))?;
-            let costs = rows.map(|row| {
+            let mut meta = transaction.open_table(META)?;
+            let mut index = transaction.open_table(INDEX)?;
+            let mut params = transaction.open_table(PARAMS)?;
+            let costs = index.range::<i64>(..)?.map(|row| {
                 row.map(|(_, value)| {
                     let (channel, size) = value.value();
                     cost(channel.len(), size)
                 })
             });
-            let next = window
-                .after(admission, batch, limits, costs)
-                .map_err(|e| failed(e.into()))?;
+            let next = window.after(admission, batch, limits, costs)?;
             let new = batch.get(admission.keep_from..).unwrap_or_default();
-            trim(&mut index, &mut params, &window, &next).map_err(|e| failed(e.into()))?;
-            insert(&mut index, &mut params, new).map_err(|e| failed(e.into()))?;
-            for (row, value) in [(FLOOR_ROW, next.floor), (LAST_ROW, next.last)] {
-                meta.insert(row, value).map_err(|e| failed(e.into()))?;
-            }
+            trim(&mut index, &mut params, &window, &next)?;
+            insert(&mut index, &mut params, new)?;
+            meta.insert(FLOOR_ROW, next.floor)?;
+            meta.insert(LAST_ROW, next.last)?;
             next
         };
-        transaction.commit().map_err(|e| failed(e.into()))?;
+        transaction.commit()?;
         Ok(next)
     }
 }
@@ -227,7 +216,7 @@ fn insert(
     Ok(())
 }
 
-/// How many parts so many bytes of params are kept in.
+/// The number of parts for this many bytes of params.
 pub(super) fn parts(size: u64) -> u64 {
     size.div_ceil(PART as u64)
 }
@@ -245,7 +234,7 @@ impl ReplayReader for Reader {
                 log: self.log.to_string(),
             });
         };
-        // What it sees stands still, whatever is appended and trimmed meanwhile.
+        // A read transaction does not see what is appended and trimmed meanwhile.
         db.begin_read()
             .map_err(redb::Error::from)
             .and_then(|transaction| read(&transaction, seq, upto, wants, max_bytes))
@@ -318,7 +307,7 @@ fn join(
     let mut whole = Vec::new();
     for row in params.range((seq, 0)..=(seq, u32::MAX))? {
         let (_, part) = row?;
-        // Sized at the first part that is really there, and the usual action has one.
+        // Reserved only when a part exists: a damaged index may claim any size.
         whole.reserve_exact(size.saturating_sub(whole.len()));
         whole.extend_from_slice(part.value());
     }
@@ -330,7 +319,7 @@ fn join(
     Ok(whole.into())
 }
 
-/// Tells apart what a person has to do about it.
+/// Sorts redb's errors by what a person has to do about them.
 pub(super) fn from_redb(log: &str, doing: &'static str, error: redb::Error) -> LogError {
     let log = log.to_string();
     match error {

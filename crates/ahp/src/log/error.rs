@@ -1,12 +1,12 @@
-//! What can go wrong with a log, and what to do then.
+//! The errors of a replay log.
 
 use std::error::Error;
 
-/// Why a log did not do what it was asked.
+/// Why a log could not be opened, appended to or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// Numbers rise by one within a batch and never fall. Nothing was taken.
+    /// The numbers of a batch do not rise by one, or begin below the last one. Nothing was stored.
     #[error(
         "action {got} cannot come after action {last} in the replay log: number the actions of a batch one by one, from {last} + 1 or above"
     )]
@@ -16,7 +16,7 @@ pub enum LogError {
         /// The number that does not follow.
         got: i64,
     },
-    /// Someone else has the file.
+    /// The file is locked.
     #[error(
         "the replay log {log} is open already, in another process or in this one: stop that one, or give each host a file of its own"
     )]
@@ -31,32 +31,32 @@ pub enum LogError {
     UnknownFormat {
         /// Which log.
         log: String,
-        /// What it says of itself.
+        /// The format in the file.
         found: i64,
-        /// What would be understood.
+        /// The format that this version reads.
         known: i64,
     },
-    /// It is a database, and not a replay log.
+    /// The file is a database, but not a replay log.
     #[error(
         "{log} is a database of something else ({detail}): choose another file for the replay log"
     )]
     NotALog {
         /// Which file.
         log: String,
-        /// What was found or missed.
+        /// What was found, or is missing.
         detail: String,
     },
-    /// It cannot be trusted.
+    /// The file is damaged.
     #[error(
         "the replay log {log} is damaged ({detail}): move the file away and start with an empty log, numbered above what clients have seen (they then get snapshots)"
     )]
     Corrupt {
         /// Which log.
         log: String,
-        /// What does not fit.
+        /// What is wrong.
         detail: String,
     },
-    /// The disk, or what stands for it, refused.
+    /// The disk, or another storage, reported an error.
     #[error(
         "the replay log {log} failed while {doing} ({source}): see to the disk (space, rights, health), then open the log again"
     )]
@@ -65,10 +65,10 @@ pub enum LogError {
         log: String,
         /// What was being done.
         doing: &'static str,
-        /// What the storage says.
+        /// The storage's error.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// An earlier append failed, and whether it reached the disk is not known.
+    /// An earlier append failed, and whether it reached the disk is unknown.
     #[error(
         "the replay log {log} takes nothing after a failed append: open it again, it then tells which action is its last"
     )]

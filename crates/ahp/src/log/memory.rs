@@ -12,11 +12,11 @@ use breakbulk_link::lock;
 /// microseconds however long the replay is.
 const STRIDE: usize = 256;
 
-/// A replay log in memory: shares the buffers it is given and never waits for long.
+/// A replay log in memory: it shares the buffers of the actions, and never waits for long.
 ///
-/// It is gone with the process. Since its successor begins with an empty log, a host that starts
-/// again should number its actions above all that clients may have seen: then what they ask for is
-/// [`Replay::Gone`] instead of another history under the same numbers.
+/// It ends with the process. A host that starts again has an empty log, and should number its actions
+/// above all that clients may have seen: then a reconnect finds [`Replay::Gone`] instead of other actions
+/// under the same numbers.
 #[derive(Debug)]
 pub struct MemoryLog {
     shared: Arc<Shared>,
@@ -58,7 +58,7 @@ impl ReplayLog for MemoryLog {
     }
 
     fn append(&mut self, batch: &[Entry]) -> Result<(), LogError> {
-        // Only this handle appends, so the window stands still between the two locks.
+        // Only this handle appends, so the window does not change between the two locks.
         let window = self.shared.lock().window;
         let admission = window.admit(batch, self.limits)?;
         let mut kept = self.shared.lock();
@@ -71,7 +71,7 @@ impl ReplayLog for MemoryLog {
         kept.entries.extend(new.iter().cloned());
         kept.window = next;
         drop(kept);
-        // Giving memory back takes time, which readers need not wait for.
+        // Freeing memory takes time; readers need not wait for it.
         drop(trimmed);
         Ok(())
     }
@@ -90,7 +90,7 @@ impl Shared {
         lock(&self.0)
     }
 
-    /// The next few actions after `seq`, or why there are none to be had.
+    /// The next actions after `seq`, at most [`STRIDE`], or why they are not available.
     fn stride(&self, seq: i64, upto: i64) -> Result<Vec<Entry>, Replay> {
         let kept = self.lock();
         if let Some(gone) = kept.window.missing(seq) {
@@ -111,18 +111,18 @@ impl ReplayReader for Shared {
         wants: &dyn Fn(&str) -> bool,
         max_bytes: usize,
     ) -> Result<Replay, LogError> {
-        // What is appended while we read is for the next one who asks.
+        // Actions that are appended meanwhile are not part of this replay.
         let upto = upto.min(self.lock().window.last);
         let mut seen = seq;
         let mut size = 0usize;
         let mut actions = Vec::new();
         loop {
-            // What is trimmed before we have read it is gone as well.
+            // An append may trim actions before they are read here.
             let stride = match self.stride(seen, upto) {
                 Ok(stride) => stride,
                 Err(gone) => return Ok(gone),
             };
-            // The window promises what is asked for, so an empty stride is an empty question.
+            // The window has all actions after `seen`, so none means that none was asked for.
             let end = stride.is_empty();
             for entry in stride {
                 seen = entry.seq;

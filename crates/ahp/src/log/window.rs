@@ -1,4 +1,4 @@
-//! Which run of numbers a log holds, and what must go for what comes: the same for all logs.
+//! Which run of numbers a log keeps, and what is trimmed when a batch is appended; used by all logs.
 
 use super::{Entry, Limits, LogError, Replay};
 
@@ -7,18 +7,18 @@ use super::{Entry, Limits, LogError, Replay};
 pub(super) struct Window {
     pub(super) floor: i64,
     pub(super) last: i64,
-    /// What the kept ones cost together.
+    /// The total cost of the kept actions.
     pub(super) bytes: u64,
 }
 
-/// What a batch means for a log, before anything is changed.
+/// What appending a batch would change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Admission {
     /// The part of the batch from this index on is kept.
     pub(super) keep_from: usize,
     /// What that part costs.
     bytes: u64,
-    /// Nothing that was kept so far stays: a number or an action between is missing.
+    /// All actions kept so far are trimmed, since there would be a gap between them and the batch.
     clears: bool,
     last: i64,
 }
@@ -81,7 +81,7 @@ impl Window {
         })
     }
 
-    /// The window once the batch is in; `oldest` tells what the kept actions cost, oldest first.
+    /// The window after the batch is appended; `oldest` are the costs of the kept actions, oldest first.
     pub(super) fn after<E>(
         &self,
         admission: &Admission,
@@ -119,7 +119,7 @@ impl Window {
         self.bytes <= limits.bytes && self.count() <= limits.count as u64
     }
 
-    /// Says so if not everything after `seq` is here.
+    /// [`Replay::Gone`] if not all actions after `seq` are kept.
     pub(super) fn missing(&self, seq: i64) -> Option<Replay> {
         (seq < self.floor || seq > self.last).then_some(Replay::Gone {
             from: self.floor,

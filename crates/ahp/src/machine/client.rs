@@ -1,10 +1,9 @@
-//! All that a client decides: its subscriptions, which answer belongs to which call, how long a call
-//! waits, what was missed over the end of a connection, and which of its actions were not sent.
+//! The state machine of a client: its subscriptions, its calls and their timeouts, what it missed when a
+//! connection ended, and which of its actions were not sent.
 //!
-//! A [`Client`] outlives its connections. The link of a connection stays outside, with whatever drives
-//! it: a call gives the message that is to be queued there, and what the link tells goes to
-//! [`Client::handle_event`]. After each call do what [`Client::poll_output`] says, and take what is for
-//! the application from [`Client::poll_event`].
+//! A [`Client`] outlives its connections. The link of a connection stays outside: a call returns the
+//! message to queue there, and the link's events are passed to [`Client::handle_event`]. After each call
+//! do what [`Client::poll_output`] says, and give the application what [`Client::poll_event`] returns.
 
 mod error;
 mod event;
@@ -34,13 +33,14 @@ use self::question::fits;
 use self::queue::Queued;
 use crate::Defence;
 
-/// All that a client does, without sockets and clock.
+/// The state machine of a client, without sockets and clock.
 pub struct Client {
     config: ClientConfig,
     defence: Defence,
-    /// What the host takes.
+    /// The limits that the host advertised.
     host: Option<Chunking>,
-    /// The channels, and what is in the state that came for each.
+    /// The subscribed channels, and the number of the last action that the received state of each
+    /// contains.
     subscriptions: BTreeMap<String, i64>,
     next_id: u64,
     next_client_seq: i64,
@@ -57,7 +57,7 @@ pub struct Client {
 struct Dispatching {
     seq: i64,
     session: u64,
-    /// It went out before anybody said that it was queued.
+    /// The link sent it before [`Client::handle_queued`] was called.
     out: bool,
 }
 
@@ -68,22 +68,23 @@ struct Session {
     pending: BTreeMap<CallId, Pending>,
     /// Dispatched actions that are queued.
     unsent: BTreeSet<i64>,
-    /// What came before the handshake was answered; `None` once it is.
+    /// Messages that arrived before the answer to the handshake; `None` once it is answered.
     held: Option<VecDeque<Result<Event, String>>>,
-    /// Groups that are open.
+    /// Groups of segments that are incomplete.
     open: BTreeSet<Key>,
-    /// When one of them last ended.
+    /// When a group last became complete or failed.
     group_ended: Instant,
-    /// When a frame last moved, in and out.
+    /// When a frame was last received, and when one was last sent.
     moved: (Instant, Instant),
-    /// The host broke the protocol: nothing more of it counts, or a hole would be hidden.
+    /// The host broke the protocol: its further messages are ignored, since they would hide that one is
+    /// missing.
     broken: bool,
 }
 
 /// A call that waits for its answer.
 struct Pending {
     queued: Instant,
-    /// When it was all out.
+    /// When it was sent completely.
     sent: Option<Instant>,
     /// Whether somebody waits for the answer.
     awaited: bool,
@@ -108,7 +109,7 @@ impl Client {
         }
     }
 
-    /// A link for its next connection.
+    /// A link for the next connection.
     pub fn link(&self, seed: [u8; 32]) -> Link {
         let config = &self.config.connection;
         let mut link = config.link(seed);
@@ -116,7 +117,7 @@ impl Client {
         link
     }
 
-    /// Asks the host something; params are an object or an array.
+    /// A request to the host; params are an object or an array.
     pub fn request(
         &mut self,
         now: Instant,
@@ -134,7 +135,7 @@ impl Client {
         self.call(now, write, Wants::Answer(method.to_owned()))
     }
 
-    /// Asks the host for a word. It overtakes what is large.
+    /// A `ping` request. It may overtake large messages that are being sent.
     pub fn ping(&mut self, now: Instant) -> Result<(CallId, Outgoing), ClientError> {
         self.call(now, ahp::ping, Wants::Answer("ping".to_owned()))
     }
@@ -149,7 +150,7 @@ impl Client {
         self.call(now, |id| ahp::subscribe(id, channel), wants)
     }
 
-    /// Wants nothing more of a channel.
+    /// Unsubscribes from a channel.
     pub fn unsubscribe(&mut self, channel: &str) -> Result<Outgoing, ClientError> {
         self.subscriptions.remove(channel);
         self.connected()?;
@@ -161,8 +162,8 @@ impl Client {
         Ok(Outgoing::text(text))
     }
 
-    /// An action of our own, with the number (`clientSeq`) after the last one that was queued. One at a
-    /// time: once the link has taken it, [`handle_queued`](Self::handle_queued).
+    /// An action of this client, with the number (`clientSeq`) after the last one that was queued. One at
+    /// a time: call [`handle_queued`](Self::handle_queued) once the link has queued it.
     pub fn dispatch(&mut self, channel: &str, action: &RawValue) -> Result<Outgoing, ClientError> {
         let (seq, session) = (self.next_client_seq, self.connected()?.number);
         let text = ahp::dispatch_action(channel, seq, action);
@@ -175,8 +176,8 @@ impl Client {
         Ok(Outgoing::text(text).in_lane(lane).tagged(tag))
     }
 
-    /// The last action is queued, under the number that this returns. An error means that it was
-    /// dropped with its connection.
+    /// The last action is queued; returns its number. An error means that it was dropped with its
+    /// connection.
     pub fn handle_queued(&mut self) -> Result<i64, ClientError> {
         let dispatched = self.dispatching.take().ok_or(ClientError::NotConnected)?;
         self.next_client_seq = dispatched.seq + 1;
@@ -192,15 +193,15 @@ impl Client {
         }
     }
 
-    /// Nobody waits for this call any more. What it does to the subscriptions counts still; a handshake
-    /// ends its connection.
+    /// The caller does not wait for this call any more. A subscription still takes effect; a handshake
+    /// that is abandoned closes its connection.
     pub fn abandon(&mut self, call: CallId) {
         if self.session.as_mut().and_then(|it| it.forget(call)) == Some(true) {
-            self.close(1000, "the handshake was given up".to_owned());
+            self.close(1000, "the client abandoned the handshake".to_owned());
         }
     }
 
-    /// A frame moved at this time.
+    /// A frame was received or sent at this time.
     pub fn handle_moved(&mut self, at: Instant, direction: Direction) {
         if let Some(session) = &mut self.session {
             match direction {
@@ -210,12 +211,12 @@ impl Client {
         }
     }
 
-    /// What is to be done; take all of it after every other call.
+    /// What the caller has to do next; poll until `None` after every other call.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.out.pop_front()
     }
 
-    /// What comes next for the application.
+    /// The next event for the application.
     pub fn poll_event(&mut self) -> Option<Event> {
         queue::pop(&mut self.queue)
     }
@@ -226,7 +227,7 @@ impl Client {
         calls.filter_map(|call| self.deadline(*call)).min()
     }
 
-    /// When this call fails unless something of it moves.
+    /// When this call times out, if no further frame of it is sent or received.
     pub fn deadline(&self, call: CallId) -> Option<Instant> {
         let session = self.session.as_ref()?;
         let pending = session.pending.get(&call).filter(|it| it.awaited)?;
@@ -264,18 +265,18 @@ impl Client {
         self.session.is_some()
     }
 
-    /// Whether the connection that this question came by is still there.
+    /// Whether the connection on which this question arrived still exists.
     pub fn can_answer(&self, question: &Question) -> bool {
         let session = self.session.as_ref();
         session.is_some_and(|it| it.number == question.session)
     }
 
-    /// How it is set up.
+    /// The configuration.
     pub fn config(&self) -> &ClientConfig {
         &self.config
     }
 
-    /// The largest number of an action that came.
+    /// The largest number of an action that was received.
     pub fn last_seen(&self) -> i64 {
         self.defence.last_seen()
     }
@@ -285,7 +286,7 @@ impl Client {
         self.subscriptions.keys().map(String::as_str)
     }
 
-    /// What the host is willing to receive, as it last said.
+    /// The limits that the host last advertised.
     pub fn host_takes(&self) -> Option<&Chunking> {
         self.host.as_ref()
     }
@@ -314,7 +315,7 @@ impl Client {
         fits(&self.config.connection, self.host.as_ref(), size, true)
     }
 
-    /// The connection for a call.
+    /// The connection, if its handshake is done.
     fn connected(&mut self) -> Result<&mut Session, ClientError> {
         if self.session.as_ref().is_none_or(|it| it.held.is_some()) {
             return Err(self.not_connected());
@@ -355,7 +356,7 @@ impl Session {
         CallId(id)
     }
 
-    /// Nobody waits for this call any more; whether it was the handshake.
+    /// The caller does not wait for this call any more. Returns whether it was the handshake.
     fn forget(&mut self, call: CallId) -> Option<bool> {
         let pending = self.pending.get_mut(&call)?;
         pending.awaited = false;
@@ -366,7 +367,7 @@ impl Session {
         Some(is_handshake)
     }
 
-    /// A group has become a message, or never will.
+    /// A group is complete, or has failed.
     fn group_over(&mut self, now: Instant, key: &Key) {
         self.open.remove(key);
         self.group_ended = now;

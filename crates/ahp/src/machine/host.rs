@@ -1,15 +1,15 @@
-//! All that a host decides: the connected clients and their subscriptions, handshakes, replays,
-//! which answer goes where, and who is cut off.
+//! The state machine of a host: the connected clients and their subscriptions, handshakes, replays,
+//! responses, and which clients are disconnected because they read too slowly.
 //!
-//! Each client's link stays outside, with whatever drives it; the host speaks in whole messages. Feed
-//! it what each link tells ([`Host::handle_event`]), what became of the [`Work`] it gave out, what the
-//! log has taken ([`Host::handle_committed`]) and the time; after each call do what
-//! [`Host::poll_output`] says. Actions wait for the log in a [`Pending`] of their own, so that whoever
-//! publishes never waits for the host.
+//! Each client's link stays outside; the host sends and receives whole messages. Pass it the events of
+//! each link ([`Host::handle_event`]), the results of the [`Work`] it hands out, the actions that the
+//! log has stored ([`Host::handle_committed`]) and the time; after each call do what
+//! [`Host::poll_output`] says. Actions wait for the log in a separate [`Pending`] queue, so that
+//! publishers never wait for the host.
 //!
-//! A client's messages are handled one after the other. They wait, charged to that client, while it
-//! has as many requests as it may, while its last handshake, subscription or action is being worked
-//! on, and while the log has no room for its action.
+//! A client's messages are handled one after the other. The next one waits, charged to that client,
+//! while the client has its maximum of open requests, while its last handshake, subscription or action
+//! is in work, and while the log has no room for its action.
 
 mod answers;
 mod config;
@@ -53,64 +53,69 @@ pub use types::{
 };
 pub use write::Writing;
 
-/// What clients are told of a host that failed under way.
-const NOT_RECORDED: &str = "the host cannot record what happens: ask whoever runs it";
-const TOO_SLOW: &str = "too much waits to be read by you: reconnect, and replay what you missed";
+/// The reason in the close frame when the replay log has failed.
+const NOT_RECORDED: &str = "the host's replay log has failed: ask the operator of the host";
+/// The reason in the close frame of a client that reads too slowly.
+const TOO_SLOW: &str =
+    "your send queue is full: read faster, reconnect, and replay what you missed";
 
-/// What a message is, to be known again when it could not be sent.
+/// Tags of outgoing messages: they tell what kind of message it was that could not be sent.
 mod tag {
     pub(super) const ACTION: u64 = 1;
     pub(super) const NOTIFICATION: u64 = 2;
     pub(super) const RESPONSE: u64 = 3;
-    /// What stands for a response that could not be sent.
+    /// The error in the place of a response that could not be sent.
     pub(super) const REFUSAL: u64 = 4;
-    /// A response with a state in it, on which what follows depends.
+    /// A response that contains states; the actions after it build on them.
     pub(super) const STATE: u64 = 5;
 }
 
-/// All that a host does, without sockets, log, application and clock.
+/// The state machine of a host, without sockets, log, application and clock.
 pub struct Host {
     config: HostConfig,
     clients: BTreeMap<ClientId, Client>,
-    /// Who follows each channel.
+    /// The subscribers of each channel.
     channels: BTreeMap<Arc<str>, BTreeSet<ClientId>>,
     sessions: Sessions,
-    /// When each client without a handshake is closed.
-    strangers: BTreeSet<(Instant, ClientId)>,
+    /// The deadlines of clients whose handshake is not done.
+    awaiting_handshake: BTreeSet<(Instant, ClientId)>,
     /// Clients whose action waits for room in the log.
-    crowded: BTreeSet<ClientId>,
-    /// Clients whose connections end: nothing more of them is taken.
+    waiting_for_room: BTreeSet<ClientId>,
+    /// Clients whose connections are being closed: their messages are ignored.
     closing: BTreeMap<ClientId, When>,
+    /// The number of the last action that is visible.
     visible: i64,
-    /// Why nobody may come any more.
+    /// Once the host has ended: what new connections are closed with.
     ended: Option<Closed>,
     next_client: u64,
     next_request: u64,
-    /// Handshakes that have begun.
+    /// The number of handshakes that have begun.
     turns: u64,
     out: VecDeque<Output>,
 }
 
 struct Client {
-    /// When it must have introduced itself.
+    /// When its handshake must be done.
     deadline: Instant,
+    /// Who it is, once its handshake is done.
     who: Option<Who>,
     /// The number of its handshake.
     turn: u64,
     subscriptions: BTreeSet<Arc<str>>,
-    /// Bytes of their names.
+    /// The total bytes of their names.
     names: usize,
+    /// Messages to it that wait until an answer with states is written.
     hold: Option<Hold>,
     /// Messages that wait for their turn.
     waiting: VecDeque<Message>,
-    /// What its next message waits for.
+    /// The work in progress that its next message waits for.
     doing: Option<Doing>,
     /// Requests that the application works on.
     asked: BTreeMap<RequestId, Asked>,
     rate: Rate<TransferId>,
 }
 
-/// A client that has introduced itself.
+/// What the handshake of a client said.
 struct Who {
     client_id: Arc<str>,
     chunking: Option<Chunking>,
@@ -130,8 +135,8 @@ impl Host {
             config,
             clients: BTreeMap::new(),
             channels: BTreeMap::new(),
-            strangers: BTreeSet::new(),
-            crowded: BTreeSet::new(),
+            awaiting_handshake: BTreeSet::new(),
+            waiting_for_room: BTreeSet::new(),
             closing: BTreeMap::new(),
             visible,
             ended: None,
@@ -142,7 +147,7 @@ impl Host {
         }
     }
 
-    /// How it is set up.
+    /// The configuration.
     pub fn config(&self) -> &HostConfig {
         &self.config
     }
@@ -152,7 +157,7 @@ impl Host {
         self.visible
     }
 
-    /// A connection came. `Err` is what to close it with.
+    /// Admits a new connection. `Err` is what to close it with.
     pub fn connect(&mut self, now: Instant) -> Result<ClientId, Closed> {
         if let Some(ended) = &self.ended {
             return Err(ended.clone());
@@ -169,7 +174,7 @@ impl Host {
         self.next_client += 1;
         let id = ClientId(self.next_client);
         let deadline = now + self.config.handshake_timeout;
-        self.strangers.insert((deadline, id));
+        self.awaiting_handshake.insert((deadline, id));
         let client = Client {
             deadline,
             who: None,
@@ -186,22 +191,22 @@ impl Host {
         Ok(id)
     }
 
-    /// Whether a client has not introduced itself yet.
-    pub fn is_stranger(&self, client: ClientId) -> bool {
+    /// Whether the handshake of a client is not done yet.
+    pub fn awaits_handshake(&self, client: ClientId) -> bool {
         let client = self.clients.get(&client);
         client.is_some_and(|client| client.who.is_none())
     }
 
-    /// Whether [`handle_event`](Self::handle_event) would do anything with this. Of each message that
-    /// goes out a link tells at least once.
-    pub fn heeds(event: &Event) -> bool {
+    /// Whether [`handle_event`](Self::handle_event) does anything with this event: a link reports every
+    /// message that it sends, and those reports need no lock.
+    pub fn wants_event(event: &Event) -> bool {
         !matches!(
             event,
             Event::Sent { .. } | Event::Opened(_) | Event::Writable
         )
     }
 
-    /// What a client's link tells.
+    /// Handles an event of a client's link.
     pub fn handle_event(
         &mut self,
         now: Instant,
@@ -224,19 +229,19 @@ impl Host {
             } => self.progress(now, client, id, done, total),
             Event::GaveUp { error, .. } => self.gave_up(now, client, &error),
             Event::Fault(fault) => {
-                tracing::debug!(client = ?self.name(client), %fault, "a client sent a wrong frame");
+                tracing::debug!(client = ?self.name(client), %fault, "a client sent an invalid frame");
             }
             Event::Closed(_) => self.handle_closed(client),
             _ => {}
         }
     }
 
-    /// A client's connection is closed: it is told nothing more, and what it said and was not handled
-    /// is dropped.
+    /// A client's connection is closed: nothing more is sent to it, and its messages that wait are
+    /// dropped.
     pub fn handle_closed(&mut self, id: ClientId) {
         self.silence(id);
         if let Some(client) = self.clients.get_mut(&id) {
-            self.strangers.remove(&(client.deadline, id));
+            self.awaiting_handshake.remove(&(client.deadline, id));
             self.closing.insert(id, When::Now);
             client.doing = None;
             client.waiting.clear();
@@ -244,7 +249,7 @@ impl Host {
         }
     }
 
-    /// A client's transport is let go of: there is room for another client.
+    /// A client's transport is gone: its place is free for another client.
     pub fn disconnect(&mut self, id: ClientId) {
         self.handle_closed(id);
         self.closing.remove(&id);
@@ -276,28 +281,27 @@ impl Host {
         self.advance(id, app);
     }
 
-    /// The log has this action: now it counts, and everybody who follows its channel is told.
+    /// The log has stored this action: it is applied, and sent to the subscribers of its channel.
     pub fn handle_committed(&mut self, published: &Published, app: &impl Channels) {
         app.apply(&published.applied());
         self.visible = published.seq;
         self.tell(&published.channel, &published.message, tag::ACTION);
     }
 
-    /// Actions that were visible have left the [`Pending`] queue: there may be room for what clients
-    /// dispatched.
+    /// The [`Pending`] queue has become shorter: clients whose action waited for room go on.
     pub fn handle_room(&mut self, app: &impl Channels) {
-        for client in std::mem::take(&mut self.crowded) {
+        for client in std::mem::take(&mut self.waiting_for_room) {
             self.advance(client, app);
         }
     }
 
-    /// The log failed, or the application did under an action: nothing becomes visible any more. The
-    /// details are for publishers and the log of this machine, not for clients.
+    /// The replay log failed, or the application panicked while it applied an action: no further action
+    /// becomes visible. Publishers and the process's log get the details, clients do not.
     pub fn handle_log_failed(&mut self) {
         self.end(close::FAILED, NOT_RECORDED, When::Now);
     }
 
-    /// Nobody may come any more, and whoever is here goes.
+    /// Closes all connections, and refuses new ones, with this code and reason.
     pub fn end(&mut self, code: u16, reason: &str, when: When) {
         let closed = Closed {
             code,
@@ -309,16 +313,16 @@ impl Host {
         }
     }
 
-    /// Tells who follows a channel something that has no number and is not replayed.
+    /// Sends a notification to the subscribers of a channel. It has no number and is not replayed.
     pub fn notify(&mut self, channel: &str, method: &str, params: &RawValue) {
         let (method, params) = (reply::quoted(method), params.get());
         let text = format!(r#"{{"jsonrpc":"2.0","method":{method},"params":{params}}}"#);
         self.tell(channel, &text.into(), tag::NOTIFICATION);
     }
 
-    /// What is to be done; take all of it after every other call.
+    /// What the caller has to do next; poll until `None` after every other call.
     pub fn poll_output(&mut self) -> Option<Output> {
-        // What follows a message that was not taken must not hide that it is missing.
+        // A client that missed a message gets no later one, which would hide the gap.
         while !self.closing.is_empty()
             && let Some(Output::Send { client, .. }) = self.out.front()
             && self.closing.get(client) == Some(&When::Now)
@@ -330,15 +334,15 @@ impl Host {
 
     /// When to call [`handle_timeout`](Self::handle_timeout).
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.strangers.first().map(|(at, _)| *at)
+        self.awaiting_handshake.first().map(|(at, _)| *at)
     }
 
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some((at, client)) = self.strangers.first().copied()
+        while let Some((at, client)) = self.awaiting_handshake.first().copied()
             && at <= now
         {
-            self.strangers.pop_first();
+            self.awaiting_handshake.pop_first();
             let seconds = self.config.handshake_timeout.as_secs_f64();
             let reason = format!("no initialize or reconnect within {seconds} s");
             self.close(client, close::NO_HANDSHAKE, &reason, When::Now);
@@ -376,13 +380,13 @@ impl Host {
         }
     }
 
-    /// The client does not read fast enough. It replays when it comes back.
+    /// Disconnects a client that reads too slowly. It replays what it missed when it reconnects.
     fn cut_off(&mut self, client: ClientId, limit: &str) {
-        tracing::warn!(client = ?self.name(client), limit, "a client that reads too slowly was cut off");
+        tracing::warn!(client = ?self.name(client), limit, "disconnected a client that reads too slowly");
         self.close(client, close::TRY_LATER, TOO_SLOW, When::Now);
     }
 
-    /// The name of a client, for log lines.
+    /// The clientId of a client, for log lines.
     fn name(&self, client: ClientId) -> Option<&str> {
         let who = self.clients.get(&client)?.who.as_ref()?;
         Some(&who.client_id)

@@ -267,7 +267,7 @@ async fn a_handshake_that_is_given_up_leaves_no_connection() {
     let closed = host.frame().await.unwrap_err();
     assert_eq!(
         (closed.code, &*closed.reason),
-        (1000, "the handshake was given up")
+        (1000, "the client abandoned the handshake")
     );
     assert_eq!(next(&client).await, "nothing");
     // The last handle takes the connection with it.

@@ -247,7 +247,7 @@ async fn a_question_of_the_hosts_is_answered_once() {
     for expected in [
         r#"{"jsonrpc":"2.0","id":1,"result":[true]}"#,
         r#"{"jsonrpc":"2.0","id":"\u0061","error":{"code":-5,"message":"not \"now\""}}"#,
-        r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32601,"message":"the client does not answer this"}}"#,
+        r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32601,"message":"the client does not answer this method"}}"#,
     ] {
         assert_eq!(host.hear().await, expected);
     }

@@ -87,7 +87,7 @@ async fn without_a_version_in_common_it_ends() {
     let said = initialize("c", "", r#","protocolVersions":["0.3.0"]"#);
     assert_eq!(
         client.ask(said).await,
-        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32005,"message":"none of the offered protocol versions is spoken here","data":{"supportedVersions":["1.0.0","0.9.0"]}}}"#
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32005,"message":"the host supports none of the offered protocol versions","data":{"supportedVersions":["1.0.0","0.9.0"]}}}"#
     );
     let closed = client.closed().await;
     assert_eq!(

@@ -135,7 +135,7 @@ async fn what_is_wrong_is_answered_or_ends_the_connection() {
             false,
             &too_many,
             Hears(
-                r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"a client follows at most 1024 channels with names of 262144 bytes in all; unsubscribe from some first"}}"#,
+                r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"a client may subscribe to at most 1024 channels, whose names have at most 262144 bytes together; unsubscribe from some first"}}"#,
             ),
         ),
         (
@@ -216,7 +216,7 @@ async fn who_asks_and_never_reads_is_cut_off() {
         (closed.code, &*closed.reason),
         (
             1013,
-            "too much waits to be read by you: reconnect, and replay what you missed"
+            "your send queue is full: read faster, reconnect, and replay what you missed"
         )
     );
 }

@@ -78,7 +78,7 @@ async fn a_log_that_fails_ends_the_host_and_shows_nothing() {
             (closed.code, &*closed.reason),
             (
                 1011,
-                "the host cannot record what happens: ask whoever runs it"
+                "the host's replay log has failed: ask the operator of the host"
             )
         );
     }
@@ -93,21 +93,21 @@ async fn settings_that_no_client_would_believe_are_refused() {
                 max_frame_bytes: 0,
                 ..sound
             },
-            "chunking.max_frame_bytes is 0, so that nothing could ever be received; raise it",
+            "chunking.max_frame_bytes is 0, so that nothing could be received; raise it",
         ),
         (
             Chunking {
                 max_groups: Some(0),
                 ..sound
             },
-            "chunking.max_groups is 0, so that nothing could ever be received; raise it",
+            "chunking.max_groups is 0, so that nothing could be received; raise it",
         ),
         (
             Chunking {
                 group_timeout_ms: Some(0),
                 ..sound
             },
-            "chunking.group_timeout_ms is 0, so that nothing could ever be received; raise it",
+            "chunking.group_timeout_ms is 0, so that nothing could be received; raise it",
         ),
         (
             Chunking {
@@ -129,7 +129,7 @@ async fn settings_that_no_client_would_believe_are_refused() {
         let closed = Client::new(&host).closed().await;
         assert_eq!(
             (closed.code, &*closed.reason),
-            (1011, "the host is set up wrong: ask whoever runs it")
+            (1011, "the host has invalid settings: ask its operator")
         );
         assert!(host.shutdown().await.is_some(), "the log comes back");
     }

@@ -146,12 +146,12 @@ async fn what_subscribe_answers() {
         ),
         (
             r#"{"channel":"ahp-chat:/a-name-that-is-too-long"}"#,
-            r#""error":{"code":-32602,"message":"a client follows at most 3 channels with names of 40 bytes in all; unsubscribe from some first"}"#,
+            r#""error":{"code":-32602,"message":"a client may subscribe to at most 3 channels, whose names have at most 40 bytes together; unsubscribe from some first"}"#,
         ),
         (r#"{"channel":"ahp-otlp:/x"}"#, r#""result":{}"#),
         (
             r#"{"channel":"s"}"#,
-            r#""error":{"code":-32602,"message":"a client follows at most 3 channels with names of 40 bytes in all; unsubscribe from some first"}"#,
+            r#""error":{"code":-32602,"message":"a client may subscribe to at most 3 channels, whose names have at most 40 bytes together; unsubscribe from some first"}"#,
         ),
     ] {
         let said = format!(r#"{{"jsonrpc":"2.0","id":-3,"method":"subscribe","params":{params}}}"#);
@@ -225,7 +225,7 @@ async fn a_slow_reader_is_cut_off_alone_and_replays() {
         (closed.code, &*closed.reason),
         (
             1013,
-            "too much waits to be read by you: reconnect, and replay what you missed"
+            "your send queue is full: read faster, reconnect, and replay what you missed"
         )
     );
     assert!((1..200).contains(&seen), "{seen}");

@@ -1,4 +1,4 @@
-//! The library's errors, with the options and variables of this program by which they are mended.
+//! The texts of the library's errors, with the options and variables of this program that correct them.
 
 use breakbulk::gateway::{
     EndError, EndpointError, KeyFileError, OpenError, PlanError, RunError, Side,
@@ -10,7 +10,7 @@ use crate::key::VARIABLE as KEY;
 pub(super) fn plan(error: &PlanError) -> String {
     match error {
         PlanError::End { side, error } => end(*side, error),
-        PlanError::NoSessions => "--max-sessions 0 lets nobody in; give at least 1".to_owned(),
+        PlanError::NoSessions => "--max-sessions 0 accepts no client; give at least 1".to_owned(),
         PlanError::Memory { .. } => format!("--memory: {error}"),
         error => error.to_string(),
     }
@@ -26,7 +26,7 @@ pub(super) fn end(side: Side, error: &EndError) -> String {
             return format!("--{side}: {option} is for --{other}");
         }
         EndError::OpenToOthers { .. } => {
-            ", or set BREAKBULK_TOKEN (--allow-remote lets everybody in)".to_owned()
+            ", or set BREAKBULK_TOKEN (--allow-remote accepts clients without a token)".to_owned()
         }
         EndError::NoKey => format!(" (breakbulk keygen FILE makes one), or set {KEY}"),
         EndError::SharedKey => format!("; unset {KEY} too"),

@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use breakbulk::link::{Frame, Inbound, Wire};
 use breakbulk::message::ahp;
-use breakbulk::message::jsonrpc::{Envelope, Kind, string};
+use breakbulk::message::jsonrpc::{Envelope, Kind, member, string};
 use breakbulk::message::vscode::{self, ipc};
 use breakbulk::message::{loro, mcp, tywrap};
 use breakbulk::wire::{Ahp, Cep22, Tywrap};
 use bytes::Bytes;
 
-use super::describe::json::member;
 use super::format::{Format, Framing};
 
 /// Frames that are examined.

@@ -129,7 +129,7 @@ impl Serve {
         })?;
         if !address.ip().is_loopback() && !has_token && !self.allow_remote {
             return Err(Failure::Usage(format!(
-                "{address} is open to others than this machine; set BREAKBULK_TOKEN or --token-file FILE, or listen at 127.0.0.1 (--allow-remote lets everybody in)"
+                "{address} is open to others than this machine; set BREAKBULK_TOKEN or --token-file FILE, or listen at 127.0.0.1 (--allow-remote accepts clients without a token)"
             )));
         }
         TcpListener::bind(address)

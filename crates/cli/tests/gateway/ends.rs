@@ -86,7 +86,7 @@ fn sigterm_lets_what_is_queued_go_out() {
         "what was on its way is lost"
     );
     assert_eq!(wait(&mut near.child), Some(0));
-    far.line("the client closed with 1001: the gateway stops");
+    far.line("the client closed with 1001: the gateway is stopping");
 }
 
 #[test]

@@ -39,8 +39,13 @@ fn what_must_be_mended_is_one_line_and_2() {
             &[],
             "/dev/null cannot be executed",
         ),
-        ("exec:cat", "ws://x:1", &[], "nobody comes to a command"),
-        ("stdio:", "stdio:", &[], "there is only one"),
+        (
+            "exec:cat",
+            "ws://x:1",
+            &[],
+            "clients cannot connect to a command",
+        ),
+        ("stdio:", "stdio:", &[], "a process has only one"),
         (
             "ws://0",
             "stdio:",
@@ -66,7 +71,7 @@ fn what_must_be_mended_is_one_line_and_2() {
             "ws://0",
             "exec:cat",
             &["--max-sessions", "0"],
-            "--max-sessions 0 lets nobody in; give at least 1",
+            "--max-sessions 0 accepts no client; give at least 1",
         ),
         ("ws://host", "exec:cat", &[], "write HOST:PORT"),
         (
@@ -122,7 +127,7 @@ fn what_must_be_mended_is_one_line_and_2() {
             "ws://0",
             "exec:cat",
             &["--memory", "1MB"],
-            "raise it or lower max-message",
+            "raise the memory or lower max-message",
         ),
         (
             "loro+ws://0",

@@ -72,14 +72,14 @@ fn what_is_too_large_for_this_side_is_skipped_and_the_rest_goes_on() {
                 "[2]\n".to_owned(),
             ],
             0,
-            "a request is too large and is answered with an error; raise max-message of this end or send less",
+            "a request is too large and was answered with an error; raise max-message of this end or send less",
         ),
         (
             "content-length",
             [announced(&request), announced("[2]")].concat(),
             vec![announced(&answer(size + 1)), announced("[2]")],
             0,
-            "a request is too large and is answered with an error",
+            "a request is too large and was answered with an error",
         ),
         (
             "lines",
@@ -131,5 +131,5 @@ fn a_response_that_is_too_large_for_this_side_becomes_an_error() {
     );
     assert_eq!(out.lines().count(), 1, "{out}");
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    far.line("a response is too large and is replaced by an error");
+    far.line("a response is too large and was replaced by an error");
 }

@@ -1,4 +1,4 @@
-//! Why a text is no endpoint.
+//! The errors of parsing an endpoint.
 
 #[cfg(feature = "nostr")]
 use breakbulk_contextvm::KeyError;
@@ -8,14 +8,14 @@ use breakbulk_net::process::SplitError;
 use super::{UnknownPreset, WireKind};
 use crate::size::SizeError;
 
-/// What an endpoint looks like, for those whose endpoint does not.
+/// The forms of an endpoint, for error texts.
 const FORMS: &str = "an endpoint is stdio:, exec:COMMAND, ws://HOST:PORT/PATH, wss://HOST:PORT/PATH or cep22+nostr:RELAY";
 
 /// Why a text is no endpoint. No error repeats a text that may hold a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
-    /// Nothing parts the transport from its address.
+    /// There is no colon between transport and address.
     #[error("there is no colon; {FORMS}")]
     NoColon,
     /// `stdio` alone.
@@ -103,10 +103,10 @@ pub enum EndpointError {
         /// What is wrong with its value.
         error: OptionError,
     },
-    /// A token, which everybody sees who sees the text.
+    /// A token in the text, where others can see it.
     #[error("a token on the command line is seen by every program; use ?token-file=FILE")]
     TokenInText,
-    /// A secret key, likewise.
+    /// A secret key in the text, where others can see it.
     #[error(
         "key is a file's name: a key on the command line is seen by every program; use ?key=FILE"
     )]
@@ -117,13 +117,13 @@ pub enum EndpointError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionError {
-    /// Nothing.
+    /// The value is empty.
     #[error("there is no value; write OPTION=VALUE")]
     Empty,
-    /// The option is there already.
-    #[error("it is there twice")]
+    /// The option was given before.
+    #[error("the option is given twice")]
     Twice,
-    /// None of the words that it may be.
+    /// None of the allowed words.
     #[error("{value:?} is none of {expected}")]
     Word {
         /// What was given.

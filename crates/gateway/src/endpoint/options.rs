@@ -43,8 +43,8 @@ pub(super) const NAMES: &[&str] = &[
     "tunnel",
 ];
 
-/// A command may have a question mark of its own: what follows the last one are options if all of it
-/// looks so.
+/// A command may contain question marks: what follows the last one are options only if all of it looks
+/// like options.
 #[cfg(feature = "process")]
 pub(super) fn command_options(text: &str) -> Result<(&str, EndpointOptions), EndpointError> {
     let is_option = |pair: &str| {
@@ -61,13 +61,13 @@ pub(super) fn command_options(text: &str) -> Result<(&str, EndpointOptions), End
     }
 }
 
-/// What to say of an option that does not exist.
+/// The error for an option that does not exist.
 pub(crate) fn unknown_option(pair: &str, known: &'static [&'static str]) -> EndpointError {
     let name = pair.split('=').next().unwrap_or_default().to_owned();
     EndpointError::UnknownOption { name, known }
 }
 
-/// The options of a query that has nothing else in it.
+/// The options of a query; anything else in it is an error.
 #[cfg(any(feature = "process", feature = "nostr"))]
 pub(super) fn only_options(
     query: &str,
@@ -80,7 +80,7 @@ pub(super) fn only_options(
     }
 }
 
-/// The options of a query that have one of these names, and what else is in it.
+/// The options of a query that have one of these names, and the rest of the query.
 pub(super) fn options<'a>(
     query: &'a str,
     names: &[&str],
@@ -136,7 +136,7 @@ impl EndpointOptions {
             }
             #[cfg(feature = "nostr")]
             _ => self.relay.set(name, value)?,
-            // Options of transports that are not built in.
+            // Only names of `names` come here.
             #[cfg(not(feature = "nostr"))]
             _ => false,
         };

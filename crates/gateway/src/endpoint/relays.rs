@@ -8,10 +8,10 @@ use breakbulk_contextvm::{Encryption, Keys, PublicKey, Wraps, public_key};
 use super::options::{EndpointOptions, none_of, only_options};
 use super::{EndpointError, OptionError, at_question_mark};
 
-/// Each is a connection, and each gets every event.
+/// The most relays of one end: each is a connection, and each gets every event.
 const RELAYS: usize = 16;
 
-/// What may stand behind the question mark.
+/// The options of an end at relays.
 const NAMES: &[&str] = &[
     "key",
     "server",
@@ -50,7 +50,7 @@ pub(crate) struct RelayOptions {
     pub(crate) wraps: Option<Wraps>,
     /// A session ends after this much time without a message.
     pub(crate) idle: Option<Duration>,
-    /// A request is answered with an error after this much time without a sign of life.
+    /// A request is answered with an error after this much time without a message about it.
     pub(crate) timeout: Option<Duration>,
 }
 

@@ -149,7 +149,10 @@ fn what_is_wrong_says_what_to_mend() {
             "nostr:wss://x?framing=lines",
             "\"framing\" is no option; use key, server, allow",
         ),
-        ("nostr:wss://x?idle=1&idle=1", "idle: it is there twice"),
+        (
+            "nostr:wss://x?idle=1&idle=1",
+            "idle: the option is given twice",
+        ),
         ("stdio:x", "stdio: has no address"),
         (
             "stdio:?framing=json",
@@ -161,7 +164,7 @@ fn what_is_wrong_says_what_to_mend() {
         ),
         (
             "stdio:?framing=lines&framing=lines",
-            "framing: it is there twice",
+            "framing: the option is given twice",
         ),
         (
             "stdio:?frame=lines",

@@ -1,5 +1,5 @@
-//! The middle boxes before AHP programs that do not know segments: one side carries whole messages, the
-//! other one is capped.
+//! Middle boxes for AHP programs that do not know segments: one side carries whole messages, the other one
+//! is capped.
 
 use breakbulk_link::{Event, Outgoing, SendError};
 use bytes::Bytes;
@@ -8,10 +8,9 @@ use super::unsent::{instead, of_oversized};
 use super::{Incoming, Oversized, Pass, Passing, Replacement, Side, TOO_LARGE};
 use breakbulk_ahp::Config;
 use breakbulk_ahp::foreign::{ClientSide, HostSide, Sessions};
-use breakbulk_net::Connection;
-use breakbulk_net::now;
+use breakbulk_net::{Connection, now};
 
-/// Before a client: the client sends whole messages, and the connection to the host is capped.
+/// For a client: it sends and receives whole messages, and the connection to the host is capped.
 pub struct ClientBox {
     host: Connection,
     client: ClientSide,
@@ -19,7 +18,7 @@ pub struct ClientBox {
 }
 
 impl ClientBox {
-    /// Before the client of one connection to a host; `sessions` are those of all connections before.
+    /// For one connection to a host; `sessions` is shared with all earlier connections.
     pub fn new(host: Connection, config: Config, sessions: Sessions) -> Self {
         Self {
             host,
@@ -53,26 +52,26 @@ impl Passing for ClientBox {
     }
 
     fn oversized(&mut self, _from: Side, oversized: &Oversized) -> Replacement {
-        // Any notification of a client may change state: what follows would hide that it is missing.
+        // Any notification of a client may change state, and later ones would hide that it is missing.
         of_ahp(oversized, self.too_large_code, |_| false)
     }
 }
 
-/// Only notifications of an AHP program that carry no state may be dropped.
+/// Closes both sides for an oversized notification, unless it may be dropped because it changes no state.
 fn of_ahp(
     oversized: &Oversized,
     too_large_code: i32,
-    may_miss: impl Fn(&str) -> bool,
+    may_drop: impl Fn(&str) -> bool,
 ) -> Replacement {
     match of_oversized(oversized, too_large_code) {
-        Replacement::Drop(words) if !oversized.method.as_deref().is_some_and(may_miss) => {
+        Replacement::Drop(words) if !oversized.method.as_deref().is_some_and(may_drop) => {
             Replacement::Close(TOO_LARGE, words)
         }
         instead => instead,
     }
 }
 
-/// Before a host: the connections of clients are capped, and the host gets whole messages.
+/// For a host: it sends and receives whole messages, and the connections of clients are capped.
 pub struct HostBox {
     client: Connection,
     host: HostSide,
@@ -80,7 +79,7 @@ pub struct HostBox {
 }
 
 impl HostBox {
-    /// Before the host, for the connection of one client; `sessions` are those of all connections before.
+    /// For the connection of one client; `sessions` is shared with all earlier connections.
     pub fn new(client: Connection, config: Config, sessions: Sessions) -> Self {
         Self {
             client,
@@ -114,14 +113,13 @@ impl Passing for HostBox {
     }
 
     fn oversized(&mut self, _from: Side, oversized: &Oversized) -> Replacement {
-        // The next action would hide the hole.
-        let may_miss = |method: &str| !method.contains('\\') && method != "\"action\"";
-        of_ahp(oversized, self.too_large_code, may_miss)
+        // The next action would hide that this one is missing.
+        let may_drop = |method: &str| !method.contains('\\') && method != "\"action\"";
+        of_ahp(oversized, self.too_large_code, may_drop)
     }
 }
 
-/// Segments on both sides, each with limits of its own: what one side cuts is put together and cut
-/// anew for the other.
+/// Segments on both sides, each with limits of its own: messages are assembled and cut again.
 pub struct BothBoxes {
     listen: Connection,
     host: HostSide,
@@ -130,8 +128,8 @@ pub struct BothBoxes {
 }
 
 impl BothBoxes {
-    /// Between the connection of a client, with its configuration and the sessions of all clients, and that
-    /// to a host, with its own.
+    /// Between the connection of a client and the connection to a host, each with its config and
+    /// sessions.
     pub fn new(
         (listen, listen_config, clients): (Connection, Config, Sessions),
         (to, to_config, hosts): (Connection, Config, Sessions),

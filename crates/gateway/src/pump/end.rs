@@ -1,4 +1,5 @@
-//! One side of the pump while it runs: what waits to go out by it, what it still owes, how it leaves.
+//! One side of the pump while it runs: the messages that wait to be sent by it, its open requests, and how
+//! it is closed.
 
 use std::collections::VecDeque;
 
@@ -10,34 +11,34 @@ use super::{Replacement, Skipped};
 /// One side.
 pub(super) struct End {
     pub(super) channel: Channel,
-    /// Messages that the channel has no room for. What they cost is charged to the other side.
+    /// Messages that the channel has no room for. They are charged to the other side.
     pub(super) waiting: VecDeque<Outgoing>,
-    /// The first of them, on its way into the channel.
+    /// The first of them, while it is being sent.
     pub(super) sending: Option<Sending>,
-    /// Of those that wait, messages of the gateway itself, which nobody is charged for.
+    /// How many of those that wait are errors made by the gateway, which are charged to neither side.
     pub(super) answers: usize,
     /// Messages in the channel's queue.
     pub(super) queued: usize,
-    /// Requests that came in and have no answer yet.
+    /// Requests that arrived by this side and have no answer yet.
     pub(super) owed: usize,
     pub(super) input_ended: Option<Done>,
-    /// No more comes in; what came may still be on its way.
+    /// No more messages arrive; the last ones may not have been taken yet.
     pub(super) no_input: bool,
     pub(super) end_output: EndOutput,
-    /// Messages that were too large to come in.
+    /// Messages that were too large to be received.
     pub(super) skipped: Option<Skipped>,
     pub(super) leave: Leave,
     pub(super) closed: bool,
     pub(super) lost: usize,
 }
 
-/// What happens to a side once all that waits is out.
+/// What happens to a side once all that waits is sent.
 pub(super) enum Leave {
     /// Nothing.
     Stay,
-    /// Its other end is told that no more goes out.
+    /// Its other end is told that no more messages are sent.
     EndOutput,
-    /// Its other end was told.
+    /// Its other end was told so.
     OutputEnded,
     /// It is closed.
     Close(u16, String),
@@ -99,14 +100,16 @@ impl End {
     fn count(&mut self, outcome: Outcome) -> Option<(Replacement, String)> {
         match outcome {
             Outcome::Queued => self.queued += 1,
+            #[cfg(feature = "nostr")]
             Outcome::Out => {}
             Outcome::Lost => self.lost += 1,
+            #[cfg(feature = "nostr")]
             Outcome::Refused(replacement, error) => return Some((replacement, error)),
         }
         None
     }
 
-    /// Nothing waits any more: the channel is closed.
+    /// The channel is closed: what waits counts as lost.
     pub(super) fn clear(&mut self) {
         self.closed = true;
         self.sending = None;
@@ -120,9 +123,9 @@ impl End {
         self.no_input = true;
     }
 
-    /// Whether all that came in has been taken, and no more comes.
+    /// Whether all messages that arrived have been taken, and no more will arrive.
     pub(super) fn has_no_more(&self) -> bool {
-        self.closed || self.no_input && self.has_told() && !self.channel.has_event()
+        self.closed || self.no_input && self.has_handled_skipped() && !self.channel.has_event()
     }
 
     pub(super) fn is_leaving(&self) -> bool {
@@ -130,12 +133,13 @@ impl End {
         leaving && self.waiting.is_empty() && !self.closed
     }
 
-    /// All that waited is out.
+    /// All that waited is sent: does what `leave` says.
     pub(super) async fn leave(&mut self) {
         match std::mem::replace(&mut self.leave, Leave::OutputEnded) {
             Leave::EndOutput => match std::mem::take(&mut self.end_output) {
                 EndOutput::Close => self.channel.close(1000, "end of input"),
                 EndOutput::Message(bytes) => self.send(Outgoing::new(bytes)),
+                #[cfg(feature = "process")]
                 EndOutput::Run(run) => run.await,
             },
             Leave::Close(code, reason) => self.channel.close(code, &reason),
@@ -144,11 +148,12 @@ impl End {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.closed || self.has_told() && self.waiting.is_empty() && self.channel.is_idle()
+        self.closed
+            || self.has_handled_skipped() && self.waiting.is_empty() && self.channel.is_idle()
     }
 
-    /// Whether nothing that was skipped is still to be told.
-    fn has_told(&self) -> bool {
+    /// Whether all skipped messages have been handled.
+    fn has_handled_skipped(&self) -> bool {
         self.skipped.as_ref().is_none_or(Skipped::is_empty)
     }
 }

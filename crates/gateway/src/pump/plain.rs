@@ -27,10 +27,10 @@ impl Default for Plain {
 
 impl Passing for Plain {
     fn pass(&mut self, _from: Side, message: Incoming<'_>) -> Pass {
-        // The ordered lane: nobody knows better.
+        // In the ordered lane, since it is unknown which messages may overtake others.
         let outgoing = Outgoing::new(message.bytes);
         Pass::On(Box::new(match message.shape.kind {
-            // A receiver of pieces closes if they make anything but JSON-RPC.
+            // The receiver of a message in pieces closes the connection if it is not JSON-RPC.
             MessageKind::Opaque => outgoing.uncut(),
             _ => outgoing,
         }))
@@ -69,7 +69,7 @@ pub fn whole_link(carries: Carries, cap: Cap, max_message: usize, budget: Budget
     config.receives_pieces = false;
     config.limits = super::limits(max_message).with(|it| it.frame = max_message);
     let wire = Arc::new(Whole { carries });
-    // Nothing of it is random: it has no transfers to name.
+    // The seed is for the names of transfers, and this link has none.
     let mut link = Link::new(wire.clone(), wire, config, budget, [0; 32]);
     link.set_cap(cap);
     link

@@ -7,25 +7,28 @@ use breakbulk_link::{Charge, Closed, Event, Key, Outgoing, SendError, Shape, Tra
 use breakbulk_net::Connection;
 use bytes::Bytes;
 
-use super::{Replacement, Skipped};
+#[cfg(feature = "nostr")]
+use super::Replacement;
+use super::Skipped;
 #[cfg(feature = "nostr")]
 use crate::relays::{ClientPort, SessionPort};
 
-/// A future that ends when something has happened.
+/// A future without a result.
 pub(super) type Done = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A message on its way out.
+/// A message that is being sent.
 pub(super) type Sending = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// One side of the pump.
 pub struct Port {
     pub(crate) channel: Channel,
-    /// Done when no more comes in, although the other direction is open. Only some transports can tell.
+    /// Completes when no more messages arrive while the other direction is still open. Only some
+    /// transports can tell.
     pub(super) input_ended: Option<Done>,
-    /// How the other end is told that no more goes out, although more may come in.
+    /// How the other end is told that no more messages are sent, although more may arrive.
     pub(super) end_output: EndOutput,
-    /// Messages that were too large to be taken. Only some transports can skip them; with others such a
-    /// message ends the connection.
+    /// Messages that were too large and were skipped. Only some transports can do that; with others such a
+    /// message closes the connection.
     pub(super) skipped: Option<Skipped>,
 }
 
@@ -35,9 +38,10 @@ pub(super) enum EndOutput {
     /// It cannot: the port is closed.
     #[default]
     Close,
-    /// By this message, which goes out after all others.
+    /// By this message, which is sent after all others.
     Message(Bytes),
-    /// By what this does, once all that was queued is out.
+    /// By running this, once all that was queued is sent.
+    #[cfg(feature = "process")]
     Run(Done),
 }
 
@@ -64,7 +68,7 @@ impl Port {
         Self::of(Channel::Client(ClientPort::new(client, grace)))
     }
 
-    /// The same with the messages that its transport skips.
+    /// Adds the messages that the transport skips.
     pub fn with_skipped(self, skipped: Skipped) -> Self {
         Self {
             skipped: Some(skipped),
@@ -72,7 +76,7 @@ impl Port {
         }
     }
 
-    /// The same for a command, whose last output does not end its input: its exit closes the connection.
+    /// For a command: the end of its output does not end its input; its exit closes the connection.
     #[cfg(feature = "process")]
     pub(crate) fn until_exit(self) -> Self {
         Self {
@@ -81,7 +85,7 @@ impl Port {
         }
     }
 
-    /// The same where a message tells the other end that no more goes out.
+    /// Sets the message that tells the other end that no more messages are sent.
     pub(super) fn ending_with(self, message: String) -> Self {
         Self {
             end_output: EndOutput::Message(message.into()),
@@ -111,9 +115,9 @@ pub(crate) enum Channel {
     Session(SessionPort),
 }
 
-/// What a channel tells.
+/// An event of a channel.
 pub(crate) enum Heard {
-    /// A message came in.
+    /// A message arrived.
     Message(Arrived),
     /// Something else happened to its link.
     Event(Event),
@@ -121,32 +125,39 @@ pub(crate) enum Heard {
     Closed(Closed),
 }
 
-/// A message that came in.
+/// A message that arrived.
 pub(crate) struct Arrived {
     pub(crate) bytes: Bytes,
     pub(crate) shape: Shape,
     /// The transfer it came by; `None` if it came in one frame.
     pub(crate) key: Option<Key>,
-    /// What it costs the side it came by until it is dropped; an error that was made here costs nothing.
+    /// The memory that it is charged to the side it came by until it is dropped; errors made by the
+    /// gateway are not charged.
     pub(crate) charge: Option<Charge>,
 }
 
 /// What became of a message that a channel was given.
 pub(crate) enum Outcome {
-    /// It is in the queue of the connection, which tells when it is out.
+    /// It is in the queue of the connection, which reports when it is sent.
     Queued,
-    /// It is out.
+    /// It is sent.
+    #[cfg(feature = "nostr")]
     Out,
     /// The channel is closed.
     Lost,
-    /// This channel cannot carry it; the reason in words.
+    /// This channel cannot carry it: what to do, and the reason.
+    #[cfg(feature = "nostr")]
     Refused(Replacement, String),
 }
 
 impl Channel {
-    /// What happens next. Where `takes` is false the next message stays where it is, charged to this
-    /// side: the other side has no room for it. A connection stops its reader by itself. Cancel-safe;
-    /// for one caller at a time.
+    /// The next event. If `takes` is false the other side has no room, and no message is taken: the next
+    /// one stays charged to this side. (A connection stops its reader by itself.) Cancel-safe; for one
+    /// caller at a time.
+    #[cfg_attr(
+        not(feature = "nostr"),
+        expect(unused_variables, reason = "only ports at relays need `takes`")
+    )]
     pub(crate) async fn event(&self, takes: bool) -> Heard {
         match self {
             Self::Connection(connection) => match connection.event().await {
@@ -208,8 +219,8 @@ impl Channel {
         }
     }
 
-    /// Gives up the place of a message that failed, or sends another one there. True: another one waits
-    /// there now.
+    /// Gives up the place of a message that failed in the queue, or puts another one there. Returns whether
+    /// another one is queued now.
     pub(super) fn replace(&self, id: TransferId, with: Option<Outgoing>) -> bool {
         match self {
             Self::Connection(connection) => {
@@ -222,17 +233,17 @@ impl Channel {
         }
     }
 
-    /// Done when all that was queued is handed to the transport.
+    /// Completes when all that was queued is handed to the transport.
     pub(super) async fn drained(&self) {
         match self {
             Self::Connection(connection) => connection.drained().await,
-            // What the endpoint has taken is out for the pump; `ended` waits for the relays.
+            // For the pump, what the endpoint has accepted is sent; `ended` waits for the relays.
             #[cfg(feature = "nostr")]
             Self::Client(_) | Self::Session(_) => {}
         }
     }
 
-    /// Ends it: what is queued is dropped.
+    /// Closes it: what is queued is dropped.
     pub(crate) fn close(&self, code: u16, reason: &str) {
         match self {
             Self::Connection(connection) => connection.close(code, reason),
@@ -243,7 +254,7 @@ impl Channel {
         }
     }
 
-    /// Waits until its transport is let go of. Returns the messages that did not go out by then.
+    /// Waits until its transport is gone. Returns the number of messages that were not sent.
     pub(super) async fn ended(&self) -> usize {
         match self {
             Self::Connection(connection) => {
@@ -268,7 +279,7 @@ impl Channel {
         }
     }
 
-    /// Whether something that came in is still to be taken.
+    /// Whether an event waits to be taken.
     pub(super) fn has_event(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.with(|link| link.has_event()),
@@ -277,7 +288,7 @@ impl Channel {
         }
     }
 
-    /// Whether nothing is on its way in or out.
+    /// Whether nothing is being received or sent.
     pub(super) fn is_idle(&self) -> bool {
         match self {
             Self::Connection(connection) => connection

@@ -1,4 +1,4 @@
-//! The loop of the pump: takes what one side received and sends it by the other.
+//! The loop of the pump: takes the messages that one side received and sends them by the other.
 
 use std::fmt;
 use std::future::{Future, pending};
@@ -21,15 +21,15 @@ const SUBSTITUTE: u64 = 1;
 /// The tag of a message that was sent before the pump began: the pump does not count it.
 pub(crate) const HELLO: u64 = 2;
 
-/// The reason by which a side is closed when the other one is lost.
-const LOST: &str = "the other side is lost; the gateway's log says how";
+/// The close reason of a side when the connection of the other one broke.
+const LOST: &str = "the connection on the other side of the gateway broke; its log says how";
 
-/// The most messages of the gateway itself that wait to go out by one side.
+/// The most errors made by the gateway that wait to be sent by one side.
 const ANSWERS: usize = 1024;
 
-/// Carries messages between two ports until both are closed and what was queued is out, or cannot go.
+/// Carries messages between two ports until both are closed, and what was queued is sent or cannot be.
 ///
-/// When `stop` is done what has come in still goes out, and both are closed with 1001.
+/// When `stop` completes, the messages that have arrived are still sent, and both are closed with 1001.
 pub async fn relay(
     listen: Port,
     to: Port,
@@ -76,7 +76,7 @@ pub async fn relay(
             }
             () = &mut stop, if !pump.stopping => pump.stop(),
             _ = both_drained(&pump.listen.channel, &pump.to.channel), if quiet => {
-                pump.close(1001, "the gateway stops");
+                pump.close(1001, "the gateway is stopping");
             }
             () = until(pump.deadline) => pump.too_late(),
             () = until(pump.patience) => pump.waited(),
@@ -85,7 +85,7 @@ pub async fn relay(
     let (listen, to) = tokio::join!(pump.listen.channel.ended(), pump.to.channel.ended());
     for (side, lost) in [(Side::Listen, listen), (Side::To, to)] {
         if lost > 0 {
-            tracing::error!(%side, messages = lost, "closed before everything had gone out: the reader or the relays took longer than the grace, or are gone");
+            tracing::error!(%side, messages = lost, "closed with messages unsent: the receiver is gone, or took longer than the grace time");
         }
     }
     let (side, closed, by_peer) = pump.first.unwrap_or((
@@ -137,7 +137,7 @@ struct Pump<P> {
     options: Options,
     stopping: bool,
     deadline: Option<Instant>,
-    /// Until when a side that has ended its input may still be answered.
+    /// How long a side that has ended its input may wait for answers.
     patience: Option<Instant>,
     first: Option<(Side, Closed, bool)>,
 }
@@ -150,7 +150,7 @@ impl<P: Passing> Pump<P> {
         }
     }
 
-    /// Begins to send what waits. Where nothing more comes in by a side, the other one is told.
+    /// Begins to send what waits. If no more messages arrive by one side, the other one is told.
     fn settle(&mut self) {
         self.listen.send_next();
         self.to.send_next();
@@ -162,7 +162,7 @@ impl<P: Passing> Pump<P> {
             }
             let owed = !other.closed && other.owed > 0;
             let end = self.end(side);
-            // A side that cannot end one way alone would be closed with the answers still to come.
+            // A side that cannot end one direction alone would be closed before the answers arrive.
             if owed && !both && matches!(end.end_output, EndOutput::Close) {
                 let patience = Instant::now() + self.options.grace;
                 self.patience.get_or_insert(patience);
@@ -178,14 +178,14 @@ impl<P: Passing> Pump<P> {
         }
     }
 
-    /// The answers that did not come in time count as lost.
+    /// The grace time for answers is over: those that did not arrive count as lost.
     fn waited(&mut self) {
         self.patience = None;
         for end in [&mut self.listen, &mut self.to] {
             if end.no_input && end.owed > 0 {
                 tracing::warn!(
                     requests = end.owed,
-                    "requests were not answered within the grace after the end of input"
+                    "requests were not answered within the grace time after the end of input"
                 );
                 end.lost += std::mem::take(&mut end.owed);
             }
@@ -232,7 +232,7 @@ impl<P: Passing> Pump<P> {
             }
             Heard::Event(event) => {
                 if let Event::Fault(fault) | Event::TransferFailed(fault) = &event {
-                    tracing::warn!(side = %from, %fault, "the other end broke the rules of its wire");
+                    tracing::warn!(side = %from, %fault, "received an invalid frame");
                 }
                 self.passing.heard(from, &event);
             }
@@ -240,14 +240,14 @@ impl<P: Passing> Pump<P> {
         }
     }
 
-    /// A message that waited is sent, or cannot be.
+    /// A message that waited was sent, or could not be.
     fn sent(&mut self, to: Side, outcome: Outcome) {
         if let Some((message, instead, error)) = self.end(to).sent(outcome) {
             self.not_sent(to, None, message.bytes.len(), instead, &error);
         }
     }
 
-    /// What goes out for a message that came in.
+    /// Passes on a message that arrived; returns what to send.
     fn pass(&mut self, from: Side, message: Incoming<'_>) -> Option<Outgoing> {
         match message.shape.kind {
             MessageKind::Request => self.end(from).owed += 1,
@@ -261,19 +261,19 @@ impl<P: Passing> Pump<P> {
             Pass::On(message) => return Some(*message),
             Pass::InputEnded => self.end(from).ended_input(),
             Pass::Refuse(code, reason) => {
-                tracing::error!(side = %from, code, reason, "a message cannot be carried, and both ends are closed");
+                tracing::error!(side = %from, code, reason, "closed both ends: a message cannot be carried");
                 self.close(code, &reason);
             }
         }
         None
     }
 
-    /// Whether both sides have room for another message of the gateway itself.
+    /// Whether both sides have room for another error made by the gateway.
     fn can_answer(&self) -> bool {
         self.listen.answers < ANSWERS && self.to.answers < ANSWERS
     }
 
-    /// A message was too large to come in.
+    /// A message was too large to be received.
     fn skipped(&mut self, from: Side, oversized: Option<Oversized>) {
         let Some(oversized) = oversized else {
             self.end(from).skipped = None;
@@ -282,12 +282,12 @@ impl<P: Passing> Pump<P> {
         let Oversized { size, limit, .. } = oversized;
         match self.passing.oversized(from, &oversized) {
             Replacement::Answer(answer) => {
-                tracing::warn!(side = %from, size, limit, "a request is too large and is answered with an error; raise max-message of this end or send less");
+                tracing::warn!(side = %from, size, limit, "a request is too large and was answered with an error; raise max-message of this end or send less");
                 let answer = Outgoing::new(answer).tagged(SUBSTITUTE);
                 self.end(from).send(answer);
             }
             Replacement::Replace(message) => {
-                tracing::warn!(side = %from, size, limit, "a response is too large and is replaced by an error; raise max-message of this end or send less");
+                tracing::warn!(side = %from, size, limit, "a response is too large and was replaced by an error; raise max-message of this end or send less");
                 let bytes = message.bytes;
                 let shape = shape_of(std::str::from_utf8(&bytes).unwrap_or_default());
                 let message = Incoming {
@@ -305,13 +305,13 @@ impl<P: Passing> Pump<P> {
             }
             Replacement::Close(code, reason) => {
                 self.end(from.other()).lost += 1;
-                tracing::error!(side = %from, size, limit, reason, "a message is too large, and its sender can only be told by closing; raise max-message of this end");
+                tracing::error!(side = %from, size, limit, reason, "closed both ends: a message is too large, and cannot be answered with an error; raise max-message of this end");
                 self.close(code, &reason);
             }
         }
     }
 
-    /// A message could not go out by a side; `place` is the one it still has in the side's queue.
+    /// A message could not be sent by a side; `place` is its place in the side's queue, if it has one.
     fn not_sent(
         &mut self,
         to: Side,
@@ -325,18 +325,17 @@ impl<P: Passing> Pump<P> {
         match instead {
             Replacement::Answer(answer) => {
                 replace(None);
-                tracing::warn!(side = %to, size, %error, "a request cannot go out and is answered with an error");
+                tracing::warn!(side = %to, size, %error, "a request could not be sent and was answered with an error");
                 let sender = self.end(to.other());
                 if sender.answers >= ANSWERS {
-                    let reason =
-                        "too many requests that cannot be carried, and their answers are not read";
+                    let reason = "too many requests cannot be sent, and their sender does not read the errors";
                     return self.close(1008, reason);
                 }
                 sender.owed = sender.owed.saturating_sub(1);
                 sender.send(Outgoing::new(answer).tagged(SUBSTITUTE));
             }
             Replacement::Replace(message) => {
-                tracing::warn!(side = %to, size, %error, "a response cannot go out and is replaced by an error");
+                tracing::warn!(side = %to, size, %error, "a response could not be sent and was replaced by an error");
                 let replaced = replace(Some(message.tagged(SUBSTITUTE)));
                 end.queued += usize::from(replaced);
             }
@@ -346,15 +345,15 @@ impl<P: Passing> Pump<P> {
             }
             Replacement::Close(code, reason) => {
                 end.lost += 1;
-                tracing::error!(side = %to, size, %error, "a message cannot go out, and its sender can only be told by closing");
+                tracing::error!(side = %to, size, %error, "closed both ends: a message could not be sent, and cannot be answered with an error");
                 self.close(code, &reason);
             }
         }
     }
 
-    /// A side is closed: the other one is, once all that waits for it is out.
+    /// A side is closed: the other one will be, once all that waits for it is sent.
     fn closed(&mut self, side: Side, closed: Closed) {
-        // What was skipped before the end is told before it.
+        // Messages that were skipped before the end are handled first.
         while let Some(oversized) = self.end(side).skipped.as_mut().and_then(Skipped::try_next) {
             self.skipped(side, Some(oversized));
         }
@@ -363,7 +362,7 @@ impl<P: Passing> Pump<P> {
         let lost = end.lost;
         let by_peer = end.channel.closed_by_peer();
         if lost > 0 {
-            tracing::warn!(%side, messages = lost, "closed before everything had gone out");
+            tracing::warn!(%side, messages = lost, "closed with messages unsent");
         }
         let (code, reason) = passed_on(&closed);
         let other = self.end(side.other());
@@ -372,7 +371,7 @@ impl<P: Passing> Pump<P> {
         }
         let clean = matches!(closed.code, 1000 | 1001 | 1005);
         self.first.get_or_insert((side, closed, by_peer));
-        // All was said: whoever still reads may take the time it needs.
+        // After a normal end the receiver may take as long as it needs.
         if !clean {
             self.hurry();
         }
@@ -383,7 +382,7 @@ impl<P: Passing> Pump<P> {
         self.hurry();
     }
 
-    /// From now on what is queued has the time of the grace to go out.
+    /// From now on, what is queued must be sent within the grace time.
     fn hurry(&mut self) {
         let deadline = Instant::now() + self.options.grace;
         self.deadline.get_or_insert(deadline);
@@ -393,12 +392,11 @@ impl<P: Passing> Pump<P> {
         self.deadline = None;
         let (code, reason) = match &self.first {
             Some((_, closed, _)) => passed_on(closed),
-            None => (1001, "the gateway stops".to_owned()),
+            None => (1001, "the gateway is stopping".to_owned()),
         };
         let grace = self.options.grace.as_secs();
         tracing::warn!(
-            grace,
-            "what was queued did not go out within the grace, and both ends are closed; raise it"
+            "closed both ends: the queued messages were not sent within the grace time of {grace} s; raise the grace time"
         );
         self.close(code, &reason);
     }
@@ -411,7 +409,7 @@ impl<P: Passing> Pump<P> {
 }
 
 /// The code and reason by which a side is closed when the other one was. Some codes may not be sent, and
-/// how a connection was lost may name what is no business of strangers: that is for the log.
+/// how a connection broke may contain what its other end should not know: that is only logged.
 fn passed_on(closed: &Closed) -> (u16, String) {
     match closed.code {
         1005 => (1000, closed.reason.clone()),

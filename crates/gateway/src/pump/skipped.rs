@@ -1,4 +1,4 @@
-//! Messages that a transport skipped, since they were larger than it may hold.
+//! Messages that a transport skipped because they were over its limit.
 
 use tokio::sync::mpsc;
 
@@ -9,7 +9,7 @@ type Report = breakbulk_net::process::Unreadable;
 #[cfg(not(feature = "process"))]
 type Report = std::convert::Infallible;
 
-/// A message that was over the limit of the side it came by, and the little that is known of it.
+/// A message that was over the limit of the side it came by, and the members that were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Oversized {
     /// Its bytes.
@@ -29,8 +29,8 @@ pub struct Oversized {
 pub struct Skipped(mpsc::Receiver<Report>);
 
 impl Skipped {
-    /// The messages that this stream skips from now on. To be called before its connection is opened:
-    /// until then the stream ends at such a message.
+    /// The messages that this stream skips. To be called before its connection is opened: without this
+    /// call such a message closes the stream.
     #[cfg(feature = "process")]
     pub fn of(ends: &breakbulk_net::process::Ends) -> Self {
         Self(ends.skipped(&["id", "method", "result", "error"]))
@@ -38,12 +38,12 @@ impl Skipped {
 
     /// The next one; `None` when there will be no more. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<Oversized> {
-        self.0.recv().await.map(told)
+        self.0.recv().await.map(oversized)
     }
 
     /// The next one, if it is there already.
     pub(super) fn try_next(&mut self) -> Option<Oversized> {
-        self.0.try_recv().ok().map(told)
+        self.0.try_recv().ok().map(oversized)
     }
 
     /// Whether none is waiting.
@@ -53,7 +53,7 @@ impl Skipped {
 }
 
 #[cfg(feature = "process")]
-fn told(report: Report) -> Oversized {
+fn oversized(report: Report) -> Oversized {
     match report {
         Report::Oversized {
             size,
@@ -69,12 +69,12 @@ fn told(report: Report) -> Oversized {
                 is_answer: members.has("result") || members.has("error"),
             }
         }
-        // Nothing else is skipped; unread, it is answered to nobody.
+        // Streams report nothing else. Without an id and a method it is not answered.
         _ => Oversized::default(),
     }
 }
 
 #[cfg(not(feature = "process"))]
-fn told(report: Report) -> Oversized {
+fn oversized(report: Report) -> Oversized {
     match report {}
 }

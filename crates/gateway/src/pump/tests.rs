@@ -214,7 +214,7 @@ async fn what_cannot_be_answered_ends_both() {
 
 #[tokio::test(start_paused = true)]
 async fn ends_that_cannot_travel_are_translated() {
-    let lost = "the other side is lost; the gateway's log says how";
+    let lost = "the connection on the other side of the gateway broke; its log says how";
     for (code, reason, told) in [
         (1000, "", closed(1000, "")),
         (1001, "bye", closed(1001, "bye")),
@@ -301,7 +301,10 @@ async fn a_stop_lets_what_came_in_go_out() {
     for _ in 0..5 {
         assert_eq!(message(&setup.to).await, text);
     }
-    assert_eq!(setup.to.closed().await, closed(1001, "the gateway stops"));
+    assert_eq!(
+        setup.to.closed().await,
+        closed(1001, "the gateway is stopping")
+    );
     assert_eq!(setup.listen.closed().await.code, 1001);
     assert!(setup.pump.await.unwrap().is_clean());
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakbulk_ahp::host::close::PROTOCOL;
 use breakbulk_link::{Budget, Cap, Closed, Event, Link, Outgoing, PeerSupport, SendError};
 use breakbulk_message::ahp::{Chunking, TimeoutFrom};
 use breakbulk_message::tunnel::{
@@ -15,13 +16,10 @@ use bytes::Bytes;
 use super::run::HELLO;
 use super::{Incoming, Oversized, Pass, Passing, Port, Replacement, Side};
 
-/// The close code of a tunnel whose other end breaks its rules.
-const BROKEN: u16 = 4400;
-
 /// How long the other gateway's hello may take: it connects to its own target before.
 const HELLO_TIME: Duration = Duration::from_secs(30);
 
-/// Why a tunnel did not come about.
+/// Why a tunnel could not be set up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoTunnel {
@@ -36,13 +34,13 @@ pub enum NoTunnel {
     Closed(Closed),
 }
 
-/// Sends a hello and waits for the other gateway's; then messages of any size go both ways.
+/// Sends a hello and waits for the other gateway's; afterwards messages of any size can be sent.
 ///
 /// # Errors
 /// If the other end is no breakbulk gateway; the connection is then closed with that reason.
 pub async fn greet(connection: Connection, ours: &TunnelConfig) -> Result<Port, NoTunnel> {
     let failed = |connection: &Connection, error: NoTunnel| {
-        connection.close(BROKEN, &error.to_string());
+        connection.close(PROTOCOL, &error.to_string());
         error
     };
     let hello = ours.hello().to_json();
@@ -81,19 +79,19 @@ pub async fn greet(connection: Connection, ours: &TunnelConfig) -> Result<Port, 
 /// The limits of one side of a tunnel.
 #[derive(Clone, Debug)]
 pub struct TunnelConfig {
-    /// The largest frame that goes out.
+    /// The largest frame that is sent.
     pub cap: Cap,
-    /// The largest frame that comes in.
+    /// The largest frame that is received.
     pub max_frame: usize,
-    /// The largest message that comes in.
+    /// The largest message that is received.
     pub max_message: usize,
     /// The memory that all connections share.
     pub budget: Budget,
 }
 
 impl TunnelConfig {
-    /// The hello that tells them. A message has no time limit: a slow reader may hold it up for as long as
-    /// it takes, and pings tell whether the other end is alive.
+    /// The hello that contains these limits. A message has no time limit: a slow reader may delay it for any
+    /// time, and pings tell whether the other end is alive.
     pub fn hello(&self) -> Hello {
         Hello {
             chunking: Chunking {
@@ -126,15 +124,15 @@ impl TunnelConfig {
     }
 }
 
-/// What is done to messages where one side is a tunnel, or both: what `inner` does, but the tunnel's own
-/// messages are not passed on, and no program may send them.
+/// Where one side is a tunnel, or both: passes messages to `inner`, except the tunnel's own messages, which
+/// are not passed on and which no program may send.
 #[derive(Debug)]
 pub struct Tunnel<P> {
     /// Whether the side that listens is a tunnel.
     pub listen: bool,
     /// Whether the target is a tunnel.
     pub to: bool,
-    /// What is done to messages.
+    /// How messages are edited.
     pub inner: P,
 }
 
@@ -161,7 +159,7 @@ impl<P: Passing> Passing for Tunnel<P> {
             let reason = format!(
                 "a tunnel cannot carry the program's own {method}; use whole+ws, or ahp without a tunnel"
             );
-            return Pass::Refuse(BROKEN, reason);
+            return Pass::Refuse(PROTOCOL, reason);
         }
         self.inner.pass(from, message)
     }

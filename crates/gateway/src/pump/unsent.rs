@@ -1,6 +1,7 @@
-//! What is sent in the place of a JSON-RPC message that cannot be carried: the error -32011.
+//! The error -32011 that is sent in the place of a JSON-RPC message that is too large.
 //!
-//! Its text names the limits of gateways. The programs behind them do not know AHP's capabilities.
+//! Its text names the limits of the gateways, since the programs behind them do not know AHP's
+//! capabilities.
 
 use breakbulk_link::{Outgoing, SendError, Uncut};
 use breakbulk_message::ahp::MessageTooLarge;
@@ -10,10 +11,11 @@ use serde_json::value::RawValue;
 
 use super::{Oversized, Replacement, TOO_LARGE};
 
-/// The characters of a method's name that are repeated in a text.
+/// The most characters of a method's name in a text.
 const NAME: usize = 64;
 
-/// A request is answered, a response is replaced; without anything else both sides are closed.
+/// What to do about a message that could not be sent: a request is answered with an error, a response is
+/// replaced by one, and any other message closes both sides.
 pub(super) fn instead(bytes: &Bytes, error: &SendError, too_large_code: i32) -> Replacement {
     let envelope = std::str::from_utf8(bytes).ok().and_then(Envelope::parse);
     let (kind, id) = match &envelope {
@@ -39,7 +41,7 @@ pub(super) fn instead(bytes: &Bytes, error: &SendError, too_large_code: i32) -> 
     }
 }
 
-/// The same for a message that was too large to come in; a notification is dropped.
+/// The same for a message that was too large to be received; a notification is dropped.
 pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Replacement {
     let Oversized {
         size,
@@ -118,7 +120,7 @@ fn answer(id: &RawValue, size: usize, error: &SendError, too_large_code: i32) ->
             too_large(limit, limit, true),
             format!("message too large: {size} bytes, one frame holds {limit}, and {uncut}"),
         ),
-        // How large a message may be follows from both, and depends on what is in it.
+        // The largest message follows from both limits and from its content, so it is not named.
         SendError::TooManyPieces { limit, cap, .. } => (
             too_large(cap, 0, true),
             format!(

@@ -23,7 +23,7 @@ const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialize
 /// Clients whose `initialize` is kept.
 const KEPT: usize = 1024;
 
-/// The `initialize` of clients, for when their process has ended and they speak again.
+/// The `initialize` of clients, for a client that sends again after its process has ended.
 #[derive(Default)]
 pub(super) struct Introductions {
     texts: BTreeMap<PublicKey, Bytes>,
@@ -47,7 +47,7 @@ impl Introductions {
     }
 }
 
-/// Why an MCP server did not take the `initialize` of its gateway.
+/// Why an MCP server did not accept the `initialize` of its gateway.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IntroduceError {
@@ -58,7 +58,7 @@ pub enum IntroduceError {
     #[error("no answer to initialize within {} s", .0.as_secs())]
     Silent(Duration),
     /// It answered with an error; this is the beginning of its answer.
-    #[error("the server does not take initialize: {0}")]
+    #[error("the server answered initialize with an error: {0}")]
     Refused(String),
 }
 
@@ -69,7 +69,7 @@ fn after_colon(reason: &str) -> String {
     }
 }
 
-/// Sends `initialize`, with the params of the client's own or with ours, and waits for the answer.
+/// Sends `initialize`, with the params of the client's own if they are known, and waits for the answer.
 pub(super) async fn introduce(
     channel: &Channel,
     before: Option<Bytes>,
@@ -100,7 +100,7 @@ fn request(before: Option<&[u8]>) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"initialize","params":{params}}}"#)
 }
 
-/// Waits for the answer; what else a server sends meanwhile is dropped.
+/// Waits for the answer; other messages of the server are dropped.
 async fn answer(channel: &Channel) -> Result<(), IntroduceError> {
     loop {
         let message = match channel.event(true).await {

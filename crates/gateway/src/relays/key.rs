@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use breakbulk_contextvm::{KeyError, Keys};
 
-/// A key is far shorter.
+/// The most bytes of the file that are read; a key is far shorter.
 const LONGEST: u64 = 1024;
 
 /// Why there is no key in a file.
@@ -21,7 +21,7 @@ pub enum KeyFileError {
     NotFile(PathBuf),
     /// Others can read it or write to it.
     #[error(
-        "key {file} is open to others (mode {mode:04o}), and who has it can pass for you; chmod 600 {file}",
+        "key {file} is open to others (mode {mode:04o}), who could act under it; chmod 600 {file}",
         file = file.display()
     )]
     OpenToOthers {

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex as Lock, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use breakbulk_contextvm::{PublicKey, Server, Session, npub};
-use breakbulk_link::Closed;
-use breakbulk_link::lock;
+use breakbulk_link::{Closed, lock};
 use breakbulk_message::jsonrpc;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -90,7 +89,7 @@ pub(crate) async fn listen(
     if timeout(end.grace, server.drained()).await.is_err() {
         tracing::error!(
             messages = server.stats().outgoing,
-            "messages did not reach a relay within the {} s of the grace; raise it",
+            "messages did not reach a relay within the grace time of {} s; raise the grace time",
             end.grace.as_secs()
         );
     }
@@ -135,7 +134,7 @@ impl RelayListener {
         }
         let Some(_place) = self.place().await else {
             tracing::warn!(
-                "a client is refused: all {} sessions are in use",
+                "refused a client: all {} sessions are in use",
                 self.plan.max_sessions
             );
             let why = "the server has no room for another client; try again later";
@@ -148,12 +147,12 @@ impl RelayListener {
         let to = match opened {
             Ok(to) => to,
             Err(error) => {
-                tracing::error!(%error, "a client is sent away: the session cannot begin");
+                tracing::error!(%error, "refused a client: its session could not start");
                 let why = "the gateway has no connection to its server; its log says why";
                 return self.answer_all(session, peer, state, "noServer", why).await;
             }
         };
-        tracing::info!(to = to.kind.name(), "a session begins");
+        tracing::info!(to = to.kind.name(), "session started");
         let port = SessionPort {
             session: session.clone(),
             server: self.server.clone(),
@@ -221,7 +220,7 @@ impl RelayListener {
         for id in state.take_open() {
             let answer = jsonrpc::error(Some(&id), SESSION_ENDED, why, Some(&data));
             if let Err(error) = self.server.send(peer, answer).await {
-                tracing::debug!(id, %error, "an error for an open request is dropped");
+                tracing::debug!(id, %error, "an open request could not be answered with an error");
             }
         }
     }
@@ -235,7 +234,7 @@ impl RelayListener {
     }
 }
 
-/// Why a session ended, for its client: how a connection was lost is for the log.
+/// Why a session ended, for its client: how a connection broke is only logged.
 fn reason(closed: &Closed) -> &str {
     match closed.code {
         1000..=1003 | 1007..=1014 if !closed.reason.is_empty() => &closed.reason,

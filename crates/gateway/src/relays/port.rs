@@ -1,10 +1,10 @@
 //! ContextVM's endpoints as sides of the pump: messages go straight to the endpoint, and come straight
 //! from it.
 //!
-//! A message that came in is charged to the endpoint until it is out on the other side of the pump. A
-//! message that goes out stays charged to the other side until the endpoint has let go of its bytes;
-//! it waits while the endpoint has more than [`Limits::queued_bytes`](breakbulk_contextvm::Limits) on
-//! its way to a peer, so that slow relays stop the program that sends and nobody else.
+//! A message that arrived is charged to the endpoint until it is sent on the other side of the pump. A
+//! message to send stays charged to the other side until the endpoint has dropped its bytes; it waits
+//! while the endpoint has more than [`Limits::queued_bytes`](breakbulk_contextvm::Limits) queued for a
+//! peer, so that slow relays stop the program that sends and nobody else.
 
 use std::future::{Future, pending};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,7 +59,7 @@ impl ClientPort {
         async move {
             let outcome = outcome(client.send(charged(message)).await);
             match outcome {
-                // A batch, or what is no JSON: its sender is told.
+                // A batch, or not JSON: its sender gets an error.
                 Err(error @ SendError::NotJsonRpc(_)) => {
                     let words = error.to_string();
                     let answer = jsonrpc::error(None, INVALID_REQUEST, &words, None);
@@ -77,9 +77,9 @@ impl ClientPort {
         });
     }
 
-    /// Waits until all that was sent is with a relay, or the time for it is over.
+    /// Waits until a relay has all that was sent, for at most the grace time. Returns what was not sent.
     pub(crate) async fn ended(&self) -> usize {
-        // What is not out by then is counted.
+        // What is not sent by then is counted.
         let _ = timeout(self.grace, self.client.drained()).await;
         let unsent = self.client.stats().outgoing;
         self.client.close();
@@ -99,7 +99,7 @@ pub(crate) struct SessionPort {
     pub(super) state: Arc<SessionState>,
     /// The session ends after this much time without a message.
     pub(super) idle: Duration,
-    /// The session takes no more: what its client sends next begins another.
+    /// The session accepts no more messages: the next one of its client begins another session.
     pub(super) ending: AtomicBool,
     pub(super) closed: OnceLock<Closed>,
 }
@@ -121,7 +121,7 @@ impl SessionPort {
                         None if ending => return closed("the session is over"),
                         None => {
                             self.state.abandon();
-                            return closed("the client made room for others");
+                            return closed("the client's place was given to another client");
                         }
                     }
                 }
@@ -133,7 +133,7 @@ impl SessionPort {
             self.ending.store(true, Ordering::Relaxed);
             if silent {
                 tracing::info!(
-                    "a session was silent for {} s and ends; its client may begin another",
+                    "ended a session after {} s without a message; its client may begin another",
                     self.idle.as_secs()
                 );
             }
@@ -143,7 +143,7 @@ impl SessionPort {
     pub(crate) fn send(&self, message: Outgoing) -> impl Future<Output = Outcome> + Send + use<> {
         let (server, peer, state) = (self.server.clone(), self.peer, self.state.clone());
         async move {
-            // The ids of a client that began anew mean other requests.
+            // After its client began another session, the ids stand for other requests.
             match state.sends(&message.bytes) {
                 true => dropped(outcome(server.send(peer, charged(message)).await)),
                 false => Outcome::Out,
@@ -180,7 +180,7 @@ fn closed(reason: &str) -> Heard {
     })
 }
 
-/// The bytes of a message, which hold its charge for as long as they live.
+/// The bytes of a message, which keep its memory charged until they are dropped.
 fn charged(message: Outgoing) -> Bytes {
     struct Charged {
         bytes: Bytes,
@@ -206,9 +206,9 @@ fn outcome(sent: Result<SendId, SendError>) -> Result<Outcome, SendError> {
     match sent {
         Ok(_) => Ok(Outcome::Out),
         Err(SendError::Closed) => Ok(Outcome::Lost),
-        // Whoever asked does not want the answer any more.
+        // The client has cancelled the request, or is gone.
         Err(error @ SendError::Refused(Refused::NoSuchRequest(_) | Refused::NoSuchPeer(_))) => {
-            tracing::debug!(%error, "a message to a peer at relays is dropped");
+            tracing::debug!(%error, "dropped a message to a peer at relays");
             Ok(Outcome::Out)
         }
         Err(error) => Err(error),

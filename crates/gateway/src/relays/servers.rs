@@ -27,7 +27,7 @@ impl KnownServers {
         let mut name = key.file_name().unwrap_or_default().to_owned();
         name.push(".servers");
         let file = key.with_file_name(name);
-        // What cannot be read is learned anew.
+        // If the file cannot be read, the servers are asked again.
         let servers = read(&file).unwrap_or_else(|error| {
             if error.kind() != io::ErrorKind::NotFound {
                 tracing::warn!(file = %file.display(), %error, "the file of known servers cannot be read; they are asked again");
@@ -57,7 +57,7 @@ impl Memory for KnownServers {
         if servers.contains(&(*peer, learned)) {
             return;
         }
-        // Others with the same key may have learned of others since.
+        // Another process with the same key may have added servers since.
         let mut all = read(&self.file).unwrap_or_default();
         all.retain(|(server, _)| server != peer);
         all.push((*peer, learned));
@@ -131,7 +131,7 @@ mod tests {
         );
         assert_eq!(fs::read_to_string(&file).unwrap(), lines);
 
-        // What nobody wrote here is passed over.
+        // Invalid lines are ignored.
         fs::write(
             &file,
             format!("# a word\n{lines}rubbish\n{} flying\n", second.to_hex()),

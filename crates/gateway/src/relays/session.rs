@@ -24,7 +24,7 @@ const LONGEST_INITIALIZE: usize = 16 << 10;
 /// One session.
 pub(super) struct SessionState {
     state: Mutex<State>,
-    /// Somebody asked for its end.
+    /// It was asked to end.
     ending: watch::Sender<bool>,
     /// It has ended, and its command too.
     over: watch::Sender<bool>,
@@ -34,9 +34,9 @@ struct State {
     last: Instant,
     /// The ids of the client's requests without an answer, as JSON.
     open: BTreeSet<String>,
-    /// Its `initialize`, until somebody takes it.
+    /// The client's `initialize`, until it is taken.
     initialize: Option<Bytes>,
-    /// Its client has begun another session or is gone: nobody waits for answers.
+    /// The client has begun another session or is gone, and does not wait for answers.
     abandoned: bool,
 }
 
@@ -54,7 +54,7 @@ impl SessionState {
         }
     }
 
-    /// A message came from the client.
+    /// The client sent a message.
     pub(super) fn heard(&self, bytes: &Bytes) {
         let envelope = std::str::from_utf8(bytes).ok().and_then(Envelope::parse);
         let mut state = self.state();
@@ -96,7 +96,7 @@ impl SessionState {
         !state.abandoned
     }
 
-    /// The ids of all open requests, once, for whoever answers them now.
+    /// Takes the ids of all open requests, to answer them.
     pub(super) fn take_open(&self) -> Vec<String> {
         let mut state = self.state();
         let open = std::mem::take(&mut state.open);
@@ -127,7 +127,7 @@ impl SessionState {
         state.open.is_empty().then(|| state.last.elapsed())
     }
 
-    /// Done once it was silent for this long, or an hour if a request is open.
+    /// Completes once it was silent for this long, or an hour if a request is open.
     pub(super) async fn silent(&self, limit: Duration) {
         loop {
             let (now, due) = (Instant::now(), self.silent_at(limit));
@@ -153,9 +153,9 @@ impl SessionState {
         self.ending.send_replace(true);
     }
 
-    /// Done once it was asked to.
+    /// Completes once it was asked to end.
     pub(super) async fn asked_to_end(&self) {
-        // The sender is right here.
+        // Cannot fail: the sender is `self.ending`.
         let _ = self.ending.subscribe().wait_for(|ending| *ending).await;
     }
 
@@ -164,7 +164,7 @@ impl SessionState {
         self.over.send_replace(true);
     }
 
-    /// Done once it has ended.
+    /// Completes once it has ended.
     pub(super) async fn over(&self) {
         let _ = self.over.subscribe().wait_for(|over| *over).await;
     }

@@ -67,14 +67,10 @@ impl Hub {
         })?;
         match message {
             ChannelMsg::EstablishRequest { identity } => {
-                let me = self.me.clone();
-                self.establish(channel, identity, |hub| {
-                    hub.send(
-                        channel,
-                        None,
-                        ChannelMsg::EstablishResponse { identity: me },
-                    );
-                })
+                let response = ChannelMsg::EstablishResponse {
+                    identity: self.me.clone(),
+                };
+                self.establish(channel, identity, |hub| hub.send(channel, None, response))
             }
             ChannelMsg::EstablishResponse { identity } => self.establish(channel, identity, |_| {}),
             ChannelMsg::Batch { messages } => {
@@ -101,18 +97,7 @@ impl Hub {
                 transmission,
                 ephemeral,
             } => {
-                let peer = self.peer(channel)?;
-                let doc = self.check_doc_id(doc_id)?;
-                let version = match &transmission {
-                    Transmission::UpToDate { version }
-                    | Transmission::Snapshot { version, .. }
-                    | Transmission::Update { version, .. } => Some(version.clone()),
-                    Transmission::Unavailable => None,
-                };
-                if let Some(version) = &version {
-                    self.check_version(version)?;
-                }
-                self.import(origin, &peer, &doc, transmission, version)?;
+                let doc = self.handle_sync_response(origin, doc_id, transmission)?;
                 self.apply_stores(now, channel, &doc, 0, ephemeral.unwrap_or_default())
             }
             ChannelMsg::Update {
@@ -152,6 +137,28 @@ impl Hub {
                 self.apply_stores(now, channel, &doc, hops_remaining, stores)
             }
         }
+    }
+
+    /// Imports what the peer sent of a document, and returns the document's id.
+    fn handle_sync_response(
+        &mut self,
+        origin: (ChannelId, u64),
+        doc_id: String,
+        transmission: Transmission,
+    ) -> Result<DocId, Refused> {
+        let peer = self.peer(origin.0)?;
+        let doc = self.check_doc_id(doc_id)?;
+        let version = match &transmission {
+            Transmission::UpToDate { version }
+            | Transmission::Snapshot { version, .. }
+            | Transmission::Update { version, .. } => Some(version.clone()),
+            Transmission::Unavailable => None,
+        };
+        if let Some(version) = &version {
+            self.check_version(version)?;
+        }
+        self.import(origin, &peer, &doc, transmission, version)?;
+        Ok(doc)
     }
 
     /// Records the peer's identity, calls `answer`, then sends a sync-request for every document that the

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use breakbulk_link::{Closed, Event, FaultKind};
+use breakbulk_link::{Closed, Event, FaultKind, Message};
 use breakbulk_message::loro::{
     ChannelMsg, DecodeError, Detail, WIRE_VERSION, decode_frame, from_json,
 };
 use breakbulk_net::http::Way;
 use breakbulk_net::{Connection, Options, Refusal, Transport};
 use bytes::Bytes;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::config::Form;
 use super::core::Core;
@@ -156,19 +156,7 @@ pub(super) async fn run(
                 let Ok(permit) = in_work.clone().acquire_owned().await else {
                     break;
                 };
-                let id = message.id;
-                let (bytes, charge) = message.into_parts();
-                match decode(form, bytes) {
-                    Ok(messages) => core.drive(|state, now| {
-                        if let Some(token) = state.begin(channel, id, charge, permit) {
-                            state.hub.handle_frame(now, channel, token, messages);
-                        }
-                    }),
-                    Err(reason) => {
-                        connection.settle(id, Err(Refusal::new(400, reason.clone())));
-                        core.drive(|state, now| state.hub.fault(now, channel, &reason));
-                    }
-                }
+                handle_message(core, &connection, (channel, form), message, permit);
             }
             // `Busy` is this node's shortage of memory, not the peer's fault.
             Event::Fault(fault) | Event::TransferFailed(fault)
@@ -185,6 +173,29 @@ pub(super) async fn run(
     }
     drop(detach_on_drop);
     connection.closed().await
+}
+
+/// Decodes a message and hands it to the machine; the permit is given back when its work is done.
+fn handle_message(
+    core: &Core,
+    connection: &Connection,
+    (channel, form): (ChannelId, Form),
+    message: Message,
+    permit: OwnedSemaphorePermit,
+) {
+    let id = message.id;
+    let (bytes, charge) = message.into_parts();
+    match decode(form, bytes) {
+        Ok(messages) => core.drive(|state, now| {
+            if let Some(token) = state.begin(channel, id, charge, permit) {
+                state.hub.handle_frame(now, channel, token, messages);
+            }
+        }),
+        Err(reason) => {
+            connection.settle(id, Err(Refusal::new(400, reason.clone())));
+            core.drive(|state, now| state.hub.fault(now, channel, &reason));
+        }
+    }
 }
 
 /// Removes the channel when the task that serves it ends, in whatever way.

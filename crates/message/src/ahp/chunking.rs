@@ -2,8 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::jsonrpc::{string, unsigned};
-use crate::splice::member;
+use crate::jsonrpc::{member, string, unsigned};
 
 /// A side's limits for incoming messages, which its peer must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +52,7 @@ impl Chunking {
 
     /// Reads `chunking` from the `capabilities` object.
     pub fn in_capabilities(capabilities: &RawValue) -> Option<Self> {
-        Self::read(member(capabilities.get(), "chunking")??)
+        Self::read(member(capabilities.get(), "chunking")?)
     }
 
     /// Whether the limits are valid: none is zero, and a message is at least as large as a frame.

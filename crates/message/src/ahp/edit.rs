@@ -4,8 +4,8 @@ use super::ROOT_CHANNEL;
 use super::chunking::Chunking;
 use super::list::Elements;
 use super::read::Action;
-use crate::jsonrpc::{Envelope, Kind, integer, range_in, string};
-use crate::splice::{member, replace, set};
+use crate::jsonrpc::{Envelope, Kind, integer, member, range_in, string};
+use crate::splice::{replace, set};
 
 /// Sets our advertisement in an `initialize` or `reconnect` request. `None` for any other message,
 /// and for an `initialize` of another protocol: MCP and LSP have `capabilities` too.
@@ -13,7 +13,7 @@ pub fn with_chunking(text: &str, chunking: &Chunking) -> Option<String> {
     let request = request(text)?;
     let params = request.params?.get();
     match &*request.method()? {
-        "initialize" if string(member(params, "channel")??)? == ROOT_CHANNEL => {}
+        "initialize" if string(member(params, "channel")?)? == ROOT_CHANNEL => {}
         "reconnect" => {}
         _ => return None,
     }
@@ -29,8 +29,8 @@ pub fn with_chunking(text: &str, chunking: &Chunking) -> Option<String> {
 /// host sends no segments. `None` if there is no advertisement, and for any other message.
 pub fn without_chunking(text: &str) -> Option<String> {
     let params = request(text)?.params?.get();
-    let capabilities = member(params, "capabilities")??;
-    let chunking = member(capabilities.get(), "chunking")??;
+    let capabilities = member(params, "capabilities")?;
+    let chunking = member(capabilities.get(), "chunking")?;
     let handshake = with_chunking(text, &Chunking::default()).is_some();
     handshake.then(|| replace(text, chunking.get(), "null"))
 }
@@ -54,7 +54,7 @@ pub fn with_last_seen(text: &str, last_seen: i64) -> Option<String> {
     if request.method()? != "reconnect" {
         return None;
     }
-    let old = member(request.params?.get(), "lastSeenServerSeq")??;
+    let old = member(request.params?.get(), "lastSeenServerSeq")?;
     integer(old)?;
     Some(replace(text, old.get(), &last_seen.to_string()))
 }
@@ -63,7 +63,7 @@ pub fn with_last_seen(text: &str, last_seen: i64) -> Option<String> {
 /// is no replay, or nothing is to be removed; elements that are not valid actions stay.
 pub fn without_applied(text: &str, mut applied: impl FnMut(&Action<'_>) -> bool) -> Option<String> {
     let result = result(text)?;
-    if string(member(result, "type")??)? != "replay" {
+    if string(member(result, "type")?)? != "replay" {
         return None;
     }
     let mut out = String::new();
@@ -77,7 +77,7 @@ pub fn without_applied(text: &str, mut applied: impl FnMut(&Action<'_>) -> bool)
     let mut kept_end = None;
     let mut first_gone = None;
     let mut gone_end = None;
-    for element in Elements::of(member(result, "actions")??)? {
+    for element in Elements::of(member(result, "actions")?)? {
         let range = range_in(text, element.get());
         if Action::read(element).is_ok_and(|action| applied(&action)) {
             first_gone.get_or_insert(range.start);

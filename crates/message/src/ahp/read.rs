@@ -1,4 +1,4 @@
-//! Reads `initialize`, `reconnect` and `action` messages.
+//! Reads `initialize`, `reconnect`, `action` and `dispatchAction` messages.
 
 use std::borrow::Cow;
 
@@ -82,6 +82,17 @@ pub struct Action<'a> {
     pub origin: Option<Origin<'a>>,
     /// Why the host refused it.
     pub rejection_reason: Option<Cow<'a, str>>,
+}
+
+/// The params of `dispatchAction`.
+#[derive(Clone, Debug)]
+pub struct DispatchParams<'a> {
+    /// The channel whose state is to change.
+    pub channel: Cow<'a, str>,
+    /// The client's own sequence number.
+    pub client_seq: i64,
+    /// The action itself.
+    pub action: &'a RawValue,
 }
 
 /// The client that dispatched an action.
@@ -226,6 +237,21 @@ impl<'a> Action<'a> {
     }
 }
 
+impl<'a> DispatchParams<'a> {
+    /// Reads the params from JSON text.
+    pub fn read(params: &'a str) -> Result<Self, ReadError> {
+        let members: ActionMembers<'a> =
+            serde_json::from_str(params).map_err(|_| ReadError::NotObject)?;
+        Ok(Self {
+            channel: text("channel", members.channel)?,
+            client_seq: seq("clientSeq", members.client_seq)?,
+            action: members
+                .action
+                .ok_or(ReadError::Missing { member: "action" })?,
+        })
+    }
+}
+
 impl<'a> Origin<'a> {
     fn read(origin: &'a RawValue) -> Result<Self, ReadError> {
         let wrong = ReadError::Wrong {
@@ -289,6 +315,7 @@ crate::raw_members! {
         channel: "channel",
         action: "action",
         seq: "serverSeq",
+        client_seq: "clientSeq",
         origin: "origin",
         reason: "rejectionReason",
     }

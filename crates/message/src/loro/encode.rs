@@ -82,8 +82,7 @@ fn write_message<W: Write>(out: &mut Encoder<W>, message: &ChannelMsg) -> Writte
             bidirectional,
             ephemeral,
         } => {
-            open(out, 5, message_type::SYNC_REQUEST)?;
-            out.str("doc")?.str(doc_id)?;
+            open_doc(out, 5, message_type::SYNC_REQUEST, doc_id)?;
             out.str("v")?.bytes(&requester_doc_version.encode())?;
             write_ephemeral(out, ephemeral.as_deref())?;
             out.str("bi")?;
@@ -97,8 +96,7 @@ fn write_message<W: Write>(out: &mut Encoder<W>, message: &ChannelMsg) -> Writte
             transmission,
             ephemeral,
         } => {
-            open(out, 4, message_type::SYNC_RESPONSE)?;
-            out.str("doc")?.str(doc_id)?;
+            open_doc(out, 4, message_type::SYNC_RESPONSE, doc_id)?;
             write_transmission(out, transmission)?;
             write_ephemeral(out, ephemeral.as_deref())
         }
@@ -106,35 +104,29 @@ fn write_message<W: Write>(out: &mut Encoder<W>, message: &ChannelMsg) -> Writte
             doc_id,
             transmission,
         } => {
-            open(out, 3, message_type::UPDATE)?;
-            out.str("doc")?.str(doc_id)?;
+            open_doc(out, 3, message_type::UPDATE, doc_id)?;
             write_transmission(out, transmission)
         }
         ChannelMsg::DirectoryRequest { doc_ids } => {
             open(out, 2, message_type::DIRECTORY_REQUEST)?;
-            out.str("docs")?;
             match doc_ids {
                 Some(doc_ids) => write_doc_ids(out, doc_ids),
-                None => out.undefined()?.ok(),
+                None => out.str("docs")?.undefined()?.ok(),
             }
         }
         ChannelMsg::DirectoryResponse { doc_ids } => {
             open(out, 2, message_type::DIRECTORY_RESPONSE)?;
-            out.str("docs")?;
             write_doc_ids(out, doc_ids)
         }
         ChannelMsg::NewDoc { doc_ids } => {
             open(out, 2, message_type::NEW_DOC)?;
-            out.str("docs")?;
             write_doc_ids(out, doc_ids)
         }
         ChannelMsg::DeleteRequest { doc_id } => {
-            open(out, 2, message_type::DELETE_REQUEST)?;
-            out.str("doc")?.str(doc_id)?.ok()
+            open_doc(out, 2, message_type::DELETE_REQUEST, doc_id)
         }
         ChannelMsg::DeleteResponse { doc_id, status } => {
-            open(out, 3, message_type::DELETE_RESPONSE)?;
-            out.str("doc")?.str(doc_id)?;
+            open_doc(out, 3, message_type::DELETE_RESPONSE, doc_id)?;
             out.str("s")?.str(status.as_str())?.ok()
         }
         ChannelMsg::Ephemeral {
@@ -142,8 +134,7 @@ fn write_message<W: Write>(out: &mut Encoder<W>, message: &ChannelMsg) -> Writte
             hops_remaining,
             stores,
         } => {
-            open(out, 4, message_type::EPHEMERAL)?;
-            out.str("doc")?.str(doc_id)?;
+            open_doc(out, 4, message_type::EPHEMERAL, doc_id)?;
             out.str("h")?.i64(*hops_remaining)?;
             out.str("st")?;
             write_list(out, stores, write_store)
@@ -159,6 +150,17 @@ fn write_message<W: Write>(out: &mut Encoder<W>, message: &ChannelMsg) -> Writte
 /// Writes the beginning of a message with this many fields, including `t`.
 fn open<W: Write>(out: &mut Encoder<W>, fields: u64, message_type: u8) -> Written<W> {
     out.map(fields)?.str("t")?.u8(message_type)?.ok()
+}
+
+/// The same for a message about one document.
+fn open_doc<W: Write>(
+    out: &mut Encoder<W>,
+    fields: u64,
+    message_type: u8,
+    doc_id: &str,
+) -> Written<W> {
+    open(out, fields, message_type)?;
+    out.str("doc")?.str(doc_id)?.ok()
 }
 
 fn write_identity<W: Write>(out: &mut Encoder<W>, identity: &PeerIdentity) -> Written<W> {
@@ -210,6 +212,7 @@ fn write_store<W: Write>(out: &mut Encoder<W>, store: &EphemeralStore) -> Writte
 }
 
 fn write_doc_ids<W: Write>(out: &mut Encoder<W>, doc_ids: &[String]) -> Written<W> {
+    out.str("docs")?;
     write_list(out, doc_ids, |out, doc_id| out.str(doc_id)?.ok())
 }
 

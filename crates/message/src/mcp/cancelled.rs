@@ -2,14 +2,15 @@
 
 use serde_json::value::RawValue;
 
-use crate::splice::{member, quoted};
+use crate::jsonrpc::member;
+use crate::splice::quoted;
 
 /// The method of a cancellation.
 pub const CANCELLED: &str = "notifications/cancelled";
 
 /// The id of the cancelled request, as JSON.
 pub fn cancelled_request(params: &RawValue) -> Option<&RawValue> {
-    member(params.get(), "requestId")?
+    member(params.get(), "requestId")
 }
 
 /// The notification that cancels the request with this id, given as JSON.

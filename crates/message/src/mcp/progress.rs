@@ -6,8 +6,8 @@ use serde_json::Number;
 use serde_json::value::RawValue;
 
 use super::token::ProgressToken;
-use crate::jsonrpc::string;
-use crate::splice::{member, quoted};
+use crate::jsonrpc::{member, string};
+use crate::splice::quoted;
 
 /// The method of a progress notification.
 pub const PROGRESS: &str = "notifications/progress";
@@ -64,12 +64,12 @@ impl<'a> Progress<'a> {
 /// ContextVM's own object `cvm` in the params of a progress notification, which makes it a transfer
 /// frame.
 pub fn cvm(params: &RawValue) -> Option<&RawValue> {
-    member(params.get(), "cvm")?
+    member(params.get(), "cvm")
 }
 
 /// The type of such an object, which tells CEP-22 from CEP-41.
 pub fn cvm_type(cvm: &RawValue) -> Option<Cow<'_, str>> {
-    string(member(cvm.get(), "type")??)
+    string(member(cvm.get(), "type")?)
 }
 
 crate::raw_members! {

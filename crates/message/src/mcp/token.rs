@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
-use crate::jsonrpc::{Envelope, Kind, integer, string};
-use crate::splice::{member, quoted, set};
+use crate::jsonrpc::{Envelope, Kind, integer, member, string};
+use crate::splice::{find, quoted, set};
 
 /// A progress token, with its JSON type. Frames carry it as text ([`to_string`](ToString)); the
 /// application gets [`to_json`](Self::to_json), which has the original type.
@@ -58,8 +58,8 @@ pub fn progress_token<'a>(envelope: &Envelope<'a>) -> Option<ProgressToken<'a>> 
     if envelope.kind()? != Kind::Request {
         return None;
     }
-    let meta = member(envelope.params?.get(), "_meta")??;
-    ProgressToken::read(member(meta.get(), "progressToken")??)
+    let meta = member(envelope.params?.get(), "_meta")?;
+    ProgressToken::read(member(meta.get(), "progressToken")?)
 }
 
 /// Adds a token to a request that has none; all other bytes stay. `None` if it is not a request, has a
@@ -73,10 +73,8 @@ pub fn with_progress_token(text: &str, token: &ProgressToken<'_>) -> Option<Stri
     let Some(params) = envelope.params else {
         return set(text, text, &["params", "_meta", "progressToken"], &json);
     };
-    let meta = member(params.get(), "_meta")?;
-    let old = meta
-        .and_then(|meta| member(meta.get(), "progressToken"))
-        .flatten();
+    let meta = find(params.get(), "_meta")?;
+    let old = meta.and_then(|meta| member(meta.get(), "progressToken"));
     if old.is_some_and(|old| old.get() != "null") {
         return None;
     }

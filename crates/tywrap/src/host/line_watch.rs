@@ -4,8 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use breakbulk_link::Frame;
-use breakbulk_link::lock;
+use breakbulk_link::{Frame, lock};
 use breakbulk_net::{Incoming, Observer};
 use tokio::sync::Notify;
 

@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use breakbulk_link::lock;
-use breakbulk_link::{Cancelled, Closed, Event, Outgoing, ProgressOf, SendError, TransferId};
+use breakbulk_link::{Cancelled, Closed, Event, Outgoing, ProgressOf, SendError, TransferId, lock};
 use breakbulk_net::Connection;
 use breakbulk_net::now;
 use breakbulk_net::process::{StderrTail, Stopper};

@@ -1,23 +1,23 @@
-//! What can go wrong for a client.
+//! The errors of a client's calls.
 
 use std::time::Duration;
 
 use breakbulk_link::{Closed, SendError};
 use breakbulk_message::ahp::MessageTooLarge;
-use breakbulk_message::jsonrpc::{integer, string};
+use breakbulk_message::jsonrpc::{integer, member, string};
 use serde_json::value::RawValue;
 
-use super::text::{Text, member};
+use super::text::Text;
 
-/// The words of an error that are copied; all of it is in [`RpcError::json`].
+/// The most bytes of an error's message that are copied; [`RpcError::json`] has all of it.
 const MESSAGE_MAX: usize = 1024;
 
-/// Why a call of a client's failed.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// A message is too large: ours for the host or the path (it was not sent), or the host's answer
-    /// for us. The same call will fail again.
+    /// A message is too large: the request for the host or the path (it was not sent), or the host's
+    /// answer for this client. The same call will fail again.
     #[error("{0}")]
     TooLarge(MessageTooLarge),
     /// The message cannot be sent over this path.
@@ -26,39 +26,39 @@ pub enum ClientError {
     /// The host answered with an error.
     #[error("the host answered with error {}: {}", .0.code, .0.message)]
     Rpc(RpcError),
-    /// The connection ended before there was an answer. Whether the host got the call is not known;
-    /// nothing is sent again by itself.
+    /// The connection ended before there was an answer. Whether the host received the call is unknown;
+    /// it is not sent again automatically.
     #[error(
         "the connection ended with {code} ({reason}) before there was an answer; reconnect, and call again where that is safe"
     )]
     Disconnected {
-        /// The code of the close; 1006 where nobody said one.
+        /// The close code; 1006 if there was no close frame.
         code: u16,
-        /// What was said.
+        /// The reason in the close frame.
         reason: String,
     },
-    /// There never was a connection, or its handshake is not done.
+    /// There is no connection, or its handshake is not done.
     #[error("not connected; call initialize or reconnect first")]
     NotConnected,
-    /// Nothing of the answer came for this long.
+    /// The call timed out.
     #[error(
         "no answer to {method}, and no piece of one, for {} s; raise request_timeout, and make sure that the application calls next()", .after.as_secs_f64()
     )]
     TimedOut {
-        /// What was asked.
+        /// The method of the call.
         method: String,
-        /// The time limit.
+        /// The timeout.
         after: Duration,
     },
-    /// The host's answer is not what the protocol says.
+    /// The host's answer breaks the protocol.
     #[error("the host's answer to {method} cannot be used: {why}")]
     BadAnswer {
-        /// What was asked.
+        /// The method of the call.
         method: &'static str,
         /// What is wrong with it.
         why: String,
     },
-    /// Params that JSON-RPC does not have.
+    /// The params are neither an object nor an array.
     #[error("params must be an object or an array")]
     BadParams,
     /// The transport carries no text.
@@ -71,14 +71,14 @@ pub enum ClientError {
 pub struct RpcError {
     /// Its code; 0 where it has none.
     pub code: i64,
-    /// Its words, at most 1,024 bytes of them.
+    /// Its message, at most the first 1,024 bytes.
     pub message: String,
     /// All of it, as JSON.
     pub json: Text,
 }
 
 impl ClientError {
-    /// Of a response's `error`.
+    /// From the `error` of a response.
     pub(super) fn answered(error: Text) -> Self {
         let raw = serde_json::from_str::<&RawValue>(&error).ok();
         if let Some(too_large) = raw.and_then(MessageTooLarge::read) {

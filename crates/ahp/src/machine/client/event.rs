@@ -1,19 +1,20 @@
-//! What an application is told.
+//! The events of a client for its application.
 
 use breakbulk_link::Closed;
 use breakbulk_message::ahp;
 use breakbulk_message::jsonrpc::range_in;
+use serde_json::value::RawValue;
 
 use super::question::Question;
-use super::text::{Text, first};
+use super::text::Text;
 
-/// What comes to a client, in order. `R` is how a question of the host's is answered.
+/// What happened, in order. `R` is the type by which the application answers a request of the host.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<R = Question> {
-    /// The state of a channel as it is now: all that came before on that channel is in it.
+    /// The current state of a channel; it contains all earlier actions of that channel.
     Snapshot(Snapshot),
-    /// Something happened on a channel.
+    /// An action on a channel.
     Action(Action),
     /// Any other notification.
     Notification {
@@ -22,23 +23,23 @@ pub enum Event<R = Question> {
         /// Its params, as JSON.
         params: Option<Text>,
     },
-    /// The host asks something.
+    /// A request of the host.
     Request(R),
-    /// Something that is no JSON-RPC message.
+    /// A message that is not JSON-RPC.
     Other(Text),
     /// The connection ended.
     Disconnected {
         /// Why.
         closed: Closed,
-        /// The numbers of dispatched actions that were certainly not sent whole. What is not named
-        /// was handed to the transport; that it arrived is certain only once it comes back with an
+        /// The numbers of dispatched actions that were not sent, or not completely. The others were
+        /// handed to the transport; that one arrived is certain only once it comes back with its
         /// [`Action::origin`].
         unsent: Vec<i64>,
     },
 }
 
 impl<R> Event<R> {
-    /// The same with another way to answer questions.
+    /// Converts the request, if it is one.
     pub fn map<S>(self, request: impl FnOnce(R) -> S) -> Event<S> {
         match self {
             Self::Request(one) => Event::Request(request(one)),
@@ -51,7 +52,7 @@ impl<R> Event<R> {
     }
 }
 
-/// What happened on a channel.
+/// An action on a channel.
 #[derive(Clone, Debug)]
 pub struct Action {
     /// The channel.
@@ -86,7 +87,7 @@ pub struct Snapshot {
     pub from_seq: i64,
 }
 
-/// States that came in one answer. They are read one by one.
+/// The states of one answer. They are parsed one by one.
 #[derive(Clone, Debug)]
 pub struct Snapshots {
     pub(super) list: List,
@@ -94,7 +95,7 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// One after the other.
+    /// The states, in the order of the answer.
     pub fn iter(&self) -> impl Iterator<Item = Snapshot> + use<> {
         let mut list = self.list.clone();
         std::iter::from_fn(move || list.next().and_then(|one| Snapshot::read(&one)))
@@ -112,7 +113,7 @@ impl Snapshots {
 }
 
 impl Action {
-    /// Of params as they came, and what was read in them.
+    /// From the text of the params and what was read from it.
     pub(super) fn new(params: &Text, read: ahp::Action<'_>) -> Self {
         Self {
             channel: read.channel.into_owned(),
@@ -139,12 +140,12 @@ impl Snapshot {
     }
 }
 
-/// The objects of an array, found as they are asked for: a list of a million costs no memory.
+/// The objects of an array, parsed one by one, so that a million of them need no memory.
 #[derive(Clone, Debug)]
 pub(super) struct List(Text);
 
 impl List {
-    /// Of a part of a message that is an array, or a single object.
+    /// From a part of a message that is an array, or a single object.
     pub(super) fn new(text: &Text, array: &str) -> Self {
         let mut list = text.part(array);
         list.skip(usize::from(array.starts_with('[')));
@@ -154,7 +155,11 @@ impl List {
     /// The next object.
     pub(super) fn next(&mut self) -> Option<Text> {
         let rest = self.0.trim_start_matches([',', ' ', '\t', '\r', '\n']);
-        let object = rest.starts_with('{').then(|| first(rest)).flatten()?;
+        if !rest.starts_with('{') {
+            return None;
+        }
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<&RawValue>();
+        let object = values.next()?.ok()?.get();
         let text = self.0.part(object);
         let end = range_in(&self.0, object).end;
         self.0.skip(end);

@@ -1,24 +1,26 @@
-//! The answers to `initialize` and `reconnect`: where the client stands from then on.
+//! `initialize` and `reconnect`, and what their answers change: subscriptions, states, and the number of
+//! the last action.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use breakbulk_link::Outgoing;
 use breakbulk_message::ahp::{self, Elements, InitializeResult, ReadError, ReconnectResult};
+use breakbulk_message::jsonrpc::member;
 use serde_json::value::RawValue;
 
 use super::event::{Event, List, Snapshots};
 use super::incoming::Wants;
 use super::question::fits;
 use super::queue::{Known, Queued};
-use super::text::{Text, member};
+use super::text::Text;
 use super::{
     Answer, CallId, Client, ClientError, Initialized, Output, Resumed, Session, bad_answer,
 };
 
 impl Client {
-    /// Begins anew over a connection with a [`link`](Self::link) of its own, on which the message goes
-    /// out first. A connection that is still there does not count any more.
+    /// Starts over on a new connection. The returned message is the first to be queued on its
+    /// [`link`](Self::link). A previous connection is given up.
     pub fn initialize(
         &mut self,
         now: Instant,
@@ -32,8 +34,8 @@ impl Client {
         self.begin(now, text, Wants::Start(channels))
     }
 
-    /// Goes on over a new connection, as [`initialize`](Self::initialize) begins: what was missed is
-    /// replayed, or the states come anew.
+    /// Resumes on a new connection, see [`initialize`](Self::initialize): the host replays the actions
+    /// that were missed, or sends the current states.
     pub fn reconnect(&mut self, now: Instant) -> Result<(CallId, Outgoing), ClientError> {
         let (id, config) = (self.next_id, &self.config);
         let channels: Vec<_> = self.subscriptions.keys().collect();
@@ -49,7 +51,7 @@ impl Client {
         text: String,
         wants: Wants,
     ) -> Result<(CallId, Outgoing), ClientError> {
-        // Nothing is negotiated yet on this connection: it goes whole or not at all.
+        // The host's support is not known yet on this connection, so this message must fit one frame.
         fits(&self.config.connection, None, text.len(), false)?;
         self.end(breakbulk_link::Closed {
             code: 1000,
@@ -120,7 +122,7 @@ impl Client {
                     count += u64::from(!known.has(&action.channel, seq));
                     ahead.remove(&seq);
                 }
-                // Only names that we said ourselves are kept.
+                // Names that this client did not send are ignored.
                 let gone = missing.filter_map(|one| self.subscriptions.remove_entry(&*one));
                 let missing = gone.map(|(channel, _)| channel).collect();
                 self.defence.caught_up(last.unwrap_or(i64::MIN));
@@ -133,7 +135,7 @@ impl Client {
         }
     }
 
-    /// All starts anew from here.
+    /// Starts over from these states.
     fn start_anew(&mut self, states: States, snapshots: Snapshots, seq: i64) {
         self.subscriptions = states.subscriptions;
         self.defence.start(seq);
@@ -141,7 +143,7 @@ impl Client {
         self.release(|_| true);
     }
 
-    /// The numbers of the actions that came before the answer.
+    /// The numbers of the actions that arrived before the answer.
     fn held_numbers(&self) -> BTreeSet<i64> {
         let held = self.session.iter().flat_map(|session| &session.held);
         let number = |event: &Result<Event, String>| match event {
@@ -151,7 +153,8 @@ impl Client {
         held.flatten().filter_map(number).collect()
     }
 
-    /// The handshake is done: what came before it follows, but for actions that the answer has.
+    /// The handshake is done: delivers what arrived before its answer, except actions that the answer
+    /// contains.
     fn release(&mut self, is_new: impl Fn(i64) -> bool) {
         let Some(session) = &mut self.session else {
             return;
@@ -167,7 +170,7 @@ impl Client {
     }
 }
 
-/// States that came with an answer: how many, the largest number, and those of our channels.
+/// The states in an answer: how many, the largest number, and the numbers of the subscribed channels.
 struct States {
     count: usize,
     last: Option<i64>,

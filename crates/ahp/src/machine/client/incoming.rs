@@ -1,29 +1,22 @@
-//! What comes in: answers to calls, what goes to the application, and the end of a connection.
+//! Handles the events of a link: answers to calls, messages for the application, and the end of a
+//! connection.
 
 use std::time::Instant;
 
 use breakbulk_link::{Closed, Event as LinkEvent, Message, MessageKind, Shape};
 use breakbulk_message::ahp;
-use breakbulk_message::jsonrpc::unsigned;
+use breakbulk_message::jsonrpc::{member, unsigned};
 
 use super::event::{Event, List};
 use super::queue::{self, Queued, has_state};
-use super::text::{Text, member};
+use super::text::Text;
 use super::{Answer, CallId, Client, ClientError, Output, bad_answer};
+use crate::machine::host::close;
 
-/// What breaks the protocol beside segments is closed with the same code.
-const BROKEN: u16 = 4400;
-
-/// The WebSocket code for "try again later".
-const BUSY: u16 = 1013;
-
-/// What an own message that cannot go out is closed with.
-const TOO_LARGE: u16 = 4413;
-
-/// What an answer is for.
+/// What is done with the answer to a call.
 #[derive(Debug)]
 pub(super) enum Wants {
-    /// The application alone.
+    /// It is returned to the caller.
     Answer(String),
     /// A subscription to this channel, even if nobody waits for the answer any more.
     State(String),
@@ -49,7 +42,7 @@ impl Wants {
 }
 
 impl Client {
-    /// What the link of the connection tells.
+    /// Handles an event of the connection's link.
     pub fn handle_event(&mut self, now: Instant, event: LinkEvent) {
         let Some(session) = &mut self.session else {
             return;
@@ -70,16 +63,16 @@ impl Client {
             }
             LinkEvent::Sent { tag, .. } => self.sent(now, tag),
             LinkEvent::SendFailed { error, .. } => {
-                // Whatever it was, what comes behind it would hide that it is missing.
-                self.close(TOO_LARGE, error.to_string());
+                // Later messages would hide from the host that this one is missing.
+                self.close(close::TOO_LARGE, error.to_string());
             }
             LinkEvent::Closed(closed) => self.end(closed),
-            LinkEvent::Fault(fault) => tracing::debug!(%fault, "the host sent a wrong frame"),
+            LinkEvent::Fault(fault) => tracing::debug!(%fault, "the host sent an invalid frame"),
             _ => {}
         }
     }
 
-    /// A message of ours is out.
+    /// A message of this client was sent.
     fn sent(&mut self, now: Instant, tag: u64) {
         let Some(session) = &mut self.session else {
             return;
@@ -97,7 +90,7 @@ impl Client {
         }
     }
 
-    /// The connection is over: every call that waits fails.
+    /// The connection has ended: every open call fails.
     pub(super) fn end(&mut self, closed: Closed) {
         let Some(session) = self.session.take() else {
             return;
@@ -119,14 +112,14 @@ impl Client {
     fn message(&mut self, now: Instant, message: Message) {
         let (key, shape) = (message.key.clone(), message.shape.clone());
         let (bytes, charge) = message.into_parts();
-        // Wires of text let nothing else through.
+        // The wire has checked that it is UTF-8.
         if let Some(text) = Text::new(bytes, charge)
             && let Some(session) = &mut self.session
             && !session.broken
         {
             match (shape.kind, &mut session.held) {
                 (MessageKind::Result | MessageKind::Error, _) => self.answer(&text, &shape),
-                // Behind the answer, where it belongs.
+                // It is delivered after the answer to the handshake.
                 (_, Some(held)) => held.push_back(queue::read(text, &shape)),
                 (_, None) => self.deliver(queue::read(text, &shape)),
             }
@@ -139,16 +132,16 @@ impl Client {
         }
     }
 
-    /// Something that is no answer goes to the application.
+    /// Queues a message that is not an answer for the application.
     pub(super) fn deliver(&mut self, event: Result<Event, String>) {
         let mut event = match event {
             Ok(event) => event,
-            Err(why) => return self.break_off(BROKEN, format!("invalid action: {why}")),
+            Err(why) => return self.break_off(close::PROTOCOL, format!("invalid action: {why}")),
         };
         match &mut event {
             Event::Action(action) => {
                 if let Err(overtaken) = self.defence.applied(action.seq) {
-                    return self.break_off(BUSY, overtaken.to_string());
+                    return self.break_off(close::TRY_LATER, overtaken.to_string());
                 }
                 if has_state(&self.subscriptions, &action.channel, action.seq) {
                     return;
@@ -165,7 +158,8 @@ impl Client {
         }
     }
 
-    /// Nothing more of this connection counts, or a hole would be hidden.
+    /// Closes the connection and ignores what it still receives, which would hide that a message is
+    /// missing.
     fn break_off(&mut self, code: u16, reason: String) {
         if let Some(session) = &mut self.session {
             session.broken = true;
@@ -186,8 +180,10 @@ impl Client {
         };
         let waiting = call.and_then(|call| Some((call, session.pending.remove(&call)?)));
         let Some((call, pending)) = waiting else {
-            // Late, twice, or never asked for.
-            tracing::debug!(?id, "an answer that no call waits for");
+            tracing::debug!(
+                ?id,
+                "ignored an answer that no call waits for: it is late, a duplicate, or unasked"
+            );
             return;
         };
         let (wants, body) = (pending.wants, text.at(shape.body.clone()));
@@ -200,7 +196,7 @@ impl Client {
         self.settle(call, is_handshake, answer);
     }
 
-    /// A call has come to its end. A handshake that failed leaves no connection.
+    /// Ends a call. If it is a handshake that failed, the connection is closed.
     pub(super) fn settle(
         &mut self,
         call: CallId,
@@ -209,7 +205,7 @@ impl Client {
     ) {
         if let (true, Err(error)) = (is_handshake, &answer) {
             let bad = matches!(error, ClientError::BadAnswer { .. });
-            self.close(if bad { BROKEN } else { 1000 }, error.to_string());
+            self.close(if bad { close::PROTOCOL } else { 1000 }, error.to_string());
         }
         self.out.push_back(Output::Answered { call, answer });
     }

@@ -1,4 +1,4 @@
-//! A request of the host's, and what is sent for an answer.
+//! A request of the host, and the messages that answer it.
 
 use breakbulk_link::Outgoing;
 use breakbulk_message::ahp::Chunking;
@@ -12,17 +12,17 @@ use crate::Config;
 /// JSON-RPC's "method not found".
 const NOT_FOUND: i32 = -32601;
 
-/// The host asks something. It is to be answered once, on the connection that it came by.
+/// A request of the host. It is to be answered once, on the connection on which it arrived.
 #[derive(Debug)]
 pub struct Question {
-    /// What it asks.
+    /// The method.
     pub method: String,
     /// The params, as JSON.
     pub params: Option<Text>,
     id: Text,
-    /// What the host takes.
+    /// The limits that the host advertised.
     pub(super) host: Option<Chunking>,
-    /// The connection that it came by.
+    /// The connection on which it arrived.
     pub(super) session: u64,
 }
 
@@ -37,7 +37,8 @@ impl Question {
         }
     }
 
-    /// The answer; and where the host cannot take it, an error that says so in its place.
+    /// The answer. If it is too large for the host, an error message for the host in its place, and the
+    /// same error for the caller.
     pub fn answer(&self, config: &Config, result: &RawValue) -> (Outgoing, Option<ClientError>) {
         let (id, result) = (&*self.id, result.get());
         let text = jsonrpc::result(id, result);
@@ -45,7 +46,7 @@ impl Question {
             Ok(()) => (self.message(config, Kind::Result, text), None),
             Err(error) => {
                 let too_large = config.too_large(text.len(), self.host.as_ref());
-                // It was part of a message that was read as JSON.
+                // The id is part of a message that was parsed as JSON.
                 let id = serde_json::from_str(&self.id).unwrap_or(RawValue::NULL);
                 let text = too_large.response(id, config.too_large_code);
                 (self.message(config, Kind::Error, text), Some(error))
@@ -53,15 +54,15 @@ impl Question {
         }
     }
 
-    /// An error for an answer.
+    /// Answers with an error.
     pub fn refuse(&self, config: &Config, code: i32, words: &str) -> Outgoing {
         let text = jsonrpc::error(Some(&self.id), code, words, None);
         self.message(config, Kind::Error, text)
     }
 
-    /// What the host is told of a question that nobody answers.
+    /// Answers a request that the application did not answer.
     pub fn ignore(&self, config: &Config) -> Outgoing {
-        self.refuse(config, NOT_FOUND, "the client does not answer this")
+        self.refuse(config, NOT_FOUND, "the client does not answer this method")
     }
 
     fn message(&self, config: &Config, kind: Kind, text: String) -> Outgoing {
@@ -69,7 +70,7 @@ impl Question {
     }
 }
 
-/// Whether a message of this size may go out, so that its sender is told at once.
+/// Whether a message of this size can be sent, checked before it is queued.
 pub(super) fn fits(
     config: &Config,
     host: Option<&Chunking>,

@@ -1,4 +1,4 @@
-//! What waits for the application. Lists of states and actions are read as they are taken.
+//! The queue of events for the application. Lists of states and actions are parsed as they are taken.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,7 @@ use super::question::Question;
 use super::text::Text;
 use crate::Defence;
 
-/// One thing that waits, or many that came in one answer.
+/// One event, or the many of one answer.
 pub(super) enum Queued {
     One(Event),
     /// States.
@@ -19,12 +19,12 @@ pub(super) enum Queued {
     Replay(List, Box<Known>),
 }
 
-/// What the application has already.
+/// The actions that the application has already.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
-    /// Where it stood when it reconnected, if anything was overtaken then.
+    /// What was received before the reconnect, and the last number that the client had seen then.
     pub(super) defence: Option<(Defence, i64)>,
-    /// The state of each channel has all up to this number in it.
+    /// The number of the last action that the state of each channel contains.
     pub(super) states: BTreeMap<String, i64>,
 }
 
@@ -36,12 +36,12 @@ impl Known {
     }
 }
 
-/// Whether the state of its channel has this action in it.
+/// Whether the state of the channel contains this action.
 pub(super) fn has_state(states: &BTreeMap<String, i64>, channel: &str, seq: i64) -> bool {
     states.get(channel).is_some_and(|&from| seq <= from)
 }
 
-/// Takes what comes next.
+/// Takes the next event.
 pub(super) fn pop(queue: &mut VecDeque<Queued>) -> Option<Event> {
     loop {
         let next = match queue.front_mut()? {
@@ -74,7 +74,7 @@ fn replayed(list: &mut List, known: &Known) -> Option<Action> {
     }
 }
 
-/// What a message that is no answer tells the application; `Err` is what is wrong with an action.
+/// The event of a message that is not an answer; `Err` says what is wrong with an action.
 pub(super) fn read(text: Text, shape: &Shape) -> Result<Event, String> {
     let Some(method) = text.method(shape) else {
         return Ok(Event::Other(text));

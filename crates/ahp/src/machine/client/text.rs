@@ -1,4 +1,4 @@
-//! Parts of messages that came in.
+//! [`Text`]: a part of a received message, which keeps the message's memory charged.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -7,12 +7,11 @@ use std::sync::Arc;
 use breakbulk_link::{Charge, Shape};
 use breakbulk_message::jsonrpc::{range_in, string};
 use bytes::Bytes;
-use serde_json::value::RawValue;
 
-/// Part of a message that came in. Clones share it.
+/// A part of a received message. Clones share it.
 ///
 /// The whole message stays in memory, and counts against the connection's budget, until the last of
-/// its parts is dropped: who keeps a small part for long copies it.
+/// its parts is dropped: copy a small part that is kept for long.
 #[derive(Clone)]
 pub struct Text {
     held: Arc<Held>,
@@ -37,12 +36,12 @@ impl Text {
         })
     }
 
-    /// What it says.
+    /// The text.
     pub fn as_str(&self) -> &str {
         self.held.text.get(self.range.clone()).unwrap_or_default()
     }
 
-    /// The part of it that `part`, a slice of [`as_str`](Self::as_str), is.
+    /// Makes a `Text` of `part`, a slice of [`as_str`](Self::as_str).
     pub(super) fn part(&self, part: &str) -> Self {
         let range = range_in(&self.held.text, part);
         Self {
@@ -51,7 +50,7 @@ impl Text {
         }
     }
 
-    /// The part at these bytes of the whole message.
+    /// The part in this range of the whole message.
     pub(super) fn at(&self, range: Option<Range<usize>>) -> Option<Self> {
         let text = self.held.text.get(range?)?;
         Some(self.part(text))
@@ -67,7 +66,7 @@ impl Text {
         Some(string(serde_json::from_str(quoted).ok()?)?.into_owned())
     }
 
-    /// The part from this byte on.
+    /// Drops this many bytes at the front.
     pub(super) fn skip(&mut self, bytes: usize) {
         self.range.start = (self.range.start + bytes).min(self.range.end);
     }
@@ -93,7 +92,7 @@ impl fmt::Display for Text {
     }
 }
 
-/// Long ones are cut: a state may have megabytes.
+/// Shortens long texts: a state may have megabytes.
 impl fmt::Debug for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 120;
@@ -104,59 +103,5 @@ impl fmt::Debug for Text {
             write!(f, "… {} bytes", text.len())?;
         }
         Ok(())
-    }
-}
-
-/// A member of an object that was read as JSON before; of two with one name the last.
-pub(super) fn member<'a>(object: &'a str, name: &str) -> Option<&'a RawValue> {
-    let mut rest = object.trim_start().strip_prefix('{')?.trim_start();
-    let mut found = None;
-    while rest.starts_with('"') {
-        let key = first(rest)?;
-        rest = rest[key.len()..]
-            .trim_start()
-            .strip_prefix(':')?
-            .trim_start();
-        let value = first(rest)?;
-        if serde_json::from_str::<std::borrow::Cow<'_, str>>(key).is_ok_and(|key| key == name) {
-            found = Some(value);
-        }
-        rest = rest[value.len()..].trim_start();
-        rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
-    }
-    serde_json::from_str(found?).ok()
-}
-
-/// The value that a text begins with.
-pub(super) fn first(text: &str) -> Option<&str> {
-    if text.starts_with(['{', '[', '"']) {
-        let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
-        return values.next()?.ok().map(RawValue::get);
-    }
-    // A number or a word ends where its letters do.
-    let end = text.find(|c: char| c == ',' || c == '}' || c == ']' || c.is_ascii_whitespace());
-    Some(&text[..end.unwrap_or(text.len())])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn members_are_found_by_name() {
-        let text = r#" {"a":1 ,"b\u0063": {"a":[2,"}"]},"d":null,"a":"x,y", "e":-1.5e3}"#;
-        for (name, value) in [
-            ("a", Some(r#""x,y""#)),
-            ("bc", Some(r#"{"a":[2,"}"]}"#)),
-            ("d", Some("null")),
-            ("e", Some("-1.5e3")),
-            ("b", None),
-            ("", None),
-        ] {
-            assert_eq!(member(text, name).map(RawValue::get), value, "{name}");
-        }
-        for no_object in ["[]", "1", "null", "{}", "{ }", r#""{}""#] {
-            assert!(member(no_object, "a").is_none(), "{no_object}");
-        }
     }
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use breakbulk_message::ahp::{Chunking, PROTOCOL_VERSIONS};
+use breakbulk_message::jsonrpc::member;
 
 #[cfg(doc)]
 use super::Client;
 use super::error::ClientError;
 use super::event::{Snapshot, Snapshots};
-use super::text::{Text, member};
+use super::text::Text;
 use crate::Config;
 
 /// What a client does.

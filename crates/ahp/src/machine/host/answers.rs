@@ -1,7 +1,7 @@
-//! How a client comes to follow channels: `initialize`, `reconnect`, `subscribe`.
+//! The answers that contain states: to `initialize`, `reconnect` and `subscribe`.
 //!
-//! Each answer is written while the client's actions are held, is checked against what the client can
-//! take before anything is promised, and goes out ahead of what was held.
+//! While such an answer is written, the client's actions are held back. The answer is checked against
+//! the client's limits before it is sent, and goes out before the held actions.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,11 +18,11 @@ use super::types::{Channels, ClientId, Output, When, Work};
 use super::write::{Seen, What, Writing};
 use super::{Host, fit, reply, tag};
 
-/// What a client's next message waits for.
+/// The work in progress that a client's next message waits for.
 #[derive(Debug)]
 pub(super) enum Doing {
-    /// A handshake is read and put to the application: the id of the request, and whether it is an
-    /// `initialize`.
+    /// A handshake is read, and the application decides on it: the id of the request, and whether it is
+    /// an `initialize`.
     Introduce(Box<RawValue>, bool),
     /// An answer with states is being written.
     Write(Answering),
@@ -36,17 +36,17 @@ pub(super) struct Answering {
     id: Box<RawValue>,
     method: &'static str,
     client_id: Arc<str>,
-    /// What is known of the client once the answer is out.
+    /// What to remember of the client once the answer is sent.
     session: Session,
     channels: Names,
-    /// Those that are not followed if the client cannot take the answer.
+    /// The channels to unsubscribe from again if the answer is too large for the client.
     new: Names,
-    /// A replay: the states come instead where it is not possible.
+    /// Whether it is a replay; where that is not possible, the states are sent instead.
     is_replay: bool,
 }
 
 impl Host {
-    /// A handshake was read, and the application asked.
+    /// A handshake was read, and the application has decided.
     pub fn handle_introduced(
         &mut self,
         client: ClientId,
@@ -73,10 +73,10 @@ impl Host {
         let seen = self.hold(app, client, &client_id, &channels);
         let known = self.sessions.get(&client_id).unwrap_or_default();
         if !seen.missing.is_empty() {
-            tracing::debug!(client = %client_id, missing = ?seen.missing, "the client asks for channels that do not exist");
+            tracing::debug!(client = %client_id, missing = ?seen.missing, "the client subscribed to channels that do not exist or that it may not see");
         }
         let session = Session {
-            // Without a word about it, what it said before counts.
+            // A reconnect without capabilities keeps those of the handshake before.
             chunking: greeting.chunking.unwrap_or(known.chunking),
             wants_snapshot: false,
             ..known
@@ -181,7 +181,7 @@ impl Host {
         let Some(Doing::Write(mut answering)) = doing else {
             return;
         };
-        // A connection that is about to end takes nothing over from its successor.
+        // A connection that is being closed must not replace a newer one.
         if self.closing.contains_key(&client) {
             return;
         }
@@ -189,16 +189,17 @@ impl Host {
         let size = text.as_ref().map_or(0, Vec::len);
         let fits = fit::check(config, &session, size, now);
         match (text, fits) {
-            (Some(text), Ok(())) => self.promise(client, &answering, text),
+            (Some(text), Ok(())) => self.send_answer(client, &answering, text),
             _ if answering.is_replay => {
                 answering.is_replay = false;
-                // As of now: what was held meanwhile is in it.
+                // The states of now, which contain the actions that were held meanwhile.
                 let seen = self.hold(app, client, &answering.client_id, &answering.channels);
                 return self.write(client, answering, seen, What::Reset);
             }
             (_, refused) => {
                 self.release(client, None, &answering.new);
-                let failed = || RpcError::new(RpcError::INTERNAL_ERROR, "the answer was not made");
+                let failed =
+                    || RpcError::new(RpcError::INTERNAL_ERROR, "the answer could not be written");
                 let error = refused.err().unwrap_or_else(failed);
                 self.refuse(client, Some(&answering.id), answering.method, &error);
             }
@@ -206,8 +207,8 @@ impl Host {
         self.advance(client, app);
     }
 
-    /// The answer goes out; where it is that of a handshake, the handshake is done.
-    fn promise(&mut self, client: ClientId, answering: &Answering, text: Vec<u8>) {
+    /// Sends the answer; if it is that of a handshake, the handshake is done.
+    fn send_answer(&mut self, client: ClientId, answering: &Answering, text: Vec<u8>) {
         let session = answering.session;
         if answering.method != "subscribe" {
             if self

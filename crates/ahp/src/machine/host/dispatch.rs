@@ -4,16 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use breakbulk_link::Charge;
-use breakbulk_message::jsonrpc::{integer, string};
+use breakbulk_message::ahp::DispatchParams;
 use bytes::Bytes;
 
 use super::config::close;
 use super::error::PublishError;
-use super::reply;
 use super::types::Dispatch;
 
-/// An action of a client's on which the application decides. Its memory counts as that client's until
-/// it is dropped.
+/// An action of a client on which the application decides. Its memory is charged to that client until it
+/// is dropped.
 #[derive(Debug)]
 pub struct Dispatching {
     pub(super) client_id: Arc<str>,
@@ -22,47 +21,39 @@ pub struct Dispatching {
     pub(super) _charge: Charge,
 }
 
-/// What became of an action: `Err` is what its client's connection is closed with, since the client
-/// would wait for an echo that never comes.
+/// What the application decided on an action. `Err`: the client's connection is closed with this code
+/// and reason, since the client would wait forever for the action to come back.
 #[derive(Debug)]
 pub struct Dispatched(pub(super) Result<(), (u16, &'static str)>);
 
 impl Dispatching {
     /// Reads the action and lets `decide` accept, change or reject it.
     pub fn run(self, decide: impl FnOnce(&Dispatch<'_>) -> Result<(), PublishError>) -> Dispatched {
-        let (mut channel, mut client_seq, mut action) = (None, None, None);
         let params = self.bytes.get(self.params.clone()).unwrap_or_default();
-        // The wire has read it as text already.
-        for (name, value) in reply::members(std::str::from_utf8(params).unwrap_or_default()) {
-            match &*name {
-                "channel" => channel = string(value),
-                "clientSeq" => client_seq = integer(value).and_then(|seq| i64::try_from(seq).ok()),
-                "action" => action = Some(value),
-                _ => {}
-            }
-        }
-        let (Some(channel), Some(client_seq), Some(action)) = (channel, client_seq, action) else {
+        // The wire has checked that it is UTF-8.
+        let params = std::str::from_utf8(params).unwrap_or_default();
+        let Ok(params) = DispatchParams::read(params) else {
             let reason = "invalid dispatchAction: channel, clientSeq and action are needed";
             return Dispatched(Err((close::PROTOCOL, reason)));
         };
         let decided = decide(&Dispatch {
             client_id: &self.client_id,
-            client_seq,
-            channel: &channel,
-            action,
+            client_seq: params.client_seq,
+            channel: &params.channel,
+            action: params.action,
         });
         Dispatched(decided.map_err(|error| match error {
             PublishError::Behind { .. } => (
                 close::TRY_LATER,
-                "your action was not taken, too many wait: reconnect and dispatch it again",
+                "your action was refused, too many are queued: reconnect and dispatch it again",
             ),
             PublishError::ShutDown => (
                 close::GOING_AWAY,
-                "your action was not taken: the host is shut down",
+                "your action was refused: the host is shut down",
             ),
             PublishError::Failed { .. } => (
                 close::FAILED,
-                "your action was not taken: the host has failed",
+                "your action was refused: the host has failed",
             ),
         }))
     }

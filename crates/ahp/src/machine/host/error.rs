@@ -1,4 +1,4 @@
-//! What a publisher and a client are told when something does not work.
+//! The errors for publishers ([`PublishError`]) and for clients ([`RpcError`]).
 
 use std::sync::Arc;
 
@@ -8,19 +8,20 @@ use serde_json::value::RawValue;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishError {
-    /// The log is behind.
+    /// Too many actions wait for the log.
     #[error(
         "{uncommitted} bytes wait for the replay log and an action of {size} more would exceed the limit of {limit}: publish less at a time, wait with `Host::visible`, or raise `uncommitted_bytes`"
     )]
     Behind {
-        /// Bytes that wait.
+        /// Bytes of actions that wait.
         uncommitted: usize,
         /// Bytes of the action.
         size: usize,
         /// The limit.
         limit: usize,
     },
-    /// The log failed, or the application did under an action; nothing becomes visible any more.
+    /// The log failed, or the application panicked while it applied an action; no further action becomes
+    /// visible.
     #[error("the host takes no more actions: {reason}")]
     Failed {
         /// What happened.
@@ -37,22 +38,22 @@ pub enum PublishError {
 pub struct RpcError {
     /// Its code.
     pub code: i32,
-    /// What to tell a person.
+    /// A sentence for a person.
     pub message: String,
-    /// What to tell a program.
+    /// Details for a program, as JSON.
     pub data: Option<Box<RawValue>>,
 }
 
 impl RpcError {
-    /// The text is no JSON.
+    /// The message is not valid JSON.
     pub const PARSE_ERROR: i32 = -32700;
-    /// No request, or not now.
+    /// Not a valid request, or not allowed now.
     pub const INVALID_REQUEST: i32 = -32600;
     /// No such method.
     pub const METHOD_NOT_FOUND: i32 = -32601;
-    /// Wrong params.
+    /// Invalid params.
     pub const INVALID_PARAMS: i32 = -32602;
-    /// The host's own fault.
+    /// An error of the host itself.
     pub const INTERNAL_ERROR: i32 = -32603;
     /// No such session.
     pub const SESSION_NOT_FOUND: i32 = -32001;
@@ -60,7 +61,7 @@ impl RpcError {
     pub const UNSUPPORTED_VERSION: i32 = -32005;
     /// No such channel or resource.
     pub const NOT_FOUND: i32 = -32008;
-    /// The answer does not fit the queue to this client.
+    /// The send queue of this client has no room for the answer.
     pub const BUSY: i32 = -32000;
 
     /// An error without data.

@@ -1,4 +1,4 @@
-//! Whether a client can take an answer, asked before it is promised.
+//! Whether an answer fits a client's limits, checked before it is sent.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use super::error::RpcError;
 use super::sessions::Session;
 use crate::Config;
 
-/// `Err` is what to answer instead.
+/// Whether an answer of this size can be sent to the client; `Err` is what to answer instead.
 pub(super) fn check(
     config: &Config,
     session: &Session,
@@ -42,7 +42,7 @@ pub(super) fn replay_limit(config: &Config, chunking: Option<&Chunking>, most: u
     peer.min(most)
 }
 
-/// Why something that carries order did not go out, short enough for a close frame.
+/// Why an action or answer could not be sent, short enough for a close frame.
 pub(super) fn reason(what: &str, error: &SendError, size: usize) -> String {
     match error {
         SendError::MessageTooLarge { size, limit } => {

@@ -1,4 +1,5 @@
-//! Who follows which channel, and what is held back from a client whose answer is being written.
+//! The subscribers of channels, and the messages that are held back from a client while an answer with
+//! states is written for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use super::write::Seen;
 use super::{Host, Who, tag};
 use crate::Config;
 
-/// Messages that go out once an answer is written.
+/// Messages that are sent after the answer that is being written.
 #[derive(Debug, Default)]
 pub(super) struct Hold {
     messages: Vec<(Arc<str>, Bytes, u64)>,
@@ -23,7 +24,8 @@ pub(super) struct Hold {
 }
 
 impl Host {
-    /// Tells all who follow a channel. Who cannot keep up is cut off, and nobody waits.
+    /// Sends a message to the subscribers of a channel. A client that cannot keep up is disconnected;
+    /// nobody waits for it.
     pub(super) fn tell(&mut self, channel: &str, message: &Bytes, tag: u64) {
         let Some((name, followers)) = self.channels.get_key_value(channel) else {
             return;
@@ -35,7 +37,7 @@ impl Host {
                 continue;
             };
             let Some(hold) = &mut client.hold else {
-                let message = told(config, message, tag);
+                let message = shared(config, message, tag);
                 let client = *id;
                 self.out.push_back(Output::Send { client, message });
                 continue;
@@ -44,7 +46,7 @@ impl Host {
                 continue;
             }
             if tag == tag::NOTIFICATION {
-                tracing::warn!(client = ?id, %channel, bytes = message.len(), "a notification was dropped: too much waits for the client's answer");
+                tracing::warn!(client = ?id, %channel, bytes = message.len(), "dropped a notification: too many messages wait behind an answer that is being written for this client");
             } else {
                 slow.push(*id);
             }
@@ -52,12 +54,12 @@ impl Host {
         for id in slow {
             self.cut_off(
                 id,
-                "its actions wait for an answer with a state, and are too many",
+                "too many actions wait behind an answer that is being written",
             );
         }
     }
 
-    /// The client follows these channels from now on, and what comes is held until `release`.
+    /// Subscribes the client to these channels, and holds their messages until `release`.
     pub(super) fn hold(
         &mut self,
         app: &impl Channels,
@@ -66,7 +68,7 @@ impl Host {
         channels: &Names,
     ) -> Seen {
         let seen = self.look(app, client_id, channels);
-        // What vanished since an earlier look of the same answer is not followed.
+        // A channel may have vanished since an earlier attempt at the same answer.
         for channel in &seen.missing {
             self.unsubscribe(id, channel);
         }
@@ -77,7 +79,7 @@ impl Host {
             self.turns += 1;
             client.turn = self.turns;
         }
-        // An earlier snapshot of the same answer is void, and with it what was held behind it.
+        // The new snapshot contains the actions that were held behind an earlier one.
         let hold = client.hold.get_or_insert_default();
         hold.messages
             .retain(|(channel, _, tag)| *tag != tag::ACTION && !seen.missing.contains(channel));
@@ -92,7 +94,7 @@ impl Host {
         seen
     }
 
-    /// The answer is written: it goes out, and behind it what was held. `gone` are not followed.
+    /// Sends the answer that was written, then what was held; `gone` are unsubscribed.
     pub(super) fn release(&mut self, id: ClientId, answer: Option<Outgoing>, gone: &Names) {
         for channel in gone {
             self.unsubscribe(id, channel);
@@ -103,7 +105,7 @@ impl Host {
         let hold = client.hold.take().unwrap_or_default();
         let held = hold.messages.into_iter();
         let held = held.filter(|(channel, ..)| !gone.contains(channel));
-        let held = held.map(|(_, message, tag)| told(&self.config.connection, &message, tag));
+        let held = held.map(|(_, message, tag)| shared(&self.config.connection, &message, tag));
         let messages = answer.into_iter().chain(held);
         let sends = messages.map(|message| Output::Send {
             client: id,
@@ -112,8 +114,9 @@ impl Host {
         self.out.extend(sends);
     }
 
-    /// The client is who it says, by this connection from now on; unless it has come by another one
-    /// since this one began its handshake.
+    /// Makes this the connection of a clientId, and closes the one that it had before. `Err`: another
+    /// connection of the same clientId began its handshake later and is done already, so this one is
+    /// closed.
     pub(super) fn introduce(
         &mut self,
         id: ClientId,
@@ -126,7 +129,7 @@ impl Host {
         let connected = self.sessions.connect(client_id, id, client.turn, session);
         let replaced = match connected {
             Ok(old) => {
-                self.strangers.remove(&(client.deadline, id));
+                self.awaiting_handshake.remove(&(client.deadline, id));
                 client.who = Some(Who {
                     client_id: client_id.clone(),
                     chunking: session.chunking,
@@ -151,6 +154,7 @@ impl Host {
         forget(&mut self.channels, channel, id);
     }
 
+    /// The current states of channels, and those that the client may not see or that do not exist.
     fn look(&self, app: &impl Channels, client_id: &str, channels: &Names) -> Seen {
         let mut seen = Seen {
             states: Vec::new(),
@@ -167,7 +171,7 @@ impl Host {
         seen
     }
 
-    /// Nothing more is told to this connection.
+    /// Unsubscribes a client from everything and drops what is held for it.
     pub(super) fn silence(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.hold = None;
@@ -180,7 +184,7 @@ impl Host {
 }
 
 impl Hold {
-    /// As bounded as the queue that it stands for; false: it is full.
+    /// Holds a message, within the limits of the send queue; false if there is no room.
     fn push(&mut self, config: &Config, channel: &Arc<str>, message: &Bytes, tag: u64) -> bool {
         let bytes = self.bytes.saturating_add(message.len());
         if self.messages.len() >= config.limits.queued
@@ -194,8 +198,8 @@ impl Hold {
     }
 }
 
-/// What all who follow a channel are told, in memory that they share.
-fn told(config: &Config, message: &Bytes, tag: u64) -> Outgoing {
+/// A message to one of several subscribers, who share its memory.
+fn shared(config: &Config, message: &Bytes, tag: u64) -> Outgoing {
     let lane = config.lane(Kind::Notification, Some("action"));
     let message = Outgoing::new(message.clone()).known_text();
     message.in_lane(lane).tagged(tag)

@@ -1,5 +1,5 @@
-//! `initialize` and `reconnect` as a client sends them: read and put to the application while the
-//! machine is not borrowed.
+//! Reads `initialize` and `reconnect` and asks the application about them, while the machine is not
+//! borrowed.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use super::{reply, version};
 /// Names of channels.
 pub(super) type Names = BTreeSet<Arc<str>>;
 
-/// A handshake as it came. Its memory counts as its client's until it is dropped.
+/// The message of a handshake. Its memory is charged to its client until it is dropped.
 #[derive(Debug)]
 pub struct Introduction {
     pub(super) first: bool,
@@ -29,16 +29,16 @@ pub struct Introduction {
     pub(super) _charge: Charge,
 }
 
-/// What a handshake says, or what is wrong with it.
+/// A handshake that was read, or the error to answer it with.
 #[derive(Debug)]
 pub struct Introduced(pub(super) Result<Greeting, RpcError>);
 
-/// A handshake that the application agreed to.
+/// A handshake that the application has accepted.
 #[derive(Debug)]
 pub(super) struct Greeting {
     pub(super) client_id: Arc<str>,
     pub(super) channels: Names,
-    /// What the client takes; the outer `None` where it does not say.
+    /// The client's limits; the outer `None` if the handshake says nothing of them.
     pub(super) chunking: Option<Option<Chunking>>,
     pub(super) kind: Kind,
 }
@@ -50,7 +50,7 @@ pub(super) enum Kind {
 }
 
 impl Introduction {
-    /// Reads it, checks it against the numbers of `config`, and asks the application.
+    /// Reads it, checks it against the limits of `config`, and asks the application.
     pub fn read(&self, config: &HostConfig, app: &impl Channels) -> Introduced {
         let params = self.params.clone().and_then(|at| self.bytes.get(at));
         let params = params.and_then(|params| serde_json::from_slice(params).ok());
@@ -76,7 +76,7 @@ fn initialize(
         let data = format!(r#"{{"supportedVersions":[{ours}]}}"#);
         return Err(RpcError {
             code: RpcError::UNSUPPORTED_VERSION,
-            message: "none of the offered protocol versions is spoken here".to_owned(),
+            message: "the host supports none of the offered protocol versions".to_owned(),
             data: RawValue::from_string(data).ok(),
         });
     };
@@ -139,7 +139,7 @@ fn channels(config: &HostConfig, names: Strings<'_>) -> Result<Names, RpcError> 
     Ok(channels)
 }
 
-/// Whether a client may follow so many channels with names of so many bytes.
+/// Whether a client may subscribe to this many channels with names of this many bytes.
 pub(super) fn check_channels(
     config: &HostConfig,
     count: usize,
@@ -153,7 +153,7 @@ pub(super) fn check_channels(
         return Ok(());
     }
     Err(RpcError::invalid(format!(
-        "a client follows at most {most} channels with names of {most_bytes} bytes in all; unsubscribe from some first"
+        "a client may subscribe to at most {most} channels, whose names have at most {most_bytes} bytes together; unsubscribe from some first"
     )))
 }
 

@@ -1,6 +1,11 @@
-//! What a client says: read by the byte ranges that the wire found, routed, and answered.
+//! Messages of a client: read by the byte ranges that the wire found, answered at once or handed to
+//! the application.
 
-use breakbulk_link::{Message, MessageKind};
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use breakbulk_link::{Message, MessageKind, Shape};
 use breakbulk_message::jsonrpc::{is_batch, string};
 use bytes::Bytes;
 use serde_json::value::RawValue;
@@ -14,7 +19,7 @@ use super::types::{Call, Channels, ClientId, Output, RequestId, When, Work};
 use super::{Asked, Host, reply};
 
 impl Host {
-    /// A client said something: it is handled now, or waits for its turn.
+    /// A message of a client: it is handled now, or waits for its turn.
     pub(super) fn receive(&mut self, id: ClientId, message: Message, app: &impl Channels) {
         let is_free = self.is_free(id);
         let Some(client) = self.clients.get_mut(&id) else {
@@ -27,7 +32,7 @@ impl Host {
         }
     }
 
-    /// Handles what waits, as far as nothing stands in the way.
+    /// Handles a client's waiting messages until one of them has to wait again.
     pub(super) fn advance(&mut self, id: ClientId, app: &impl Channels) {
         while self.is_free(id)
             && let Some(client) = self.clients.get_mut(&id)
@@ -42,7 +47,7 @@ impl Host {
     fn wait_for_room(&mut self, id: ClientId, action: Message) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.waiting.push_front(action);
-            self.crowded.insert(id);
+            self.waiting_for_room.insert(id);
         }
     }
 
@@ -78,17 +83,63 @@ impl Host {
         self.advance(client, app);
     }
 
-    /// One message. It comes back if it is an action, and the log has no room for it.
+    /// Handles one message. Returns it if it is an action for which the log has no room.
     fn message(
         &mut self,
         client: ClientId,
         message: Message,
         app: &impl Channels,
     ) -> Option<Message> {
-        let shape = &message.shape;
-        // The wire has read it as text already.
+        // The wire has checked that it is UTF-8.
         let text = std::str::from_utf8(&message.bytes).ok()?;
-        let raw = |range: std::ops::Range<usize>| -> Option<&RawValue> {
+        let (method, id) = self.read(client, text, &message.shape)?;
+        let who = self.clients.get(&client)?.who.as_ref();
+        let Some(client_id) = who.map(|who| who.client_id.clone()) else {
+            let (method, id) = (method.into_owned(), id.map(ToOwned::to_owned));
+            self.before_handshake(client, &method, id, message);
+            return None;
+        };
+        let params = message.shape.body.clone();
+        let params = params.map_or("null", |range| &text[range]);
+        match (&*method, id) {
+            ("initialize" | "reconnect", Some(id)) => {
+                let text = "this connection is initialized already; open another one";
+                let error = RpcError::new(RpcError::INVALID_REQUEST, text);
+                self.refuse(client, Some(id), &method, &error);
+            }
+            ("subscribe", Some(id)) => self.subscribe(client, &client_id, id, params, app),
+            ("ping", Some(id)) => self.answer(client, &method, reply::result(id, "null")),
+            ("unsubscribe", id) => {
+                if let Some(channel) = reply::channel(params) {
+                    self.unsubscribe(client, &channel);
+                }
+                if let Some(id) = id {
+                    self.answer(client, &method, reply::result(id, "null"));
+                }
+            }
+            ("dispatchAction", _) if !app.has_room(params.len()) => return Some(message),
+            ("dispatchAction", id) => {
+                let id = id.map(ToOwned::to_owned);
+                self.begin_dispatch(client, client_id, id, message);
+            }
+            (_, Some(id)) => {
+                let (id, method) = (id.to_owned(), method.into_owned());
+                self.begin_call(client, client_id, Asked { id, method }, message);
+            }
+            (_, None) => self.ignore_notification(client),
+        }
+        None
+    }
+
+    /// The method of a request or notification, and the id where it is a request; anything else is
+    /// refused or ignored here.
+    fn read<'a>(
+        &mut self,
+        client: ClientId,
+        text: &'a str,
+        shape: &Shape,
+    ) -> Option<(Cow<'a, str>, Option<&'a RawValue>)> {
+        let raw = |range: Range<usize>| -> Option<&'a RawValue> {
             serde_json::from_str(text.get(range)?).ok()
         };
         let id = shape.id.clone().and_then(raw);
@@ -96,28 +147,33 @@ impl Host {
             let quoted = range.start.checked_sub(1)?..range.end + 1;
             string(raw(quoted)?)
         });
-        let known = self.clients.get(&client)?.who.as_ref();
-        let known = known.map(|who| who.client_id.clone());
-        let is_request = shape.kind == MessageKind::Request;
-        let method = match (shape.kind, method) {
-            (MessageKind::Request | MessageKind::Notification, Some(method)) => method,
+        match (shape.kind, method) {
+            (MessageKind::Request, Some(method)) => Some((method, id)),
+            (MessageKind::Notification, Some(method)) => Some((method, None)),
             (MessageKind::Result | MessageKind::Error, _) => {
-                tracing::debug!(client = ?self.name(client), "a client answered what nobody asked");
-                return None;
+                tracing::debug!(client = ?self.name(client), "ignored a response: the host sends no requests");
+                None
             }
             _ => {
                 self.unreadable(client, text, id);
-                return None;
+                None
             }
-        };
-        // Only a request is answered.
-        let id = id.filter(|_| is_request);
-        let params = shape.body.clone().map_or("null", |range| &text[range]);
-        match (&*method, known, id) {
-            ("initialize" | "reconnect", None, Some(id)) => {
-                let (id, first) = (id.to_owned(), method == "initialize");
+        }
+    }
+
+    /// Before its handshake a client may send `initialize` or `reconnect`, and nothing else.
+    fn before_handshake(
+        &mut self,
+        client: ClientId,
+        method: &str,
+        id: Option<Box<RawValue>>,
+        message: Message,
+    ) {
+        match (method, id) {
+            ("initialize" | "reconnect", Some(id)) => {
+                let first = method == "initialize";
                 self.begin(client, Doing::Introduce(id, first));
-                let params = shape.body.clone();
+                let params = message.shape.body.clone();
                 let (bytes, _charge) = message.into_parts();
                 let introduction = Introduction {
                     first,
@@ -127,73 +183,66 @@ impl Host {
                 };
                 self.work(client, Work::Introduce(introduction));
             }
-            ("initialize" | "reconnect", Some(_), Some(id)) => {
-                let text = "this connection is initialized already; open another one";
-                let error = RpcError::new(RpcError::INVALID_REQUEST, text);
-                self.refuse(client, Some(id), &method, &error);
-            }
-            (_, None, Some(id)) => {
+            (_, Some(id)) => {
                 let text = "initialize or reconnect comes first";
                 let error = RpcError::new(RpcError::INVALID_REQUEST, text);
-                self.refuse(client, Some(id), &method, &error);
+                self.refuse(client, Some(&id), method, &error);
             }
-            ("subscribe", Some(client_id), Some(id)) => {
-                self.subscribe(client, &client_id, id, params, app);
-            }
-            ("ping", Some(_), Some(id)) => {
-                self.answer(client, &method, reply::result(id, "null"));
-            }
-            ("unsubscribe", Some(_), id) => {
-                if let Some(channel) = reply::channel(params) {
-                    self.unsubscribe(client, &channel);
-                }
-                if let Some(id) = id {
-                    self.answer(client, &method, reply::result(id, "null"));
-                }
-            }
-            ("dispatchAction", None, None) => {
+            ("dispatchAction", None) => {
                 let reason = "dispatchAction before initialize or reconnect";
                 self.close(client, close::PROTOCOL, reason, When::Now);
             }
-            ("dispatchAction", Some(client_id), id) => {
-                if !app.has_room(params.len()) {
-                    return Some(message);
-                }
-                self.begin(client, Doing::Dispatch(id.map(ToOwned::to_owned)));
-                let params = shape.body.clone().unwrap_or_default();
-                let (bytes, _charge) = message.into_parts();
-                let dispatching = Dispatching {
-                    client_id,
-                    bytes,
-                    params,
-                    _charge,
-                };
-                self.work(client, Work::Dispatch(dispatching));
-            }
-            (_, Some(client_id), Some(id)) => {
-                let (id, method) = (id.to_owned(), method.into_owned());
-                self.next_request += 1;
-                let request = RequestId(self.next_request);
-                let asked = Asked {
-                    id,
-                    method: method.clone(),
-                };
-                self.clients.get_mut(&client)?.asked.insert(request, asked);
-                let body = shape.body.clone();
-                let (bytes, _charge) = message.into_parts();
-                let call = Call {
-                    client_id,
-                    method,
-                    params: body.map_or(Bytes::from_static(b"null"), |body| bytes.slice(body)),
-                    _charge,
-                };
-                self.work(client, Work::Call(request, call));
-            }
-            _ => {
-                tracing::debug!(client = ?self.name(client), "a notification of an unknown method");
-            }
+            (_, None) => self.ignore_notification(client),
         }
-        None
+    }
+
+    fn ignore_notification(&self, client: ClientId) {
+        tracing::debug!(client = ?self.name(client), "ignored a notification of an unknown method");
+    }
+
+    /// Lets the application decide on an action of a client.
+    fn begin_dispatch(
+        &mut self,
+        client: ClientId,
+        client_id: Arc<str>,
+        id: Option<Box<RawValue>>,
+        message: Message,
+    ) {
+        self.begin(client, Doing::Dispatch(id));
+        let params = message.shape.body.clone().unwrap_or_default();
+        let (bytes, _charge) = message.into_parts();
+        let dispatching = Dispatching {
+            client_id,
+            bytes,
+            params,
+            _charge,
+        };
+        self.work(client, Work::Dispatch(dispatching));
+    }
+
+    /// Lets the application answer a request.
+    fn begin_call(
+        &mut self,
+        client: ClientId,
+        client_id: Arc<str>,
+        asked: Asked,
+        message: Message,
+    ) {
+        self.next_request += 1;
+        let request = RequestId(self.next_request);
+        let method = asked.method.clone();
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.asked.insert(request, asked);
+        }
+        let body = message.shape.body.clone();
+        let (bytes, _charge) = message.into_parts();
+        let call = Call {
+            client_id,
+            method,
+            params: body.map_or(Bytes::from_static(b"null"), |body| bytes.slice(body)),
+            _charge,
+        };
+        self.work(client, Work::Call(request, call));
     }
 
     pub(super) fn begin(&mut self, client: ClientId, doing: Doing) {
@@ -206,7 +255,7 @@ impl Host {
         self.out.push_back(Output::Work { client, work });
     }
 
-    /// No JSON-RPC, or a batch.
+    /// Answers with an error what is no JSON-RPC message, or is a batch.
     fn unreadable(&mut self, client: ClientId, text: &str, id: Option<&RawValue>) {
         let error = if is_batch(text.as_bytes()) {
             let text = "batches are not taken; send their members one by one";
@@ -216,7 +265,7 @@ impl Host {
         } else {
             RpcError::new(RpcError::INVALID_REQUEST, "not a JSON-RPC 2.0 message")
         };
-        // An id that is no id is not given back.
+        // An id that is neither a string nor a number nor null is not repeated.
         let id = id.filter(|id| !id.get().starts_with(['{', '[', 't', 'f']));
         self.refuse(client, id, "", &error);
     }

@@ -1,4 +1,4 @@
-//! What became of messages to clients: not taken, not sent, slow, or given up.
+//! Messages to clients that were rejected, could not be sent, are slow, or were given up.
 
 use std::time::Instant;
 
@@ -14,13 +14,13 @@ use super::{Host, fit, reply, tag};
 use crate::config::Slow;
 
 impl Host {
-    /// A client's link did not take a message: its queue is full.
+    /// A client's link rejected a message because its queue is full.
     pub fn handle_rejected(&mut self, client: ClientId, message: &Outgoing, error: &SendError) {
         match message.tag {
             tag::NOTIFICATION => {
-                tracing::warn!(client = ?self.name(client), bytes = message.bytes.len(), "a notification was dropped: the client reads too slowly");
+                tracing::warn!(client = ?self.name(client), bytes = message.bytes.len(), "dropped a notification: the client reads too slowly");
             }
-            // The client is told that there was an answer, in fewer bytes.
+            // An error is smaller, and tells the client that its request was answered.
             tag::RESPONSE => {
                 let error = RpcError::new(RpcError::BUSY, error.to_string());
                 let text = reply::error(reply::id_of(&message.bytes), &error);
@@ -31,7 +31,7 @@ impl Host {
         }
     }
 
-    /// A message could not go out, and holds its place until it is replaced.
+    /// A message could not be sent. It keeps its place in the queue until it is replaced.
     pub(super) fn not_sent(
         &mut self,
         client: ClientId,
@@ -43,7 +43,7 @@ impl Host {
         let name = self.name(client);
         match tag {
             tag::RESPONSE => {
-                tracing::warn!(client = ?name, %error, "a response could not be sent");
+                tracing::warn!(client = ?name, %error, "a response could not be sent; an error is sent in its place");
                 let config = &self.config.connection;
                 let who = self.clients.get(&client).and_then(|it| it.who.as_ref());
                 let chunking = who.and_then(|who| who.chunking.as_ref());
@@ -55,7 +55,7 @@ impl Host {
                 self.out.push_back(Output::Replace { client, id, with });
             }
             tag::NOTIFICATION => {
-                tracing::warn!(client = ?name, %error, "a notification was dropped");
+                tracing::warn!(client = ?name, %error, "dropped a notification that could not be sent");
                 let with = None;
                 self.out.push_back(Output::Replace { client, id, with });
             }
@@ -65,7 +65,7 @@ impl Host {
                 } else {
                     "answer"
                 };
-                tracing::warn!(client = ?name, what, %error, "the client cannot take it");
+                tracing::warn!(client = ?name, what, %error, "a message could not be sent; the client is closed with 4413 and gets a snapshot when it reconnects");
                 self.mark(client, |session| session.wants_snapshot = true);
                 let reason = fit::reason(what, error, bytes.len());
                 self.close(client, close::TOO_LARGE, &reason, When::Now);
@@ -93,8 +93,8 @@ impl Host {
         }
     }
 
-    /// The link ends with a message under way. If it was too slow for the client, the next one is not
-    /// tried.
+    /// The link closed while a message was being sent. If the message took longer than the client waits,
+    /// larger ones are refused for a while.
     pub(super) fn gave_up(&mut self, now: Instant, client: ClientId, error: &SendError) {
         let SendError::TooSlow {
             size,
@@ -107,7 +107,7 @@ impl Host {
         tracing::warn!(
             client = ?self.name(client), size, sent, seconds = within.as_secs_f64(),
             bytes_per_second = sent as f64 / within.as_secs_f64(),
-            "a message was too slow for the time that the client gives it; the client of the crate `ahp` gives a request {} s",
+            "gave up a message: it took longer than the client waits for one (the client of the crate `ahp` waits {} s for an answer)",
             REQUEST_TIMEOUT.as_secs()
         );
         let until = now + self.config.slow_for;

@@ -1,5 +1,5 @@
-//! Actions that were published and are not in the log yet. Whoever publishes touches this alone, and
-//! never waits for the host.
+//! The queue of actions that are published and not in the log yet. Publishers lock this queue alone, and
+//! never wait for the host.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -14,13 +14,13 @@ use super::reply::quoted;
 use super::types::Applied;
 use crate::log::Entry;
 
-/// What an action costs while it waits, beside its bytes.
+/// What an action costs while it waits, in addition to its bytes.
 const CHARGE: usize = 256;
 
-/// Names of channels that are shared among the actions of a channel.
+/// The most channel names that are kept to be shared among actions.
 const NAMES: usize = 1024;
 
-/// One batch for the log: more would keep others from their turn.
+/// The most actions in one batch for the log: between two batches other tasks get their turn.
 const BATCH: usize = 1024;
 const BATCH_BYTES: usize = 8 << 20;
 
@@ -44,18 +44,18 @@ impl Published {
         self.seq
     }
 
-    /// As the log keeps it: the params, in the same memory.
+    /// The log's entry: the params, in the same memory.
     pub fn entry(&self) -> Entry {
         let params = self.message.slice(HEAD.len()..self.message.len() - 1);
         Entry::new(self.seq, self.channel.clone(), params)
     }
 
-    /// As the application sees it.
+    /// What the application is given.
     pub(super) fn applied(&self) -> Applied<'_> {
         Applied {
             channel: &self.channel,
             seq: self.seq,
-            // Written from text, and cut where that text began and ended.
+            // The range is that of a text which was copied here.
             action: std::str::from_utf8(&self.message[self.action.clone()]).unwrap_or("null"),
             origin: self.origin.as_ref(),
             rejection: self.rejection.as_deref(),
@@ -67,7 +67,7 @@ impl Published {
     }
 }
 
-/// An action without a number: all that takes time is done before the number is given out.
+/// An action without a number. It is written out before the queue is locked for the number.
 pub struct Draft<'a> {
     channel: &'a str,
     text: String,
@@ -98,7 +98,7 @@ impl<'a> Draft<'a> {
         tail.push_str("}}");
         let name = quoted(channel);
         let action = action.get();
-        // Room for the number too: the text is not to be moved when it comes.
+        // With room for the number, so that adding it does not reallocate.
         let mut text =
             String::with_capacity(HEAD.len() + name.len() + action.len() + tail.len() + 64);
         text.push_str(HEAD);
@@ -140,21 +140,21 @@ pub struct Pending {
     limit: usize,
     last: i64,
     waiting: VecDeque<Published>,
-    /// Bytes of all that is not visible yet, what the log is working on included.
+    /// Bytes of all actions that are not visible yet, including those that the log is storing.
     bytes: usize,
     names: BTreeSet<Arc<str>>,
     ended: Option<PublishError>,
 }
 
-/// What the log does next.
+/// What the task that writes the log does next.
 #[derive(Debug)]
 pub enum Next {
     /// Append these together; then each goes to [`Host::handle_committed`](super::Host::handle_committed)
     /// and to [`Pending::settle`].
     Append(Vec<Published>),
-    /// There is nothing to do.
+    /// Wait: nothing is queued.
     Wait,
-    /// There is nothing to do, and nothing more will come.
+    /// End: nothing is queued, and nothing more will be.
     End,
 }
 
@@ -177,7 +177,7 @@ impl Pending {
             return Err(ended.clone());
         }
         let size = draft.text.len() + draft.tail.len();
-        // An action larger than the limit goes in alone.
+        // An action larger than the limit is taken if nothing else is queued.
         if self.bytes > 0 && self.bytes.saturating_add(size + CHARGE) > self.limit {
             return Err(PublishError::Behind {
                 uncommitted: self.bytes,
@@ -194,7 +194,7 @@ impl Pending {
         Ok(seq)
     }
 
-    /// What the log does next.
+    /// The next batch for the log.
     pub fn poll_append(&mut self) -> Next {
         let mut bytes = 0;
         let mut batch = Vec::new();
@@ -212,7 +212,7 @@ impl Pending {
         }
     }
 
-    /// It is visible: its room is free again.
+    /// An action has become visible: its bytes no longer count.
     pub fn settle(&mut self, published: &Published) {
         self.bytes = self.bytes.saturating_sub(published.cost());
     }
@@ -223,7 +223,7 @@ impl Pending {
         self.ended.is_some() || self.bytes == 0 || fits
     }
 
-    /// Takes no more. What waits is still for the log, unless the log has failed.
+    /// Refuses further actions. Those that are queued still go to the log, unless it has failed.
     pub fn end(&mut self, why: PublishError) {
         if matches!(why, PublishError::Failed { .. }) {
             self.waiting.clear();
@@ -232,7 +232,7 @@ impl Pending {
         self.ended.get_or_insert(why);
     }
 
-    /// Why it takes no more, once it does not.
+    /// Why it refuses actions, if it does.
     pub fn ended(&self) -> Option<&PublishError> {
         self.ended.as_ref()
     }
@@ -281,8 +281,10 @@ mod tests {
                 origin,
                 rejection_reason: rejection.map(Into::into),
             };
-            assert_eq!(batch[0].message, ahp::action(&action));
-            assert_eq!(batch[0].entry().params, action.to_json());
+            let params = action.to_json();
+            let text = format!(r#"{{"jsonrpc":"2.0","method":"action","params":{params}}}"#);
+            assert_eq!(batch[0].message, text);
+            assert_eq!(batch[0].entry().params, params);
             assert_eq!(batch[0].applied().action, raw.get());
         }
     }

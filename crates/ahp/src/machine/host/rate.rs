@@ -1,11 +1,11 @@
-//! How fast large messages go out, to say in time what that means.
+//! Measures how fast a large message is sent, to warn early that it will take too long.
 
 use std::time::{Duration, Instant};
 
-/// The real client gives up on a request after this.
+/// The client of the crate `ahp` gives up a request after this.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Watches the message that is under way.
+/// Watches the message that is being sent.
 #[derive(Debug)]
 pub(super) struct Rate<Id> {
     watched: Option<Watched<Id>>,
@@ -19,7 +19,7 @@ struct Watched<Id> {
     told: bool,
 }
 
-/// A message that will take longer than the real client waits for an answer.
+/// A message that will take longer than [`REQUEST_TIMEOUT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slow {
     pub(super) bytes_per_second: u64,
@@ -29,7 +29,7 @@ pub(super) struct Slow {
 impl<Id: PartialEq> Rate<Id> {
     pub(super) const NEW: Self = Self { watched: None };
 
-    /// So many bytes are out; tells once for each message that will take too long.
+    /// `done` bytes of a message are sent. Returns once for each message that will take too long.
     pub(super) fn progress(
         &mut self,
         id: Id,

@@ -1,4 +1,5 @@
-//! What is remembered of clients, so that a reconnect finds it: bounded, the longest away goes first.
+//! What is remembered of clients between their connections; when the table is full, the client that has
+//! been away longest is forgotten.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,15 +12,15 @@ use crate::config::Slow;
 /// What is known of one client beyond its connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Session {
-    /// What it last said it can take.
+    /// The limits that it last advertised.
     pub(super) chunking: Option<Chunking>,
-    /// A replay would hold what it cannot take: it gets a snapshot.
+    /// A replay would contain a message that is too large for it, so it gets a snapshot.
     pub(super) wants_snapshot: bool,
-    /// The last transfer was too slow for it.
+    /// Set if a transfer took longer than the client waits.
     pub(super) slow: Option<Slow>,
 }
 
-/// A connection whose client has come by a newer one meanwhile.
+/// The client has made a newer connection meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Late;
 
@@ -37,6 +38,7 @@ struct Entry {
     connection: Option<ClientId>,
     /// When that connection began its handshake, as a number that only grows.
     turn: u64,
+    /// When it was last connected, on the table's `clock`.
     used: u64,
 }
 
@@ -52,8 +54,8 @@ impl Sessions {
         self.all.get(client_id).map(|entry| entry.session)
     }
 
-    /// A client is here by this connection; the one that it had before comes back. `Err`: another
-    /// connection has begun its handshake later and finished it sooner, and that one counts.
+    /// Makes this the connection of a client and returns the one before. `Err`: a connection that began
+    /// its handshake later is done already, and stays.
     pub(super) fn connect(
         &mut self,
         client_id: &Arc<str>,
@@ -76,7 +78,7 @@ impl Sessions {
         Ok(old.and_then(|entry| entry.connection))
     }
 
-    /// A connection is gone, unless another one has taken its place.
+    /// A connection has ended; nothing changes if the client has another one by now.
     pub(super) fn disconnect(&mut self, client_id: &str, connection: ClientId) {
         self.clock += 1;
         if let Some(entry) = self.all.get_mut(client_id)
@@ -88,14 +90,14 @@ impl Sessions {
         self.trim();
     }
 
-    /// Changes what is known of a client whose connection this is or was.
+    /// Changes what is remembered of a client.
     pub(super) fn update(&mut self, client_id: &str, change: impl FnOnce(&mut Session)) {
         if let Some(entry) = self.all.get_mut(client_id) {
             change(&mut entry.session);
         }
     }
 
-    /// Forgets who is longest away; never one that is here.
+    /// Forgets clients that have been away longest; never one that is connected.
     fn trim(&mut self) {
         while self.all.len() > self.limit {
             let away = self.all.iter().filter(|(_, e)| e.connection.is_none());
@@ -113,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_away_is_forgotten_and_who_is_here_never() {
+    fn the_longest_away_is_forgotten_and_connected_ones_never() {
         let mut sessions = Sessions::new(2);
         let names = ["a", "b", "c", "d"].map(Arc::<str>::from);
         let known = |sessions: &Sessions| -> Vec<String> {
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_farewell_does_not_touch_the_successor() {
+    fn the_end_of_an_old_connection_does_not_touch_the_new_one() {
         let mut sessions = Sessions::new(1);
         let name = Arc::<str>::from("a");
         let connect = |sessions: &mut Sessions, number| {
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn who_began_last_counts_even_once_it_is_gone() {
+    fn the_latest_handshake_counts_even_once_its_connection_is_gone() {
         let mut sessions = Sessions::new(1);
         let name = Arc::<str>::from("a");
         let marked = Session {

@@ -1,4 +1,4 @@
-//! What goes into a host and comes out of it: plain data, and what the application decides.
+//! The inputs and outputs of a host, and the trait by which it asks the application.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct ClientId(pub(super) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub(super) u64);
 
-/// The application behind a host, as far as it is asked while the host waits for the answer.
+/// The questions that a host asks its application synchronously.
 ///
 /// `snapshot`, `permits`, `apply` and `has_room` are called while the machine is borrowed, so that a
 /// snapshot is exactly the state after the actions that it claims to contain.
@@ -36,30 +36,30 @@ pub trait Channels {
     /// An action became visible.
     fn apply(&self, action: &Applied<'_>);
 
-    /// Whether an action of so many bytes could be published now
+    /// Whether an action of this many bytes could be published now
     /// ([`Pending::has_room`](super::Pending::has_room)).
     fn has_room(&self, bytes: usize) -> bool;
 
-    /// A client introduces itself; see [`Introduction::read`].
+    /// Decides on an `initialize`; see [`Introduction::read`].
     fn initialize(&self, _params: &InitializeParams<'_>) -> Result<Extras, RpcError> {
         Ok(Extras::default())
     }
 
-    /// A client comes back; see [`Introduction::read`].
+    /// Decides on a `reconnect`; see [`Introduction::read`].
     fn reconnect(&self, _params: &ReconnectParams<'_>) -> Result<(), RpcError> {
         Ok(())
     }
 }
 
-/// What is to be done. All but [`Output::Work`] is done at once and in order.
+/// What the caller of the machine has to do. All but [`Output::Work`] is done at once and in order.
 #[derive(Debug)]
 pub enum Output {
     /// Queue this message on the client's link. If the link rejects it:
     /// [`Host::handle_rejected`](super::Host::handle_rejected).
     Send {
-        /// To whom.
+        /// The receiver.
         client: ClientId,
-        /// What.
+        /// The message.
         message: Outgoing,
     },
     /// Put this in the place of a message that could not be sent ([`breakbulk_link::Link::replace`]).
@@ -68,34 +68,34 @@ pub enum Output {
         client: ClientId,
         /// The message that failed.
         id: TransferId,
-        /// What goes out in its place, if anything does.
+        /// What to send in its place, if anything.
         with: Option<Outgoing>,
     },
-    /// The handshake is done: the link is told what the client takes
+    /// The handshake is done: configure the link with the client's limits
     /// ([`Config::shake`](crate::Config::shake)).
     Negotiated {
         /// Whose link.
         client: ClientId,
-        /// What the client takes.
+        /// The client's limits; `None` if it takes no segments.
         peer: Option<Chunking>,
     },
     /// Close the client's connection.
     Close {
-        /// Whose.
+        /// Whose connection.
         client: ClientId,
-        /// With this code.
+        /// The code of the close frame.
         code: u16,
-        /// And these words.
+        /// Its reason.
         reason: String,
-        /// And when.
+        /// Whether to wait for the queue.
         when: When,
     },
-    /// Something that may take long, or calls the application: the client's next message waits for it,
-    /// and no other client does.
+    /// Do something that may take long, or that calls the application: the client's next message waits
+    /// for it, and no other client does.
     Work {
-        /// For whom.
+        /// For which client.
         client: ClientId,
-        /// What.
+        /// What to do.
         work: Work,
     },
 }
@@ -105,17 +105,17 @@ pub enum Output {
 pub enum When {
     /// Now: what is queued is dropped.
     Now,
-    /// Once all that is queued is out.
+    /// Once all that is queued is sent.
     AfterQueue,
 }
 
-/// Something that is done while the machine is not borrowed.
+/// Work that is done while the machine is not borrowed.
 #[derive(Debug)]
 pub enum Work {
     /// Read a handshake and ask the application: [`Introduction::read`], then
     /// [`Host::handle_introduced`](super::Host::handle_introduced).
     Introduce(Introduction),
-    /// Write an answer with states or a replay in it: [`Writing::run`], then
+    /// Write an answer that contains states or a replay: [`Writing::run`], then
     /// [`Host::handle_written`](super::Host::handle_written).
     Write(Box<Writing>),
     /// Let the application decide on an action: [`Dispatching::run`], then
@@ -123,7 +123,7 @@ pub enum Work {
     Dispatch(Dispatching),
     /// Let the application answer a request:
     /// [`Host::handle_answer`](super::Host::handle_answer). The client's next message does not wait
-    /// for it, unless the client has as many requests as it may.
+    /// for it, unless the client has its maximum of open requests.
     Call(RequestId, Call),
 }
 
@@ -188,7 +188,7 @@ impl<'a> Dispatch<'a> {
     }
 }
 
-/// A client's request. Its memory counts as that client's until it is dropped.
+/// A client's request. Its memory is charged to that client until it is dropped.
 #[derive(Debug)]
 pub struct Call {
     pub(super) client_id: Arc<str>,
@@ -210,7 +210,7 @@ impl Call {
 
     /// The params as JSON, `null` where there are none.
     pub fn params(&self) -> &str {
-        // It was read as text before.
+        // The wire has checked that it is UTF-8.
         std::str::from_utf8(&self.params).unwrap_or("null")
     }
 }
@@ -220,7 +220,7 @@ impl Call {
 pub struct Extras(pub(super) Vec<(String, Box<RawValue>)>);
 
 impl Extras {
-    /// The same with one more member. Those that the host writes itself cannot be changed.
+    /// Adds a member. Those that the host writes itself cannot be changed.
     pub fn with(mut self, name: &str, value: Box<RawValue>) -> Self {
         let taken = ["protocolVersion", "serverSeq", "snapshots", "capabilities"];
         if !taken.contains(&name) {

@@ -1,4 +1,4 @@
-//! Which protocol version to speak.
+//! Chooses the protocol version.
 
 /// The highest offered version that is compatible with one of ours, as the client wrote it.
 ///

@@ -1,8 +1,8 @@
-//! Answers with states or replays in them, written while the machine is not borrowed.
+//! Writes answers that contain states or replays, while the machine is not borrowed.
 //!
-//! While such an answer is being written its client's actions are held back: the answer goes out
-//! first, then what was held. So it may take as long as it likes, and there is neither a gap nor a
-//! double between a snapshot and what follows it.
+//! While such an answer is written its client's actions are held back: the answer is sent first, then
+//! the held actions. So writing may take long, and no action is missing or repeated between a snapshot
+//! and what follows it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::log::{Replay, ReplayReader};
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) states: Vec<(Arc<str>, State)>,
-    /// Those that do not exist, or not for this client.
+    /// The channels that do not exist, or that the client may not see.
     pub(super) missing: Vec<Arc<str>>,
     pub(super) seq: i64,
 }
@@ -32,7 +32,7 @@ pub struct Writing {
     pub(super) what: What,
 }
 
-/// What is answered.
+/// The kind of answer.
 #[derive(Debug)]
 pub(super) enum What {
     /// `initialize`.
@@ -41,9 +41,9 @@ pub(super) enum What {
         extras: Extras,
         ours: Chunking,
     },
-    /// `reconnect`, with the actions after this number if they are at most so many bytes.
+    /// `reconnect`, with the actions after `last_seen`, if they have at most `limit` bytes.
     Replay { last_seen: i64, limit: usize },
-    /// `reconnect`, with the states as they are.
+    /// `reconnect`, with the current states.
     Reset,
     /// `subscribe`.
     Subscribed,
@@ -78,7 +78,7 @@ impl Writing {
                     Ok(Replay::Actions(actions)) => reply::replayed(id, &actions, &seen.missing),
                     Ok(_) => return None,
                     Err(error) => {
-                        tracing::warn!(%error, "a replay could not be read; the client gets a snapshot");
+                        tracing::warn!(%error, "the replay log could not be read; the client gets a snapshot");
                         return None;
                     }
                 }

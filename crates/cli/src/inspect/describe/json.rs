@@ -4,7 +4,7 @@ use breakbulk::message::ahp::{
     self, Action, Chunking, Elements, InitializeParams, InitializeResult, MessageTooLarge,
     ReconnectParams, ReconnectResult,
 };
-use breakbulk::message::jsonrpc::{Envelope, Kind, integer, is_batch, range_in, string, unsigned};
+use breakbulk::message::jsonrpc::{Envelope, Kind, integer, is_batch, member, string, unsigned};
 use breakbulk::message::mcp::{self, Progress};
 use breakbulk::message::tywrap::{Meta, Method, PROTOCOL, Request, Response};
 use serde_json::value::RawValue;
@@ -307,32 +307,6 @@ fn tywrap(text: &str, envelope: &Envelope<'_>) -> Description {
         .problem("BAD_MESSAGE", &error.to_string())
 }
 
-/// A member of an object; of several with that name the last. Allocates nothing, however many there are.
-pub(crate) fn member<'a>(object: &'a str, name: &str) -> Option<&'a RawValue> {
-    let mut rest = object.trim_start().strip_prefix('{')?;
-    let mut found = None;
-    loop {
-        let key = next(&mut rest)?;
-        rest = rest.trim_start().strip_prefix(':')?;
-        let value = next(&mut rest)?;
-        if string(key).as_deref() == Some(name) {
-            found = Some(value);
-        }
-        match rest.trim_start().strip_prefix(',') {
-            Some(behind) => rest = behind,
-            None => return found,
-        }
-    }
-}
-
-/// Takes the JSON value that `rest` begins with.
-fn next<'a>(rest: &mut &'a str) -> Option<&'a RawValue> {
-    let mut values = serde_json::Deserializer::from_str(rest).into_iter::<&RawValue>();
-    let value = values.next()?.ok()?;
-    *rest = &rest[range_in(rest, value.get()).end..];
-    Some(value)
-}
-
 /// Whether JSON of this size is parsed to values for its description.
 pub(super) fn is_parsed(text: &str) -> bool {
     text.len() <= PARSED
@@ -365,31 +339,5 @@ fn value_kind(value: &RawValue) -> &'static str {
         Some(b'n') => "null",
         _ if unsigned(value).is_some() => "int",
         _ => "number",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn members_are_found_without_a_map() {
-        for (object, name, expected) in [
-            (r#"{"a":1,"b":{"a":2}}"#, "a", Some("1")),
-            (r#" { "a" : 1 , "a" : [2, 3] } "#, "a", Some("[2, 3]")),
-            (r#"{"\u0061":true}"#, "a", Some("true")),
-            (r#"{"b":-1.5e3,"a":null}"#, "a", Some("null")),
-            (r#"{}"#, "a", None),
-            (r#"[1]"#, "a", None),
-            (r#"{"a":1"#, "a", Some("1")),
-            (r#"{"a" 1}"#, "a", None),
-            ("", "a", None),
-        ] {
-            assert_eq!(
-                member(object, name).map(RawValue::get),
-                expected,
-                "{object}"
-            );
-        }
     }
 }

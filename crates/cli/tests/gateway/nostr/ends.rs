@@ -46,7 +46,9 @@ async fn a_silent_session_ends_and_begins_again_when_it_speaks() {
     let mut client = scene.client("");
     client.initialize("sleeper");
     let (_, first, _) = client.about(1);
-    scene.far.line("a session was silent for 1 s and ends");
+    scene
+        .far
+        .line("ended a session after 1 s without a message");
     let (name, second, _) = client.about(2);
     assert_eq!(name, "sleeper");
     assert_ne!(first, second);
@@ -95,7 +97,7 @@ async fn more_clients_than_there_is_room_for_are_told() {
     assert!(message.contains("try again later"), "{answer}");
     scene
         .far
-        .line("a client is refused: all 1 sessions are in use");
+        .line("refused a client: all 1 sessions are in use");
     // Who is there is served on; when it has gone the other one is let in.
     assert_eq!(first.about(1).0, "first");
 }
@@ -164,7 +166,7 @@ async fn a_signal_ends_both_gateways_and_what_is_owed_is_answered() {
     let answer = client.hear();
     assert_eq!(answer["id"], 2, "{answer}");
     let (message, _) = error(&answer);
-    assert!(message.contains("the gateway stops"), "{answer}");
+    assert!(message.contains("the gateway is stopping"), "{answer}");
     assert_eq!(scene.far.exit_code(), Some(0));
     let gone = std::process::Command::new("kill")
         .args(["-0", &process])

@@ -37,7 +37,7 @@ fn keygen_writes_the_secret_for_its_owner_alone_and_prints_the_rest() {
     let again = run();
     assert_eq!(again.status.code(), Some(2));
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
-    assert!(said.contains("is there already"), "{said}");
+    assert!(said.contains("exists already"), "{said}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), secret);
 }
 

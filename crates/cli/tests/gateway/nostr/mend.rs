@@ -36,7 +36,7 @@ fn what_cannot_work_is_one_line_that_says_what_to_do() {
         (
             at(&format!("?key={open}")),
             cat(),
-            "is open to others (mode 0644), and who has it can pass for you; chmod 600",
+            "is open to others (mode 0644), who could act under it; chmod 600",
         ),
         (
             at(&format!("?key={secret}")),
@@ -78,7 +78,11 @@ fn what_cannot_work_is_one_line_that_says_what_to_do() {
             cat(),
             "cannot be reached: Connection refused",
         ),
-        (stdio(), at(""), "--to: whom to ask? add ?server=PUBKEY"),
+        (
+            stdio(),
+            at(""),
+            "--to: there is no server; add ?server=PUBKEY",
+        ),
         (
             stdio(),
             at("?server=npub1x"),
@@ -141,7 +145,7 @@ fn what_cannot_work_is_one_line_that_says_what_to_do() {
         (
             "ws://0".to_owned(),
             to(&format!("&key={key}")),
-            "one key is one client, and many may come to the listener",
+            "a key stands for one client at the relays, and many may connect to the listener",
         ),
         ("ws://0".to_owned(), to(""), "cannot be reached"),
         (
