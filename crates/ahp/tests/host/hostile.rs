@@ -11,6 +11,7 @@ enum End {
     Nothing,
 }
 
+// AHP-7
 #[tokio::test(start_paused = true)]
 async fn what_is_wrong_is_answered_or_ends_the_connection() {
     use End::{Closed, Hears, Nothing};
@@ -177,6 +178,7 @@ async fn what_is_wrong_is_answered_or_ends_the_connection() {
     }
 }
 
+// AHP-7
 #[tokio::test(start_paused = true)]
 async fn there_is_room_for_so_many_clients() {
     let host = host(HostConfig {
@@ -206,6 +208,7 @@ async fn there_is_room_for_so_many_clients() {
     }
 }
 
+// AHP-7
 #[tokio::test(start_paused = true)]
 async fn who_asks_and_never_reads_is_cut_off() {
     let host = host(HostConfig {

@@ -161,6 +161,7 @@ fn accept_is_waited_for_and_abort_ends_a_transfer() {
     );
 }
 
+// WIRE-8
 #[test]
 fn discarded_keys_are_dropped_until_their_last_frame_and_the_set_is_bounded() {
     let kit = Kit::Tywrap;
@@ -213,4 +214,24 @@ fn a_bridge_drops_what_is_unfinished_when_a_new_burst_begins() {
     bench.take(kit.whole(MESSAGE));
     assert_eq!((bench.words().len(), bench.link.open_transfers()), (2, 0));
     assert_eq!(kit.key(7), Stream::Request.key(7));
+}
+
+/// The real implementations write an abort with `progress` or without.
+// CEP22-5
+#[test]
+fn an_abort_needs_no_number() {
+    let kit = Kit::Cep22;
+    let numbered = || kit.special(1, 9, "abort");
+    for abort in [numbered(), numbered().without("progress")] {
+        let mut bench = Bench::new(link(kit, |_| {}));
+        bench.send(outgoing(kit, 1, 3000));
+        assert_eq!(bench.next(), Some((1, FrameKind::Open)));
+        bench.take(abort.frame());
+        let events = bench.events();
+        assert!(
+            matches!(send_error(&events), Some(SendError::Aborted { .. })),
+            "{}: {events:?}",
+            abort.text()
+        );
+    }
 }

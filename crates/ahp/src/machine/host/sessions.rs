@@ -146,6 +146,7 @@ mod tests {
         assert_eq!(connect(&mut sessions, 3), Ok(Some(ClientId(2))));
     }
 
+    // AHP-11
     #[test]
     fn who_began_last_counts_even_once_it_is_gone() {
         let mut sessions = Sessions::new(1);
