@@ -59,6 +59,7 @@ pub(crate) fn run(json: bool, record: bool) -> Result<()> {
         tables.push_str(&table);
     }
     for (package, name, about) in [
+        ("breakbulk-bench", "pieces", "Ten times the pieces"),
         ("breakbulk-bench", "sockets", "Real sockets"),
         ("breakbulk-bench", "pipes", "Real pipes"),
         ("interop-contextvm", "contextvm-bench", "Nostr relays"),

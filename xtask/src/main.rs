@@ -29,7 +29,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Everything that must hold: format, lints, docs, dependency rules, tests, vectors, fuzz smoke, round trips.
+    /// Everything that must hold: format, lints, docs, rules, tests, vectors, fuzz smoke, round trips.
     Test {
         /// A skipped step is a failure.
         #[arg(long)]

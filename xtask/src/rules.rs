@@ -1,4 +1,7 @@
-//! Checks the dependency rules between crates, forbidden words, and the licenses of dependencies.
+//! Checks the dependency rules between crates, forbidden words, the licenses of dependencies, and that
+//! the rules of `docs/DECISIONS.md` are tested where `docs/RULES.md` says.
+
+mod decisions;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,6 +82,7 @@ pub(crate) fn check() -> Result<()> {
     no_words("crates/link/src", &FORMATS)?;
     no_words("crates/net/src", &[&FORMATS[..], &PROTOCOL_WORDS].concat())?;
     dist_is_optimised()?;
+    decisions::check()?;
     licenses_and_bans()
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn run(strict: bool) -> Result<()> {
         let mut docs = cargo(&["doc", "--quiet", "--no-deps"]);
         command::run(docs.args(BUILD).env("RUSTDOCFLAGS", "-D warnings"))
     })?;
-    steps.step("dependency rules", rules::check)?;
+    steps.step("rules", rules::check)?;
     steps.step("machines without a runtime", || {
         rules::PROTOCOLS.iter().try_for_each(|protocol| {
             let mut check = cargo(&["check", "--quiet", "--release", "--no-default-features"]);

@@ -210,6 +210,7 @@ mod tests {
         assert_eq!(defence.reconnect_from(425), 425);
     }
 
+    // AHP-16
     #[test]
     fn the_smallest_of_several_groups_counts() {
         let mut defence = Defence::default();
@@ -248,6 +249,7 @@ mod tests {
         assert_eq!((defence.last_seen(), defence.reconnect_from(3)), (3, 3));
     }
 
+    // AHP-16
     #[test]
     fn what_overtakes_the_replay_is_no_reason_to_skip_it() {
         let mut defence = Defence::default();

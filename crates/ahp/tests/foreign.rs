@@ -156,6 +156,7 @@ fn other_protocols_pass_untouched() {
     }
 }
 
+// AHP-17
 #[test]
 fn what_was_overtaken_when_the_line_dropped_comes_with_the_replay() {
     let (clients, hosts) = (Sessions::default(), Sessions::default());
@@ -313,6 +314,7 @@ fn an_id_that_is_used_again_is_in_the_lane_of_its_last_use() {
     assert_eq!(out.lane, breakbulk_link::Lane::ORDERED);
 }
 
+// AHP-18
 #[test]
 fn what_cannot_be_sent_is_answered_replaced_or_ends_the_link() {
     let error = SendError::MessageTooLarge {

@@ -205,6 +205,7 @@ fn a_client_that_has_gone_leaves_nothing_behind() {
     assert_eq!(desk.host.poll_timeout(), None);
 }
 
+// AHP-14
 #[test]
 fn a_call_fails_when_its_time_is_up_and_a_handshake_ends_with_it() {
     use breakbulk_ahp::ClientError::TimedOut;

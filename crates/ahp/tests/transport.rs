@@ -257,6 +257,7 @@ async fn nothing_is_lost_when_recv_is_dropped() {
 
 /// The runtime for several hosts reconnects from the largest number that it saw. It does not know of
 /// the group that was open, the transport does.
+// AHP-17
 #[tokio::test(start_paused = true)]
 async fn the_real_runtime_gets_an_overtaken_action_after_a_drop() {
     let (opened, mut carriers) = mpsc::unbounded_channel::<Memory>();

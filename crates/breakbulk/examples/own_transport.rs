@@ -1,40 +1,40 @@
-//! A link over a transport of one's own, here a channel between threads: own_transport
-
-use breakbulk::link::{Budget, Cap, Event, Frame, Link, Outgoing, PeerLimits, PeerSupport};
-use breakbulk::wire::Loro;
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
-
-fn link() -> Link {
-    let (wire, budget) = (Arc::new(Loro), Budget::new(64 << 20));
+//! A transport of one's own, here a channel that leads back, below a connection: own_transport
+use breakbulk::{link::*, net::*, wire::Loro};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+struct Half<T>(T);
+struct Loopback(Half<Receiver<Frame>>, Half<Sender<Frame>>);
+impl Transport for Loopback {
+    type Source = Half<Receiver<Frame>>;
+    type Sink = Half<Sender<Frame>>;
+    fn carries(&self, _: Carries) -> bool {
+        true // text frames and binary ones
+    }
+    fn split(self) -> (Self::Source, Self::Sink) {
+        (self.0, self.1)
+    }
+}
+impl Source for Half<Receiver<Frame>> {
+    async fn next(&mut self) -> Incoming {
+        let (code, reason) = (1001, "the channel is closed".to_owned());
+        let frame = self.0.recv().await.map(Incoming::Frame);
+        frame.unwrap_or(Incoming::Closed(Closed { code, reason }))
+    }
+}
+impl Sink for Half<Sender<Frame>> {
+    async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
+        self.0.send(frame).await.map_err(|_| Lost("closed".into()))
+    }
+    async fn close(&mut self, _: u16, _: &str) {}
+}
+#[tokio::main]
+async fn main() -> Result<(), Mismatch> {
+    let (tx, rx) = channel(4); // backpressure: a full channel holds up its sender
+    let (wire, budget) = (std::sync::Arc::new(Loro), Budget::new(64 << 20));
     let mut link = Link::new(wire.clone(), wire, Loro::config(), budget, [7; 32]);
     link.set_cap(Cap::frame(1000)); // what the transport lets through
-    link.set_peer(PeerSupport::Yes(PeerLimits::NONE));
-    link
-}
-
-fn receive(frames: &mpsc::Receiver<Vec<u8>>) -> usize {
-    let mut link = link();
-    loop {
-        // Timeouts: the link says when it wants to be called again.
-        let due = link.poll_timeout().map(|(at, _)| at - Instant::now());
-        match frames.recv_timeout(due.unwrap_or(Duration::from_secs(10))) {
-            Ok(frame) => drop(link.handle_frame(Instant::now(), Frame::Binary(frame.into()))),
-            Err(_) => link.handle_timeout(Instant::now()),
-        }
-        if let Some(Event::Message(message)) = link.poll_event() {
-            return message.bytes.len();
-        }
-    }
-}
-
-fn main() {
-    let (send, frames) = mpsc::sync_channel(4); // backpressure: a full channel holds up its sender
-    let receiver = std::thread::spawn(move || receive(&frames));
-    let (mut link, mut frame) = (link(), Vec::new());
-    drop(link.send(Instant::now(), Outgoing::new(vec![7; 100_000])));
-    while link.poll_transmit(Instant::now(), &mut frame).is_some() {
-        drop(send.send(std::mem::take(&mut frame)));
-    }
-    println!("{:?} bytes in frames of 1,000", receiver.join());
+    let connection = Connection::open(link, Loopback(Half(rx), Half(tx)), Options::default())?;
+    drop(connection.send(Outgoing::new(vec![7; 100_000])));
+    while !matches!(connection.event().await, Some(Event::Message(_)) | None) {}
+    println!("100,000 bytes in frames of 1,000");
+    Ok(())
 }

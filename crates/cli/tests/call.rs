@@ -13,6 +13,7 @@ fn call(words: &[&str]) -> Output {
         .unwrap()
 }
 
+// PROG-13
 #[test]
 fn results_go_to_standard_output() {
     for (words, expected) in [

@@ -65,6 +65,7 @@ fn split_and_join_are_inverse() {
     }
 }
 
+// PROG-2
 #[test]
 fn frames_are_as_the_formats_write_them() {
     let frames = breakbulk(
@@ -272,6 +273,7 @@ fn the_most_that_ahp_can_number_and_one_byte_more() {
 }
 
 /// Truncated and damaged frames give the whole message or nothing, and never a panic.
+// PROG-1
 #[test]
 fn damage_never_gives_partial_output() {
     let mut seed = 1u64;
@@ -314,6 +316,7 @@ fn lines(frames: &[u8]) -> Vec<&str> {
 }
 
 /// What lies beside the one message must be part of it, or nothing that its format minds.
+// PROG-1, PROG-5
 #[test]
 fn join_takes_one_message_and_all_of_it() {
     let whole = r#"{"jsonrpc":"2.0","id":2,"result":1}"#;
@@ -409,6 +412,7 @@ fn join_takes_one_message_and_all_of_it() {
     }
 }
 
+// PROG-4
 #[test]
 fn a_key_is_the_messages_own_where_it_has_one() {
     let text = "x".repeat(400);
@@ -439,6 +443,81 @@ fn a_key_is_the_messages_own_where_it_has_one() {
             "{wire}: {}",
             said(&frames)
         );
+    }
+}
+
+// PROG-3
+#[test]
+fn what_a_receiver_would_refuse_is_not_cut() {
+    let long = "x".repeat(300);
+    let request = |method: &str, params: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params}"x":"{long}"}}}}"#
+        )
+    };
+    let client = r#""channel":"ahp-root://","clientId":"c","#;
+    let initialize = request(
+        "initialize",
+        &format!(r#"{client}"protocolVersions":["1.0.0"],"#),
+    );
+    let seen = format!(r#"{client}"lastSeenServerSeq":1,"subscriptions":[],"#);
+    let segment = r#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":"g","index":0,"total":1,"data":"e30="}}"#;
+    let array = format!(r#"["{long}"]"#);
+    let other = format!(r#"{{"x":"{long}"}}"#);
+    let (ahp, tywrap) = ("ahp --max-frame 200", "tywrap --max-frame 100");
+    let cep22 = "cep22 --max-frame 400";
+    for (wire, message, words) in [
+        (ahp, initialize.clone(), Some("never cut")),
+        (ahp, request("reconnect", &seen), Some("never cut")),
+        ("ahp --max-frame 1000", initialize, None),
+        // Of another protocol.
+        (ahp, request("initialize", ""), None),
+        (ahp, array.clone(), Some("batch")),
+        (ahp, other.clone(), Some("`jsonrpc` is not")),
+        (cep22, array.clone(), Some("batch")),
+        (cep22, other.clone(), Some("`jsonrpc` is not")),
+        (tywrap, array.clone(), Some("batch")),
+        (tywrap, other, None),
+        ("loro --max-frame 40", array, None),
+        (ahp, segment.to_owned(), Some("join --wire ahp")),
+        (tywrap, segment.to_owned(), Some("join --wire ahp")),
+        (cep22, segment.to_owned(), Some("join --wire ahp")),
+    ] {
+        let output = breakbulk(&format!("split --wire {wire}"), message.as_bytes());
+        let said = said(&output);
+        match words {
+            None => assert!(output.status.success(), "{wire} {message}: {said}"),
+            Some(words) => {
+                let ended = (output.status.code(), output.stdout.len());
+                assert_eq!(ended, (Some(1), 0), "{wire} {message}: {said}");
+                assert!(said.contains(words), "{wire} {message}: {said}");
+            }
+        }
+    }
+}
+
+// PROG-5
+#[test]
+fn a_second_loro_header_is_nothing() {
+    let options = "--wire loro --max-frame 40 --key 0102030405060708";
+    let frames = breakbulk(&format!("split {options}"), MESSAGE.as_bytes()).stdout;
+    // Four bytes of length, and as many as they say.
+    let header = 4 + usize::from(frames[3]);
+    let twice = [&frames[..header], &frames[..]].concat();
+    let joined = breakbulk("join --wire loro", &twice);
+    assert_eq!(joined.stdout, MESSAGE.as_bytes(), "{}", said(&joined));
+}
+
+// PROG-6
+#[test]
+fn a_style_changes_no_message_that_fits() {
+    let message = r#"{"id":5,"protocol":"tywrap/1","result":"é"}"#;
+    for (cap, whole) in [(100, true), (20, false)] {
+        let arguments = format!("split --wire tywrap --style ascii --max-frame {cap}");
+        let frames = breakbulk(&arguments, message.as_bytes()).stdout;
+        let lines = lines(&frames);
+        assert_eq!(lines == [message], whole, "{lines:?}");
+        assert_eq!(frames.is_ascii(), !whole, "{lines:?}");
     }
 }
 

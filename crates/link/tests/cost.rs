@@ -1,25 +1,23 @@
-//! A piece costs the same however many there are: ten times the pieces take at most twelve times as long.
+//! A piece costs the same however many there are: ten times the pieces take at most twelve times as many
+//! allocations and bytes of them. What they take in time is measured by `bench/src/bin/pieces.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
-
-use std::time::{Duration, Instant};
+mod counting;
 
 use breakbulk_link::{
     Budget, Cap, Config, Frame, Link, Outgoing, PeerLimits, PeerSupport, Received,
 };
 use breakbulk_testkit::links::Clock;
 use common::Kit;
+use counting::allocated;
 
 const PIECE: usize = 12;
 const FEW: usize = 1000;
 const MANY: usize = 10_000;
-/// Steps that are timed together.
-const BLOCK: usize = 200;
-
-/// Best of so many: other programs only ever make it slower.
-const ROUNDS: usize = 7;
+/// Allocations, and their bytes.
+type Cost = (usize, usize);
 
 /// In which order the pieces come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,35 +68,29 @@ fn frames(kit: Kit, pieces: usize, order: Order) -> Vec<Frame> {
     frames
 }
 
-/// The time of each block of steps: a short block has a chance to run undisturbed on a busy machine.
-#[expect(clippy::disallowed_methods, reason = "what is measured here is time")]
-fn time(mut step: impl FnMut() -> bool) -> Vec<Duration> {
-    let mut blocks = Vec::new();
-    loop {
-        let start = Instant::now();
-        let goes_on = (0..BLOCK).all(|_| step());
-        blocks.push(start.elapsed());
-        if !goes_on {
-            return blocks;
-        }
-    }
+/// What all steps cost together.
+fn cost(mut step: impl FnMut() -> bool) -> Cost {
+    let before = allocated();
+    while step() {}
+    let after = allocated();
+    (after.0 - before.0, after.1 - before.1)
 }
 
-fn receive(kit: Kit, frames: &[Frame]) -> Vec<Duration> {
+fn receive(kit: Kit, frames: &[Frame]) -> Cost {
     let (mut link, clock) = (link(kit), Clock::new());
     let mut frames = frames.iter().cloned();
     let mut last = Received::Pending;
-    let took = time(|| {
+    let cost = cost(|| {
         let frame = frames.next();
         frame
             .map(|frame| last = link.handle_frame(clock.now(), frame))
             .is_some()
     });
     assert!(matches!(last, Received::Done(_)), "{kit:?}: {last:?}");
-    took
+    cost
 }
 
-fn send(kit: Kit, pieces: usize) -> Vec<Duration> {
+fn send(kit: Kit, pieces: usize) -> Cost {
     let (mut link, clock) = (link(kit), Clock::new());
     link.set_cap(match kit {
         // Room for 12 bytes beside a short groupId.
@@ -111,17 +103,17 @@ fn send(kit: Kit, pieces: usize) -> Vec<Duration> {
     )
     .unwrap();
     let (mut frame, mut made) = (Vec::new(), 0);
-    let took = time(|| {
+    let cost = cost(|| {
         frame.clear();
         made += 1;
         link.poll_transmit(clock.now(), &mut frame).is_some()
     });
     assert!(made > pieces, "{kit:?}: {made} frames");
-    took
+    cost
 }
 
 /// Opens transfers that are never finished.
-fn open(kit: Kit, transfers: usize) -> Vec<Duration> {
+fn open(kit: Kit, transfers: usize) -> Cost {
     let mut config = Config::new(kit.rules());
     (config.limits.transfers, config.limits.memory) = (usize::MAX, usize::MAX);
     let mut link = Link::new(kit.wire(), kit.wire(), config, Budget::unlimited(), [5; 32]);
@@ -133,7 +125,7 @@ fn open(kit: Kit, transfers: usize) -> Vec<Duration> {
     };
     let frames: Vec<Frame> = (0..transfers as u64).flat_map(frames).collect();
     let mut frames = frames.into_iter();
-    time(|| {
+    cost(|| {
         let frame = frames.next();
         while link.poll_event().is_some() {}
         frame
@@ -142,37 +134,15 @@ fn open(kit: Kit, transfers: usize) -> Vec<Duration> {
     })
 }
 
-/// Compares the best times of few and many, taken in turns.
-fn compare(
-    name: &str,
-    at_most: u32,
-    few: impl Fn() -> Vec<Duration>,
-    many: impl Fn() -> Vec<Duration>,
-) {
-    let best = |best: &mut Vec<Duration>, new: Vec<Duration>| {
-        best.resize(new.len(), Duration::MAX);
-        best.iter_mut()
-            .zip(new)
-            .for_each(|(best, new)| *best = new.min(*best));
-        best.iter().sum::<Duration>()
-    };
-    let (mut blocks_of_few, mut blocks_of_many) = (Vec::new(), Vec::new());
-    let (mut time_of_few, mut time_of_many) = (Duration::ZERO, Duration::ZERO);
-    for round in 0..ROUNDS * 5 {
-        time_of_few = best(&mut blocks_of_few, few());
-        time_of_many = best(&mut blocks_of_many, many());
-        // A busy machine gets more chances.
-        if round + 1 >= ROUNDS && time_of_many <= time_of_few * at_most {
-            return;
-        }
-    }
-    let ratio = time_of_many.as_secs_f64() / time_of_few.as_secs_f64();
-    panic!(
-        "{name}: {MANY} cost {ratio:.1} times as much as {FEW} ({time_of_many:?} and {time_of_few:?})"
+/// Compares what few and many cost.
+fn compare(name: &str, at_most: usize, few: Cost, many: Cost) {
+    let fits = many.0 <= few.0 * at_most && many.1 <= few.1 * at_most;
+    assert!(
+        fits,
+        "{name}: {MANY} cost {many:?} allocations and bytes, {FEW} only {few:?}"
     );
 }
 
-// One test, so that its parts do not disturb each other.
 #[test]
 fn a_piece_costs_the_same_however_many_there_are() {
     for kit in Kit::CUTTING {
@@ -184,22 +154,22 @@ fn a_piece_costs_the_same_however_many_there_are() {
             compare(
                 &format!("{kit:?}, in, {order:?}"),
                 12,
-                || receive(kit, &few),
-                || receive(kit, &many),
+                receive(kit, &few),
+                receive(kit, &many),
             );
         }
         compare(
             &format!("{kit:?}, out"),
             12,
-            || send(kit, FEW),
-            || send(kit, MANY),
+            send(kit, FEW),
+            send(kit, MANY),
         );
-        // A transfer's place in the tables is found in logarithmic time.
+        // Tables grow by doubling.
         compare(
             &format!("{kit:?}, transfers"),
             20,
-            || open(kit, FEW),
-            || open(kit, MANY),
+            open(kit, FEW),
+            open(kit, MANY),
         );
     }
 }

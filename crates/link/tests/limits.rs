@@ -59,6 +59,7 @@ fn the_last_piece_that_can_be_numbered_and_one_byte_more() {
     }
 }
 
+// LORO-1
 #[test]
 fn the_threshold_of_loro_in_both_units() {
     // Native: the threshold counts the message, and fragments exclude their prefix.
@@ -69,6 +70,10 @@ fn the_threshold_of_loro_in_both_units() {
     let native = pieces(&Loro, 102_401, Cap::piece(102_400), None);
     assert_eq!((native.room, native.count), (102_400, 2));
     assert_eq!(plan(&Loro, 1 << 20, Cap::piece(0), None), Ok(Plan::Whole));
+    // There is no piece of nothing.
+    for cap in [Cap::piece(1), Cap::frame(1), Cap::frame(17)] {
+        assert_eq!(plan(&Loro, 0, cap, None), Ok(Plan::Whole), "{cap:?}");
+    }
     // Cap-aware: the frame counts, prefix and all.
     assert_eq!(
         plan(&Loro, 102_399, Cap::frame(102_400), None),
@@ -117,4 +122,34 @@ fn events_hold_four_times_what_a_worst_case_chunk_would() {
         Some("t"),
     );
     assert!(wrapped.room > 3 * 8_000, "{}", wrapped.room);
+}
+
+/// Without a word of the peer's the limit of the real implementations counts; planning looks at no byte
+/// of a message that is over it.
+// CEP22-3
+#[test]
+fn a_peer_that_says_more_than_100_mib_gets_more() {
+    let limit = 100 << 20;
+    let message = vec![b'a'; limit + 1];
+    let key = Key::new(b"token");
+    let plan = |peer: PeerSupport, size: usize| {
+        let cap = Cap::frame(64 << 10);
+        let options = PlanOptions {
+            key: Some(&key),
+            may_cut: true,
+            known_text: true,
+            peer: &peer,
+            cap: &cap,
+        };
+        Cep22::default().plan(&message[..size], &options).map(drop)
+    };
+    let size = limit + 1;
+    let over = Err(SendError::MessageTooLarge { size, limit });
+    let more = PeerLimits {
+        message: size,
+        ..PeerLimits::NONE
+    };
+    assert_eq!(plan(PeerSupport::Unknown, size), over);
+    assert_eq!(plan(PeerSupport::Unknown, limit), Ok(()));
+    assert_eq!(plan(PeerSupport::Yes(more), size), Ok(()));
 }

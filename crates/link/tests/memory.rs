@@ -1,64 +1,23 @@
 //! What a hostile peer makes a link really allocate, counted by the allocator: never more than the
 //! configuration says, whatever is sent.
 
-#![allow(unsafe_code, reason = "a counting allocator cannot be written without")]
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
+mod counting;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
 
 use breakbulk_link::{Budget, Config, Frame, Link, Random, Received};
 use breakbulk_testkit::links::Clock;
 use common::Kit;
-
-thread_local! {
-    /// Bytes that this thread has allocated and not freed: tests run side by side.
-    static HELD: Cell<isize> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-fn count(bytes: isize) {
-    // A thread that is going away counts no more.
-    let _ = HELD.try_with(|held| held.set(held.get() + bytes));
-}
-
-// SAFETY: every call goes on to the system's allocator with the same arguments; the counter is a
-// thread-local cell without a destructor, which allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
-        // SAFETY: the caller keeps the promises of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        // SAFETY: the caller keeps the promises of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size as isize - layout.size() as isize);
-        // SAFETY: the caller keeps the promises of `realloc`.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use counting::held;
 
 const MEMORY: usize = 1 << 20;
 const MESSAGE: usize = 512 << 10;
 /// For tables that are there whatever the peer does.
 const TABLES: usize = 64 << 10;
-
-fn held() -> isize {
-    HELD.with(Cell::get)
-}
 
 fn allowed(limit: usize, links: usize) -> isize {
     (limit + limit / 20 + links * TABLES) as isize
@@ -298,6 +257,7 @@ fn a_flood_leaves_nothing_behind_once_it_is_over() {
     }
 }
 
+// WIRE-3
 #[test]
 fn receiving_in_order_costs_the_message_and_one_frame() {
     for kit in Kit::CUTTING {

@@ -220,6 +220,7 @@ fn a_sync_request_is_answered_by_what_the_asker_has() {
     }
 }
 
+// LORO-3
 #[test]
 fn an_update_is_told_to_others_only_once_it_is_kept() {
     let mut bench = Bench::new(OpenToAll, Limits::default(), &[("a", 3)]);
@@ -252,6 +253,7 @@ fn an_update_is_told_to_others_only_once_it_is_kept() {
     assert_eq!(bench.settled.len(), 2);
 }
 
+// LORO-3
 #[test]
 fn answers_wait_behind_the_changes_that_came_before_them() {
     let mut bench = Bench::new(OpenToAll, Limits::default(), &[("a", 3)]);
@@ -329,6 +331,7 @@ impl Permissions for Guarded {
     }
 }
 
+// LORO-6
 #[test]
 fn who_may_not_see_or_change_learns_and_changes_nothing() {
     let mut bench = Bench::new(Guarded, Limits::default(), &[("open", 3), ("secret", 3)]);
@@ -410,6 +413,7 @@ fn who_may_not_see_or_change_learns_and_changes_nothing() {
     );
 }
 
+// LORO-6
 #[test]
 fn a_deleted_document_is_gone_for_those_who_followed_it() {
     let mut bench = Bench::new(Guarded, Limits::default(), &[("open", 3)]);
@@ -623,6 +627,7 @@ fn garbage_again_and_again_ends_the_connection() {
     assert_eq!(bench.hub.channels(), 0);
 }
 
+// LORO-4
 #[test]
 fn a_gap_is_asked_about_and_not_acknowledged() {
     let mut bench = Bench::new(OpenToAll, Limits::default(), &[("a", 3)]);

@@ -344,6 +344,7 @@ mod tests {
         assert_eq!(&text[outline.body().unwrap()], r#"{"x":[1, 2]}"#);
     }
 
+    // WIRE-2
     #[test]
     fn integers_are_plain_tokens() {
         for (text, value) in [

@@ -72,6 +72,7 @@ async fn a_queue_has_an_end_and_a_time() {
     assert_eq!((pool.starts(), pool.waiting()), (1, 0));
 }
 
+// TYWRAP-7
 #[tokio::test]
 async fn a_bridge_that_is_late_is_not_leased() {
     let pool = pool(|_| ());

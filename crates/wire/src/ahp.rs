@@ -464,6 +464,7 @@ mod tests {
         }
     }
 
+    // AHP-2
     #[test]
     fn base64_may_hide_behind_json_escapes() {
         // `\/` is a legal way to write a slash, and base64 has slashes.

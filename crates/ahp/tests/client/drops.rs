@@ -167,6 +167,7 @@ async fn a_large_action_is_overtaken_by_small_ones_and_comes_with_the_replay() {
     }
 }
 
+// AHP-15
 #[tokio::test(start_paused = true)]
 async fn every_call_that_waits_fails_and_what_was_not_sent_is_named() {
     let mut config = ClientConfig::new("c");

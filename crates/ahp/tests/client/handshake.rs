@@ -11,6 +11,7 @@ fn raw(text: &str) -> &RawValue {
     serde_json::from_str(text).unwrap()
 }
 
+// AHP-13
 #[tokio::test(start_paused = true)]
 async fn what_a_client_says_is_literal() {
     let client = Client::new(ClientConfig::new("c"));
@@ -111,6 +112,7 @@ async fn what_a_client_says_is_literal() {
     assert_eq!(client.last_seen(), 13);
 }
 
+// AHP-13
 #[tokio::test(start_paused = true)]
 async fn a_reconnect_goes_on_where_the_client_was() {
     let (client, mut host) = connected(ClientConfig::new("c")).await;
@@ -189,6 +191,7 @@ async fn a_reconnect_goes_on_where_the_client_was() {
 }
 
 /// A channel that was subscribed late has a state with all in it that a replay from before brings.
+// AHP-13
 #[tokio::test(start_paused = true)]
 async fn what_is_in_a_state_is_not_told_again() {
     let (client, mut host) = connected(ClientConfig::new("c")).await;

@@ -16,6 +16,7 @@ fn piece(index: usize) -> String {
     )
 }
 
+// AHP-14
 #[tokio::test(start_paused = true)]
 async fn a_call_waits_for_as_long_as_pieces_come() {
     let mut config = ClientConfig::new("c");
@@ -50,6 +51,7 @@ async fn a_call_waits_for_as_long_as_pieces_come() {
     pong.unwrap();
 }
 
+// AHP-14
 #[tokio::test(start_paused = true)]
 async fn small_messages_do_not_keep_a_call_waiting() {
     let mut config = ClientConfig::new("c");

@@ -80,6 +80,7 @@ async fn what_initialize_answers() {
     }
 }
 
+// AHP-7
 #[tokio::test(start_paused = true)]
 async fn without_a_version_in_common_it_ends() {
     let host = host(config());
@@ -96,6 +97,7 @@ async fn without_a_version_in_common_it_ends() {
     );
 }
 
+// AHP-10
 #[tokio::test(start_paused = true)]
 async fn one_handshake_a_connection_and_errors_do_not_count() {
     let host = host(config());
@@ -122,6 +124,7 @@ async fn one_handshake_a_connection_and_errors_do_not_count() {
     }
 }
 
+// AHP-7
 #[tokio::test(start_paused = true)]
 async fn who_does_not_introduce_itself_goes() {
     let host = host(config());
@@ -135,6 +138,7 @@ async fn who_does_not_introduce_itself_goes() {
     assert_eq!(start.elapsed().as_secs(), 30);
 }
 
+// AHP-7
 #[tokio::test(start_paused = true)]
 async fn the_second_connection_of_a_client_takes_over() {
     let host = host(config());

@@ -10,6 +10,7 @@ enum End {
     Nothing,
 }
 
+// AHP-7
 #[tokio::test(start_paused = true)]
 async fn what_is_wrong_is_answered_or_ends_the_connection() {
     use End::{Closed, Hears, Nothing};
@@ -176,6 +177,7 @@ async fn what_is_wrong_is_answered_or_ends_the_connection() {
     }
 }
 
+// AHP-7
 #[tokio::test(start_paused = true)]
 async fn there_is_room_for_so_many_clients() {
     let host = host(config().with(|it| it.limits.clients = 2));
@@ -202,6 +204,7 @@ async fn there_is_room_for_so_many_clients() {
     }
 }
 
+// AHP-7
 #[tokio::test(start_paused = true)]
 async fn who_asks_and_never_reads_is_cut_off() {
     let host = host(config().with(|it| it.connection.limits.queued = 10));

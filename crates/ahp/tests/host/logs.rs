@@ -53,6 +53,7 @@ fn odd(fails_at: usize) -> Odd {
     }
 }
 
+// AHP-5
 #[tokio::test(start_paused = true)]
 async fn a_log_that_fails_ends_the_host_and_shows_nothing() {
     let host = Host::new(Board::with(&[ROOT, CHAT]), odd(2), config());
@@ -84,6 +85,7 @@ async fn a_log_that_fails_ends_the_host_and_shows_nothing() {
     }
 }
 
+// AHP-12
 #[tokio::test(start_paused = true)]
 async fn settings_that_no_client_would_believe_are_refused() {
     let sound = connection_config().chunking;
@@ -145,6 +147,7 @@ async fn an_application_that_panics_under_an_action_ends_the_host() {
     assert_eq!(Client::new(&host).closed().await.code, 1011);
 }
 
+// AHP-5
 #[tokio::test]
 async fn nothing_is_told_before_it_is_in_the_log_and_the_rest_goes_in_one_batch() {
     let (open, gate) = mpsc::channel();

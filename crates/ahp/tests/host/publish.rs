@@ -36,6 +36,7 @@ async fn everybody_who_follows_is_told_in_order() {
     assert_eq!(host.last_visible(), 1000);
 }
 
+// AHP-6
 #[tokio::test(start_paused = true)]
 async fn subscribing_while_actions_flow_leaves_no_gap_and_no_double() {
     subscribe_while_actions_flow().await;

@@ -32,6 +32,7 @@ fn snapshot(snapshots: &str) -> String {
     )
 }
 
+// AHP-8
 #[tokio::test(start_paused = true)]
 async fn what_reconnect_answers() {
     let limits = Limits::default().with(|limits| limits.count = 5);
@@ -131,6 +132,7 @@ async fn what_reconnect_answers() {
 }
 
 /// Without a word about it what the client said before counts; with one only that.
+// AHP-8
 #[tokio::test(start_paused = true)]
 async fn limits_are_remembered_for_a_bounded_number_of_clients() {
     let host = host(config().with(|it| {
@@ -233,6 +235,7 @@ fn gated() -> (
 }
 
 /// While a replay is read nobody waits, and what happens meanwhile comes behind it, once.
+// AHP-6
 #[tokio::test]
 async fn what_happens_while_a_replay_is_read_comes_behind_it() {
     for (more, answer) in [
@@ -273,6 +276,7 @@ async fn what_happens_while_a_replay_is_read_comes_behind_it() {
 
 /// The line of the first is dead and nobody knows yet: when its replay is read at last, the client is
 /// long back by another.
+// AHP-11
 #[tokio::test]
 async fn a_reconnect_that_is_late_takes_nothing_from_its_successor() {
     for successor in [

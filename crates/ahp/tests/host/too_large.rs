@@ -73,6 +73,7 @@ async fn a_response_is_replaced_in_its_place() {
     );
 }
 
+// AHP-6, AHP-7
 #[tokio::test(start_paused = true)]
 async fn an_action_ends_the_connection_and_the_next_one_begins_with_a_snapshot() {
     for (more, takes, reason) in [
@@ -144,6 +145,7 @@ async fn an_action_ends_the_connection_and_the_next_one_begins_with_a_snapshot()
     }
 }
 
+// AHP-7
 #[tokio::test(start_paused = true)]
 async fn the_mark_makes_the_next_reconnect_a_snapshot() {
     let host = capped();
@@ -250,6 +252,7 @@ impl Crawler {
     }
 }
 
+// AHP-9
 #[tokio::test(start_paused = true)]
 async fn what_is_too_slow_is_said_with_the_rate_and_not_tried_again() {
     let host = host(config());

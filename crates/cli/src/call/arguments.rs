@@ -42,6 +42,7 @@ fn string(text: &str) -> String {
 mod tests {
     use super::*;
 
+    // PROG-13
     #[test]
     fn json_where_it_parses_else_a_string() {
         for (words, json) in [

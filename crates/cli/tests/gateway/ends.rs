@@ -153,6 +153,7 @@ fn a_listener_whose_sessions_failed_and_that_was_stopped_is_0() {
     assert_eq!(far.exit_code(), Some(0));
 }
 
+// PROG-7
 #[test]
 fn the_last_line_needs_no_line_break() {
     for (to, input, expected) in [

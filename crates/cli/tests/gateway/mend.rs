@@ -148,6 +148,7 @@ fn what_must_be_mended_is_one_line_and_2() {
     std::fs::remove_file(empty).unwrap();
 }
 
+// PROG-8
 #[test]
 fn a_target_that_fails_is_told_to_the_client_and_named_in_the_log_alone() {
     let far = Listening::new(&[

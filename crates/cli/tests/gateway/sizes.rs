@@ -47,6 +47,7 @@ fn large(head: &str, tail: &str) -> String {
     format!("{head}\"{}\"{tail}\n", "x".repeat(50_000))
 }
 
+// PROG-7
 #[test]
 fn what_is_too_large_for_this_side_is_skipped_and_the_rest_goes_on() {
     // The id comes last, as some programs have it.
@@ -113,6 +114,7 @@ fn what_is_too_large_for_this_side_is_skipped_and_the_rest_goes_on() {
     }
 }
 
+// PROG-7
 #[test]
 fn a_response_that_is_too_large_for_this_side_becomes_an_error() {
     // A program that answers everything with 50 KB.

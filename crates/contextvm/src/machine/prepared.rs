@@ -141,6 +141,7 @@ mod tests {
         Prepared::outgoing(Bytes::copy_from_slice(text.as_bytes()), Some("T")).unwrap()
     }
 
+    // CEP22-6
     #[test]
     fn requests_get_a_token_of_ours() {
         for (text, wire, given) in [

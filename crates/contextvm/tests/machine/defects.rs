@@ -285,6 +285,7 @@ fn a_client_that_waits_for_leave_again_and_again() {
 }
 
 /// 4. A server that tells transfers apart by their tokens alone: ours differ whoever sends them.
+// CEP22-6
 #[test]
 fn a_server_that_mixes_up_clients_with_one_token() {
     let mut sim = Sim::new(1, Weather::CALM, vec![plain(), plain(), plain()]);

@@ -91,6 +91,7 @@ fn sim() -> Sim {
     Sim::new(5, Weather::CALM, vec![config(), config()])
 }
 
+// CEP22-7
 #[test]
 fn bad_transfers_fail_alone_and_are_told_why() {
     let message = r#"{"jsonrpc":"2.0","id":9,"method":"m","params":{}}"#;
@@ -251,6 +252,7 @@ fn tokens_of_others_are_worth_nothing() {
     assert!(aborts(&sim, 10).is_empty());
 }
 
+// CEP22-10
 #[test]
 fn ten_thousand_keys_take_bounded_memory_and_nobodys_place() {
     let mut sim = sim();
@@ -310,4 +312,27 @@ fn a_flood_of_frames_is_no_flood_of_answers() {
     while sim.run(sim.now + Duration::from_secs(400)).is_some() {}
     serves(&mut sim);
     sim.assert_clean("flood");
+}
+
+/// Others are more active, and are no strangers either.
+// CEP22-10
+#[test]
+fn who_waits_for_an_answer_keeps_its_place() {
+    let mut config = config();
+    config.limits.peers = 4;
+    let mut sim = Sim::new(5, Weather::CALM, vec![config.clone(), config]);
+    sim.inject(key(7), 0, &call(9, "x", 1), &[]);
+    let (_, _, heard) = sim.run(LONG).unwrap();
+    let note = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    for number in 100..120 {
+        sim.inject(key(number), 0, note, &[]);
+        sim.run(sim.now + Duration::from_secs(1)).unwrap();
+        assert!(sim.machines[0].stats().peers <= 4);
+    }
+    assert!(sim.machines[0].stats().evicted >= 16);
+    let answer = Prepared::outgoing(reply(&heard, 0).into(), None).unwrap();
+    let now = sim.time();
+    sim.machines[0].send(now, key(7), answer).unwrap();
+    sim.run(sim.now);
+    assert_eq!(sim.tape.last().unwrap().to, key(7));
 }

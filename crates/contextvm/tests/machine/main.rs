@@ -11,3 +11,4 @@ mod machine;
 mod sim;
 mod sizes;
 mod vectors;
+mod waiting;

@@ -450,6 +450,7 @@ async fn a_held_up_tunnel_lives_as_long_as_it_takes() {
 }
 
 /// What a box or a plain pump does with messages that its standard input may not have.
+// PROG-7
 #[cfg(feature = "process")]
 #[tokio::test]
 async fn what_is_skipped_ends_both_only_where_it_would_leave_a_hole() {

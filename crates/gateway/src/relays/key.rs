@@ -88,6 +88,7 @@ mod tests {
 
     use super::*;
 
+    // PROG-12
     #[test]
     fn a_key_is_read_from_a_file_of_its_owner_alone() {
         let folder = tempfile::tempdir().unwrap();

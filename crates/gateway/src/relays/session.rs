@@ -204,6 +204,7 @@ mod tests {
         assert!(state.idle().is_some());
     }
 
+    // PROG-10
     #[test]
     fn a_client_that_began_anew_is_owed_nothing() {
         let state = SessionState::new();

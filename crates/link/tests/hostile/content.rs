@@ -55,6 +55,7 @@ pub(super) fn content(attacks: &mut Vec<Attack>) {
         ("base64 with stray bits", r#""QR==""#),
         ("base64 for addresses", r#""_-_-""#),
         ("base64 with white space", r#""QUFB\nQUFB""#),
+        // AHP-2
         ("base64 with escaped slashes", r#""\/\/\/\/""#),
         ("base64 padded in the middle", r#""QQ==QQ==""#),
     ] {

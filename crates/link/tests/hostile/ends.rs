@@ -37,6 +37,7 @@ pub(super) fn time(attacks: &mut Vec<Attack>) {
             Ok(script)
         }
     });
+    // WIRE-8, TYWRAP-1
     table.add("frames of a discarded key", |kit| match kit {
         Kit::Whole => Err(NO_PIECES),
         _ => {

@@ -89,6 +89,7 @@ pub(super) fn fields(attacks: &mut Vec<Attack>) {
         let last = kit.piece_fields(1, 0, 2, 20, b"last").1.pop()?.1;
         Some(fields.add("data", &last))
     });
+    // WIRE-2
     table.add("key twice: the last wins", |kit| {
         if matches!(kit, Kit::Whole | Kit::Loro) {
             return Err(NO_JSON);
@@ -147,6 +148,7 @@ fn edited(kit: Kit, role: Role, edit: impl Fn(Fields, &str) -> Fields) -> Script
 pub(super) fn keys(attacks: &mut Vec<Attack>) {
     let mut table = Table(attacks);
     for length in [0usize, 1, 128, 129, 1024, 1025, 100_000] {
+        // CEP22-5
         table.add(format!("a key of {length} bytes"), move |kit| match kit {
             Kit::Tywrap | Kit::Bridge => Err("keys are numbers"),
             _ => edited(kit, Role::Key, |fields, name| {

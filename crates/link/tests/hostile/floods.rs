@@ -44,6 +44,7 @@ pub(super) fn sizes(attacks: &mut Vec<Attack>) {
         let message = [MESSAGE, &vec![b' '; padding]].concat();
         kit.transfer(1, &message, 100_000)
     });
+    // WIRE-3
     table.frames("an undeclared message over the limit", |kit| {
         let piece = vec![b'x'; 100_000];
         let declared = MESSAGE_LIMIT as u64;
@@ -117,6 +118,7 @@ pub(super) fn floods(attacks: &mut Vec<Attack>) {
             .chain(steps(vec![kit.whole(&message); 3000]))
             .collect())
     });
+    // WIRE-7
     table.frames("joint limits: four transfers of 400 KB", |kit| {
         let piece = vec![b'x'; 100_000];
         let open: Vec<Frame> = (1..5)

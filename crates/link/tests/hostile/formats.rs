@@ -17,6 +17,7 @@ pub(super) fn rules_of_one(attacks: &mut Vec<Attack>) {
         vec![Frame::Text(text.into())]
     });
     for (name, from, to) in [
+        // AHP-1
         ("a segment of JSON-RPC 1.0", "\"2.0\"", "\"1.0\""),
         ("a segment without a version", "\"jsonrpc\":\"2.0\",", ""),
         (
@@ -158,6 +159,7 @@ pub(super) fn rules_of_one(attacks: &mut Vec<Attack>) {
     table.only(LORO, "a message without bytes", |_| {
         vec![Frame::Binary(vec![0].into())]
     });
+    // LORO-2
     table.only(LORO, "words of the transport's own", |_| {
         ["ready", "ping", "pong", ""].map(text).to_vec()
     });

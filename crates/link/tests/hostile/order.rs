@@ -95,6 +95,7 @@ pub(super) fn order(attacks: &mut Vec<Attack>) {
     table.only(&[Kit::Cep22], "as far ahead as the window goes", |kit| {
         opened(kit, 40, 400, (1..22).rev().map(|at| (at, &b"x"[..])))
     });
+    // CEP22-1
     table.only(
         &[Kit::Cep22],
         "the first piece late by the whole window",
@@ -106,9 +107,11 @@ pub(super) fn order(attacks: &mut Vec<Attack>) {
     table.only(&[Kit::Cep22], "beyond the window", |kit| {
         opened(kit, 40, 400, [(0, &b"x"[..]), (23, b"y")])
     });
+    // CEP22-1
     table.only(&[Kit::Cep22], "beyond the window before any piece", |kit| {
         opened(kit, 40, 400, [(30, &b"x"[..])])
     });
+    // CEP22-1
     table.only(
         &[Kit::Cep22],
         "the layout with a slot for the accept",

@@ -163,6 +163,7 @@ fn accept_is_waited_for_and_abort_ends_a_transfer() {
     );
 }
 
+// WIRE-8
 #[test]
 fn discarded_keys_are_dropped_until_their_last_frame_and_the_set_is_bounded() {
     let kit = Kit::Tywrap;
@@ -247,5 +248,25 @@ fn a_transfer_of_the_peer_can_be_aborted_and_late_frames_are_reported_with_their
             let abort = kit.special(1, 9, "abort").set("reason", "\"why\"").frame();
             assert_eq!(bench.take(abort), unmatched(Some("why")));
         }
+    }
+}
+
+/// The real implementations write an abort with `progress` or without.
+// CEP22-5
+#[test]
+fn an_abort_needs_no_number() {
+    let kit = Kit::Cep22;
+    let numbered = || kit.special(1, 9, "abort");
+    for abort in [numbered(), numbered().without("progress")] {
+        let mut bench = Bench::new(link(kit, |_| {}));
+        bench.send(outgoing(kit, 1, 3000));
+        assert_eq!(bench.next(), Some((1, FrameKind::Open)));
+        bench.take(abort.frame());
+        let events = bench.events();
+        assert!(
+            matches!(send_error(&events), Some(SendError::Aborted { .. })),
+            "{}: {events:?}",
+            abort.text()
+        );
     }
 }

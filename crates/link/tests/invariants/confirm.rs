@@ -10,6 +10,7 @@ use crate::{Bench, link, outgoing, send_error};
 
 // 8. Nothing is retried by itself.
 
+// AHP-3
 #[test]
 fn invariant_8_a_refused_or_lost_frame_ends_its_message_and_nothing_is_sent_again() {
     for (outcome, error) in [(Sent::TooLarge, "refused"), (Sent::Failed, "lost")] {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use breakbulk_link::{
-    Cancelled, Cap, Event, Frame, Lane, Outgoing, PeerLimits, PeerSupport, Received, Scope,
-    SendError, Sent,
+    Cancelled, Cap, Event, Frame, FrameKind, Lane, Outgoing, PeerLimits, PeerSupport, Received,
+    Scope, SendError, Sent,
 };
 use bytes::Bytes;
 
@@ -92,6 +92,7 @@ fn invariant_7_what_a_fault_ends_is_what_the_rules_say() {
     }
 }
 
+// WIRE-1
 #[test]
 fn invariant_7_the_general_form_has_the_last_word() {
     // A frame that looks as the wire writes it, with members after it that change its meaning.
@@ -128,4 +129,32 @@ fn invariant_7_the_general_form_has_the_last_word() {
         "it is a chunk of t2"
     );
     assert_eq!(bench.link.pending_bytes(), 4);
+}
+
+// CEP22-4
+#[test]
+fn a_bad_start_is_answered_only_where_no_transfer_is_under_way() {
+    let kit = Kit::Cep22;
+    // It declares no size and no digest.
+    let bad = || {
+        let start = kit.special(1, 1, "start");
+        start.set("completionMode", "\"render\"").frame()
+    };
+    let kinds = |bench: &mut Bench| -> Vec<FrameKind> {
+        let next = std::iter::from_fn(|| bench.next());
+        next.map(|(_, kind)| kind).collect()
+    };
+    let mut first = Bench::new(link(kit, |_| {}));
+    first.take(bad());
+    assert_eq!(first.words(), ["failed bad-opening"]);
+    assert_eq!(kinds(&mut first), [FrameKind::Abort]);
+
+    let mut second = Bench::new(link(kit, |_| {}));
+    let mut frames = kit.transfer(1, &message(200), 50);
+    frames.insert(2, bad());
+    for frame in frames {
+        second.take(frame);
+    }
+    assert_eq!(second.words(), ["fault reopened", "message 200"]);
+    assert!(!kinds(&mut second).contains(&FrameKind::Abort));
 }

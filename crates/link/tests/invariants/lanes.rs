@@ -78,6 +78,7 @@ fn invariant_4_a_small_message_waits_for_one_frame_of_the_bulk_at_most() {
 
 /// Off, messages begin in the order in which they were sent: a receiver that remembers what was open
 /// when a message came needs that, or a small one would hide a large one that has not begun.
+// AHP-16
 #[test]
 fn invariant_4_messages_begin_in_their_order_where_small_ones_may_not_go_first() {
     for kit in MIXING {

@@ -95,6 +95,7 @@ fn invariant_2_received_bytes_of_all_transfers_evict_the_oldest_once() {
     );
 }
 
+// WIRE-7
 #[test]
 fn invariant_2_the_processes_shortage_is_no_fault_of_the_peer_and_evicts_nobody() {
     let kit = Kit::Loro;
@@ -173,6 +174,7 @@ fn invariant_2_a_failed_drain_leaves_no_bytes_behind() {
     }
 }
 
+// WIRE-5
 #[test]
 fn invariant_2_words_and_reports_that_nobody_takes_are_bounded() {
     let mut bench = Bench::new(link(Kit::Loro, |config| config.limits.memory = 20_000));

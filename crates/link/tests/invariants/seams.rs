@@ -10,6 +10,7 @@ use breakbulk_wire::Loro;
 use crate::common::Kit;
 use crate::{Bench, MESSAGE, link, message, outgoing};
 
+// WIRE-5
 #[test]
 fn a_transfer_that_was_told_as_opened_has_an_end() {
     for kit in [Kit::Ahp, Kit::Tywrap, Kit::Cep22, Kit::Loro] {
@@ -165,6 +166,7 @@ fn answers_and_lanes_take_turns() {
 }
 
 /// Without outcomes for each frame nobody knows what a lost one belonged to.
+// WIRE-6
 #[test]
 fn a_lost_frame_of_a_transport_that_confirms_nothing_ends_the_link() {
     let mut bench = Bench::new(link(Kit::Ahp, |_| {}));
@@ -184,6 +186,7 @@ fn a_time_that_never_comes_is_no_timer() {
     assert_eq!(bench.link.poll_timeout(), None);
 }
 
+// WIRE-4
 #[test]
 fn text_that_is_no_text_is_never_sent_as_text() {
     for kit in [Kit::Ahp, Kit::Tywrap, Kit::Cep22, Kit::Whole] {

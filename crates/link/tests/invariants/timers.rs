@@ -52,6 +52,7 @@ fn timers_have_names_and_end_what_the_rules_say() {
     assert_eq!(pieces, 21, "20 times the idle time");
 }
 
+// AHP-4
 #[test]
 fn a_transfer_that_is_slower_than_the_peer_allows_says_so() {
     let second = Duration::from_secs(1);

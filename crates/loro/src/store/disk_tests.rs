@@ -94,6 +94,7 @@ fn what_was_committed_survives_a_crash_at_every_operation() {
     }
 }
 
+// LORO-3
 #[test]
 fn a_batch_costs_one_sync() {
     let disk = CrashDisk::new();

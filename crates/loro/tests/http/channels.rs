@@ -6,7 +6,7 @@ use std::time::Duration;
 use breakbulk_link::{Cap, Frame};
 use breakbulk_loro::http::client_options;
 use breakbulk_loro::http::serve_options;
-use breakbulk_net::http::{ServeOptions, Way};
+use breakbulk_net::http::{Limits, ServeOptions, Way};
 use breakbulk_net::webrtc::{ChannelOptions, connect};
 use breakbulk_net::{Incoming, Source, Transport};
 use tokio::sync::watch;
@@ -16,7 +16,9 @@ use webrtc::peer_connection::{
     RTCSessionDescription,
 };
 
-use crate::common::{all_ways, config, dialled, keepers, message, open, payload, send, soon};
+use crate::common::{
+    all_ways, config, dialled, keepers, listen, message, open, payload, send, soon,
+};
 use crate::raw::{Answer, ask};
 
 /// Datagrams stay on this machine, and nobody is asked for an address.
@@ -220,4 +222,32 @@ async fn strings_and_other_channels_are_let_alone() {
         Incoming::Frame(frame)
     );
     peer.close().await.unwrap();
+}
+
+// LORO-10
+#[tokio::test]
+async fn offers_and_answers_carry_their_candidates() {
+    let (told, mut offers) = tokio::sync::mpsc::unbounded_channel();
+    let refuse = axum::routing::any(move |body: String| {
+        let told = told.clone();
+        async move {
+            let _ = told.send(body);
+            axum::http::StatusCode::SERVICE_UNAVAILABLE
+        }
+    });
+    let router = axum::Router::new().fallback_service(refuse);
+    let (listener, _serving) = listen(router, Limits::default()).await;
+    let url = format!("http://{listener}/loro");
+    let options = client_options("2000");
+    let refused = soon("the refusal", connect(&url, &options, &local())).await;
+    assert!(refused.is_err());
+    let description: serde_json::Value =
+        serde_json::from_str(&offers.recv().await.unwrap()).unwrap();
+    let sdp = description["sdp"].as_str().unwrap();
+    assert!(sdp.contains("a=candidate:"), "{sdp}");
+
+    let (address, _arrivals, _serving) = all_ways(serving()).await;
+    let answer = offer(address, "/loro/offer?peerId=2000", "offer", sdp).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(answer.body.contains("a=candidate:"), "{answer:?}");
 }

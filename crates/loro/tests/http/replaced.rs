@@ -5,9 +5,10 @@ use breakbulk_net::http::{Authorize, Claim, Denied, Grant, ServeOptions};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{all_ways, config, keepers, message, open, send, soon};
+use crate::common::{all_ways, config, dialled, keepers, message, open, payload, send, soon};
 use crate::raw::{Open, ask, post};
 
+// LORO-7
 #[tokio::test]
 async fn a_returning_peer_replaces_its_connection_and_stays() {
     for path in ["/loro/events?peerId=2000", "/loro/poll?peerId=2000"] {
@@ -35,10 +36,37 @@ async fn a_returning_peer_replaces_its_connection_and_stays() {
     }
 }
 
+/// The peer id of a WebSocket is only a claim.
+// LORO-7
+#[tokio::test]
+async fn a_second_web_socket_with_the_same_peer_id_replaces_nobody() {
+    let (address, mut arrivals, _serving) = all_ways(serve_options()).await;
+    let url = format!("ws://{address}/loro/ws?peerId=2000");
+    let options = breakbulk_net::ws::ConnectOptions::default();
+    let mut both = Vec::new();
+    for _ in 0..2 {
+        let (client, arrival) = soon("a WebSocket", async {
+            tokio::join!(breakbulk_net::ws::connect(&url, &options), arrivals.next())
+        })
+        .await;
+        let way = breakbulk_net::http::Way::WebSocket;
+        both.push((
+            dialled(way, client.unwrap()),
+            open(arrival.unwrap(), config(way)),
+        ));
+    }
+    for (client, server) in &both {
+        send(client, payload(5));
+        let came = soon("a message", message(server)).await.unwrap();
+        assert_eq!(came.bytes, payload(5));
+    }
+}
+
 async fn post_static(address: std::net::SocketAddr) -> u16 {
     post(address, "/loro/sync", "2000", &[0, 2]).await.status
 }
 
+// LORO-9
 #[tokio::test]
 async fn of_two_polls_the_older_is_answered_at_once() {
     let (address, mut arrivals, _serving) = all_ways(serve_options()).await;
@@ -68,6 +96,7 @@ async fn of_two_polls_the_older_is_answered_at_once() {
     assert_eq!(second.body, r#"{"messages":[{}],"isNewConnection":false}"#);
 }
 
+// LORO-9
 #[tokio::test]
 async fn a_poll_that_is_given_up_with_messages_ends_its_connection() {
     let options = ServeOptions {
@@ -111,6 +140,7 @@ impl Authorize for Secrets {
     }
 }
 
+// LORO-7
 #[tokio::test]
 async fn nobody_speaks_for_another_by_giving_its_peer_id() {
     let options = ServeOptions {

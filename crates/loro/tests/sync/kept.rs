@@ -47,6 +47,7 @@ async fn child_that_is_killed() {
     }
 }
 
+// LORO-3
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     let folder = tempfile::tempdir().unwrap();

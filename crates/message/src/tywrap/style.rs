@@ -185,6 +185,7 @@ fn string_len(text: &str) -> usize {
 mod tests {
     use super::*;
 
+    // TYWRAP-2
     #[test]
     fn strings() {
         // As JSON.stringify and json.dumps write them.

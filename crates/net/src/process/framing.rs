@@ -455,3 +455,22 @@ fn is_utf8(content_type: &[u8]) -> bool {
     let charset = charset.strip_prefix(b"\"").unwrap_or(charset);
     charset.starts_with(b"utf-8") || charset.starts_with(b"utf8")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A search that began anew with each byte would look at 80 GB of a line of 400,000.
+    #[test]
+    fn the_search_for_a_lines_end_is_linear() {
+        let mut decoder = Decoder::new(Framing::Lines, 1 << 20);
+        let mut looked_at = 0;
+        for byte in [vec![b'x'; 400_000], vec![b'\n']].concat() {
+            decoder.space().0.push(byte);
+            looked_at += decoder.buffer.len() - decoder.scanned;
+            let line = decoder.next();
+            assert_eq!(line.is_some(), byte == b'\n');
+        }
+        assert_eq!(looked_at, 400_001, "each byte once");
+    }
+}

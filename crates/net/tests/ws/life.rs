@@ -63,6 +63,7 @@ fn begin(first: u8, length: u16) -> Vec<u8> {
 }
 
 /// Half a message is held, and pings between its fragments are signs of life: its age ends it.
+// WS-1
 #[tokio::test]
 async fn a_message_that_does_not_become_whole_is_given_up() {
     for (fragments, seconds) in [(0, 60), (1, 80), (5, 160)] {
@@ -111,6 +112,7 @@ async fn a_message_that_does_not_become_whole_is_given_up() {
 }
 
 /// While nobody reads here the other end cannot be blamed.
+// WS-1
 #[tokio::test]
 async fn time_in_which_this_side_does_not_read_does_not_count() {
     let (websocket, mut wire) = raw_client(ListenOptions::default()).await;

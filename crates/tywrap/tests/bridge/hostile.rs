@@ -401,6 +401,7 @@ fn check(side: &str, case: &Case, run: &Run, (replies, end): (Replies, End)) {
     );
 }
 
+// TYWRAP-1, TYWRAP-9, TYWRAP-12
 #[tokio::test]
 async fn the_rust_bridge_lives_through_hostile_hosts() {
     for case in cases() {
@@ -408,6 +409,7 @@ async fn the_rust_bridge_lives_through_hostile_hosts() {
     }
 }
 
+// TYWRAP-9, TYWRAP-10, TYWRAP-12
 #[test]
 fn the_python_bridge_lives_through_hostile_hosts() {
     for case in cases() {

@@ -53,6 +53,7 @@ fn check(cases: &[(&str, &str)]) {
     assert_eq!(found.len(), cases.len());
 }
 
+// TYWRAP-11
 #[test]
 fn values_are_told_or_refused_in_clear_words() {
     check(&[
@@ -105,6 +106,7 @@ fn values_are_told_or_refused_in_clear_words() {
     ]);
 }
 
+// TYWRAP-11
 #[test]
 fn what_is_printed_goes_to_standard_error() {
     let lines = [
@@ -154,6 +156,7 @@ fn an_exception_tells_where_it_came_from() {
     );
 }
 
+// TYWRAP-11
 #[test]
 fn only_what_is_allowed_is_reached() {
     const LIST: (&str, &str) = ("TYWRAP_ALLOWED_MODULES", "math, json\tos.path");

@@ -183,6 +183,7 @@ fn a_program_serves_its_standard_streams() {
     assert!(status.success());
 }
 
+// TYWRAP-10
 #[test]
 fn a_program_ends_by_a_frame_error_though_its_input_is_open() {
     let frame = r#"{"__tywrap_frame__":"chunk","frameProtocol":"tywrap-frame/2"}"#;
@@ -203,4 +204,25 @@ async fn serve(bridge: Bridge<impl Handler>, stdin: String) -> Vec<String> {
     assert_eq!(served.unwrap(), Ended::Input);
     read.unwrap();
     stdout.lines().map(str::to_owned).collect()
+}
+
+// TYWRAP-9
+#[tokio::test]
+async fn without_a_handshake_frames_are_taken_and_lines_given() {
+    let text = "x".repeat(100_000);
+    let request = call(5, "m", "echo", &json!([text]));
+    let request = request.trim_end();
+    let (first, second) = request.split_at(50_000);
+    let frame = |seq: usize, data: &str| {
+        let frame = json!({
+            "__tywrap_frame__": "chunk", "frameProtocol": "tywrap-frame/1", "stream": "request", "id": 5,
+            "seq": seq, "total": 2, "totalBytes": request.len(), "encoding": "utf8-slice", "data": data,
+        });
+        format!("{frame}\n")
+    };
+    let functions = Functions::new().with("m", "echo", |call| Ok(Answer::raw(call.at(0)?)));
+    let bridge = Bridge::new(BridgeConfig::default(), functions);
+    let stdout = serve(bridge, frame(0, first) + &frame(1, second)).await;
+    let answer = format!(r#"{{"id":5,"protocol":"tywrap/1","result":"{text}"}}"#);
+    assert!(stdout == [answer], "{} lines", stdout.len());
 }

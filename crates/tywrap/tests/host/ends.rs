@@ -13,6 +13,7 @@ async fn number(host: &Host, function: &str) -> u64 {
     value["pid"].as_u64().or(value.as_u64()).unwrap()
 }
 
+// TYWRAP-5
 #[tokio::test]
 async fn a_bridge_killed_within_an_answer_is_followed_by_another() {
     for within in ["request", "response"] {
@@ -28,6 +29,7 @@ async fn a_bridge_killed_within_an_answer_is_followed_by_another() {
     }
 }
 
+// TYWRAP-5
 #[tokio::test]
 async fn a_bridge_killed_within_a_request_is_followed_by_another() {
     let host = Host::new(program().env("TEST_DIE_AT_FRAME", "50"), config());

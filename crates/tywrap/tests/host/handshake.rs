@@ -13,6 +13,7 @@ fn bridge(mode: &str) -> Host {
     Host::new(program().env("TEST_META", mode), config())
 }
 
+// TYWRAP-3
 #[tokio::test]
 async fn frames_follow_from_what_a_bridge_says() {
     for (mode, frame, is_known) in [
@@ -36,6 +37,7 @@ async fn frames_follow_from_what_a_bridge_says() {
     }
 }
 
+// TYWRAP-3
 #[tokio::test]
 async fn a_bridge_that_does_not_say_what_it_is_works_on() {
     for mode in ["silent", "late"] {
@@ -98,6 +100,7 @@ async fn a_bridge_that_fails_to_start_says_why() {
     assert!(error.contains("no-such-python"), "{error}");
 }
 
+// TYWRAP-3, TYWRAP-4
 #[tokio::test]
 async fn both_handshakes_are_sent() {
     let folder = tempfile::tempdir().unwrap();

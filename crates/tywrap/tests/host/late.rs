@@ -97,6 +97,7 @@ async fn a_late_answer_is_held_to_no_limit_since_nothing_of_it_is_kept() {
     assert_eq!(host.starts(), 1);
 }
 
+// TYWRAP-5, TYWRAP-7
 #[tokio::test]
 async fn a_bridge_that_reads_nothing_more_is_killed_after_a_grace() {
     let host = host(|_| ());
@@ -120,6 +121,7 @@ async fn a_bridge_that_reads_nothing_more_is_killed_after_a_grace() {
     ordinary(&host, 1000).await;
 }
 
+// TYWRAP-7
 #[tokio::test]
 async fn a_call_that_is_at_work_is_not_killed_for_one_that_waits() {
     let host = host(|config| config.grace = Duration::from_millis(20));

@@ -170,3 +170,20 @@ async fn the_bridge_that_is_brought_along_is_called() {
     assert_eq!(raised.kind, "ValueError");
     assert!(raised.traceback.is_some());
 }
+
+/// They are the caller's, and no longer the link's, whose memory would be full of them.
+// TYWRAP-8
+#[tokio::test]
+async fn results_that_are_kept_do_not_hold_up_later_calls() {
+    let host = host(|settings| {
+        settings.message = 4 << 20;
+        settings.frame = 1 << 20;
+    });
+    let mut kept = Vec::new();
+    // More than the link may hold: four messages and 16 MiB.
+    for _ in 0..12 {
+        let filled = host.call("t", "fill", "[3000000,\"x\"]", None).await;
+        kept.push(filled.unwrap());
+    }
+    assert!(kept.iter().all(|result| result.json().len() > 3_000_000));
+}

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use breakbulk_link::{Budget, Cap, Config, Link, PeerLimits, PeerSupport, Wire};
+use breakbulk_link::{
+    Budget, Cap, Config, Event, Frame, Link, Outgoing, PeerLimits, PeerSupport, Wire,
+};
 use breakbulk_message::vscode::{Passed, Value};
-use breakbulk_net::{Connection, memory};
+use breakbulk_net::{Connection, Sink, Transport, memory};
 use breakbulk_vscode::machine::handshake::Role;
 use breakbulk_vscode::{Ended, Endpoint};
 use breakbulk_wire::{Loro, Whole};
@@ -121,6 +123,63 @@ async fn one_message_per_frame_and_through_a_capped_path() {
     exercise(&a, &b).await;
     a.dispose();
     assert_eq!(b.ended().await, Ended::Left);
+}
+
+/// A request with JSON arguments, as the original writes it.
+fn request(req: u8, method: &str, args: &str) -> Vec<u8> {
+    let length = u32::try_from(args.len()).unwrap().to_be_bytes();
+    [
+        &[1, 0, 0, 0, req, 2, method.len() as u8],
+        method.as_bytes(),
+        &length,
+        args.as_bytes(),
+    ]
+    .concat()
+}
+
+// VSCODE-4
+#[tokio::test]
+async fn acknowledgements_pass_a_large_reply_and_a_lost_message_ends_the_session() {
+    let net = breakbulk_net::Options::default;
+    let (left, right) = memory::pair(1);
+    let mut config = Loro::config();
+    config.report_opened = true;
+    let peer = Connection::open(link(Arc::new(Loro), config, 1000, 1), left, net()).unwrap();
+    let ours = link(Arc::new(Loro), Loro::config(), 1000, 2);
+    let _endpoint =
+        Endpoint::over_connection(Connection::open(ours, right, net()).unwrap(), config());
+    let large = format!("[\"{}\"]", "x".repeat(1_000_000));
+    let send = |message| assert!(peer.send(Outgoing::new(message)).is_ok());
+    send(request(1, "$raw", &large));
+    // The type of each message, and its request.
+    let mut heard = Vec::new();
+    while heard.len() < 4 {
+        match peer.event().await.unwrap() {
+            // The reply is on its way: what is said now is acknowledged before it is over.
+            Event::Opened(_) => send(request(2, "$add", "[4,1]")),
+            Event::Message(message) => heard.push((message.bytes[0], message.bytes[4])),
+            _ => {}
+        }
+    }
+    const ACKNOWLEDGED: u8 = 5;
+    assert_eq!(heard[..2], [(ACKNOWLEDGED, 1), (ACKNOWLEDGED, 2)]);
+    assert_eq!((heard[2].1, heard[3].1), (1, 2), "replies keep their order");
+
+    let (left, right) = memory::pair(1);
+    let ours = link(Arc::new(Loro), Loro::config(), 1000, 2);
+    let endpoint =
+        Endpoint::over_connection(Connection::open(ours, right, net()).unwrap(), config());
+    let (_source, mut sink) = left.split();
+    // A header that the wire refuses: it was somebody's message.
+    let header = [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9];
+    sink.send(Frame::Binary(header.to_vec().into()))
+        .await
+        .unwrap();
+    let ended = endpoint.ended().await;
+    assert!(
+        matches!(&ended, Ended::Failed(why) if why.starts_with("a message was lost")),
+        "{ended:?}"
+    );
 }
 
 #[tokio::test]

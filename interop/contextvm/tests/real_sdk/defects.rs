@@ -133,6 +133,7 @@ async fn two_clients_with_one_token() {
 
 /// 5. An SDK that cannot seal what is large, and what is half as large only in small chunks: whoever asked
 /// hears of it, and the next one goes on.
+// CEP22-15
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask interop contextvm"]
 async fn an_sdk_that_cannot_seal_what_is_large() {

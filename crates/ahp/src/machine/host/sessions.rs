@@ -148,6 +148,7 @@ mod tests {
         assert_eq!(connect(&mut sessions, 3), Ok(Some(ClientId(2))));
     }
 
+    // AHP-11
     #[test]
     fn the_latest_handshake_counts_even_once_its_connection_is_gone() {
         let mut sessions = Sessions::new(1);

@@ -13,6 +13,7 @@ fn error(answer: &Value) -> (&str, &str) {
     )
 }
 
+// PROG-10
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_dies_leaves_no_request_unanswered_and_another_takes_over() {
     let scene = Scene::start("", &[]).await;
@@ -40,6 +41,7 @@ async fn a_server_that_dies_leaves_no_request_unanswered_and_another_takes_over(
     assert_ne!(first, second);
 }
 
+// PROG-9
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_session_ends_and_begins_again_when_it_speaks() {
     let scene = Scene::start("&idle=1", &[]).await;
@@ -54,6 +56,7 @@ async fn a_silent_session_ends_and_begins_again_when_it_speaks() {
     assert_ne!(first, second);
 }
 
+// PROG-9
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_never_initializes_is_introduced_by_the_gateway() {
     let scene = Scene::start("", &[]).await;
@@ -61,6 +64,7 @@ async fn a_client_that_never_initializes_is_introduced_by_the_gateway() {
     assert_eq!(client.about(1).0, "breakbulk");
 }
 
+// PROG-9
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_comes_again_gets_another_server() {
     let scene = Scene::start("", &[]).await;
@@ -85,6 +89,7 @@ async fn a_client_that_comes_again_gets_another_server() {
     );
 }
 
+// PROG-9
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_clients_than_there_is_room_for_are_told() {
     let scene = Scene::start("", &["--max-sessions", "1"]).await;
@@ -100,6 +105,23 @@ async fn more_clients_than_there_is_room_for_are_told() {
         .line("refused a client: all 1 sessions are in use");
     // Who is there is served on; when it has gone the other one is let in.
     assert_eq!(first.about(1).0, "first");
+}
+
+/// One key for both would mix their answers.
+// PROG-11
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_one_web_socket_listener_have_keys_of_their_own() {
+    let scene = Scene::start("", &[]).await;
+    let near = crate::common::Listening::new(&["--listen", "ws://0", "--to", &scene.to("")]);
+    let mut both = ["one", "two"].map(|name| {
+        let program = crate::common::Near::new(&["--listen", "stdio:", "--to", &near.address]);
+        let mut program = super::Program(program);
+        program.initialize(name);
+        program
+    });
+    let [one, two] = both.each_mut().map(|program| program.about(1));
+    assert_eq!((one.0.as_str(), two.0.as_str()), ("one", "two"));
+    assert_ne!(one.1, two.1, "each key has a command of its own");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

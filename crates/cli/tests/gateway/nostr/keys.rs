@@ -12,6 +12,7 @@ fn mode(path: &std::path::Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
+// PROG-12
 #[test]
 fn keygen_writes_the_secret_for_its_owner_alone_and_prints_the_rest() {
     let folder = tempfile::tempdir().unwrap();
@@ -41,6 +42,7 @@ fn keygen_writes_the_secret_for_its_owner_alone_and_prints_the_rest() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), secret);
 }
 
+// PROG-12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_in_the_environment_is_the_gateways_alone() {
     let scene = Scene::start("", &[]).await;

@@ -35,6 +35,7 @@ fn word(calls: &mut Names, verdict: Verdict<&'static str>) -> String {
     }
 }
 
+// TYWRAP-6
 #[test]
 fn what_a_line_means_for_whom() {
     // With one call, and with two.
@@ -150,6 +151,7 @@ fn frames_of_another_id_pass_where_they_may() {
     assert_eq!(word(&mut calls, verdict), "one at 44..48");
 }
 
+// TYWRAP-6
 #[test]
 fn late_answers_are_expected_once() {
     let now = Instant::now();

@@ -268,6 +268,7 @@ fn a_result_that_cannot_be_sent_is_answered_by_an_error() {
     );
 }
 
+// VSCODE-1
 #[test]
 fn requests_are_bounded_and_reading_stops_where_no_reply_is_needed() {
     let mut rpc = Rpc::new(small().with(|config| config.unread_bytes = 1 << 20));
@@ -316,8 +317,10 @@ fn requests_wait_while_what_goes_out_is_full_and_their_cancels_behind_them() {
     ));
 }
 
+// VSCODE-2
 #[test]
 fn a_peer_that_asks_and_never_reads_ends_the_session() {
+    assert_eq!(Config::default().unread_bytes, 512 << 20);
     let mut rpc = Rpc::new(small());
     let bad = b"\x01\0\0\0\x01\x02\x02$m\0\0\0\x03[1,";
     let mut given = 0;
@@ -373,6 +376,7 @@ fn a_call_that_was_not_carried_leaves_nothing_behind() {
 type Timeline<'a, T> = &'a [(u64, T)];
 
 /// What happens at which millisecond: `c` a call, `a` an acknowledgement; what is told.
+// VSCODE-3
 #[test]
 fn responsive_and_unresponsive() {
     let table: [(Timeline<'_, char>, Timeline<'_, Event>); 5] = [

@@ -1,0 +1,192 @@
+//! What waits for what: calls for answers, messages for the confirmation of earlier ones, a client for
+//! the first word of its server.
+
+use std::time::Duration;
+
+use breakbulk_contextvm::{Config, Encryption, Learned, Machine, Prepared, PublicKey, Role, Seal};
+use breakbulk_link::Sent;
+use serde_json::Value;
+
+use crate::sim::{Sim, Weather, call, key, text};
+
+const LONG: Duration = Duration::from_secs(10_000);
+
+fn second(number: u64) -> Duration {
+    Duration::from_secs(number)
+}
+
+fn plain() -> Config {
+    Config {
+        encryption: Encryption::Disabled,
+        ..Config::default()
+    }
+}
+
+/// A client of a server that has no machine: what it hears is injected.
+fn alone(config: Config, learned: Option<Learned>) -> Sim {
+    let mut sim = Sim::new(1, Weather::CALM, vec![plain(), config.clone()]);
+    sim.keys[0] = key(77);
+    sim.restart_client(1, config, learned);
+    sim
+}
+
+const SERVER: u64 = 0;
+
+/// The client sends under this token; all that it publishes at once is on the tape.
+fn say(sim: &mut Sim, message: &str, token: &str) {
+    let now = sim.time();
+    let message = Prepared::outgoing(message.to_owned().into(), Some(token)).unwrap();
+    sim.machines[1].send(now, key(SERVER), message).unwrap();
+    assert!(sim.run(sim.now).is_none());
+}
+
+fn error(sim: &mut Sim) -> Value {
+    let (to, _, message) = sim.run(LONG).unwrap();
+    assert_eq!(to, 1, "{message}");
+    let message: Value = serde_json::from_str(&message).unwrap();
+    assert!(message["error"].is_object(), "{message}");
+    message
+}
+
+fn frame(token: &str, progress: u64, rest: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":"{token}","progress":{progress}{rest}}}}}"#
+    )
+}
+
+// CEP22-7
+#[test]
+fn after_an_aborted_answer_ten_seconds_are_left() {
+    let zeros = "0".repeat(64);
+    let start = format!(
+        r#","cvm":{{"type":"oversized-transfer","frameType":"start","completionMode":"render","digest":"sha256:{zeros}","totalBytes":100,"totalChunks":2}}"#
+    );
+    let abort = r#","cvm":{"type":"oversized-transfer","frameType":"abort","reason":"too big"}"#;
+    for answered in [false, true] {
+        let mut sim = alone(plain(), None);
+        say(&mut sim, &call(1, "x", 1), "t");
+        sim.inject(key(SERVER), 1, &frame("t", 1, &start), &[]);
+        assert!(sim.run(second(5)).is_none());
+        sim.inject(key(SERVER), 1, &frame("t", 9, abort), &[]);
+        if answered {
+            // The second attempt, or the server's own error.
+            assert!(sim.run(second(14)).is_none());
+            let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+            sim.inject(key(SERVER), 1, answer, &[]);
+            assert_eq!(sim.run(LONG).unwrap().2, answer);
+        } else {
+            let error = error(&mut sim);
+            assert_eq!(error["error"]["data"]["reason"], "aborted", "{error}");
+            assert_eq!(sim.now, second(15), "10 s after the abort");
+        }
+    }
+}
+
+// CEP22-8
+#[test]
+fn discovery_tags_are_repeated_until_the_server_has_spoken() {
+    let hello = "support_oversized_transfer";
+    let learned = Learned {
+        oversized: true,
+        ..Learned::default()
+    };
+    let mut sim = alone(plain(), Some(learned));
+    for id in 1..=2 {
+        say(&mut sim, &call(id, "x", 1), &format!("t{id}"));
+    }
+    say(&mut sim, &call(3, &text(0, 100_000), 1), "t3");
+    let tagged = |sim: &Sim| -> Vec<(Option<String>, bool)> {
+        let seen = sim.tape.iter();
+        seen.map(|seen| (seen.frame_type(), seen.has_tag(hello)))
+            .collect()
+    };
+    let before = tagged(&sim);
+    assert_eq!(before[..2], [(None, true), (None, true)]);
+    assert!(before.len() > 4, "{before:?}");
+    for (kind, has_tag) in &before[2..] {
+        assert_eq!(*has_tag, kind.as_deref() == Some("start"), "{before:?}");
+    }
+    sim.tape.clear();
+    sim.inject(
+        key(SERVER),
+        1,
+        r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+        &[],
+    );
+    sim.run(LONG).unwrap();
+    say(&mut sim, &call(4, "x", 1), "t4");
+    assert_eq!(tagged(&sim), [(None, false)]);
+}
+
+// CEP22-9
+#[test]
+fn requests_wait_for_nothing_but_a_notification_before_them() {
+    let now = std::time::Instant::now();
+    let role = Role::Client { server: key(0) };
+    let mut machine = Machine::new(role, plain(), Some(Learned::default()), [3; 32], now);
+    let to: PublicKey = key(0);
+    for (method, is_request) in [
+        ("a", true),
+        ("b", true),
+        ("first", false),
+        ("second", false),
+        ("c", true),
+    ] {
+        let id = if is_request {
+            format!(r#""id":"{method}","#)
+        } else {
+            String::new()
+        };
+        let text = format!(r#"{{"jsonrpc":"2.0",{id}"method":"{method}"}}"#);
+        let message = Prepared::outgoing(text.into(), Some(method)).unwrap();
+        machine.send(now, to, message).unwrap();
+    }
+    // Nothing is confirmed, and then one after the other.
+    for expected in [&["a", "b", "first"][..], &["second"], &["c"]] {
+        let out: Vec<_> = std::iter::from_fn(|| machine.poll_publish(now)).collect();
+        let mut methods: Vec<String> = out
+            .iter()
+            .map(|publish| {
+                let message: Value = serde_json::from_str(&publish.content).unwrap();
+                message["method"].as_str().unwrap().to_owned()
+            })
+            .collect();
+        methods.sort();
+        assert_eq!(methods, expected);
+        let last = out.iter().find(|publish| publish.content.contains("first"));
+        let last = last.unwrap_or(&out[0]);
+        machine.handle_sent(now, last.id, Sent::Ok);
+    }
+}
+
+// CEP22-12
+#[test]
+fn a_call_waits_two_minutes_for_a_word_and_an_hour_in_all() {
+    let mut sim = alone(plain(), None);
+    say(&mut sim, &call(1, "x", 1), "t1");
+    assert_eq!(error(&mut sim)["id"], 1);
+    assert_eq!(sim.now, second(120));
+    say(&mut sim, &call(2, "x", 1), "t2");
+    for step in 1..36 {
+        assert!(sim.run(second(120 + 100 * step)).is_none(), "{step}");
+        sim.inject(key(SERVER), 1, &frame("t2", step, ""), &[]);
+    }
+    assert_eq!(error(&mut sim)["id"], 2);
+    assert_eq!(sim.now, second(120 + 3600));
+}
+
+// CEP22-14
+#[test]
+fn a_client_that_seals_never_falls_back_to_plain_messages() {
+    let config = Config {
+        encryption: Encryption::Optional,
+        ..Config::default()
+    };
+    let mut sim = alone(config, None);
+    for id in 1..=3 {
+        say(&mut sim, &call(id, "x", 1), &format!("t{id}"));
+        assert_eq!(error(&mut sim)["id"], id);
+    }
+    assert!(sim.tape.len() >= 3);
+    assert!(sim.tape.iter().all(|seen| seen.seal != Seal::Plain));
+}
