@@ -116,7 +116,9 @@ pub enum EndError {
         preset: &'static str,
     },
     /// Frames that are too small to hold anything.
-    #[error("a frame of {max_frame} bytes has no room for a piece; max-frame must be at least {least}")]
+    #[error(
+        "a frame of {max_frame} bytes has no room for a piece; max-frame must be at least {least}"
+    )]
     FrameTooSmall {
         /// The largest frame.
         max_frame: usize,
