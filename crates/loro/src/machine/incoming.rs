@@ -61,10 +61,7 @@ impl Hub {
         left: &mut usize,
     ) -> Handled {
         let channel = origin.0;
-        *left = left.checked_sub(1).ok_or_else(|| {
-            let limit = self.limits.batch;
-            Refused::new(413, format!("more than {limit} messages in one frame"))
-        })?;
+        self.count_message(left)?;
         match message {
             ChannelMsg::EstablishRequest { identity } => {
                 let response = ChannelMsg::EstablishResponse {
@@ -121,11 +118,7 @@ impl Hub {
             ChannelMsg::NewDoc { doc_ids } => self.handle_new_docs(channel, doc_ids),
             ChannelMsg::DeleteRequest { doc_id } => self.handle_delete_request(origin, doc_id),
             ChannelMsg::DeleteResponse { doc_id, status } => {
-                self.peer(channel)?;
-                let doc = self.check_doc_id(doc_id)?;
-                let deleted = status == DeleteStatus::Deleted;
-                self.event(Event::DeleteAnswered { doc, deleted });
-                Ok(())
+                self.handle_delete_response(channel, doc_id, status)
             }
             ChannelMsg::Ephemeral {
                 doc_id,
@@ -137,6 +130,27 @@ impl Hub {
                 self.apply_stores(now, channel, &doc, hops_remaining, stores)
             }
         }
+    }
+
+    /// Counts a message against the limit of one frame.
+    fn count_message(&self, left: &mut usize) -> Handled {
+        let limit = self.limits.batch;
+        let too_many = || Refused::new(413, format!("more than {limit} messages in one frame"));
+        *left = left.checked_sub(1).ok_or_else(too_many)?;
+        Ok(())
+    }
+
+    fn handle_delete_response(
+        &mut self,
+        channel: ChannelId,
+        doc_id: String,
+        status: DeleteStatus,
+    ) -> Handled {
+        self.peer(channel)?;
+        let doc = self.check_doc_id(doc_id)?;
+        let deleted = status == DeleteStatus::Deleted;
+        self.event(Event::DeleteAnswered { doc, deleted });
+        Ok(())
     }
 
     /// Imports what the peer sent of a document, and returns the document's id.
