@@ -267,7 +267,7 @@ impl World {
                 Output::Negotiated { client, peer } => {
                     let config = self.config.clone();
                     if let Some(it) = self.peer(client) {
-                        config.shake(&mut it.link, peer.as_ref());
+                        config.apply_peer(&mut it.link, peer.as_ref());
                     }
                 }
                 Output::Close {

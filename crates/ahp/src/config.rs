@@ -214,7 +214,7 @@ impl Config {
     }
 
     /// Configures a link after the handshake, with the limits that the peer advertised.
-    pub fn shake(&self, link: &mut Link, peer: Option<&Chunking>) {
+    pub fn apply_peer(&self, link: &mut Link, peer: Option<&Chunking>) {
         link.set_peer(peer.map_or(PeerSupport::No, |it| PeerSupport::Yes(Ahp::peer_limits(it))));
         link.set_receives_pieces(true);
     }

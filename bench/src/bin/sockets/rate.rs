@@ -51,7 +51,7 @@ async fn both(up: bool) -> Result<(f64, f64), Box<dyn std::error::Error>> {
     let open = |websocket| {
         let config = config();
         let mut link = config.fresh_link();
-        config.shake(&mut link, Some(&Chunking::default()));
+        config.apply_peer(&mut link, Some(&Chunking::default()));
         Connection::open(link, websocket, Options::default()).expect("WebSockets carry all frames")
     };
     let (client, server) = (open(client), open(server));

@@ -180,7 +180,7 @@ impl State {
             match (output, &self.connection) {
                 (Output::Negotiated { peer }, Some(connection)) => {
                     let config = &self.machine.config().connection;
-                    connection.with(|link| config.shake(link, peer.as_ref()));
+                    connection.with(|link| config.apply_peer(link, peer.as_ref()));
                 }
                 (Output::Close { code, reason }, Some(connection)) => {
                     connection.close(code, &reason);

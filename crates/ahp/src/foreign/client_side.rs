@@ -219,7 +219,7 @@ impl ClientSide {
         let Some(own) = handshake.own else {
             let result = InitializeResult::read(result).ok()?;
             self.host = result.chunking();
-            self.config.shake(link, self.host.as_ref());
+            self.config.apply_peer(link, self.host.as_ref());
             let host = self.host;
             self.session(|session| {
                 session.peer = host;
@@ -229,7 +229,7 @@ impl ClientSide {
         };
         // The answer to a reconnect has no limits of the host: those of `initialize` stay.
         self.host = self.session(|session| session.peer).flatten();
-        self.config.shake(link, self.host.as_ref());
+        self.config.apply_peer(link, self.host.as_ref());
         match ReconnectResult::read(result).ok()? {
             ReconnectResult::Replay { .. } => {
                 let defends = self.config.switches.defends;

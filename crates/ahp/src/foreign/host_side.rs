@@ -90,7 +90,7 @@ impl HostSide {
             }
             // Before the answer is sent, since it may go out in segments already. This side's limits are
             // in the answer to `initialize`; a reconnect does not repeat them.
-            self.config.shake(link, handshake.client.as_ref());
+            self.config.apply_peer(link, handshake.client.as_ref());
             if handshake.first {
                 edited = ahp::with_chunking_in_result(text, &self.config.chunking);
             }

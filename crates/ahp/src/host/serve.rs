@@ -80,7 +80,7 @@ impl Core {
                     connection.with(|link| link.replace(id, with));
                 }
                 Output::Negotiated { peer, .. } => {
-                    connection.with(|link| config.connection.shake(link, peer.as_ref()));
+                    connection.with(|link| config.connection.apply_peer(link, peer.as_ref()));
                 }
                 Output::Close {
                     code, reason, when, ..

@@ -69,7 +69,7 @@ impl Scripted {
             match event {
                 Event::Message(message) => {
                     let text = String::from_utf8(message.bytes.to_vec()).unwrap();
-                    self.shake(&text);
+                    self.apply_peer(&text);
                     return Some(text);
                 }
                 Event::SendFailed { id, error, .. } => {
@@ -87,7 +87,7 @@ impl Scripted {
     }
 
     /// Takes what the client advertises.
-    fn shake(&self, text: &str) {
+    fn apply_peer(&self, text: &str) {
         let envelope = Envelope::parse(text).unwrap();
         let params = envelope.params;
         let chunking: Option<Chunking> = match envelope.method().as_deref() {
@@ -96,7 +96,7 @@ impl Scripted {
             _ => return,
         };
         self.connection
-            .with(|link| self.config.shake(link, chunking.as_ref()));
+            .with(|link| self.config.apply_peer(link, chunking.as_ref()));
     }
 
     pub(crate) fn say(&self, text: impl Into<String>) {

@@ -369,7 +369,7 @@ impl World {
             match output {
                 Told::Negotiated { peer } => {
                     let config = &self.client.config().connection;
-                    config.shake(&mut line.near, peer.as_ref());
+                    config.apply_peer(&mut line.near, peer.as_ref());
                 }
                 Told::Close { code, reason } => line.near.close(code, &reason),
                 Told::Answered { answer, .. } => match answer {
@@ -419,7 +419,7 @@ impl World {
                 }
                 Output::Negotiated { peer, .. } => {
                     line.negotiated = true;
-                    self.config.shake(&mut line.far, peer.as_ref());
+                    self.config.apply_peer(&mut line.far, peer.as_ref());
                 }
                 Output::Close { code, reason, .. } => line.far.close(code, &reason),
                 Output::Work { client, work } => {

@@ -168,7 +168,7 @@ impl Client {
         let served = tokio::spawn(host.serve(theirs));
         let config = Config::default();
         let mut link = config.fresh_link();
-        config.shake(&mut link, Some(&connection_config().chunking));
+        config.apply_peer(&mut link, Some(&connection_config().chunking));
         let connection = Connection::open(link, ours, config.options).unwrap();
         Self { connection, served }
     }

@@ -16,10 +16,7 @@ fn second(number: u64) -> Duration {
 }
 
 fn plain() -> Config {
-    Config {
-        encryption: Encryption::Disabled,
-        ..Config::default()
-    }
+    Config::default().with(|config| config.encryption = Encryption::Disabled)
 }
 
 /// A client of a server that has no machine: what it hears is injected.
@@ -178,10 +175,7 @@ fn a_call_waits_two_minutes_for_a_word_and_an_hour_in_all() {
 // CEP22-14
 #[test]
 fn a_client_that_seals_never_falls_back_to_plain_messages() {
-    let config = Config {
-        encryption: Encryption::Optional,
-        ..Config::default()
-    };
+    let config = Config::default().with(|config| config.encryption = Encryption::Optional);
     let mut sim = alone(config, None);
     for id in 1..=3 {
         say(&mut sim, &call(id, "x", 1), &format!("t{id}"));

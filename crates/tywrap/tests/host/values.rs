@@ -176,8 +176,8 @@ async fn the_bridge_that_is_brought_along_is_called() {
 #[tokio::test]
 async fn results_that_are_kept_do_not_hold_up_later_calls() {
     let host = host(|settings| {
-        settings.message = 4 << 20;
-        settings.frame = 1 << 20;
+        settings.limits.message = 4 << 20;
+        settings.limits.frame = 1 << 20;
     });
     let mut kept = Vec::new();
     // More than the link may hold: four messages and 16 MiB.

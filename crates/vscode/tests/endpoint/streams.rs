@@ -142,9 +142,9 @@ fn request(req: u8, method: &str, args: &str) -> Vec<u8> {
 async fn acknowledgements_pass_a_large_reply_and_a_lost_message_ends_the_session() {
     let net = breakbulk_net::Options::default;
     let (left, right) = memory::pair(1);
-    let mut config = Loro::config();
-    config.report_opened = true;
-    let peer = Connection::open(link(Arc::new(Loro), config, 1000, 1), left, net()).unwrap();
+    let mut loro = Loro::config();
+    loro.report_opened = true;
+    let peer = Connection::open(link(Arc::new(Loro), loro, 1000, 1), left, net()).unwrap();
     let ours = link(Arc::new(Loro), Loro::config(), 1000, 2);
     let _endpoint =
         Endpoint::over_connection(Connection::open(ours, right, net()).unwrap(), config());

@@ -87,7 +87,7 @@ impl CallId {
 /// What is to be done.
 #[derive(Debug)]
 pub enum Output {
-    /// The handshake is done: the link is told what the host takes ([`Config::shake`]).
+    /// The handshake is done: the link is told what the host takes ([`Config::apply_peer`]).
     Negotiated {
         /// What the host takes.
         peer: Option<Chunking>,

@@ -72,7 +72,7 @@ pub enum Output {
         with: Option<Outgoing>,
     },
     /// The handshake is done: configure the link with the client's limits
-    /// ([`Config::shake`](crate::Config::shake)).
+    /// ([`Config::apply_peer`](crate::Config::apply_peer)).
     Negotiated {
         /// Whose link.
         client: ClientId,
