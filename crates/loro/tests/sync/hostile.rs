@@ -113,7 +113,7 @@ async fn a_hostile_peer_is_cut_off_and_the_others_do_not_notice() {
 #[tokio::test]
 async fn a_slow_reader_is_cut_off_and_nobody_waits_for_it() {
     let mut config = server_config();
-    config.queued_bytes = 1 << 20;
+    config.write_deadline = Duration::from_secs(2);
     let server = node(config);
     let doc = server.open("d").await.unwrap();
     let mut slow = Raw::established(&server, "5").await;
