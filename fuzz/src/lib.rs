@@ -1,5 +1,6 @@
 //! What the fuzz targets share. A target is a few lines; the checks are here.
 
+pub mod hub;
 pub mod input;
 pub mod links;
 pub mod machines;

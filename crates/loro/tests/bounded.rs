@@ -363,6 +363,14 @@ fn new_documents_that_nobody_has_leave_nothing_behind() {
         let names = (0..1000).map(|number| format!("{connection} {number}"));
         let doc_ids = names.collect();
         bench.say(channel, ChannelMsg::NewDoc { doc_ids });
+        // Nor do updates that bring nothing.
+        bench.say(
+            channel,
+            ChannelMsg::Update {
+                doc_id: format!("nothing {connection}"),
+                transmission: Transmission::Unavailable,
+            },
+        );
         bench.hub.close(channel);
         bench.take();
     }

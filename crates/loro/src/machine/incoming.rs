@@ -116,7 +116,9 @@ impl Hub {
                 if let Some(version) = &version {
                     self.check_version(version)?;
                 }
-                self.import(origin, &peer, &doc, transmission, version)?;
+                let outcome = self.import(origin, &peer, &doc, transmission, version);
+                self.forget_if_empty(&doc);
+                outcome?;
                 self.apply_stores(now, channel, &doc, 0, ephemeral.unwrap_or_default())
             }
             ChannelMsg::Update {
@@ -126,7 +128,10 @@ impl Hub {
                 let peer = self.peer(channel)?;
                 let doc = self.check_doc_id(doc_id)?;
                 self.ensure_document(channel, &peer, &doc)?;
-                self.import(origin, &peer, &doc, transmission, None)
+                let outcome = self.import(origin, &peer, &doc, transmission, None);
+                // Nothing came of it, or it was refused.
+                self.forget_if_empty(&doc);
+                outcome
             }
             ChannelMsg::DirectoryRequest { doc_ids } => {
                 self.handle_directory_request(channel, doc_ids)
