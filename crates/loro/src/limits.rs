@@ -33,6 +33,9 @@ pub struct Limits {
     pub stores: usize,
     /// Bytes of those stores.
     pub store_bytes: usize,
+    /// Bytes of the ephemeral stores of all connections together; each connection may have a 64th of
+    /// `store_bytes` even when they are reached.
+    pub all_store_bytes: usize,
     /// Invalid messages of one connection within a minute; one more closes it.
     pub faults: u32,
     /// How long a new connection may take to establish.
@@ -79,6 +82,7 @@ impl Default for Limits {
             version_entries: 65_536,
             stores: 64,
             store_bytes: 256 << 10,
+            all_store_bytes: 16 << 20,
             faults: 16,
             establish: Duration::from_secs(30),
             heartbeat: Duration::from_secs(10),

@@ -457,6 +457,7 @@ impl Hub {
         StoreLimits {
             stores: self.limits.stores,
             bytes: self.limits.store_bytes,
+            all_bytes: self.limits.all_store_bytes,
         }
     }
 

@@ -13,6 +13,12 @@ use super::raw::{Raw, sync_request};
 /// What a server may take beyond `--memory`.
 const BEYOND: usize = 64 << 20;
 
+/// A number that the environment may raise.
+fn number(variable: &str, least: usize) -> usize {
+    let asked = std::env::var(variable).ok();
+    asked.map_or(least, |asked| asked.parse().expect("it is a number"))
+}
+
 /// Letters without a pattern, so that nothing can be compressed.
 fn noise(bytes: usize) -> String {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -44,23 +50,37 @@ async fn peers_that_never_read_cost_no_memory() {
     let server = Server::with(Some(folder.path()), |command| {
         command.args(["--memory", "256MiB"]);
     });
+    // Together more than may be queued.
     let large = noise(20 << 20);
     push(&server, folder.path(), "large", &large);
+    let names: Vec<String> = (0..8).map(|number| format!("large {number}")).collect();
+    for name in &names {
+        push(&server, folder.path(), name, &large[..8 << 20]);
+    }
     push(&server, folder.path(), "small", "hello");
     let before = server.peak_memory();
     let url = server.ways()[0].clone();
     let mut peers = Vec::new();
-    for _ in 0..50 {
+    for number in 0..number("BREAKBULK_PEERS", 50) {
         let mut peer = Raw::connect(&url).await;
-        peer.say(&sync_request("large")).await;
+        // The same for all, and one after the other.
+        let mut messages = vec![sync_request("large")];
+        messages.extend(names.iter().map(|name| sync_request(name)));
+        messages.rotate_left(number % names.len());
+        peer.say(&ChannelMsg::Batch { messages }).await;
         peers.push(peer);
     }
     for _ in 0..5 {
         assert_eq!(pull(&server, "small"), "{\"text\":\"hello\"}\n");
     }
+    // Room is made by disconnecting some of them.
     assert!(pull(&server, "large").contains(&large));
+    assert!(pull(&server, "large 5").contains(&large[..8 << 20]));
     let peak = server.peak_memory();
-    println!("{before} bytes resident before 50 peers that never read, {peak} with them");
+    println!(
+        "{before} bytes resident before {} peers that never read, {peak} with them",
+        peers.len()
+    );
     assert!(peak < (256 << 20) + BEYOND, "{peak} bytes resident");
     drop(peers);
 }
@@ -109,12 +129,8 @@ fn change() -> Transmission {
     }
 }
 
-/// How many documents; `BREAKBULK_DOCUMENTS` asks for more.
 fn documents() -> usize {
-    let asked = std::env::var("BREAKBULK_DOCUMENTS").ok();
-    asked.map_or(6_000, |count| {
-        count.parse().expect("BREAKBULK_DOCUMENTS is a number")
-    })
+    number("BREAKBULK_DOCUMENTS", 6_000)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -264,6 +280,49 @@ fn bomb(blocks: usize) -> Vec<u8> {
     [b"loro", &[0; 12][..], &checksum, &body].concat()
 }
 
+/// An update of one change that says that it depends on 2^36 others.
+fn small_bomb() -> Vec<u8> {
+    let string = |bytes: &[u8]| [&[bytes.len() as u8], bytes].concat();
+    let many = [0x80, 0x80, 0x80, 0x80, 0x80, 0x02];
+    let header = [&[1][..], &[7; 8], &[1, 2], &many, &[0; 16]].concat();
+    let strings = [
+        &header[..],
+        &[0, 0, 0, 0, 2, 0],
+        &[],
+        &[],
+        &[],
+        &[],
+        &[],
+        &[],
+    ];
+    let strings: Vec<Vec<u8>> = strings.iter().map(|bytes| string(bytes)).collect();
+    let block = [&[0, 1, 0, 1, 1][..], &strings.concat()].concat();
+    let body = [&[0, 4][..], &string(&block)].concat();
+    let checksum = xxh32(&body).to_le_bytes();
+    [b"loro", &[0; 12][..], &checksum, &body].concat()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_update_of_75_bytes_does_not_end_the_server() {
+    let server = Server::start(None);
+    let mut peer = Raw::connect(&server.ways()[0]).await;
+    let data = small_bomb();
+    assert_eq!(data.len(), 75);
+    let bomb = ChannelMsg::Update {
+        doc_id: "doc".into(),
+        transmission: Transmission::Update {
+            data: data.into(),
+            version: VersionVector::new(),
+        },
+    };
+    peer.say(&bomb).await;
+    // Answered behind the import.
+    peer.say(&sync_request("doc")).await;
+    while !matches!(peer.hear().await.unwrap(), ChannelMsg::SyncResponse { .. }) {}
+    let (clean, said) = server.stop();
+    assert!(clean, "{said}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_that_expands_is_refused_by_its_size() {
     let server = Server::with(None, |command| {
@@ -301,7 +360,7 @@ async fn a_snapshot_that_expands_is_refused_by_its_size() {
 fn a_full_disk_leaves_documents_readable_and_is_noticed_when_it_has_room() {
     let folder = tempfile::tempdir().unwrap();
     // A limit for files stands for a full disk; the signal that comes with it is ignored.
-    let server = Server::in_shell(folder.path(), "trap '' XFSZ; ulimit -f 8192;");
+    let server = Server::in_shell(folder.path(), "trap '' XFSZ; ulimit -S -f 8192;");
     push(&server, folder.path(), "doc", "hello");
     let file = folder.path().join("large.json").display().to_string();
     std::fs::write(&file, format!("{{\"text\":\"{}\"}}", noise(6 << 20))).unwrap();

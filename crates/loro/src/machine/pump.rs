@@ -344,7 +344,9 @@ impl Hub {
             matches!(running, Some(Purpose::Answer { since, .. }) if *since == want.since)
         });
         let all = self.outbound.saturating_add(self.reserved);
-        let fits = all.saturating_add(bytes) <= self.limits.outbound_bytes || all == 0;
+        // One that is larger than all queues may be goes while no other large one is queued.
+        let limit = self.limits.outbound_bytes;
+        let fits = all.saturating_add(bytes) <= limit || all <= limit / 2;
         if joined.is_none() && !within_window && !fits {
             self.starved.insert(id);
             return false;

@@ -13,6 +13,10 @@ const EVERY: Duration = Duration::from_secs(1);
 /// How long a peer may read nothing while others wait for the memory that is queued for it.
 const WHILE_STARVED: Duration = Duration::from_secs(2);
 
+/// How long a peer that polls may stay away: the original's number. Event streams have a deadline of
+/// their own below.
+const POLLING: Duration = Duration::from_secs(120);
+
 /// A message that goes as one frame may take this much longer for each of its bytes: the progress within
 /// a frame is not known.
 const SLOWEST: u64 = 256 << 10;
@@ -47,10 +51,10 @@ impl Reading {
             (self.frames, self.since) = (frames, now);
             return None;
         }
-        let limit = if starved {
-            deadline.min(WHILE_STARVED)
-        } else {
-            deadline
+        let limit = match (starved, whole) {
+            (true, _) => deadline.min(WHILE_STARVED),
+            (false, true) => deadline.max(POLLING),
+            (false, false) => deadline,
         };
         let extra = match whole {
             true => Duration::from_secs(bytes as u64 / SLOWEST),

@@ -187,7 +187,7 @@ impl Worker {
                 return Err(WorkError::Expands { doc: name(), limit });
             }
             Err(Oversized::Malformed) => {
-                let reason = "it is no snapshot that loro has written".to_owned();
+                let reason = "loro does not write such bytes".to_owned();
                 return Err(WorkError::Garbage {
                     doc: name(),
                     reason,
