@@ -19,6 +19,18 @@ const ANSWER_MIN: usize = 4 << 10;
 /// A connection may always queue this much, however many connections there are.
 const WINDOW_MIN: usize = 16 << 10;
 
+/// How many requests are looked at for one that fits while memory is short.
+const STARVED_TRIES: usize = 64;
+
+/// Whether an export was started.
+enum Start {
+    Begun,
+    /// The channel's own queue is full.
+    QueueFull,
+    /// The queues of all channels together are full.
+    MemoryFull,
+}
+
 impl Hub {
     /// Reports the length of a channel's send queue, after [`Output::WaitForRoom`].
     pub fn handle_queue(&mut self, channel: ChannelId, messages: usize, bytes: usize) {
@@ -248,7 +260,7 @@ impl Hub {
 
     /// Answers the oldest request that can be answered now, or starts its export.
     fn answer_next(&mut self, id: ChannelId) -> bool {
-        let mut from = 0;
+        let (mut from, mut tried) = (0, 0);
         loop {
             let Some(channel) = self.channels.get(&id) else {
                 return false;
@@ -276,7 +288,18 @@ impl Hub {
                 self.answer_up_to_date(id, taken, Transmission::UpToDate { version });
                 return true;
             }
-            return self.start_answer(id, number);
+            match self.start_answer(id, number) {
+                Start::Begun => return true,
+                Start::QueueFull => return false,
+                // A smaller document may fit.
+                Start::MemoryFull => {
+                    from = number + 1;
+                    tried += 1;
+                    if tried == STARVED_TRIES {
+                        return false;
+                    }
+                }
+            }
         }
     }
 
@@ -316,18 +339,18 @@ impl Hub {
         }
     }
 
-    /// Starts the export of a wanted document, or joins one that is under way. False: it has to wait.
-    fn start_answer(&mut self, id: ChannelId, number: u64) -> bool {
+    /// Starts the export of a wanted document, or joins one that is under way.
+    fn start_answer(&mut self, id: ChannelId, number: u64) -> Start {
         let window = self.window();
         let Some(channel) = self.channels.get(&id) else {
-            return false;
+            return Start::QueueFull;
         };
         let waiting = &channel.waiting;
         let Some((_, doc, want)) = waiting.next_want(number) else {
-            return false;
+            return Start::QueueFull;
         };
         let Some(document) = self.docs.get(doc) else {
-            return false;
+            return Start::QueueFull;
         };
         let bytes = usize::try_from(document.head.size).unwrap_or(usize::MAX);
         let bytes = bytes.max(ANSWER_MIN);
@@ -337,7 +360,7 @@ impl Hub {
         if waiting.answers.len() >= self.limits.answers.max(1)
             || (!waiting.answers.is_empty() && !within_window)
         {
-            return false;
+            return Start::QueueFull;
         }
         let joined = document.joinable.filter(|task| {
             let running = self.tasks.get(task).map(|running| &running.purpose);
@@ -349,10 +372,10 @@ impl Hub {
         let fits = all.saturating_add(bytes) <= limit || all <= limit / 2;
         if joined.is_none() && !within_window && !fits {
             self.starved.insert(id);
-            return false;
+            return Start::MemoryFull;
         }
         let Some((doc, want)) = self.waiting(id, |waiting| waiting.take_want(number)) else {
-            return false;
+            return Start::QueueFull;
         };
         let recipient = Recipient {
             channel: id,
@@ -390,6 +413,6 @@ impl Hub {
         if let Some(channel) = self.channels.get_mut(&id) {
             channel.waiting.answers.insert(doc, (task, bytes));
         }
-        true
+        Start::Begun
     }
 }
