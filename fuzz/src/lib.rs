@@ -2,6 +2,7 @@
 
 pub mod ahp_host;
 pub mod contextvm_server;
+pub mod hub;
 pub mod input;
 pub mod links;
 pub mod machines;

@@ -70,6 +70,44 @@ impl Budget {
     pub fn used(&self) -> usize {
         self.0.used.load(Ordering::Relaxed)
     }
+
+    /// The limit.
+    pub fn limit(&self) -> usize {
+        self.0.limit
+    }
+
+    /// A part of this budget for something else than a link.
+    pub fn share(&self, limit: usize) -> Share {
+        Share(LinkBudget::new(limit, self.clone()))
+    }
+}
+
+/// A part of a [`Budget`] for something else than a link, such as messages that wait to be sent.
+#[derive(Clone, Debug)]
+pub struct Share(LinkBudget);
+
+impl Share {
+    /// The bytes that are charged at the moment.
+    pub fn used(&self) -> usize {
+        self.0.used()
+    }
+
+    /// Charges `amount` bytes; `None` if they do not fit into the share or the budget.
+    pub fn charge(&self, amount: usize) -> Option<Charge> {
+        self.0.charge(amount).ok()
+    }
+
+    /// Charges bytes that are allocated already, even if they do not fit: everything else that is
+    /// charged to this budget has to wait until they are gone.
+    pub fn charge_allocated(&self, amount: usize) -> Charge {
+        self.0.own.used.fetch_add(amount, Ordering::Relaxed);
+        self.0.process.0.used.fetch_add(amount, Ordering::Relaxed);
+        Charge {
+            budget: self.0.clone(),
+            amount,
+            finished: false,
+        }
+    }
 }
 
 impl LinkBudget {
@@ -185,6 +223,22 @@ impl Drop for Charge {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_takes_part_of_the_budget() {
+        let process = Budget::new(150);
+        let (link, share) = (LinkBudget::new(100, process.clone()), process.share(60));
+        assert!(share.charge(61).is_none());
+        let charge = share.charge(60).unwrap();
+        assert_eq!(link.charge(91).map(|_| ()), Err(Exhausted::Process));
+        // What is there already is charged, and nothing else fits until it is gone.
+        let allocated = share.charge_allocated(100);
+        assert_eq!((share.used(), process.used()), (160, 160));
+        assert_eq!(link.charge(1).map(|_| ()), Err(Exhausted::Process));
+        drop((charge, allocated));
+        assert_eq!((share.used(), process.used()), (0, 0));
+        assert!(link.charge(100).is_ok());
+    }
 
     #[test]
     fn both_limits_hold_and_everything_comes_back() {

@@ -345,6 +345,16 @@ impl Link {
         !self.outbox.replies.is_empty()
     }
 
+    /// The number of messages that are not completely sent yet.
+    pub fn queued(&self) -> usize {
+        self.outbox.messages.len()
+    }
+
+    /// The number of frames that were made: while messages are queued it grows as the transport takes them.
+    pub fn frames_made(&self) -> u64 {
+        self.next_frame
+    }
+
     /// The size of all messages that are not completely sent yet.
     pub fn queued_bytes(&self) -> usize {
         self.outbox.bytes

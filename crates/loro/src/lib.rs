@@ -28,6 +28,7 @@ mod node;
 mod permissions;
 #[cfg(feature = "net")]
 mod repo;
+mod rights;
 pub mod store;
 
 #[cfg(feature = "net")]
@@ -41,3 +42,4 @@ pub use node::{
     Backoff, Config, Cut, Cuts, Dial, DialError, Doc, DocError, DocState, Node, Remote, Status,
 };
 pub use permissions::{OpenToAll, OwnDocuments, Peer, Permissions, Quota};
+pub use rights::{Right, Rights, Rule, RuleError};

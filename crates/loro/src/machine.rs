@@ -4,6 +4,9 @@
 //! for messages to send and tasks to run on documents. It has no sockets, no clock, no CRDT and no disk:
 //! here a document is a name and a version. A change is sent to peers only once its task is stored, so a
 //! crash cannot undo what a peer has seen.
+//!
+//! Responses and changes are given out as far as a peer reads ([`Hub::handle_queue`]): what one message
+//! may cause is bounded by [`Limits`], and a peer that does not read delays itself alone.
 
 mod channel;
 pub mod control;
@@ -11,8 +14,11 @@ mod done;
 mod incoming;
 mod local;
 mod presence;
+mod pump;
 mod types;
 mod version;
+mod waiting;
+mod weight;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -23,7 +29,7 @@ use breakbulk_message::loro::{ChannelMsg, EphemeralStore, PeerIdentity};
 use super::limits::Limits;
 use super::permissions::Permissions;
 use channel::Channel;
-use done::Running;
+use done::{Purpose, Running};
 use presence::{Presence, StoreLimits};
 pub use types::{
     ChannelId, DocId, Event, Finished, Head, Opening, Outcome, Output, Refused, TaskId, Work,
@@ -31,6 +37,7 @@ pub use types::{
 };
 pub use version::covers;
 pub use version::is_nothing;
+use waiting::Waiting;
 
 /// The state machine of a sync peer.
 pub struct Hub {
@@ -42,6 +49,23 @@ pub struct Hub {
     /// Channels without an establish message, by the deadline for it.
     unestablished: BTreeSet<(Instant, ChannelId)>,
     tasks: BTreeMap<TaskId, Running>,
+    /// Channels that may be owed something and have room in their queue.
+    ready: BTreeSet<ChannelId>,
+    /// Channels that wait because the queues of all channels together are full.
+    starved: BTreeSet<ChannelId>,
+    /// Documents that were new since the start, by the number of their announcement, with their author.
+    news: BTreeMap<u64, (DocId, Option<ChannelId>)>,
+    last_news: u64,
+    /// Bytes in the queues of all channels.
+    outbound: usize,
+    /// Expected bytes of the exports under way.
+    reserved: usize,
+    /// Bytes charged for what all channels are owed.
+    waiting_bytes: usize,
+    /// Subscriptions of all channels.
+    subscriptions: usize,
+    /// Documents without content that only subscribers keep.
+    empty: usize,
     presence: Presence,
     next_heartbeat: Option<Instant>,
     out: VecDeque<Output>,
@@ -61,6 +85,18 @@ struct Document {
     local: usize,
     /// Peers were told that it exists (`new-doc`).
     announced: bool,
+    /// The number of its announcement.
+    news: u64,
+    /// An export that others who want the same may join.
+    joinable: Option<TaskId>,
+    /// It is counted as one without content.
+    counted_empty: bool,
+}
+
+impl Document {
+    fn is_empty(&self) -> bool {
+        self.local == 0 && self.head == Head::default()
+    }
 }
 
 impl Hub {
@@ -87,6 +123,15 @@ impl Hub {
             channels: BTreeMap::new(),
             unestablished: BTreeSet::new(),
             tasks: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            starved: BTreeSet::new(),
+            news: BTreeMap::new(),
+            last_news: 0,
+            outbound: 0,
+            reserved: 0,
+            waiting_bytes: 0,
+            subscriptions: 0,
+            empty: 0,
             presence: Presence::default(),
             next_heartbeat: None,
             out: VecDeque::new(),
@@ -115,12 +160,22 @@ impl Hub {
         id
     }
 
-    /// Removes a connection with its subscriptions and its ephemeral stores.
+    /// Removes a connection with its subscriptions, its ephemeral stores and its exports. Changes that it
+    /// sent and that are being imported are stored: its peer may have left after sending them.
     pub fn close(&mut self, channel: ChannelId) {
+        self.remove(channel, false);
+    }
+
+    fn remove(&mut self, channel: ChannelId, cancels_changes: bool) {
         let Some(closed) = self.channels.remove(&channel) else {
             return;
         };
         self.unestablished.remove(&(closed.deadline, channel));
+        self.ready.remove(&channel);
+        self.starved.remove(&channel);
+        self.waiting_bytes -= closed.waiting.bytes;
+        self.subscriptions -= closed.subscriptions.len();
+        self.cancel(channel, closed.waiting, cancels_changes);
         for doc in &closed.subscriptions {
             if let Some(document) = self.docs.get_mut(doc) {
                 document.subscribers.remove(&channel);
@@ -133,9 +188,47 @@ impl Hub {
         self.out.push_back(Output::Event(Event::Gone { channel }));
     }
 
+    /// Cancels the exports of a closed channel that no other channel waits for, and its changes.
+    fn cancel(&mut self, channel: ChannelId, waiting: Waiting, cancels_changes: bool) {
+        for (doc, ..) in waiting.changes {
+            if let Some(document) = self.docs.get_mut(&doc) {
+                document.tasks -= 1;
+            }
+            self.forget_if_empty(&doc);
+        }
+        let mut cancelled = Vec::new();
+        for (doc, (id, _)) in waiting.answers {
+            let Some(Running {
+                purpose: Purpose::Answer { to, .. },
+                ..
+            }) = self.tasks.get_mut(&id)
+            else {
+                continue;
+            };
+            to.retain(|recipient| recipient.channel != channel);
+            if to.is_empty() {
+                cancelled.push(id);
+                if let Some(document) = self.docs.get_mut(&doc) {
+                    document.joinable = None;
+                }
+            }
+        }
+        if cancels_changes {
+            cancelled.extend(waiting.tasks);
+        }
+        let cancelled = cancelled.into_iter().map(|id| Output::Cancel { id });
+        self.out.extend(cancelled);
+    }
+
     /// The next thing to do; poll until `None` after every other call.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.out.pop_front()
+        loop {
+            if let Some(output) = self.out.pop_front() {
+                return Some(output);
+            }
+            let channel = self.ready.pop_first()?;
+            self.pump(channel);
+        }
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) has something to do.
@@ -207,7 +300,7 @@ impl Hub {
     /// Closes a channel from this side.
     pub fn cut_off(&mut self, channel: ChannelId, code: u16, reason: String) {
         if self.channels.contains_key(&channel) {
-            self.close(channel);
+            self.remove(channel, true);
             self.out.push_back(Output::Close {
                 channel,
                 code,
@@ -221,30 +314,65 @@ impl Hub {
     }
 
     fn send_all(&mut self, to: Vec<ChannelId>, doc: Option<&DocId>, message: ChannelMsg) {
-        if !to.is_empty() {
-            let doc = doc.cloned();
-            self.out.push_back(Output::Send { to, doc, message });
+        if to.is_empty() {
+            return;
         }
+        let bytes = weight::weight(&message);
+        self.outbound = self.outbound.saturating_add(bytes);
+        for channel in &to {
+            self.count_queued(*channel, bytes);
+        }
+        let doc = doc.cloned();
+        self.out.push_back(Output::Send { to, doc, message });
     }
 
     fn event(&mut self, event: Event) {
         self.out.push_back(Output::Event(event));
     }
 
-    fn task(&mut self, doc: &DocId, work: Work, running: Running) {
-        self.next_task += 1;
-        let id = TaskId(self.next_task);
+    /// Gives out a task of this node.
+    fn own_task(&mut self, doc: &DocId, work: Work, purpose: Purpose) {
         if let Some(document) = self.docs.get_mut(doc) {
             document.tasks += 1;
         }
-        if let Some((channel, token)) = running.origin
-            && let Some(channel) = self.channels.get_mut(&channel)
-        {
-            channel.begin(token);
-        }
-        self.tasks.insert(id, running);
-        let doc = doc.clone();
-        self.out.push_back(Output::Task { id, doc, work });
+        let running = Running {
+            doc: doc.clone(),
+            origin: None,
+            purpose,
+        };
+        self.start(doc, work, running);
+    }
+
+    /// Queues a task on the changes of a peer, behind the earlier ones of its channel.
+    fn peer_task(&mut self, origin: (ChannelId, u64), doc: &DocId, work: Work, purpose: Purpose) {
+        let (id, token) = origin;
+        let (Some(channel), Some(document)) = (self.channels.get_mut(&id), self.docs.get_mut(doc))
+        else {
+            return;
+        };
+        document.tasks += 1;
+        channel.begin(token);
+        let running = Running {
+            doc: doc.clone(),
+            origin: Some(origin),
+            purpose,
+        };
+        channel
+            .waiting
+            .changes
+            .push_back((doc.clone(), work, running));
+        self.ready.insert(id);
+    }
+
+    /// Changes what a channel is owed, and the sum of all.
+    fn waiting<R: Default>(&mut self, id: ChannelId, work: impl FnOnce(&mut Waiting) -> R) -> R {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return R::default();
+        };
+        let before = channel.waiting.bytes;
+        let result = work(&mut channel.waiting);
+        self.waiting_bytes = self.waiting_bytes - before + channel.waiting.bytes;
+        result
     }
 
     /// The subscribers of a document that may see it, except for `but`.
@@ -286,7 +414,9 @@ impl Hub {
         stores: Vec<EphemeralStore>,
         but: Option<ChannelId>,
     ) {
-        let to = self.visible_subscribers(doc, but);
+        // A store is sent again every few seconds, so a peer that does not read misses this one.
+        let mut to = self.visible_subscribers(doc, but);
+        to.retain(|id| self.has_room(*id));
         let doc_id = doc.to_string();
         let message = ChannelMsg::Ephemeral {
             doc_id,
@@ -305,7 +435,8 @@ impl Hub {
         }
         for doc in self.presence.own_docs() {
             let stores = self.presence.of(&doc, true);
-            let to = self.visible_subscribers(&doc, None);
+            let mut to = self.visible_subscribers(&doc, None);
+            to.retain(|id| self.has_room(*id));
             let message = ChannelMsg::Ephemeral {
                 doc_id: doc.to_string(),
                 hops_remaining: 1,
@@ -326,16 +457,31 @@ impl Hub {
         StoreLimits {
             stores: self.limits.stores,
             bytes: self.limits.store_bytes,
+            all_bytes: self.limits.all_store_bytes,
         }
     }
 
     /// Removes a document without content that nobody uses: a peer's sync-request made it.
     fn forget_if_empty(&mut self, doc: &DocId) {
-        let empty = |d: &Document| {
-            d.local == 0 && d.tasks == 0 && d.subscribers.is_empty() && d.head == Head::default()
-        };
-        if self.docs.get(doc).is_some_and(empty) {
-            self.docs.remove(doc);
+        let unused = |d: &Document| d.is_empty() && d.tasks == 0 && d.subscribers.is_empty();
+        if self.docs.get(doc).is_some_and(unused) {
+            self.remove_document(doc);
+        }
+    }
+
+    fn remove_document(&mut self, doc: &DocId) -> Option<Document> {
+        let document = self.docs.remove(doc)?;
+        self.empty -= usize::from(document.counted_empty);
+        self.news.remove(&document.news);
+        Some(document)
+    }
+
+    /// Counts the documents without content, after a change of this one.
+    fn count_empty(&mut self, doc: &DocId) {
+        if let Some(document) = self.docs.get_mut(doc) {
+            let empty = document.is_empty();
+            self.empty += usize::from(empty);
+            self.empty -= usize::from(std::mem::replace(&mut document.counted_empty, empty));
         }
     }
 }

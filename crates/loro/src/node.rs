@@ -3,7 +3,9 @@
 mod config;
 mod core;
 mod doc;
+mod encoder;
 mod error;
+mod readers;
 mod remote;
 mod serve;
 
@@ -12,13 +14,13 @@ use std::time::Duration;
 
 use breakbulk_net::http::{Arrivals, Way};
 use breakbulk_net::{Options, Transport};
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::{broadcast, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use self::core::{Core, run_timers};
 use super::machine::{DocId, Event, Head};
 use super::repo::{Repo, Request};
-use super::store::{Store, StoreError};
+use super::store::{Store, StoreError, StoreStatus};
 pub use config::{Config, Cut, Cuts};
 pub use doc::{Doc, DocError, DocState};
 pub use error::DialError;
@@ -46,10 +48,15 @@ impl Node {
     pub fn new(config: Config, store: impl Store) -> Result<Self, StoreError> {
         let known: Arc<OnceLock<Weak<Core>>> = Arc::default();
         let core = |known: &OnceLock<Weak<Core>>| known.get().and_then(Weak::upgrade);
-        let (for_done, for_edits) = (known.clone(), known.clone());
+        let (for_done, for_edits, for_status) = (known.clone(), known.clone(), known.clone());
         let tell = Arc::new(move |tasks| {
             if let Some(core) = core(&for_done) {
                 core.done(tasks);
+            }
+        });
+        let status = Arc::new(move |status| {
+            if let Some(core) = core(&for_status) {
+                core.store_changed(status);
             }
         });
         let edited = Arc::new(move |doc: &DocId| {
@@ -58,10 +65,11 @@ impl Node {
             }
         });
         let store = Box::new(store);
-        let repo = Repo::start(store, &config.limits, config.threads, tell, edited)?;
+        let repo = Repo::start(store, &config.limits, config.threads, tell, status, edited)?;
         let core = Arc::new(Core::new(config, repo));
         let _ = known.set(Arc::downgrade(&core));
         tokio::spawn(run_timers(Arc::downgrade(&core)));
+        tokio::spawn(readers::watch_readers(Arc::downgrade(&core)));
         Ok(Self { core })
     }
 
@@ -72,8 +80,9 @@ impl Node {
         tokio::spawn(async move {
             while let Some(arrival) = arrivals.next().await {
                 let (way, options) = (arrival.transport.way(), arrival.transport.options());
-                let claim = arrival.grant.subject.unwrap_or(arrival.claim.peer_id);
-                node.accept(way, claim, arrival.transport, options);
+                let subject = arrival.grant.subject;
+                let claim = subject.clone().unwrap_or(arrival.claim.peer_id);
+                node.accept_as(way, (claim, subject), arrival.transport, options);
             }
         })
     }
@@ -86,9 +95,20 @@ impl Node {
         transport: T,
         options: Options,
     ) -> JoinHandle<()> {
-        let (core, claim) = (self.core.clone(), claim.into());
+        self.accept_as(way, (claim.into(), None), transport, options)
+    }
+
+    /// The same for a peer whose name may be authenticated.
+    fn accept_as<T: Transport>(
+        &self,
+        way: Way,
+        name: (String, Option<String>),
+        transport: T,
+        options: Options,
+    ) -> JoinHandle<()> {
+        let core = self.core.clone();
         tokio::spawn(async move {
-            match serve::accept(&core, way, claim, transport, options).await {
+            match serve::accept(&core, way, name, transport, options).await {
                 Ok(joined) => {
                     let closed = serve::run(&core, joined, |_, _| {}).await;
                     tracing::debug!(?way, %closed, "connection closed");
@@ -199,6 +219,11 @@ impl Node {
     /// The events from now on. A receiver that is too slow misses some.
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.core.events.subscribe()
+    }
+
+    /// Whether the store takes changes; await changes on the receiver.
+    pub fn store_status(&self) -> watch::Receiver<StoreStatus> {
+        self.core.store_status.subscribe()
     }
 
     /// The number of connections.

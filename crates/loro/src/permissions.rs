@@ -2,14 +2,15 @@
 
 use breakbulk_message::loro::PeerIdentity;
 
-/// The peer of a channel. All of it is the peer's own claim, except for `claim` where the connection was
-/// authenticated.
+/// The peer of a channel. All of it is the peer's own claim, except for `subject`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The identity that the peer sent.
     pub identity: PeerIdentity,
     /// The name under which it connected: the subject of its authentication, or the `peerId` of its URL.
     pub claim: String,
+    /// The name that the connection was authenticated with.
+    pub subject: Option<String>,
     /// Whether this node dialed the peer.
     pub dialed: bool,
 }

@@ -6,28 +6,34 @@
 //! finished.
 
 mod commit;
+mod condition;
 pub(crate) mod crdt;
+mod expansion;
 mod loaded;
 mod worker;
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use breakbulk_link::lock;
+use breakbulk_link::{Charge, lock};
 use loro::LoroDoc;
 
 use super::limits::Limits;
 use super::machine::{DocId, Finished, Head, TaskId, Work, WorkError};
-use super::store::{Store, StoreError};
+use super::store::{Store, StoreError, StoreStatus};
 use commit::Committer;
+use condition::Condition;
 pub(crate) use loaded::Slot;
 use worker::Worker;
 
 /// Called with finished tasks.
 pub(crate) type OnFinished = Arc<dyn Fn(Vec<(TaskId, Finished)>) + Send + Sync>;
+/// Called when the store stops or begins to take changes.
+pub(crate) type OnStatus = Arc<dyn Fn(StoreStatus) + Send + Sync>;
 /// Called when the application has edited a document.
 pub(crate) type OnEdit = Arc<dyn Fn(&DocId) + Send + Sync>;
 
@@ -39,9 +45,20 @@ pub(crate) struct Repo {
 
 /// A request to a worker thread.
 pub(crate) enum Request {
-    Task(TaskId, DocId, Work),
+    Task(Job),
     Open(DocId, OpenReply),
     Close(DocId),
+}
+
+/// A task of the machine.
+pub(crate) struct Job {
+    pub(crate) id: TaskId,
+    pub(crate) doc: DocId,
+    pub(crate) work: Work,
+    /// Nobody waits for it any more.
+    pub(crate) cancelled: Arc<AtomicBool>,
+    /// The memory of the message it works on, charged until its changes are stored.
+    pub(crate) charge: Option<Arc<Charge>>,
 }
 
 /// Called with the opened document.
@@ -53,17 +70,22 @@ impl Repo {
         limits: &Limits,
         threads: usize,
         on_finished: OnFinished,
+        on_status: OnStatus,
         on_edit: OnEdit,
     ) -> Result<Self, StoreError> {
-        let kept = store.documents()?.into();
+        let documents = store.documents()?;
+        let bytes = documents.iter().map(|(_, head)| head.size).sum();
+        let condition = Arc::new(Condition::new(bytes, limits.all_document_bytes));
         let reader = store.reader();
         let (to_committer, batches) = mpsc::channel();
-        let committer = Committer::new(store, on_finished);
+        let committer =
+            Committer::new(store, &documents, condition.clone(), on_finished, on_status);
         spawn("loro-commit", move || committer.run(&batches));
         let threads = threads.max(1);
         let shards = (0..threads).map(|number| {
             let (to_shard, requests) = mpsc::channel();
-            let worker = Worker::new(reader.clone(), limits.clone(), threads, on_edit.clone());
+            let (reader, condition) = (reader.clone(), condition.clone());
+            let worker = Worker::new(reader, condition, limits.clone(), threads, on_edit.clone());
             let to_committer = to_committer.clone();
             spawn(&format!("loro-docs-{number}"), move || {
                 worker.run(&requests, &to_committer);
@@ -72,7 +94,7 @@ impl Repo {
         });
         Ok(Self {
             shards: shards.collect(),
-            kept: Mutex::new(kept),
+            kept: Mutex::new(documents.into()),
         })
     }
 
@@ -84,7 +106,7 @@ impl Repo {
     /// Queues a request; never blocks. The threads live as long as this handle.
     pub(crate) fn ask(&self, request: Request) {
         let doc = match &request {
-            Request::Task(_, doc, _) | Request::Open(doc, _) | Request::Close(doc) => doc,
+            Request::Task(Job { doc, .. }) | Request::Open(doc, _) | Request::Close(doc) => doc,
         };
         let mut hasher = DefaultHasher::new();
         doc.hash(&mut hasher);

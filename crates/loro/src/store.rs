@@ -61,8 +61,14 @@ pub trait Store: Send + 'static {
     fn documents(&self) -> Result<Vec<(DocId, Head)>, StoreError>;
 
     /// Applies all these writes, or none. When it returns they are durable, as far as this store
-    /// promises. After an error the store refuses writes until it is opened again.
+    /// promises. After an error the store refuses writes until it is recovered.
     fn commit(&mut self, writes: &[Write]) -> Result<(), StoreError>;
+
+    /// After an error: makes what is stored readable again, and finds out whether there is room to write.
+    /// Called from time to time until it succeeds.
+    fn recover(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// A handle for reading on any thread.
     fn reader(&self) -> Arc<dyn StoreReader>;
@@ -74,13 +80,31 @@ pub trait StoreReader: Send + Sync + 'static {
     fn load(&self, doc: &str) -> Result<Kept, StoreError>;
 }
 
+/// Whether a store takes changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StoreStatus {
+    /// It does.
+    #[default]
+    Writable,
+    /// It does not at the moment: documents can be read, and changes are refused until it has recovered.
+    ReadOnly {
+        /// Why.
+        reason: String,
+    },
+    /// It never will again.
+    Lost {
+        /// Why.
+        reason: String,
+    },
+}
+
 /// Why a store cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The disk failed.
     #[error(
         "the document store {store} failed while {doing} ({reason}): see to the disk (space, rights, \
-         health), then open the store again"
+         health)"
     )]
     Disk {
         /// Which store.
@@ -91,7 +115,7 @@ pub enum StoreError {
         reason: String,
     },
     /// An earlier commit failed.
-    #[error("the document store {store} failed before and takes nothing: open it again")]
+    #[error("the document store {store} failed before and takes nothing until it has recovered")]
     Failed {
         /// Which store.
         store: String,

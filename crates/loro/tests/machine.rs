@@ -92,7 +92,7 @@ impl Bench {
                     let each = to.into_iter().map(|to| (to, message.clone()));
                     self.sent.extend(each);
                 }
-                Output::Task { id, doc, work } => self.tasks.push((id, doc, work)),
+                Output::Task { id, doc, work, .. } => self.tasks.push((id, doc, work)),
                 Output::Settle { outcome, .. } => {
                     self.settled.push(outcome.map_err(|refused| refused.status));
                 }
@@ -102,6 +102,7 @@ impl Bench {
                     reason,
                 } => self.closed.push((channel, code, reason)),
                 Output::Event(event) => self.events.push(event),
+                Output::Cancel { .. } | Output::WaitForRoom { .. } => {}
             }
         }
     }
@@ -126,6 +127,7 @@ impl Bench {
     fn stranger(&mut self) -> ChannelId {
         let opening = Opening {
             claim: "somebody".into(),
+            subject: None,
             dialed: false,
             sends_establish: false,
         };
@@ -649,6 +651,7 @@ fn a_client_asks_for_what_is_opened_and_takes_nothing_else() {
     let mut bench = Bench::new(OwnDocuments, Limits::default(), &[]);
     let opening = Opening {
         claim: String::new(),
+        subject: None,
         dialed: true,
         sends_establish: true,
     };

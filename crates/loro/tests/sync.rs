@@ -16,5 +16,7 @@ mod kept;
 mod recorded;
 #[path = "sync/sizes.rs"]
 mod sizes;
+#[path = "sync/store_fails.rs"]
+mod store_fails;
 #[path = "sync/ways.rs"]
 mod ways;

@@ -84,6 +84,25 @@ impl Connection {
         }
     }
 
+    /// Waits until the queue has at most this many messages and bytes, or the connection is closed;
+    /// returns how many it has. Cancel-safe.
+    pub async fn queued_at_most(&self, messages: usize, bytes: usize) -> (usize, usize) {
+        loop {
+            let room = self.shared.room.notified();
+            tokio::pin!(room);
+            room.as_mut().enable();
+            let (queue, closed) = {
+                let state = self.shared.lock();
+                let queue = (state.link.queued(), state.link.queued_bytes());
+                (queue, state.is_closed())
+            };
+            if closed || (queue.0 <= messages && queue.1 <= bytes) {
+                return queue;
+            }
+            room.await;
+        }
+    }
+
     /// Waits for the next event; `None` once the connection is closed and all events were returned.
     /// Cancel-safe; for one caller at a time.
     pub async fn event(&self) -> Option<Event> {

@@ -23,6 +23,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The most bytes read from standard input or a file.
 const INPUT_MAX: u64 = 1 << 30;
 
+/// The most bytes that a document from a server may have uncompressed.
+const EXPANDED_MAX: u64 = 4 << 30;
+
 /// A document that is synced with a server.
 struct Session {
     node: Node,
@@ -101,6 +104,7 @@ impl Session {
         let mut config = Config::client("breakbulk");
         config.message = client.max_message.0;
         config.limits.document_bytes = u64::MAX;
+        config.limits.expanded_bytes = EXPANDED_MAX;
         if let Some(max) = client.max_frame {
             let cut = Cut::Cap(max.0);
             config.cuts = Cuts {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use breakbulk::gateway::token_from_file;
 use breakbulk::link::Budget;
 use breakbulk::loro::http::serve_options;
-use breakbulk::loro::store::{DiskStore, MemoryStore};
-use breakbulk::loro::{Config, Node};
+use breakbulk::loro::store::{DiskStore, MemoryStore, StoreStatus};
+use breakbulk::loro::{Config, Node, Rights, Rule};
 use breakbulk::net::http::{self, Authorize, Claim, Denied, Grant, ServeOptions};
 use breakbulk::net::ws::{Bearer, Identity};
 use clap::Args;
@@ -24,7 +24,14 @@ use crate::token;
 #[derive(Args)]
 #[command(after_help = "\
 The token that clients must send is read from --token-file, or from BREAKBULK_TOKEN in the environment.
-They send it as Authorization: Bearer, or, where a browser cannot, as ?token= in the address.")]
+They send it as Authorization: Bearer, or, where a browser cannot, as ?token= in the address.
+
+RIGHT is read, write, create or delete, each including the ones before it, on all documents whose names
+begin with PREFIX. Once a --right is given nothing else is allowed: documents without a right to read
+look as if they did not exist. Example: --right read: --right create:notes/
+
+If the disk is full, documents can still be read, changes are refused, and both are logged; changes are
+accepted again once there is room.")]
 pub(super) struct Serve {
     /// The directory to store documents in; without it they are lost when this process ends
     #[arg(long, value_name = "DIR")]
@@ -54,10 +61,17 @@ pub(super) struct Serve {
     /// The largest document, as stored
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     max_document: Size,
+    /// All documents together, as stored; further changes are refused [default: no limit]
+    #[arg(long, value_name = "SIZE")]
+    max_store: Option<Size>,
+    /// What clients may do with documents: RIGHT:PREFIX, or NAME=RIGHT:PREFIX for the token of that name;
+    /// may be given more than once [default: everything but delete]
+    #[arg(long = "right", value_name = "RULE")]
+    rights: Vec<Rule>,
     /// The largest message that is accepted
     #[arg(long, value_name = "SIZE", default_value = "50MiB")]
     max_message: Size,
-    /// The memory for incoming messages of all connections together
+    /// The memory for messages of all connections together, incoming and outgoing, and for documents
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Size,
     /// How long to wait for queued messages at shutdown, in seconds
@@ -110,6 +124,7 @@ impl Serve {
                 Err(error) => Err(Failure::Session(error.to_string())),
             },
             () = stop.asked() => Ok(()),
+            reason = store_lost(&node) => Err(Failure::Session(reason)),
         };
         serving.abort();
         let ending = node.shut_down(Duration::from_secs(self.grace));
@@ -140,8 +155,16 @@ impl Serve {
     fn node(&self) -> Result<Node, Failure> {
         let mut config = Config::server("breakbulk");
         config.limits.document_bytes = self.max_document.0 as u64;
+        config.limits.all_document_bytes = self.max_store.map_or(u64::MAX, |max| max.0 as u64);
         config.message = self.max_message.0;
-        config.budget = Budget::new(self.memory.0);
+        // Documents take several times their stored bytes while they are worked on.
+        let (memory, threads) = (self.memory.0, config.threads.max(1));
+        config.budget = Budget::new(memory / 2);
+        config.limits.loaded_bytes = (memory / 8) as u64;
+        config.limits.expanded_bytes = (memory / 2 / threads) as u64;
+        if !self.rights.is_empty() {
+            config.permissions = Arc::new(Rights::new(self.rights.clone()));
+        }
         let node = match &self.data {
             None => Node::new(config, MemoryStore::new()),
             Some(data) => {
@@ -170,6 +193,16 @@ impl Serve {
 
     fn io(&self, error: std::io::Error) -> Failure {
         Failure::Io(format!("--listen {}", self.listen), error)
+    }
+}
+
+/// Waits until the store can never be used again; returns why.
+async fn store_lost(node: &Node) -> String {
+    let mut status = node.store_status();
+    let lost = status.wait_for(|status| matches!(status, StoreStatus::Lost { .. }));
+    match lost.await.as_deref() {
+        Ok(StoreStatus::Lost { reason }) => reason.clone(),
+        _ => std::future::pending().await,
     }
 }
 

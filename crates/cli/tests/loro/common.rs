@@ -31,6 +31,20 @@ impl Server {
             command.arg("--data").arg(data);
         }
         change(&mut command);
+        Self::spawn(command)
+    }
+
+    /// The same, started by a shell that does this first.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn in_shell(data: &Path, first: &str) -> Self {
+        let mut command = Command::new("sh");
+        let script = format!("{first} exec \"$0\" loro serve --listen 127.0.0.1:0 --data \"$1\"");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_breakbulk")]);
+        command.arg(data).env_remove("BREAKBULK_TOKEN");
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
@@ -68,6 +82,20 @@ impl Server {
             format!("http://{address}?transport=poll"),
             format!("http://{address}?transport=webrtc"),
         ]
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The most resident memory it had, in bytes.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn peak_memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.unwrap().trim().strip_suffix(" kB").unwrap();
+        kilobytes.parse::<usize>().unwrap() * 1024
     }
 
     /// Ends it without a word: nothing that is not on disk survives.

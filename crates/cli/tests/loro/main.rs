@@ -5,3 +5,7 @@
 mod commands;
 mod common;
 mod crash;
+#[cfg(target_os = "linux")]
+mod hostile;
+#[cfg(target_os = "linux")]
+mod raw;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::types::{DocId, Opening, Refused};
+use super::waiting::Waiting;
 use crate::permissions::Peer;
 
 /// Invalid messages are counted over this long.
@@ -18,10 +19,16 @@ pub(super) struct Channel {
     pub(super) peer: Option<Peer>,
     /// Documents whose changes its peer gets.
     pub(super) subscriptions: BTreeSet<DocId>,
+    /// Documents that its peer announced, that do not exist here, and whose content was requested.
+    pub(super) requested: BTreeSet<DocId>,
+    /// What it is owed.
+    pub(super) waiting: Waiting,
     /// Messages with unfinished tasks, by token.
     inbound: BTreeMap<u64, Inbound>,
+    /// Changes that its peer sent were refused because the store took none.
+    pub(super) refused: bool,
     faults: Option<(Instant, u32)>,
-    /// Documents that its peer created.
+    /// Documents that its peer created, with or without content.
     pub(super) created: usize,
     /// Bytes of changes that its peer sent.
     pub(super) sent: u64,
@@ -42,7 +49,10 @@ impl Channel {
             deadline,
             peer: None,
             subscriptions: BTreeSet::new(),
+            requested: BTreeSet::new(),
+            waiting: Waiting::default(),
             inbound: BTreeMap::new(),
+            refused: false,
             faults: None,
             created: 0,
             sent: 0,

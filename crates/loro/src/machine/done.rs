@@ -5,13 +5,14 @@ use std::time::Instant;
 use breakbulk_message::loro::{ChannelMsg, DeleteStatus, Transmission, VersionVector};
 
 use super::types::{ChannelId, DocId, Event, Finished, Outcome, Refused, TaskId, WorkError};
+use super::waiting::{Form, Want};
 use super::{Document, Hub};
 
 /// A task that is not finished.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) doc: DocId,
-    /// The channel and token of the message that caused it.
+    /// The channel and token of the message whose changes it works on.
     pub(super) origin: Option<(ChannelId, u64)>,
     pub(super) purpose: Purpose,
 }
@@ -23,10 +24,23 @@ pub(super) enum Purpose {
         answered: Option<VersionVector>,
     },
     Answer {
-        asks_back: bool,
+        to: Vec<Recipient>,
+        /// The version that all recipients have.
+        since: VersionVector,
+        /// The expected size.
+        bytes: usize,
     },
     Local,
     Delete,
+}
+
+/// A channel that gets an export.
+#[derive(Debug)]
+pub(super) struct Recipient {
+    pub(super) channel: ChannelId,
+    pub(super) form: Form,
+    /// The frame that asked for it.
+    pub(super) token: Option<u64>,
 }
 
 impl Hub {
@@ -45,28 +59,93 @@ impl Hub {
             local,
             result,
         } = finished;
+        let mut before = VersionVector::default();
         if let Some(document) = self.docs.get_mut(&doc) {
             document.tasks -= 1;
+            document.joinable = document.joinable.filter(|task| *task != id);
             // After a failure of the store the stored version is unknown.
             let lost = matches!(
                 result,
-                Err(WorkError::Store { .. } | WorkError::Damaged { .. })
+                Err(WorkError::Store { .. } | WorkError::Damaged { .. } | WorkError::Cancelled)
             );
             if !lost {
-                document.head = head;
+                before = std::mem::replace(&mut document.head, head).version;
             }
         }
-        if let Some(change) = local {
-            self.broadcast_change(&doc, change, None);
+        self.count_empty(&doc);
+        if let Some((channel, _)) = origin
+            && let Some(found) = self.channels.get_mut(&channel)
+        {
+            found.waiting.tasks.remove(&id);
+            self.ready.insert(channel);
         }
-        let outcome = match result {
-            Ok(outcome) => self.succeeded(&doc, origin, purpose, outcome),
-            Err(error) => self.failed(now, &doc, origin, error),
-        };
-        if let Some((channel, token)) = origin {
-            self.settle(channel, token, outcome);
+        if let Some(change) = local {
+            self.broadcast_change(&doc, change, &before, None);
+        }
+        match purpose {
+            Purpose::Answer { to, bytes, .. } => {
+                self.reserved -= bytes;
+                self.answered(&doc, to, result);
+            }
+            purpose => {
+                let outcome = match result {
+                    Ok(outcome) => self.succeeded(&doc, origin, purpose, outcome, &before),
+                    Err(error) => self.failed(now, &doc, origin, error),
+                };
+                if let Some((channel, token)) = origin {
+                    self.settle(channel, token, outcome);
+                }
+            }
         }
         self.forget_if_empty(&doc);
+    }
+
+    /// Sends an export to all that asked for it, one message for each form.
+    fn answered(&mut self, doc: &DocId, to: Vec<Recipient>, result: Result<Outcome, WorkError>) {
+        for recipient in &to {
+            if let Some(channel) = self.channels.get_mut(&recipient.channel) {
+                channel.waiting.answers.remove(doc);
+                self.ready.insert(recipient.channel);
+            }
+        }
+        match result {
+            Ok(Outcome::Answer(transmission)) => {
+                let forms = [
+                    Form::Response { asks_back: false },
+                    Form::Response { asks_back: true },
+                    Form::Change,
+                ];
+                for form in forms {
+                    let his = to.iter().filter(|recipient| recipient.form == form);
+                    let his = his.map(|recipient| recipient.channel);
+                    let his = his.filter(|id| self.may_see(*id, doc)).collect();
+                    self.answer(his, doc, transmission.clone(), form);
+                }
+            }
+            Ok(_) | Err(WorkError::Cancelled) => {}
+            Err(error) => self.unanswered(doc, &to, error),
+        }
+        for recipient in to {
+            if let Some(token) = recipient.token {
+                self.settle(recipient.channel, token, Ok(()));
+            }
+        }
+    }
+
+    /// An export failed: those who asked are told that the document is not available.
+    fn unanswered(&mut self, doc: &DocId, to: &[Recipient], error: WorkError) {
+        let asked = to
+            .iter()
+            .filter(|r| matches!(r.form, Form::Response { .. }));
+        let asked = asked.map(|recipient| recipient.channel).collect();
+        let response = ChannelMsg::SyncResponse {
+            doc_id: doc.to_string(),
+            transmission: Transmission::Unavailable,
+            ephemeral: None,
+        };
+        self.send_all(asked, Some(doc), response);
+        let doc = doc.clone();
+        self.event(Event::Failed { doc, error });
     }
 
     fn succeeded(
@@ -75,12 +154,13 @@ impl Hub {
         origin: Option<(ChannelId, u64)>,
         purpose: Purpose,
         outcome: Outcome,
+        before: &VersionVector,
     ) -> Result<(), Refused> {
         let from = origin.map(|(channel, _)| channel);
         match (purpose, outcome) {
             (Purpose::Import { answered }, Outcome::Imported(news)) => {
                 if let Some(change) = news {
-                    self.broadcast_change(doc, change, from);
+                    self.broadcast_change(doc, change, before, from);
                 }
                 if let (Some(channel), Some(version)) = (from, answered) {
                     let doc = doc.clone();
@@ -95,17 +175,10 @@ impl Hub {
             (Purpose::Import { .. }, Outcome::Gap) => {
                 // The response to this request has the missing changes, and these again.
                 if let Some(channel) = from {
-                    let request = self.sync_request(doc, false);
-                    self.send(channel, Some(doc), request);
+                    self.ask_channel(channel, doc, false);
                 }
                 let text = format!("earlier changes of document {doc:?} are missing: sync first");
                 Err(Refused::new(409, text))
-            }
-            (Purpose::Answer { asks_back }, Outcome::Answer(transmission)) => {
-                if let Some(channel) = from.filter(|channel| self.channels.contains_key(channel)) {
-                    self.answer(channel, doc, transmission, asks_back);
-                }
-                Ok(())
             }
             (Purpose::Delete, Outcome::Deleted(deleted)) => {
                 self.deleted(doc, from, deleted);
@@ -125,19 +198,22 @@ impl Hub {
         let text = error.to_string();
         let status = match &error {
             WorkError::Garbage { .. } => 400,
-            WorkError::TooLarge { .. } => 413,
-            WorkError::Store { .. } | WorkError::Damaged { .. } => 503,
+            WorkError::TooLarge { .. } | WorkError::Expands { .. } => 413,
+            WorkError::Store { .. } | WorkError::Damaged { .. } | WorkError::Cancelled => 503,
         };
         match origin {
+            _ if error == WorkError::Cancelled => {}
             Some((channel, _)) if status != 503 => self.fault(now, channel, &text),
-            // The details are for this node's operator, not for the peer.
-            Some((channel, token)) => {
-                let refused = Refused::new(status, "this side cannot keep changes now");
-                self.settle(channel, token, Err(refused));
-                let reason = "this side cannot keep changes now: try again later";
-                self.cut_off(channel, 1011, reason.to_owned());
+            // The details are for this node's operator, not for the peer. Its connection stays: what is
+            // stored can still be read, and its changes are asked for once they can be stored.
+            Some((channel, _)) => {
+                if let Some(found) = self.channels.get_mut(&channel) {
+                    found.refused = true;
+                }
                 let doc = doc.clone();
                 self.event(Event::Failed { doc, error });
+                let text = "this side cannot keep changes now: try again later";
+                return Err(Refused::new(status, text));
             }
             None => {
                 let doc = doc.clone();
@@ -147,14 +223,49 @@ impl Hub {
         Err(Refused::new(status, text))
     }
 
-    /// Sends a change to all other subscribers, and announces the document if it is new.
+    /// The store takes changes again: stores the application's edits, and asks the peers whose changes
+    /// were refused for what they have.
+    pub fn handle_recovered(&mut self) {
+        let open = self.docs.iter().filter(|(_, document)| document.local > 0);
+        let open: Vec<DocId> = open.map(|(doc, _)| doc.clone()).collect();
+        for doc in &open {
+            self.edited(doc);
+        }
+        for (id, channel) in &mut self.channels {
+            if std::mem::take(&mut channel.refused) {
+                channel.waiting.greeting = Some(None);
+                self.ready.insert(*id);
+            }
+        }
+    }
+
+    /// Sends a change to all other subscribers, and announces the document if it is new. A subscriber
+    /// that has not read enough gets this change later, with all that followed, as one update since
+    /// `before`.
     fn broadcast_change(
         &mut self,
         doc: &DocId,
         transmission: Transmission,
+        before: &VersionVector,
         from: Option<ChannelId>,
     ) {
-        let to = self.visible_subscribers(doc, from);
+        let mut to = self.visible_subscribers(doc, from);
+        to.retain(|id| {
+            let channel = self.channels.get(id);
+            if channel.is_some_and(|channel| channel.waiting.wants(doc)) {
+                return false;
+            }
+            let room = self.has_room(*id);
+            if !room {
+                let want = Want {
+                    since: before.clone(),
+                    form: Form::Change,
+                    token: None,
+                };
+                self.waiting(*id, |waiting| waiting.want(doc, want));
+            }
+            room
+        });
         let message = ChannelMsg::Update {
             doc_id: doc.to_string(),
             transmission,
@@ -176,18 +287,12 @@ impl Hub {
         if std::mem::replace(&mut document.announced, true) {
             return;
         }
+        self.last_news += 1;
+        document.news = self.last_news;
+        self.news.insert(self.last_news, (doc.clone(), but));
         let channels = self.channels.iter();
-        let unsubscribed = channels.filter(|(id, channel)| {
-            Some(**id) != but
-                && !channel.opening.dialed
-                && !channel.subscriptions.contains(doc)
-                && self.may_see(**id, doc)
-        });
-        let to: Vec<ChannelId> = unsubscribed.map(|(id, _)| *id).collect();
-        let message = ChannelMsg::NewDoc {
-            doc_ids: vec![doc.to_string()],
-        };
-        self.send_all(to, Some(doc), message);
+        let established = channels.filter(|(_, c)| !c.opening.dialed && c.peer.is_some());
+        self.ready.extend(established.map(|(id, _)| *id));
     }
 
     /// A document was deleted: tells its subscribers that it is unavailable.
@@ -213,27 +318,29 @@ impl Hub {
             ephemeral: None,
         };
         self.send_all(to, Some(doc), gone);
-        let document = self.docs.get_mut(doc).map(std::mem::take);
         if let Some(Document {
             subscribers,
             tasks,
             local,
             ..
-        }) = document
+        }) = self.remove_document(doc)
         {
             for id in subscribers {
-                if let Some(channel) = self.channels.get_mut(&id) {
-                    channel.subscriptions.remove(doc);
+                if let Some(channel) = self.channels.get_mut(&id)
+                    && channel.subscriptions.remove(doc)
+                {
+                    self.subscriptions -= 1;
                 }
             }
             // Later tasks are for a new document of the same name.
             if tasks > 0 || local > 0 {
-                if let Some(document) = self.docs.get_mut(doc) {
-                    document.tasks = tasks;
-                    document.local = local;
-                }
-            } else {
-                self.docs.remove(doc);
+                let document = Document {
+                    tasks,
+                    local,
+                    ..Document::default()
+                };
+                self.docs.insert(doc.clone(), document);
+                self.count_empty(doc);
             }
         }
         self.presence.drop_doc(doc);

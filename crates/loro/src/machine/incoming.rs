@@ -6,9 +6,9 @@ use breakbulk_message::loro::{
     ChannelMsg, DeleteStatus, EphemeralStore, PeerIdentity, Transmission, VersionVector,
 };
 
-use super::done::{Purpose, Running};
+use super::done::Purpose;
 use super::types::{ChannelId, DocId, Event, Output, Refused, Work};
-use super::version::covers;
+use super::waiting::{Form, Want};
 use super::{Document, Hub};
 use crate::permissions::Peer;
 
@@ -35,11 +35,15 @@ impl Hub {
         let mut left = self.limits.batch;
         for message in messages {
             if let Err(refused) = self.handle_message(now, (channel, token), message, &mut left) {
-                self.fault(now, channel, &refused.error);
+                // A shortage of this side is no fault of the peer.
+                if refused.status != 503 {
+                    self.fault(now, channel, &refused.error);
+                }
                 outcome = outcome.and(Err(refused));
             }
         }
         self.settle(channel, token, outcome);
+        self.ready.insert(channel);
     }
 
     pub(super) fn settle(&mut self, channel: ChannelId, token: u64, outcome: Handled) {
@@ -104,7 +108,10 @@ impl Hub {
                 let peer = self.peer(channel)?;
                 let doc = self.check_doc_id(doc_id)?;
                 self.ensure_document(channel, &peer, &doc)?;
-                self.import(origin, &peer, &doc, transmission, None)
+                let outcome = self.import(origin, &peer, &doc, transmission, None);
+                // Nothing came of it, or it was refused.
+                self.forget_if_empty(&doc);
+                outcome
             }
             ChannelMsg::DirectoryRequest { doc_ids } => {
                 self.handle_directory_request(channel, doc_ids)
@@ -171,12 +178,14 @@ impl Hub {
         if let Some(version) = &version {
             self.check_version(version)?;
         }
-        self.import(origin, &peer, &doc, transmission, version)?;
+        let outcome = self.import(origin, &peer, &doc, transmission, version);
+        self.forget_if_empty(&doc);
+        outcome?;
         Ok(doc)
     }
 
-    /// Records the peer's identity, calls `answer`, then sends a sync-request for every document that the
-    /// peer may see.
+    /// Records the peer's identity, calls `answer`, then begins the greeting: a sync-request for every
+    /// document that the peer may see.
     fn establish(
         &mut self,
         channel: ChannelId,
@@ -202,19 +211,20 @@ impl Hub {
         let peer = Peer {
             identity: identity.clone(),
             claim: found.opening.claim.clone(),
+            subject: found.opening.subject.clone(),
             dialed: found.opening.dialed,
         };
-        found.peer = Some(peer.clone());
+        found.peer = Some(peer);
         let deadline = found.deadline;
         self.unestablished.remove(&(deadline, channel));
         answer(self);
         self.event(Event::Established { channel, identity });
-        let shown = |doc: &&DocId| self.permissions.see(&peer, doc);
-        let docs: Vec<DocId> = self.docs.keys().filter(shown).cloned().collect();
-        for doc in docs {
-            let request = self.sync_request(&doc, true);
-            self.send(channel, Some(&doc), request);
+        let last_news = self.last_news;
+        if let Some(found) = self.channels.get_mut(&channel) {
+            found.waiting.greeting = Some(None);
+            found.waiting.announced = last_news;
         }
+        self.ready.insert(channel);
         Ok(())
     }
 
@@ -227,61 +237,65 @@ impl Hub {
         since: VersionVector,
         asks_back: bool,
     ) -> Handled {
-        let channel = origin.0;
-        if self.ensure_document(channel, peer, doc).is_err() || !self.permissions.see(peer, doc) {
-            // The same response for a missing and for a hidden document, so that names do not leak.
-            let doc_id = doc.to_string();
-            let response = ChannelMsg::SyncResponse {
-                doc_id,
-                transmission: Transmission::Unavailable,
-                ephemeral: None,
-            };
-            self.send(channel, Some(doc), response);
-            return Ok(());
-        }
-        if let Err(refused) = self.subscribe(channel, doc) {
+        let (channel, token) = origin;
+        self.check_waiting(channel)?;
+        let known = self.ensure_document(channel, peer, doc).is_ok();
+        let asks_back = known && asks_back && self.permissions.change(peer, doc);
+        if known
+            && self.permissions.see(peer, doc)
+            && let Err(refused) = self.subscribe(channel, doc)
+        {
             self.forget_if_empty(doc);
             return Err(refused);
         }
-        let asks_back = asks_back && self.permissions.change(peer, doc);
-        let Some(document) = self.docs.get(doc) else {
-            return Ok(());
+        let want = Want {
+            since,
+            form: Form::Response { asks_back },
+            token: Some(token),
         };
-        if document.tasks == 0 && covers(&since, &document.head.version) {
-            let version = document.head.version.clone();
-            self.answer(channel, doc, Transmission::UpToDate { version }, asks_back);
-            return Ok(());
+        if let Some(found) = self.channels.get_mut(&channel) {
+            found.begin(token);
         }
-        let running = Running {
-            doc: doc.clone(),
-            origin: Some(origin),
-            purpose: Purpose::Answer { asks_back },
-        };
-        self.task(doc, Work::Answer { since }, running);
+        let replaced = self.waiting(channel, |waiting| waiting.want(doc, want));
+        if let Some(token) = replaced {
+            self.settle(channel, token, Ok(()));
+        }
         Ok(())
     }
 
-    /// Sends a sync-response, in one batch with a sync-request if the peer asked for one.
+    /// Sends an export to these channels: a sync-response, in one batch with a sync-request if the peers
+    /// asked for one, or an update.
     pub(super) fn answer(
         &mut self,
-        channel: ChannelId,
+        to: Vec<ChannelId>,
         doc: &DocId,
         transmission: Transmission,
-        asks_back: bool,
+        form: Form,
     ) {
-        let response = ChannelMsg::SyncResponse {
-            doc_id: doc.to_string(),
-            transmission,
-            ephemeral: self.stores_of(doc, false),
-        };
-        let message = if asks_back {
-            ChannelMsg::Batch {
-                messages: vec![response, self.sync_request(doc, false)],
+        if to.is_empty() {
+            return;
+        }
+        let doc_id = doc.to_string();
+        let message = match form {
+            Form::Change => ChannelMsg::Update {
+                doc_id,
+                transmission,
+            },
+            Form::Response { asks_back } => {
+                let response = ChannelMsg::SyncResponse {
+                    doc_id,
+                    transmission,
+                    ephemeral: self.stores_of(doc, false),
+                };
+                match asks_back {
+                    true => ChannelMsg::Batch {
+                        messages: vec![response, self.sync_request(doc, false)],
+                    },
+                    false => response,
+                }
             }
-        } else {
-            response
         };
-        self.send(channel, Some(doc), message);
+        self.send_all(to, Some(doc), message);
     }
 
     fn import(
@@ -293,8 +307,19 @@ impl Hub {
         answered: Option<VersionVector>,
     ) -> Handled {
         let (channel, _) = origin;
+        let announced = match self.channels.get_mut(&channel) {
+            Some(found) => found.requested.remove(doc),
+            None => false,
+        };
+        let content = matches!(
+            transmission,
+            Transmission::Snapshot { .. } | Transmission::Update { .. }
+        );
+        if announced && content {
+            self.ensure_document(channel, peer, doc)?;
+        }
         if !self.docs.contains_key(doc) {
-            if transmission == Transmission::Unavailable {
+            if announced || transmission == Transmission::Unavailable {
                 let doc = doc.clone();
                 self.event(Event::Answered {
                     channel,
@@ -332,12 +357,8 @@ impl Hub {
             }
             found.sent = sent;
         }
-        let running = Running {
-            doc: doc.clone(),
-            origin: Some(origin),
-            purpose: Purpose::Import { answered },
-        };
-        self.task(doc, Work::Import { data, snapshot }, running);
+        let purpose = Purpose::Import { answered };
+        self.peer_task(origin, doc, Work::Import { data, snapshot }, purpose);
         Ok(())
     }
 
@@ -346,40 +367,37 @@ impl Hub {
         channel: ChannelId,
         doc_ids: Option<Vec<String>>,
     ) -> Handled {
-        let peer = self.peer(channel)?;
-        let shown = |doc: &DocId| self.permissions.see(&peer, doc);
-        let docs = match doc_ids {
-            Some(wanted) => self
-                .check_doc_ids(wanted)?
-                .into_iter()
-                .filter(|doc| self.docs.contains_key(doc) && shown(doc))
-                .map(|doc| doc.to_string())
-                .collect(),
-            None => self
-                .docs
-                .keys()
-                .filter(|doc| shown(doc))
-                .map(|doc| doc.to_string())
-                .collect(),
-        };
-        self.send(
-            channel,
-            None,
-            ChannelMsg::DirectoryResponse { doc_ids: docs },
-        );
+        self.peer(channel)?;
+        self.check_waiting(channel)?;
+        match doc_ids {
+            Some(wanted) => {
+                let docs = self.check_doc_ids(wanted)?;
+                self.waiting(channel, |waiting| waiting.look_up(docs));
+            }
+            // A listing that is under way begins again.
+            None => self.waiting(channel, |waiting| waiting.listing = Some(None)),
+        }
         Ok(())
     }
 
-    /// Handles the names of documents that the peer has: requests those that it may create here.
+    /// Handles the names of documents that the peer has: requests those that it may create here. They
+    /// exist here once their content comes.
     fn handle_new_docs(&mut self, channel: ChannelId, doc_ids: Vec<String>) -> Handled {
         let peer = self.peer(channel)?;
         for doc in self.check_doc_ids(doc_ids)? {
-            if self.ensure_document(channel, &peer, &doc).is_ok()
-                && self.permissions.see(&peer, &doc)
+            let known = self.docs.contains_key(&doc);
+            if !self.permissions.see(&peer, &doc)
+                || !known && self.check_creation(channel, &peer, &doc).is_err()
             {
-                let request = self.sync_request(&doc, true);
-                self.send(channel, Some(&doc), request);
+                continue;
             }
+            self.check_waiting(channel)?;
+            if let Some(found) = self.channels.get_mut(&channel)
+                && !known
+            {
+                found.requested.insert(doc.clone());
+            }
+            self.ask_channel(channel, &doc, true);
         }
         Ok(())
     }
@@ -389,12 +407,7 @@ impl Hub {
         let doc = self.check_doc_id(doc_id)?;
         let shown = self.docs.contains_key(&doc) && self.permissions.see(&peer, &doc);
         if shown && self.permissions.delete(&peer, &doc) {
-            let running = Running {
-                doc: doc.clone(),
-                origin: Some(origin),
-                purpose: Purpose::Delete,
-            };
-            self.task(&doc, Work::Delete, running);
+            self.peer_task(origin, &doc, Work::Delete, Purpose::Delete);
             return Ok(());
         }
         let doc_id = doc.to_string();
@@ -443,18 +456,27 @@ impl Hub {
     }
 
     fn subscribe(&mut self, channel: ChannelId, doc: &DocId) -> Handled {
-        let limit = self.limits.subscriptions;
+        let (limit, all) = (self.limits.subscriptions, self.limits.all_subscriptions);
         let (Some(found), Some(document)) =
             (self.channels.get_mut(&channel), self.docs.get_mut(doc))
         else {
             return Ok(());
         };
-        if found.subscriptions.len() >= limit && !found.subscriptions.contains(doc) {
+        if found.subscriptions.contains(doc) {
+            return Ok(());
+        }
+        let own = found.subscriptions.len();
+        if own >= limit {
             let text = format!("more than {limit} documents by one connection");
             return Err(Refused::new(429, text));
         }
+        if self.subscriptions >= all && own >= self.limits.subscription_share {
+            let text = format!("more than {all} subscriptions by all connections together");
+            return Err(Refused::new(503, text));
+        }
         found.subscriptions.insert(doc.clone());
         document.subscribers.insert(channel);
+        self.subscriptions += 1;
         Ok(())
     }
 
@@ -463,20 +485,51 @@ impl Hub {
         if self.docs.contains_key(doc) {
             return Ok(());
         }
+        self.check_creation(channel, peer, doc)?;
+        if let Some(found) = self.channels.get_mut(&channel) {
+            found.created += 1;
+        }
+        self.docs.insert(doc.clone(), Document::default());
+        self.count_empty(doc);
+        Ok(())
+    }
+
+    /// Whether the peer may create this document, which does not exist.
+    fn check_creation(&self, channel: ChannelId, peer: &Peer, doc: &DocId) -> Handled {
+        let stored = self.docs.len() - self.empty;
         let limit = self.limits.documents;
-        if self.docs.len() >= limit {
+        if stored >= limit {
             return Err(Refused::new(429, format!("more than {limit} documents")));
         }
         let quota = self.permissions.quota(peer).documents;
         let allowed = self.permissions.create(peer, doc) && self.permissions.see(peer, doc);
-        match self.channels.get_mut(&channel) {
-            Some(found) if allowed && found.created < quota => found.created += 1,
-            _ => {
-                let text = format!("no right to create document {doc:?}, or too many created");
-                return Err(Refused::new(403, text));
-            }
+        let found = self.channels.get(&channel);
+        let own = found.map_or(usize::MAX, |found| found.created + found.requested.len());
+        if !allowed || own >= quota {
+            let text = format!("no right to create document {doc:?}, or too many created");
+            return Err(Refused::new(403, text));
         }
-        self.docs.insert(doc.clone(), Document::default());
+        let limit = self.limits.empty_documents;
+        if self.empty >= limit && own >= self.limits.empty_share {
+            let text = format!("more than {limit} documents without content");
+            return Err(Refused::new(503, text));
+        }
+        Ok(())
+    }
+
+    /// Whether another request of this channel may wait for its peer to read.
+    fn check_waiting(&self, channel: ChannelId) -> Handled {
+        let own = self.channels.get(&channel).map_or(0, |c| c.waiting.bytes);
+        let (limit, all) = (self.limits.waiting_bytes, self.limits.all_waiting_bytes);
+        if own >= limit {
+            let text = format!("more than {limit} bytes of requests wait for the peer to read");
+            return Err(Refused::new(429, text));
+        }
+        // Each connection may have a few waiting, whatever others do.
+        if self.waiting_bytes >= all && own >= limit / 256 {
+            let text = format!("more than {all} bytes of requests of all connections wait");
+            return Err(Refused::new(503, text));
+        }
         Ok(())
     }
 

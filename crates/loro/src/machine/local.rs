@@ -6,7 +6,7 @@ use breakbulk_message::loro::{ChannelMsg, EphemeralStore};
 use bytes::Bytes;
 
 use super::Hub;
-use super::done::{Purpose, Running};
+use super::done::Purpose;
 use super::types::{ChannelId, DocId, Work};
 
 impl Hub {
@@ -17,11 +17,9 @@ impl Hub {
         if document.local > 1 {
             return;
         }
+        self.count_empty(doc);
         self.announce(doc, None);
-        for channel in self.dialed(doc) {
-            let request = self.sync_request(doc, true);
-            self.send(channel, Some(doc), request);
-        }
+        self.ask(doc, true);
     }
 
     /// The application closes a document. It is removed from the machine only if it is empty.
@@ -29,18 +27,14 @@ impl Hub {
         if let Some(document) = self.docs.get_mut(doc) {
             document.local = document.local.saturating_sub(1);
         }
+        self.count_empty(doc);
         self.forget_if_empty(doc);
     }
 
     /// The application edited a document: stores the edits, then sends them to subscribers.
     pub fn edited(&mut self, doc: &DocId) {
         if self.docs.contains_key(doc) {
-            let running = Running {
-                doc: doc.clone(),
-                origin: None,
-                purpose: Purpose::Local,
-            };
-            self.task(doc, Work::Local, running);
+            self.own_task(doc, Work::Local, Purpose::Local);
         }
     }
 
@@ -49,10 +43,15 @@ impl Hub {
         let channels = self.dialed(doc);
         let any = !channels.is_empty();
         for channel in channels {
-            let request = self.sync_request(doc, asks_back);
-            self.send(channel, Some(doc), request);
+            self.ask_channel(channel, doc, asks_back);
         }
         any
+    }
+
+    /// Sends a sync-request to a channel as soon as its queue has room.
+    pub(super) fn ask_channel(&mut self, channel: ChannelId, doc: &DocId, asks_back: bool) {
+        self.waiting(channel, |waiting| waiting.ask(doc, asks_back));
+        self.ready.insert(channel);
     }
 
     /// Asks the dialed peers which documents they have. False: none is connected.
@@ -68,12 +67,7 @@ impl Hub {
     /// Deletes a document of this node.
     pub fn delete(&mut self, doc: &DocId) {
         if self.docs.contains_key(doc) {
-            let running = Running {
-                doc: doc.clone(),
-                origin: None,
-                purpose: Purpose::Delete,
-            };
-            self.task(doc, Work::Delete, running);
+            self.own_task(doc, Work::Delete, Purpose::Delete);
         }
     }
 

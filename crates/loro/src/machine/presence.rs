@@ -16,6 +16,8 @@ const STORE_CHARGE: usize = 256;
 pub(super) struct Presence {
     stores: BTreeMap<StoreKey, Entry>,
     used: BTreeMap<ChannelId, Used>,
+    /// The bytes of all connections.
+    bytes: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +46,8 @@ struct Used {
 pub(super) struct StoreLimits {
     pub(super) stores: usize,
     pub(super) bytes: usize,
+    /// The bytes of all connections together.
+    pub(super) all_bytes: usize,
 }
 
 impl Presence {
@@ -77,11 +81,17 @@ impl Presence {
         if let Some(channel) = from {
             let cost = cost(&name, &store.data);
             let used = self.used.entry(channel).or_default();
-            if used.stores >= store_limits.stores || used.bytes + cost > store_limits.bytes {
+            let own = used.bytes + cost;
+            let all_full = self.bytes + cost > store_limits.all_bytes;
+            if used.stores >= store_limits.stores
+                || own > store_limits.bytes
+                || (all_full && own > store_limits.bytes / 64)
+            {
                 return false;
             }
             used.stores += 1;
-            used.bytes += cost;
+            used.bytes = own;
+            self.bytes += cost;
         }
         let held = Entry {
             // A copy, so that a small store does not keep its whole frame in memory.
@@ -98,8 +108,10 @@ impl Presence {
             return;
         };
         if let Some(used) = held.from.and_then(|from| self.used.get_mut(&from)) {
+            let cost = cost(name, &held.data);
             used.stores -= 1;
-            used.bytes -= cost(name, &held.data);
+            used.bytes -= cost;
+            self.bytes -= cost;
         }
     }
 

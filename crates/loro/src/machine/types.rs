@@ -21,6 +21,8 @@ pub struct TaskId(pub(crate) u64);
 pub struct Opening {
     /// The name under which the peer connected: authenticated, or its own claim.
     pub claim: String,
+    /// The name that the connection was authenticated with.
+    pub subject: Option<String>,
     /// Whether this node dialed.
     pub dialed: bool,
     /// Whether this node sends an establish-request. On a data channel both sides do.
@@ -104,12 +106,23 @@ pub enum WorkError {
         /// [`Limits::document_bytes`](crate::Limits::document_bytes).
         limit: u64,
     },
-    /// The store failed: no further change is stored.
+    /// The document would be too large once it is decompressed.
+    #[error("document {doc:?} would take more than {limit} bytes uncompressed: split the document")]
+    Expands {
+        /// The document.
+        doc: String,
+        /// [`Limits::expanded_bytes`](crate::Limits::expanded_bytes).
+        limit: u64,
+    },
+    /// The store does not take changes: it is full, or it failed.
     #[error("{reason}")]
     Store {
         /// The store's error.
         reason: String,
     },
+    /// The connection that asked for it is gone.
+    #[error("cancelled, because the connection is closed")]
+    Cancelled,
     /// The stored document cannot be read.
     #[error("document {doc:?} cannot be read ({reason}): restore it from a copy")]
     Damaged {
@@ -167,6 +180,23 @@ pub enum Output {
         doc: DocId,
         /// What to do.
         work: Work,
+        /// The channel and token of the frame whose bytes the task works on.
+        origin: Option<(ChannelId, u64)>,
+    },
+    /// Nobody waits for this task any more: if it has not begun, skip it and report
+    /// [`WorkError::Cancelled`].
+    Cancel {
+        /// Identifies the task.
+        id: TaskId,
+    },
+    /// Call [`Hub::handle_queue`](super::Hub::handle_queue) once the channel's send queue is this short.
+    WaitForRoom {
+        /// The channel.
+        channel: ChannelId,
+        /// At most this many messages.
+        messages: usize,
+        /// At most this many bytes.
+        bytes: usize,
     },
     /// Close this channel, which the machine has removed already.
     Close {

@@ -58,9 +58,10 @@ pub struct Config {
     pub cuts: Cuts,
     /// The largest incoming message, in bytes.
     pub message: usize,
-    /// Bytes queued to a slow peer before it is disconnected.
-    pub queued_bytes: usize,
-    /// The memory for incoming messages of all connections together.
+    /// How long a peer may read nothing of what is queued for it before it is disconnected; two seconds
+    /// if others wait for the memory.
+    pub write_deadline: Duration,
+    /// The memory for messages of all connections together. Outgoing ones take at most half of it.
     pub budget: Budget,
     /// How long to delay `ready` on a new WebSocket: the original's client throws if it comes at once.
     pub ready_delay: Duration,
@@ -80,7 +81,7 @@ impl Config {
             permissions: Arc::new(OpenToAll),
             cuts: Cuts::default(),
             message: 50 << 20,
-            queued_bytes: 128 << 20,
+            write_deadline: Duration::from_secs(30),
             budget: Budget::new(1 << 30),
             ready_delay: Duration::from_millis(20),
             threads: std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)),
@@ -115,7 +116,8 @@ impl Config {
         let limits = &mut config.limits;
         limits.message = self.message;
         limits.memory = self.message.saturating_mul(3);
-        limits.queued_bytes = self.queued_bytes;
+        // The machine bounds the queue, and the budget all queues together.
+        limits.queued_bytes = usize::MAX;
         limits.pending_bytes = limits.pending_bytes.max(self.message);
         let json = Whole {
             carries: Carries::Text,

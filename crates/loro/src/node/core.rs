@@ -2,21 +2,24 @@
 //! await.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use breakbulk_link::lock;
 use breakbulk_link::{Charge, Lane, MessageId, Outgoing, SendError};
-use breakbulk_message::loro::{ChannelMsg, EncodeError, encode_frame, to_json};
+use breakbulk_message::loro::ChannelMsg;
 pub(super) use breakbulk_net::now;
 use breakbulk_net::{Connection, Refusal};
-use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit, broadcast, watch};
 
 use super::config::{Config, Form};
 use super::doc::DocState;
+use super::encoder::Encoder;
+use super::readers::Reading;
 use crate::machine::{ChannelId, DocId, Event, Finished, Hub, Output, TaskId};
-use crate::repo::{Repo, Request};
+use crate::repo::{Job, Repo, Request};
+use crate::store::StoreStatus;
 
 /// Events that a slow receiver may be behind.
 const EVENTS: usize = 1024;
@@ -31,11 +34,15 @@ pub(super) struct Core {
     pub(super) events: broadcast::Sender<Event>,
     /// Counts the channels that were established.
     pub(super) established: watch::Sender<u64>,
+    pub(super) store_status: watch::Sender<StoreStatus>,
 }
 
 pub(super) struct State {
     pub(super) hub: Hub,
     attached: BTreeMap<ChannelId, Attached>,
+    /// Tasks that are not finished, with a flag that cancels them.
+    running: BTreeMap<TaskId, Arc<AtomicBool>>,
+    encoder: Encoder,
     docs: BTreeMap<DocId, watch::Sender<DocState>>,
     pub(super) ended: bool,
 }
@@ -44,23 +51,34 @@ pub(super) struct State {
 struct Attached {
     connection: Connection,
     form: Form,
+    /// How short the queue has to be before the machine is told of its length.
+    room: watch::Sender<Option<QueueLength>>,
+    reading: Reading,
     /// Unfinished messages, by token.
     inbound: BTreeMap<u64, Inbound>,
     next: u64,
 }
 
+/// Messages and bytes in a send queue.
+pub(super) type QueueLength = (usize, usize);
+
 /// What is held until a message is handled and stored.
 struct Inbound {
     id: MessageId,
-    _charge: Charge,
+    /// The tasks of the message share it, so that it outlives the connection as long as they do.
+    charge: Arc<Charge>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Core {
     pub(super) fn new(config: Config, repo: Repo) -> Self {
+        let mut limits = config.limits.clone();
+        // What waits to be sent may not take the memory for incoming messages.
+        limits.outbound_bytes = limits.outbound_bytes.min(config.budget.limit() / 2);
+        let encoder = Encoder::new(config.budget.share(limits.outbound_bytes));
         let hub = Hub::new(
             config.identity.clone(),
-            config.limits.clone(),
+            limits,
             config.permissions.clone(),
             repo.kept(),
         );
@@ -69,6 +87,8 @@ impl Core {
             state: Mutex::new(State {
                 hub,
                 attached: BTreeMap::new(),
+                running: BTreeMap::new(),
+                encoder,
                 docs: BTreeMap::new(),
                 ended: false,
             }),
@@ -76,6 +96,7 @@ impl Core {
             timer: Arc::default(),
             events: broadcast::channel(EVENTS).0,
             established: watch::channel(0).0,
+            store_status: watch::channel(StoreStatus::default()).0,
         }
     }
 
@@ -84,6 +105,8 @@ impl Core {
         let mut state = self.lock();
         let before = state.hub.poll_timeout();
         let now = now();
+        let queued = state.encoder.queued();
+        state.hub.handle_outbound(queued);
         let result = work(&mut state, now);
         while let Some(output) = state.hub.poll_output() {
             self.perform(&mut state, now, output);
@@ -112,15 +135,59 @@ impl Core {
     pub(super) fn done(&self, tasks: Vec<(TaskId, Finished)>) {
         self.drive(|state, now| {
             for (id, finished) in tasks {
+                state.running.remove(&id);
                 state.hub.handle_done(now, id, finished);
             }
         });
     }
 
+    /// The store stopped or began to take changes; called by the committer thread.
+    pub(super) fn store_changed(&self, status: StoreStatus) {
+        if status == StoreStatus::Writable {
+            self.drive(|state, _| {
+                for seen in state.docs.values() {
+                    seen.send_modify(|seen| seen.failed = None);
+                }
+                state.hub.handle_recovered();
+            });
+        }
+        self.store_status.send_replace(status);
+    }
+
     fn perform(&self, state: &mut State, now: Instant, output: Output) {
         match output {
             Output::Send { to, doc, message } => self.send(state, &to, doc.as_ref(), &message),
-            Output::Task { id, doc, work } => self.repo.ask(Request::Task(id, doc, work)),
+            Output::Task {
+                id,
+                doc,
+                work,
+                origin,
+            } => {
+                let cancelled = Arc::new(AtomicBool::new(false));
+                state.running.insert(id, cancelled.clone());
+                let charge = origin.and_then(|(channel, token)| state.charge(channel, token));
+                self.repo.ask(Request::Task(Job {
+                    id,
+                    doc,
+                    work,
+                    cancelled,
+                    charge,
+                }));
+            }
+            Output::Cancel { id } => {
+                if let Some(cancelled) = state.running.get(&id) {
+                    cancelled.store(true, Ordering::Relaxed);
+                }
+            }
+            Output::WaitForRoom {
+                channel,
+                messages,
+                bytes,
+            } => {
+                if let Some(attached) = state.attached.get(&channel) {
+                    attached.room.send_replace(Some((messages, bytes)));
+                }
+            }
             Output::Settle {
                 channel,
                 token,
@@ -156,26 +223,31 @@ impl Core {
     /// Sends a message to many channels, encoded once per form. A channel whose queue is full is closed:
     /// its peer reconnects and syncs again.
     fn send(&self, state: &mut State, to: &[ChannelId], doc: Option<&DocId>, message: &ChannelMsg) {
-        let mut binary: Option<Result<Bytes, EncodeError>> = None;
-        let mut json: Option<Bytes> = None;
         let lane = doc.map_or(Lane::ORDERED, lane);
+        let mut encoded = [None, None];
         for channel in to {
             let Some(attached) = state.attached.get(channel) else {
                 continue;
             };
-            let outgoing = if attached.form.sends_json {
-                let text = json.get_or_insert_with(|| to_json(message).into());
-                Outgoing::new(text.clone()).known_text()
-            } else {
-                match binary.get_or_insert_with(|| encode_frame(message)) {
-                    Ok(frame) => Outgoing::new(frame.clone()),
+            let text = attached.form.sends_json;
+            let encoded = &mut encoded[usize::from(text)];
+            let frame = match encoded {
+                Some(frame) => frame,
+                None => match state.encoder.encode(message, text) {
+                    Ok(frame) => encoded.insert(frame),
                     Err(error) => {
                         tracing::error!(%error, "outgoing message dropped: it cannot be encoded");
                         return;
                     }
-                }
+                },
             };
-            if let Err(rejected) = attached.connection.send(outgoing.in_lane(lane))
+            let outgoing = Outgoing::new(frame.clone()).in_lane(lane);
+            let outgoing = if text {
+                outgoing.known_text()
+            } else {
+                outgoing
+            };
+            if let Err(rejected) = attached.connection.send(outgoing)
                 && matches!(rejected.error, SendError::QueueFull { .. })
             {
                 let reason = "too slow: reconnect and sync again".to_owned();
@@ -219,14 +291,55 @@ impl Drop for Core {
 }
 
 impl State {
-    pub(super) fn attach(&mut self, channel: ChannelId, connection: Connection, form: Form) {
+    /// Registers the connection of a channel; the receiver says when the machine wants to know the
+    /// length of its queue.
+    pub(super) fn attach(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        connection: Connection,
+        form: Form,
+    ) -> watch::Receiver<Option<QueueLength>> {
+        let (room, wanted) = watch::channel(None);
         let attached = Attached {
             connection,
             form,
+            room,
+            reading: Reading::new(now),
             inbound: BTreeMap::new(),
             next: 0,
         };
         self.attached.insert(channel, attached);
+        wanted
+    }
+
+    /// Tells the machine how long the queue of a channel is.
+    pub(super) fn report_queue(&mut self, channel: ChannelId, (messages, bytes): QueueLength) {
+        if let Some(attached) = self.attached.get(&channel) {
+            attached.room.send_replace(None);
+        }
+        self.hub.handle_queue(channel, messages, bytes);
+    }
+
+    /// Closes the connections whose peers do not read.
+    pub(super) fn close_stalled(&mut self, now: Instant, deadline: Duration) {
+        let starved = self.hub.is_starved();
+        let mut stalled = Vec::new();
+        for (channel, attached) in &mut self.attached {
+            let whole = attached.form.sends_json;
+            let reading = &mut attached.reading;
+            if let Some(late) = reading.check(now, &attached.connection, whole, deadline, starved) {
+                stalled.push((*channel, late));
+            }
+        }
+        for (channel, reason) in stalled {
+            self.hub.cut_off(channel, 1013, reason);
+        }
+    }
+
+    fn charge(&self, channel: ChannelId, token: u64) -> Option<Arc<Charge>> {
+        let inbound = self.attached.get(&channel)?.inbound.get(&token)?;
+        Some(inbound.charge.clone())
     }
 
     /// Registers a message with what it holds until it is settled; returns its token.
@@ -241,7 +354,7 @@ impl State {
         attached.next += 1;
         let inbound = Inbound {
             id,
-            _charge: charge,
+            charge: Arc::new(charge),
             _permit: permit,
         };
         attached.inbound.insert(attached.next, inbound);

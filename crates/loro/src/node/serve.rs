@@ -9,10 +9,10 @@ use breakbulk_message::loro::{
 use breakbulk_net::http::Way;
 use breakbulk_net::{Connection, Options, Refusal, Transport};
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::config::Form;
-use super::core::Core;
+use super::core::{Core, QueueLength};
 use super::error::DialError;
 use crate::machine::{ChannelId, Opening, control};
 
@@ -29,7 +29,7 @@ pub(super) struct Joined {
 pub(super) async fn accept<T: Transport>(
     core: &Core,
     way: Way,
-    claim: String,
+    (claim, subject): (String, Option<String>),
     transport: T,
     options: Options,
 ) -> Result<Joined, DialError> {
@@ -48,6 +48,7 @@ pub(super) async fn accept<T: Transport>(
         form,
         opening: Opening {
             claim,
+            subject,
             dialed: false,
             sends_establish: way == Way::DataChannel,
         },
@@ -84,6 +85,7 @@ pub(super) async fn join<T: Transport>(
         form,
         opening: Opening {
             claim: String::new(),
+            subject: None,
             dialed: true,
             sends_establish: true,
         },
@@ -122,10 +124,10 @@ pub(super) async fn run(
             return None;
         }
         let channel = state.hub.open(now, opening);
-        state.attach(channel, connection.clone(), form);
-        Some(channel)
+        let wanted = state.attach(now, channel, connection.clone(), form);
+        Some((channel, wanted))
     });
-    let Some(channel) = channel else {
+    let Some((channel, wanted)) = channel else {
         connection.close(1001, super::SHUTTING_DOWN);
         return connection.closed().await;
     };
@@ -135,6 +137,46 @@ pub(super) async fn run(
         channel,
         connection: connection.clone(),
     };
+    tokio::select! {
+        () = handle_events(core, channel, &connection, form, answers, early) => {}
+        () = report_queue(core, channel, &connection, wanted) => {}
+    }
+    drop(detach_on_drop);
+    connection.closed().await
+}
+
+/// Tells the machine whenever the send queue is as short as it asked for.
+async fn report_queue(
+    core: &Core,
+    channel: ChannelId,
+    connection: &Connection,
+    mut wanted: watch::Receiver<Option<QueueLength>>,
+) {
+    loop {
+        let wanted = match wanted.wait_for(Option::is_some).await {
+            Ok(wanted) => *wanted,
+            Err(_) => None,
+        };
+        let Some((messages, bytes)) = wanted else {
+            // The machine has removed the channel; its events say why.
+            return std::future::pending().await;
+        };
+        let queue = connection.queued_at_most(messages, bytes).await;
+        if connection.with(|link| link.closed().is_some()) {
+            return std::future::pending().await;
+        }
+        core.drive(|state, _| state.report_queue(channel, queue));
+    }
+}
+
+async fn handle_events(
+    core: &Core,
+    channel: ChannelId,
+    connection: &Connection,
+    form: Form,
+    answers: bool,
+    early: Vec<Event>,
+) {
     let in_work = Arc::new(Semaphore::new(core.config.limits.in_work.max(1)));
     let mut early = early.into_iter();
     loop {
@@ -156,7 +198,7 @@ pub(super) async fn run(
                 let Ok(permit) = in_work.clone().acquire_owned().await else {
                     break;
                 };
-                handle_message(core, &connection, (channel, form), message, permit);
+                handle_message(core, connection, (channel, form), message, permit);
             }
             // `Busy` is this node's shortage of memory, not the peer's fault.
             Event::Fault(fault) | Event::TransferFailed(fault)
@@ -171,8 +213,6 @@ pub(super) async fn run(
             _ => {}
         }
     }
-    drop(detach_on_drop);
-    connection.closed().await
 }
 
 /// Decodes a message and hands it to the machine; the permit is given back when its work is done.

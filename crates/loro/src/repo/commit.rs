@@ -1,15 +1,26 @@
 //! The committer thread: writes to the store, then reports the tasks as finished.
+//!
+//! If a write fails (the disk is full), its documents in memory are ahead of the store and no peer may see
+//! that: their tasks fail until the worker has loaded them again. All further changes are refused until
+//! the store has recovered, which is tried again and again; reading goes on.
 
-use std::sync::mpsc::Receiver;
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use super::OnFinished;
-use crate::machine::{Finished, TaskId, WorkError};
-use crate::store::{Store, Write};
-use breakbulk_link::lock;
+use breakbulk_link::{Charge, lock};
+
+use super::condition::Condition;
+use super::{OnFinished, OnStatus};
+use crate::machine::{DocId, Finished, Head, TaskId, WorkError};
+use crate::store::{Store, StoreError, StoreStatus, Write};
 
 /// The bytes of one commit, so that a task does not wait for a flood of later ones.
 const COMMIT_BYTES: usize = 32 << 20;
+
+/// The waits between attempts to recover the store: the first, and the longest.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// The writes and the result of a task.
 pub(super) struct Batch {
@@ -17,33 +28,74 @@ pub(super) struct Batch {
     pub(super) task: Option<(TaskId, Finished)>,
     /// Decremented when the writes are done.
     pub(super) pending: Arc<PendingCommits>,
+    /// The memory of what is written, charged until the machine was told.
+    pub(super) _charge: Option<Arc<Charge>>,
 }
 
-/// Counts the commits of a document that are not done.
+/// The commits of a loaded document.
 #[derive(Debug, Default)]
 pub(super) struct PendingCommits {
-    count: Mutex<usize>,
+    state: Mutex<Commits>,
     changed: Condvar,
 }
 
+#[derive(Debug, Default)]
+struct Commits {
+    /// How many are not done.
+    count: usize,
+    /// One has failed: the loaded document is ahead of the store.
+    failed: bool,
+    /// The document as it is stored.
+    stored: Head,
+}
+
 impl PendingCommits {
+    /// No commits yet of a document that is stored like this.
+    pub(super) fn new(stored: Head) -> Self {
+        let state = Commits {
+            stored,
+            ..Commits::default()
+        };
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
+    }
+
     pub(super) fn start(&self) {
-        *lock(&self.count) += 1;
+        lock(&self.state).count += 1;
     }
 
     fn finish(&self) {
-        *lock(&self.count) -= 1;
+        lock(&self.state).count -= 1;
         self.changed.notify_all();
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        *lock(&self.count) == 0
+        lock(&self.state).count == 0
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        lock(&self.state).failed
+    }
+
+    /// The document as it is stored.
+    pub(super) fn stored(&self) -> Head {
+        lock(&self.state).stored.clone()
+    }
+
+    fn store(&self, head: &Head) {
+        lock(&self.state).stored = head.clone();
+    }
+
+    fn fail(&self) {
+        lock(&self.state).failed = true;
     }
 
     /// Blocks until all commits are done.
     pub(super) fn wait(&self) {
-        let count = lock(&self.count);
-        let idle = self.changed.wait_while(count, |count| *count > 0);
+        let state = lock(&self.state);
+        let idle = self.changed.wait_while(state, |state| state.count > 0);
         drop(idle.unwrap_or_else(PoisonError::into_inner));
     }
 }
@@ -51,62 +103,210 @@ impl PendingCommits {
 pub(super) struct Committer {
     store: Box<dyn Store>,
     on_finished: OnFinished,
-    /// The error of a failed commit. From then on every task fails: documents in memory may be ahead of
-    /// the store, and no peer may see that.
-    failed: Option<String>,
+    on_status: OnStatus,
+    condition: Arc<Condition>,
+    /// The stored bytes of each document.
+    sizes: HashMap<DocId, u64>,
+    /// When to try to recover the store, and how long to wait after that.
+    retry: Option<(Instant, Duration)>,
 }
 
 impl Committer {
-    pub(super) fn new(store: Box<dyn Store>, on_finished: OnFinished) -> Self {
+    pub(super) fn new(
+        store: Box<dyn Store>,
+        documents: &[(DocId, Head)],
+        condition: Arc<Condition>,
+        on_finished: OnFinished,
+        on_status: OnStatus,
+    ) -> Self {
+        let sizes = documents.iter().map(|(doc, head)| (doc.clone(), head.size));
         Self {
             store,
             on_finished,
-            failed: None,
+            on_status,
+            condition,
+            sizes: sizes.collect(),
+            retry: None,
         }
     }
 
     pub(super) fn run(mut self, batches: &Receiver<Batch>) {
-        while let Ok(first) = batches.recv() {
-            let mut bytes = weight(&first);
-            let mut waiting = vec![first];
-            while bytes < COMMIT_BYTES
-                && let Ok(next) = batches.try_recv()
-            {
-                bytes += weight(&next);
-                waiting.push(next);
+        loop {
+            let wait = match self.retry {
+                None => Duration::from_secs(3600),
+                Some((at, _)) => at.saturating_duration_since(Instant::now()),
+            };
+            match batches.recv_timeout(wait) {
+                Ok(first) => self.commit(collect(first, batches)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
             }
-            self.commit(waiting);
+            if self.retry.is_some_and(|(at, _)| at <= Instant::now()) {
+                self.recover();
+            }
         }
     }
 
     fn commit(&mut self, mut waiting: Vec<Batch>) {
-        let writes = waiting
-            .iter_mut()
-            .map(|batch| std::mem::take(&mut batch.writes));
-        let writes: Vec<Write> = writes.flatten().collect();
-        if self.failed.is_none()
-            && !writes.is_empty()
-            && let Err(error) = self.store.commit(&writes)
-        {
-            tracing::error!(%error, "the store failed: all further changes are refused until a restart");
-            self.failed = Some(error.to_string());
-        }
-        let mut tasks = Vec::with_capacity(waiting.len());
-        for batch in waiting {
-            batch.pending.finish();
-            let Some((id, mut finished)) = batch.task else {
-                continue;
-            };
-            if let Some(reason) = self.failed.clone() {
-                finished.result = Err(WorkError::Store { reason });
-                finished.local = None;
+        let mut writes = Vec::new();
+        let mut after = Sizes {
+            total: self.condition.bytes(),
+            changed: HashMap::new(),
+        };
+        // Whether each batch wrote something, and why it was refused.
+        let mut outcomes: Vec<(bool, Option<String>)> = Vec::with_capacity(waiting.len());
+        for batch in &mut waiting {
+            let own = std::mem::take(&mut batch.writes);
+            let wrote = !own.is_empty();
+            let refused = self.refusal(batch, &own, &mut after);
+            if refused.is_none() {
+                writes.extend(own);
             }
-            tasks.push((id, finished));
+            outcomes.push((wrote, refused));
+        }
+        let committed = match writes.is_empty() {
+            true => Ok(()),
+            false => self.store.commit(&writes),
+        };
+        match &committed {
+            Ok(()) => {
+                self.condition.set_bytes(after.total);
+                for (doc, size) in after.changed {
+                    match size {
+                        0 => self.sizes.remove(&doc),
+                        size => self.sizes.insert(doc, size),
+                    };
+                }
+            }
+            Err(error) => self.failed(error),
+        }
+        drop(writes);
+        let mut tasks = Vec::with_capacity(waiting.len());
+        for (batch, (wrote, refused)) in waiting.iter_mut().zip(outcomes) {
+            let failed = committed.as_ref().err().filter(|_| wrote);
+            let reason = refused.or_else(|| failed.map(StoreError::to_string));
+            if let Some((id, mut finished)) = batch.task.take() {
+                match reason {
+                    Some(reason) => {
+                        if wrote {
+                            batch.pending.fail();
+                        }
+                        finished.result = Err(WorkError::Store { reason });
+                        finished.local = None;
+                    }
+                    None if wrote => batch.pending.store(&finished.head),
+                    None => {}
+                }
+                tasks.push((id, finished));
+            }
+            batch.pending.finish();
         }
         if !tasks.is_empty() {
             (self.on_finished)(tasks);
         }
     }
+
+    /// Why a batch cannot be stored, if it cannot; otherwise counts its bytes.
+    fn refusal(&self, batch: &Batch, writes: &[Write], after: &mut Sizes) -> Option<String> {
+        if batch.pending.has_failed() {
+            let reason = "an earlier change of this document could not be stored";
+            return Some(reason.to_owned());
+        }
+        if writes.is_empty() {
+            return None;
+        }
+        if let Some(reason) = self.condition.refusing() {
+            return Some(reason);
+        }
+        let mut changed = Vec::new();
+        let mut total = after.total;
+        for write in writes {
+            let (doc, size) = match write {
+                Write::Append { doc, head, .. } | Write::Replace { doc, head, .. } => {
+                    (doc, head.size)
+                }
+                Write::Delete { doc } => (doc, 0),
+            };
+            let earlier = changed.iter().rev().find(|(known, _)| known == doc);
+            let before = earlier.map(|(_, size)| *size);
+            let before = before.or_else(|| after.changed.get(doc).copied());
+            let before = before.or_else(|| self.sizes.get(doc).copied());
+            total = total
+                .saturating_sub(before.unwrap_or(0))
+                .saturating_add(size);
+            changed.push((doc.clone(), size));
+        }
+        // A store that is too large may still shrink.
+        if total > after.total
+            && let Some(reason) = self.condition.too_large(total)
+        {
+            return Some(reason);
+        }
+        after.total = total;
+        after.changed.extend(changed);
+        None
+    }
+
+    fn failed(&mut self, error: &StoreError) {
+        tracing::error!(%error, "changes are refused until the store can be written again; documents can still be read");
+        self.refuse(error.to_string());
+        let wait = self.retry.map_or(RETRY.0, |(_, wait)| wait);
+        self.retry = Some((Instant::now() + wait, wait));
+        // Reading goes on at once; whether there is room to write is found out later.
+        let _ = self.store.recover();
+    }
+
+    fn refuse(&self, reason: String) {
+        self.condition.refuse(Some(reason.clone()));
+        (self.on_status)(StoreStatus::ReadOnly { reason });
+    }
+
+    fn recover(&mut self) {
+        let Some((_, wait)) = self.retry else {
+            return;
+        };
+        match self.store.recover() {
+            Ok(()) => {
+                tracing::info!("changes are accepted again");
+                self.retry = None;
+                self.condition.refuse(None);
+                (self.on_status)(StoreStatus::Writable);
+            }
+            Err(error @ (StoreError::NotAStore { .. } | StoreError::InUse { .. })) => {
+                tracing::error!(%error, "the store is lost");
+                let reason = error.to_string();
+                self.condition.refuse(Some(reason.clone()));
+                self.retry = None;
+                (self.on_status)(StoreStatus::Lost { reason });
+            }
+            Err(error) => {
+                let wait = (wait * 2).min(RETRY.1);
+                let seconds = wait.as_secs();
+                tracing::warn!(%error, "changes are still refused; the next attempt is in {seconds} s");
+                self.retry = Some((Instant::now() + wait, wait));
+            }
+        }
+    }
+}
+
+/// The stored bytes after a commit.
+struct Sizes {
+    total: u64,
+    /// Those of the documents that it changes.
+    changed: HashMap<DocId, u64>,
+}
+
+/// All batches that wait, up to the size of one commit.
+fn collect(first: Batch, batches: &Receiver<Batch>) -> Vec<Batch> {
+    let mut bytes = weight(&first);
+    let mut waiting = vec![first];
+    while bytes < COMMIT_BYTES
+        && let Ok(next) = batches.try_recv()
+    {
+        bytes += weight(&next);
+        waiting.push(next);
+    }
+    waiting
 }
 
 fn weight(batch: &Batch) -> usize {

@@ -58,36 +58,62 @@ pub(super) struct Loaded {
 
 impl Loaded {
     /// Loads a stored document.
-    pub(super) fn from_kept(
-        name: &DocId,
-        kept: &Kept,
-        pending: Arc<PendingCommits>,
-    ) -> Result<Self, String> {
+    pub(super) fn from_kept(name: &DocId, kept: &Kept) -> Result<Self, String> {
         let doc = blank();
         let all = kept.snapshot.iter().chain(&kept.updates);
         for data in all {
             crdt::import(&doc, data).map_err(|error| format!("{error:?}"))?;
         }
         let recorded = crdt::version(&doc).map_err(|error| format!("{error:?}"))?;
-        Ok(Self {
+        let mut loaded = Self {
             name: name.clone(),
             doc,
             recorded,
             snapshot_bytes: kept.snapshot.as_ref().map_or(0, |data| data.len() as u64),
             update_bytes: kept.updates.iter().map(|data| data.len() as u64).sum(),
             cache: None,
-            pending,
+            pending: Arc::default(),
             slot: None,
             holders: 0,
             dirty: Arc::default(),
             _subscription: None,
             used: 0,
             gaps: 0,
-        })
+        };
+        loaded.pending = Arc::new(PendingCommits::new(loaded.head()));
+        Ok(loaded)
+    }
+
+    /// What is stored is the truth again: all that the document has beyond it counts as an edit of the
+    /// application. False: the document does not have all that is stored.
+    pub(super) fn roll_back(&mut self) -> bool {
+        let stored = self.pending.stored();
+        let Ok(now) = crdt::version(&self.doc) else {
+            return false;
+        };
+        let recorded = crdt::from_wire(&stored.version);
+        if !now.includes_vv(&recorded) {
+            return false;
+        }
+        self.recorded = recorded;
+        (self.snapshot_bytes, self.update_bytes) = (stored.size, 0);
+        self.cache = None;
+        self.pending = Arc::new(PendingCommits::new(stored));
+        true
+    }
+
+    /// Whether it has edits of the application that are not stored.
+    pub(super) fn has_edits(&self) -> bool {
+        !crdt::version(&self.doc).is_ok_and(|now| now == self.recorded)
     }
 
     pub(super) fn size(&self) -> u64 {
         self.snapshot_bytes + self.update_bytes
+    }
+
+    /// About how much memory it takes: its content, and the snapshot for peers.
+    pub(super) fn memory(&self) -> u64 {
+        self.size() + self.cache.as_ref().map_or(0, |(_, data)| data.len() as u64)
     }
 
     pub(super) fn head(&self) -> Head {

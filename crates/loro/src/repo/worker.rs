@@ -3,13 +3,16 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
 
 use breakbulk_message::loro::{Transmission, VersionVector};
 use bytes::Bytes;
 
 use super::commit::{Batch, PendingCommits};
+use super::condition::Condition;
 use super::crdt::{self, CrdtError, from_wire, to_wire};
+use super::expansion::{self, Oversized};
 use super::loaded::Loaded;
 use super::{OnEdit, Request};
 use crate::limits::Limits;
@@ -22,6 +25,7 @@ const GAP_BYTES: usize = 4 << 20;
 
 pub(super) struct Worker {
     reader: Arc<dyn StoreReader>,
+    condition: Arc<Condition>,
     limits: Limits,
     on_edit: OnEdit,
     docs: HashMap<DocId, Loaded>,
@@ -34,6 +38,7 @@ type Ran = (Option<Transmission>, Result<Outcome, WorkError>);
 impl Worker {
     pub(super) fn new(
         reader: Arc<dyn StoreReader>,
+        condition: Arc<Condition>,
         mut limits: Limits,
         threads: usize,
         on_edit: OnEdit,
@@ -42,6 +47,7 @@ impl Worker {
         limits.loaded_bytes /= threads as u64;
         Self {
             reader,
+            condition,
             limits,
             on_edit,
             docs: HashMap::new(),
@@ -52,15 +58,19 @@ impl Worker {
     pub(super) fn run(mut self, requests: &Receiver<Request>, committer: &Sender<Batch>) {
         while let Ok(request) = requests.recv() {
             match request {
-                Request::Task(id, doc, work) => {
+                Request::Task(job) => {
                     let mut writes = Vec::new();
-                    let (pending, finished) = self.work(&doc, work, &mut writes);
+                    let (pending, finished) = if job.cancelled.load(Ordering::Relaxed) {
+                        (Arc::default(), cancelled())
+                    } else {
+                        self.work(&job.doc, job.work, &mut writes)
+                    };
                     pending.start();
-                    let task = Some((id, finished));
                     let _ = committer.send(Batch {
                         writes,
-                        task,
+                        task: Some((job.id, finished)),
                         pending,
+                        _charge: job.charge,
                     });
                 }
                 Request::Open(doc, reply) => {
@@ -104,11 +114,25 @@ impl Worker {
         writes: &mut Vec<Write>,
     ) -> Result<Ran, WorkError> {
         let limit = self.limits.document_bytes;
+        if let Work::Import { data, .. } = &work {
+            self.check_import(doc, data)?;
+        }
+        let refusing = self.condition.refusing();
         let loaded = self.load(doc)?;
-        let (local, failed) = match loaded.flush(writes) {
+        let flushed = match &refusing {
+            None => loaded.flush(writes),
+            Some(_) => Ok(None),
+        };
+        let (local, failed) = match flushed {
             Ok(local) => (local, None),
             Err(error) => (None, Some(error)),
         };
+        // No peer may see edits that are not stored.
+        if let Some(reason) = refusing
+            && loaded.has_edits()
+        {
+            return Ok((None, Err(WorkError::Store { reason })));
+        }
         let outcome = match (failed, work) {
             (Some(error), _) => Err(error),
             (None, Work::Import { data, snapshot }) => {
@@ -149,6 +173,30 @@ impl Worker {
         }
     }
 
+    /// Refuses changes that cannot be stored or that would become too large, before anything is loaded or
+    /// decompressed for them.
+    fn check_import(&self, doc: &DocId, data: &Bytes) -> Result<(), WorkError> {
+        if let Some(reason) = self.condition.refusal(data.len()) {
+            return Err(WorkError::Store { reason });
+        }
+        let limit = self.limits.expanded_bytes;
+        let name = || doc.to_string();
+        match expansion::check(data, limit) {
+            Ok(()) => {}
+            Err(Oversized::Expands(limit)) => {
+                return Err(WorkError::Expands { doc: name(), limit });
+            }
+            Err(Oversized::Malformed) => {
+                let reason = "loro does not write such bytes".to_owned();
+                return Err(WorkError::Garbage {
+                    doc: name(),
+                    reason,
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Compacts the document if it is time; reloads it if it holds too many changes with a gap.
     fn compact_or_reload(
         &mut self,
@@ -164,6 +212,7 @@ impl Worker {
             return local;
         }
         if loaded.wants_compaction()
+            && self.condition.refusing().is_none()
             && let Err(error) = loaded.compact(writes)
         {
             tracing::warn!(
@@ -197,13 +246,46 @@ impl Worker {
         Ok(())
     }
 
+    /// Makes a document whose changes could not be stored agree with the store again. Edits of the
+    /// application stay, to be stored later.
+    fn restore(&mut self, doc: &DocId) -> Result<(), WorkError> {
+        let Some(mut ahead) = self.docs.remove(doc) else {
+            return Ok(());
+        };
+        ahead.pending.wait();
+        if ahead.holders > 0 && ahead.roll_back() {
+            self.docs.insert(doc.clone(), ahead);
+            return Ok(());
+        }
+        let on_edit = self.on_edit.clone();
+        match self.load(doc) {
+            Ok(fresh) if ahead.holders > 0 => fresh.adopt_holders(&mut ahead, &on_edit),
+            Ok(_) => {}
+            Err(error) => {
+                // The holders wait for the document to be readable again.
+                if ahead.holders > 0 {
+                    self.docs.insert(doc.clone(), ahead);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     fn load(&mut self, doc: &DocId) -> Result<&mut Loaded, WorkError> {
         self.clock += 1;
+        if self
+            .docs
+            .get(doc)
+            .is_some_and(|loaded| loaded.pending.has_failed())
+        {
+            self.restore(doc)?;
+        }
         if !self.docs.contains_key(doc) {
             let kept = self.reader.load(doc).map_err(|error| WorkError::Store {
                 reason: error.to_string(),
             })?;
-            let loaded = Loaded::from_kept(doc, &kept, Arc::default()).map_err(|reason| {
+            let loaded = Loaded::from_kept(doc, &kept).map_err(|reason| {
                 let doc = doc.to_string();
                 WorkError::Damaged { doc, reason }
             })?;
@@ -226,7 +308,7 @@ impl Worker {
     fn make_room(&mut self) {
         loop {
             let idle = self.docs.iter().filter(|(_, loaded)| loaded.is_idle());
-            let bytes: u64 = self.docs.values().map(Loaded::size).sum();
+            let bytes: u64 = self.docs.values().map(Loaded::memory).sum();
             if self.docs.len() <= self.limits.loaded && bytes <= self.limits.loaded_bytes {
                 return;
             }
@@ -236,6 +318,15 @@ impl Worker {
             };
             self.docs.remove(&doc);
         }
+    }
+}
+
+/// The result of a task that nobody waits for any more.
+fn cancelled() -> Finished {
+    Finished {
+        head: Head::default(),
+        local: None,
+        result: Err(WorkError::Cancelled),
     }
 }
 

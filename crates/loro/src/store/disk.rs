@@ -4,9 +4,13 @@
 //! or update, `parts` the bytes. A commit is one transaction and one fsync, however many documents it
 //! touches.
 
-use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::fmt;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
+use breakbulk_link::lock;
 use breakbulk_message::loro::VersionVector;
 use bytes::Bytes;
 use redb::{
@@ -39,18 +43,34 @@ const PART: usize = (64 << 10) - 128;
 const CACHE: usize = 16 << 20;
 
 /// Documents on disk. The file stays locked until the store is dropped, and does not shrink.
-#[derive(Debug)]
 pub struct DiskStore {
-    db: Arc<Database>,
+    open: Arc<Open>,
     name: Arc<str>,
+    /// The file; `None`: other storage.
+    path: Option<PathBuf>,
+    reopen: Box<dyn Fn() -> Result<Database, redb::DatabaseError> + Send>,
     /// A commit failed; whether the disk has it is unknown.
     failed: bool,
+    /// The bytes of the largest commit, which there must be room for after a failure.
+    largest: usize,
 }
+
+/// The database while it is open. After an error of the disk redb refuses everything, reading too, until
+/// it is opened again.
+#[derive(Debug)]
+struct Open(Mutex<Option<Arc<Database>>>);
 
 /// Reads documents; does not keep the file open.
 struct Reader {
-    db: Weak<Database>,
+    open: Weak<Open>,
     name: Arc<str>,
+}
+
+impl fmt::Debug for DiskStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("DiskStore");
+        text.field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl DiskStore {
@@ -61,48 +81,88 @@ impl DiskStore {
         if !path.exists() {
             make(path, &name)?;
         }
-        let db = Builder::new()
-            .set_cache_size(CACHE)
-            .open(path)
-            .map_err(|error| failed(&name, "opening", error))?;
-        Self::check(db, name)
+        let path = path.to_owned();
+        let file = path.clone();
+        let reopen = move || Builder::new().set_cache_size(CACHE).open(&file);
+        Self::start(name, Some(path), Box::new(reopen))
     }
 
-    /// Opens the store in other storage than a file.
-    pub fn with_backend(backend: impl StorageBackend) -> Result<Self, StoreError> {
+    /// Opens the store in other storage than a file. It is cloned whenever the store is opened again.
+    pub fn with_backend(backend: impl StorageBackend + Clone) -> Result<Self, StoreError> {
         let name: Arc<str> = "in its own storage".into();
-        let db = Builder::new()
-            .set_cache_size(CACHE)
-            .create_with_backend(backend)
-            .map_err(|error| failed(&name, "opening", error))?;
-        prepare(&db, &name)?;
-        Self::check(db, name)
+        let reopen = move || {
+            Builder::new()
+                .set_cache_size(CACHE)
+                .create_with_backend(backend.clone())
+        };
+        Self::start(name, None, Box::new(reopen))
     }
 
-    fn check(db: Database, name: Arc<str>) -> Result<Self, StoreError> {
-        let reading = db.begin_read().map_err(|e| failed(&name, "opening", e))?;
-        let wrong = |reason: String| StoreError::NotAStore {
-            store: name.to_string(),
-            expected: FORMAT,
-            reason,
-        };
-        let meta = reading.open_table(META).map_err(|e| wrong(e.to_string()))?;
-        let format = meta.get(FORMAT_ROW).map_err(|e| wrong(e.to_string()))?;
-        match format.map(|row| row.value()) {
-            Some(FORMAT) => {}
-            Some(other) => return Err(wrong(format!("it is of format {other}"))),
-            None => return Err(wrong("it has no format".to_owned())),
+    fn start(
+        name: Arc<str>,
+        path: Option<PathBuf>,
+        reopen: Box<dyn Fn() -> Result<Database, redb::DatabaseError> + Send>,
+    ) -> Result<Self, StoreError> {
+        let db = reopen().map_err(|error| failed(&name, "opening", error))?;
+        if path.is_none() {
+            prepare(&db, &name)?;
         }
-        drop((meta, reading));
+        check(&db, &name)?;
         Ok(Self {
-            db: Arc::new(db),
+            open: Arc::new(Open(Mutex::new(Some(Arc::new(db))))),
             name,
+            path,
+            reopen,
             failed: false,
+            largest: 0,
         })
     }
 
-    fn write(&self, writes: &[Write]) -> Result<(), redb::Error> {
-        let mut transaction = self.db.begin_write()?;
+    /// Closes the database that failed, and opens it again. Readers wait meanwhile.
+    fn open_again(&self) -> Result<(), StoreError> {
+        let mut open = lock(&self.open.0);
+        if let Some(broken) = open.take() {
+            // Those who read from it get errors, and are soon done.
+            while Arc::strong_count(&broken) > 1 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let db = (self.reopen)().map_err(|error| failed(&self.name, "opening", error))?;
+        check(&db, &self.name)?;
+        *open = Some(Arc::new(db));
+        Ok(())
+    }
+
+    /// Whether a file beside the store could take another commit.
+    fn check_room(&self) -> Result<(), StoreError> {
+        let Some(path) = &self.path else {
+            return Ok(());
+        };
+        let mut probe = path.as_os_str().to_owned();
+        probe.push(format!(".{}.room", std::process::id()));
+        let write = || -> std::io::Result<()> {
+            let mut file = std::fs::File::create(&probe)?;
+            let block = [0; 64 << 10];
+            for _ in 0..=self.largest / block.len() {
+                file.write_all(&block)?;
+            }
+            file.sync_all()
+        };
+        let written = write();
+        let _ = std::fs::remove_file(&probe);
+        written.map_err(|error| StoreError::Disk {
+            store: self.name.to_string(),
+            doing: "looking for room",
+            reason: error.to_string(),
+        })
+    }
+
+    fn database(&self) -> Result<Arc<Database>, StoreError> {
+        self.open.database(&self.name)
+    }
+
+    fn write(db: &Database, writes: &[Write]) -> Result<(), redb::Error> {
+        let mut transaction = db.begin_write()?;
         transaction.set_durability(Durability::Immediate)?;
         {
             let mut tables = Tables::open(&transaction)?;
@@ -117,7 +177,8 @@ impl DiskStore {
 
 impl Store for DiskStore {
     fn documents(&self) -> Result<Vec<(DocId, Head)>, StoreError> {
-        heads(&self.db).map_err(|error| failed(&self.name, "reading its documents", error))
+        heads(&*self.database()?)
+            .map_err(|error| failed(&self.name, "reading its documents", error))
     }
 
     fn commit(&mut self, writes: &[Write]) -> Result<(), StoreError> {
@@ -130,15 +191,29 @@ impl Store for DiskStore {
             return Ok(());
         }
         self.failed = true;
-        self.write(writes)
-            .map_err(|error| failed(&self.name, "writing", error))?;
+        let bytes = writes.iter().map(|write| match write {
+            Write::Append { data, .. } | Write::Replace { data, .. } => data.len(),
+            Write::Delete { .. } => 0,
+        });
+        self.largest = self.largest.max(bytes.sum());
+        let db = self.database()?;
+        Self::write(&db, writes).map_err(|error| failed(&self.name, "writing", error))?;
         self.failed = false;
+        Ok(())
+    }
+
+    fn recover(&mut self) -> Result<(), StoreError> {
+        if self.failed {
+            self.open_again()?;
+            self.check_room()?;
+            self.failed = false;
+        }
         Ok(())
     }
 
     fn reader(&self) -> Arc<dyn StoreReader> {
         Arc::new(Reader {
-            db: Arc::downgrade(&self.db),
+            open: Arc::downgrade(&self.open),
             name: self.name.clone(),
         })
     }
@@ -146,12 +221,38 @@ impl Store for DiskStore {
 
 impl StoreReader for Reader {
     fn load(&self, doc: &str) -> Result<Kept, StoreError> {
-        let Some(db) = self.db.upgrade() else {
+        let Some(open) = self.open.upgrade() else {
             return Err(StoreError::Failed {
                 store: self.name.to_string(),
             });
         };
+        let db = open.database(&self.name)?;
         load(&db, doc).map_err(|error| failed(&self.name, "reading a document", error))
+    }
+}
+
+impl Open {
+    fn database(&self, name: &Arc<str>) -> Result<Arc<Database>, StoreError> {
+        lock(&self.0).clone().ok_or_else(|| StoreError::Failed {
+            store: name.to_string(),
+        })
+    }
+}
+
+/// Whether the database has this store's tables.
+fn check(db: &Database, name: &Arc<str>) -> Result<(), StoreError> {
+    let reading = db.begin_read().map_err(|e| failed(name, "opening", e))?;
+    let wrong = |reason: String| StoreError::NotAStore {
+        store: name.to_string(),
+        expected: FORMAT,
+        reason,
+    };
+    let meta = reading.open_table(META).map_err(|e| wrong(e.to_string()))?;
+    let format = meta.get(FORMAT_ROW).map_err(|e| wrong(e.to_string()))?;
+    match format.map(|row| row.value()) {
+        Some(FORMAT) => Ok(()),
+        Some(other) => Err(wrong(format!("it is of format {other}"))),
+        None => Err(wrong("it has no format".to_owned())),
     }
 }
 

@@ -56,7 +56,7 @@ fn work(disk: &CrashDisk, store: Option<DiskStore>) -> (All, All) {
         if store.commit(&batch).is_err() {
             let again = store.commit(&batch).unwrap_err().to_string();
             assert!(
-                again.ends_with("failed before and takes nothing: open it again"),
+                again.ends_with("failed before and takes nothing until it has recovered"),
                 "{again}"
             );
             return (confirmed, tried);
@@ -95,6 +95,37 @@ fn what_was_committed_survives_a_crash_at_every_operation() {
 }
 
 // LORO-3
+#[test]
+fn a_store_whose_disk_was_full_recovers() {
+    let disk = CrashDisk::new();
+    let mut store = DiskStore::with_backend(disk.clone()).unwrap();
+    let reader = store.reader();
+    let [first, second, third, ..] = &batches()[..] else {
+        unreachable!()
+    };
+    store.commit(first).unwrap();
+    let before = all(&store);
+    disk.fail_after(Some(0));
+    store.commit(second).unwrap_err();
+    store.commit(second).unwrap_err();
+    // What is stored can be read as soon as the disk can be written enough to open it.
+    disk.fail_after(None);
+    store.recover().unwrap();
+    assert_eq!(all(&store), before);
+    store.commit(second).unwrap();
+    store.commit(third).unwrap();
+    let mut oracle = MemoryStore::new();
+    for batch in [first, second, third] {
+        oracle.commit(batch).unwrap();
+    }
+    assert_eq!(all(&store), all(&oracle));
+    // Readers from before read on.
+    assert_eq!(
+        reader.load("a").unwrap(),
+        oracle.reader().load("a").unwrap()
+    );
+}
+
 #[test]
 fn a_batch_costs_one_sync() {
     let disk = CrashDisk::new();

@@ -1,5 +1,7 @@
 //! One peer misbehaves among a thousand that do not.
 
+use std::time::Duration;
+
 use breakbulk_link::Frame;
 use breakbulk_loro::{Backoff, Event, Node};
 use breakbulk_message::loro::{ChannelMsg, Transmission, VersionVector};
@@ -96,7 +98,7 @@ async fn a_hostile_peer_is_cut_off_and_the_others_do_not_notice() {
 #[tokio::test]
 async fn a_slow_reader_is_cut_off_and_nobody_waits_for_it() {
     let mut config = server_config();
-    config.queued_bytes = 1 << 20;
+    config.write_deadline = Duration::from_secs(2);
     let server = node(config);
     let doc = server.open("d").await.unwrap();
     let mut slow = Raw::established(&server, "5").await;

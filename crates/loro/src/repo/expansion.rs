@@ -1,0 +1,241 @@
+//! How large a peer's changes become when `loro` decodes them, found out without the memory for it.
+//!
+//! A snapshot holds up to three tables of blocks, each block compressed on its own with LZ4, which can
+//! express 255 bytes by one. `loro` decompresses whole blocks and has no limit, so a message of 50 MiB may
+//! ask for 12 GiB. The changes inside, and those of updates, are columns whose runs are numbers
+//! ([`changes`]). What is not in the form that `loro` writes is refused.
+
+mod changes;
+mod values;
+
+use std::io::Read;
+
+use lz4_flex::frame::FrameDecoder;
+
+/// The magic bytes and the checksum before the mode.
+const HEAD: usize = 20;
+/// The modes, big-endian.
+const SNAPSHOT: [u8; 2] = [0, 3];
+const UPDATES: [u8; 2] = [0, 4];
+/// What stands for a state that is left out.
+const NO_STATE: &[u8] = b"E";
+const TABLE_MAGIC: &[u8] = b"LORO";
+/// The magic bytes and the version before the blocks of a table.
+const TABLE_HEAD: usize = 5;
+/// The checksum behind each block.
+const CHECKSUM: usize = 4;
+const LZ4: u8 = 1;
+const LARGE: u8 = 0x80;
+/// The length of the keys of changes: a peer and a counter.
+const CHANGES_KEY: usize = 12;
+
+/// Why changes are not imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Oversized {
+    /// They would take more bytes than this.
+    Expands(u64),
+    /// They are not what `loro` writes.
+    Malformed,
+}
+
+/// Checks that changes, decoded, take no more than about `limit` bytes. At most one block of them is
+/// decompressed at a time.
+pub(super) fn check(data: &[u8], limit: u64) -> Result<(), Oversized> {
+    let Some((mode, body)) = data.get(HEAD..).and_then(<[u8]>::split_first_chunk) else {
+        return Err(Oversized::Malformed);
+    };
+    let mut left = Left { limit, left: limit };
+    match *mode {
+        SNAPSHOT => check_snapshot(body, &mut left),
+        UPDATES => {
+            let mut rest = body;
+            while !rest.is_empty() {
+                changes::check(take_bytes(&mut rest)?, &mut left)?;
+            }
+            Ok(())
+        }
+        // Modes that this version of `loro` refuses.
+        _ => Ok(()),
+    }
+}
+
+/// The bytes that may still be taken.
+struct Left {
+    limit: u64,
+    left: u64,
+}
+
+impl Left {
+    fn take(&mut self, count: u64, each: u64) -> Result<(), Oversized> {
+        let bytes = count.saturating_mul(each);
+        let left = self.left.checked_sub(bytes);
+        self.left = left.ok_or(Oversized::Expands(self.limit))?;
+        Ok(())
+    }
+}
+
+fn check_snapshot(body: &[u8], left: &mut Left) -> Result<(), Oversized> {
+    let mut rest = body;
+    for table in 0..3 {
+        let len = take_u32(&mut rest)? as usize;
+        let bytes = take(&mut rest, len)?;
+        if !bytes.is_empty() && bytes != NO_STATE {
+            // The first table has the changes, the others a state.
+            check_table(bytes, table == 0, left)?;
+        }
+    }
+    Ok(())
+}
+
+/// A block of a table: where it begins, its first key, and whether it is one large value or compressed.
+struct Block<'a> {
+    start: usize,
+    first_key: &'a [u8],
+    large: bool,
+    compressed: bool,
+}
+
+fn check_table(table: &[u8], has_changes: bool, left: &mut Left) -> Result<(), Oversized> {
+    let malformed = Oversized::Malformed;
+    if !table.starts_with(TABLE_MAGIC) {
+        return Err(malformed);
+    }
+    let (before, end) = table.split_last_chunk::<4>().ok_or(malformed)?;
+    let end = u32::from_le_bytes(*end) as usize;
+    let mut metas = before.get(end..).ok_or(malformed)?;
+    let blocks = before.get(..end).ok_or(malformed)?;
+    let count = take_u32(&mut metas)?;
+    let mut open: Option<Block<'_>> = None;
+    for _ in 0..count {
+        let start = take_u32(&mut metas)? as usize;
+        let first_key = take_key(&mut metas)?;
+        let kind = take(&mut metas, 1)?[0];
+        let large = kind & LARGE != 0;
+        if !large {
+            take_key(&mut metas)?;
+        }
+        if start < TABLE_HEAD {
+            return Err(malformed);
+        }
+        if let Some(block) = open {
+            let bytes = blocks.get(block.start..start).ok_or(malformed)?;
+            check_block(&block, bytes, has_changes, left)?;
+        }
+        open = Some(Block {
+            start,
+            first_key,
+            large,
+            compressed: kind & !LARGE == LZ4,
+        });
+    }
+    if let Some(block) = open {
+        let bytes = blocks.get(block.start..).ok_or(malformed)?;
+        check_block(&block, bytes, has_changes, left)?;
+    }
+    Ok(())
+}
+
+fn check_block(
+    block: &Block<'_>,
+    bytes: &[u8],
+    has_changes: bool,
+    left: &mut Left,
+) -> Result<(), Oversized> {
+    let len = bytes.len().checked_sub(CHECKSUM);
+    let bytes = &bytes[..len.ok_or(Oversized::Malformed)?];
+    let mut decompressed = Vec::new();
+    let content = if block.compressed {
+        // The same decoder as `loro` uses.
+        let mut chunks = FrameDecoder::new(bytes).take(left.left.saturating_add(1));
+        let read = if has_changes {
+            chunks.read_to_end(&mut decompressed).map(|len| len as u64)
+        } else {
+            std::io::copy(&mut chunks, &mut std::io::sink())
+        };
+        left.take(read.map_err(|_| Oversized::Malformed)?, 1)?;
+        &decompressed[..]
+    } else {
+        left.take(bytes.len() as u64, 1)?;
+        bytes
+    };
+    match (has_changes, block.large) {
+        (false, _) => Ok(()),
+        (true, true) => check_value(block.first_key.len(), content, left),
+        (true, false) => check_values(block.first_key, content, left),
+    }
+}
+
+/// The values of a block of small ones: behind them their offsets and their number.
+fn check_values(first_key: &[u8], content: &[u8], left: &mut Left) -> Result<(), Oversized> {
+    let malformed = Oversized::Malformed;
+    let (before, count) = content.split_last_chunk::<2>().ok_or(malformed)?;
+    let count = usize::from(u16::from_le_bytes(*count));
+    let data_len = before.len().checked_sub(count * 2).ok_or(malformed)?;
+    let (data, offsets) = before.split_at(data_len);
+    let offset = |number: usize| match offsets.get(number * 2..number * 2 + 2) {
+        Some(offset) => usize::from(u16::from_le_bytes([offset[0], offset[1]])),
+        None => data_len,
+    };
+    for number in 0..count {
+        let entry = data.get(offset(number)..offset(number + 1));
+        let mut entry = entry.ok_or(malformed)?;
+        let mut key = first_key.len();
+        if number > 0 {
+            // What the key shares with the first one, and the rest of it.
+            let shared = usize::from(take(&mut entry, 1)?[0]);
+            key = shared + take_key(&mut entry)?.len();
+        }
+        check_value(key, entry, left)?;
+    }
+    Ok(())
+}
+
+fn check_value(key: usize, value: &[u8], left: &mut Left) -> Result<(), Oversized> {
+    match key {
+        CHANGES_KEY => changes::check(value, left),
+        _ => Ok(()),
+    }
+}
+
+fn take<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], Oversized> {
+    let (taken, after) = rest.split_at_checked(len).ok_or(Oversized::Malformed)?;
+    *rest = after;
+    Ok(taken)
+}
+
+fn take_u32(rest: &mut &[u8]) -> Result<u32, Oversized> {
+    let mut word = [0; 4];
+    word.copy_from_slice(take(rest, 4)?);
+    Ok(u32::from_le_bytes(word))
+}
+
+/// A key and the 16-bit length before it.
+fn take_key<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], Oversized> {
+    let mut len = [0; 2];
+    len.copy_from_slice(take(rest, 2)?);
+    take(rest, usize::from(u16::from_le_bytes(len)))
+}
+
+/// A number of up to 64 bits, seven in each byte; higher bits are dropped.
+fn take_number(rest: &mut &[u8]) -> Result<u64, Oversized> {
+    let (mut number, mut shift) = (0, 0);
+    loop {
+        let byte = take(rest, 1)?[0];
+        if shift < 64 {
+            number |= u64::from(byte & 0x7f) << shift;
+        }
+        shift += 7;
+        if byte < 0x80 {
+            return Ok(number);
+        }
+    }
+}
+
+/// Bytes and the number of them before.
+fn take_bytes<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], Oversized> {
+    let len = take_number(rest)?;
+    take(
+        rest,
+        usize::try_from(len).map_err(|_| Oversized::Malformed)?,
+    )
+}

@@ -1,0 +1,410 @@
+//! The changes of one peer, as `loro` writes them: numbers, then eight byte strings, most of which are
+//! columns. A column is a list of runs, so that five bytes may stand for a thousand million rows, all of
+//! which `loro` allocates.
+
+use super::values;
+use super::{Left, Oversized, take, take_bytes, take_number};
+
+/// About what `loro` allocates for each.
+const CHANGE: u64 = 256;
+const DEPENDENCY: u64 = 48;
+const OPERATION: u64 = 128;
+const DELETION: u64 = 96;
+const POSITION: u64 = 64;
+
+/// How a column's values are written.
+#[derive(Clone, Copy)]
+enum Values {
+    Numbers,
+    Bytes,
+}
+
+pub(super) fn check(block: &[u8], left: &mut Left) -> Result<(), Oversized> {
+    let mut rest = block;
+    for _ in 0..4 {
+        take_number(&mut rest)?;
+    }
+    let changes = take_number(&mut rest)?;
+    let header = take_bytes(&mut rest)?;
+    // Each change but the last has at least one byte there: `loro` allocates before it looks.
+    if changes == 0 || changes - 1 > header.len() as u64 {
+        return Err(Oversized::Malformed);
+    }
+    left.take(changes, CHANGE)?;
+    left.take(dependencies(header, changes)?, DEPENDENCY)?;
+    let [
+        _meta,
+        _containers,
+        keys,
+        positions,
+        operations,
+        deletions,
+        values,
+    ] = take_strings(&mut rest)?;
+    check_positions(positions, left)?;
+    use Values::{Bytes, Numbers};
+    let columns = [Numbers, Numbers, Bytes, Numbers];
+    left.take(rows(operations, &columns)?, OPERATION)?;
+    left.take(rows(deletions, &[Numbers; 3])?, DELETION)?;
+    check_values(operations, keys, values, left)
+}
+
+/// The values of the operations, by the column of their kinds.
+fn check_values(
+    operations: &[u8],
+    keys: &[u8],
+    values: &[u8],
+    left: &mut Left,
+) -> Result<(), Oversized> {
+    if operations.is_empty() {
+        return Ok(());
+    }
+    let columns = open_table(operations, 4)?;
+    let mut kinds = Runs::new(columns[2], Values::Bytes);
+    let mut values = values::Values::new(values, keys)?;
+    while let Some((count, kind)) = kinds.next()? {
+        values.read(count, kind as u8, left)?;
+    }
+    Ok(())
+}
+
+fn take_strings<'a, const N: usize>(rest: &mut &'a [u8]) -> Result<[&'a [u8]; N], Oversized> {
+    let mut strings: [&[u8]; N] = [&[]; N];
+    for string in &mut strings {
+        *string = take_bytes(rest)?;
+    }
+    Ok(strings)
+}
+
+/// How many dependencies on other peers the changes have.
+fn dependencies(header: &[u8], changes: u64) -> Result<u64, Oversized> {
+    let mut rest = header;
+    let peers = take_number(&mut rest)?;
+    let peers = usize::try_from(peers)
+        .ok()
+        .and_then(|peers| peers.checked_mul(8));
+    take(&mut rest, peers.ok_or(Oversized::Malformed)?)?;
+    for _ in 1..changes {
+        take_number(&mut rest)?;
+    }
+    // Whether each depends on the one before it: runs of yes and no.
+    let mut known = 0;
+    while known < changes {
+        known = take_number(&mut rest)?.saturating_add(known);
+    }
+    let mut runs = Runs::new(rest, Values::Numbers);
+    let (mut known, mut sum) = (0, 0_u64);
+    while known < changes {
+        let (count, value) = runs.next()?.ok_or(Oversized::Malformed)?;
+        let count = count.min(changes - known);
+        known += count;
+        sum = sum.saturating_add(value.saturating_mul(count));
+    }
+    // Each has at least a bit of the header.
+    if sum > header.len() as u64 * 8 {
+        return Err(Oversized::Malformed);
+    }
+    Ok(sum)
+}
+
+/// The rows of a table: the longest of its columns.
+fn rows(table: &[u8], columns: &[Values]) -> Result<u64, Oversized> {
+    if table.is_empty() {
+        return Ok(0);
+    }
+    let mut most = 0;
+    for (column, values) in open_table(table, columns.len())?.into_iter().zip(columns) {
+        let mut runs = Runs::new(column, *values);
+        let mut rows = 0_u64;
+        while let Some((count, _)) = runs.next()? {
+            rows = rows.saturating_add(count);
+        }
+        most = most.max(rows);
+    }
+    Ok(most)
+}
+
+/// The columns of a table.
+fn open_table(table: &[u8], columns: usize) -> Result<Vec<&[u8]>, Oversized> {
+    let mut rest = table;
+    let (tables, found) = (take_number(&mut rest)?, take_number(&mut rest)?);
+    if (tables, found) != (1, columns as u64) {
+        return Err(Oversized::Malformed);
+    }
+    (0..columns).map(|_| take_bytes(&mut rest)).collect()
+}
+
+/// Positions in a tree: each is the beginning of the one before it, and some bytes.
+fn check_positions(table: &[u8], left: &mut Left) -> Result<(), Oversized> {
+    if table.is_empty() {
+        return Ok(());
+    }
+    let columns = open_table(table, 2)?;
+    let (mut runs, mut rest) = (Runs::new(columns[0], Values::Numbers), columns[1]);
+    let count = take_number(&mut rest)?;
+    let (mut run, mut last) = ((0, 0), 0_u64);
+    for _ in 0..count {
+        if run.0 == 0 {
+            run = runs.next()?.ok_or(Oversized::Malformed)?;
+        }
+        run.0 -= 1;
+        if run.1 > last {
+            return Err(Oversized::Malformed);
+        }
+        last = run.1 + take_bytes(&mut rest)?.len() as u64;
+        left.take(1, last.saturating_add(POSITION))?;
+    }
+    Ok(())
+}
+
+/// The runs of a column.
+struct Runs<'a> {
+    rest: &'a [u8],
+    values: Values,
+    /// How many values are still written one by one.
+    single: u64,
+}
+
+impl<'a> Runs<'a> {
+    fn new(column: &'a [u8], values: Values) -> Self {
+        Self {
+            rest: column,
+            values,
+            single: 0,
+        }
+    }
+
+    /// The next values that are equal: how many, and the value.
+    fn next(&mut self) -> Result<Option<(u64, u64)>, Oversized> {
+        if self.single > 0 {
+            self.single -= 1;
+            return Ok(Some((1, self.value()?)));
+        }
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        // Positive: so many equal values; negative: so many single ones. Zero is never written.
+        match take_number(&mut self.rest)? {
+            0 => Err(Oversized::Malformed),
+            count if count & 1 == 0 => Ok(Some((count >> 1, self.value()?))),
+            count => {
+                self.single = count >> 1;
+                Ok(Some((1, self.value()?)))
+            }
+        }
+    }
+
+    fn value(&mut self) -> Result<u64, Oversized> {
+        match self.values {
+            Values::Numbers => take_number(&mut self.rest),
+            Values::Bytes => Ok(u64::from(take(&mut self.rest, 1)?[0])),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may")]
+mod tests {
+    use super::super::{Oversized, check};
+    use loro::{ExportMode, LoroDoc};
+
+    /// What all documents here may take.
+    const LIMIT: u64 = 16 << 20;
+
+    /// A document with every kind of container, changed by two peers.
+    fn document() -> LoroDoc {
+        let (one, two) = (LoroDoc::new(), LoroDoc::new());
+        for round in 0..50 {
+            for (doc, other) in [(&one, &two), (&two, &one)] {
+                let text = doc.get_text("text");
+                text.insert(0, &format!("{round} hello")).unwrap();
+                text.delete(2, 3).unwrap();
+                doc.get_map("map")
+                    .insert(&round.to_string(), round)
+                    .unwrap();
+                let list = doc.get_movable_list("list");
+                list.push(round).unwrap();
+                list.mov(0, list.len() - 1).unwrap();
+                list.set(0, "set").unwrap();
+                let deep: loro::LoroValue = vec![1, 2].into();
+                let map = [("a".to_owned(), deep), ("b".to_owned(), true.into())];
+                let map: std::collections::HashMap<String, loro::LoroValue> = map.into();
+                doc.get_list("plain").push(map).unwrap();
+                doc.get_list("plain").insert(0, 0.5).unwrap();
+                doc.get_map("map").insert("bytes", vec![1_u8, 2]).unwrap();
+                doc.get_map("map")
+                    .insert("nothing", loro::LoroValue::Null)
+                    .unwrap();
+                text.mark(0..2, "bold", true).unwrap();
+                doc.get_counter("counter").increment(1.0).unwrap();
+                let inner = doc
+                    .get_map("map")
+                    .insert_container("in", loro::LoroList::new());
+                inner.unwrap().push(round).unwrap();
+                let tree = doc.get_tree("tree");
+                tree.enable_fractional_index(0);
+                let root = tree.create(None).unwrap();
+                let child = tree.create(root).unwrap();
+                tree.mov(child, None).unwrap();
+                tree.delete(child).unwrap();
+                doc.commit();
+                let news = doc.export(ExportMode::all_updates()).unwrap();
+                if round % 3 == 0 {
+                    other.import(&news).unwrap();
+                }
+            }
+        }
+        let news = two.export(ExportMode::Snapshot).unwrap();
+        one.import(&news).unwrap();
+        one
+    }
+
+    #[test]
+    fn what_loro_writes_passes() {
+        let doc = document();
+        let large = LoroDoc::new();
+        large
+            .get_text("text")
+            .insert(0, &"large ".repeat(500_000))
+            .unwrap();
+        large.commit();
+        let empty = LoroDoc::new();
+        for (name, doc) in [("every kind", &doc), ("large", &large), ("empty", &empty)] {
+            let frontiers = doc.oplog_frontiers();
+            let modes = [
+                ExportMode::Snapshot,
+                ExportMode::all_updates(),
+                ExportMode::shallow_snapshot(&frontiers),
+                ExportMode::state_only(Some(&frontiers)),
+            ];
+            for mode in modes {
+                let Ok(data) = doc.export(mode) else {
+                    continue;
+                };
+                assert_eq!(check(&data, LIMIT), Ok(()), "{name}");
+            }
+        }
+    }
+
+    fn number(mut number: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while number > 0x7f {
+            bytes.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        bytes.push(number as u8);
+        bytes
+    }
+
+    fn string(bytes: &[u8]) -> Vec<u8> {
+        [&number(bytes.len() as u64), bytes].concat()
+    }
+
+    fn table(columns: &[&[u8]]) -> Vec<u8> {
+        let columns: Vec<Vec<u8>> = columns.iter().map(|column| string(column)).collect();
+        [&[1, columns.len() as u8][..], &columns.concat()].concat()
+    }
+
+    /// So many equal values.
+    fn run(count: u64) -> Vec<u8> {
+        [number(count * 2), vec![1]].concat()
+    }
+
+    /// An update of one block of changes.
+    fn update(changes: u64, dependencies: &[u8], tables: [&[u8]; 3]) -> Vec<u8> {
+        update_with(changes, dependencies, tables, [&[], &[]])
+    }
+
+    fn update_with(
+        changes: u64,
+        dependencies: &[u8],
+        tables: [&[u8]; 3],
+        [keys, values]: [&[u8]; 2],
+    ) -> Vec<u8> {
+        let header = [&[1][..], &[7; 8], &[1], dependencies, &[0; 16]].concat();
+        let [positions, operations, deletions] = tables;
+        let strings = [
+            &header[..],
+            &[],
+            &[],
+            keys,
+            positions,
+            operations,
+            deletions,
+            values,
+        ];
+        let strings: Vec<Vec<u8>> = strings.iter().map(|bytes| string(bytes)).collect();
+        let block = [&[0, 1, 0, 1][..], &number(changes), &strings.concat()].concat();
+        [&[0; 20][..], &[0, 4], &string(&block)].concat()
+    }
+
+    #[test]
+    fn few_bytes_that_stand_for_many_are_refused() {
+        let none = run(1);
+        let many = run(1_000_000_000);
+        let one = [&[2][..], &[0]].concat();
+        let operations = table(&[&many, &many, &many, &many]);
+        let deletions = table(&[&many, &many, &many]);
+        // Each position is the one before it and a byte: their lengths add up to a square.
+        let count = 10_000;
+        let prefixes: Vec<Vec<u8>> = (0..count).map(|n| [vec![2], number(n)].concat()).collect();
+        let rests = [number(count), [1, b'x'].repeat(count as usize)].concat();
+        let positions = table(&[&prefixes.concat(), &rests]);
+        let none_of_each: [&[u8]; 3] = [&[], &[], &[]];
+        let set = table(&[&run(1), &run(1), &[2, 11], &run(1)]);
+        let one_value: [&[u8]; 3] = [&[], &set, &[]];
+        // Lists in lists, each of which says that it has very many values.
+        let lists = [&[7][..], &number(1 << 28)].concat().repeat(100);
+        // A list of maps that all have the same long key.
+        let key = string(&[b'k'; 100_000]);
+        let maps = [&[7][..], &number(1000), &[8, 1, 0, 0].repeat(1000)].concat();
+        let cases = [
+            ("nothing", update(1, &one, none_of_each), Ok(())),
+            (
+                "changes",
+                update(u64::from(u32::MAX), &none, none_of_each),
+                Err(Oversized::Malformed),
+            ),
+            (
+                "dependencies",
+                update(1, &[&[2][..], &number(1 << 40)].concat(), none_of_each),
+                Err(Oversized::Malformed),
+            ),
+            (
+                "operations",
+                update(1, &one, [&[], &operations, &[]]),
+                Err(Oversized::Expands(LIMIT)),
+            ),
+            (
+                "deletions",
+                update(1, &one, [&[], &[], &deletions]),
+                Err(Oversized::Expands(LIMIT)),
+            ),
+            (
+                "positions",
+                update(1, &one, [&positions, &[], &[]]),
+                Err(Oversized::Expands(LIMIT)),
+            ),
+        ];
+        let values = [
+            (
+                "one value",
+                update_with(1, &one, one_value, [&[], &[0]]),
+                Ok(()),
+            ),
+            (
+                "lists",
+                update_with(1, &one, one_value, [&[], &lists]),
+                Err(Oversized::Malformed),
+            ),
+            (
+                "keys",
+                update_with(1, &one, one_value, [&key, &maps]),
+                Err(Oversized::Expands(LIMIT)),
+            ),
+        ];
+        for (name, data, expected) in cases.into_iter().chain(values) {
+            assert_eq!(check(&data, LIMIT), expected, "{name}");
+        }
+    }
+}
