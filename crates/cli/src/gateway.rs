@@ -158,7 +158,6 @@ impl Gateway {
                 true => key::from_environment()?,
                 false => None,
             },
-            hidden_variables: vec![key::VARIABLE.to_owned()],
         };
         Plan::new(listen, to, config).map_err(|error| Failure::Usage(explain::plan(&error)))
     }

@@ -64,8 +64,6 @@ pub struct Config {
     /// The key of the listener at relays or, if the listener is none, of the target at relays.
     #[cfg(feature = "nostr")]
     pub key: Option<Keys>,
-    /// Environment variables that commands do not inherit.
-    pub hidden_variables: Vec<String>,
 }
 
 impl Default for Config {
@@ -82,7 +80,6 @@ impl Default for Config {
             token: None,
             #[cfg(feature = "nostr")]
             key: None,
-            hidden_variables: Vec::new(),
         }
     }
 }
@@ -122,9 +119,6 @@ pub(crate) struct End {
     pub(crate) relay: Option<RelayEnd>,
     /// The preset whose frame is smaller than the one that was asked for.
     pub(crate) overruled: Option<Overruled>,
-    /// Environment variables that a command does not inherit.
-    #[cfg(feature = "process")]
-    pub(crate) hidden_variables: Vec<String>,
 }
 
 /// A max-frame that does not apply, since the path takes less.
@@ -301,8 +295,6 @@ impl End {
             #[cfg(feature = "nostr")]
             relay,
             overruled,
-            #[cfg(feature = "process")]
-            hidden_variables: config.hidden_variables.clone(),
         })
     }
 
