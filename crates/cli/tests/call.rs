@@ -47,6 +47,32 @@ fn results_go_to_standard_output() {
     }
 }
 
+/// A key or token of ours would let a called module pass for this user.
+#[test]
+fn no_child_sees_a_variable_of_ours() {
+    let secrets = [
+        ("BREAKBULK_NOSTR_KEY", "a secret key"),
+        ("BREAKBULK_TOKEN", "a-token"),
+        ("BREAKBULK_ANYTHING", "else"),
+    ];
+    let code = r#"import json, os; print(json.dumps({"jsonrpc": "2.0", "method": "m", "params": [n for n in os.environ if n.startswith("BREAKBULK_")]}))"#;
+    let exec = format!("exec:python3 -c '{code}'");
+    let names = "list(filter(lambda n: n.startswith('BREAKBULK_'), __import__('os').environ))";
+    for (words, expected) in [
+        (&["call", "python:", "builtins", "eval", names][..], "[]\n"),
+        (
+            &["gateway", "--listen", "stdio:", "--to", &exec],
+            "{\"jsonrpc\": \"2.0\", \"method\": \"m\", \"params\": []}\n",
+        ),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_breakbulk"));
+        let output = command.args(words).envs(secrets).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let heard = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(heard, expected, "{words:?}: {said}");
+    }
+}
+
 #[test]
 fn failures_say_what_to_mend() {
     for (words, code, expected) in [

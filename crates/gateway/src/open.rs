@@ -89,9 +89,7 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
         At::Stdio => stdio(end),
         #[cfg(feature = "process")]
         At::Exec(words) => {
-            let hidden = end.hidden_variables.iter();
             let program = process::Program::new(words);
-            let program = hidden.fold(program, |program, name| program.env_remove(name));
             let (mut exec, _) = program.start(end.framing, end.max_message)?;
             let ends = exec.ends();
             Ok(Opened::whole(stream(end, exec, ends)?.until_exit()))

@@ -66,8 +66,6 @@ pub struct Config {
     /// The key of the listener at relays or, if the listener is none, of the target at relays.
     #[cfg(feature = "nostr")]
     pub key: Option<Keys>,
-    /// Environment variables that commands do not inherit.
-    pub hidden_variables: Vec<String>,
 }
 
 breakbulk_link::with!(Config);
@@ -86,7 +84,6 @@ impl Default for Config {
             token: None,
             #[cfg(feature = "nostr")]
             key: None,
-            hidden_variables: Vec::new(),
         }
     }
 }
@@ -126,9 +123,6 @@ pub(crate) struct End {
     pub(crate) relay: Option<RelayEnd>,
     /// The preset whose frame is smaller than the one that was asked for.
     pub(crate) overruled: Option<Overruled>,
-    /// Environment variables that a command does not inherit.
-    #[cfg(feature = "process")]
-    pub(crate) hidden_variables: Vec<String>,
 }
 
 /// A max-frame that does not apply, since the path takes less.
@@ -319,8 +313,6 @@ impl End {
             #[cfg(feature = "nostr")]
             relay,
             overruled,
-            #[cfg(feature = "process")]
-            hidden_variables: config.hidden_variables.clone(),
         })
     }
 

@@ -1,6 +1,9 @@
 //! Nostr relays as an end of a gateway: a server for clients that send to its key, or a client of one
 //! server (ContextVM).
 
+mod clients;
+mod files;
+mod heard;
 mod introduce;
 mod key;
 mod listen;
@@ -13,7 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_contextvm::{
-    self as contextvm, Client, ClientConfig, Forgetful, Keys, Memory, Server, ServerConfig, npub,
+    self as contextvm, Client, ClientConfig, Forgetful, Journal, Keys, Memory, Server,
+    ServerConfig, npub,
 };
 use breakbulk_net::nostr::RelayOptions as Connecting;
 use tokio::task::JoinSet;
@@ -24,6 +28,8 @@ use crate::open::Opened;
 use crate::plan::{Config, End};
 use crate::pump::{Port, Side, session_memory};
 use crate::serve::accepts;
+use clients::KnownClients;
+use heard::HeardFile;
 pub use introduce::IntroduceError;
 pub use key::KeyFileError;
 pub(crate) use listen::listen;
@@ -44,7 +50,7 @@ const IDLE: Duration = Duration::from_secs(30 * 60);
 pub(crate) struct RelayEnd {
     /// `None`: a new one for each connection.
     keys: Option<Keys>,
-    /// The file of the key; what is known of servers is kept beside it.
+    /// Where the key was read; what is learned of servers and which events were heard is kept beside it.
     file: Option<PathBuf>,
     options: RelayOptions,
     /// The memory of all sessions.
@@ -108,6 +114,12 @@ impl RelayEnd {
         self.options.idle.unwrap_or(IDLE)
     }
 
+    /// Where heard events are kept: beside the key, if it is in a file.
+    fn journal(&self) -> Option<Arc<dyn Journal>> {
+        let file = self.file.as_ref()?;
+        Some(Arc::new(HeardFile::beside(file)))
+    }
+
     fn config(&self, end: &End) -> contextvm::Config {
         let options = &self.options;
         contextvm::Config::default().with(|config| {
@@ -121,6 +133,7 @@ impl RelayEnd {
             config.timeouts.soft = options.timeout.or(config.timeouts.soft);
             config.cut_above = CUT_ABOVE.min(end.max_frame);
             config.event_max = end.max_frame;
+            config.window = options.window.unwrap_or(config.window);
             config.fresh_key = self.keys.is_none();
         })
     }
@@ -140,6 +153,7 @@ pub(crate) async fn connect(end: &End, address: &RelayAddress) -> Result<Opened,
         Some(file) => Arc::new(KnownServers::beside(file)) as Arc<dyn Memory>,
         None => Arc::new(Forgetful),
     };
+    setup.journal = relay.journal();
     let client = Client::connect(setup).await?;
     tracing::info!(
         server = npub(&server),
@@ -151,13 +165,19 @@ pub(crate) async fn connect(end: &End, address: &RelayAddress) -> Result<Opened,
 }
 
 /// The server whose key an end has.
-async fn bind(end: &End, address: &RelayAddress) -> Result<(Server, RelayEnd), OpenError> {
+async fn bind(
+    end: &End,
+    address: &RelayAddress,
+    known: &KnownClients,
+) -> Result<(Server, RelayEnd), OpenError> {
     let relay = end.relay.as_ref().ok_or(EndError::NoKey)?;
     let keys = relay.keys.clone().ok_or(EndError::NoKey)?;
     check(address).await?;
     let mut setup = ServerConfig::new(keys, address.relays.clone());
     setup.config = relay.config(end);
+    setup.config.known = known.all().into_iter().collect();
     setup.relay_options = connecting(setup.relay_options);
+    setup.journal = relay.journal();
     Ok((Server::bind(setup).await?, relay.clone()))
 }
 

@@ -85,7 +85,7 @@ struct Counts {
 /// The relay could not be started.
 #[derive(Debug, thiserror::Error)]
 #[error("the relay could not be started: {0}")]
-pub struct StartError(String);
+pub struct StartError(pub(crate) String);
 
 impl BadRelay {
     /// Starts a relay on a free port of this machine.

@@ -4,6 +4,7 @@
 //! - `bad_path` (feature `path`): a proxy for WebSockets and TCP that enforces caps, delays, limits
 //!   the rate, holds and cuts.
 //! - `bad_relay` (feature `relay`): a Nostr relay that limits, delays, duplicates and reorders events.
+//! - `lying_relay` (feature `relay`): a Nostr relay that forges and repeats events.
 //! - `crash_disk` (feature `disk`): storage for redb that loses power.
 //! - `node` (feature `node`): programs of node that speak JSON lines, as peers of live tests.
 
@@ -16,5 +17,7 @@ pub mod bad_relay;
 #[cfg(feature = "disk")]
 pub mod crash_disk;
 pub mod links;
+#[cfg(feature = "relay")]
+pub mod lying_relay;
 #[cfg(feature = "node")]
 pub mod node;

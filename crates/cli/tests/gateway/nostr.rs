@@ -3,6 +3,7 @@
 mod carry;
 mod ends;
 mod keys;
+mod lies;
 mod mend;
 
 use std::path::PathBuf;

@@ -63,6 +63,9 @@ pub enum OpenError {
     /// It cannot be decrypted with this key.
     #[error("the gift wrap cannot be opened: {0}")]
     Sealed(String),
+    /// The event's id or signature is wrong: its author did not sign it.
+    #[error("the event is not signed by its author: {0}")]
+    Unsigned(String),
     /// The inner event is invalid, or of the wrong kind.
     #[error("what is in the gift wrap is no signed message: {0}")]
     Inner(String),
@@ -104,11 +107,14 @@ pub fn sign(keys: &Keys, draft: Draft) -> Result<Signed, SealError> {
     Ok(Signed { inner, event })
 }
 
-/// Opens an event whose outer signature was verified; the inner event's is verified here.
+/// Decrypts an event, and verifies the id and the signature of the message: the event's own, or those
+/// of the event in a gift wrap. A wrap's own are worth nothing: its key is used once, and by anybody.
 pub fn open(keys: &Keys, event: Event) -> Result<Opened, OpenError> {
     let kind = event.kind.as_u16();
     let seal = Seal::of_kind(kind).ok_or(OpenError::Kind(kind))?;
     let event = if seal == Seal::Plain {
+        let wrong = |error: nostr_sdk::event::Error| OpenError::Unsigned(error.to_string());
+        event.verify().map_err(wrong)?;
         event
     } else {
         let text = nip44::decrypt(keys.0.secret_key(), &event.pubkey, &event.content)
@@ -206,9 +212,13 @@ mod tests {
             Err(OpenError::NotForUs)
         );
         assert_eq!(open(&other, plain.clone()), Err(OpenError::NotForUs));
-        // A broken signature inside, and no event at all.
+        // A broken signature, the same inside a wrap, and no event at all.
         let mut forged = plain;
         forged.pubkey = to.0.public_key();
+        assert!(matches!(
+            open(&to, forged.clone()),
+            Err(OpenError::Unsigned(_))
+        ));
         for text in [forged.as_json(), "{}".to_owned(), "[".to_owned()] {
             assert!(matches!(
                 open(&other, rewrap(text)),

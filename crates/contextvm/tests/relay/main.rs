@@ -3,6 +3,7 @@
 #![cfg(feature = "net")]
 #![allow(clippy::unwrap_used)]
 
+mod lies;
 #[cfg(feature = "rmcp")]
 mod rmcp_program;
 mod rough;

@@ -1,4 +1,5 @@
-//! Filters received events: passes on each event once, and only those addressed to this key.
+//! Filters received events: passes on each event once, and only valid ones that are addressed to this
+//! key.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -10,8 +11,8 @@ use nostr_sdk::util::BoxedFuture;
 use nostr_sdk::{Event, EventId, PublicKey, RelayUrl, SubscriptionId};
 use tokio::sync::mpsc;
 
-/// Called for every event with a valid signature by the task that reads from its relay; while it waits,
-/// nothing more is read from that relay.
+/// Called for every event by the task that reads from its relay; while it waits, nothing more is read
+/// from that relay.
 #[derive(Debug)]
 pub(crate) struct EventFilter {
     pub(crate) us: PublicKey,
@@ -24,6 +25,9 @@ impl EventFilter {
     fn is_wanted(&self, event: &Event) -> bool {
         self.kinds.contains(&event.kind.as_u16())
             && event.tags.public_keys().any(|key| *key == self.us)
+            // The library takes an event as verified if it has verified any event with this id, and a
+            // relay can send two with one id.
+            && event.verify().is_ok()
             && lock(&self.seen).insert(event.id)
     }
 }

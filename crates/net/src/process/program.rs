@@ -14,6 +14,9 @@ use super::stderr::StderrTail;
 use super::stop::ChildGuard;
 use super::stream::Stream;
 
+/// Variables whose names begin so are ours, secrets among them. No command inherits them.
+const OURS: &str = "BREAKBULK_";
+
 /// What to do with a command's standard error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stderr {
@@ -26,7 +29,8 @@ pub enum Stderr {
     Keep(usize),
 }
 
-/// A command that can be started any number of times, without a shell.
+/// A command that can be started any number of times, without a shell. It inherits our environment
+/// without the variables whose names begin with `BREAKBULK_`.
 ///
 /// It runs in a process group of its own and ends with its connection: its standard input is
 /// closed, then it gets SIGTERM if [`terminate_after`](Self::terminate_after) is set, then its
@@ -46,8 +50,7 @@ impl Program {
     pub fn new(words: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         Self {
             words: words.into_iter().map(Into::into).collect(),
-            // The token by which peers authenticate to us must not leak to the command.
-            environment: vec![("BREAKBULK_TOKEN".into(), None)],
+            environment: Vec::new(),
             directory: None,
             stderr: Stderr::Inherit,
             terminate_after: None,
@@ -159,6 +162,13 @@ impl Program {
                 Stderr::Keep(_) => Stdio::piped(),
             })
             .kill_on_drop(true);
+        for name in std::env::vars_os().map(|(name, _)| name) {
+            let start = name.as_encoded_bytes().get(..OURS.len());
+            // Some systems do not distinguish upper and lower case.
+            if start.is_some_and(|start| start.eq_ignore_ascii_case(OURS.as_bytes())) {
+                command.env_remove(name);
+            }
+        }
         for (name, value) in &self.environment {
             match value {
                 Some(value) => command.env(name, value),
