@@ -24,7 +24,7 @@ mod rules;
 mod timers;
 mod wire;
 
-pub use budget::{Budget, Charge, MESSAGE_CHARGE, PIECE_CHARGE, TRANSFER_CHARGE};
+pub use budget::{Budget, Charge, Held, MESSAGE_CHARGE, PIECE_CHARGE, TRANSFER_CHARGE};
 pub use cap::{Cap, Count, Wrap};
 pub use error::{Closed, Fault, FaultKind, SendError, Uncut};
 pub use event::{Event, Message, ProgressOf};
