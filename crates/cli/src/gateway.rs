@@ -8,6 +8,7 @@ use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side, preset};
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::guests::{GuestOptions, Room};
 use crate::signals::Stop;
 use crate::size::Size;
 use crate::{key, log, token};
@@ -112,6 +113,8 @@ pub(crate) struct Gateway {
     /// The most sessions at a time
     #[arg(long, value_name = "NUMBER", default_value_t = 256)]
     max_sessions: usize,
+    #[command(flatten)]
+    guests: GuestOptions,
     /// Listen beyond this machine without a token
     #[arg(long)]
     allow_remote: bool,
@@ -131,8 +134,8 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let plan = self.plan()?;
         log::start(self.verbose, self.quiet);
+        let plan = self.plan()?;
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
         let outcome = runtime.block_on(run(plan));
@@ -152,12 +155,18 @@ impl Gateway {
             parse(Side::To, &self.to)?,
         );
         let preset = self.preset.as_deref().map(preset).transpose();
+        // A session has the client's socket, and the target's socket or a command's pipes.
+        let room = Room::make(self.max_sessions, 6, "--max-sessions");
         let mut config = Config::default();
         config.max_frame = self.max_frame.map(|size| size.0);
         config.max_message = self.max_message.map(|size| size.0);
         config.preset = preset.map_err(|error| Failure::Usage(format!("--preset {error}")))?;
         config.memory = self.memory.0;
-        config.max_sessions = self.max_sessions;
+        config.max_sessions = self.max_sessions.min(room.connections);
+        config.per_address = self.guests.per_address(self.max_sessions);
+        config.handshakes = room.handshakes;
+        config.allowed_origins = self.guests.origins();
+        config.allowed_hosts = self.guests.hosts();
         config.allow_remote = self.allow_remote;
         config.check = !self.no_check;
         config.grace = Duration::from_secs(self.grace);

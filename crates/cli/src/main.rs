@@ -8,6 +8,7 @@ mod demo;
 mod failure;
 mod frames;
 mod gateway;
+mod guests;
 mod inspect;
 mod join;
 mod key;
@@ -24,6 +25,7 @@ mod token;
 
 use std::process::ExitCode;
 
+use breakbulk::net::process::{set_supervisor, supervise};
 use clap::{Parser, Subcommand};
 
 use failure::Failure;
@@ -52,6 +54,9 @@ enum Command {
     Loro(loro::Loro),
     /// Make a key for Nostr: the secret half goes to a file, the public half is printed (npub, then hex).
     Keygen(key::Keygen),
+    /// End the process groups that are named on the standard input, once it ends.
+    #[command(hide = true)]
+    Supervise,
     /// Show each format carry a 24 MB message under its usual cap.
     Demo(demo::Demo),
 }
@@ -66,6 +71,11 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
+    if let Ok(program) = std::env::current_exe() {
+        let mut supervisor = std::process::Command::new(program);
+        supervisor.arg("supervise");
+        set_supervisor(supervisor);
+    }
     let outcome = match cli.command {
         Command::Split(split) => split.run(),
         Command::Join(join) => join.run(),
@@ -74,13 +84,17 @@ fn main() -> ExitCode {
         Command::Call(call) => call.run(),
         Command::Loro(loro) => loro.run(),
         Command::Keygen(keygen) => keygen.run(),
+        Command::Supervise => {
+            supervise(std::io::stdin().lock());
+            Ok(())
+        }
         Command::Demo(demo) => demo.run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Pipe) => ExitCode::from(1),
         Err(failure) => {
-            eprintln!("breakbulk: {failure}");
+            eprintln!("breakbulk: {}", log::indented(&failure.to_string()));
             ExitCode::from(failure.exit_code())
         }
     }

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: the first signal lets the program finish, the second one stops it at once.
+//! SIGINT, SIGTERM and SIGHUP: the first signal lets the program finish, the second one stops it at once.
 
 use std::future::Future;
 use std::io;
@@ -72,6 +72,8 @@ impl SignalCount {
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    /// `None` if whoever started us had it ignored, as `nohup` does.
+    hang_up: Option<tokio::signal::unix::Signal>,
 }
 
 #[cfg(unix)]
@@ -81,6 +83,10 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hang_up: match hang_up_is_ignored() {
+                true => None,
+                false => Some(signal(SignalKind::hangup())?),
+            },
         })
     }
 
@@ -88,8 +94,27 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            () = hung_up(&mut self.hang_up) => {}
         }
     }
+}
+
+#[cfg(unix)]
+async fn hung_up(signal: &mut Option<tokio::signal::unix::Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether SIGHUP is ignored, where the system tells (Linux).
+#[cfg(unix)]
+fn hang_up_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // SIGHUP is signal 1, the lowest bit.
+    ignored.is_some_and(|mask| mask & 1 == 1)
 }
 
 #[cfg(not(unix))]

@@ -11,10 +11,10 @@ use std::time::Duration;
 #[cfg(feature = "nostr")]
 use breakbulk_contextvm as contextvm;
 use breakbulk_message::tunnel::TUNNEL;
-use breakbulk_net::Mismatch;
 #[cfg(feature = "process")]
 use breakbulk_net::process::ExecError;
 use breakbulk_net::ws::{ConnectError, ListenError};
+use breakbulk_net::{Mismatch, plain_text};
 
 use crate::endpoint::EndpointError;
 use crate::pump::{Ended, NoTunnel, Side};
@@ -329,7 +329,7 @@ impl fmt::Display for SessionEnd {
             )?,
         }
         if !closed.reason.is_empty() {
-            write!(f, ": {}", closed.reason)?;
+            write!(f, ": {}", plain_text(&closed.reason))?;
         }
         match self.ended.lost {
             0 => Ok(()),

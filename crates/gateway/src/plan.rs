@@ -10,12 +10,12 @@ use breakbulk_contextvm::Keys;
 use breakbulk_link::Preset;
 use breakbulk_link::{Budget, Cap, Carries};
 use breakbulk_message::ahp::{Chunking, TimeoutFrom};
-use breakbulk_net::Options;
 #[cfg(feature = "process")]
 use breakbulk_net::process::{self, Framing};
 use breakbulk_net::ws::{self, Bearer};
 #[cfg(feature = "tls")]
 use breakbulk_net::ws::{Identity, Roots};
+use breakbulk_net::{AddressLimits, Options};
 
 use crate::endpoint::{At, Endpoint, TunnelUse, WireKind, WsAddress};
 use crate::error::{EndError, OpenError, PlanError};
@@ -55,6 +55,16 @@ pub struct Config {
     pub memory: usize,
     /// The most sessions at a time.
     pub max_sessions: usize,
+    /// What one client address may take of the listener. Its limit of connections is at most
+    /// `max_sessions`.
+    pub per_address: AddressLimits,
+    /// How many handshakes of clients may be in progress.
+    pub handshakes: usize,
+    /// The origins of web pages that may connect; `None` allows those of this machine.
+    pub allowed_origins: Option<Vec<String>>,
+    /// The names in `Host` by which clients may address the listener, beside those of this machine.
+    /// `None` allows any name where there is a token, or the client came from another machine.
+    pub allowed_hosts: Option<Vec<String>>,
     /// Whether a listener without a token may be open to other machines.
     pub allow_remote: bool,
     /// Whether to look for the target before listening.
@@ -78,6 +88,13 @@ impl Default for Config {
             preset: None,
             memory: 1 << 30,
             max_sessions: 256,
+            per_address: AddressLimits {
+                connections: 64,
+                ..AddressLimits::default()
+            },
+            handshakes: 256,
+            allowed_origins: None,
+            allowed_hosts: None,
             allow_remote: false,
             check: true,
             grace: Duration::from_secs(10),
@@ -93,10 +110,21 @@ pub struct Plan {
     pub(crate) listen: End,
     pub(crate) to: End,
     pub(crate) max_sessions: usize,
+    pub(crate) guests: Guests,
     pub(crate) check: bool,
     pub(crate) grace: Duration,
     /// The sessions of AHP hosts and of AHP clients, which outlive their connections.
     pub(crate) sessions: (Sessions, Sessions),
+    /// The memory that every session has for itself; what it needs beyond is taken from the budget.
+    reserved: usize,
+}
+
+/// Who may connect to the listener, and how often.
+pub(crate) struct Guests {
+    pub(crate) per_address: AddressLimits,
+    pub(crate) handshakes: usize,
+    pub(crate) origins: Option<Vec<String>>,
+    pub(crate) hosts: Option<Vec<String>>,
 }
 
 /// One end, checked.
@@ -161,7 +189,10 @@ impl Plan {
             address.check_target().map_err(of_to)?;
         }
         let carries = carries(&listen, &to)?;
-        let budget = Budget::new(config.memory);
+        // A quarter of the memory is divided among all sessions, so that those that need little do not
+        // depend on what others do.
+        let reserved = config.memory / 4 / config.max_sessions;
+        let budget = Budget::new(config.memory - reserved * config.max_sessions);
         let at = listen.at.clone();
         let listen = End::new(listen, None, &config, carries, &budget).map_err(of_listen)?;
         let to = End::new(to, Some(&at), &config, carries, &budget).map_err(of_to)?;
@@ -181,10 +212,26 @@ impl Plan {
             listen,
             to,
             max_sessions: config.max_sessions,
+            guests: Guests {
+                per_address: config.per_address,
+                handshakes: config.handshakes,
+                origins: config.allowed_origins,
+                hosts: config.allowed_hosts,
+            },
             check: config.check,
             grace: config.grace,
             sessions: Default::default(),
+            reserved,
         })
+    }
+
+    /// Both ends for one session, with its own share of the memory.
+    pub(crate) fn session_ends(&self) -> (End, End) {
+        let (mut listen, mut to) = (self.listen.clone(), self.to.clone());
+        let budget = listen.budget.share(self.reserved);
+        to.budget = budget.clone();
+        listen.budget = budget;
+        (listen, to)
     }
 }
 
@@ -378,12 +425,15 @@ impl End {
         match (self.at.is_ws(), tunnel) {
             (true, true) => Options {
                 silence: Some(TUNNEL_SILENCE),
+                write_time: Some(TUNNEL_SILENCE),
                 ..usual
             },
             (true, false) => usual,
             (false, _) => Options {
                 keepalive: None,
                 silence: None,
+                // A program may be busy for as long as it likes.
+                write_time: None,
                 ..usual
             },
         }

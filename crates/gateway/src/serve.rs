@@ -13,7 +13,7 @@ use tracing::Instrument;
 use crate::endpoint::{At, TunnelUse, WsAddress};
 use crate::error::{OpenError, Party, RunError, SessionEnd, Unreachable};
 use crate::open::{self, Opened};
-use crate::plan::{Overruled, Plan};
+use crate::plan::{End, Overruled, Plan};
 use crate::pump::{Options, Side, relay};
 #[cfg(feature = "nostr")]
 use crate::relays;
@@ -81,7 +81,7 @@ impl Plan {
 async fn once(plan: &Plan, stop: &Stop) -> Result<(), RunError> {
     let failed = |side| move |error| RunError::Open { side, error };
     let to = tokio::select! {
-        to = target(plan) => to.map_err(failed(Side::To))?,
+        to = target(&plan.to) => to.map_err(failed(Side::To))?,
         () = stop.stopped() => return Ok(()),
     };
     // Only now: what is read from the standard input cannot be put back.
@@ -94,8 +94,8 @@ async fn once(plan: &Plan, stop: &Stop) -> Result<(), RunError> {
 }
 
 /// The target, ready for messages.
-pub(crate) async fn target(plan: &Plan) -> Result<Opened, OpenError> {
-    open::target(&plan.to).await?.greeted(&plan.to).await
+pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
+    open::target(end).await?.greeted(end).await
 }
 
 /// Carries the messages of one session until it ends.
@@ -148,7 +148,7 @@ async fn listen(
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => {
                     let (plan, stop) = (plan.clone(), stop.clone());
-                    let span = tracing::error_span!("session", peer = %accepted.peer);
+                    let span = tracing::error_span!("session", peer = %name(&accepted));
                     let session = async move { session(&plan, accepted, &stop).await };
                     sessions.spawn(session.instrument(span));
                 }
@@ -161,6 +161,14 @@ async fn listen(
     drop(listener);
     finish(sessions, tell).await;
     outcome
+}
+
+/// A client in the log. Behind a proxy its port is not known.
+fn name(accepted: &Accepted) -> String {
+    match accepted.client == accepted.peer.ip() {
+        true => accepted.peer.to_string(),
+        false => accepted.client.to_string(),
+    }
 }
 
 /// Waits for the sessions of a gateway that stops.
@@ -182,6 +190,10 @@ async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, RunError> {
         path: (address.path != "/").then(|| address.path.clone()),
         subprotocols: open::subprotocols(end),
         connections: plan.max_sessions,
+        per_address: plan.guests.per_address.clone(),
+        handshakes: plan.guests.handshakes,
+        allowed_origins: plan.guests.origins.clone(),
+        allowed_hosts: plan.guests.hosts.clone(),
         frame_limit: end.frame_limit(),
         fragment: end.fragment,
         #[cfg(feature = "tls")]
@@ -238,7 +250,8 @@ pub(crate) async fn accepts(authority: &str, secure: bool) -> Result<(), Unreach
 /// The session of one client.
 async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
     let is_tunnel = accepted.subprotocol() == Some(TUNNEL);
-    let (listen, client) = match open::web_socket(&plan.listen, accepted.websocket) {
+    let (listen_end, to_end) = plan.session_ends();
+    let (listen, client) = match open::web_socket(&listen_end, accepted.websocket) {
         Ok(opened) => opened,
         Err(error) => {
             return tracing::error!(%error, "a client's connection cannot be used");
@@ -252,8 +265,8 @@ async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
     }
     // The hello of the tunnel is sent only once the target is connected.
     let both = async {
-        let to = target(plan).await?;
-        Ok::<_, OpenError>((listen.greeted(&plan.listen).await?, to))
+        let to = target(&to_end).await?;
+        Ok::<_, OpenError>((listen.greeted(&listen_end).await?, to))
     };
     let opened = tokio::select! {
         opened = both => opened,

@@ -38,6 +38,53 @@ struct Account {
     finished: AtomicUsize,
     /// Woken when a complete message is dropped, which happens outside of the link.
     waiting: Mutex<Option<Waker>>,
+    /// The budget that this one is a part of.
+    share: Option<Share>,
+}
+
+#[derive(Debug)]
+struct Share {
+    common: Budget,
+    reserved: usize,
+    used: Mutex<usize>,
+}
+
+impl Share {
+    /// Takes what is not reserved from the common budget.
+    fn take(&self, amount: usize) -> bool {
+        let mut used = lock(&self.used);
+        let Some(sum) = used.checked_add(amount) else {
+            return false;
+        };
+        let (before, after) = (self.beyond(*used), self.beyond(sum));
+        if after > before && !self.common.0.take_fairly(after - before, after) {
+            return false;
+        }
+        *used = sum;
+        true
+    }
+
+    /// Takes bytes whether there is room for them or not.
+    fn take_anyway(&self, amount: usize) {
+        let mut used = lock(&self.used);
+        let sum = used.saturating_add(amount);
+        self.common
+            .0
+            .take_anyway(self.beyond(sum) - self.beyond(*used));
+        *used = sum;
+    }
+
+    fn give_back(&self, amount: usize) {
+        let mut used = lock(&self.used);
+        let left = used.saturating_sub(amount);
+        let (before, after) = (self.beyond(*used), self.beyond(left));
+        self.common.0.give_back(before - after);
+        *used = left;
+    }
+
+    fn beyond(&self, used: usize) -> usize {
+        used.saturating_sub(self.reserved)
+    }
 }
 
 /// Whose budget is exhausted.
@@ -76,23 +123,47 @@ impl Budget {
         self.0.limit
     }
 
-    /// A part of this budget for something else than a link.
-    pub fn share(&self, limit: usize) -> Share {
-        Share(LinkBudget::new(limit, self.clone()))
+    /// A part of this budget, of at most `limit` bytes, for something else than a link.
+    pub fn part(&self, limit: usize) -> SubBudget {
+        SubBudget(LinkBudget::new(limit, self.clone()))
+    }
+
+    /// A part of this budget for one user, of which `reserved` bytes are always there. What it needs
+    /// beyond them is taken from this budget, which should hold what is not reserved: at most twice as
+    /// much as is left free. So few greedy users cannot take all, and users who need little never
+    /// compete with them.
+    pub fn share(&self, reserved: usize) -> Self {
+        Self(Arc::new(Account {
+            share: Some(Share {
+                common: self.clone(),
+                reserved,
+                used: Mutex::new(0),
+            }),
+            ..Account::new(usize::MAX)
+        }))
+    }
+
+    /// Charges bytes that belong to no link; `None` if there is no room for them.
+    pub fn charge(&self, amount: usize) -> Option<Held> {
+        let mut held = Held {
+            budget: self.clone(),
+            amount: 0,
+        };
+        held.grow_to(amount).then_some(held)
     }
 }
 
 /// A part of a [`Budget`] for something else than a link, such as messages that wait to be sent.
 #[derive(Clone, Debug)]
-pub struct Share(LinkBudget);
+pub struct SubBudget(LinkBudget);
 
-impl Share {
+impl SubBudget {
     /// The bytes that are charged at the moment.
     pub fn used(&self) -> usize {
         self.0.used()
     }
 
-    /// Charges `amount` bytes; `None` if they do not fit into the share or the budget.
+    /// Charges `amount` bytes; `None` if they do not fit into the part or the budget.
     pub fn charge(&self, amount: usize) -> Option<Charge> {
         self.0.charge(amount).ok()
     }
@@ -100,13 +171,38 @@ impl Share {
     /// Charges bytes that are allocated already, even if they do not fit: everything else that is
     /// charged to this budget has to wait until they are gone.
     pub fn charge_allocated(&self, amount: usize) -> Charge {
-        self.0.own.used.fetch_add(amount, Ordering::Relaxed);
-        self.0.process.0.used.fetch_add(amount, Ordering::Relaxed);
+        self.0.own.take_anyway(amount);
+        self.0.process.0.take_anyway(amount);
         Charge {
             budget: self.0.clone(),
             amount,
             finished: false,
         }
+    }
+}
+
+/// Memory that is charged to a budget until this is dropped.
+#[derive(Debug)]
+pub struct Held {
+    budget: Budget,
+    amount: usize,
+}
+
+impl Held {
+    /// Charges more, up to `amount` bytes in all; false if there is no room for them.
+    pub fn grow_to(&mut self, amount: usize) -> bool {
+        let more = amount.saturating_sub(self.amount);
+        let granted = self.budget.0.take(more);
+        if granted {
+            self.amount += more;
+        }
+        granted
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.budget.0.give_back(self.amount);
     }
 }
 
@@ -120,6 +216,10 @@ impl LinkBudget {
 
     pub(crate) fn used(&self) -> usize {
         self.own.used.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn process(&self) -> &Budget {
+        &self.process
     }
 
     /// The bytes of complete messages that are not dropped yet.
@@ -151,6 +251,7 @@ impl Account {
             used: AtomicUsize::new(0),
             finished: AtomicUsize::new(0),
             waiting: Mutex::new(None),
+            share: None,
         }
     }
 
@@ -159,13 +260,43 @@ impl Account {
     }
 
     fn take(&self, amount: usize) -> bool {
+        if self.share.as_ref().is_some_and(|share| !share.take(amount)) {
+            return false;
+        }
         let fits = |used: usize| used.checked_add(amount).filter(|&sum| sum <= self.limit);
+        let taken = self
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
+            .is_ok();
+        if !taken && let Some(share) = &self.share {
+            share.give_back(amount);
+        }
+        taken
+    }
+
+    /// Takes bytes whether there is room for them or not.
+    fn take_anyway(&self, amount: usize) {
+        if let Some(share) = &self.share {
+            share.take_anyway(amount);
+        }
+        self.used.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// Takes bytes for a user who would have `total` of them, if that is at most twice what is left.
+    fn take_fairly(&self, amount: usize, total: usize) -> bool {
+        let fits = |used: usize| {
+            let sum = used.checked_add(amount).filter(|&sum| sum <= self.limit)?;
+            (total <= (self.limit - sum).saturating_mul(2)).then_some(sum)
+        };
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
             .is_ok()
     }
 
     fn give_back(&self, amount: usize) {
+        if let Some(share) = &self.share {
+            share.give_back(amount);
+        }
         self.used.fetch_sub(amount, Ordering::Relaxed);
     }
 }
@@ -225,19 +356,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_takes_part_of_the_budget() {
+    fn a_part_takes_some_of_the_budget() {
         let process = Budget::new(150);
-        let (link, share) = (LinkBudget::new(100, process.clone()), process.share(60));
-        assert!(share.charge(61).is_none());
-        let charge = share.charge(60).unwrap();
+        let (link, part) = (LinkBudget::new(100, process.clone()), process.part(60));
+        assert!(part.charge(61).is_none());
+        let charge = part.charge(60).unwrap();
         assert_eq!(link.charge(91).map(|_| ()), Err(Exhausted::Process));
         // What is there already is charged, and nothing else fits until it is gone.
-        let allocated = share.charge_allocated(100);
-        assert_eq!((share.used(), process.used()), (160, 160));
+        let allocated = part.charge_allocated(100);
+        assert_eq!((part.used(), process.used()), (160, 160));
         assert_eq!(link.charge(1).map(|_| ()), Err(Exhausted::Process));
         drop((charge, allocated));
-        assert_eq!((share.used(), process.used()), (0, 0));
+        assert_eq!((part.used(), process.used()), (0, 0));
         assert!(link.charge(100).is_ok());
+    }
+
+    #[test]
+    fn a_share_is_always_there_and_the_rest_is_shared_fairly() {
+        let common = Budget::new(90);
+        let [greedy, other, modest] = [10, 10, 10].map(|reserved| common.share(reserved));
+        // Beyond what is reserved one user gets two thirds of all.
+        let mut held = greedy.charge(70).unwrap();
+        assert!(!held.grow_to(71));
+        assert_eq!((common.used(), greedy.used()), (60, 70));
+        // The next one gets two thirds of the rest.
+        let second = other.charge(30).unwrap();
+        assert!(other.charge(1).is_none());
+        assert_eq!(common.used(), 80);
+        // Whoever needs little does not notice.
+        let third = modest.charge(10).unwrap();
+        assert_eq!(common.used(), 80);
+        drop((held, second, third));
+        assert_eq!((common.used(), greedy.used(), modest.used()), (0, 0, 0));
+        assert!(modest.charge(70).is_some());
     }
 
     #[test]

@@ -26,7 +26,7 @@ mod timers;
 mod wire;
 mod with;
 
-pub use budget::{Budget, Charge, MESSAGE_CHARGE, PIECE_CHARGE, Share, TRANSFER_CHARGE};
+pub use budget::{Budget, Charge, Held, MESSAGE_CHARGE, PIECE_CHARGE, SubBudget, TRANSFER_CHARGE};
 pub use cap::{Cap, Count, Wrap};
 pub use error::{Closed, Fault, FaultKind, SendError, Uncut};
 pub use event::{Event, Message, ProgressOf};

@@ -329,6 +329,11 @@ impl Link {
         self.budget.used()
     }
 
+    /// The budget that this link shares with others, for what its transport holds.
+    pub fn shared_budget(&self) -> &Budget {
+        self.budget.process()
+    }
+
     /// How many reports were dropped because too many were queued.
     pub fn unreported(&self) -> u64 {
         self.events.unreported()

@@ -46,8 +46,8 @@ impl Connection {
                 return Err(Mismatch { wire, carries });
             }
         }
-        // A frame that is still being received is not charged to any budget, so its size is limited to
-        // the link's own limit. A frame that is slightly too large still reaches the link, whose error
+        transport.charge_to(link.shared_budget());
+        // A frame that is still being received is limited to the link's own limit. A frame that is slightly too large still reaches the link, whose error
         // message is more precise than the transport's.
         let limit = link.frame_limit();
         transport.limit_frames(limit.saturating_add(limit / 8));

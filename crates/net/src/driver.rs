@@ -18,6 +18,9 @@ const FRAME_TURN: usize = 4 << 10;
 /// A frame of at most this many bytes may share a write with the next one ([`Sink::hold`]).
 const SMALL: usize = 2 << 10;
 
+/// A reader that takes this many bytes per second is fast enough.
+const BYTES_A_SECOND: u64 = 1 << 10;
+
 /// How a connection is kept alive, and how long its end may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -25,6 +28,9 @@ pub struct Options {
     pub keepalive: Option<Duration>,
     /// Closes the connection as lost after this much time in which nothing came in.
     pub silence: Option<Duration>,
+    /// How long one frame may take to be written, plus a second for each KiB; a slower reader is cut
+    /// off. `None` waits for ever.
+    pub write_time: Option<Duration>,
     /// How long closing may take: finishing the current frame, sending the close, receiving its answer.
     pub grace: Duration,
     /// The control message that the protocol uses as a ping; `None` sends the transport's own ping.
@@ -36,6 +42,7 @@ impl Default for Options {
         Self {
             keepalive: Some(Duration::from_secs(20)),
             silence: Some(Duration::from_secs(60)),
+            write_time: Some(Duration::from_secs(60)),
             grace: Duration::from_secs(5),
             ping_word: None,
         }
@@ -51,7 +58,7 @@ pub(crate) async fn drive(
 ) {
     tokio::join!(
         read(&shared, &mut source, options.grace),
-        write(&shared, &mut sink, options.grace),
+        write(&shared, &mut sink, &options),
         run_timers(&shared, &options),
     );
     // Dropped before `ended` is set: whoever waits for it may rely on the transport being gone.
@@ -109,7 +116,8 @@ async fn read(shared: &Shared, source: &mut impl Source, grace: Duration) {
     let _ = timeout(grace, answer).await;
 }
 
-async fn write(shared: &Arc<Shared>, sink: &mut impl Sink, grace: Duration) {
+async fn write(shared: &Arc<Shared>, sink: &mut impl Sink, options: &Options) {
+    let grace = options.grace;
     let (mut turn, mut holds) = (0, false);
     // Frames that are reported to the link once they are sent.
     let mut unconfirmed = Vec::new();
@@ -117,7 +125,7 @@ async fn write(shared: &Arc<Shared>, sink: &mut impl Sink, grace: Duration) {
         match shared.next(holds) {
             Next::Wait if holds => {
                 holds = false;
-                if !wait_for_sink(shared, sink.flush(), grace).await {
+                if !wait_for_sink(shared, sink.flush(), 0, options).await {
                     shared.update(|state| state.broke_off = true);
                     return;
                 }
@@ -137,14 +145,15 @@ async fn write(shared: &Arc<Shared>, sink: &mut impl Sink, grace: Duration) {
                     }
                 }
                 holds = false;
-                if !wait_for_sink(shared, sink.send(frame), grace).await {
+                let size = frame_len(&frame);
+                if !wait_for_sink(shared, sink.send(frame), size, options).await {
                     shared.update(|state| state.broke_off = true);
                     return;
                 }
                 shared.confirm_sent(&mut unconfirmed);
             }
             Next::Ping => {
-                if !wait_for_sink(shared, sink.ping(), grace).await {
+                if !wait_for_sink(shared, sink.ping(), 0, options).await {
                     return;
                 }
             }
@@ -160,16 +169,30 @@ async fn write(shared: &Arc<Shared>, sink: &mut impl Sink, grace: Duration) {
     }
 }
 
-/// Waits for an operation of the sink. Returns false if it failed, or if it did not finish within the
-/// grace period after this side closed.
+/// Waits until the sink has written `size` bytes. Returns false if it failed, if the other end took too
+/// long to read them, or if that did not finish within the grace period after this side closed.
 async fn wait_for_sink(
     shared: &Shared,
     operation: impl Future<Output = Result<(), Lost>>,
-    grace: Duration,
+    size: usize,
+    options: &Options,
 ) -> bool {
     let too_long = async {
         shared.until(State::is_closed).await;
-        tokio::time::sleep(grace).await;
+        tokio::time::sleep(options.grace).await;
+    };
+    let operation = async {
+        let Some(write_time) = options.write_time else {
+            return operation.await;
+        };
+        let limit = write_time + Duration::from_secs(size as u64 / BYTES_A_SECOND);
+        let written = timeout(limit, operation).await;
+        let seconds = limit.as_secs_f64();
+        written.unwrap_or_else(|_| {
+            Err(Lost(format!(
+                "the other end reads too slowly: {size} bytes were not taken in {seconds} s"
+            )))
+        })
     };
     tokio::select! {
         biased;

@@ -11,6 +11,7 @@
 mod answer;
 mod arrival;
 mod authorize;
+mod bodies;
 mod body;
 pub(crate) mod client;
 pub(crate) mod connection;
@@ -29,7 +30,7 @@ pub use authorize::{AllowAll, Authorize, Claim, Denied, Grant, Way};
 pub use client::{ClientOptions, ConnectError};
 pub use connection::HttpSource;
 pub use dialect::{Dialect, PostErrors};
-pub use listen::{Limits, serve};
+pub use listen::{Limits, serve, serve_until};
 pub use options::ServeOptions;
 pub use server::{Server, router};
 

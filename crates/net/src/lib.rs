@@ -8,16 +8,25 @@
 
 mod connection;
 mod driver;
+#[cfg(feature = "ws")]
+mod gate;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "ws")]
+mod limiter;
 pub mod memory;
 #[cfg(feature = "nostr")]
 pub mod nostr;
 mod observed;
+#[cfg(feature = "process")]
+mod open_files;
+mod plain_text;
 #[cfg(feature = "http")]
 pub mod poll;
 #[cfg(feature = "process")]
 pub mod process;
+#[cfg(feature = "ws")]
+mod proxy;
 mod receipt;
 #[cfg(feature = "http")]
 pub mod sse;
@@ -32,6 +41,13 @@ pub mod ws;
 
 pub use connection::{Connection, Mismatch, fresh_seed, now};
 pub use driver::Options;
+#[cfg(feature = "ws")]
+pub use limiter::AddressLimits;
 pub use observed::{Observed, Observer};
+#[cfg(feature = "process")]
+pub use open_files::raise_open_files;
+pub use plain_text::plain_text;
+#[cfg(feature = "ws")]
+pub use proxy::{ProxyHeader, UnknownProxyHeader};
 pub use receipt::{Receipt, Refusal, Verdict};
 pub use transport::{Incoming, Lost, Sink, Source, Transport};

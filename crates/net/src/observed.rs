@@ -1,6 +1,6 @@
 //! A transport that is watched: every call is forwarded, and an observer is told what passed.
 
-use breakbulk_link::{Carries, Frame};
+use breakbulk_link::{Budget, Carries, Frame};
 
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
@@ -31,6 +31,10 @@ impl<T: Transport, O: Observer> Transport for Observed<T, O> {
 
     fn limit_frames(&mut self, largest: usize) {
         self.0.limit_frames(largest);
+    }
+
+    fn charge_to(&mut self, budget: &Budget) {
+        self.0.charge_to(budget);
     }
 
     fn split(self) -> (Self::Source, Self::Sink) {

@@ -17,6 +17,7 @@ mod stderr;
 mod stdio;
 mod stop;
 mod stream;
+mod supervisor;
 
 pub use command_line::{SplitError, split};
 pub use exec::{Exec, ExecError, ExecSink, ExecSource, Exited, exec};
@@ -26,3 +27,4 @@ pub use stderr::StderrTail;
 pub use stdio::{Stdio, stdio};
 pub use stop::Stopper;
 pub use stream::{Ends, Stream, StreamSink, StreamSource};
+pub use supervisor::{set_supervisor, supervise};

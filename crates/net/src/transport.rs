@@ -3,7 +3,7 @@
 
 use std::future::Future;
 
-use breakbulk_link::{Carries, Closed, Frame};
+use breakbulk_link::{Budget, Carries, Closed, Frame};
 
 use crate::receipt::Receipt;
 
@@ -21,6 +21,9 @@ pub trait Transport: Send + 'static {
     /// Sets the size of the largest frame that the link accepts. A transport may refuse a larger one
     /// instead of buffering it.
     fn limit_frames(&mut self, _largest: usize) {}
+
+    /// Sets the budget that what the transport holds of unfinished frames is charged to.
+    fn charge_to(&mut self, _budget: &Budget) {}
 
     /// Splits the transport into its receiving and its sending half.
     fn split(self) -> (Self::Source, Self::Sink);

@@ -17,6 +17,7 @@ pub mod fuzzing;
 mod head;
 mod mask;
 mod message_timer;
+mod pages;
 mod reader;
 mod request;
 mod server;
@@ -37,7 +38,9 @@ pub use transport::{WebSocket, WsSink, WsSource};
 #[cfg(feature = "http")]
 pub(crate) use client::without_secrets;
 #[cfg(feature = "http")]
-pub(crate) use request::{admit, origin_allowed};
+pub(crate) use pages::PageRules;
+#[cfg(feature = "http")]
+pub(crate) use request::{Refusal, admit};
 #[cfg(feature = "http")]
 pub(crate) use server::{is_client_error, is_fatal};
 #[cfg(feature = "http")]

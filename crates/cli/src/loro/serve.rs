@@ -10,16 +10,22 @@ use breakbulk::link::Budget;
 use breakbulk::loro::http::serve_options;
 use breakbulk::loro::store::{DiskStore, MemoryStore, StoreStatus};
 use breakbulk::loro::{Config, Node, Rights, Rule};
+use breakbulk::net::AddressLimits;
 use breakbulk::net::http::{self, Authorize, Claim, Denied, Grant, ServeOptions};
 use breakbulk::net::ws::{Bearer, Identity};
 use clap::Args;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 use crate::failure::Failure;
+use crate::guests::{GuestOptions, Room};
 use crate::log;
 use crate::signals::Stop;
 use crate::size::Size;
 use crate::token;
+
+/// How long the answers to the last requests may take once all connections are closed.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -42,10 +48,8 @@ pub(super) struct Serve {
     /// A file with the token that clients must send
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Web pages of this origin may connect, "*" for all; may be given more than once [default: those
-    /// of this machine]
-    #[arg(long = "origin", value_name = "ORIGIN")]
-    origins: Vec<String>,
+    #[command(flatten)]
+    guests: GuestOptions,
     /// The server's certificate, for https and wss
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
@@ -96,18 +100,32 @@ impl Serve {
             }
             None => token::from_environment()?,
         };
+        // A connection has at most two sockets most of the time: its own, and that of a POST.
+        let room = Room::make(self.max_connections, 2, "--max-connections");
         let listener = self.bind(token.is_some()).await?;
         let address = listener.local_addr().map_err(|error| self.io(error))?;
-        let node = self.node()?;
-        let (server, arrivals) = http::Server::new(self.options(token));
+        // Half is for messages, the other half for documents, which take several times their stored bytes
+        // while they are worked on.
+        let budget = Budget::new(self.memory.0 / 2);
+        let node = self.node(&budget)?;
+        let (server, arrivals) =
+            http::Server::new(self.options(token, room.connections, address, budget));
         let serving = node.serve(arrivals);
         let identity = (self.cert.clone()).zip(self.key.clone());
         let (web, socket) = match identity {
             Some(_) => ("https", "wss"),
             None => ("http", "ws"),
         };
+        let per_address = self.guests.per_address(self.max_connections);
         let limits = http::Limits::default().with(|limits| {
-            limits.sockets = self.max_connections.saturating_mul(2).saturating_add(64);
+            limits.sockets = room
+                .connections
+                .saturating_mul(2)
+                .saturating_add(room.handshakes.min(64));
+            limits.per_address = AddressLimits {
+                connections: (per_address.connections.saturating_mul(2)).saturating_add(64),
+                ..per_address
+            };
             limits.identity = identity.map(|(chain, key)| Identity { chain, key });
         });
         let kept = match &self.data {
@@ -118,16 +136,27 @@ impl Serve {
             "serving {} documents, {kept}; at {socket}://{address}/ws, {web}://{address}?transport=sse, poll or webrtc",
             node.documents().len()
         );
+        let serving_http = http::serve_until(listener, server.router(), limits, stop.asked());
+        let mut serving_http = tokio::spawn(serving_http);
         let outcome = tokio::select! {
-            ended = http::serve(listener, server.router(), limits) => match ended {
-                Ok(never) => match never {},
-                Err(error) => Err(Failure::Session(error.to_string())),
+            // Before a signal it ends only by an error.
+            ended = &mut serving_http => match ended {
+                Ok(Err(error)) => Err(Failure::Session(error.to_string())),
+                _ => Ok(()),
             },
             () = stop.asked() => Ok(()),
             reason = store_lost(&node) => Err(Failure::Session(reason)),
         };
         serving.abort();
-        let ending = node.shut_down(Duration::from_secs(self.grace));
+        let grace = Duration::from_secs(self.grace);
+        let ending = async {
+            // POSTs in progress need the node, and event streams and polls end with its connections.
+            let _ = timeout(grace / 2, server.posts_answered()).await;
+            node.shut_down(grace).await;
+            if !serving_http.is_finished() {
+                let _ = timeout(LAST_ANSWERS, &mut serving_http).await;
+            }
+        };
         tokio::select! {
             () = ending => {}
             () = stop.insisted() => return Err(Failure::Session("stopped at once by a second signal".to_owned())),
@@ -152,14 +181,13 @@ impl Serve {
             .map_err(|error| self.io(error))
     }
 
-    fn node(&self) -> Result<Node, Failure> {
+    fn node(&self, budget: &Budget) -> Result<Node, Failure> {
         let mut config = Config::server("breakbulk");
         config.limits.document_bytes = self.max_document.0 as u64;
         config.limits.all_document_bytes = self.max_store.map_or(u64::MAX, |max| max.0 as u64);
         config.message = self.max_message.0;
-        // Documents take several times their stored bytes while they are worked on.
         let (memory, threads) = (self.memory.0, config.threads.max(1));
-        config.budget = Budget::new(memory / 2);
+        config.budget = budget.clone();
         config.limits.loaded_bytes = (memory / 8) as u64;
         config.limits.expanded_bytes = (memory / 2 / threads) as u64;
         if !self.rights.is_empty() {
@@ -177,13 +205,23 @@ impl Serve {
         node.map_err(|error| Failure::Session(error.to_string()))
     }
 
-    fn options(&self, token: Option<Bearer>) -> ServeOptions {
+    fn options(
+        &self,
+        token: Option<Bearer>,
+        connections: usize,
+        address: SocketAddr,
+        budget: Budget,
+    ) -> ServeOptions {
         let mut options = ServeOptions {
-            connections: self.max_connections,
+            connections,
+            budget: Some(budget),
+            per_address: self.guests.per_address(self.max_connections).connections,
+            allowed_origins: self.guests.origins(),
+            allowed_hosts: self.guests.hosts(),
             ..serve_options()
         };
-        if !self.origins.is_empty() {
-            options.allowed_origins = Some(self.origins.clone());
+        if address.ip().is_loopback() {
+            options.webrtc.bind = vec![SocketAddr::new(address.ip(), 0).to_string()];
         }
         if let Some(token) = token {
             options.authorize = Arc::new(TokenCheck(token));

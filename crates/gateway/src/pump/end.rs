@@ -27,6 +27,8 @@ pub(super) struct End {
     pub(super) end_output: EndOutput,
     /// Messages that were too large to be received.
     pub(super) skipped: Option<Skipped>,
+    /// Whether how it ended is for the log alone.
+    pub(super) is_private: bool,
     pub(super) leave: Leave,
     pub(super) closed: bool,
     pub(super) lost: usize,
@@ -57,6 +59,7 @@ impl End {
             no_input: false,
             end_output: port.end_output,
             skipped: port.skipped,
+            is_private: port.is_private,
             leave: Leave::Stay,
             closed: false,
             lost: 0,

@@ -30,6 +30,9 @@ pub struct Port {
     /// Messages that were too large and were skipped. Only some transports can do that; with others such a
     /// message closes the connection.
     pub(super) skipped: Option<Skipped>,
+    /// Whether how it ended is for the log alone: a program's exit status and its output are no business
+    /// of whoever is at the other side.
+    pub(super) is_private: bool,
 }
 
 /// How one direction of a port ends while the other stays open.
@@ -58,6 +61,7 @@ impl Port {
         Self {
             input_ended: Some(Box::pin(async move { reading.input_ended().await })),
             end_output: EndOutput::Run(Box::pin(async move { ends.end_output().await })),
+            is_private: true,
             ..Self::new(connection)
         }
     }
@@ -99,6 +103,7 @@ impl Port {
             input_ended: None,
             end_output: EndOutput::Close,
             skipped: None,
+            is_private: false,
         }
     }
 }

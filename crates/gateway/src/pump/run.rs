@@ -24,6 +24,9 @@ pub(crate) const HELLO: u64 = 2;
 /// The close reason of a side when the connection of the other one broke.
 const LOST: &str = "the connection on the other side of the gateway broke; its log says how";
 
+/// The reason by which a side is closed when the program at the other one has ended.
+const ENDED: &str = "the other side has ended";
+
 /// The most errors made by the gateway that wait to be sent by one side.
 const ANSWERS: usize = 1024;
 
@@ -364,7 +367,7 @@ impl<P: Passing> Pump<P> {
         if lost > 0 {
             tracing::warn!(%side, messages = lost, "closed with messages unsent");
         }
-        let (code, reason) = passed_on(&closed);
+        let (code, reason) = passed_on(&closed, end.is_private);
         let other = self.end(side.other());
         if !matches!(other.leave, Leave::Close(..)) {
             other.leave = Leave::Close(code, reason);
@@ -391,7 +394,13 @@ impl<P: Passing> Pump<P> {
     fn too_late(&mut self) {
         self.deadline = None;
         let (code, reason) = match &self.first {
-            Some((_, closed, _)) => passed_on(closed),
+            Some((side, closed, _)) => {
+                let is_private = match side {
+                    Side::Listen => self.listen.is_private,
+                    Side::To => self.to.is_private,
+                };
+                passed_on(closed, is_private)
+            }
             None => (1001, "the gateway is stopping".to_owned()),
         };
         let grace = self.options.grace.as_secs();
@@ -410,8 +419,10 @@ impl<P: Passing> Pump<P> {
 
 /// The code and reason by which a side is closed when the other one was. Some codes may not be sent, and
 /// how a connection broke may contain what its other end should not know: that is only logged.
-fn passed_on(closed: &Closed) -> (u16, String) {
+fn passed_on(closed: &Closed, is_private: bool) -> (u16, String) {
     match closed.code {
+        1000 | 1001 | 1005 if is_private => (1000, ENDED.to_owned()),
+        1002..=1014 | 3000..=4999 if is_private => (1011, LOST.to_owned()),
         1005 => (1000, closed.reason.clone()),
         1000..=1003 | 1007..=1014 | 3000..=4999 => (closed.code, closed.reason.clone()),
         _ => (1011, LOST.to_owned()),

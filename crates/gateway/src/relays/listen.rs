@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex as Lock, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use breakbulk_contextvm::{PublicKey, Server, Session, npub};
-use breakbulk_link::{Closed, lock};
+use breakbulk_link::lock;
 use breakbulk_message::jsonrpc;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -186,8 +186,12 @@ impl RelayListener {
         if let Some(text) = state.take_initialize() {
             self.introductions().keep(peer, text);
         }
-        let why = format!("the server has ended: {}", reason(&end.ended.closed));
-        self.answer_all(session, peer, state, "serverEnded", &why)
+        // How it ended is in the log, and no business of strangers; that we stop is.
+        let why = match end.ended.closed.code == 1001 && !end.ended.by_peer {
+            true => "the server has ended: the gateway stops",
+            false => "the server has ended",
+        };
+        self.answer_all(session, peer, state, "serverEnded", why)
             .await;
     }
 
@@ -245,7 +249,7 @@ impl RelayListener {
 
     /// A target that is ready for the next message of this client.
     async fn target(&self, session: &Mutex<Session>, peer: PublicKey) -> Result<Opened, OpenError> {
-        let opened = target(&self.plan).await?;
+        let opened = target(&self.plan.session_ends().1).await?;
         let initializes = session.lock().await.initializes;
         if !initializes && matches!(opened.kind, EndKind::Whole | EndKind::Tunnel(_)) {
             let before = self.introductions().of(&peer);
@@ -296,12 +300,4 @@ struct Place {
 /// number of keys.
 fn strangers(max_sessions: usize) -> usize {
     max_sessions - max_sessions / 4
-}
-
-/// Why a session ended, for its client: how a connection broke is only logged.
-fn reason(closed: &Closed) -> &str {
-    match closed.code {
-        1000..=1003 | 1007..=1014 if !closed.reason.is_empty() => &closed.reason,
-        _ => "its connection was lost",
-    }
 }

@@ -75,7 +75,7 @@ impl Core {
         let mut limits = config.limits.clone();
         // What waits to be sent may not take the memory for incoming messages.
         limits.outbound_bytes = limits.outbound_bytes.min(config.budget.limit() / 2);
-        let encoder = Encoder::new(config.budget.share(limits.outbound_bytes));
+        let encoder = Encoder::new(config.budget.part(limits.outbound_bytes));
         let hub = Hub::new(
             config.identity.clone(),
             limits,

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Weak};
 
-use breakbulk_link::{Charge, Share};
+use breakbulk_link::{Charge, SubBudget};
 use breakbulk_message::loro::{ChannelMsg, EncodeError, Transmission, encode_frame, to_json};
 use bytes::Bytes;
 
@@ -16,7 +16,7 @@ const CHARGE: usize = 256;
 const LARGE: usize = 64 << 10;
 
 pub(super) struct Encoder {
-    share: Share,
+    part: SubBudget,
     large: Vec<Large>,
 }
 
@@ -43,16 +43,16 @@ impl AsRef<[u8]> for Shared {
 }
 
 impl Encoder {
-    pub(super) fn new(share: Share) -> Self {
+    pub(super) fn new(part: SubBudget) -> Self {
         Self {
-            share,
+            part,
             large: Vec::new(),
         }
     }
 
     /// The bytes of all messages that are queued.
     pub(super) fn queued(&self) -> usize {
-        self.share.used()
+        self.part.used()
     }
 
     /// The message as bytes, or as JSON text.
@@ -76,7 +76,7 @@ impl Encoder {
             encode_frame(message)?
         };
         let frame = Arc::new(Frame {
-            _charge: self.share.charge_allocated(bytes.len() + CHARGE),
+            _charge: self.part.charge_allocated(bytes.len() + CHARGE),
             bytes,
         });
         if let Some(head) = head {

@@ -50,7 +50,9 @@ impl Store for Moody {
     }
 }
 
-fn moody() -> (Moody, Arc<AtomicBool>, Arc<(Mutex<bool>, Condvar)>) {
+type Gate = Arc<(Mutex<bool>, Condvar)>;
+
+fn moody() -> (Moody, Arc<AtomicBool>, Gate) {
     let store = Moody {
         store: MemoryStore::new(),
         full: Arc::default(),

@@ -7,6 +7,7 @@ use breakbulk_link::{Fault, FaultKind};
 
 use super::dialect::Dialect;
 use crate::receipt::Verdict;
+use crate::ws::Refusal;
 
 /// An answer in JSON, or one line of text.
 #[derive(Debug)]
@@ -77,6 +78,14 @@ impl Answer {
             FaultKind::Busy => Self::busy(&text),
             kind => Self::bad((dialect.fault_text)(kind).unwrap_or(&text)),
         }
+    }
+}
+
+impl From<Refusal> for Answer {
+    fn from(refusal: Refusal) -> Self {
+        let status = refusal.status.split(' ').next().unwrap_or_default();
+        let status = StatusCode::from_bytes(status.as_bytes()).unwrap_or(StatusCode::BAD_REQUEST);
+        Self::text(status, refusal.text)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Clients that connected to the server, and the transport to each, whatever its kind.
 
-use breakbulk_link::{Carries, Frame};
+use breakbulk_link::{Budget, Carries, Frame};
 use tokio::sync::mpsc;
 
 use super::authorize::{Claim, Grant, Way};
@@ -65,12 +65,19 @@ impl AcceptedTransport {
     /// The driver's options for this kind of transport. Only WebSockets need pings: the others
     /// detect by themselves that a client is gone.
     pub fn options(&self) -> Options {
+        let without_pings = Options {
+            keepalive: None,
+            silence: None,
+            ..Options::default()
+        };
         match self {
             Self::WebSocket(_) => Options::default(),
-            _ => Options {
-                keepalive: None,
-                silence: None,
-                ..Options::default()
+            #[cfg(feature = "webrtc")]
+            Self::Channel(_) => without_pings,
+            // Event streams and polls have deadlines of their own.
+            Self::Sse(_) | Self::Poll(_) => Options {
+                write_time: None,
+                ..without_pings
             },
         }
     }
@@ -97,6 +104,16 @@ impl Transport for AcceptedTransport {
             Self::Poll(transport) => transport.limit_frames(largest),
             #[cfg(feature = "webrtc")]
             Self::Channel(transport) => transport.limit_frames(largest),
+        }
+    }
+
+    fn charge_to(&mut self, budget: &Budget) {
+        match self {
+            Self::WebSocket(transport) => transport.charge_to(budget),
+            Self::Sse(transport) => transport.charge_to(budget),
+            Self::Poll(transport) => transport.charge_to(budget),
+            #[cfg(feature = "webrtc")]
+            Self::Channel(transport) => transport.charge_to(budget),
         }
     }
 

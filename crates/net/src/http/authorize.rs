@@ -82,6 +82,13 @@ pub struct Denied {
 pub trait Authorize: Send + Sync {
     /// Grants or denies a request.
     fn authorize(&self, claim: &Claim) -> Result<Grant, Denied>;
+
+    /// Whether it grants requests without a proof of who sends them. Then names that a web page could
+    /// have made to stand for this machine are refused (see
+    /// [`ServeOptions::allowed_hosts`](super::ServeOptions::allowed_hosts)).
+    fn is_open(&self) -> bool {
+        false
+    }
 }
 
 /// Authorizes every request and trusts its peer id.
@@ -91,5 +98,9 @@ pub struct AllowAll;
 impl Authorize for AllowAll {
     fn authorize(&self, _claim: &Claim) -> Result<Grant, Denied> {
         Ok(Grant::default())
+    }
+
+    fn is_open(&self) -> bool {
+        true
     }
 }

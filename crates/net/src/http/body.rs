@@ -1,16 +1,14 @@
 //! Reads the body of a POST, limited in size per request and in bytes over all requests.
 
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::http::header::CONTENT_LENGTH;
 use axum::http::{HeaderMap, StatusCode};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Duration, timeout};
 
 use super::answer::Answer;
+use super::bodies::BodyCharge;
 
 /// How much of a refused body is still read: closing a socket with unread bytes resets it, and the
 /// client would not see the answer.
@@ -19,21 +17,13 @@ const DRAIN_MAX: usize = 8 << 20;
 /// How long that may take.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
-/// A complete body, charged to the server's total until it is dropped.
-#[derive(Debug)]
-pub(crate) struct ChargedBody {
-    pub(crate) bytes: Bytes,
-    pub(crate) _charge: Option<OwnedSemaphorePermit>,
-}
-
-/// Reads a body of at most `limit` bytes. The bytes that came in, not the declared length, are charged
-/// to `all`.
+/// Reads a body of at most `limit` bytes. The bytes that came in, not the declared length, are charged.
 pub(crate) async fn read(
     headers: &HeaderMap,
     body: Body,
     limit: usize,
-    all: &Arc<Semaphore>,
-) -> Result<ChargedBody, Answer> {
+    charge: &mut BodyCharge,
+) -> Result<Bytes, Answer> {
     let declared = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
@@ -49,24 +39,18 @@ pub(crate) async fn read(
     }
     // Grows with what comes in: a declared length must not cause an allocation.
     let mut bytes = BytesMut::new();
-    let mut charge: Option<OwnedSemaphorePermit> = None;
     while let Some(chunk) = chunks.next().await {
         let Ok(chunk) = chunk else {
             return Err(Answer::bad("the body ended early").closing());
         };
         if bytes.len() + chunk.len() > limit {
-            drop((bytes, charge));
+            drop(bytes);
             drain(&mut chunks).await;
             return Err(too_large(declared, limit));
         }
-        let more = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
-        let Ok(more) = all.clone().try_acquire_many_owned(more) else {
+        if !charge.grow_to(bytes.len() + chunk.len()) {
             let error = "too much is being posted at once: try again later";
             return Err(Answer::busy(error).closing());
-        };
-        match &mut charge {
-            None => charge = Some(more),
-            Some(charge) => charge.merge(more),
         }
         if bytes.capacity() - bytes.len() < chunk.len() {
             // Grows by a quarter, and never past the limit.
@@ -75,10 +59,7 @@ pub(crate) async fn read(
         }
         bytes.extend_from_slice(&chunk);
     }
-    Ok(ChargedBody {
-        bytes: bytes.freeze(),
-        _charge: charge,
-    })
+    Ok(bytes.freeze())
 }
 
 fn too_large(declared: Option<u64>, limit: usize) -> Answer {

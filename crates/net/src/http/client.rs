@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::dialect::Dialect;
 use crate::transport::Lost;
-use crate::ws::{Bearer, Roots, client_config, without_secrets};
+use crate::ws::{Bearer, Identity, Roots, client_config, without_secrets};
 
 /// How much of an answer's text an error shows.
 const TEXT_MAX: usize = 200;
@@ -43,6 +43,8 @@ pub struct ClientOptions {
     pub wait: Duration,
     /// The certificates to trust.
     pub roots: Roots,
+    /// The certificate to show to a server that asks for one.
+    pub identity: Option<Identity>,
 }
 
 impl ClientOptions {
@@ -57,6 +59,7 @@ impl ClientOptions {
             post_time: Duration::from_secs(90),
             wait: Duration::from_secs(30),
             roots: Roots::Native,
+            identity: None,
         }
     }
 }
@@ -155,7 +158,9 @@ impl HttpClient {
             // A redirect must not send the token to another server.
             .redirect(reqwest::redirect::Policy::none());
         builder = if base.scheme() == "https" {
-            builder.tls_backend_preconfigured(client_config(&address, &options.roots).await?)
+            let identity = options.identity.as_ref();
+            let config = client_config(&address, &options.roots, identity).await?;
+            builder.tls_backend_preconfigured(config)
         } else {
             // Without TLS, a configuration with no trusted certificates; it still names our crypto
             // provider, so that another one in the program causes no conflict.

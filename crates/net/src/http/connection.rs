@@ -10,6 +10,7 @@ use tokio::time::{Duration, Instant, sleep_until};
 
 use super::authorize::{Claim, Grant, Way};
 use super::server::ServerState;
+use crate::gate::Permit;
 use crate::poll::Polls;
 use crate::receipt::{Receipt, Verdict};
 use crate::transport::{Incoming, Source};
@@ -37,7 +38,7 @@ impl HttpConnection {
         state: &Arc<ServerState>,
         claim: &Claim,
         grant: &Grant,
-        permit: OwnedSemaphorePermit,
+        permit: Permit,
         polls: Option<Polls>,
     ) -> HttpSource {
         // Only the link queues frames: a POST waits until the link takes its frame.
@@ -130,7 +131,7 @@ impl HttpConnection {
 pub(crate) struct Registration {
     state: Arc<ServerState>,
     pub(crate) connection: Arc<HttpConnection>,
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
 }
 
 impl Drop for Registration {

@@ -1,4 +1,4 @@
-//! CORS: refuses requests of web pages whose origin is not allowed, and answers preflights.
+//! CORS: refuses requests of web pages that may not use the server, and answers preflights.
 
 use std::sync::Arc;
 
@@ -12,8 +12,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::answer::Answer;
+use super::listen::LocalAddress;
 use super::server::ServerState;
-use crate::ws::origin_allowed;
+use crate::ws::PageRules;
 
 /// Middleware around every route: refuses pages of other origins, and adds the headers by which a
 /// browser lets an allowed page read the answer.
@@ -23,19 +24,26 @@ pub(crate) async fn cors(
     next: Next,
 ) -> Response {
     let headers = request.headers();
+    let rules = PageRules {
+        origins: state.options.allowed_origins.as_deref(),
+        hosts: state.options.allowed_hosts.as_deref(),
+        has_token: !state.options.authorize.is_open(),
+        local: request
+            .extensions()
+            .get()
+            .map(|local: &LocalAddress| local.0),
+    };
+    if let Err(refusal) = rules.check(headers) {
+        return Answer::from(refusal).closing().into_response();
+    }
+    if request.method() == Method::HEAD {
+        // It would take the messages of a GET, and drop them.
+        let error = "use GET".to_owned();
+        return Answer::text(StatusCode::METHOD_NOT_ALLOWED, error).into_response();
+    }
     let Some(origin) = headers.get(ORIGIN).cloned() else {
         return next.run(request).await;
     };
-    let allowed = state.options.allowed_origins.as_deref();
-    if !origin_allowed(&origin, headers, allowed) {
-        return Answer::text(
-            StatusCode::FORBIDDEN,
-            "This server takes no requests from this web page's origin. If it should, add the origin \
-             to its allowed origins.\n",
-        )
-        .closing()
-        .into_response();
-    }
     let preflight =
         request.method() == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     let mut response = if preflight {

@@ -2,23 +2,35 @@
 //! that never end, and clients that do not read their answers.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::ConnectInfo;
+use axum::http::Request;
+use bytes::Bytes;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep, timeout};
 
-use crate::ws::{Identity, ListenError, Socket, acceptor, is_client_error, is_fatal, tune};
+use super::answer::Answer;
+use crate::gate::{Gate, Limit, PlaceGuard, SharedPlaces};
+use crate::limiter::{AddressKey, AddressLimits};
+use crate::ws::{
+    Identity, ListenError, Refusal, Socket, acceptor, is_client_error, is_fatal, tune,
+};
 
 /// How long to wait after accepting failed, for example for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -30,8 +42,11 @@ const BUFFER_MIN: usize = 8 << 10;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// How many sockets may be open; further ones are closed immediately.
+    /// How many sockets may be open. To make room for another, the one that was idle longest, of the
+    /// address with the most idle ones, is closed; if none is idle, further ones get 503.
     pub sockets: usize,
+    /// The limits for one client address; `connections` limits its sockets.
+    pub per_address: AddressLimits,
     /// How long a request head may take to arrive, and how long a socket may be idle between requests.
     pub head_time: Duration,
     /// The longest request head in bytes, and the size of hyper's write buffer.
@@ -42,6 +57,9 @@ pub struct Limits {
     pub stalled: Duration,
     /// The certificate and key; with them the server speaks `https://` and `wss://`.
     pub identity: Option<Identity>,
+    /// A PEM file with authorities: only clients with a certificate that one of them signed are
+    /// accepted. It needs `identity`.
+    pub client_authority: Option<PathBuf>,
 }
 
 breakbulk_link::with!(Limits);
@@ -50,11 +68,16 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             sockets: 4096,
+            per_address: AddressLimits {
+                connections: 1024,
+                ..AddressLimits::default()
+            },
             head_time: Duration::from_secs(30),
             head_bytes: 32 << 10,
             headers: 64,
             stalled: Duration::from_secs(60),
             identity: None,
+            client_authority: None,
         }
     }
 }
@@ -66,16 +89,39 @@ pub async fn serve(
     router: Router,
     limits: Limits,
 ) -> Result<std::convert::Infallible, ListenError> {
+    serve_until(listener, router, limits, std::future::pending()).await?;
+    std::future::pending().await
+}
+
+/// Serves a router as [`serve`] does until `stop` is done. Then it accepts nothing more, and returns
+/// once all requests in progress are answered; if this future is dropped before, they end.
+pub async fn serve_until(
+    listener: TcpListener,
+    router: Router,
+    limits: Limits,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<(), ListenError> {
     let acceptor = match &limits.identity {
-        Some(identity) => Some(acceptor(identity)?),
+        Some(identity) => Some(acceptor(identity, limits.client_authority.as_deref())?),
         None => None,
     };
-    let limits = Arc::new(limits);
+    let state = Arc::new(ListenState {
+        gate: Gate::new(
+            limits.per_address.clone(),
+            limits.sockets.div_ceil(16).min(64),
+        ),
+        places: SharedPlaces::new(limits.sockets, limits.per_address.connections),
+        acceptor,
+        limits,
+        stopping: watch::Sender::new(false),
+    });
     let mut open = JoinSet::new();
+    tokio::pin!(stop);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             Some(_) = open.join_next() => continue,
+            () = &mut stop => break,
         };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
@@ -94,45 +140,199 @@ pub async fn serve(
                 continue;
             }
         };
-        if open.len() >= limits.sockets {
-            let limit = limits.sockets;
-            tracing::debug!(%peer, limit, "connection closed: the limit of open sockets is reached");
+        let key = state.gate.key_of_socket(peer.ip());
+        // A TLS handshake costs as much as many requests.
+        if state.acceptor.is_some() && !state.gate.asks(peer, key) {
             continue;
         }
-        let (router, limits, acceptor) = (router.clone(), limits.clone(), acceptor.clone());
-        open.spawn(async move {
-            tune(&stream);
-            let secured = secure(stream, acceptor);
-            let socket = match timeout(limits.head_time, secured).await {
+        let place = match state.places.take(key, true) {
+            Ok((place, evicts)) => {
+                if evicts {
+                    state.log_eviction();
+                }
+                place
+            }
+            Err(full) => {
+                state.gate.log_full(full, peer, state.limits.sockets);
+                open.spawn(state.clone().refuse(stream));
+                continue;
+            }
+        };
+        open.spawn(
+            state
+                .clone()
+                .serve_socket(stream, peer, place, router.clone()),
+        );
+    }
+    drop(listener);
+    state.stopping.send_replace(true);
+    while open.join_next().await.is_some() {}
+    Ok(())
+}
+
+/// What all sockets of a listener share.
+struct ListenState {
+    limits: Limits,
+    gate: Gate,
+    places: SharedPlaces,
+    acceptor: Option<tokio_rustls::TlsAcceptor>,
+    /// Set when the sockets are to be closed once their requests are answered.
+    stopping: watch::Sender<bool>,
+}
+
+/// The address that a client connected to, as an extension of its requests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LocalAddress(pub(crate) SocketAddr);
+
+impl ListenState {
+    async fn serve_socket(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        place: PlaceGuard,
+        router: Router,
+    ) {
+        tune(&stream);
+        let local = stream.local_addr().ok();
+        let evicted = place.evicted_by_newcomer();
+        let serving = async {
+            let secured = secure(stream, self.acceptor.clone());
+            let socket = match timeout(self.limits.head_time, secured).await {
                 Ok(Ok(socket)) => socket,
                 Ok(Err(error)) => return tracing::debug!(%peer, %error, "the TLS handshake failed"),
                 Err(_) => {
-                    let limit = limits.head_time;
+                    let limit = self.limits.head_time;
                     return tracing::debug!(%peer, ?limit, "the TLS handshake took too long");
                 }
             };
-            let router = TowerToHyperService::new(router);
-            let service = service_fn(move |mut request: hyper::Request<_>| {
-                request.extensions_mut().insert(ConnectInfo(peer));
-                router.call(request)
-            });
-            let socket = TokioIo::new(WriteTimeoutSocket {
-                socket,
-                stalled: limits.stalled,
-                stall: None,
-            });
-            let served = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(limits.head_time)
-                .max_buf_size(limits.head_bytes.max(BUFFER_MIN))
-                .max_headers(limits.headers)
-                .serve_connection(socket, service)
-                .with_upgrades()
+            self.serve_requests(socket, peer, local, place, router)
                 .await;
-            if let Err(error) = served {
-                tracing::debug!(%peer, %error, "an HTTP connection ended with an error");
+        };
+        tokio::select! {
+            () = serving => {}
+            () = evicted => {}
+        }
+    }
+
+    async fn serve_requests(
+        self: &Arc<Self>,
+        socket: Socket,
+        peer: SocketAddr,
+        local: Option<SocketAddr>,
+        place: PlaceGuard,
+        router: Router,
+    ) {
+        let router = TowerToHyperService::new(router);
+        let (state, place) = (self.clone(), Arc::new(place));
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            let busy = BusySocket::new(place.clone());
+            let client = state.gate.client(request.headers(), peer.ip());
+            let granted = state.gate.asks(client, AddressKey::of(client));
+            // Behind a proxy the port belongs to the proxy.
+            let port = if client == peer.ip() { peer.port() } else { 0 };
+            let extensions = request.extensions_mut();
+            extensions.insert(ConnectInfo(SocketAddr::new(client, port)));
+            if let Some(local) = local {
+                extensions.insert(LocalAddress(local));
+            }
+            let answering = granted.then(|| router.call(request));
+            async move {
+                let response = match answering {
+                    Some(answering) => answering.await?,
+                    None => Answer::busy("too many requests from this address: try again later")
+                        .closing()
+                        .into(),
+                };
+                Ok::<_, std::convert::Infallible>(
+                    response.map(|body| BusyBody { body, _busy: busy }),
+                )
             }
         });
+        let socket = TokioIo::new(WriteTimeoutSocket {
+            socket,
+            stalled: self.limits.stalled,
+            stall: None,
+        });
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.head_time)
+            .max_buf_size(self.limits.head_bytes.max(BUFFER_MIN))
+            .max_headers(self.limits.headers)
+            .serve_connection(socket, service)
+            .with_upgrades();
+        let mut stopping = self.stopping.subscribe();
+        let stopped = async { drop(stopping.wait_for(|stopping| *stopping).await) };
+        tokio::pin!(served);
+        let served = tokio::select! {
+            served = &mut served => served,
+            () = stopped => {
+                served.as_mut().graceful_shutdown();
+                served.await
+            }
+        };
+        if let Err(error) = served {
+            tracing::debug!(%peer, %error, "an HTTP connection ended with an error");
+        }
+    }
+
+    /// Refuses a client before its request was read.
+    async fn refuse(self: Arc<Self>, stream: TcpStream) {
+        // Over TLS an answer would need a handshake.
+        if self.acceptor.is_none() {
+            let answer = Refusal::busy().to_bytes();
+            self.gate.answer_and_close(stream, &answer).await;
+        }
+    }
+
+    fn log_eviction(&self) {
+        let limit = self.limits.sockets;
+        self.gate.warnings.log(
+            Limit::Silent,
+            "the one idle longest",
+            &format_args!("{limit} sockets are open, and it made room for a newcomer"),
+        );
+    }
+}
+
+/// Marks a socket as busy, until this is dropped.
+struct BusySocket(Arc<PlaceGuard>);
+
+impl BusySocket {
+    fn new(place: Arc<PlaceGuard>) -> Self {
+        place.set_idle(false);
+        Self(place)
+    }
+}
+
+impl Drop for BusySocket {
+    fn drop(&mut self) {
+        self.0.set_idle(true);
+    }
+}
+
+/// The body of an answer. Its socket is busy while it is sent.
+struct BusyBody {
+    body: Body,
+    _busy: BusySocket,
+}
+
+impl hyper::body::Body for BusyBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

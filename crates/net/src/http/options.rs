@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakbulk_link::Budget;
+
 use super::authorize::{AllowAll, Authorize};
 use super::dialect::Dialect;
 use crate::ws::{FRAGMENT, FRAME_LIMIT};
@@ -19,16 +21,28 @@ pub struct ServeOptions {
     /// list allows exactly those origins, `"*"` allows all. Programs other than browsers send no
     /// `Origin` and are not affected.
     pub allowed_origins: Option<Vec<String>>,
+    /// The names in `Host` that are served beside those of this machine (`localhost` and loopback
+    /// addresses); others get 403. A web page can make its own name stand for this machine (DNS
+    /// rebinding), and then passes for a page of it. `None` allows any name if the authorizer wants
+    /// proofs, and where the connection did not come by a loopback address.
+    pub allowed_hosts: Option<Vec<String>>,
     /// The largest body of a POST, in bytes; a larger one gets 413.
     pub body_max: usize,
     /// How many connections may be open, of all kinds of transport together; more get 503.
     pub connections: usize,
+    /// How many of them one client address may have (IPv6: one /64 network; loopback addresses are not
+    /// limited); more get 503.
+    pub per_address: usize,
     /// How many connected clients may wait for [`Arrivals::next`](super::Arrivals::next).
     pub arrivals: usize,
     /// How many POSTs of one connection may be in progress; more get 429.
     pub posts: usize,
-    /// How many bytes of POST bodies may be buffered, of all connections together; more get 503.
+    /// How many bytes of POST bodies may be buffered, of all connections together. When they are
+    /// reached, the connection that holds most gives up a body for one that holds less; else more get
+    /// 503.
     pub posted_bytes: usize,
+    /// The budget that POST bodies are charged to as well.
+    pub budget: Option<Budget>,
     /// How long a POST may take: receiving its body, waiting until the link accepts the frame, and
     /// until the application has kept the message.
     pub post_time: Duration,
@@ -62,11 +76,14 @@ impl Default for ServeOptions {
             dialect: Dialect::default(),
             authorize: Arc::new(AllowAll),
             allowed_origins: None,
+            allowed_hosts: None,
             body_max: 1 << 20,
             connections: 1024,
+            per_address: 256,
             arrivals: 64,
             posts: 8,
             posted_bytes: 64 << 20,
+            budget: None,
             post_time: Duration::from_secs(60),
             peer_id_max: 256,
             heartbeat: Duration::from_secs(30),

@@ -11,13 +11,31 @@ use tokio::time::timeout;
 use super::answer::Answer;
 use super::authorize::Way;
 use super::body;
+use super::connection::closed;
 use super::server::{ServerState, peer_id_taken};
 
 /// Handles a POST. `way` is the kind of transport to assume if no connection has the POST's peer id.
 pub(crate) async fn post(state: &Arc<ServerState>, way: Way, request: Request) -> Answer {
+    let _posting = Posting::new(state);
     let (head, body) = request.into_parts();
     match handle(state, way, &head, body).await {
         Ok(answer) | Err(answer) => answer,
+    }
+}
+
+/// Counts a POST as in progress, until this is dropped.
+struct Posting<'s>(&'s ServerState);
+
+impl<'s> Posting<'s> {
+    fn new(state: &'s ServerState) -> Self {
+        state.posting.send_modify(|posts| *posts += 1);
+        Self(state)
+    }
+}
+
+impl Drop for Posting<'_> {
+    fn drop(&mut self) {
+        self.0.posting.send_modify(|posts| *posts -= 1);
     }
 }
 
@@ -56,15 +74,28 @@ async fn handle(
         kind.trim().eq_ignore_ascii_case("application/octet-stream")
     });
     let options = &state.options;
+    let mut charge = state.bodies.begin(Arc::as_ptr(&connection) as usize);
+    let evicted = charge.evicted();
     let work = async {
-        let body = body::read(&head.headers, body, options.body_max, &state.bodies).await?;
+        // The charge is held until the POST is answered.
+        let body = body::read(&head.headers, body, options.body_max, &mut charge).await?;
         if !binary {
             return Err(Answer::bad(dialect.not_binary));
         }
         let gone = |_| Answer::busy("the connection was closed");
-        // `body` holds the charge until the POST is answered.
-        let verdict = connection.post(body.bytes).await.map_err(gone)?;
+        let verdict = connection.post(body).await.map_err(gone)?;
         Ok(Answer::of(verdict, dialect))
+    };
+    let work = async {
+        tokio::select! {
+            answer = work => answer,
+            () = evicted => {
+                // A frame that waits for the link would keep its memory.
+                connection.end(closed(1013, "too much of it waited to be taken"));
+                let error = "this connection posts more than others at once: try again later";
+                Err(Answer::busy(error).closing())
+            }
+        }
     };
     timeout(options.post_time, work).await.unwrap_or_else(|_| {
         let seconds = options.post_time.as_secs_f64();

@@ -11,12 +11,13 @@ use axum::http::request::Parts;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use axum::{Router, extract::State};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Duration, timeout};
 
 use super::answer::Answer;
 use super::arrival::{Arrival, Arrivals};
 use super::authorize::{Claim, Grant, Way};
+use super::bodies::Bodies;
 use super::cors::cors;
 use super::dialect::Dialect;
 use super::options::ServeOptions;
@@ -24,10 +25,15 @@ use super::posts;
 use super::query;
 use super::registry::{Registry, replaced};
 use super::upgrade::upgrade;
+use crate::gate::{Limit, Permit, PlaceGuard, SharedPlaces, Warnings};
+use crate::limiter::AddressKey;
 
 /// How long a new connection waits for room in the queue of arrivals, or for the connection that it
 /// replaces to end.
 const ARRIVAL_WAIT: Duration = Duration::from_secs(10);
+
+/// How often to look for the place of a connection that is being replaced.
+const PLACE_CHECK: Duration = Duration::from_millis(10);
 
 /// A server for all kinds of transport, as routers to mount in an application. Clones share one server.
 #[derive(Clone, Debug)]
@@ -47,7 +53,10 @@ impl Server {
         let (sender, arrivals) = mpsc::channel(options.arrivals.max(1));
         let state = ServerState {
             open: semaphore(options.connections),
-            bodies: semaphore(options.posted_bytes),
+            places: SharedPlaces::new(usize::MAX, options.per_address),
+            warnings: Warnings::default(),
+            posting: watch::Sender::new(0),
+            bodies: Bodies::new(options.posted_bytes, options.budget.clone()),
             #[cfg(feature = "webrtc")]
             half_open: semaphore(options.webrtc.half_open),
             registry: Registry::default(),
@@ -68,6 +77,17 @@ impl Server {
         #[cfg(feature = "webrtc")]
         let router = self.offers(router);
         self.finish(router)
+    }
+
+    /// Waits until all POSTs in progress are answered.
+    pub async fn posts_answered(&self) {
+        // The sender is kept, so that this cannot fail.
+        let _ = self
+            .0
+            .posting
+            .subscribe()
+            .wait_for(|posts| *posts == 0)
+            .await;
     }
 
     /// A router with the event stream and its POSTs.
@@ -138,8 +158,13 @@ pub(crate) struct ServerState {
     pub(crate) registry: Registry,
     /// One permit for each connection that may be open.
     open: Arc<Semaphore>,
-    /// One permit for each byte of POST bodies that may be buffered.
-    pub(crate) bodies: Arc<Semaphore>,
+    /// A place for each connection, limited by address.
+    places: SharedPlaces,
+    warnings: Warnings,
+    /// How many POSTs are in progress.
+    pub(crate) posting: watch::Sender<usize>,
+    /// The POST bodies that are buffered.
+    pub(crate) bodies: Bodies,
     /// One permit for each data channel that may be in the process of opening.
     #[cfg(feature = "webrtc")]
     pub(crate) half_open: Arc<Semaphore>,
@@ -193,26 +218,65 @@ impl ServerState {
 
     /// A permit for a connection. If all are taken and the same peer has an open connection, that
     /// one is ended, and its permit used.
-    pub(crate) async fn permit_for(&self, peer_id: &str) -> Result<OwnedSemaphorePermit, Answer> {
-        let permit = self.permit();
-        let (Err(_), Some(connection)) = (&permit, self.registry.find(peer_id)) else {
+    pub(crate) async fn permit_for(&self, claim: &Claim) -> Result<Permit, Answer> {
+        let permit = self.permit(claim);
+        let (Err(_), Some(connection)) = (&permit, self.registry.find(&claim.peer_id)) else {
             return permit;
         };
         connection.end(replaced());
-        match timeout(ARRIVAL_WAIT, self.open.clone().acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(permit),
+        let again = async {
+            let open = self.open.clone().acquire_owned().await.ok()?;
+            // The place comes back with the permit, but not at the same instant.
+            loop {
+                if let Ok(place) = self.place(claim) {
+                    return Some(Permit {
+                        _open: Some(open),
+                        _place: place,
+                    });
+                }
+                tokio::time::sleep(PLACE_CHECK).await;
+            }
+        };
+        match timeout(ARRIVAL_WAIT, again).await {
+            Ok(Some(permit)) => Ok(permit),
             _ => permit,
         }
     }
 
     /// A permit for one more connection; an answer 503 if all are taken.
-    pub(crate) fn permit(&self) -> Result<OwnedSemaphorePermit, Answer> {
-        self.open.clone().try_acquire_owned().map_err(|_| {
+    pub(crate) fn permit(&self, claim: &Claim) -> Result<Permit, Answer> {
+        let place = self.place(claim)?;
+        let open = self.open.clone().try_acquire_owned().map_err(|_| {
             let limit = self.options.connections;
-            Answer::busy(&format!(
-                "all {limit} connections are taken: try again later"
-            ))
+            let why = format!("all {limit} connections are taken");
+            self.warn(Limit::Places, claim, &why);
+            Answer::busy(&format!("{why}: try again later"))
+        })?;
+        Ok(Permit {
+            _open: Some(open),
+            _place: place,
         })
+    }
+
+    /// A place among those of the client's address.
+    fn place(&self, claim: &Claim) -> Result<PlaceGuard, Answer> {
+        let key = claim.remote.and_then(|remote| AddressKey::of(remote.ip()));
+        let taken = self.places.take(key, false);
+        taken.map(|(place, _)| place).map_err(|_| {
+            let limit = self.options.per_address;
+            let why = format!(
+                "its address has {limit} connections open, the most for one (max-per-address)"
+            );
+            self.warn(Limit::Address, claim, &why);
+            Answer::busy("this address has too many connections: try again later")
+        })
+    }
+
+    fn warn(&self, limit: Limit, claim: &Claim, why: &dyn fmt::Display) {
+        match claim.remote {
+            Some(remote) => self.warnings.log(limit, remote, why),
+            None => self.warnings.log(limit, "unknown", why),
+        }
     }
 
     /// Hands a new connection to the application, once there is room in the queue of arrivals.

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{Response, StatusCode};
+use axum::http::Response;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Duration, timeout};
 
 use super::answer::Answer;
@@ -16,6 +15,7 @@ use super::arrival::{AcceptedTransport, Arrival};
 use super::authorize::{Claim, Grant, Way};
 use super::listen::WriteTimeoutSocket;
 use super::server::ServerState;
+use crate::gate::Permit;
 use crate::ws::{ListenOptions, Parts, Socket, WebSocket, admit};
 
 /// How long the switch to WebSocket may take once the answer is being sent.
@@ -29,7 +29,7 @@ pub(crate) async fn upgrade(
     request: Request,
 ) -> Result<Response<Body>, Answer> {
     let (mut head, _) = request.into_parts();
-    // The CORS middleware has checked the origin already.
+    // The CORS middleware has checked the origin and the host already.
     let listen = ListenOptions {
         allowed_origins: Some(vec!["*".to_owned()]),
         ..ListenOptions::default()
@@ -39,11 +39,7 @@ pub(crate) async fn upgrade(
     *bare.uri_mut() = head.uri.clone();
     *bare.version_mut() = head.version;
     *bare.headers_mut() = head.headers.clone();
-    let (response, _) = admit(&bare, &listen).map_err(|refusal| {
-        let status = refusal.status.split(' ').next().unwrap_or_default();
-        let status = StatusCode::from_bytes(status.as_bytes()).unwrap_or(StatusCode::BAD_REQUEST);
-        Answer::text(status, refusal.text)
-    })?;
+    let (response, _) = admit(&bare, &listen, None)?;
     let on_upgrade = head
         .extensions
         .remove::<OnUpgrade>()
@@ -51,7 +47,7 @@ pub(crate) async fn upgrade(
     let prefix = state.options.dialect.unnamed_prefix;
     let peer_id = state.peer_id(&head).unwrap_or_else(|| fresh_id(prefix));
     let (claim, grant) = state.authorize(Way::WebSocket, peer_id, &head)?;
-    let permit = state.permit()?;
+    let permit = state.permit(&claim)?;
     tokio::spawn(async move {
         let peer_id = claim.peer_id.clone();
         let switched = timeout(
@@ -71,7 +67,7 @@ async fn switch(
     on_upgrade: OnUpgrade,
     claim: Claim,
     grant: Grant,
-    permit: OwnedSemaphorePermit,
+    permit: Permit,
 ) {
     let upgraded = match on_upgrade.await {
         Ok(upgraded) => upgraded,

@@ -141,7 +141,7 @@ fn authorize(state: &ServerState, head: &Parts) -> Result<(Claim, Grant), Answer
 }
 
 async fn open(state: &Arc<ServerState>, claim: Claim, grant: Grant) -> Result<(), Answer> {
-    let permit = state.permit_for(&claim.peer_id).await?;
+    let permit = state.permit_for(&claim).await?;
     let (out, messages) = mpsc::channel(1);
     let polls = Polls::new(messages);
     let source = HttpConnection::open(state, &claim, &grant, permit, Some(polls));

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 use breakbulk_link::lock;
 use tokio::process::Child;
 
+use super::supervisor;
+
 /// Sends signals to a command's process group. Clones share one handle.
 ///
 /// After the command has exited this does nothing, since its process id may have been reused. On
@@ -14,6 +16,9 @@ pub struct Stopper(Arc<Mutex<Option<u32>>>);
 
 impl Stopper {
     pub(super) fn new(child: &Child) -> Self {
+        if let Some(group) = child.id() {
+            supervisor::started(group);
+        }
         Self(Arc::new(Mutex::new(child.id())))
     }
 
@@ -29,7 +34,9 @@ impl Stopper {
 
     /// Forgets the process id: it may be reused from now on.
     pub(super) fn disarm(&self) {
-        lock(&self.0).take();
+        if let Some(group) = lock(&self.0).take() {
+            supervisor::ended(group);
+        }
     }
 
     fn signal(&self, signal: Signal) {
@@ -41,13 +48,13 @@ impl Stopper {
 }
 
 #[derive(Clone, Copy)]
-enum Signal {
+pub(super) enum Signal {
     Terminate,
     Kill,
 }
 
 #[cfg(unix)]
-fn send(group: u32, signal: Signal) {
+pub(super) fn send(group: u32, signal: Signal) {
     use rustix::process::{self, Pid};
     let signal = match signal {
         Signal::Terminate => process::Signal::TERM,
@@ -60,7 +67,7 @@ fn send(group: u32, signal: Signal) {
 }
 
 #[cfg(not(unix))]
-fn send(_group: u32, _signal: Signal) {}
+pub(super) fn send(_group: u32, _signal: Signal) {}
 
 /// Owns a child process and kills its group when dropped.
 pub(super) struct ChildGuard {

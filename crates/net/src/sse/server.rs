@@ -117,7 +117,7 @@ pub(crate) async fn events(
     {
         return Err(peer_id_taken());
     }
-    let permit = state.permit_for(&claim.peer_id).await?;
+    let permit = state.permit_for(&claim).await?;
     let source = HttpConnection::open(&state, &claim, &grant, permit, None);
     let (out, outs) = mpsc::channel(1);
     let events = Events {

@@ -4,13 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk_link::{Carries, Closed, Frame};
+use breakbulk_link::{Budget, Carries, Closed, Frame, Held};
 use bytes::BytesMut;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
-use webrtc::data_channel::{DataChannel, DataChannelEvent};
+use webrtc::data_channel::{DataChannel, DataChannelEvent, RTCDataChannelMessage};
 
 use super::peer::{Peer, State};
+use crate::gate::Permit;
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
 /// How often to check whether the last message was sent, which the library does not report.
@@ -19,12 +22,19 @@ const DRAIN_CHECK: Duration = Duration::from_millis(10);
 /// How long to wait for the other end to close its half, which is not always reported.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How many messages may wait for the application, and how many bytes. The library would hold 256 of
+/// them, whatever their size, and nobody would be charged: they are taken from it at once, and a peer
+/// that sends more than this while the application is busy is cut off.
+const WAITING: usize = 1024;
+const WAITING_BYTES: usize = 16 << 20;
+
 /// An open data channel.
 #[derive(Debug)]
 pub struct Channel {
     shared: Arc<Shared>,
     state: watch::Receiver<State>,
     limit: usize,
+    budget: Option<Budget>,
 }
 
 struct Shared {
@@ -33,7 +43,7 @@ struct Shared {
     closed: watch::Sender<bool>,
     _peer: Peer,
     /// The server's permit for one connection.
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: Option<Permit>,
 }
 
 impl Shared {
@@ -54,7 +64,7 @@ impl Channel {
     pub(crate) fn new(
         channel: Arc<dyn DataChannel>,
         peer: Peer,
-        permit: Option<OwnedSemaphorePermit>,
+        permit: Option<Permit>,
         limit: usize,
     ) -> Self {
         let state = peer.state.clone();
@@ -68,6 +78,7 @@ impl Channel {
             shared: Arc::new(shared),
             state,
             limit,
+            budget: None,
         }
     }
 }
@@ -95,11 +106,24 @@ impl Transport for Channel {
         self.limit = self.limit.min(largest);
     }
 
+    fn charge_to(&mut self, budget: &Budget) {
+        self.budget = Some(budget.clone());
+    }
+
     fn split(self) -> (ChannelSource, ChannelSink) {
+        let (sender, waiting) = mpsc::channel(WAITING);
+        let reader = WaitingReader {
+            channel: self.shared.channel.clone(),
+            limit: self.limit,
+            budget: self.budget.unwrap_or_else(Budget::unlimited),
+            bytes: Budget::new(WAITING_BYTES),
+            waiting: sender,
+        };
         let source = ChannelSource {
             shared: self.shared.clone(),
             state: self.state,
-            limit: self.limit,
+            waiting,
+            reader: tokio::spawn(reader.run()),
         };
         let sink = ChannelSink {
             shared: self.shared,
@@ -108,49 +132,124 @@ impl Transport for Channel {
     }
 }
 
+/// Takes messages from the library as they come.
+struct WaitingReader {
+    channel: Arc<dyn DataChannel>,
+    limit: usize,
+    budget: Budget,
+    /// What the messages of this channel may hold while they wait.
+    bytes: Budget,
+    waiting: mpsc::Sender<Waiting>,
+}
+
+/// What came in and waits for the application, with its charges.
+#[derive(Debug)]
+struct Waiting {
+    incoming: Incoming,
+    _held: Vec<Held>,
+}
+
+impl WaitingReader {
+    async fn run(self) {
+        loop {
+            let (incoming, held) = self.next().await;
+            let is_end = matches!(incoming, Incoming::Closed(_) | Incoming::Broken(_));
+            let waiting = Waiting {
+                incoming,
+                _held: held,
+            };
+            let sent = match is_end {
+                true => self.waiting.send(waiting).await.is_ok(),
+                false => match self.waiting.try_send(waiting) {
+                    Ok(()) => true,
+                    Err(TrySendError::Closed(_)) => false,
+                    Err(TrySendError::Full(_)) => {
+                        let incoming = too_much();
+                        let _held = Vec::new();
+                        let _ = self.waiting.send(Waiting { incoming, _held }).await;
+                        return;
+                    }
+                },
+            };
+            if is_end || !sent {
+                return;
+            }
+        }
+    }
+
+    async fn next(&self) -> (Incoming, Vec<Held>) {
+        let incoming = match self.channel.poll().await {
+            Some(DataChannelEvent::OnMessage(message)) => return self.message(message),
+            Some(DataChannelEvent::OnClose) | None => closed(1000, "the data channel is closed"),
+            Some(DataChannelEvent::OnError) => closed(1006, "the data channel failed"),
+            Some(_) => Incoming::Alive,
+        };
+        (incoming, Vec::new())
+    }
+
+    fn message(&self, message: RTCDataChannelMessage) -> (Incoming, Vec<Held>) {
+        let (size, limit) = (message.data.len(), self.limit);
+        if size > limit {
+            let broken = Incoming::Broken(Closed {
+                code: 1009,
+                reason: format!("message of {size} bytes over the limit of {limit}"),
+            });
+            return (broken, Vec::new());
+        }
+        // Strings are ignored, as the original implementation does.
+        if message.is_string {
+            return (Incoming::Alive, Vec::new());
+        }
+        let charges = [self.bytes.charge(size), self.budget.charge(size)];
+        let held: Vec<Held> = charges.into_iter().flatten().collect();
+        if held.len() < 2 {
+            return (too_much(), Vec::new());
+        }
+        // Copied if its buffer is much larger, since it is charged by its length.
+        let data = if message.data.capacity() > size + size / 4 {
+            BytesMut::from(&message.data[..])
+        } else {
+            message.data
+        };
+        (Incoming::Frame(Frame::Binary(data.freeze())), held)
+    }
+}
+
+fn too_much() -> Incoming {
+    Incoming::Broken(Closed {
+        code: 1013,
+        reason: "too much at once: send slower, or try again later".to_owned(),
+    })
+}
+
 /// The receiving half.
 #[derive(Debug)]
 pub struct ChannelSource {
     shared: Arc<Shared>,
     state: watch::Receiver<State>,
-    limit: usize,
+    waiting: mpsc::Receiver<Waiting>,
+    reader: JoinHandle<()>,
 }
 
 impl Source for ChannelSource {
     async fn next(&mut self) -> Incoming {
-        let event = tokio::select! {
+        tokio::select! {
             biased;
-            event = self.shared.channel.poll() => event,
+            waiting = self.waiting.recv() => match waiting {
+                Some(waiting) => waiting.incoming,
+                None => closed(1006, "the data channel failed"),
+            },
             _ = self.state.wait_for(|state| state.failed) => {
-                return closed(1006, "the connection to the other end failed");
+                closed(1006, "the connection to the other end failed")
             }
-            () = self.shared.close_timed_out() => return closed(1000, "closed"),
-        };
-        match event {
-            Some(DataChannelEvent::OnMessage(message)) => {
-                let (size, limit) = (message.data.len(), self.limit);
-                if size > limit {
-                    return Incoming::Broken(Closed {
-                        code: 1009,
-                        reason: format!("message of {size} bytes over the limit of {limit}"),
-                    });
-                }
-                // Strings are ignored, as the original implementation does.
-                if message.is_string {
-                    return Incoming::Alive;
-                }
-                // Copied if its buffer is much larger, since the link charges a frame by its length.
-                let data = if message.data.capacity() > size + size / 4 {
-                    BytesMut::from(&message.data[..])
-                } else {
-                    message.data
-                };
-                Incoming::Frame(Frame::Binary(data.freeze()))
-            }
-            Some(DataChannelEvent::OnClose) | None => closed(1000, "the data channel is closed"),
-            Some(DataChannelEvent::OnError) => closed(1006, "the data channel failed"),
-            Some(_) => Incoming::Alive,
+            () = self.shared.close_timed_out() => closed(1000, "closed"),
         }
+    }
+}
+
+impl Drop for ChannelSource {
+    fn drop(&mut self) {
+        self.reader.abort();
     }
 }
 

@@ -1,6 +1,8 @@
 //! The client: sends the offer and waits until the data channel is open.
 
-use reqwest::Method;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use reqwest::{Method, Url};
 use tokio::time::timeout;
 use webrtc::data_channel::RTCDataChannelInit;
 use webrtc::error::Error;
@@ -20,10 +22,29 @@ pub async fn connect(
 ) -> Result<Channel, ConnectError> {
     let client = HttpClient::new(url, options).await?;
     let within = channel.open_time;
+    let channel = &local_if_loopback(url, channel);
     match timeout(within, dial(&client, options, channel)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(client.timed_out(within)),
     }
+}
+
+/// To a server of this machine nothing needs to leave it.
+fn local_if_loopback(url: &str, options: &ChannelOptions) -> ChannelOptions {
+    let mut options = options.clone();
+    let host = url.parse::<Url>().ok().and_then(|url| {
+        let host = url.host_str()?.trim_matches(['[', ']']).to_owned();
+        match host.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback().then_some(address),
+            Err(_) => (host == "localhost").then_some(Ipv4Addr::LOCALHOST.into()),
+        }
+    });
+    if let Some(address) = host
+        && options.bind == ChannelOptions::default().bind
+    {
+        options.bind = vec![SocketAddr::new(address, 0).to_string()];
+    }
+    options
 }
 
 async fn dial(

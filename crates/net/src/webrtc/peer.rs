@@ -4,7 +4,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use rtc::ice::mdns::MulticastDnsMode;
 use rtc::peer_connection::configuration::setting_engine::SctpMaxMessageSize;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
 use webrtc::data_channel::DataChannel;
 use webrtc::error::Error;
@@ -16,11 +18,11 @@ use webrtc::peer_connection::{
 
 use super::options::ChannelOptions;
 
-/// How many channels opened by the other end are queued.
+/// How many channels opened by the other end are queued; further ones are closed.
 const CHANNELS: usize = 4;
 
 /// A peer that opens more channels than this is treated as failed.
-const CHANNELS_MAX: usize = 16;
+const CHANNELS_MAX: usize = 8;
 
 /// A peer connection. Dropping it closes it; the library would keep it open for ever.
 pub(crate) struct Peer {
@@ -50,9 +52,12 @@ impl Peer {
             .with_ice_servers(servers.collect())
             .build();
         let largest = u32::try_from(options.message_max).unwrap_or(u32::MAX);
-        let settings = SettingEngineBuilder::new()
-            .with_sctp_max_message_size(SctpMaxMessageSize::Bounded(largest))
-            .build();
+        let mut settings = SettingEngineBuilder::new()
+            .with_sctp_max_message_size(SctpMaxMessageSize::Bounded(largest));
+        if options.is_local() {
+            settings = settings.with_multicast_dns_mode(MulticastDnsMode::Disabled);
+        }
+        let settings = settings.build();
         let connection = PeerConnectionBuilder::new()
             .with_configuration(configuration)
             .with_setting_engine(settings)
@@ -99,6 +104,16 @@ impl std::fmt::Debug for Peer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Peer").finish_non_exhaustive()
     }
+}
+
+/// Closes a channel that nobody will read: its messages would only fill memory.
+pub(crate) fn close_unwanted(channel: Arc<dyn DataChannel>) {
+    // In a task of its own, since the library's callbacks must not wait for the library.
+    tokio::spawn(async move {
+        if let Err(error) = channel.close().await {
+            tracing::debug!(%error, "closing a data channel that nobody wants failed");
+        }
+    });
 }
 
 /// Receives the library's callbacks, which must not block.
@@ -150,9 +165,12 @@ impl PeerConnectionEventHandler for Handler {
         if self.opened.fetch_add(1, Relaxed) >= CHANNELS_MAX {
             self.state.send_modify(|state| state.failed = true);
         }
-        // Once the right channel is found the receiver is dropped, and further channels are dropped
-        // here.
-        let _ = self.channels.try_send(channel);
+        // Once the right channel is found the receiver is dropped.
+        if let Err(TrySendError::Full(channel) | TrySendError::Closed(channel)) =
+            self.channels.try_send(channel)
+        {
+            close_unwanted(channel);
+        }
         Box::pin(async {})
     }
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 use webrtc::data_channel::DataChannel;
 use webrtc::peer_connection::{RTCSdpType, RTCSessionDescription};
 
 use super::channel::{Channel, opened};
-use super::peer::Peer;
+use super::peer::{Peer, close_unwanted};
+use crate::gate::Permit;
 use crate::http::server::ServerState;
 use crate::http::{AcceptedTransport, Answer, Arrival, Claim, Grant, Way, read_body};
 
@@ -25,7 +26,7 @@ pub(crate) async fn offer(
 ) -> Result<Answer, Answer> {
     let (head, body) = request.into_parts();
     let (claim, grant) = authorize(&state, &head)?;
-    let permit = state.permit()?;
+    let permit = state.permit(&claim)?;
     let limits = &state.options.webrtc;
     let half_open = state.half_open.clone().try_acquire_owned().map_err(|_| {
         let limit = limits.half_open;
@@ -34,9 +35,14 @@ pub(crate) async fn offer(
         ))
     })?;
     let within = limits.open_time;
+    // Offers have no connection yet: all of them count as one.
+    let mut charge = state.bodies.begin(0);
     let answered = async {
-        let body = read_body(&head.headers, body, limits.description_max, &state.bodies).await?;
-        let offer = parse_offer(&body.bytes)?;
+        let body = read_body(&head.headers, body, limits.description_max, &mut charge).await?;
+        let mut offer = parse_offer(&body)?;
+        if limits.is_local() {
+            offer.sdp = without_candidates(&offer.sdp);
+        }
         answer(&state, offer).await
     };
     let late = |_| Answer::busy("the offer took too long").closing();
@@ -92,6 +98,15 @@ fn parse_offer(body: &[u8]) -> Result<RTCSessionDescription, Answer> {
     Ok(offer)
 }
 
+/// The offer without the addresses of its sender, so that no packet goes to one before a packet came
+/// from it. A client of this machine reaches us by the address in our answer.
+fn without_candidates(sdp: &str) -> String {
+    let lines = sdp
+        .split_inclusive('\n')
+        .filter(|line| !line.starts_with("a=candidate:"));
+    lines.collect()
+}
+
 type Answered = (Peer, mpsc::Receiver<Arc<dyn DataChannel>>, String);
 
 async fn answer(state: &ServerState, offer: RTCSessionDescription) -> Result<Answered, Answer> {
@@ -124,7 +139,7 @@ async fn accept_channel(
     mut channels: mpsc::Receiver<Arc<dyn DataChannel>>,
     claim: Claim,
     grant: Grant,
-    permit: OwnedSemaphorePermit,
+    permit: Permit,
 ) -> bool {
     let channel = loop {
         let channel = tokio::select! {
@@ -143,7 +158,13 @@ async fn accept_channel(
         {
             break channel;
         }
+        close_unwanted(channel);
     };
+    // Further channels are closed as they come.
+    while let Ok(unwanted) = channels.try_recv() {
+        close_unwanted(unwanted);
+    }
+    drop(channels);
     let open = tokio::select! {
         open = opened(&channel) => open,
         () = peer.failed() => false,

@@ -44,6 +44,9 @@ pub struct ConnectOptions {
     /// The certificates to trust.
     #[cfg(feature = "tls")]
     pub roots: super::tls::Roots,
+    /// The certificate to show to a server that asks for one.
+    #[cfg(feature = "tls")]
+    pub identity: Option<super::tls::Identity>,
 }
 
 impl Default for ConnectOptions {
@@ -57,6 +60,8 @@ impl Default for ConnectOptions {
             fragment: Some(FRAGMENT),
             #[cfg(feature = "tls")]
             roots: super::tls::Roots::Native,
+            #[cfg(feature = "tls")]
+            identity: None,
         }
     }
 }
@@ -202,7 +207,8 @@ impl Target {
         if !self.secure {
             return Ok(Socket::Plain(stream));
         }
-        super::tls::client(stream, &self.host, &self.address, &options.roots).await
+        let identity = options.identity.as_ref();
+        super::tls::client(stream, &self.host, &self.address, &options.roots, identity).await
     }
 
     #[cfg(not(feature = "tls"))]

@@ -78,6 +78,14 @@ pub enum ConnectError {
         /// What is wrong.
         reason: String,
     },
+    /// The certificate to show to the server, or its key, cannot be used.
+    #[error("{file}: {reason}", file = .file.display())]
+    Identity {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// This program was built without TLS.
     #[error("{url:?} needs TLS, which is not built in: build with the feature `tls`, or use ws://")]
     NoTls {

@@ -127,6 +127,13 @@ impl Reader {
         self.ahead.capacity() + message + last + self.control.capacity()
     }
 
+    /// Drops what has come of an unfinished message. Nothing is read after that.
+    pub(crate) fn forget(&mut self) {
+        self.message = None;
+        self.last = None;
+        self.ahead = BytesMut::new();
+    }
+
     /// The next message or control frame. The state is kept in the reader, so no data is lost
     /// between polls.
     pub(crate) fn poll_event(

@@ -1,16 +1,18 @@
 //! Decides whether the server accepts a handshake request (origin, token, path, subprotocol), and makes
 //! the answer. Does no IO.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response, create_response};
 use tokio_tungstenite::tungstenite::http::header::{
-    AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, SEC_WEBSOCKET_PROTOCOL,
-    UPGRADE,
+    AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_PROTOCOL, UPGRADE,
 };
-use tokio_tungstenite::tungstenite::http::uri::{Authority, Uri};
 
+use super::pages::PageRules;
 use super::server::ListenOptions;
+
+/// The status of a refusal for want of room.
+pub(crate) const BUSY: &str = "503 Service Unavailable";
 
 /// The answer to a handshake request that is refused.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,7 +38,7 @@ impl Refusal {
         Self {
             header: "Retry-After: 5",
             ..Self::new(
-                "503 Service Unavailable",
+                BUSY,
                 "This server has reached its limit of connections. Try again later.\n",
             )
         }
@@ -61,22 +63,22 @@ impl Refusal {
     }
 }
 
-/// Accepts a handshake request with a response and a chosen subprotocol, or refuses it.
+/// Accepts a handshake request with a response and a chosen subprotocol, or refuses it. `local` is the
+/// address that the client connected to.
 pub(crate) fn admit(
     request: &Request,
     options: &ListenOptions,
+    local: Option<SocketAddr>,
 ) -> Result<(Response, Option<String>), Refusal> {
     let headers = request.headers();
     // Checked before the token: a page must not learn whether a token is valid.
-    if let Some(origin) = headers.get(ORIGIN)
-        && !origin_allowed(origin, headers, options.allowed_origins.as_deref())
-    {
-        return Err(Refusal::new(
-            "403 Forbidden",
-            "This server takes no WebSockets from this web page's origin. If it should, add the \
-             origin to its allowed origins.\n",
-        ));
-    }
+    let rules = PageRules {
+        origins: options.allowed_origins.as_deref(),
+        hosts: options.allowed_hosts.as_deref(),
+        has_token: options.bearer.is_some(),
+        local,
+    };
+    rules.check(headers)?;
     if let Some(bearer) = &options.bearer {
         let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
         if !given.is_some_and(|given| bearer.admits(given)) {
@@ -123,58 +125,6 @@ fn choose(headers: &HeaderMap, ours: &[String]) -> Option<String> {
     ours.iter()
         .find(|ours| offered.contains(&ours.as_str()))
         .cloned()
-}
-
-/// Whether a page of this origin may connect. Browsers let any page open a WebSocket to any
-/// address, this machine's included, and only the `Origin` header tells whose page it is. Other
-/// programs send none.
-pub(crate) fn origin_allowed(
-    origin: &HeaderValue,
-    headers: &HeaderMap,
-    allowed: Option<&[String]>,
-) -> bool {
-    let Ok(origin) = origin.to_str() else {
-        return false;
-    };
-    if let Some(allowed) = allowed {
-        return allowed
-            .iter()
-            .any(|it| it == "*" || it.eq_ignore_ascii_case(origin));
-    }
-    let Some(host) = origin
-        .parse::<Uri>()
-        .ok()
-        .and_then(|it| host(it.authority()))
-    else {
-        return false;
-    };
-    if host == Host::Loopback {
-        return true;
-    }
-    // A host name proves nothing: an attacker's name can be made to resolve to our address (DNS
-    // rebinding). An IP address that equals the one in `Host` does.
-    let asked = headers
-        .get(HOST)
-        .and_then(|value| value.to_str().ok()?.parse::<Authority>().ok())
-        .and_then(|authority| self::host(Some(&authority)));
-    matches!(host, Host::Address(_)) && asked == Some(host)
-}
-
-#[derive(PartialEq, Eq)]
-enum Host {
-    Loopback,
-    Address(IpAddr),
-    Name,
-}
-
-fn host(authority: Option<&Authority>) -> Option<Host> {
-    let host = authority?.host().trim_matches(['[', ']']);
-    Some(match host.parse::<IpAddr>() {
-        Ok(address) if address.is_loopback() => Host::Loopback,
-        Ok(address) => Host::Address(address),
-        Err(_) if host.eq_ignore_ascii_case("localhost") => Host::Loopback,
-        Err(_) => Host::Name,
-    })
 }
 
 /// The request's headers for the application, without the token.

@@ -1,17 +1,16 @@
 //! The server: a listener that performs handshakes concurrently.
 
 use std::io;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk_link::lock;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, timeout};
-use tokio_tungstenite::tungstenite::handshake::server::{Request, write_response};
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::handshake::server::{Request, Response, write_response};
 use tokio_tungstenite::tungstenite::http::header::HeaderMap;
 
 use super::bearer::Bearer;
@@ -21,12 +20,11 @@ use super::request::{self, Refusal, admit};
 use super::socket::{Socket, tune};
 use super::transport::{Parts, WebSocket};
 use super::{FRAGMENT, FRAME_LIMIT};
+use crate::gate::{Gate, Limit, Permit, PlaceGuard, SharedPlaces};
+use crate::limiter::{AddressKey, AddressLimits};
 
 /// How long to wait after accepting failed, for example for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// At most one warning about refused clients is logged in this time.
-const LOG_PAUSE: Duration = Duration::from_secs(1);
 
 /// The options of a [`Listener`].
 #[derive(Clone, Debug)]
@@ -44,12 +42,20 @@ pub struct ListenOptions {
     /// a list allows exactly those origins, `"*"` allows all. Programs other than browsers send no
     /// `Origin` and are not affected.
     pub allowed_origins: Option<Vec<String>>,
+    /// The names in `Host` that are served beside those of this machine (`localhost` and loopback
+    /// addresses); others get 403. A web page can make its own name stand for this machine (DNS
+    /// rebinding), and then passes for a page of it. `None` allows any name if there is a token, and
+    /// where the connection did not come by a loopback address.
+    pub allowed_hosts: Option<Vec<String>>,
     /// How long a handshake may take, TLS included.
     pub timeout: Duration,
-    /// How many handshakes may be in progress; further connections are closed immediately.
+    /// How many handshakes may be in progress; the oldest one, of the address with the most, is closed
+    /// to make room for another.
     pub handshakes: usize,
     /// How many WebSockets may be open; further requests get 503.
     pub connections: usize,
+    /// The limits for one client address.
+    pub per_address: AddressLimits,
     /// The largest incoming message that is accepted, in bytes.
     pub frame_limit: usize,
     /// A larger message is sent as WebSocket fragments of this size.
@@ -57,6 +63,10 @@ pub struct ListenOptions {
     /// The certificate and key; with them the server speaks `wss://`.
     #[cfg(feature = "tls")]
     pub identity: Option<super::tls::Identity>,
+    /// A PEM file with authorities: only clients with a certificate that one of them signed are
+    /// accepted. It needs `identity`.
+    #[cfg(feature = "tls")]
+    pub client_authority: Option<std::path::PathBuf>,
 }
 
 impl Default for ListenOptions {
@@ -66,13 +76,17 @@ impl Default for ListenOptions {
             path: None,
             subprotocols: Vec::new(),
             allowed_origins: None,
+            allowed_hosts: None,
             timeout: Duration::from_secs(10),
             handshakes: 256,
             connections: 1024,
+            per_address: AddressLimits::default(),
             frame_limit: FRAME_LIMIT,
             fragment: Some(FRAGMENT),
             #[cfg(feature = "tls")]
             identity: None,
+            #[cfg(feature = "tls")]
+            client_authority: None,
         }
     }
 }
@@ -90,8 +104,10 @@ pub struct Listener {
 pub struct Accepted {
     /// The connection.
     pub websocket: WebSocket,
-    /// The client's address.
+    /// The address of the socket's other end.
     pub peer: SocketAddr,
+    /// The client's address; behind a proxy as the proxy tells it.
+    pub client: IpAddr,
     /// The path of the request, without the query.
     pub path: String,
     /// The query, without its question mark.
@@ -131,14 +147,19 @@ impl Listener {
         let state = ServerState {
             #[cfg(feature = "tls")]
             acceptor: match &options.identity {
-                Some(identity) => Some(super::tls::acceptor(identity)?),
+                Some(identity) => {
+                    let authority = options.client_authority.as_deref();
+                    Some(super::tls::acceptor(identity, authority)?)
+                }
                 None => None,
             },
-            open: Arc::new(Semaphore::new(
-                options.connections.min(Semaphore::MAX_PERMITS),
-            )),
+            handshakes: SharedPlaces::new(
+                options.handshakes.max(1),
+                options.per_address.handshakes,
+            ),
+            open: SharedPlaces::new(options.connections, options.per_address.connections),
+            gate: Gate::new(options.per_address.clone(), options.handshakes.div_ceil(4)),
             options,
-            refusals: RefusalLog::default(),
         };
         let task = tokio::spawn(serve(listener, address, Arc::new(state), sender));
         Ok(Self {
@@ -178,9 +199,9 @@ async fn serve(
     state: Arc<ServerState>,
     accepted: mpsc::Sender<Result<Accepted, ListenError>>,
 ) {
-    let mut handshakes = JoinSet::new();
+    let mut tasks = JoinSet::new();
     loop {
-        while handshakes.try_join_next().is_some() {}
+        while tasks.try_join_next().is_some() {}
         let (stream, peer) = match listener.accept().await {
             Ok(connection) => connection,
             // A client that gave up early.
@@ -202,26 +223,43 @@ async fn serve(
                 continue;
             }
         };
-        while handshakes.try_join_next().is_some() {}
-        if handshakes.len() >= state.options.handshakes {
-            // Closed without an answer, which would have to wait for the request.
-            let limit = state.options.handshakes;
-            state
-                .refusals
-                .log(peer, &format_args!("{limit} handshakes are in progress"));
+        let key = state.gate.key_of_socket(peer.ip());
+        if !state.gate.asks(peer, key) {
+            tasks.spawn(state.clone().refuse_socket(stream));
             continue;
         }
+        let place = match state.handshakes.take(key, true) {
+            Ok((place, evicts)) => {
+                if evicts {
+                    state.log_eviction();
+                }
+                place
+            }
+            Err(full) => {
+                state.gate.log_full(full, peer, state.options.handshakes);
+                tasks.spawn(state.clone().refuse_socket(stream));
+                continue;
+            }
+        };
         let (state, accepted) = (state.clone(), accepted.clone());
-        handshakes.spawn(async move {
+        tasks.spawn(async move {
             tune(&stream);
-            match timeout(state.options.timeout, state.handshake(stream, peer)).await {
+            let evicted = place.evicted_by_newcomer();
+            let handshake = timeout(state.options.timeout, state.handshake(stream, peer, place));
+            let done = tokio::select! {
+                done = handshake => done,
+                () = evicted => return,
+            };
+            match done {
+                // The place of its handshake is free already.
                 Ok(Some(connection)) => {
                     let _ = accepted.send(Ok(connection)).await;
                 }
                 Ok(None) => {}
                 Err(_) => {
                     let after = state.options.timeout.as_secs_f64();
-                    state.refusals.log(
+                    state.gate.warnings.log(
+                        Limit::Silent,
                         peer,
                         &format_args!("the handshake was not finished within {after} s"),
                     );
@@ -250,103 +288,72 @@ pub(crate) fn is_fatal(error: &io::Error) -> bool {
     )
 }
 
-/// Logs refused clients. Anybody can cause a refusal, as often as they like, so warnings are limited in
-/// rate and carry a count of the refusals in between.
-#[derive(Default)]
-struct RefusalLog(Mutex<RefusalCount>);
-
-#[derive(Default)]
-struct RefusalCount {
-    last_logged: Option<Instant>,
-    unlogged: u64,
-}
-
-impl RefusalLog {
-    fn log(&self, peer: SocketAddr, why: &dyn std::fmt::Display) {
-        let Some(more) = self.due(Instant::now()) else {
-            return tracing::debug!(%peer, %why, "a client is refused");
-        };
-        match more {
-            0 => tracing::warn!(%peer, "a client is refused: {why}"),
-            more => tracing::warn!(
-                %peer,
-                "a client is refused: {why}; {more} more were refused since the last such line"
-            ),
-        }
-    }
-
-    /// The number of refusals since the last warning, if another warning is due.
-    fn due(&self, now: Instant) -> Option<u64> {
-        let mut count = lock(&self.0);
-        if count
-            .last_logged
-            .is_some_and(|logged| now < logged + LOG_PAUSE)
-        {
-            count.unlogged = count.unlogged.saturating_add(1);
-            return None;
-        }
-        count.last_logged = Some(now);
-        Some(std::mem::take(&mut count.unlogged))
-    }
-}
-
 /// What all handshakes share.
 struct ServerState {
     options: ListenOptions,
-    refusals: RefusalLog,
-    /// One permit for every connection that may be open.
-    open: Arc<Semaphore>,
+    gate: Gate,
+    /// A place for each handshake in progress.
+    handshakes: SharedPlaces,
+    /// A place for each connection that may be open.
+    open: SharedPlaces,
     #[cfg(feature = "tls")]
     acceptor: Option<tokio_rustls::TlsAcceptor>,
 }
 
 impl ServerState {
-    /// Performs one handshake; `None` if it failed or was refused.
-    async fn handshake(&self, stream: TcpStream, peer: SocketAddr) -> Option<Accepted> {
+    /// Performs one handshake; `None` if it failed or was refused. Its place is free as soon as the
+    /// request is judged: neither an open connection nor a refused client that stays is a handshake.
+    async fn handshake(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        place: PlaceGuard,
+    ) -> Option<Accepted> {
         let log_failure = |error: &dyn std::fmt::Display| {
             tracing::debug!(%peer, error = %error, "a WebSocket handshake failed");
         };
+        let local = stream.local_addr().ok();
         let mut socket = match self.secure(stream).await {
             Ok(socket) => socket,
             Err(error) => {
-                self.refusals
-                    .log(peer, &format_args!("TLS failed: {error}"));
+                let why = format_args!("TLS failed: {error}");
+                self.gate.warnings.log(Limit::Request, peer, &why);
                 return None;
             }
         };
-        let refusal = match read_head::<Request>(&mut socket).await {
-            Ok((request, rest)) => match admit(&request, &self.options) {
-                Ok((response, subprotocol)) => match self.open.clone().try_acquire_owned() {
-                    Ok(permit) => {
-                        let mut answer = Vec::new();
-                        if let Err(error) = write_response(&mut answer, &response) {
-                            log_failure(&error);
-                            return None;
-                        }
-                        if let Err(error) = write_all(&mut socket, &answer).await {
-                            log_failure(&error);
-                            return None;
-                        }
-                        let parts = Parts {
-                            socket,
-                            peer,
-                            rest,
-                            server: true,
-                            frame_limit: self.options.frame_limit,
-                            fragment: self.options.fragment,
-                            subprotocol,
-                            permit: Some(permit),
-                        };
-                        return Some(Accepted {
-                            websocket: WebSocket::new(parts),
-                            peer,
-                            path: request.uri().path().to_owned(),
-                            query: request.uri().query().map(ToOwned::to_owned),
-                            headers: request::public_headers(&request),
-                        });
+        let head = read_head::<Request>(&mut socket).await;
+        drop(place);
+        let refusal = match head {
+            Ok((request, rest)) => match self.judge(&request, peer, local) {
+                Ok(judged) => {
+                    let mut answer = Vec::new();
+                    if let Err(error) = write_response(&mut answer, &judged.response) {
+                        log_failure(&error);
+                        return None;
                     }
-                    Err(_) => Refusal::busy(),
-                },
+                    if let Err(error) = write_all(&mut socket, &answer).await {
+                        log_failure(&error);
+                        return None;
+                    }
+                    let parts = Parts {
+                        socket,
+                        peer,
+                        rest,
+                        server: true,
+                        frame_limit: self.options.frame_limit,
+                        fragment: self.options.fragment,
+                        subprotocol: judged.subprotocol,
+                        permit: Some(judged.permit),
+                    };
+                    return Some(Accepted {
+                        websocket: WebSocket::new(parts),
+                        peer,
+                        client: judged.client,
+                        path: request.uri().path().to_owned(),
+                        query: request.uri().query().map(ToOwned::to_owned),
+                        headers: request::public_headers(&request),
+                    });
+                }
                 Err(refusal) => refusal,
             },
             Err(HeadError::Io(error)) => {
@@ -361,13 +368,74 @@ impl ServerState {
                 Refusal::new("400 Bad Request", format!("{reason}\n"))
             }
         };
-        // The text may quote the client: it is shortened and stripped of control characters.
-        let why = refusal.text.chars().filter(|c| !c.is_control());
-        let why: String = why.take(200).collect();
-        self.refusals
-            .log(peer, &format_args!("{}: {why}", refusal.status));
-        refuse(socket, &refusal).await;
+        if refusal.status != request::BUSY {
+            let why = format_args!("{}: {}", refusal.status, refusal.text.trim_end());
+            self.gate.warnings.log(Limit::Request, peer, &why);
+        }
+        let answer = refusal.to_bytes();
+        self.gate.answer_and_close(socket, &answer).await;
         None
+    }
+
+    /// Judges a request, and takes a place for the connection.
+    fn judge(
+        &self,
+        request: &Request,
+        peer: SocketAddr,
+        local: Option<SocketAddr>,
+    ) -> Result<Judged, Refusal> {
+        let client = self.gate.client(request.headers(), peer.ip());
+        // Behind a proxy the port is the proxy's.
+        let name = match client == peer.ip() {
+            true => peer.to_string(),
+            false => client.to_string(),
+        };
+        let key = AddressKey::of(client);
+        if self.gate.has_proxy() && !self.gate.asks(&name, key) {
+            return Err(Refusal::busy());
+        }
+        let (response, subprotocol) = admit(request, &self.options, local)?;
+        let (place, _) = self.open.take(key, false).map_err(|full| {
+            self.gate.log_full(full, &name, self.options.connections);
+            Refusal::busy()
+        })?;
+        Ok(Judged {
+            response,
+            subprotocol,
+            client,
+            permit: Permit {
+                _open: None,
+                _place: place,
+            },
+        })
+    }
+
+    /// Refuses a client before its request was read.
+    async fn refuse_socket(self: Arc<Self>, stream: TcpStream) {
+        // Over TLS an answer would need a handshake.
+        if self.is_plain() {
+            let answer = Refusal::busy().to_bytes();
+            self.gate.answer_and_close(stream, &answer).await;
+        }
+    }
+
+    fn log_eviction(&self) {
+        let limit = self.options.handshakes;
+        self.gate.warnings.log(
+            Limit::Silent,
+            "the oldest of them",
+            &format_args!("{limit} handshakes are in progress, and it made room for a newcomer"),
+        );
+    }
+
+    #[cfg(feature = "tls")]
+    fn is_plain(&self) -> bool {
+        self.acceptor.is_none()
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn is_plain(&self) -> bool {
+        true
     }
 
     #[cfg(feature = "tls")]
@@ -387,46 +455,15 @@ impl ServerState {
     }
 }
 
+/// A request that is granted.
+struct Judged {
+    response: Response,
+    subprotocol: Option<String>,
+    client: IpAddr,
+    permit: Permit,
+}
+
 async fn write_all(socket: &mut Socket, bytes: &[u8]) -> io::Result<()> {
     socket.write_all(bytes).await?;
     socket.flush().await
-}
-
-/// Sends the refusal and closes. Reads what the client still sends: closing with unread bytes would
-/// reset the connection, and the client would not see the answer.
-async fn refuse(mut socket: Socket, refusal: &Refusal) {
-    if write_all(&mut socket, &refusal.to_bytes()).await.is_err() {
-        return;
-    }
-    let _ = socket.shutdown().await;
-    let mut room = [0; 1024];
-    let mut left = 4 * HEAD_MAX;
-    while let Ok(read @ 1..) = socket.read(&mut room).await {
-        left = left.saturating_sub(read);
-        if left == 0 {
-            return;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refused_clients_are_told_once_a_second_with_a_count() {
-        let (refusals, start) = (RefusalLog::default(), Instant::now());
-        for (after, told) in [
-            (0, Some(0)),
-            (1, None),
-            (999, None),
-            (1000, Some(2)),
-            (1999, None),
-            (5000, Some(1)),
-            (9000, Some(0)),
-        ] {
-            let now = start + Duration::from_millis(after);
-            assert_eq!(refusals.due(now), told, "after {after} ms");
-        }
-    }
 }

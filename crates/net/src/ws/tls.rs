@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, ring};
+use rustls::server::WebPkiClientVerifier;
 use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -24,7 +25,8 @@ pub enum Roots {
     File(PathBuf),
 }
 
-/// The PEM files with a server's certificate and key.
+/// The PEM files with a certificate and its key, of a server, or of a client whom the server asks for
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its certificate, followed by the intermediate ones.
@@ -39,13 +41,14 @@ pub(crate) async fn client(
     host: &str,
     address: &str,
     roots: &Roots,
+    identity: Option<&Identity>,
 ) -> Result<Socket, ConnectError> {
     let name = ServerName::try_from(host.to_owned()).map_err(|error| ConnectError::Tls {
         address: address.to_owned(),
         reason: error.to_string(),
         remedy: "use a host name that a certificate can hold",
     })?;
-    let config = client_config(address, roots).await?;
+    let config = client_config(address, roots, identity).await?;
     match TlsConnector::from(Arc::new(config))
         .connect(name, stream)
         .await
@@ -62,10 +65,12 @@ pub(crate) async fn client(
     }
 }
 
-/// The TLS configuration of a client that trusts these roots.
+/// The TLS configuration of a client that trusts these roots, and shows this certificate to a server
+/// that asks for one.
 pub(crate) async fn client_config(
     address: &str,
     roots: &Roots,
+    identity: Option<&Identity>,
 ) -> Result<ClientConfig, ConnectError> {
     let roots = roots.clone();
     // Reading the system's certificates takes a while and may block.
@@ -75,26 +80,55 @@ pub(crate) async fn client_config(
             from: "the system".to_owned(),
             reason: error.to_string(),
         })??;
-    Ok(ClientConfig::builder_with_provider(provider())
+    let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| failed(address, &error))?
-        .with_root_certificates(store)
-        .with_no_client_auth())
+        .with_root_certificates(store);
+    let Some(identity) = identity else {
+        return Ok(builder.with_no_client_auth());
+    };
+    let wrong = |(file, reason): (PathBuf, String)| ConnectError::Identity { file, reason };
+    let (chain, key) = identity.read().map_err(wrong)?;
+    let config = builder.with_client_auth_cert(chain, key);
+    config.map_err(|error| wrong((identity.key.clone(), error.to_string())))
 }
 
-/// Performs the TLS handshakes of a server with this certificate.
-pub(crate) fn acceptor(identity: &Identity) -> Result<TlsAcceptor, ListenError> {
-    let wrong = |file: &Path, reason: String| ListenError::Identity {
-        file: file.to_owned(),
-        reason,
-    };
-    let chain = certificates(&identity.chain).map_err(|error| wrong(&identity.chain, error))?;
-    let key = PrivateKeyDer::from_pem_file(&identity.key)
-        .map_err(|error| wrong(&identity.key, format!("no private key in PEM: {error}")))?;
-    let config = ServerConfig::builder_with_provider(provider())
+impl Identity {
+    /// The certificates and the key; the error names the file that is wrong.
+    fn read(&self) -> Result<(Chain, PrivateKeyDer<'static>), (PathBuf, String)> {
+        let chain = certificates(&self.chain).map_err(|error| (self.chain.clone(), error))?;
+        let key = PrivateKeyDer::from_pem_file(&self.key)
+            .map_err(|error| (self.key.clone(), format!("no private key in PEM: {error}")))?;
+        Ok((chain, key))
+    }
+}
+
+type Chain = Vec<CertificateDer<'static>>;
+
+/// Performs the TLS handshakes of a server with this certificate. With an authority, only clients with
+/// a certificate that it signed are accepted.
+pub(crate) fn acceptor(
+    identity: &Identity,
+    client_authority: Option<&Path>,
+) -> Result<TlsAcceptor, ListenError> {
+    let wrong = |(file, reason): (PathBuf, String)| ListenError::Identity { file, reason };
+    let (chain, key) = identity.read().map_err(wrong)?;
+    let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
-        .map_err(|error| wrong(&identity.key, error.to_string()))?;
+        .map_err(|error| wrong((identity.key.clone(), error.to_string())))?;
+    let builder = match client_authority {
+        None => builder.with_no_client_auth(),
+        Some(file) => {
+            let failed = |reason: String| wrong((file.to_owned(), reason));
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(certificates(file).map_err(failed)?);
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider()).build();
+            builder.with_client_cert_verifier(verifier.map_err(|error| failed(error.to_string()))?)
+        }
+    };
+    let config = builder.with_single_cert(chain, key);
+    let config = config.map_err(|error| wrong((identity.key.clone(), error.to_string())))?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 

@@ -8,20 +8,23 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 
-use breakbulk_link::{Carries, Closed, Frame, lock};
+use breakbulk_link::{Budget, Carries, Closed, Frame, Held, lock};
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
 use super::message_timer::MessageTimer;
 use super::reader::{ReadError, Reader, WsEvent, sendable};
 use super::socket::Socket;
 use super::writer::Writer;
+use crate::gate::Permit;
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
 /// The longest reason that fits in a close frame.
 const REASON_MAX: usize = 123;
+
+/// What an unfinished message may hold without being charged: about what an idle connection holds.
+const UNCHARGED: usize = 16 << 10;
 
 /// An open WebSocket.
 #[derive(Debug)]
@@ -43,7 +46,7 @@ pub(crate) struct Parts {
     pub(crate) fragment: Option<usize>,
     pub(crate) subprotocol: Option<String>,
     /// The listener's permit for one connection, released when both halves are dropped.
-    pub(crate) permit: Option<OwnedSemaphorePermit>,
+    pub(crate) permit: Option<Permit>,
 }
 
 impl WebSocket {
@@ -54,6 +57,7 @@ impl WebSocket {
             writer: Writer::new(parts.server),
             sending: false,
             timer: None,
+            unfinished: Unfinished::default(),
             broken: false,
             ends_first: false,
         };
@@ -91,6 +95,10 @@ impl Transport for WebSocket {
         self.shared.lock().reader.lower_limit(largest);
     }
 
+    fn charge_to(&mut self, budget: &Budget) {
+        self.shared.lock().unfinished.budget = Some(budget.clone());
+    }
+
     fn split(self) -> (WsSource, WsSink) {
         let source = WsSource {
             shared: self.shared.clone(),
@@ -106,7 +114,7 @@ impl Transport for WebSocket {
 struct Shared {
     /// Locked only within a poll, never across an await.
     state: Mutex<State>,
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: Option<Permit>,
 }
 
 struct State {
@@ -118,11 +126,35 @@ struct State {
     sending: bool,
     /// The timer of an unfinished incoming message.
     timer: Option<MessageTimer>,
+    /// The charge for an unfinished incoming message.
+    unfinished: Unfinished,
     /// The other end violated the protocol: further bytes are discarded.
     broken: bool,
     /// This side shuts the TCP connection down after its close frame: a server whose client has closed,
     /// or a side that closes because the other end violated the protocol.
     ends_first: bool,
+}
+
+/// What an unfinished incoming message is charged to.
+#[derive(Default)]
+struct Unfinished {
+    budget: Option<Budget>,
+    held: Option<Held>,
+}
+
+impl Unfinished {
+    /// Charges what a message holds so far; false if there is no room for it.
+    fn charge(&mut self, bytes: usize) -> bool {
+        match (&mut self.held, &self.budget) {
+            _ if bytes <= UNCHARGED => true,
+            (_, None) => true,
+            (Some(held), _) => held.grow_to(bytes),
+            (None, Some(budget)) => {
+                self.held = budget.charge(bytes);
+                self.held.is_some()
+            }
+        }
+    }
 }
 
 impl fmt::Debug for Shared {
@@ -157,18 +189,33 @@ impl State {
         }
         let Some(bytes) = self.reader.unfinished() else {
             self.timer = None;
+            self.unfinished.held = None;
             return incoming;
         };
+        if !self.unfinished.charge(self.reader.held()) {
+            self.unfinished.held = None;
+            self.reader.forget();
+            return Poll::Ready(self.break_off(Closed {
+                code: 1013,
+                reason:
+                    "no memory for an unfinished message at the moment: try again later".to_owned(),
+            }));
+        }
         let timer = self.timer.get_or_insert_with(|| MessageTimer::new(bytes));
         if let Poll::Ready(closed) = timer.poll_expired(context, bytes) {
-            self.broken = true;
-            self.ends_first = true;
-            return Poll::Ready(Incoming::Broken(closed));
+            return Poll::Ready(self.break_off(closed));
         }
         if incoming.is_ready() {
             timer.pause();
         }
         incoming
+    }
+
+    /// Ends the connection: further bytes are discarded.
+    fn break_off(&mut self, closed: Closed) -> Incoming {
+        self.broken = true;
+        self.ends_first = true;
+        Incoming::Broken(closed)
     }
 
     /// Reads the next frame or event, and sends the answer to a ping or close.

@@ -214,7 +214,8 @@ async fn frames_that_come_with_the_end_of_the_handshake_are_not_lost() {
     let mut wire = tokio::net::TcpStream::connect(listener.local_addr())
         .await
         .unwrap();
-    let request = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+    let request =
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n\
         \x81\x85\0\0\0\0early";
     wire.write_all(request).await.unwrap();

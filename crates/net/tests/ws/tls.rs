@@ -60,6 +60,32 @@ fn trusting(root: &Path) -> ConnectOptions {
     }
 }
 
+#[tokio::test]
+async fn a_listener_with_an_authority_accepts_only_clients_that_it_signed() {
+    let files = Files::new("mutual");
+    let (root, server) = files.authority("server", &["localhost"]);
+    let (authority, client) = files.authority("clients", &["client"]);
+    let (_, stranger) = files.authority("strangers", &["client"]);
+    for (identity, accepted) in [(None, false), (Some(stranger), false), (Some(client), true)] {
+        let options = ListenOptions {
+            identity: Some(server.clone()),
+            client_authority: Some(authority.clone()),
+            ..ListenOptions::default()
+        };
+        let mut listener = Listener::bind("127.0.0.1:0", options).await.unwrap();
+        let url = format!("wss://localhost:{}/", listener.local_addr().port());
+        let options = ConnectOptions {
+            identity: identity.clone(),
+            ..trusting(&root)
+        };
+        let connected = soon("an answer", connect(&url, &options)).await;
+        assert_eq!(connected.is_ok(), accepted, "{identity:?}: {connected:?}");
+        if accepted {
+            soon("the client", listener.accept()).await.unwrap();
+        }
+    }
+}
+
 async fn serve(identity: Identity) -> Listener {
     let options = ListenOptions {
         identity: Some(identity),

@@ -1,0 +1,13 @@
+//! The listeners of the program as strangers meet them: the real program, raw sockets.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used)]
+
+mod addresses;
+mod common;
+mod drain;
+mod files;
+mod offers;
+mod pages;
+mod shares;
+mod silent;
