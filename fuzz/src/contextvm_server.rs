@@ -43,6 +43,7 @@ pub fn check(mut input: Input<'_>) {
     let now = Instant::now();
     let mut world = World {
         machine: Machine::new(Role::Server, config, None, [7; 32], now),
+        start: now,
         now,
         events: 0,
         published: VecDeque::new(),
@@ -59,6 +60,7 @@ pub fn check(mut input: Input<'_>) {
 
 struct World {
     machine: Machine,
+    start: Instant,
     now: Instant,
     events: u64,
     /// Publications whose outcome is not told yet.
@@ -110,6 +112,7 @@ impl World {
             _ => Vec::new(),
         };
         let len = content.len();
+        let received_at = 1_000_000 + self.now.duration_since(self.start).as_secs();
         let mut id = [0xee; 32];
         id[..8].copy_from_slice(&self.events.to_be_bytes());
         self.machine.handle_event(
@@ -120,6 +123,8 @@ impl World {
                 tags,
                 content: content.into(),
                 seal: input.pick(&[Seal::Plain, Seal::Ephemeral, Seal::Persistent]),
+                created_at: received_at - input.pick(&[0, 1, 599, 601]),
+                received_at,
             },
         );
         len
