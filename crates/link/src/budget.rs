@@ -371,6 +371,7 @@ mod tests {
         assert!(link.charge(100).is_ok());
     }
 
+    // WS-5
     #[test]
     fn a_share_is_always_there_and_the_rest_is_shared_fairly() {
         let common = Budget::new(90);

@@ -141,6 +141,7 @@ impl FromStr for Rule {
 mod tests {
     use super::*;
 
+    // LORO-17
     #[test]
     fn a_right_holds_for_a_prefix_and_includes_those_before_it() {
         let rules = [

@@ -159,6 +159,7 @@ impl Bench {
     }
 }
 
+// LORO-11
 #[test]
 fn a_batch_of_equal_requests_is_one_answer() {
     let mut bench = Bench::new(1, 84 << 20);
@@ -232,6 +233,7 @@ fn a_large_store_is_greeted_in_pieces() {
     assert!(asked.count() > 99_000);
 }
 
+// LORO-11
 #[test]
 fn changes_for_a_peer_that_does_not_read_are_merged() {
     let mut bench = Bench::new(1, 100);
@@ -276,6 +278,7 @@ fn changes_for_a_peer_that_does_not_read_are_merged() {
     assert!(matches!(bench.sent[..], [(_, ChannelMsg::Update { .. })]));
 }
 
+// LORO-13
 #[test]
 fn equal_exports_for_many_peers_are_made_once_and_end_with_the_last() {
     let mut bench = Bench::new(1, 84 << 20);
@@ -295,6 +298,7 @@ fn equal_exports_for_many_peers_are_made_once_and_end_with_the_last() {
     assert_eq!(bench.cancelled, [bench.tasks[0].0]);
 }
 
+// LORO-14
 #[test]
 fn peers_that_do_not_read_leave_room_for_those_who_do() {
     let limits = Limits::default().with(|limits| limits.outbound_bytes = 128 << 20);
@@ -324,6 +328,7 @@ fn peers_that_do_not_read_leave_room_for_those_who_do() {
     bench.hub.close(names);
 }
 
+// LORO-12
 #[test]
 fn names_that_nobody_has_do_not_fill_the_table() {
     let limits = Limits::default().with(|limits| {
@@ -351,6 +356,7 @@ fn names_that_nobody_has_do_not_fill_the_table() {
     assert_eq!(bench.hub.documents().count(), 1);
 }
 
+// LORO-12
 #[test]
 fn new_documents_that_nobody_has_leave_nothing_behind() {
     let mut bench = Bench::new(0, 0);

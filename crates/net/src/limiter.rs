@@ -271,6 +271,7 @@ mod tests {
         AddressKey::of(address.parse().unwrap())
     }
 
+    // WS-2
     #[test]
     fn addresses_count_alone_ipv6_by_its_network_and_loopback_not_at_all() {
         for (one, other, same) in [
@@ -333,6 +334,7 @@ mod tests {
         }
     }
 
+    // WS-3
     #[test]
     fn the_oldest_idle_place_of_the_busiest_address_makes_room() {
         /// What happens: somebody comes (idle or not), becomes idle or busy, or leaves.

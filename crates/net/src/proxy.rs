@@ -65,6 +65,7 @@ mod tests {
     use super::*;
     use ProxyHeader::{Forwarded, XForwardedFor};
 
+    // WS-2
     #[test]
     fn only_the_last_entry_of_the_proxy_names_the_client() {
         for (header, values, expected) in [

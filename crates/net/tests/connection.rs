@@ -301,3 +301,30 @@ async fn plans_made_elsewhere_and_confirmed_frames_are_served() {
     }
     left.drained().await;
 }
+
+// WS-4
+#[tokio::test(start_paused = true)]
+async fn a_frame_that_nobody_takes_ends_the_connection_after_its_time() {
+    for (write_time, seconds) in [(Some(Duration::from_secs(60)), Some(60)), (None, None)] {
+        let (left, right) = memory::pair(1);
+        let options = Options {
+            write_time,
+            // Only the time to write is looked at.
+            keepalive: None,
+            silence: None,
+            ..Options::default()
+        };
+        let connection = Connection::open(link(|_| {}), left, options).unwrap();
+        connection.send(Outgoing::new(message(5000, b'x'))).unwrap();
+        let begun = Instant::now();
+        let ended = tokio::time::timeout(Duration::from_secs(1000), connection.closed()).await;
+        match seconds {
+            Some(seconds) => {
+                assert_eq!(ended.unwrap().code, 1006);
+                assert_eq!(begun.elapsed().as_secs(), seconds);
+            }
+            None => assert!(ended.is_err(), "a pipe may be busy for as long as it likes"),
+        }
+        drop(right);
+    }
+}

@@ -1,5 +1,5 @@
-//! Checks that every rule of `docs/DECISIONS.md` has a row in `docs/RULES.md`, and that the tests of the
-//! row exist and cite the rule.
+//! Checks that every rule of `docs/DECISIONS.md` has a row in `docs/RULES.md`, that the tests of the row
+//! exist and cite the rule, and that every row of `docs/THREATS.md` names tests that exist.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,7 @@ use crate::command::root;
 
 const DECISIONS: &str = "docs/DECISIONS.md";
 const TABLE: &str = "docs/RULES.md";
+const THREATS: &str = "docs/THREATS.md";
 
 /// How many lines above a case of a table its citation may be.
 const ABOVE_A_CASE: usize = 3;
@@ -25,12 +26,39 @@ pub(crate) fn check() -> Result<()> {
     let read = |path: &str| {
         std::fs::read_to_string(root().join(path)).with_context(|| format!("cannot read {path}"))
     };
-    let wrong = wrong(&read(DECISIONS)?, &read(TABLE)?, |path| read(path).ok());
+    let found = |path: &str| read(path).ok();
+    let mut wrong = wrong(&read(DECISIONS)?, &read(TABLE)?, found);
+    wrong.extend(unshown(&read(THREATS)?, found));
     if !wrong.is_empty() {
         bail!("{}", wrong.join("\n"));
     }
     println!("{TABLE}: every rule of {DECISIONS} is there, and every test cites its rule");
+    println!("{THREATS}: every row names tests that are there");
     Ok(())
+}
+
+/// The rows of the threat model that name no test, or one that is not there.
+fn unshown(threats: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    // A row follows the head of a table and its rule; it has three cells, the last one with the tests.
+    let rows = threats.lines().filter(|line| line.starts_with("| "));
+    for row in rows.filter(|row| !row.starts_with("| attack ")) {
+        let tests: Vec<_> = quoted(row.rsplit('|').nth(1).unwrap_or_default()).collect();
+        if tests.is_empty() && !row.contains("| not tested: ") {
+            wrong.push(format!("{THREATS}: a row names no test: {row}"));
+        }
+        for test in tests {
+            if let Err(why) = lines_of(test, &read, |_| ()) {
+                wrong.push(format!("{THREATS}: {test}: {why}"));
+            }
+        }
+    }
+    wrong
+}
+
+/// What stands between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
 }
 
 /// All that is wrong, one sentence each.
@@ -83,12 +111,7 @@ fn row(line: &str) -> Option<(&str, Option<Tested>)> {
     if tests.starts_with("not tested: ") {
         return Some((id, Some(Tested::Not)));
     }
-    let named: Vec<String> = tests
-        .split('`')
-        .skip(1)
-        .step_by(2)
-        .map(str::to_owned)
-        .collect();
+    let named: Vec<String> = quoted(tests).map(str::to_owned).collect();
     Some((id, (!named.is_empty()).then_some(Tested::By(named))))
 }
 
@@ -108,6 +131,18 @@ fn cited(
     test: &str,
     read: &impl Fn(&str) -> Option<String>,
 ) -> std::result::Result<(), &'static str> {
+    match lines_of(test, read, |near| near.iter().any(|line| names(line, id)))? {
+        true => Ok(()),
+        false => Err("it does not cite the rule: write the id in a comment above it"),
+    }
+}
+
+/// What is found in the lines of a test, with its comments.
+fn lines_of<T>(
+    test: &str,
+    read: &impl Fn(&str) -> Option<String>,
+    find: impl FnOnce(&[&str]) -> T,
+) -> std::result::Result<T, &'static str> {
     let (path, name) = test.split_once("::").ok_or("it is no path::name")?;
     let text = read(path).ok_or("there is no such file")?;
     let lines: Vec<&str> = text.lines().collect();
@@ -115,10 +150,7 @@ fn cited(
         Some(_) => case(&lines, name).ok_or("there is no such case in that file")?,
         None => function(&lines, name).ok_or("there is no such test in that file")?,
     };
-    match near.iter().any(|line| names(line, id)) {
-        true => Ok(()),
-        false => Err("it does not cite the rule: write the id in a comment above it"),
-    }
+    Ok(find(near))
 }
 
 /// The lines of a case and those just above.
@@ -256,5 +288,22 @@ fn helper() {
         ] {
             assert_eq!(cited(id, test, &read).is_ok(), fits, "{id} {test}");
         }
+    }
+
+    #[test]
+    fn a_threat_names_a_test_that_is_there() {
+        let read = |path: &str| (path == "a.rs").then(|| SOURCE.to_owned());
+        let threats =
+            "| attack | bound | tests |\n|---|---|---|\n| floods | a limit | `a.rs::shown` |\n";
+        assert_eq!(unshown(threats, read), Vec::<String>::new());
+        for (row, why) in [
+            ("| floods | a limit | none |", "names no test"),
+            ("| floods | a limit | `a.rs::hidden` |", "no such test"),
+            ("| floods | a limit | `b.rs::shown` |", "no such file"),
+        ] {
+            let wrong = unshown(row, read);
+            assert!(wrong.len() == 1 && wrong[0].contains(why), "{wrong:?}");
+        }
+        assert!(unshown("| floods | a limit | not tested: why |", read).is_empty());
     }
 }

@@ -17,6 +17,7 @@ fn signal(server: &Server, signal: &str) {
     );
 }
 
+// PROG-16
 #[test]
 fn requests_in_progress_are_answered_before_the_end() {
     for name in ["-TERM", "-HUP"] {
@@ -69,6 +70,7 @@ fn requests_in_progress_are_answered_before_the_end() {
     }
 }
 
+// PROG-15
 #[test]
 fn commands_that_ignore_the_end_of_their_input_do_not_outlive_the_gateway() {
     let folder = tempfile::tempdir().unwrap();

@@ -50,6 +50,7 @@ const CASES: [(&str, &str, Option<u16>); 19] = [
     ),
 ];
 
+// PROG-14
 #[test]
 fn pages_of_strangers_reach_no_listener_of_this_machine() {
     let gateway = Server::gateway(&[]);

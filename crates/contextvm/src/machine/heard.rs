@@ -213,6 +213,7 @@ mod tests {
         }
     }
 
+    // CEP22-17
     #[test]
     fn an_event_is_heard_once_and_only_in_its_time() {
         let mut heard = HeardEvents::new(600, 100);

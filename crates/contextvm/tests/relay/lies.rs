@@ -52,6 +52,7 @@ async fn next(server: &Server) -> String {
     String::from_utf8(message.bytes.to_vec()).unwrap()
 }
 
+// CEP22-16
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_relay_cannot_forge_an_allowed_client() {
     let relay = LyingRelay::start().await.unwrap();
@@ -67,6 +68,7 @@ async fn a_relay_cannot_forge_an_allowed_client() {
     assert_eq!(next(&server).await, honest);
 }
 
+// CEP22-16
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_relay_cannot_forge_a_servers_answer() {
     let relay = LyingRelay::start().await.unwrap();
@@ -151,6 +153,7 @@ impl Journal for Kept {
     }
 }
 
+// CEP22-18
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_heard_before_a_restart_is_not_heard_again() {
     let relay = LyingRelay::start().await.unwrap();
@@ -180,6 +183,7 @@ async fn what_was_heard_before_a_restart_is_not_heard_again() {
     }
 }
 
+// CEP22-17
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_of_another_time_is_refused_and_its_author_is_told() {
     for (seconds, taken) in [(-500, true), (-700, false), (500, true), (700, false)] {

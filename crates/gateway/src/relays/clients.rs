@@ -132,6 +132,7 @@ mod tests {
 
     use super::*;
 
+    // CEP22-19
     #[test]
     fn who_comes_again_after_an_hour_is_known_and_a_flood_is_not() {
         let folder = tempfile::tempdir().unwrap();

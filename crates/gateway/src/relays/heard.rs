@@ -151,6 +151,7 @@ mod tests {
         }
     }
 
+    // CEP22-18
     #[test]
     fn what_was_heard_outlives_the_process_and_stays_bounded() {
         let folder = tempfile::tempdir().unwrap();

@@ -62,6 +62,7 @@ fn moody() -> (Moody, Arc<AtomicBool>, Gate) {
     (store, full, gate)
 }
 
+// LORO-15
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_store_is_read_and_takes_changes_again_by_itself() {
     let (store, full, _) = moody();
@@ -97,6 +98,7 @@ async fn a_full_store_is_read_and_takes_changes_again_by_itself() {
     assert_eq!(text(&own), "not stored");
 }
 
+// LORO-13
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_that_wait_are_charged_after_their_peer_has_gone() {
     let (store, _, gate) = moody();

@@ -220,6 +220,7 @@ async fn stalled_handshakes_block_nobody_and_end() {
     }
 }
 
+// WS-3
 #[tokio::test]
 async fn the_oldest_silent_handshake_makes_room_for_a_newcomer() {
     let options = ListenOptions {

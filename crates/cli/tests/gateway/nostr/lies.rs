@@ -114,6 +114,7 @@ async fn no_client_hears_an_answer_that_its_server_did_not_give() {
     assert_eq!(client.hear()["result"], "honest");
 }
 
+// CEP22-19
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn throw_away_keys_do_not_fill_all_places() {
     let relay = LyingRelay::start().await.unwrap();

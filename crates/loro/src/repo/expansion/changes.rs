@@ -259,6 +259,7 @@ mod tests {
         one
     }
 
+    // LORO-16
     #[test]
     fn what_loro_writes_passes() {
         let doc = document();
@@ -338,6 +339,7 @@ mod tests {
         [&[0; 20][..], &[0, 4], &string(&block)].concat()
     }
 
+    // LORO-16
     #[test]
     fn few_bytes_that_stand_for_many_are_refused() {
         let none = run(1);
