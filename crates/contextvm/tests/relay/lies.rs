@@ -110,6 +110,9 @@ async fn a_repeated_initialize_does_not_end_a_session() {
         let mut session = timeout(PATIENCE, sessions.recv()).await.unwrap().unwrap();
         assert_eq!(session.peer, friend.public_key());
         timeout(PATIENCE, session.recv()).await.unwrap().unwrap();
+        // A request under way would refuse another one with its id.
+        let answer = r#"{"jsonrpc":"2.0","id":0,"result":{}}"#;
+        session.send(answer).await.unwrap();
         let notification = r#"{"jsonrpc":"2.0","method":"m"}"#;
         let stranger = Keys::generate();
         for number in 0..50 {
