@@ -29,8 +29,8 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
                       listeners), ca=FILE (wss targets), preset=NAME, max-frame=SIZE, max-message=SIZE,
                       tunnel=auto|always|never; anything else in a target's query goes to the server
   OPTIONS of relays   key=FILE, encryption=disabled|optional|required, wraps=any|persistent|ephemeral,
-                      max-frame=SIZE (of an event), max-message=SIZE; listeners: allow=PUBKEY,…,
-                      idle=SECONDS (1800); targets: server=PUBKEY, timeout=SECONDS (120) without a sign
+                      max-frame=SIZE (of an event), max-message=SIZE, window=SECONDS (600) that the
+                      clocks of both ends may differ; listeners: allow=PUBKEY,…, idle=SECONDS (1800); targets: server=PUBKEY, timeout=SECONDS (120) without a sign
                       of life until a request is answered with an error
 
 What the two ends make of it:
@@ -63,6 +63,10 @@ without which nothing large can come back; the client does not get progress that
 The key of relays comes from a file that nobody else can read (breakbulk keygen FILE makes one) or from
 BREAKBULK_NOSTR_KEY, which is the listener's, and the target's if the listener is no relay. Without one
 a target is asked by a new key. What was learned of servers is kept beside the key, in FILE.servers.
+
+An event counts once, and only while its time is within the window of ours; so a relay cannot repeat
+what it recorded. The events of that time are kept beside the key, in FILE.heard; a listener without a
+key file takes no event from before its start.
 
 A token comes from token-file, or from the environment: BREAKBULK_TOKEN is the listener's, and the
 target's if the listener is no WebSocket.

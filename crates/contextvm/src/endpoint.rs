@@ -11,7 +11,7 @@ mod run;
 mod server;
 
 pub use client::Client;
-pub use config::{ClientConfig, ServerConfig};
+pub use config::{ClientConfig, Journal, ServerConfig};
 pub use error::{OpenError, SendError};
 pub use keys::{KeyError, Keys, npub, public_key};
 pub use server::{Server, Session};

@@ -17,11 +17,11 @@ mod machine;
 pub use endpoint::rmcp;
 #[cfg(feature = "net")]
 pub use endpoint::{
-    Client, ClientConfig, KeyError, Keys, OpenError, SendError, Server, ServerConfig, Session,
-    envelope, npub, public_key,
+    Client, ClientConfig, Journal, KeyError, Keys, OpenError, SendError, Server, ServerConfig,
+    Session, envelope, npub, public_key,
 };
 pub use machine::{
-    Arrival, Config, EVENT_MAX, Encryption, Event, EventId, Failure, Forgetful, InboundMessage,
-    Kind, Learned, Limits, Machine, Memory, NotHex, NotJsonRpc, Prepared, PublicKey, Publish,
-    PublishId, Refused, Role, Seal, SendId, Stats, Timeouts, Way, Wraps,
+    Arrival, Config, EVENT_MAX, Encryption, Event, EventId, Failure, Forgetful, Heard,
+    InboundMessage, Kind, Learned, Limits, Machine, Memory, NotHex, NotJsonRpc, Prepared,
+    PublicKey, Publish, PublishId, Refused, Role, Seal, SendId, Stats, Timeouts, Way, Wraps,
 };

@@ -7,6 +7,7 @@
 
 mod config;
 mod failure;
+mod heard;
 mod ids;
 mod incoming;
 mod learned;
@@ -22,10 +23,12 @@ mod types;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use breakbulk_link::{PlanJob, Planned, Random, Recent, Sent};
+use breakbulk_link::{PlanJob, Planned, Random, Sent};
 
 pub use config::{Config, EVENT_MAX, Encryption, Limits, Timeouts, Wraps};
 pub use failure::Failure;
+pub use heard::Heard;
+use heard::{HeardEvents, Verdict};
 pub use ids::{EventId, NotHex, PublicKey};
 pub use learned::{Forgetful, Learned, Memory};
 use peer::{InFlight, Peer};
@@ -37,6 +40,10 @@ use shared::Shared;
 pub use types::{
     Arrival, Event, InboundMessage, Publish, PublishId, Refused, Role, SendId, Stats, Way,
 };
+
+/// How often at most the log and a peer are told of an event that is too old or too new: a relay can
+/// repeat any number of them.
+const TELL_OF_TIME: Duration = Duration::from_secs(1);
 
 /// The state machine of a client or a server.
 ///
@@ -55,11 +62,16 @@ pub use types::{
 ///   [`Config::plan_elsewhere`] to `None`. Otherwise a message of that size or more waits for ever.
 /// - Verify the id and the signature of every received event, the inner one of a gift wrap too, and pass
 ///   only events that are addressed to this side's key. The machine believes [`Arrival::from`].
+/// - Keep what [`Machine::handle_event`] returns before anything else is done, and give it to
+///   [`Machine::restore`] after a restart, or call [`Machine::refuse_before`] with the time of the start.
+///   Otherwise a relay can repeat what it recorded in the last minutes before the restart.
 pub struct Machine {
     role: Role,
     shared: Shared,
     peers: BTreeMap<PublicKey, Peer>,
-    seen: Recent<EventId>,
+    heard: HeardEvents,
+    /// When a peer was last told that its event is too old or too new.
+    told_of_time: Option<Instant>,
     in_flight: BTreeMap<PublishId, InFlight>,
     /// Peers whose links may have a frame to send, served round-robin.
     ready: VecDeque<PublicKey>,
@@ -84,7 +96,8 @@ impl Machine {
     ) -> Self {
         let mut machine = Self {
             role,
-            seen: Recent::new(config.limits.remembered),
+            heard: HeardEvents::new(config.window.as_secs(), config.limits.remembered),
+            told_of_time: None,
             shared: Shared::new(role, config, Random::new(seed)),
             peers: BTreeMap::new(),
             in_flight: BTreeMap::new(),
@@ -134,12 +147,71 @@ impl Machine {
         })
     }
 
-    /// Handles an event from a relay.
-    pub fn handle_event(&mut self, now: Instant, arrival: Arrival) {
-        if !self.is_allowed(&arrival.from) || !self.seen.insert(arrival.id) {
+    /// Handles an event from a relay. Returns what a store must keep, so that the event is not heard
+    /// again after a restart; `None` if it was ignored.
+    pub fn handle_event(&mut self, now: Instant, arrival: Arrival) -> Option<Heard> {
+        if !self.is_allowed(&arrival.from) {
             self.ignored += 1;
+            return None;
+        }
+        let heard = Heard {
+            author: arrival.from,
+            id: arrival.id,
+            created_at: arrival.created_at,
+        };
+        match self.heard.insert(arrival.received_at, heard) {
+            Verdict::New => self.handle_new(now, arrival),
+            Verdict::Duplicate => {
+                self.ignored += 1;
+                return None;
+            }
+            Verdict::TooOld | Verdict::TooNew => {
+                self.ignored += 1;
+                self.refuse_time(now, &arrival);
+                return None;
+            }
+        }
+        Some(heard)
+    }
+
+    /// Takes an event that was heard before a restart. `received_at` is the time, in Unix seconds.
+    pub fn restore(&mut self, received_at: u64, heard: Heard) {
+        self.heard.restore(received_at, heard);
+    }
+
+    /// All that a store must keep, in the order in which [`restore`](Self::restore) takes it.
+    pub fn heard(&self) -> impl Iterator<Item = Heard> {
+        self.heard.all()
+    }
+
+    /// Refuses events that were made before this time, in Unix seconds: for a key whose heard events
+    /// are not kept.
+    pub fn refuse_before(&mut self, time: u64) {
+        self.heard.refuse_before(time);
+    }
+
+    /// Tells the author of an event, and the log, that its time is wrong; not for each of many.
+    fn refuse_time(&mut self, now: Instant, arrival: &Arrival) {
+        if self
+            .told_of_time
+            .is_some_and(|told| now.saturating_duration_since(told) < TELL_OF_TIME)
+        {
             return;
         }
+        self.told_of_time = Some(now);
+        let (made, ours) = (arrival.created_at, arrival.received_at);
+        let failure = Failure::WrongTime {
+            made,
+            ours,
+            window: self.shared.config.window,
+        };
+        tracing::warn!(peer = %arrival.from, event = %arrival.id, "event refused: {failure}");
+        if self.role == Role::Server {
+            self.shared.refuse_request(arrival, &failure);
+        }
+    }
+
+    fn handle_new(&mut self, now: Instant, arrival: Arrival) {
         let required = self.shared.config.encryption == Encryption::Required;
         if required && arrival.seal == Seal::Plain {
             self.ignored += 1;

@@ -1,6 +1,8 @@
 //! Nostr relays as an end of a gateway: a server for clients that send to its key, or a client of one
 //! server (ContextVM).
 
+mod files;
+mod heard;
 mod introduce;
 mod key;
 mod listen;
@@ -13,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_contextvm::{
-    self as contextvm, Client, ClientConfig, Forgetful, Keys, Limits, Memory, Server, ServerConfig,
-    Timeouts, npub,
+    self as contextvm, Client, ClientConfig, Forgetful, Journal, Keys, Limits, Memory, Server,
+    ServerConfig, Timeouts, npub,
 };
 use breakbulk_net::nostr::RelayOptions as Connecting;
 use tokio::task::JoinSet;
@@ -25,6 +27,7 @@ use crate::open::Opened;
 use crate::plan::{Config, End};
 use crate::pump::{Port, Side, session_memory};
 use crate::serve::accepts;
+use heard::HeardFile;
 pub use introduce::IntroduceError;
 pub use key::KeyFileError;
 pub(crate) use listen::listen;
@@ -45,7 +48,7 @@ const IDLE: Duration = Duration::from_secs(30 * 60);
 pub(crate) struct RelayEnd {
     /// `None`: a new one for each connection.
     keys: Option<Keys>,
-    /// Where the key was read; what is learned of servers is kept beside it.
+    /// Where the key was read; what is learned of servers and which events were heard is kept beside it.
     file: Option<PathBuf>,
     options: RelayOptions,
     /// The memory of all sessions.
@@ -109,6 +112,12 @@ impl RelayEnd {
         self.options.idle.unwrap_or(IDLE)
     }
 
+    /// Where heard events are kept: beside the key, if it is in a file.
+    fn journal(&self) -> Option<Arc<dyn Journal>> {
+        let file = self.file.as_ref()?;
+        Some(Arc::new(HeardFile::beside(file)))
+    }
+
     fn config(&self, end: &End) -> contextvm::Config {
         let options = &self.options;
         let usual = contextvm::Config::default();
@@ -129,6 +138,7 @@ impl RelayEnd {
             },
             cut_above: CUT_ABOVE.min(end.max_frame),
             event_max: end.max_frame,
+            window: options.window.unwrap_or(usual.window),
             fresh_key: self.keys.is_none(),
             ..usual
         }
@@ -149,6 +159,7 @@ pub(crate) async fn connect(end: &End, address: &RelayAddress) -> Result<Opened,
         Some(file) => Arc::new(KnownServers::beside(file)) as Arc<dyn Memory>,
         None => Arc::new(Forgetful),
     };
+    setup.journal = relay.journal();
     let client = Client::connect(setup).await?;
     tracing::info!(
         server = npub(&server),
@@ -167,6 +178,7 @@ async fn bind(end: &End, address: &RelayAddress) -> Result<(Server, RelayEnd), O
     let mut setup = ServerConfig::new(keys, address.relays.clone());
     setup.config = relay.config(end);
     setup.relay_options = connecting(setup.relay_options);
+    setup.journal = relay.journal();
     Ok((Server::bind(setup).await?, relay.clone()))
 }
 

@@ -25,6 +25,7 @@ impl Client {
             config: config.config,
             relay_options: config.relay_options,
             memory: config.memory,
+            journal: config.journal,
         };
         Ok(Self {
             endpoint: Endpoint::open(setup).await?,

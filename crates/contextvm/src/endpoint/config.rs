@@ -6,7 +6,7 @@ use std::time::Duration;
 use breakbulk_net::nostr::RelayOptions;
 
 use super::Keys;
-use crate::machine::{Config, Forgetful, Memory, PublicKey};
+use crate::machine::{Config, Forgetful, Heard, Memory, PublicKey};
 
 /// Configuration of a client.
 #[derive(Clone)]
@@ -23,6 +23,22 @@ pub struct ClientConfig {
     pub relay_options: RelayOptions,
     /// What is stored about servers.
     pub memory: Arc<dyn Memory>,
+    /// Where heard events are kept. Without it a relay can repeat a server's notifications and requests
+    /// of the last minutes to a client that is started again with the same key.
+    pub journal: Option<Arc<dyn Journal>>,
+}
+
+/// A store of the events that were heard, so that a relay cannot repeat them after a restart. It is
+/// called before an event is acted on, on the endpoint's task: it should be fast.
+pub trait Journal: Send + Sync + 'static {
+    /// All that was kept; `None` if there is nothing to read, or it cannot be read.
+    fn load(&self) -> Option<Vec<Heard>>;
+
+    /// Adds one. True: it has grown, and wants to be [replaced](Self::replace).
+    fn add(&self, heard: &Heard) -> bool;
+
+    /// Keeps these alone.
+    fn replace(&self, all: Vec<Heard>);
 }
 
 impl ClientConfig {
@@ -40,6 +56,7 @@ impl ClientConfig {
             config: Config::default(),
             relay_options,
             memory: Arc::new(Forgetful),
+            journal: None,
         }
     }
 }
@@ -57,6 +74,9 @@ pub struct ServerConfig {
     pub relay_options: RelayOptions,
     /// What is stored about clients.
     pub memory: Arc<dyn Memory>,
+    /// Where heard events are kept. Without it events are refused that were made before the server was
+    /// bound.
+    pub journal: Option<Arc<dyn Journal>>,
 }
 
 impl ServerConfig {
@@ -68,6 +88,7 @@ impl ServerConfig {
             config: Config::default(),
             relay_options: RelayOptions::default(),
             memory: Arc::new(Forgetful),
+            journal: None,
         }
     }
 }

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::{AbortHandle, spawn_blocking};
 
+use super::config::Journal;
 use super::envelope::{self, Draft};
 use super::error::{OpenError, SendError};
 use super::keys::Keys;
@@ -52,6 +53,7 @@ struct Shared {
     keys: Keys,
     add_tokens: bool,
     memory: Arc<dyn Memory>,
+    journal: Option<Arc<dyn Journal>>,
     /// There may be something to publish.
     outbound: Notify,
     /// A deadline may have moved.
@@ -82,6 +84,7 @@ pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) relay_options: RelayOptions,
     pub(crate) memory: Arc<dyn Memory>,
+    pub(crate) journal: Option<Arc<dyn Journal>>,
 }
 
 impl Endpoint {
@@ -93,6 +96,7 @@ impl Endpoint {
             config,
             relay_options,
             memory,
+            journal,
         } = setup;
         let kinds = subscribed_kinds(config.encryption);
         let opened = Relays::open(&relays, keys.as_nostr(), kinds, &relay_options);
@@ -104,11 +108,13 @@ impl Endpoint {
         let add_tokens = config.add_tokens;
         let mut machine = Machine::new(role, config, learned, fresh_seed(), now());
         machine.set_event_max(relays.limit());
+        restore(&mut machine, role, journal.as_deref());
         let shared = Arc::new(Shared {
             machine: Mutex::new(machine),
             keys,
             add_tokens,
             memory,
+            journal,
             outbound: Notify::new(),
             clock: Notify::new(),
             events_ready: Notify::new(),
@@ -262,6 +268,29 @@ impl Shared {
     }
 }
 
+/// Tells a machine which events were heard before.
+fn restore(machine: &mut Machine, role: Role, journal: Option<&dyn Journal>) {
+    let now = unix_time();
+    match journal.and_then(Journal::load) {
+        Some(all) => {
+            for heard in all {
+                machine.restore(now, heard);
+            }
+        }
+        // A client's server may have a slow clock, and its answers count.
+        None if role == Role::Server => machine.refuse_before(now),
+        None => {}
+    }
+    if let Some(journal) = journal {
+        journal.replace(machine.heard().collect());
+    }
+}
+
+/// Our clock, in Unix seconds.
+fn unix_time() -> u64 {
+    nostr_sdk::Timestamp::now().as_secs()
+}
+
 async fn read(shared: Arc<Shared>, mut events: mpsc::Receiver<nostr::Event>) {
     while let Some(event) = events.recv().await {
         let event_id = event.id;
@@ -288,6 +317,8 @@ async fn read(shared: Arc<Shared>, mut events: mpsc::Receiver<nostr::Event>) {
             tags: opened.tags,
             content: opened.content.into(),
             seal: opened.seal,
+            created_at: opened.created_at,
+            received_at: unix_time(),
         };
         {
             let mut machine = shared.lock();
@@ -296,7 +327,13 @@ async fn read(shared: Arc<Shared>, mut events: mpsc::Receiver<nostr::Event>) {
             {
                 machine.recall(now(), arrival.from, learned);
             }
-            machine.handle_event(now(), arrival);
+            // Kept while the machine is locked, so that nobody acts on an event that is not kept.
+            if let Some(heard) = machine.handle_event(now(), arrival)
+                && let Some(journal) = &shared.journal
+                && journal.add(&heard)
+            {
+                journal.replace(machine.heard().collect());
+            }
         }
         shared.machine_changed();
     }

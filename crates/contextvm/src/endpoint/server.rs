@@ -30,6 +30,7 @@ impl Server {
             config: config.config,
             relay_options: config.relay_options,
             memory: config.memory,
+            journal: config.journal,
         };
         Ok(Self {
             endpoint: Endpoint::open(setup).await?,

@@ -81,7 +81,8 @@ pub struct Limits {
     pub queued: usize,
     /// Bytes of them: `send` waits above this. One message is always accepted.
     pub queued_bytes: usize,
-    /// Event ids remembered, to drop duplicates.
+    /// Event ids remembered, to drop duplicates. If more come within [`Config::window`], the older ones
+    /// of that time are refused.
     pub remembered: usize,
 }
 
@@ -121,6 +122,10 @@ pub struct Config {
     pub introduction: Vec<Vec<String>>,
     /// The clients that a server accepts; `None`: all.
     pub allowed: Option<BTreeSet<PublicKey>>,
+    /// How far the time of an event, by its author's clock, may be from ours, either way: clocks that
+    /// differ and slow relays included. Older events are refused, since nobody remembers for ever which
+    /// ones were heard.
+    pub window: Duration,
     /// Whether requests get a progress token, without which no large response can come. For the
     /// endpoints: the machine itself adds none, see [`Prepared::outgoing`](super::Prepared::outgoing).
     pub add_tokens: bool,
@@ -144,6 +149,7 @@ impl Default for Config {
             event_max: EVENT_MAX,
             introduction: Vec::new(),
             allowed: None,
+            window: Duration::from_secs(600),
             add_tokens: true,
             fresh_key: false,
             unasked: false,

@@ -36,6 +36,16 @@ pub enum Failure {
     /// The memory budget is used up.
     #[error("all memory for messages is in use; try again later")]
     Busy,
+    /// The event was made too long ago or ahead of our time, or before the oldest that is remembered.
+    #[error("the event's time is {made}, and it is {ours} here: events are taken within {} s of the time, and once; set the clock of its sender, or send it anew", window.as_secs())]
+    WrongTime {
+        /// When it was made, in Unix seconds by its author's clock.
+        made: u64,
+        /// When it came, in Unix seconds by our clock.
+        ours: u64,
+        /// How far both may be apart.
+        window: Duration,
+    },
     /// The message was not encrypted, and encryption is required.
     #[error("only encrypted messages are taken here; use a gift wrap")]
     NotEncrypted,
@@ -62,6 +72,7 @@ impl Failure {
             Self::Silent { .. } | Self::TooLong { .. } => "timeout",
             Self::Busy => "busy",
             Self::NotEncrypted => "encryptionRequired",
+            Self::WrongTime { .. } => "wrongTime",
         }
     }
 

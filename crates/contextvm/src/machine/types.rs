@@ -32,6 +32,11 @@ pub struct Arrival {
     pub content: Bytes,
     /// The form in which it came.
     pub seal: Seal,
+    /// When it was made, in Unix seconds by its author's clock; for a gift wrap the inner event's time:
+    /// the wrap's own may be any.
+    pub created_at: u64,
+    /// When it came, in Unix seconds by our clock.
+    pub received_at: u64,
 }
 
 /// Identifies a publication, for [`Machine::handle_signed`](super::Machine::handle_signed) and
@@ -175,7 +180,7 @@ pub struct Stats {
     pub served: usize,
     /// Unfinished incoming transfers.
     pub transfers: usize,
-    /// Events dropped: not allowed, not encrypted where required, or duplicates.
+    /// Events dropped: not allowed, not encrypted where required, too old or too new, or duplicates.
     pub ignored: u64,
     /// Peers evicted so far.
     pub evicted: u64,

@@ -146,6 +146,10 @@ impl Sim {
         self.base + self.now
     }
 
+    pub(crate) fn unix_time(&self) -> u64 {
+        1_700_000_000 + self.now.as_secs()
+    }
+
     /// A client sends; its token is as the asynchronous face would make it.
     pub(crate) fn send(&mut self, from: usize, to: usize, text: &str) {
         let token = format!("{:032x}", self.random.next());
@@ -169,6 +173,8 @@ impl Sim {
             tags: tags.to_vec(),
             content: content.to_owned().into(),
             seal: Seal::Plain,
+            created_at: self.unix_time(),
+            received_at: self.unix_time(),
         };
         let now = self.time();
         self.machines[to].handle_event(now, arrival);
@@ -203,7 +209,10 @@ impl Sim {
             let now = self.time();
             if next.is_some_and(|next| timer.is_none_or(|timer| next <= timer)) {
                 match self.queue.pop_first().unwrap().1 {
-                    Action::Deliver(to, arrival) => self.machines[to].handle_event(now, arrival),
+                    Action::Deliver(to, mut arrival) => {
+                        arrival.received_at = self.unix_time();
+                        self.machines[to].handle_event(now, arrival);
+                    }
                     Action::Confirm(to, id, sent) => self.machines[to].handle_sent(now, id, sent),
                 }
             } else {
@@ -276,6 +285,8 @@ impl Sim {
             tags: seen.tags.clone(),
             content: seen.content.clone().into(),
             seal: seen.seal,
+            created_at: self.unix_time(),
+            received_at: 0,
         };
         if let Some(to) = self.keys.iter().position(|key| *key == seen.to) {
             self.at(taken, Action::Deliver(to, arrival.clone()));

@@ -69,6 +69,8 @@ fn session(value: &Value) -> Session {
                 tags: serde_json::from_value(tags.clone()).unwrap(),
                 content: text.clone().into(),
                 seal: Seal::of_kind(event["kind"].as_u64().unwrap() as u16).unwrap(),
+                created_at: 1_700_000_000,
+                received_at: 1_700_000_000,
             },
             text,
         }
@@ -318,7 +320,9 @@ fn our_client_in_recorded_sessions() {
                         machine.send(now, session.server, message).unwrap();
                         ours.extend(publishes(&mut machine, now, |_| event.arrival.id));
                     }
-                    (false, _) => machine.handle_event(now, event.arrival.clone()),
+                    (false, _) => {
+                        machine.handle_event(now, event.arrival.clone());
+                    }
                 }
                 while let Some(event) = machine.poll_event() {
                     match event {

@@ -2,12 +2,15 @@
 //! that was heard is heard again.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use breakbulk_contextvm::envelope::{Draft, sign};
 use breakbulk_contextvm::{
-    Client, ClientConfig, Config, Encryption, Keys, PublicKey, Seal, Server, ServerConfig,
+    Client, ClientConfig, Config, Encryption, Heard, Journal, Keys, PublicKey, Seal, Server,
+    ServerConfig,
 };
 use breakbulk_testkit::lying_relay::{Forged, LyingRelay};
+use nostr_sdk::{EventBuilder, Kind, Tag};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -88,4 +91,128 @@ async fn a_relay_cannot_forge_a_servers_answer() {
     relay.deliver(signed(&server, &us, &answer("honest"), Seal::Plain));
     let heard = timeout(PATIENCE, client.recv()).await.unwrap().unwrap();
     assert_eq!(heard.bytes, answer("honest"));
+}
+
+/// The client's `initialize` is repeated after so many other events that no table of a fixed size
+/// would still have it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_initialize_does_not_end_a_session() {
+    for seal in [Seal::Plain, Seal::Persistent, Seal::Ephemeral] {
+        let relay = LyingRelay::start().await.unwrap();
+        let (keys, friend) = (Keys::generate(), Keys::generate());
+        let us = keys.public_key();
+        let mut setup = ServerConfig::new(keys, vec![relay.url().to_owned()]);
+        setup.config.limits.remembered = 16;
+        setup.relay_options = relay_options();
+        setup.relay_options.remembered = 16;
+        let server = Server::bind(setup).await.unwrap();
+        let mut sessions = server.sessions();
+        let initialize = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
+        let initialize = signed(&friend, &us, initialize, seal);
+        relay.deliver(initialize.clone());
+        let mut session = timeout(PATIENCE, sessions.recv()).await.unwrap().unwrap();
+        assert_eq!(session.peer, friend.public_key());
+        timeout(PATIENCE, session.recv()).await.unwrap().unwrap();
+        // A request under way would refuse another one with its id.
+        let answer = r#"{"jsonrpc":"2.0","id":0,"result":{}}"#;
+        session.send(answer).await.unwrap();
+        let notification = r#"{"jsonrpc":"2.0","method":"m"}"#;
+        let stranger = Keys::generate();
+        for number in 0..50 {
+            let other = format!(r#"{{"jsonrpc":"2.0","method":"m{number}"}}"#);
+            relay.deliver(signed(&stranger, &us, &other, seal));
+        }
+        relay.deliver(initialize);
+        // Heard by a stranger's new session, after the repeated one.
+        let last = Keys::generate();
+        relay.deliver(signed(&last, &us, notification, seal));
+        loop {
+            let session = timeout(PATIENCE, sessions.recv()).await.unwrap().unwrap();
+            assert_ne!(session.peer, friend.public_key(), "{seal:?}");
+            if session.peer == last.public_key() {
+                break;
+            }
+        }
+        relay.deliver(signed(&friend, &us, notification, seal));
+        let next = timeout(PATIENCE, session.recv()).await.unwrap();
+        assert!(next.is_some(), "{seal:?}");
+    }
+}
+
+/// A journal that outlives its server.
+#[derive(Default)]
+struct Kept(Mutex<Vec<Heard>>);
+
+impl Journal for Kept {
+    fn load(&self) -> Option<Vec<Heard>> {
+        Some(self.0.lock().unwrap().clone())
+    }
+
+    fn add(&self, heard: &Heard) -> bool {
+        let mut kept = self.0.lock().unwrap();
+        kept.push(*heard);
+        kept.len().is_multiple_of(2)
+    }
+
+    fn replace(&self, all: Vec<Heard>) {
+        *self.0.lock().unwrap() = all;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_heard_before_a_restart_is_not_heard_again() {
+    let relay = LyingRelay::start().await.unwrap();
+    for seal in [Seal::Plain, Seal::Persistent, Seal::Ephemeral] {
+        let (keys, friend) = (Keys::generate(), Keys::generate());
+        let us = keys.public_key();
+        let journal = Arc::new(Kept::default());
+        let events: Vec<Value> = (0..5)
+            .map(|id| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#))
+            .map(|text| signed(&friend, &us, &text, seal))
+            .collect();
+        for round in 1..5 {
+            let mut setup = ServerConfig::new(keys.clone(), vec![relay.url().to_owned()]);
+            setup.relay_options = relay_options();
+            setup.journal = Some(journal.clone());
+            let server = Server::bind(setup).await.unwrap();
+            for event in &events[..=round] {
+                relay.deliver(event.clone());
+            }
+            // All but the last one are repeated; at first there are two new ones.
+            let mut heard = next(&server).await;
+            if round == 1 {
+                heard = next(&server).await;
+            }
+            assert!(heard.contains(&format!(r#""id":{round},"#)), "{heard}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_of_another_time_is_refused_and_its_author_is_told() {
+    for (seconds, taken) in [(-500, true), (-700, false), (500, true), (700, false)] {
+        let relay = LyingRelay::start().await.unwrap();
+        let (keys, friend) = (Keys::generate(), Keys::generate());
+        let us = keys.public_key();
+        let mut setup = ServerConfig::new(keys, vec![relay.url().to_owned()]);
+        setup.config = plain();
+        setup.relay_options = relay_options();
+        setup.journal = Some(Arc::new(Kept::default()));
+        let server = Server::bind(setup).await.unwrap();
+        let request = |id: u64| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#);
+        let now = nostr_sdk::Timestamp::now().as_secs();
+        let event = EventBuilder::new(Kind::from_u16(Seal::Plain.kind()), request(1))
+            .tag(Tag::parse(["p", &us.to_hex()]).unwrap())
+            .custom_created_at(now.saturating_add_signed(seconds).into())
+            .sign_with_keys(friend.as_nostr())
+            .unwrap();
+        relay.deliver(json!(event));
+        relay.deliver(signed(&friend, &us, &request(2), Seal::Plain));
+        let first = if taken { 1 } else { 2 };
+        assert_eq!(next(&server).await, request(first), "{seconds}");
+        if !taken {
+            let told = relay.recorded(1).await[0]["content"].to_string();
+            assert!(told.contains("wrongTime"), "{seconds}: {told}");
+        }
+    }
 }

@@ -20,6 +20,7 @@ const NAMES: &[&str] = &[
     "wraps",
     "idle",
     "timeout",
+    "window",
     "max-frame",
     "max-message",
 ];
@@ -52,6 +53,8 @@ pub(crate) struct RelayOptions {
     pub(crate) idle: Option<Duration>,
     /// A request is answered with an error after this much time without a sign of life.
     pub(crate) timeout: Option<Duration>,
+    /// How far an event's time may be from ours.
+    pub(crate) window: Option<Duration>,
 }
 
 /// What follows `nostr:`.
@@ -111,6 +114,7 @@ impl RelayOptions {
                 self.wraps.replace(wraps).is_some()
             }
             "idle" => self.idle.replace(seconds(value)?).is_some(),
+            "window" => self.window.replace(seconds(value)?).is_some(),
             _ => self.timeout.replace(seconds(value)?).is_some(),
         })
     }

@@ -98,7 +98,7 @@ fn relays_and_their_options_are_read() {
     let key = "7e7e9c42a91bfef19fa929e5fda1b72e0ebc1a4c1141673e2794234d86addf4e";
     let npub = "npub10elfcs4fr0l0r8af98jlmgdh9c8tcxjvz9qkw038js35mp4dma8qzvjptg";
     let text = format!(
-        "cep22+nostr:wss://a.example/nostr,ws://[::1]:7000?key=a%26b&server={npub}&allow={key},{npub}&encryption=required&wraps=ephemeral&idle=60&timeout=5&max-frame=32KB"
+        "cep22+nostr:wss://a.example/nostr,ws://[::1]:7000?key=a%26b&server={npub}&allow={key},{npub}&encryption=required&wraps=ephemeral&idle=60&timeout=5&window=90&max-frame=32KB"
     );
     let endpoint: Endpoint = text.parse().unwrap();
     let relays = ["wss://a.example/nostr", "ws://[::1]:7000"].map(ToOwned::to_owned);
@@ -116,6 +116,7 @@ fn relays_and_their_options_are_read() {
         wraps: Some(Wraps::Ephemeral),
         idle: Some(Duration::from_secs(60)),
         timeout: Some(Duration::from_secs(5)),
+        window: Some(Duration::from_secs(90)),
     };
     assert_eq!(options.relay, expected);
 

@@ -2,12 +2,14 @@
 //! wait for an answer about it.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
 use breakbulk_contextvm::{Learned, Memory, PublicKey, public_key};
 use breakbulk_link::lock;
+
+use super::files;
 
 /// The most servers that are remembered; the ones learned of last stay.
 const SERVERS: usize = 1000;
@@ -24,9 +26,7 @@ pub(super) struct KnownServers {
 impl KnownServers {
     /// The file beside this key, `KEY.servers`.
     pub(super) fn beside(key: &Path) -> Self {
-        let mut name = key.file_name().unwrap_or_default().to_owned();
-        name.push(".servers");
-        let file = key.with_file_name(name);
+        let file = files::beside(key, "servers");
         // What cannot be read is learned anew.
         let servers = read(&file).unwrap_or_else(|error| {
             if error.kind() != io::ErrorKind::NotFound {
@@ -83,26 +83,10 @@ fn read(file: &Path) -> io::Result<Vec<(PublicKey, Learned)>> {
     Ok(servers)
 }
 
-/// Writes to another file first and renames it, so that the file is never half written.
 fn write(file: &Path, servers: &[(PublicKey, Learned)]) -> io::Result<()> {
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".unfinished-{}", std::process::id()));
-    let unfinished = file.with_file_name(name);
-    let mut options = fs::File::options();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let written = options.open(&unfinished).and_then(|mut out| {
-        let lines = servers.iter();
-        let lines = lines.map(|(server, learned)| format!("{} {learned}\n", server.to_hex()));
-        out.write_all(lines.collect::<String>().as_bytes())?;
-        out.sync_all()?;
-        fs::rename(&unfinished, file)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&unfinished);
-    }
-    written
+    let lines = servers.iter();
+    let lines = lines.map(|(server, learned)| format!("{} {learned}\n", server.to_hex()));
+    files::replace(file, lines.collect::<String>().as_bytes())
 }
 
 #[cfg(test)]

@@ -107,3 +107,32 @@ async fn no_client_hears_an_answer_that_its_server_did_not_give() {
     relay.deliver(json!(event));
     assert_eq!(client.hear()["result"], "honest");
 }
+
+/// Sealed events too: what is inside is what was said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_heard_is_not_heard_again_after_a_restart() {
+    for encryption in ["disabled", "required"] {
+        let relay = LyingRelay::start().await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        keygen(&folder, "server");
+        let friend = keygen(&folder, "friend");
+        let options = format!("&encryption={encryption}&key={}", friend.display());
+        let far = listening(&relay, &folder, "");
+        let mut first = client(&far, &options);
+        first.initialize("friend");
+        assert_eq!(first.about(1).0, "friend");
+        drop(first);
+        let recorded = relay.recorded(0).await;
+        assert!(recorded.len() >= 5, "{recorded:?}");
+        drop(far);
+        assert_eq!(started(&folder), 1);
+        let far = listening(&relay, &folder, "");
+        for event in recorded {
+            relay.deliver(event);
+        }
+        let mut second = client(&far, "&encryption=disabled");
+        second.initialize("another");
+        assert_eq!(second.about(1).0, "another");
+        assert_eq!(started(&folder), 2, "{encryption}");
+    }
+}
