@@ -64,6 +64,9 @@ The key of relays comes from a file that nobody else can read (breakbulk keygen 
 BREAKBULK_NOSTR_KEY, which is the listener's, and the target's if the listener is no relay. Without one
 a target is asked by a new key. What was learned of servers is kept beside the key, in FILE.servers.
 
+A quarter of --max-sessions is for known clients: those in allow=, or in FILE.clients beside the key, a
+public key in each line, where a client is added that comes again after an hour.
+
 An event counts once, and only while its time is within the window of ours; so a relay cannot repeat
 what it recorded. The events of that time are kept beside the key, in FILE.heard; a listener without a
 key file takes no event from before its start.

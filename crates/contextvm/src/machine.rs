@@ -222,7 +222,7 @@ impl Machine {
         }
         let from = arrival.from;
         if !self.peers.contains_key(&from) {
-            if !self.make_room(now) {
+            if !self.make_room(now, &from) {
                 self.shared.refuse_request(&arrival, &Failure::Busy);
                 return;
             }
@@ -238,7 +238,7 @@ impl Machine {
     /// an event.
     pub fn recall(&mut self, now: Instant, peer: PublicKey, learned: Learned) {
         if self.role == Role::Server && !self.peers.contains_key(&peer) {
-            if !self.is_allowed(&peer) || !self.make_room(now) {
+            if !self.is_allowed(&peer) || !self.make_room(now, &peer) {
                 return;
             }
             self.add_peer(now, peer, Some(learned));
@@ -384,21 +384,37 @@ impl Machine {
         }
     }
 
+    /// Whether this key has a share of the table that strangers cannot take.
+    fn is_known(&self, key: &PublicKey) -> bool {
+        let config = &self.shared.config;
+        config.allowed.is_some() || config.known.contains(key)
+    }
+
     fn add_peer(&mut self, now: Instant, key: PublicKey, learned: Option<Learned>) {
         self.next_peer += 1;
         let peer = Peer::new(key, self.next_peer, learned, now, &mut self.shared);
         self.peers.insert(key, peer);
     }
 
-    /// Evicts an idle peer if the table is full: first those that never sent a whole message, then the
-    /// one idle longest. False: every peer has open requests or messages.
-    fn make_room(&mut self, now: Instant) -> bool {
-        if self.peers.len() < self.shared.config.limits.peers.max(1) {
+    /// Evicts an idle peer if the table is full for this newcomer: first those that are not known, then
+    /// those that never sent a whole message, then the one idle longest. False: every peer that it could
+    /// replace has open requests or messages.
+    fn make_room(&mut self, now: Instant, newcomer: &PublicKey) -> bool {
+        let most = self.shared.config.limits.peers.max(1);
+        // A quarter is kept for known keys.
+        let crowded = !self.is_known(newcomer) && {
+            let strangers = self.peers.keys().filter(|key| !self.is_known(key));
+            strangers.count() >= most - most / 4
+        };
+        if self.peers.len() < most && !crowded {
             return true;
         }
-        let idle = self.peers.values().filter(|peer| peer.is_evictable());
+        let idle = self
+            .peers
+            .values()
+            .filter(|peer| peer.is_evictable() && !(crowded && self.is_known(&peer.key)));
         let Some(key) = idle
-            .min_by_key(|peer| (peer.sent_message, peer.last))
+            .min_by_key(|peer| (self.is_known(&peer.key), peer.sent_message, peer.last))
             .map(|peer| peer.key)
         else {
             return false;

@@ -1,6 +1,7 @@
 //! Nostr relays as an end of a gateway: a server for clients that send to its key, or a client of one
 //! server (ContextVM).
 
+mod clients;
 mod files;
 mod heard;
 mod introduce;
@@ -27,6 +28,7 @@ use crate::open::Opened;
 use crate::plan::{Config, End};
 use crate::pump::{Port, Side, session_memory};
 use crate::serve::accepts;
+use clients::KnownClients;
 use heard::HeardFile;
 pub use introduce::IntroduceError;
 pub use key::KeyFileError;
@@ -171,12 +173,17 @@ pub(crate) async fn connect(end: &End, address: &RelayAddress) -> Result<Opened,
 }
 
 /// The server whose key an end has.
-async fn bind(end: &End, address: &RelayAddress) -> Result<(Server, RelayEnd), OpenError> {
+async fn bind(
+    end: &End,
+    address: &RelayAddress,
+    known: &KnownClients,
+) -> Result<(Server, RelayEnd), OpenError> {
     let relay = end.relay.as_ref().ok_or(EndError::NoKey)?;
     let keys = relay.keys.clone().ok_or(EndError::NoKey)?;
     check(address).await?;
     let mut setup = ServerConfig::new(keys, address.relays.clone());
     setup.config = relay.config(end);
+    setup.config.known = known.all().into_iter().collect();
     setup.relay_options = connecting(setup.relay_options);
     setup.journal = relay.journal();
     Ok((Server::bind(setup).await?, relay.clone()))

@@ -122,6 +122,9 @@ pub struct Config {
     pub introduction: Vec<Vec<String>>,
     /// The clients that a server accepts; `None`: all.
     pub allowed: Option<BTreeSet<PublicKey>>,
+    /// Clients for which a quarter of [`Limits::peers`] is kept free if a server accepts all: anybody can
+    /// make any number of keys.
+    pub known: BTreeSet<PublicKey>,
     /// How far the time of an event, by its author's clock, may be from ours, either way: clocks that
     /// differ and slow relays included. Older events are refused, since nobody remembers for ever which
     /// ones were heard.
@@ -149,6 +152,7 @@ impl Default for Config {
             event_max: EVENT_MAX,
             introduction: Vec::new(),
             allowed: None,
+            known: BTreeSet::new(),
             window: Duration::from_secs(600),
             add_tokens: true,
             fresh_key: false,

@@ -299,6 +299,32 @@ fn ten_thousand_keys_take_bounded_memory_and_nobodys_place() {
 }
 
 #[test]
+fn strangers_with_open_requests_leave_room_for_known_keys() {
+    let known = key(7);
+    let server = Config {
+        known: [known].into(),
+        limits: Limits {
+            peers: 8,
+            ..config().limits
+        },
+        ..config()
+    };
+    let mut sim = Sim::new(5, Weather::CALM, vec![server, config()]);
+    // A request without an answer holds its place in the table.
+    let request = r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#;
+    for number in 0..100 {
+        sim.inject(key(1_000 + number), 0, request, &[]);
+    }
+    assert_eq!(sim.machines[0].stats().peers, 6);
+    for _ in 0..6 {
+        assert_ne!(sim.run(LONG).unwrap().1, known);
+    }
+    sim.inject(known, 0, request, &[]);
+    assert_eq!(sim.run(LONG).unwrap().1, known);
+    assert_eq!(sim.machines[0].stats().peers, 7);
+}
+
+#[test]
 fn a_flood_of_frames_is_no_flood_of_answers() {
     let mut sim = sim();
     for number in 0..5_000 {

@@ -11,10 +11,11 @@ use breakbulk_link::lock;
 use breakbulk_message::jsonrpc;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
 use super::bind;
+use super::clients::KnownClients;
 use super::introduce::{Introductions, introduce};
 use super::port::SessionPort;
 use super::session::SessionState;
@@ -32,6 +33,9 @@ const MAKES_ROOM: Duration = Duration::from_secs(60);
 /// How long a new client waits for such a place.
 const WAIT_FOR_ROOM: Duration = Duration::from_secs(15);
 
+/// How often at most a refused client is logged.
+const TELL_REFUSED: Duration = Duration::from_secs(10);
+
 /// The code of the errors by which open requests are answered when their session ends.
 const SESSION_ENDED: i32 = -32000;
 
@@ -42,11 +46,18 @@ struct RelayListener {
     stop: Stop,
     /// One for each session that may begin.
     places: Arc<Semaphore>,
+    /// One for each session of an unknown client that may begin.
+    strangers: Arc<Semaphore>,
+    /// Only listed clients are heard: none of them is a stranger.
+    listed: bool,
+    known: KnownClients,
     /// A session ends after this much time without a message.
     idle: Duration,
     /// The latest session of each client.
     sessions: Lock<BTreeMap<PublicKey, Arc<SessionState>>>,
     introductions: Lock<Introductions>,
+    /// When the log was last told that an unknown and that a known client was refused.
+    told_refused: Lock<[Option<Instant>; 2]>,
 }
 
 /// Serves clients until it is stopped.
@@ -57,8 +68,10 @@ pub(crate) async fn listen(
     tell: Tell<'_>,
 ) -> Result<(), RunError> {
     check_target(&plan).await?;
+    let relay = plan.listen.relay.as_ref();
+    let known = KnownClients::beside(relay.and_then(|relay| relay.file.as_deref()));
     let (server, end) = tokio::select! {
-        bound = bind(&plan.listen, address) => bound.map_err(|error| RunError::Open {
+        bound = bind(&plan.listen, address, &known) => bound.map_err(|error| RunError::Open {
             side: Side::Listen,
             error,
         })?,
@@ -67,11 +80,15 @@ pub(crate) async fn listen(
     tell(Event::Listening(address.of_server(&server.public_key())));
     let listener = Arc::new(RelayListener {
         places: Arc::new(Semaphore::new(plan.max_sessions)),
+        strangers: Arc::new(Semaphore::new(strangers(plan.max_sessions))),
+        listed: end.options.allow.is_some(),
+        known,
         idle: end.idle(),
         stop: stop.clone(),
         server: server.clone(),
         sessions: Lock::default(),
         introductions: Lock::default(),
+        told_refused: Lock::default(),
         plan,
     });
     let mut coming = server.sessions();
@@ -101,7 +118,10 @@ pub(crate) async fn listen(
 impl RelayListener {
     /// Begins a session. The session that its client had before ends first.
     fn open(self: &Arc<Self>, session: Session, tasks: &mut JoinSet<()>) {
-        let (peer, state) = (session.peer, Arc::new(SessionState::new()));
+        let peer = session.peer;
+        self.known.seen(peer, Instant::now());
+        let known = self.listed || self.known.contains(&peer);
+        let state = Arc::new(SessionState::new(known));
         let before = self.sessions().insert(peer, state.clone());
         if let Some(before) = before.as_ref().filter(|_| session.initializes) {
             before.abandon();
@@ -114,6 +134,7 @@ impl RelayListener {
             }
             let session = Arc::new(Mutex::new(session));
             listener.serve(&session, peer, &state).await;
+            listener.known.seen(peer, Instant::now());
             let mut sessions = listener.sessions();
             let latest = sessions.get(&peer);
             if latest.is_some_and(|latest| Arc::ptr_eq(latest, &state)) {
@@ -133,11 +154,8 @@ impl RelayListener {
         if state.is_abandoned() {
             return;
         }
-        let Some(_place) = self.place().await else {
-            tracing::warn!(
-                "a client is refused: all {} sessions are in use",
-                self.plan.max_sessions
-            );
+        let Some(_place) = self.place(state.known).await else {
+            self.tell_refused(state.known);
             let why = "the server has no room for another client; try again later";
             return self.answer_all(session, peer, state, "busy", why).await;
         };
@@ -174,22 +192,56 @@ impl RelayListener {
             .await;
     }
 
-    /// A place for a session; if none is free, that of the session that was silent for longest.
-    async fn place(&self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(place) = self.places.clone().try_acquire_owned() {
-            return Some(place);
+    /// Logs that a client is refused, not for each of many: anybody can cause it.
+    fn tell_refused(&self, known: bool) {
+        let now = Instant::now();
+        let told = &mut lock(&self.told_refused)[usize::from(known)];
+        if told.is_some_and(|told| now.duration_since(told) < TELL_REFUSED) {
+            return;
+        }
+        *told = Some(now);
+        let most = self.plan.max_sessions;
+        let share = if known { most } else { strangers(most) };
+        if share == most {
+            tracing::warn!("a client is refused: all {most} sessions are in use");
+        } else {
+            tracing::warn!(
+                "an unknown client is refused: all {share} sessions for unknown clients, of {most} in all, are in use; raise --max-sessions, or list the client's key with allow= or in the file of known clients"
+            );
+        }
+    }
+
+    /// A place for a session. A stranger needs one of those for strangers, too.
+    async fn place(&self, known: bool) -> Option<Place> {
+        let stranger = match known {
+            true => None,
+            false => Some(self.permit(&self.strangers, false).await?),
+        };
+        Some(Place {
+            _place: self.permit(&self.places, known).await?,
+            _stranger: stranger,
+        })
+    }
+
+    /// A permit; if none is free, that of the session that was silent for longest, a stranger's first.
+    /// That of a known client is taken only for a known one.
+    async fn permit(&self, of: &Arc<Semaphore>, for_known: bool) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = of.clone().try_acquire_owned() {
+            return Some(permit);
         }
         let silent = {
             let sessions = self.sessions();
             let silent = sessions
                 .values()
-                .filter_map(|state| Some((state.idle()?, state.clone())));
-            silent.max_by_key(|(silent, _)| *silent)
+                .filter(|state| for_known || !state.known)
+                .filter_map(|state| Some((state.idle()?, state.clone())))
+                .filter(|(silent, _)| *silent >= MAKES_ROOM);
+            silent.max_by_key(|(silent, state)| (!state.known, *silent))
         };
-        let (_, state) = silent.filter(|(silent, _)| *silent >= MAKES_ROOM)?;
+        let (_, state) = silent?;
         state.end();
-        let place = timeout(WAIT_FOR_ROOM, self.places.clone().acquire_owned()).await;
-        place.ok()?.ok()
+        let permit = timeout(WAIT_FOR_ROOM, of.clone().acquire_owned()).await;
+        permit.ok()?.ok()
     }
 
     /// A target that is ready for the next message of this client.
@@ -233,6 +285,18 @@ impl RelayListener {
     fn introductions(&self) -> MutexGuard<'_, Introductions> {
         lock(&self.introductions)
     }
+}
+
+/// A place that a session has until it ends.
+struct Place {
+    _place: OwnedSemaphorePermit,
+    _stranger: Option<OwnedSemaphorePermit>,
+}
+
+/// How many sessions unknown clients may have: a quarter is left for known ones. Anybody can make any
+/// number of keys.
+fn strangers(max_sessions: usize) -> usize {
+    max_sessions - max_sessions / 4
 }
 
 /// Why a session ended, for its client: how a connection was lost is for the log.

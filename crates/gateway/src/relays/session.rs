@@ -24,6 +24,8 @@ const LONGEST_INITIALIZE: usize = 16 << 10;
 /// One session.
 pub(super) struct SessionState {
     state: Mutex<State>,
+    /// Its client is known, and has a place that strangers cannot take.
+    pub(super) known: bool,
     /// Somebody asked for its end.
     ending: watch::Sender<bool>,
     /// It has ended, and its command too.
@@ -41,8 +43,9 @@ struct State {
 }
 
 impl SessionState {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(known: bool) -> Self {
         Self {
+            known,
             state: Mutex::new(State {
                 last: Instant::now(),
                 open: BTreeSet::new(),
@@ -181,7 +184,7 @@ mod tests {
 
     #[test]
     fn what_is_owed_is_what_was_asked_and_neither_answered_nor_cancelled() {
-        let state = SessionState::new();
+        let state = SessionState::new(false);
         for text in [
             r#"{"jsonrpc":"2.0","id":1,"method":"a"}"#,
             r#"{"jsonrpc":"2.0","id":"1","method":"b"}"#,
@@ -206,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_client_that_began_anew_is_owed_nothing() {
-        let state = SessionState::new();
+        let state = SessionState::new(false);
         let request = br#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
         state.heard(&Bytes::from_static(request));
         assert_eq!(state.take_initialize().unwrap(), &request[..]);
@@ -220,7 +223,7 @@ mod tests {
 
     #[test]
     fn silence_ends_a_session_later_if_an_answer_is_waited_for() {
-        let (state, limit) = (SessionState::new(), Duration::from_secs(10));
+        let (state, limit) = (SessionState::new(false), Duration::from_secs(10));
         let after = |state: &SessionState| state.silent_at(limit) - state.state().last;
         assert_eq!(after(&state), limit);
         state.heard(&Bytes::from_static(

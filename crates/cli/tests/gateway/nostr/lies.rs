@@ -31,6 +31,10 @@ fn initialize(name: &str) -> String {
 
 /// A gateway at the relay whose command adds a line to a file whenever it is started.
 fn listening(relay: &LyingRelay, folder: &TempDir, options: &str) -> Listening {
+    listening_with(relay, folder, options, &[])
+}
+
+fn listening_with(relay: &LyingRelay, folder: &TempDir, options: &str, more: &[&str]) -> Listening {
     let (key, count) = (folder.path().join("server"), folder.path().join("started"));
     let server = server();
     let server = server.strip_prefix("exec:").unwrap();
@@ -42,7 +46,9 @@ fn listening(relay: &LyingRelay, folder: &TempDir, options: &str) -> Listening {
     .unwrap();
     let listen = format!("cep22+nostr:{}?key={}{options}", relay.url(), key.display());
     let to = format!("exec:sh '{}'", script.display());
-    Listening::start(gateway(&["--listen", &listen, "--to", &to]))
+    let mut command = gateway(&["--listen", &listen, "--to", &to]);
+    command.args(more);
+    Listening::start(command)
 }
 
 /// How many commands were started.
@@ -106,6 +112,32 @@ async fn no_client_hears_an_answer_that_its_server_did_not_give() {
     let event = sign(&server, honest).unwrap().event;
     relay.deliver(json!(event));
     assert_eq!(client.hear()["result"], "honest");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn throw_away_keys_do_not_fill_all_places() {
+    let relay = LyingRelay::start().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let us = keys(&keygen(&folder, "server")).public_key();
+    let friend = keygen(&folder, "friend");
+    let known = npub(&keys(&friend).public_key());
+    std::fs::write(folder.path().join("server.clients"), known).unwrap();
+    let far = listening_with(&relay, &folder, "", &["--max-sessions", "8"]);
+    for number in 0..100 {
+        let stranger = Draft {
+            to: us,
+            content: initialize(&format!("stranger {number}")),
+            tags: vec![vec!["p".to_owned(), us.to_hex()]],
+            seal: Seal::Plain,
+        };
+        let event = sign(&Keys::generate(), stranger).unwrap().event;
+        relay.deliver(json!(event));
+    }
+    far.line("all 6 sessions for unknown clients, of 8 in all, are in use");
+    let mut client = client(&far, &format!("&key={}", friend.display()));
+    client.initialize("friend");
+    assert_eq!(client.about(1).0, "friend");
+    assert!(started(&folder) <= 7);
 }
 
 /// Sealed events too: what is inside is what was said.
