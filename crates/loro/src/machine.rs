@@ -53,6 +53,8 @@ pub struct Hub {
     ready: BTreeSet<ChannelId>,
     /// Channels that wait because the queues of all channels together are full.
     starved: BTreeSet<ChannelId>,
+    /// Whether there were such channels when the last output was taken.
+    is_starved: bool,
     /// Documents that were new since the start, by the number of their announcement, with their author.
     news: BTreeMap<u64, (DocId, Option<ChannelId>)>,
     last_news: u64,
@@ -125,6 +127,7 @@ impl Hub {
             tasks: BTreeMap::new(),
             ready: BTreeSet::new(),
             starved: BTreeSet::new(),
+            is_starved: false,
             news: BTreeMap::new(),
             last_news: 0,
             outbound: 0,
@@ -226,7 +229,10 @@ impl Hub {
             if let Some(output) = self.out.pop_front() {
                 return Some(output);
             }
-            let channel = self.ready.pop_first()?;
+            let Some(channel) = self.ready.pop_first() else {
+                self.is_starved = !self.starved.is_empty();
+                return None;
+            };
             self.pump(channel);
         }
     }

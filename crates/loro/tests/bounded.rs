@@ -309,6 +309,10 @@ fn peers_that_do_not_read_leave_room_for_those_who_do() {
     }
     assert_eq!(bench.tasks.len(), 6, "as many as fit into the memory");
     assert!(bench.hub.is_starved());
+    // Whoever asks reports the memory first, which gives those who wait another chance.
+    bench.hub.handle_outbound(120 << 20);
+    assert!(bench.hub.is_starved());
+    bench.hub.handle_outbound(0);
     bench.work(20 << 20);
     assert!(
         bench.tasks.is_empty(),

@@ -265,7 +265,7 @@ fn bomb(blocks: usize) -> Vec<u8> {
     table.extend(checksum.to_le_bytes());
     let end = (table.len() as u32).to_le_bytes();
     // One block: where it is, its key, large and compressed.
-    let meta = [&5_u32.to_le_bytes()[..], &[1, 0, b'k', 0x81]].concat();
+    let meta = [&5_u32.to_le_bytes()[..], &[2, 0, b'v', b'v', 0x81]].concat();
     table.extend(1_u32.to_le_bytes());
     table.extend(&meta);
     table.extend(xxh32(&meta).to_le_bytes());

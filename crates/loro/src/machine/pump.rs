@@ -51,7 +51,7 @@ impl Hub {
 
     /// Whether a channel waits because the send queues of all channels together are full.
     pub fn is_starved(&self) -> bool {
-        !self.starved.is_empty()
+        self.is_starved
     }
 
     /// Gives out what the channel is owed while its queue has room.

@@ -26,6 +26,8 @@ const TABLE_HEAD: usize = 5;
 const CHECKSUM: usize = 4;
 const LZ4: u8 = 1;
 const LARGE: u8 = 0x80;
+/// The most bytes of a block of small values: their offsets are 16-bit numbers, and so is their count.
+const SMALL_BLOCK: u64 = 3 << 16;
 /// The length of the keys of changes: a peer and a counter.
 const CHANGES_KEY: usize = 12;
 
@@ -143,15 +145,22 @@ fn check_block(
 ) -> Result<(), Oversized> {
     let len = bytes.len().checked_sub(CHECKSUM);
     let bytes = &bytes[..len.ok_or(Oversized::Malformed)?];
+    let has_changes = has_changes && (!block.large || block.first_key.len() == CHANGES_KEY);
     let mut decompressed = Vec::new();
     let content = if block.compressed {
         // The same decoder as `loro` uses.
         let mut chunks = FrameDecoder::new(bytes).take(left.left.saturating_add(1));
-        let read = if has_changes {
-            chunks.read_to_end(&mut decompressed).map(|len| len as u64)
-        } else {
-            std::io::copy(&mut chunks, &mut std::io::sink())
+        let read = match (has_changes, block.large) {
+            (false, _) => std::io::copy(&mut chunks, &mut std::io::sink()),
+            (true, true) => chunks.read_to_end(&mut decompressed).map(|len| len as u64),
+            (true, false) => {
+                let mut chunks = chunks.take(SMALL_BLOCK + 1);
+                chunks.read_to_end(&mut decompressed).map(|len| len as u64)
+            }
         };
+        if !block.large && decompressed.len() as u64 > SMALL_BLOCK {
+            return Err(Oversized::Malformed);
+        }
         left.take(read.map_err(|_| Oversized::Malformed)?, 1)?;
         &decompressed[..]
     } else {

@@ -18,8 +18,11 @@ use super::common::{
 struct Moody {
     store: MemoryStore,
     full: Arc<AtomicBool>,
-    gate: Arc<(Mutex<bool>, Condvar)>,
+    gate: Gate,
 }
+
+/// Whether commits wait.
+type Gate = Arc<(Mutex<bool>, Condvar)>;
 
 impl Store for Moody {
     fn documents(&self) -> Result<Vec<(DocId, Head)>, StoreError> {
@@ -49,8 +52,6 @@ impl Store for Moody {
         self.store.reader()
     }
 }
-
-type Gate = Arc<(Mutex<bool>, Condvar)>;
 
 fn moody() -> (Moody, Arc<AtomicBool>, Gate) {
     let store = Moody {
