@@ -126,6 +126,45 @@ async fn a_slow_reader_is_cut_off_and_nobody_waits_for_it() {
     assert_eq!(server.connections(), 1);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn peers_that_read_nothing_make_room_for_those_who_do() {
+    let mut config = server_config();
+    // Half of it may be queued, and nobody is disconnected but for the sake of others.
+    config.budget = breakbulk_link::Budget::new(64 << 20);
+    config.write_deadline = Duration::from_secs(3600);
+    let budget = config.budget.clone();
+    let server = node(config);
+    let mut docs = Vec::new();
+    for number in 0..6 {
+        let doc = server.open(&format!("d{number}")).await.unwrap();
+        insert(&doc, 0, &super::sizes::noise(12 << 20));
+        doc.kept().await.unwrap();
+        docs.push(doc);
+    }
+    let mut peers = Vec::new();
+    for number in 0..12 {
+        let mut raw = Raw::established(&server, &number.to_string()).await;
+        let messages = (0..6).map(|doc| ChannelMsg::SyncRequest {
+            doc_id: format!("d{}", (number + doc) % 6),
+            requester_doc_version: VersionVector::new(),
+            bidirectional: None,
+            ephemeral: None,
+        });
+        let messages = messages.collect();
+        raw.say(&ChannelMsg::Batch { messages }).await;
+        peers.push(raw);
+    }
+    let client = node(client_config());
+    let _call = dial_in_memory(&client, &server, Backoff::default());
+    for number in 0..6 {
+        let copy = client.open(&format!("d{number}")).await.unwrap();
+        within("a copy", copy.sync()).await.unwrap();
+        assert_eq!(super::common::text(&copy).len(), 12 << 20);
+    }
+    assert!(budget.used() <= 64 << 20, "{} bytes", budget.used());
+    drop(peers);
+}
+
 // LORO-5
 #[tokio::test]
 async fn a_bad_update_fails_alone() {

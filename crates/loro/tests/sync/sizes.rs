@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::common::{Raw, client_config, dial_in_memory, node, server_config, within};
 
 /// A text that neither loro nor anything else makes smaller.
-fn noise(bytes: usize) -> String {
+pub(crate) fn noise(bytes: usize) -> String {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut text = String::with_capacity(bytes);
     while text.len() < bytes {
