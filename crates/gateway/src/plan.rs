@@ -1,6 +1,8 @@
 //! From two endpoints to a gateway that can be run: everything is checked before anything is opened.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_ahp::Settings;
@@ -22,7 +24,7 @@ use crate::error::{EndError, OpenError, PlanError};
 use crate::pump::{Side, TunnelSettings, session_memory};
 #[cfg(feature = "nostr")]
 use crate::relays::RelayEnd;
-use crate::token;
+use crate::token::{self, TokenFile};
 
 /// AHP's proposal names this frame size for a path with a relay in it.
 const DEFAULT_FRAME: usize = 900_000;
@@ -140,8 +142,13 @@ pub(crate) struct End {
     /// The size of WebSocket fragments.
     pub(crate) fragment: Option<usize>,
     pub(crate) token: Option<Bearer>,
+    /// The tokens that a listener accepts.
+    pub(crate) tokens: Option<Arc<TokenFile>>,
     #[cfg(feature = "tls")]
     pub(crate) identity: Option<Identity>,
+    /// The authority whose clients a listener accepts.
+    #[cfg(feature = "tls")]
+    pub(crate) client_authority: Option<PathBuf>,
     #[cfg(feature = "tls")]
     pub(crate) roots: Roots,
     pub(crate) budget: Budget,
@@ -237,6 +244,19 @@ impl Plan {
     }
 }
 
+/// Whether a host, with or without a port, is a name or an address of this machine.
+fn is_local(host: &str) -> bool {
+    let without_port = match host.rsplit_once(':') {
+        Some((name, port)) if port.parse::<u16>().is_ok() && !name.contains(':') => name,
+        _ => host,
+    };
+    let name = without_port.trim_matches(['[', ']']);
+    match name.parse::<IpAddr>() {
+        Ok(address) => address.is_loopback(),
+        Err(_) => name.eq_ignore_ascii_case("localhost"),
+    }
+}
+
 /// Both ends carry the same kind of messages.
 fn carries(listen: &Endpoint, to: &Endpoint) -> Result<Carries, PlanError> {
     let loro = |end: &Endpoint| end.wire == WireKind::Loro;
@@ -313,7 +333,12 @@ impl End {
                 least: LEAST_FRAME,
             });
         }
+        let tokens = match &options.token_file {
+            Some(file) if listener.is_none() => Some(Arc::new(TokenFile::open(file)?)),
+            _ => None,
+        };
         let token = match &options.token_file {
+            Some(_) if listener.is_none() => None,
             Some(file) => Some(token::token_from_file(file)?),
             // A token that clients must send us is not sent to somebody else.
             None if listener.is_some_and(At::is_ws) => None,
@@ -340,8 +365,11 @@ impl End {
                 .and_then(|preset| preset.fragment)
                 .or(Some(ws::FRAGMENT)),
             token,
+            tokens,
             #[cfg(feature = "tls")]
             identity,
+            #[cfg(feature = "tls")]
+            client_authority: options.ca.clone().filter(|_| listener.is_none()),
             #[cfg(feature = "tls")]
             roots: options.ca.map_or(Roots::Native, Roots::File),
             budget: budget.clone(),
@@ -360,7 +388,11 @@ impl End {
         if address.secure && self.identity.is_none() {
             return Err(EndError::NoCertificate);
         }
-        if self.token.is_some() || allow_remote {
+        #[cfg(feature = "tls")]
+        if self.client_authority.is_some() {
+            return Ok(());
+        }
+        if self.token.is_some() || self.tokens.is_some() || allow_remote {
             return Ok(());
         }
         let found: Vec<SocketAddr> = match (host.as_str(), port).to_socket_addrs() {
@@ -371,6 +403,18 @@ impl End {
             None => Ok(()),
             Some(open) => Err(EndError::OpenToOthers { address: open.ip() }),
         }
+    }
+
+    /// Whether its token travels in clear text beyond this machine.
+    pub(crate) fn shows_token(&self) -> bool {
+        let At::Ws(address) = &self.at else {
+            return false;
+        };
+        let has_token = self.token.is_some() || self.tokens.is_some();
+        let (host, _) = address
+            .listen_at()
+            .unwrap_or_else(|_| (address.authority.clone(), 0));
+        has_token && !address.secure && !is_local(&host)
     }
 
     /// The largest frame that goes out, and how it is counted.
