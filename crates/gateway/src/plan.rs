@@ -463,13 +463,14 @@ impl End {
                 write_time: Some(TUNNEL_SILENCE),
                 ..usual
             },
-            At::Ws(_) => usual,
+            At::Ws(_) => Options {
+                write_time: Some(Options::WRITE_TIME),
+                ..usual
+            },
             #[allow(unreachable_patterns)]
             _ => Options {
                 keepalive: None,
                 silence: None,
-                // A program may be busy for as long as it likes.
-                write_time: None,
                 ..usual
             },
         }
