@@ -26,8 +26,10 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   cep22+nostr:RELAY[,RELAY…]?server=PUBKEY  as a target: that server (npub or hex)
   WIRE+               ahp (the default of WebSockets), whole (of streams: one message, one frame), loro,
                       cep22 (of relays)
-  OPTIONS             framing=lines|content-length (streams), token-file=FILE, cert=FILE&key=FILE (wss
-                      listeners), ca=FILE (wss targets), preset=NAME, max-frame=SIZE, max-message=SIZE,
+  OPTIONS             framing=lines|content-length (streams), token-file=FILE, cert=FILE&key=FILE (the
+                      certificate of a wss listener, or the one that a wss target is shown), ca=FILE (whom
+                      to trust: a wss target's authority, or that of the clients of a wss listener, who
+                      need a certificate then), preset=NAME, max-frame=SIZE, max-message=SIZE,
                       tunnel=auto|always|never; anything else in a target's query goes to the server
   OPTIONS of relays   key=FILE, encryption=disabled|optional|required, wraps=any|persistent|ephemeral,
                       max-frame=SIZE (of an event), max-message=SIZE, window=SECONDS (600) that the
@@ -74,10 +76,11 @@ what it recorded. The events of that time are kept beside the key, in FILE.heard
 key file takes no event from before its start.
 
 A token comes from token-file, or from the environment: BREAKBULK_TOKEN is the listener's, and the
-target's if the listener is no WebSocket.
+target's if the listener is no WebSocket. The token-file of a listener may have several lines, each with
+a name for the log and a token; it is read again when it changes. Only its owner may be able to read it.
 
-After SIGINT or SIGTERM queued messages are still sent; a second signal, a second later or more, stops at
-once. Exit codes: 0 all messages were sent, or a listener was stopped by a signal (how its sessions ended
+After SIGINT, SIGTERM or SIGHUP queued messages are still sent; a second signal, a second later or more,
+stops at once. Exit codes: 0 all messages were sent, or a listener was stopped by a signal (how its sessions ended
 is in the log); 1 the one session of stdio: failed, a listener failed, or a second signal came; 2 it could
 not start: a wrong endpoint, a port in use, an unreachable target.
 
@@ -200,6 +203,9 @@ fn tell(event: Event) {
     match event {
         Event::Listening(address) => eprintln!("listening on {address}"),
         Event::Overruled(side, overruled) => tracing::warn!("--{side}: {overruled}"),
+        Event::TokenInClear(side) => tracing::warn!(
+            "--{side}: the token travels in clear text, and whoever sees it can use it; use wss://"
+        ),
         Event::Stopping(sessions) => tracing::info!(
             sessions,
             "stopping: queued messages are still sent; another signal after a second stops at once"

@@ -63,4 +63,4 @@ pub use relays::{IntroduceError, KeyFileError};
 pub use serve::Event;
 pub use size::{Size, SizeError};
 pub use stop::Stop;
-pub use token::{BadToken, TokenError, token, token_from_file};
+pub use token::{BadToken, TokenError, TokenFile, token, token_from_file};

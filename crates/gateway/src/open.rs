@@ -102,6 +102,8 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
                 fragment: end.fragment,
                 #[cfg(feature = "tls")]
                 roots: end.roots.clone(),
+                #[cfg(feature = "tls")]
+                identity: end.identity.clone(),
                 ..ConnectOptions::default()
             };
             let websocket = ws::connect(&address.url(), &options).await?;

@@ -1,6 +1,8 @@
 //! Makes a plan of two endpoints and a configuration: everything is checked before anything is opened.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_ahp as ahp;
@@ -22,7 +24,7 @@ use crate::error::{EndError, OpenError, PlanError};
 use crate::pump::{Side, TunnelConfig, session_memory};
 #[cfg(feature = "nostr")]
 use crate::relays::RelayEnd;
-use crate::token;
+use crate::token::{self, TokenFile};
 
 /// AHP's proposal names this frame size for a path with a relay in it.
 const DEFAULT_FRAME: usize = 900_000;
@@ -141,8 +143,13 @@ pub(crate) struct End {
     /// The size of WebSocket fragments.
     pub(crate) fragment: Option<usize>,
     pub(crate) token: Option<Bearer>,
+    /// The tokens that a listener accepts.
+    pub(crate) tokens: Option<Arc<TokenFile>>,
     #[cfg(feature = "tls")]
     pub(crate) identity: Option<Identity>,
+    /// The authority whose clients a listener accepts.
+    #[cfg(feature = "tls")]
+    pub(crate) client_authority: Option<PathBuf>,
     #[cfg(feature = "tls")]
     pub(crate) roots: Roots,
     pub(crate) budget: Budget,
@@ -232,6 +239,19 @@ impl Plan {
         to.budget = budget.clone();
         listen.budget = budget;
         (listen, to)
+    }
+}
+
+/// Whether a host, with or without a port, is a name or an address of this machine.
+fn is_local(host: &str) -> bool {
+    let without_port = match host.rsplit_once(':') {
+        Some((name, port)) if port.parse::<u16>().is_ok() && !name.contains(':') => name,
+        _ => host,
+    };
+    let name = without_port.trim_matches(['[', ']']);
+    match name.parse::<IpAddr>() {
+        Ok(address) => address.is_loopback(),
+        Err(_) => name.eq_ignore_ascii_case("localhost"),
     }
 }
 
@@ -325,7 +345,12 @@ impl End {
         let max_message = max_message(&endpoint, config)?;
         let (max_frame, overruled) = max_frame(&endpoint, config, preset, max_message)?;
         let options = endpoint.options;
+        let tokens = match &options.token_file {
+            Some(file) if listener.is_none() => Some(Arc::new(TokenFile::open(file)?)),
+            _ => None,
+        };
         let token = match &options.token_file {
+            Some(_) if listener.is_none() => None,
             Some(file) => Some(token::token_from_file(file)?),
             // The token that clients must send to this gateway is not sent to the target.
             None if listener.is_some_and(At::is_ws) => None,
@@ -352,8 +377,11 @@ impl End {
                 .and_then(|preset| preset.fragment)
                 .or(Some(ws::FRAGMENT)),
             token,
+            tokens,
             #[cfg(feature = "tls")]
             identity,
+            #[cfg(feature = "tls")]
+            client_authority: options.ca.clone().filter(|_| listener.is_none()),
             #[cfg(feature = "tls")]
             roots: options.ca.map_or(Roots::Native, Roots::File),
             budget: budget.clone(),
@@ -370,7 +398,11 @@ impl End {
         if address.secure && self.identity.is_none() {
             return Err(EndError::NoCertificate);
         }
-        if self.token.is_some() || allow_remote {
+        #[cfg(feature = "tls")]
+        if self.client_authority.is_some() {
+            return Ok(());
+        }
+        if self.token.is_some() || self.tokens.is_some() || allow_remote {
             return Ok(());
         }
         let found: Vec<SocketAddr> = match (host.as_str(), port).to_socket_addrs() {
@@ -381,6 +413,18 @@ impl End {
             None => Ok(()),
             Some(open) => Err(EndError::OpenToOthers { address: open.ip() }),
         }
+    }
+
+    /// Whether its token travels in clear text beyond this machine.
+    pub(crate) fn shows_token(&self) -> bool {
+        let At::Ws(address) = &self.at else {
+            return false;
+        };
+        let has_token = self.token.is_some() || self.tokens.is_some();
+        let (host, _) = address
+            .listen_at()
+            .unwrap_or_else(|_| (address.authority.clone(), 0));
+        has_token && !address.secure && !is_local(&host)
     }
 
     /// The largest frame that is sent, and how it is counted.
@@ -428,12 +472,13 @@ impl End {
                 write_time: Some(TUNNEL_SILENCE),
                 ..usual
             },
-            (true, false) => usual,
+            (true, false) => Options {
+                write_time: Some(Options::WRITE_TIME),
+                ..usual
+            },
             (false, _) => Options {
                 keepalive: None,
                 silence: None,
-                // A program may be busy for as long as it likes.
-                write_time: None,
                 ..usual
             },
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_message::tunnel::TUNNEL;
-use breakbulk_net::ws::{Accepted, ListenError, ListenOptions, Listener};
+use breakbulk_net::ws::{Accepted, ListenError, ListenOptions, Listener, Tokens};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -36,6 +36,8 @@ pub enum Event {
     Listening(String),
     /// A limit that was asked for does not apply.
     Overruled(Side, Overruled),
+    /// The token of an end travels in clear text beyond this machine.
+    TokenInClear(Side),
     /// The gateway stops; this many sessions still send what is queued.
     Stopping(usize),
 }
@@ -64,6 +66,11 @@ impl Plan {
         for (side, end) in [(Side::Listen, &self.listen), (Side::To, &self.to)] {
             if let Some(overruled) = end.overruled {
                 tell(Event::Overruled(side, overruled));
+            }
+        }
+        for (side, end) in [(Side::Listen, &self.listen), (Side::To, &self.to)] {
+            if end.shows_token() {
+                tell(Event::TokenInClear(side));
             }
         }
         match self.listen.at.clone() {
@@ -165,9 +172,13 @@ async fn listen(
 
 /// A client in the log. Behind a proxy its port is not known.
 fn name(accepted: &Accepted) -> String {
-    match accepted.client == accepted.peer.ip() {
+    let address = match accepted.client == accepted.peer.ip() {
         true => accepted.peer.to_string(),
         false => accepted.client.to_string(),
+    };
+    match &accepted.holder {
+        Some(holder) => format!("{holder}@{address}"),
+        None => address,
     }
 }
 
@@ -187,6 +198,7 @@ async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, RunError> {
     })?;
     let options = ListenOptions {
         bearer: end.token.clone(),
+        tokens: end.tokens.clone().map(|tokens| tokens as Arc<dyn Tokens>),
         path: (address.path != "/").then(|| address.path.clone()),
         subprotocols: open::subprotocols(end),
         connections: plan.max_sessions,
@@ -198,6 +210,8 @@ async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, RunError> {
         fragment: end.fragment,
         #[cfg(feature = "tls")]
         identity: end.identity.clone().filter(|_| address.secure),
+        #[cfg(feature = "tls")]
+        client_authority: end.client_authority.clone(),
         ..ListenOptions::default()
     };
     let named = match host.contains(':') {

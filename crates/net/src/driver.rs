@@ -29,7 +29,7 @@ pub struct Options {
     /// Closes the connection as lost after this much time in which nothing came in.
     pub silence: Option<Duration>,
     /// How long one frame may take to be written, plus a second for each KiB; a slower reader is cut
-    /// off. `None` waits for ever.
+    /// off. `None` waits for as long as the application of the other end pauses.
     pub write_time: Option<Duration>,
     /// How long closing may take: finishing the current frame, sending the close, receiving its answer.
     pub grace: Duration,
@@ -37,12 +37,17 @@ pub struct Options {
     pub ping_word: Option<&'static str>,
 }
 
+impl Options {
+    /// The [`write_time`](Self::write_time) for peers that nobody vouches for.
+    pub const WRITE_TIME: Duration = Duration::from_secs(60);
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
             keepalive: Some(Duration::from_secs(20)),
             silence: Some(Duration::from_secs(60)),
-            write_time: Some(Duration::from_secs(60)),
+            write_time: None,
             grace: Duration::from_secs(5),
             ping_word: None,
         }

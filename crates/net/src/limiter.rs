@@ -82,7 +82,7 @@ impl Rates {
         let pause = Duration::from_secs(1) / per_second.max(1);
         Self {
             pause,
-            burst: pause * (per_second.max(1) * BURST_SECONDS - 1),
+            burst: pause * (per_second.max(1).saturating_mul(BURST_SECONDS) - 1),
             paid_until: HashMap::new(),
             table: ADDRESSES_MAX,
             swept: None,
@@ -185,8 +185,7 @@ impl<T> Places<T> {
             let own = self.oldest_idle(|of| of == key).ok_or(Full::Address)?;
             self.leave(own)
         } else if self.taken.len() >= self.limit {
-            let most = self.busiest_idle();
-            let oldest = self.oldest_idle(|of| of == most).ok_or(Full::All)?;
+            let oldest = self.oldest_of_busiest().ok_or(Full::All)?;
             self.leave(oldest)
         } else {
             None
@@ -247,14 +246,15 @@ impl<T> Places<T> {
         self.next
     }
 
-    /// The address with the most idle places. Addresses without a limit count as one.
-    fn busiest_idle(&self) -> Option<AddressKey> {
-        let limited = self.counts.iter().map(|(key, count)| (count.idle, *key));
-        let most = limited.max();
-        let all_limited: usize = self.counts.values().map(|count| count.idle).sum();
-        let unlimited = self.idle.len() - all_limited;
-        most.filter(|(idle, _)| *idle > unlimited)
-            .map(|(_, key)| key)
+    /// The oldest idle place of the addresses with the most idle ones. Addresses without a limit count
+    /// as one.
+    fn oldest_of_busiest(&self) -> Option<u64> {
+        let limited: usize = self.counts.values().map(|count| count.idle).sum();
+        let unlimited = self.idle.len() - limited;
+        let idle = |key: Option<AddressKey>| key.map_or(unlimited, |key| self.count(key).idle);
+        let most = self.counts.values().map(|count| count.idle).max();
+        let most = most.unwrap_or(0).max(unlimited);
+        self.oldest_idle(|key| idle(key) == most)
     }
 
     fn oldest_idle(&self, of: impl Fn(Option<AddressKey>) -> bool) -> Option<u64> {
@@ -359,10 +359,10 @@ mod tests {
             // Who is busy stays.
             (Idle(2, false), Ok(None)),
             (Idle(3, false), Ok(None)),
-            (Come("192.0.2.1", false), Ok(Some(6))),
+            (Come("192.0.2.1", false), Ok(Some(4))),
             (Come("192.0.2.1", true), Err(Full::Address)),
             (Come("127.0.0.1", false), Ok(Some(5))),
-            (Come("127.0.0.1", false), Ok(Some(4))),
+            (Come("127.0.0.1", false), Ok(Some(6))),
             (Come("127.0.0.1", true), Err(Full::All)),
             (Leave(2), Ok(None)),
             (Come("192.0.2.1", true), Ok(None)),

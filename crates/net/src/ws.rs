@@ -27,7 +27,7 @@ mod tls;
 mod transport;
 mod writer;
 
-pub use bearer::Bearer;
+pub use bearer::{Bearer, Tokens};
 pub use client::{ConnectOptions, connect};
 pub use error::{ConnectError, ListenError};
 pub use server::{Accepted, ListenOptions, Listener};

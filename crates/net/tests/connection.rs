@@ -64,6 +64,41 @@ async fn both_send_large_messages_at_once_over_a_pipe_of_one_frame() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_peer_that_never_reads_is_cut_off_although_it_sends() {
+    for (write_time, cut_off) in [(Some(Duration::from_secs(60)), true), (None, false)] {
+        let (left, right) = memory::pair(1);
+        let options = Options {
+            write_time,
+            ..Options::default()
+        };
+        let left = Connection::open(link(|_| {}), left, options).unwrap();
+        let (_source, mut sink) = right.split();
+        left.send(Outgoing::new(message(5000, b'x'))).unwrap();
+        let begin = Instant::now();
+        // It says something often enough not to pass for lost.
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            let frame = Frame::Text(message(100, b'y').into());
+            let _ = sink.send(frame).await;
+            while let Ok(Some(_)) =
+                tokio::time::timeout(Duration::from_millis(1), left.event()).await
+            {}
+        }
+        let closed = left.with(|link| link.closed().cloned());
+        assert_eq!(
+            closed.is_some(),
+            cut_off,
+            "{closed:?} after {:?}",
+            begin.elapsed()
+        );
+        if let Some(closed) = closed {
+            assert_eq!(closed.code, 1006);
+            assert!(closed.reason.contains("reads too slowly"), "{closed}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_small_message_in_another_lane_waits_for_what_the_pipe_holds_and_no_more() {
     let (left, right) = memory::pair(1);
     let left = Connection::open(link(|_| {}), left, Options::default()).unwrap();

@@ -118,6 +118,11 @@ impl Session {
             Node::new(config, MemoryStore::new()).map_err(|error| failed(error.to_string()))?;
         let mut dial = Dial::new(&client.url);
         dial.bearer = token::from_environment()?;
+        if dial.bearer.is_some() && token::travels_in_clear(&client.url) {
+            eprintln!(
+                "breakbulk: the token travels in clear text, and whoever sees it can use it; use https:// or wss://"
+            );
+        }
         // Few and quick attempts: a person at a terminal waits for the error.
         dial.backoff = Backoff {
             tries: 3,

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk::gateway::token_from_file;
+use breakbulk::gateway::TokenFile;
 use breakbulk::link::Budget;
 use breakbulk::loro::http::serve_options;
 use breakbulk::loro::store::{DiskStore, MemoryStore, StoreStatus};
 use breakbulk::loro::{Config, Node, Rights, Rule};
 use breakbulk::net::AddressLimits;
 use breakbulk::net::http::{self, Authorize, Claim, Denied, Grant, ServeOptions};
-use breakbulk::net::ws::{Bearer, Identity};
+use breakbulk::net::ws::{Bearer, Identity, Tokens};
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -30,6 +30,8 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 #[derive(Args)]
 #[command(after_help = "\
 The token that clients must send is read from --token-file, or from BREAKBULK_TOKEN in the environment.
+The file has one token, or several lines of a name and a token each; it is read again when it changes, and
+only its owner may be able to read it.
 They send it as Authorization: Bearer, or, where a browser cannot, as ?token= in the address.
 
 RIGHT is read, write, create or delete, each including the ones before it, on all documents whose names
@@ -45,7 +47,7 @@ pub(super) struct Serve {
     /// Where to listen
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7402")]
     listen: String,
-    /// A file with the token that clients must send
+    /// A file with the token that clients must send, or with names and tokens
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     #[command(flatten)]
@@ -56,6 +58,9 @@ pub(super) struct Serve {
     /// The certificate's key
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
+    /// Accept only clients with a certificate that this authority signed
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    client_ca: Option<PathBuf>,
     /// Listen beyond this machine without a token
     #[arg(long)]
     allow_remote: bool,
@@ -93,23 +98,29 @@ impl Serve {
     pub(super) async fn run(self) -> Result<(), Failure> {
         log::start(self.verbose, self.quiet);
         let stop = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
-        let token = match &self.token_file {
+        let tokens = match &self.token_file {
             Some(file) => {
-                let token = token_from_file(file);
-                Some(token.map_err(|error| Failure::Usage(error.to_string()))?)
+                let tokens = TokenFile::open(file);
+                Some(TokenCheck::File(
+                    tokens.map_err(|error| Failure::Usage(error.to_string()))?,
+                ))
             }
-            None => token::from_environment()?,
+            None => token::from_environment()?.map(TokenCheck::One),
         };
         // A connection has at most two sockets most of the time: its own, and that of a POST.
         let room = Room::make(self.max_connections, 2, "--max-connections");
-        let listener = self.bind(token.is_some()).await?;
+        let listener = self
+            .bind(tokens.is_some() || self.client_ca.is_some())
+            .await?;
         let address = listener.local_addr().map_err(|error| self.io(error))?;
         // Half is for messages, the other half for documents, which take several times their stored bytes
         // while they are worked on.
         let budget = Budget::new(self.memory.0 / 2);
         let node = self.node(&budget)?;
+        let tokens_in_clear =
+            tokens.is_some() && self.cert.is_none() && !address.ip().is_loopback();
         let (server, arrivals) =
-            http::Server::new(self.options(token, room.connections, address, budget));
+            http::Server::new(self.options(tokens, room.connections, address, budget));
         let serving = node.serve(arrivals);
         let identity = (self.cert.clone()).zip(self.key.clone());
         let (web, socket) = match identity {
@@ -127,7 +138,13 @@ impl Serve {
                 ..per_address
             };
             limits.identity = identity.map(|(chain, key)| Identity { chain, key });
+            limits.client_authority = self.client_ca.clone();
         });
+        if tokens_in_clear {
+            tracing::warn!(
+                "--listen: tokens travel in clear text, and whoever sees one can use it; give --cert and --key"
+            );
+        }
         let kept = match &self.data {
             Some(data) => format!("stored in {}", data.display()),
             None => "lost when this process ends (store them with --data DIR)".to_owned(),
@@ -207,7 +224,7 @@ impl Serve {
 
     fn options(
         &self,
-        token: Option<Bearer>,
+        tokens: Option<TokenCheck>,
         connections: usize,
         address: SocketAddr,
         budget: Budget,
@@ -223,8 +240,8 @@ impl Serve {
         if address.ip().is_loopback() {
             options.webrtc.bind = vec![SocketAddr::new(address.ip(), 0).to_string()];
         }
-        if let Some(token) = token {
-            options.authorize = Arc::new(TokenCheck(token));
+        if let Some(tokens) = tokens {
+            options.authorize = Arc::new(tokens);
         }
         options
     }
@@ -244,20 +261,33 @@ async fn store_lost(node: &Node) -> String {
     }
 }
 
-/// Accepts clients that send the token.
-struct TokenCheck(Bearer);
+/// Accepts clients that send a token.
+enum TokenCheck {
+    One(Bearer),
+    File(TokenFile),
+}
+
+impl TokenCheck {
+    /// What a header with a token grants, if it grants anything.
+    fn grant(&self, header: &[u8]) -> Option<Grant> {
+        match self {
+            Self::One(token) => token.admits(header).then(Grant::default),
+            Self::File(tokens) => Some(Grant {
+                subject: Some(tokens.holder(header)?),
+            }),
+        }
+    }
+}
 
 impl Authorize for TokenCheck {
     fn authorize(&self, claim: &Claim) -> Result<Grant, Denied> {
         let header = claim.headers.get("authorization");
-        let by_header = header.is_some_and(|header| self.0.admits(header.as_bytes()));
-        let by_query = claim
-            .parameter("token")
-            .is_some_and(|token| self.0.admits(format!("Bearer {token}").as_bytes()));
-        if by_header || by_query {
-            return Ok(Grant::default());
-        }
-        Err(Denied {
+        let by_header = header.and_then(|header| self.grant(header.as_bytes()));
+        let by_query = || {
+            let token = claim.parameter("token")?;
+            self.grant(format!("Bearer {token}").as_bytes())
+        };
+        by_header.or_else(by_query).ok_or_else(|| Denied {
             status: 401,
             error: "this server requires a token: send Authorization: Bearer".to_owned(),
         })

@@ -9,6 +9,7 @@ use crate::common::{Listening, gateway, run, said};
 fn only_who_has_the_token_is_let_in() {
     let token = std::env::temp_dir().join(format!("breakbulk-token-{}", std::process::id()));
     std::fs::write(&token, "s3cret\n").unwrap();
+    set_mode(&token, 0o600);
     let listen = format!("ws://0?token-file={}", token.display());
     let far = Listening::new(&["--listen", &listen, "--to", "exec:cat"]);
     let near = || gateway(&["--listen", "stdio:", "--to", &far.address]);
@@ -31,6 +32,44 @@ fn only_who_has_the_token_is_let_in() {
     let mut open = gateway(&["--listen", "ws://0.0.0.0:0", "--to", "exec:cat"]);
     open.env("BREAKBULK_TOKEN", "t");
     assert!(Listening::start(open).address.starts_with("ws://0.0.0.0:"));
+}
+
+fn set_mode(file: &std::path::Path, mode: u32) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(file, mode).unwrap();
+}
+
+#[test]
+fn a_token_file_has_names_is_read_again_and_is_its_owners_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tokens");
+    std::fs::write(&file, "anna a1\n").unwrap();
+    set_mode(&file, 0o644);
+    let listen = format!("ws://0?token-file={}", file.display());
+    let refused = run(
+        gateway(&["--listen", &listen, "--to", "exec:cat"]),
+        Vec::new(),
+    );
+    assert_eq!(refused.status.code(), Some(2));
+    let words = said(&refused);
+    assert!(words.contains("is open to others (mode 0644)"), "{words}");
+    set_mode(&file, 0o600);
+    let far = Listening::new(&["--listen", &listen, "--to", "exec:cat"]);
+    let code = |token: &str| {
+        let mut near = gateway(&["--listen", "stdio:", "--to", &far.address]);
+        near.env("BREAKBULK_TOKEN", token);
+        run(near, b"{}\n".to_vec()).status.code()
+    };
+    assert_eq!(code("a1"), Some(0));
+    far.line("session{peer=anna@127.0.0.1:");
+    assert_eq!(code("b2"), Some(2));
+    std::fs::write(&file, "anna a1\nbert b2\n").unwrap();
+    // It is looked at once a second.
+    let since = std::time::Instant::now();
+    while code("b2") != Some(0) {
+        assert!(since.elapsed() < crate::common::PATIENCE);
+    }
+    far.line("session{peer=bert@127.0.0.1:");
 }
 
 #[test]

@@ -18,6 +18,8 @@ fn what_must_be_mended_is_one_line_and_2() {
     let elsewhere = far.address.replace("/here", "/elsewhere");
     let empty = std::env::temp_dir().join(format!("breakbulk-empty-{}", std::process::id()));
     std::fs::write(&empty, " \n").unwrap();
+    let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&empty, owner_only).unwrap();
     let empty_token = format!("ws://0?token-file={}", empty.display());
     for (listen, to, more, words) in [
         (

@@ -11,3 +11,4 @@ mod offers;
 mod pages;
 mod shares;
 mod silent;
+mod words;

@@ -65,19 +65,23 @@ impl AcceptedTransport {
     /// The driver's options for this kind of transport. Only WebSockets need pings: the others
     /// detect by themselves that a client is gone.
     pub fn options(&self) -> Options {
-        let without_pings = Options {
-            keepalive: None,
-            silence: None,
+        let bounded = Options {
+            write_time: Some(Options::WRITE_TIME),
             ..Options::default()
         };
         match self {
-            Self::WebSocket(_) => Options::default(),
+            Self::WebSocket(_) => bounded,
             #[cfg(feature = "webrtc")]
-            Self::Channel(_) => without_pings,
+            Self::Channel(_) => Options {
+                keepalive: None,
+                silence: None,
+                ..bounded
+            },
             // Event streams and polls have deadlines of their own.
             Self::Sse(_) | Self::Poll(_) => Options {
-                write_time: None,
-                ..without_pings
+                keepalive: None,
+                silence: None,
+                ..Options::default()
             },
         }
     }

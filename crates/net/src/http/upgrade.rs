@@ -39,7 +39,7 @@ pub(crate) async fn upgrade(
     *bare.uri_mut() = head.uri.clone();
     *bare.version_mut() = head.version;
     *bare.headers_mut() = head.headers.clone();
-    let (response, _) = admit(&bare, &listen, None)?;
+    let response = admit(&bare, &listen, None)?.response;
     let on_upgrade = head
         .extensions
         .remove::<OnUpgrade>()

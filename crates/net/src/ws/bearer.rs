@@ -34,6 +34,13 @@ impl fmt::Debug for Bearer {
     }
 }
 
+/// Several tokens, each of them somebody's. They may change while a listener runs.
+pub trait Tokens: fmt::Debug + Send + Sync {
+    /// The name of whose token the value of an `Authorization` header carries; `None` if it is nobody's.
+    /// Called for every request, on the async runtime: it must be quick.
+    fn holder(&self, header: &[u8]) -> Option<String>;
+}
+
 /// Compares every byte of `given`, however early it differs, so that the time depends only on its
 /// length, which the peer knows.
 fn same(given: &[u8], token: &[u8]) -> bool {

@@ -44,6 +44,16 @@ impl Refusal {
         }
     }
 
+    fn unauthorized() -> Self {
+        Self {
+            header: "WWW-Authenticate: Bearer",
+            ..Self::new(
+                "401 Unauthorized",
+                "Send the bearer token of this server.\n",
+            )
+        }
+    }
+
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let Self {
             status,
@@ -63,34 +73,50 @@ impl Refusal {
     }
 }
 
+/// A handshake request that is accepted.
+pub(crate) struct Admitted {
+    pub(crate) response: Response,
+    pub(crate) subprotocol: Option<String>,
+    /// Whose token it carries, if there are several.
+    pub(crate) holder: Option<String>,
+}
+
+/// Whether clients must prove who they are.
+fn has_secret(options: &ListenOptions) -> bool {
+    #[cfg(feature = "tls")]
+    if options.client_authority.is_some() {
+        return true;
+    }
+    options.bearer.is_some() || options.tokens.is_some()
+}
+
 /// Accepts a handshake request with a response and a chosen subprotocol, or refuses it. `local` is the
 /// address that the client connected to.
 pub(crate) fn admit(
     request: &Request,
     options: &ListenOptions,
     local: Option<SocketAddr>,
-) -> Result<(Response, Option<String>), Refusal> {
+) -> Result<Admitted, Refusal> {
     let headers = request.headers();
     // Checked before the token: a page must not learn whether a token is valid.
     let rules = PageRules {
         origins: options.allowed_origins.as_deref(),
         hosts: options.allowed_hosts.as_deref(),
-        has_token: options.bearer.is_some(),
+        has_token: has_secret(options),
         local,
     };
     rules.check(headers)?;
-    if let Some(bearer) = &options.bearer {
-        let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        if !given.is_some_and(|given| bearer.admits(given)) {
-            return Err(Refusal {
-                header: "WWW-Authenticate: Bearer",
-                ..Refusal::new(
-                    "401 Unauthorized",
-                    "Send the bearer token of this server.\n",
-                )
-            });
+    let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    let holder = match (&options.bearer, &options.tokens) {
+        (Some(bearer), _) if !given.is_some_and(|given| bearer.admits(given)) => {
+            return Err(Refusal::unauthorized());
         }
-    }
+        (None, Some(tokens)) => {
+            let holder = given.and_then(|given| tokens.holder(given));
+            Some(holder.ok_or_else(Refusal::unauthorized)?)
+        }
+        _ => None,
+    };
     if let Some(path) = &options.path
         && request.uri().path() != path
     {
@@ -111,7 +137,11 @@ pub(crate) fn admit(
     {
         response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, value);
     }
-    Ok((response, chosen))
+    Ok(Admitted {
+        response,
+        subprotocol: chosen,
+        holder,
+    })
 }
 
 /// The first of our subprotocols that the client offers.

@@ -13,10 +13,10 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response, write_response};
 use tokio_tungstenite::tungstenite::http::header::HeaderMap;
 
-use super::bearer::Bearer;
+use super::bearer::{Bearer, Tokens};
 use super::error::ListenError;
 use super::head::{HEAD_MAX, HeadError, read_head};
-use super::request::{self, Refusal, admit};
+use super::request::{self, Admitted, Refusal, admit};
 use super::socket::{Socket, tune};
 use super::transport::{Parts, WebSocket};
 use super::{FRAGMENT, FRAME_LIMIT};
@@ -31,6 +31,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct ListenOptions {
     /// The token that every client must send; others get 401.
     pub bearer: Option<Bearer>,
+    /// Several tokens, of which every client must send one; others get 401.
+    pub tokens: Option<Arc<dyn Tokens>>,
     /// The one path that is served; others get 404.
     pub path: Option<String>,
     /// The supported subprotocols, the best first. A client that offers none of them is accepted
@@ -73,6 +75,7 @@ impl Default for ListenOptions {
     fn default() -> Self {
         Self {
             bearer: None,
+            tokens: None,
             path: None,
             subprotocols: Vec::new(),
             allowed_origins: None,
@@ -108,6 +111,8 @@ pub struct Accepted {
     pub peer: SocketAddr,
     /// The client's address; behind a proxy as the proxy tells it.
     pub client: IpAddr,
+    /// Whose token it sent, if the listener has several.
+    pub holder: Option<String>,
     /// The path of the request, without the query.
     pub path: String,
     /// The query, without its question mark.
@@ -349,6 +354,7 @@ impl ServerState {
                         websocket: WebSocket::new(parts),
                         peer,
                         client: judged.client,
+                        holder: judged.holder,
                         path: request.uri().path().to_owned(),
                         query: request.uri().query().map(ToOwned::to_owned),
                         headers: request::public_headers(&request),
@@ -394,7 +400,11 @@ impl ServerState {
         if self.gate.has_proxy() && !self.gate.asks(&name, key) {
             return Err(Refusal::busy());
         }
-        let (response, subprotocol) = admit(request, &self.options, local)?;
+        let Admitted {
+            response,
+            subprotocol,
+            holder,
+        } = admit(request, &self.options, local)?;
         let (place, _) = self.open.take(key, false).map_err(|full| {
             self.gate.log_full(full, &name, self.options.connections);
             Refusal::busy()
@@ -403,6 +413,7 @@ impl ServerState {
             response,
             subprotocol,
             client,
+            holder,
             permit: Permit {
                 _open: None,
                 _place: place,
@@ -460,6 +471,7 @@ struct Judged {
     response: Response,
     subprotocol: Option<String>,
     client: IpAddr,
+    holder: Option<String>,
     permit: Permit,
 }
 

@@ -24,8 +24,6 @@ pub(super) async fn start(startup: &Startup) -> Result<Arc<Session>, StartError>
         // A silent pipe is not dead: when the process exits, the pipe ends.
         keepalive: None,
         silence: None,
-        // The program may be busy for as long as its call takes.
-        write_time: None,
         grace: config.grace,
         ..Options::default()
     };
