@@ -272,6 +272,7 @@ mod tests {
         }
     }
 
+    // PROG-17
     #[test]
     fn a_file_is_its_owners_alone_and_is_read_again_when_it_changes() {
         let folder = tempfile::tempdir().unwrap();

@@ -63,6 +63,7 @@ async fn both_send_large_messages_at_once_over_a_pipe_of_one_frame() {
     assert!(got_up.unwrap() == up && got_down.unwrap() == down);
 }
 
+// WS-4
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_never_reads_is_cut_off_although_it_sends() {
     for (write_time, cut_off) in [(Some(Duration::from_secs(60)), true), (None, false)] {
