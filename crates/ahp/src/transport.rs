@@ -28,7 +28,7 @@
 //!
 //! The client polls `recv` and awaits `send` in one task. Reading and writing are done by tasks of
 //! their own here, so that neither waits for the other. `send` waits only while the queue
-//! ([`Config::queued_bytes`]) is full, and the reader goes on meanwhile, as far as the memory for
+//! ([`Limits::queued_bytes`](crate::Limits::queued_bytes)) is full, and the reader goes on meanwhile, as far as the memory for
 //! incoming messages allows. Where both are full, and the other end is in the same position, nothing
 //! could ever move: after [`Options::silence`](breakbulk_net::Options::silence) without a frame going
 //! out `send` fails, which ends the connection instead of hanging it.

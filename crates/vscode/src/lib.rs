@@ -16,10 +16,9 @@
 //!     Ok::<_, Thrown>(a + b)
 //! });
 //! let (here, there) = tokio::io::duplex(1 << 16); // or a TcpStream, a UnixStream
-//! let host = Endpoint::over_stream(there, Config {
-//!     actors: Actors::new().add(commands, "MainThreadCommands", adder),
-//!     ..Config::default()
-//! });
+//! let actors = Actors::new().add(commands, "MainThreadCommands", adder);
+//! let config = Config::default().with(|config| config.actors = actors);
+//! let host = Endpoint::over_stream(there, config);
 //! let client = Endpoint::over_stream(here, Config::default());
 //! let sum: i64 = client.remote(commands).call("$add", &(4, 1)).await?.typed()?;
 //! assert_eq!(sum, 5);

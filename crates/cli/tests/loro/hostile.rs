@@ -7,7 +7,7 @@ use std::time::Duration;
 use breakbulk::loro::crdt::{ExportMode, LoroDoc};
 use breakbulk::message::loro::{ChannelMsg, Transmission, VersionVector};
 
-use super::common::{Server, run, succeed};
+use super::common::{Server, program, run, succeed};
 use super::raw::{Raw, sync_request};
 
 /// What a server may take beyond `--memory`.
@@ -454,4 +454,45 @@ fn rights_go_by_the_beginning_of_a_name() {
     let wrong = run(&["loro", "serve", "--right", "own:notes/"]);
     let stderr = String::from_utf8_lossy(&wrong.stderr);
     assert!(stderr.contains("read, write, create or delete"), "{stderr}");
+}
+
+#[cfg(unix)]
+#[test]
+fn each_token_has_rights_of_its_own() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = folder.path().join("tokens");
+    std::fs::write(&tokens, "alice token-of-alice\nbob token-of-bob\n").unwrap();
+    std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let file = folder.path().join("in.json");
+    std::fs::write(&file, "{\"text\":\"hello\"}").unwrap();
+    let server = Server::with(Some(folder.path()), |command| {
+        command.arg("--token-file").arg(&tokens);
+        command.args(["--right", "alice=create:notes/"]);
+        command.args(["--right", "bob=read:notes/"]);
+    });
+    for (token, command, doc, may) in [
+        (Some("token-of-alice"), "push", "notes/a", true),
+        (Some("token-of-alice"), "push", "secret/a", false),
+        (Some("token-of-bob"), "pull", "notes/a", true),
+        (Some("token-of-bob"), "push", "notes/a", false),
+        (Some("token-of-bob"), "push", "notes/b", false),
+        (Some("token-of-eve"), "pull", "notes/a", false),
+        (None, "pull", "notes/a", false),
+    ] {
+        let mut client = program();
+        client.args(["loro", command, &server.ways()[0], doc]);
+        if command == "push" {
+            client.arg(&file);
+        }
+        client.args(["--timeout", "5"]);
+        if let Some(token) = token {
+            client.env("BREAKBULK_TOKEN", token);
+        }
+        let output = client.stdin(std::process::Stdio::null()).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let done = output.status.success();
+        assert_eq!(done, may, "{token:?} {command} {doc}: {stderr}");
+    }
 }
