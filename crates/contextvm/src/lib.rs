@@ -5,7 +5,8 @@
 //! arrives whole or not at all. Every request gets a response: the server's, or a JSON-RPC error that
 //! says what went wrong.
 //!
-//! [`Machine`] is the state machine below both. It has no sockets, no clock and no secret key.
+//! [`Machine`] is the state machine below both. It has no sockets, no clock and no secret key: its
+//! documentation lists what a caller on another runtime must do.
 
 #![forbid(unsafe_code)]
 

@@ -94,7 +94,6 @@ fn what_was_committed_survives_a_crash_at_every_operation() {
     }
 }
 
-// LORO-3
 #[test]
 fn a_store_whose_disk_was_full_recovers() {
     let disk = CrashDisk::new();
@@ -126,6 +125,7 @@ fn a_store_whose_disk_was_full_recovers() {
     );
 }
 
+// LORO-3
 #[test]
 fn a_batch_costs_one_sync() {
     let disk = CrashDisk::new();
