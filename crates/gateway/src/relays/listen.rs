@@ -188,7 +188,7 @@ impl RelayListener {
         }
         // How it ended is in the log, and no business of strangers; that we stop is.
         let why = match end.ended.closed.code == 1001 && !end.ended.by_peer {
-            true => "the server has ended: the gateway stops",
+            true => "the server has ended: the gateway is stopping",
             false => "the server has ended",
         };
         self.answer_all(session, peer, state, "serverEnded", why)
