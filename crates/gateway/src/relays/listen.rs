@@ -206,10 +206,10 @@ impl RelayListener {
         let most = self.plan.max_sessions;
         let share = if known { most } else { strangers(most) };
         if share == most {
-            tracing::warn!("a client is refused: all {most} sessions are in use");
+            tracing::warn!("refused a client: all {most} sessions are in use");
         } else {
             tracing::warn!(
-                "an unknown client is refused: all {share} sessions for unknown clients, of {most} in all, are in use; raise --max-sessions, or list the client's key with allow= or in the file of known clients"
+                "refused an unknown client: all {share} sessions for unknown clients, of {most} in all, are in use; raise --max-sessions, or list the client's key with allow= or in the file of known clients"
             );
         }
     }
