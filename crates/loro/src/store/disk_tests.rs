@@ -100,7 +100,7 @@ fn a_store_whose_disk_was_full_recovers() {
     let mut store = DiskStore::with_backend(disk.clone()).unwrap();
     let reader = store.reader();
     let [first, second, third, ..] = &batches()[..] else {
-        unreachable!()
+        panic!("there are three batches")
     };
     store.commit(first).unwrap();
     let before = all(&store);
