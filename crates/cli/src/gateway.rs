@@ -20,6 +20,7 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   exec:COMMAND        a command's standard streams; quotes and backslashes as in a shell, but no shell:
                       for pipes and the like exec:sh -c '…'
   ws://HOST:PORT/PATH a WebSocket; to listen, ws://PORT is ws://127.0.0.1:PORT, and port 0 any free one
+  ws+unix:PATH        the same over a Unix socket, for this user and root alone (--allow-user adds others)
   wss://…             the same with TLS
   cep22+nostr:RELAY[,RELAY…]?key=FILE       to listen: an MCP server that is found by its key, at relays
                                             that are written as wss://HOST
@@ -170,6 +171,10 @@ impl Gateway {
         config.handshakes = room.handshakes;
         config.allowed_origins = self.guests.origins();
         config.allowed_hosts = self.guests.hosts();
+        #[cfg(unix)]
+        {
+            config.allowed_users = self.guests.users().to_vec();
+        }
         config.allow_remote = self.allow_remote;
         config.check = !self.no_check;
         config.grace = Duration::from_secs(self.grace);

@@ -27,6 +27,11 @@ pub(crate) struct GuestOptions {
     /// of this machine]
     #[arg(long = "origin", value_name = "ORIGIN")]
     origins: Vec<String>,
+    /// The user with this number may connect to a Unix socket, beside the one who runs this and root; may
+    /// be given more than once
+    #[cfg(unix)]
+    #[arg(long = "allow-user", value_name = "UID")]
+    users: Vec<u32>,
 }
 
 impl GuestOptions {
@@ -39,6 +44,11 @@ impl GuestOptions {
             proxy: self.trust_proxy,
             ..AddressLimits::default()
         }
+    }
+
+    #[cfg(unix)]
+    pub(crate) fn users(&self) -> &[u32] {
+        &self.users
     }
 
     pub(crate) fn hosts(&self) -> Option<Vec<String>> {

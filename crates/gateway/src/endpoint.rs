@@ -6,6 +6,7 @@ mod options;
 mod relays;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 #[cfg(feature = "process")]
@@ -116,6 +117,8 @@ pub(crate) struct WsAddress {
     pub(crate) path: String,
     /// The query without the gateway's own options.
     pub(crate) query: Option<String>,
+    /// The Unix socket, instead of host and port.
+    pub(crate) socket: Option<PathBuf>,
 }
 
 /// Whether two gateways use a tunnel.
@@ -157,6 +160,7 @@ impl FromStr for Endpoint {
             _ => EndpointError::NoColon,
         })?;
         let (wire, transport) = match scheme.split_once('+') {
+            _ if scheme == "ws+unix" => (None, scheme),
             Some((wire, transport)) => (Some(wire.parse()?), transport),
             None => (None, scheme),
         };
@@ -176,6 +180,8 @@ impl FromStr for Endpoint {
                 (WireKind::Whole, At::Exec(words), options)
             }
             "ws" => web_socket(false, rest)?,
+            #[cfg(unix)]
+            "ws+unix" => unix_socket(rest)?,
             #[cfg(feature = "tls")]
             "wss" => web_socket(true, rest)?,
             #[cfg(feature = "nostr")]
@@ -258,15 +264,27 @@ impl WsAddress {
         let query = self.query.as_ref().map(|query| format!("?{query}"));
         format!(
             "{}://{}{}{}",
-            self.scheme(),
+            if self.secure { "wss" } else { "ws" },
             self.authority,
             self.path,
             query.unwrap_or_default()
         )
     }
 
+    /// The host and port, or the Unix socket, for people to read.
+    pub(crate) fn name(&self) -> String {
+        match &self.socket {
+            Some(path) => format!("unix:{}", path.display()),
+            None => self.authority.clone(),
+        }
+    }
+
     pub(crate) fn scheme(&self) -> &'static str {
-        if self.secure { "wss" } else { "ws" }
+        match (self.secure, &self.socket) {
+            (_, Some(_)) => "ws+unix",
+            (true, None) => "wss",
+            (false, None) => "ws",
+        }
     }
 
     /// Whether it can be a target: `ws://8080` is short for a listener, and has no host.
@@ -345,8 +363,26 @@ fn web_socket(secure: bool, rest: &str) -> Result<(WireKind, At, EndpointOptions
         authority: authority.to_owned(),
         path: path.to_owned(),
         query: (!unknown.is_empty()).then(|| unknown.join("&")),
+        socket: None,
     };
     Ok((WireKind::Ahp, At::Ws(address), options))
+}
+
+/// `ws+unix:/run/breakbulk.sock`: a WebSocket over a Unix socket.
+#[cfg(unix)]
+fn unix_socket(rest: &str) -> Result<(WireKind, At, EndpointOptions), EndpointError> {
+    let (path, query) = at_question_mark(rest);
+    if path.is_empty() {
+        return Err(EndpointError::NoSocket);
+    }
+    let address = WsAddress {
+        secure: false,
+        authority: "localhost".to_owned(),
+        path: "/".to_owned(),
+        query: None,
+        socket: Some(path.into()),
+    };
+    Ok((WireKind::Ahp, At::Ws(address), only_options(query, NAMES)?))
 }
 
 fn at_question_mark(text: &str) -> (&str, &str) {

@@ -104,11 +104,13 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
                 roots: end.roots.clone(),
                 #[cfg(feature = "tls")]
                 identity: end.identity.clone(),
+                #[cfg(unix)]
+                unix_socket: address.socket.clone(),
                 ..ConnectOptions::default()
             };
             let websocket = ws::connect(&address.url(), &options).await?;
             if end.tunnel == TunnelUse::Always && websocket.subprotocol() != Some(TUNNEL) {
-                let authority = address.authority.clone();
+                let authority = address.name();
                 return Err(OpenError::NotGateway { authority });
             }
             Ok(web_socket(end, websocket)?.0)

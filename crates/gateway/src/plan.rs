@@ -67,6 +67,9 @@ pub struct Config {
     /// The names in `Host` by which clients may address the listener, beside those of this machine.
     /// `None` allows any name where there is a token, or the client came from another machine.
     pub allowed_hosts: Option<Vec<String>>,
+    /// The numbers of the users who may connect to a Unix socket, beside our own and root.
+    #[cfg(unix)]
+    pub allowed_users: Vec<u32>,
     /// Whether a listener without a token may be open to other machines.
     pub allow_remote: bool,
     /// Whether to look for the target before listening.
@@ -97,6 +100,8 @@ impl Default for Config {
             handshakes: 256,
             allowed_origins: None,
             allowed_hosts: None,
+            #[cfg(unix)]
+            allowed_users: Vec::new(),
             allow_remote: false,
             check: true,
             grace: Duration::from_secs(10),
@@ -127,6 +132,8 @@ pub(crate) struct Guests {
     pub(crate) handshakes: usize,
     pub(crate) origins: Option<Vec<String>>,
     pub(crate) hosts: Option<Vec<String>>,
+    #[cfg(unix)]
+    pub(crate) users: Vec<u32>,
 }
 
 /// One end, checked.
@@ -224,6 +231,8 @@ impl Plan {
                 handshakes: config.handshakes,
                 origins: config.allowed_origins,
                 hosts: config.allowed_hosts,
+                #[cfg(unix)]
+                users: config.allowed_users,
             },
             check: config.check,
             grace: config.grace,
@@ -393,6 +402,9 @@ impl End {
 
     /// Whether it may listen: other machines need a token.
     fn may_listen(&self, address: &WsAddress, allow_remote: bool) -> Result<(), EndError> {
+        if address.socket.is_some() {
+            return Ok(());
+        }
         let (host, port) = address.listen_at()?;
         #[cfg(feature = "tls")]
         if address.secure && self.identity.is_none() {
@@ -421,6 +433,9 @@ impl End {
             return false;
         };
         let has_token = self.token.is_some() || self.tokens.is_some();
+        if address.socket.is_some() {
+            return false;
+        }
         let (host, _) = address
             .listen_at()
             .unwrap_or_else(|_| (address.authority.clone(), 0));

@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_message::tunnel::TUNNEL;
+use breakbulk_net::ListenAddress;
+#[cfg(unix)]
+use breakbulk_net::ListenSocket;
 use breakbulk_net::ws::{Accepted, ListenError, ListenOptions, Listener, Tokens};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -143,12 +146,7 @@ async fn listen(
 ) -> Result<(), RunError> {
     check_target(&plan).await?;
     let mut listener = bind(&plan, address).await?;
-    let path = match &*address.path {
-        "/" => "",
-        path => path,
-    };
-    let (scheme, local) = (address.scheme(), listener.local_addr());
-    tell(Event::Listening(format!("{scheme}://{local}{path}")));
+    tell(Event::Listening(heard_at(address, listener.address())));
     let mut sessions = JoinSet::new();
     let outcome = loop {
         tokio::select! {
@@ -168,6 +166,18 @@ async fn listen(
     drop(listener);
     finish(sessions, tell).await;
     outcome
+}
+
+/// Where a gateway listens, as its clients write it.
+fn heard_at(address: &WsAddress, at: &ListenAddress) -> String {
+    let path = match &*address.path {
+        "/" => "",
+        path => path,
+    };
+    match at {
+        ListenAddress::Unix(socket) => format!("ws+unix:{}", socket.display()),
+        at => format!("{}://{at}{path}", address.scheme()),
+    }
 }
 
 /// A client in the log. Behind a proxy its port is not known.
@@ -191,12 +201,34 @@ pub(crate) async fn finish(mut sessions: JoinSet<()>, tell: Tell<'_>) {
 }
 
 async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, RunError> {
-    let end = &plan.listen;
+    #[cfg(unix)]
+    if let Some(path) = &address.socket {
+        let socket = ListenSocket::unix(path, &plan.guests.users).map_err(RunError::Listen)?;
+        return Listener::new(socket, listen_options(plan, address)).map_err(RunError::Listen);
+    }
     let (host, port) = address.listen_at().map_err(|error| RunError::Open {
         side: Side::Listen,
         error: error.into(),
     })?;
-    let options = ListenOptions {
+    let named = match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    };
+    let bound = Listener::bind((host.as_str(), port), listen_options(plan, address)).await;
+    bound.map_err(|error| {
+        RunError::Listen(match error {
+            ListenError::Bind { error, .. } => ListenError::Bind {
+                address: named,
+                error,
+            },
+            error => error,
+        })
+    })
+}
+
+fn listen_options(plan: &Plan, address: &WsAddress) -> ListenOptions {
+    let end = &plan.listen;
+    ListenOptions {
         bearer: end.token.clone(),
         tokens: end.tokens.clone().map(|tokens| tokens as Arc<dyn Tokens>),
         path: (address.path != "/").then(|| address.path.clone()),
@@ -213,21 +245,7 @@ async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, RunError> {
         #[cfg(feature = "tls")]
         client_authority: end.client_authority.clone(),
         ..ListenOptions::default()
-    };
-    let named = match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
-    };
-    let bound = Listener::bind((host.as_str(), port), options).await;
-    bound.map_err(|error| {
-        RunError::Listen(match error {
-            ListenError::Bind { error, .. } => ListenError::Bind {
-                address: named,
-                error,
-            },
-            error => error,
-        })
-    })
+    }
 }
 
 /// Checks that the target accepts connections, if the plan says so: before the first client connects.
@@ -235,9 +253,13 @@ pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
     let found = match &plan.to.at {
         _ if !plan.check => Ok(()),
         At::Ws(address) => {
-            let found = accepts(&address.authority, address.secure).await;
+            let found = match &address.socket {
+                #[cfg(unix)]
+                Some(path) => accepts_unix(path).await,
+                _ => accepts(&address.authority, address.secure).await,
+            };
             found.map_err(|error| OpenError::Unreachable {
-                address: address.authority.clone(),
+                address: address.name(),
                 error,
             })
         }
@@ -256,6 +278,15 @@ pub(crate) async fn accepts(authority: &str, secure: bool) -> Result<(), Unreach
         _ => format!("{authority}:{}", if secure { 443 } else { 80 }),
     };
     match timeout(CHECK, TcpStream::connect(with_port)).await {
+        Ok(connected) => Ok(connected.map(drop)?),
+        Err(_) => Err(Unreachable::Silent(CHECK)),
+    }
+}
+
+/// Whether a server accepts connections at a Unix socket.
+#[cfg(unix)]
+async fn accepts_unix(path: &std::path::Path) -> Result<(), Unreachable> {
+    match timeout(CHECK, tokio::net::UnixStream::connect(path)).await {
         Ok(connected) => Ok(connected.map(drop)?),
         Err(_) => Err(Unreachable::Silent(CHECK)),
     }

@@ -14,6 +14,8 @@ mod gate;
 pub mod http;
 #[cfg(feature = "ws")]
 mod limiter;
+#[cfg(feature = "ws")]
+mod listening;
 pub mod memory;
 #[cfg(feature = "nostr")]
 pub mod nostr;
@@ -43,6 +45,8 @@ pub use connection::{Connection, Mismatch, fresh_seed, now};
 pub use driver::Options;
 #[cfg(feature = "ws")]
 pub use limiter::AddressLimits;
+#[cfg(feature = "ws")]
+pub use listening::{ListenAddress, ListenSocket};
 pub use observed::{Observed, Observer};
 #[cfg(feature = "process")]
 pub use open_files::raise_open_files;

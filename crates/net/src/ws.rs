@@ -41,12 +41,9 @@ pub(crate) use client::without_secrets;
 pub(crate) use pages::PageRules;
 #[cfg(feature = "http")]
 pub(crate) use request::{Refusal, admit};
-#[cfg(feature = "http")]
-pub(crate) use server::{is_client_error, is_fatal};
-#[cfg(feature = "http")]
 pub(crate) use socket::{Socket, tune};
 #[cfg(feature = "http")]
-pub(crate) use tls::{acceptor, client_config, provider};
+pub(crate) use tls::{accept, acceptor, client_config, provider};
 #[cfg(feature = "http")]
 pub(crate) use transport::Parts;
 

@@ -20,3 +20,6 @@ mod raw;
 #[cfg(feature = "tls")]
 #[path = "ws/tls.rs"]
 mod tls;
+#[cfg(unix)]
+#[path = "ws/unix.rs"]
+mod unix;

@@ -1,6 +1,6 @@
 //! `breakbulk loro serve`.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use breakbulk::link::Budget;
 use breakbulk::loro::http::serve_options;
 use breakbulk::loro::store::{DiskStore, MemoryStore, StoreStatus};
 use breakbulk::loro::{Config, Node, Rights, Rule};
-use breakbulk::net::AddressLimits;
 use breakbulk::net::http::{self, Authorize, Claim, Denied, Grant, ServeOptions};
 use breakbulk::net::ws::{Bearer, Identity, Tokens};
+use breakbulk::net::{AddressLimits, ListenAddress, ListenSocket};
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -44,8 +44,8 @@ pub(super) struct Serve {
     /// The directory to store documents in; without it they are lost when this process ends
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where to listen
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7402")]
+    /// Where to listen: HOST:PORT, or unix:PATH for programs of this machine and user
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7402")]
     listen: String,
     /// A file with the token that clients must send, or with names and tokens
     #[arg(long, value_name = "FILE")]
@@ -112,21 +112,17 @@ impl Serve {
         let listener = self
             .bind(tokens.is_some() || self.client_ca.is_some())
             .await?;
-        let address = listener.local_addr().map_err(|error| self.io(error))?;
+        let address = listener.address().map_err(|error| self.io(error))?;
         // Half is for messages, the other half for documents, which take several times their stored bytes
         // while they are worked on.
         let budget = Budget::new(self.memory.0 / 2);
         let node = self.node(&budget)?;
-        let tokens_in_clear =
-            tokens.is_some() && self.cert.is_none() && !address.ip().is_loopback();
+        let tokens_in_clear = tokens.is_some() && self.cert.is_none() && !address.is_local();
         let (server, arrivals) =
-            http::Server::new(self.options(tokens, room.connections, address, budget));
+            http::Server::new(self.options(tokens, room.connections, &address, budget));
         let serving = node.serve(arrivals);
         let identity = (self.cert.clone()).zip(self.key.clone());
-        let (web, socket) = match identity {
-            Some(_) => ("https", "wss"),
-            None => ("http", "ws"),
-        };
+        let at = heard_at(&address, identity.is_some());
         let per_address = self.guests.per_address(self.max_connections);
         let limits = http::Limits::default().with(|limits| {
             limits.sockets = room
@@ -150,7 +146,7 @@ impl Serve {
             None => "lost when this process ends (store them with --data DIR)".to_owned(),
         };
         tracing::info!(
-            "serving {} documents, {kept}; at {socket}://{address}/ws, {web}://{address}?transport=sse, poll or webrtc",
+            "serving {} documents, {kept}; at {at}",
             node.documents().len()
         );
         let serving_http = http::serve_until(listener, server.router(), limits, stop.asked());
@@ -181,7 +177,16 @@ impl Serve {
         outcome
     }
 
-    async fn bind(&self, has_token: bool) -> Result<TcpListener, Failure> {
+    async fn bind(&self, has_token: bool) -> Result<ListenSocket, Failure> {
+        #[cfg(unix)]
+        if let Some(path) = self.listen.strip_prefix("unix:") {
+            if self.cert.is_some() {
+                let text = "--cert is for HOST:PORT: a Unix socket does not leave this machine";
+                return Err(Failure::Usage(text.to_owned()));
+            }
+            return ListenSocket::unix(path, self.guests.users())
+                .map_err(|error| Failure::Session(error.to_string()));
+        }
         let mut addresses = self.listen.to_socket_addrs().map_err(|error| {
             Failure::Usage(format!("--listen {}: {error}; give HOST:PORT", self.listen))
         })?;
@@ -193,9 +198,8 @@ impl Serve {
                 "{address} is open to others than this machine; set BREAKBULK_TOKEN or --token-file FILE, or listen at 127.0.0.1 (--allow-remote accepts clients without a token)"
             )));
         }
-        TcpListener::bind(address)
-            .await
-            .map_err(|error| self.io(error))
+        let listener = TcpListener::bind(address).await;
+        Ok(listener.map_err(|error| self.io(error))?.into())
     }
 
     fn node(&self, budget: &Budget) -> Result<Node, Failure> {
@@ -226,7 +230,7 @@ impl Serve {
         &self,
         tokens: Option<TokenCheck>,
         connections: usize,
-        address: SocketAddr,
+        address: &ListenAddress,
         budget: Budget,
     ) -> ServeOptions {
         let mut options = ServeOptions {
@@ -237,8 +241,12 @@ impl Serve {
             allowed_hosts: self.guests.hosts(),
             ..serve_options()
         };
-        if address.ip().is_loopback() {
-            options.webrtc.bind = vec![SocketAddr::new(address.ip(), 0).to_string()];
+        if address.is_local() {
+            let ip = match address {
+                ListenAddress::Tcp(address) => address.ip(),
+                _ => Ipv4Addr::LOCALHOST.into(),
+            };
+            options.webrtc.bind = vec![SocketAddr::new(ip, 0).to_string()];
         }
         if let Some(tokens) = tokens {
             options.authorize = Arc::new(tokens);
@@ -248,6 +256,22 @@ impl Serve {
 
     fn io(&self, error: std::io::Error) -> Failure {
         Failure::Io(format!("--listen {}", self.listen), error)
+    }
+}
+
+/// Where the server listens, as its clients write it.
+fn heard_at(address: &ListenAddress, secure: bool) -> String {
+    let (web, socket) = match secure {
+        true => ("https", "wss"),
+        false => ("http", "ws"),
+    };
+    match address {
+        ListenAddress::Unix(path) => {
+            format!("the Unix socket {} (http and ws)", path.display())
+        }
+        address => {
+            format!("{socket}://{address}/ws, {web}://{address}?transport=sse, poll or webrtc")
+        }
     }
 }
 

@@ -30,6 +30,25 @@ fn two_gateways_carry_a_program_unchanged_through_a_capped_path() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn two_gateways_meet_at_a_unix_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = format!("ws+unix:{}", folder.path().join("s").display());
+    let mut far = Listening::new(&["--listen", &address, "--to", "exec:cat"]);
+    assert_eq!(far.address, address);
+    let input = lines(&[10, 3_000_000]);
+    let output = run(
+        gateway(&["--listen", "stdio:", "--to", &address]),
+        input.clone(),
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(output.stdout == input, "not byte for byte");
+    far.signal("-TERM");
+    assert_eq!(far.exit_code(), Some(0));
+    assert!(!folder.path().join("s").exists(), "the file stays behind");
+}
+
 #[test]
 fn no_frame_on_the_path_is_over_the_cap() {
     let far = Listening::new(&[

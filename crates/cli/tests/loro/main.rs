@@ -9,3 +9,5 @@ mod crash;
 mod hostile;
 #[cfg(target_os = "linux")]
 mod raw;
+#[cfg(unix)]
+mod unix;

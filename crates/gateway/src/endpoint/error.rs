@@ -45,6 +45,9 @@ pub enum EndpointError {
     /// `ws:` without its slashes.
     #[error("write {0}:// with its slashes")]
     Slashes(&'static str),
+    /// A Unix socket without its path.
+    #[error("there is no socket; write ws+unix:/PATH")]
+    NoSocket,
     /// A WebSocket without a host.
     #[error("there is no host; write {0}://HOST:PORT/PATH, or {0}://PORT to listen")]
     Host(&'static str),

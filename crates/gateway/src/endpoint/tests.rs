@@ -14,7 +14,16 @@ fn ws(secure: bool, authority: &str, path: &str, query: Option<&str>) -> At {
         authority: authority.to_owned(),
         path: path.to_owned(),
         query: query.map(ToOwned::to_owned),
+        socket: None,
     })
+}
+
+fn socket(path: &str) -> At {
+    let At::Ws(mut address) = ws(false, "localhost", "/", None) else {
+        unreachable!()
+    };
+    address.socket = Some(path.into());
+    At::Ws(address)
 }
 
 fn exec(words: &[&str]) -> At {
@@ -43,6 +52,12 @@ fn endpoints_as_they_are_written() {
             exec(&["what", "is?framing=lines"]),
         ),
         ("ws://8080", WireKind::Ahp, ws(false, "8080", "/", None)),
+        ("ws+unix:/run/s", WireKind::Ahp, socket("/run/s")),
+        (
+            "whole+ws+unix:s?max-frame=1KB",
+            WireKind::Whole,
+            socket("s"),
+        ),
         ("ws://:0", WireKind::Ahp, ws(false, ":0", "/", None)),
         (
             "ws://[::1]:80/a/b",

@@ -20,7 +20,6 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep, timeout};
@@ -28,12 +27,8 @@ use tokio::time::{Sleep, sleep, timeout};
 use super::answer::Answer;
 use crate::gate::{Gate, Limit, PlaceGuard, SharedPlaces};
 use crate::limiter::{AddressKey, AddressLimits};
-use crate::ws::{
-    Identity, ListenError, Refusal, Socket, acceptor, is_client_error, is_fatal, tune,
-};
-
-/// How long to wait after accepting failed, for example for want of file descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
+use crate::listening::{Client, ListenSocket};
+use crate::ws::{Identity, ListenError, Refusal, Socket, accept, acceptor};
 
 /// hyper's minimum for its buffer size.
 const BUFFER_MIN: usize = 8 << 10;
@@ -85,18 +80,18 @@ impl Default for Limits {
 /// Serves a router at a listening socket, until the socket fails or this future is dropped: requests in
 /// progress end then, WebSockets that were opened go on.
 pub async fn serve(
-    listener: TcpListener,
+    socket: impl Into<ListenSocket>,
     router: Router,
     limits: Limits,
 ) -> Result<std::convert::Infallible, ListenError> {
-    serve_until(listener, router, limits, std::future::pending()).await?;
+    serve_until(socket, router, limits, std::future::pending()).await?;
     std::future::pending().await
 }
 
 /// Serves a router as [`serve`] does until `stop` is done. Then it accepts nothing more, and returns
 /// once all requests in progress are answered; if this future is dropped before, they end.
 pub async fn serve_until(
-    listener: TcpListener,
+    socket: impl Into<ListenSocket>,
     router: Router,
     limits: Limits,
     stop: impl Future<Output = ()> + Send,
@@ -115,31 +110,24 @@ pub async fn serve_until(
         limits,
         stopping: watch::Sender::new(false),
     });
+    let socket = socket.into();
+    let address = socket.address().map_err(|error| ListenError::Bind {
+        address: "a socket without an address".to_owned(),
+        error,
+    })?;
     let mut open = JoinSet::new();
     tokio::pin!(stop);
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = socket.accept(&state.gate.warnings) => accepted,
             Some(_) = open.join_next() => continue,
             () = &mut stop => break,
         };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) if is_client_error(&error) => continue,
-            Err(error) if is_fatal(&error) => {
-                let address = listener.local_addr().unwrap_or_else(|_| ([0; 4], 0).into());
-                return Err(ListenError::Accept { address, error });
-            }
-            Err(error) => {
-                tracing::warn!(
-                    %error,
-                    "accepting a connection failed, trying again in {PAUSE:?}; \
-                     raise the limit of open files if it is reached"
-                );
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            }
+        let client = match accepted {
+            Ok(client) => client,
+            Err(error) => return Err(ListenError::Accept { address, error }),
         };
+        let peer = client.peer;
         let key = state.gate.key_of_socket(peer.ip());
         // A TLS handshake costs as much as many requests.
         if state.acceptor.is_some() && !state.gate.asks(peer, key) {
@@ -154,17 +142,13 @@ pub async fn serve_until(
             }
             Err(full) => {
                 state.gate.log_full(full, peer, state.limits.sockets);
-                open.spawn(state.clone().refuse(stream));
+                open.spawn(state.clone().refuse(client.socket));
                 continue;
             }
         };
-        open.spawn(
-            state
-                .clone()
-                .serve_socket(stream, peer, place, router.clone()),
-        );
+        open.spawn(state.clone().serve_socket(client, place, router.clone()));
     }
-    drop(listener);
+    drop(socket);
     state.stopping.send_replace(true);
     while open.join_next().await.is_some() {}
     Ok(())
@@ -185,18 +169,15 @@ struct ListenState {
 pub(crate) struct LocalAddress(pub(crate) SocketAddr);
 
 impl ListenState {
-    async fn serve_socket(
-        self: Arc<Self>,
-        stream: TcpStream,
-        peer: SocketAddr,
-        place: PlaceGuard,
-        router: Router,
-    ) {
-        tune(&stream);
-        let local = stream.local_addr().ok();
+    async fn serve_socket(self: Arc<Self>, client: Client, place: PlaceGuard, router: Router) {
+        let Client {
+            socket,
+            peer,
+            local,
+        } = client;
         let evicted = place.evicted_by_newcomer();
         let serving = async {
-            let secured = secure(stream, self.acceptor.clone());
+            let secured = accept(self.acceptor.as_ref(), socket);
             let socket = match timeout(self.limits.head_time, secured).await {
                 Ok(Ok(socket)) => socket,
                 Ok(Err(error)) => return tracing::debug!(%peer, %error, "the TLS handshake failed"),
@@ -276,11 +257,11 @@ impl ListenState {
     }
 
     /// Refuses a client before its request was read.
-    async fn refuse(self: Arc<Self>, stream: TcpStream) {
+    async fn refuse(self: Arc<Self>, socket: Socket) {
         // Over TLS an answer would need a handshake.
         if self.acceptor.is_none() {
             let answer = Refusal::busy().to_bytes();
-            self.gate.answer_and_close(stream, &answer).await;
+            self.gate.answer_and_close(socket, &answer).await;
         }
     }
 
@@ -334,16 +315,6 @@ impl hyper::body::Body for BusyBody {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
-}
-
-async fn secure(
-    stream: TcpStream,
-    acceptor: Option<tokio_rustls::TlsAcceptor>,
-) -> io::Result<Socket> {
-    Ok(match acceptor {
-        None => Socket::Plain(stream),
-        Some(acceptor) => Socket::Tls(Box::new(acceptor.accept(stream).await?.into())),
-    })
 }
 
 /// A socket whose writes fail if the other end takes nothing for too long.

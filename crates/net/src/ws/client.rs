@@ -31,6 +31,9 @@ const TEXT_MAX: usize = 200;
 pub struct ConnectOptions {
     /// Sent as `Authorization: Bearer …`.
     pub bearer: Option<Bearer>,
+    /// Connects to this Unix socket instead of the URL's host, which is only sent as `Host`.
+    #[cfg(unix)]
+    pub unix_socket: Option<std::path::PathBuf>,
     /// Further headers, as names and values.
     pub headers: Vec<(String, String)>,
     /// Subprotocols to offer, the best first. A server may choose none of them.
@@ -53,6 +56,8 @@ impl Default for ConnectOptions {
     fn default() -> Self {
         Self {
             bearer: None,
+            #[cfg(unix)]
+            unix_socket: None,
             headers: Vec::new(),
             subprotocols: Vec::new(),
             timeout: Duration::from_secs(10),
@@ -80,12 +85,11 @@ pub async fn connect(url: &str, options: &ConnectOptions) -> Result<WebSocket, C
             after,
         }
     };
-    let (stream, peer) = target.dial(deadline, options).await?;
-    tune(&stream);
+    let (socket, peer) = target.dial(deadline, options).await?;
     if options.bearer.is_some() && !target.secure && !peer.ip().is_loopback() {
         tracing::warn!(address, "the bearer token is sent unencrypted: use wss://");
     }
-    let mut socket = timeout_at(deadline, target.secure(stream, options))
+    let mut socket = timeout_at(deadline, target.secure(socket, options))
         .await
         .map_err(within("the TLS handshake"))??;
     let (subprotocol, rest) = timeout_at(deadline, target.handshake(&mut socket, options))
@@ -110,6 +114,33 @@ pub(crate) fn without_secrets(url: &str) -> String {
     match parts.and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?.1))) {
         Some((scheme, rest)) => format!("{scheme}://…@{rest}"),
         None => url.to_owned(),
+    }
+}
+
+/// Connects to a Unix socket.
+#[cfg(unix)]
+async fn unix(
+    path: &std::path::Path,
+    deadline: Instant,
+    after: Duration,
+) -> Result<(Socket, SocketAddr), ConnectError> {
+    let address = format!("unix:{}", path.display());
+    let connecting = tokio::net::UnixStream::connect(path);
+    match timeout_at(deadline, connecting).await {
+        Ok(Ok(stream)) => Ok((Socket::Unix(stream), crate::listening::THIS_MACHINE)),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            Err(ConnectError::Refused { address })
+        }
+        Ok(Err(error)) => Err(ConnectError::Io {
+            address,
+            step: "connecting",
+            error,
+        }),
+        Err(_) => Err(ConnectError::Timeout {
+            address,
+            step: "connecting",
+            after,
+        }),
     }
 }
 
@@ -160,8 +191,22 @@ impl Target {
         })
     }
 
-    /// Tries every IP address of the host name, each for an equal share of the time left.
     async fn dial(
+        &self,
+        deadline: Instant,
+        options: &ConnectOptions,
+    ) -> Result<(Socket, SocketAddr), ConnectError> {
+        #[cfg(unix)]
+        if let Some(path) = &options.unix_socket {
+            return unix(path, deadline, options.timeout).await;
+        }
+        let (stream, peer) = self.dial_tcp(deadline, options).await?;
+        tune(&stream);
+        Ok((Socket::Plain(stream), peer))
+    }
+
+    /// Tries every IP address of the host name, each for an equal share of the time left.
+    async fn dial_tcp(
         &self,
         deadline: Instant,
         options: &ConnectOptions,
@@ -201,12 +246,14 @@ impl Target {
     #[cfg(feature = "tls")]
     async fn secure(
         &self,
-        stream: TcpStream,
+        socket: Socket,
         options: &ConnectOptions,
     ) -> Result<Socket, ConnectError> {
-        if !self.secure {
-            return Ok(Socket::Plain(stream));
-        }
+        let stream = match socket {
+            Socket::Plain(stream) if self.secure => stream,
+            // A Unix socket ends on this machine: nobody listens in between.
+            socket => return Ok(socket),
+        };
         let identity = options.identity.as_ref();
         super::tls::client(stream, &self.host, &self.address, &options.roots, identity).await
     }
@@ -214,11 +261,11 @@ impl Target {
     #[cfg(not(feature = "tls"))]
     async fn secure(
         &self,
-        stream: TcpStream,
+        socket: Socket,
         _options: &ConnectOptions,
     ) -> Result<Socket, ConnectError> {
         debug_assert!(!self.secure, "refused with the address");
-        Ok(Socket::Plain(stream))
+        Ok(socket)
     }
 
     /// Performs the WebSocket handshake; returns the subprotocol that the server chose, and the

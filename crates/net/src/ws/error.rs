@@ -1,9 +1,10 @@
 //! Errors of connecting and listening.
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use crate::ListenAddress;
 
 /// Why connecting failed, and how to fix it.
 #[derive(Debug, thiserror::Error)]
@@ -155,7 +156,7 @@ pub enum ListenError {
     #[error("listening at {address} failed: {error}")]
     Accept {
         /// The address.
-        address: SocketAddr,
+        address: ListenAddress,
         /// The system's error.
         error: io::Error,
     },
@@ -163,6 +164,6 @@ pub enum ListenError {
     #[error("no longer listening at {address}")]
     Ended {
         /// The address.
-        address: SocketAddr,
+        address: ListenAddress,
     },
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
+use tokio::net::{TcpListener, ToSocketAddrs};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
@@ -17,14 +17,12 @@ use super::bearer::{Bearer, Tokens};
 use super::error::ListenError;
 use super::head::{HEAD_MAX, HeadError, read_head};
 use super::request::{self, Admitted, Refusal, admit};
-use super::socket::{Socket, tune};
+use super::socket::Socket;
 use super::transport::{Parts, WebSocket};
 use super::{FRAGMENT, FRAME_LIMIT};
 use crate::gate::{Gate, Limit, Permit, PlaceGuard, SharedPlaces};
 use crate::limiter::{AddressKey, AddressLimits};
-
-/// How long to wait after accepting failed, for example for want of file descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
+use crate::listening::{Client, ListenAddress, ListenSocket};
 
 /// The options of a [`Listener`].
 #[derive(Clone, Debug)]
@@ -97,7 +95,7 @@ impl Default for ListenOptions {
 /// A listening socket. Dropping it stops listening; accepted connections go on.
 #[derive(Debug)]
 pub struct Listener {
-    address: SocketAddr,
+    address: ListenAddress,
     accepted: mpsc::Receiver<Result<Accepted, ListenError>>,
     task: JoinHandle<()>,
 }
@@ -143,11 +141,22 @@ impl Listener {
             address: named,
             error,
         };
-        let listener = match TcpListener::bind(address).await {
-            Ok(listener) => listener,
-            Err(error) => return Err(bind(error)),
-        };
-        let address = listener.local_addr().map_err(bind)?;
+        match TcpListener::bind(address).await {
+            Ok(listener) => Self::new(listener, options),
+            Err(error) => Err(bind(error)),
+        }
+    }
+
+    /// Listens at a socket that is bound already: TCP or Unix.
+    pub fn new(
+        socket: impl Into<ListenSocket>,
+        options: ListenOptions,
+    ) -> Result<Self, ListenError> {
+        let socket = socket.into();
+        let address = socket.address().map_err(|error| ListenError::Bind {
+            address: "a socket without an address".to_owned(),
+            error,
+        })?;
         let (sender, accepted) = mpsc::channel(1);
         let state = ServerState {
             #[cfg(feature = "tls")]
@@ -166,7 +175,7 @@ impl Listener {
             gate: Gate::new(options.per_address.clone(), options.handshakes.div_ceil(4)),
             options,
         };
-        let task = tokio::spawn(serve(listener, address, Arc::new(state), sender));
+        let task = tokio::spawn(serve(socket, address.clone(), Arc::new(state), sender));
         Ok(Self {
             address,
             accepted,
@@ -175,8 +184,19 @@ impl Listener {
     }
 
     /// The address that it listens at.
+    pub fn address(&self) -> &ListenAddress {
+        &self.address
+    }
+
+    /// The TCP address that it listens at.
+    ///
+    /// # Panics
+    /// If it listens at a Unix socket.
     pub fn local_addr(&self) -> SocketAddr {
-        self.address
+        match &self.address {
+            ListenAddress::Tcp(address) => *address,
+            ListenAddress::Unix(path) => panic!("{} is no TCP address", path.display()),
+        }
     }
 
     /// Waits for the next connection whose handshake succeeds. Cancel-safe.
@@ -185,7 +205,7 @@ impl Listener {
             .recv()
             .await
             .unwrap_or(Err(ListenError::Ended {
-                address: self.address,
+                address: self.address.clone(),
             }))
     }
 }
@@ -199,38 +219,26 @@ impl Drop for Listener {
 
 /// Accepts connections, and performs the handshake of each in a task of its own.
 async fn serve(
-    listener: TcpListener,
-    address: SocketAddr,
+    socket: ListenSocket,
+    address: ListenAddress,
     state: Arc<ServerState>,
     accepted: mpsc::Sender<Result<Accepted, ListenError>>,
 ) {
     let mut tasks = JoinSet::new();
     loop {
         while tasks.try_join_next().is_some() {}
-        let (stream, peer) = match listener.accept().await {
-            Ok(connection) => connection,
-            // A client that gave up early.
-            Err(error) if is_client_error(&error) => continue,
-            Err(error) if is_fatal(&error) => {
-                let _ = accepted
-                    .send(Err(ListenError::Accept { address, error }))
-                    .await;
+        let client = match socket.accept(&state.gate.warnings).await {
+            Ok(client) => client,
+            Err(error) => {
+                let failed = ListenError::Accept { address, error };
+                let _ = accepted.send(Err(failed)).await;
                 return;
             }
-            Err(error) => {
-                tracing::warn!(
-                    %address,
-                    %error,
-                    "accepting a connection failed, trying again in {PAUSE:?}; \
-                     raise the limit of open files if it is reached"
-                );
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            }
         };
+        let peer = client.peer;
         let key = state.gate.key_of_socket(peer.ip());
         if !state.gate.asks(peer, key) {
-            tasks.spawn(state.clone().refuse_socket(stream));
+            tasks.spawn(state.clone().refuse_socket(client.socket));
             continue;
         }
         let place = match state.handshakes.take(key, true) {
@@ -242,15 +250,14 @@ async fn serve(
             }
             Err(full) => {
                 state.gate.log_full(full, peer, state.options.handshakes);
-                tasks.spawn(state.clone().refuse_socket(stream));
+                tasks.spawn(state.clone().refuse_socket(client.socket));
                 continue;
             }
         };
         let (state, accepted) = (state.clone(), accepted.clone());
         tasks.spawn(async move {
-            tune(&stream);
             let evicted = place.evicted_by_newcomer();
-            let handshake = timeout(state.options.timeout, state.handshake(stream, peer, place));
+            let handshake = timeout(state.options.timeout, state.handshake(client, place));
             let done = tokio::select! {
                 done = handshake => done,
                 () = evicted => return,
@@ -274,25 +281,6 @@ async fn serve(
     }
 }
 
-/// Whether an error of `accept` concerns only the client that was connecting.
-pub(crate) fn is_client_error(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::Interrupted
-    )
-}
-
-/// Whether the listening socket itself has failed.
-pub(crate) fn is_fatal(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::InvalidInput | io::ErrorKind::NotConnected | io::ErrorKind::Unsupported
-    )
-}
-
 /// What all handshakes share.
 struct ServerState {
     options: ListenOptions,
@@ -308,17 +296,16 @@ struct ServerState {
 impl ServerState {
     /// Performs one handshake; `None` if it failed or was refused. Its place is free as soon as the
     /// request is judged: neither an open connection nor a refused client that stays is a handshake.
-    async fn handshake(
-        &self,
-        stream: TcpStream,
-        peer: SocketAddr,
-        place: PlaceGuard,
-    ) -> Option<Accepted> {
+    async fn handshake(&self, client: Client, place: PlaceGuard) -> Option<Accepted> {
+        let Client {
+            socket,
+            peer,
+            local,
+        } = client;
         let log_failure = |error: &dyn std::fmt::Display| {
             tracing::debug!(%peer, error = %error, "a WebSocket handshake failed");
         };
-        let local = stream.local_addr().ok();
-        let mut socket = match self.secure(stream).await {
+        let mut socket = match self.secure(socket).await {
             Ok(socket) => socket,
             Err(error) => {
                 let why = format_args!("TLS failed: {error}");
@@ -422,11 +409,11 @@ impl ServerState {
     }
 
     /// Refuses a client before its request was read.
-    async fn refuse_socket(self: Arc<Self>, stream: TcpStream) {
+    async fn refuse_socket(self: Arc<Self>, socket: Socket) {
         // Over TLS an answer would need a handshake.
         if self.is_plain() {
             let answer = Refusal::busy().to_bytes();
-            self.gate.answer_and_close(stream, &answer).await;
+            self.gate.answer_and_close(socket, &answer).await;
         }
     }
 
@@ -450,19 +437,13 @@ impl ServerState {
     }
 
     #[cfg(feature = "tls")]
-    async fn secure(&self, stream: TcpStream) -> io::Result<Socket> {
-        match &self.acceptor {
-            None => Ok(Socket::Plain(stream)),
-            Some(acceptor) => {
-                let stream = acceptor.accept(stream).await?;
-                Ok(Socket::Tls(Box::new(stream.into())))
-            }
-        }
+    async fn secure(&self, socket: Socket) -> io::Result<Socket> {
+        super::tls::accept(self.acceptor.as_ref(), socket).await
     }
 
     #[cfg(not(feature = "tls"))]
-    async fn secure(&self, stream: TcpStream) -> io::Result<Socket> {
-        Ok(Socket::Plain(stream))
+    async fn secure(&self, socket: Socket) -> io::Result<Socket> {
+        Ok(socket)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The stream below a WebSocket: TCP, TLS, or an upgraded HTTP connection; and the socket options that
+//! The stream below a WebSocket: TCP, a Unix socket, TLS, or an upgraded HTTP connection; and the socket options that
 //! keep the kernel from queueing frames.
 
 use std::io::{self, IoSlice};
@@ -23,6 +23,8 @@ const SEND_BUFFER: usize = 256 << 10;
 #[derive(Debug)]
 pub(crate) enum Socket {
     Plain(TcpStream),
+    #[cfg(unix)]
+    Unix(tokio::net::UnixStream),
     #[cfg(feature = "tls")]
     Tls(Box<tokio_rustls::TlsStream<TcpStream>>),
     /// A connection that another HTTP server than ours upgraded.
@@ -49,6 +51,11 @@ macro_rules! either {
     ($self:expr, $stream:ident => $call:expr) => {
         match $self {
             Socket::Plain($stream) => {
+                let $stream = Pin::new($stream);
+                $call
+            }
+            #[cfg(unix)]
+            Socket::Unix($stream) => {
                 let $stream = Pin::new($stream);
                 $call
             }
@@ -96,6 +103,8 @@ impl AsyncWrite for Socket {
     fn is_write_vectored(&self) -> bool {
         match self {
             Self::Plain(stream) => stream.is_write_vectored(),
+            #[cfg(unix)]
+            Self::Unix(stream) => stream.is_write_vectored(),
             #[cfg(feature = "tls")]
             Self::Tls(stream) => stream.is_write_vectored(),
             #[cfg(feature = "http")]

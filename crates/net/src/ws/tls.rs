@@ -132,6 +132,21 @@ pub(crate) fn acceptor(
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
+/// Performs the TLS handshake over the socket of a client, if the server has a certificate.
+pub(crate) async fn accept(acceptor: Option<&TlsAcceptor>, socket: Socket) -> io::Result<Socket> {
+    match (acceptor, socket) {
+        (None, socket) => Ok(socket),
+        (Some(acceptor), Socket::Plain(stream)) => {
+            let stream = acceptor.accept(stream).await?;
+            Ok(Socket::Tls(Box::new(stream.into())))
+        }
+        (Some(_), _) => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "TLS is spoken over TCP only",
+        )),
+    }
+}
+
 fn trusted(roots: &Roots) -> Result<RootCertStore, ConnectError> {
     let mut store = RootCertStore::empty();
     let (from, first_error) = match roots {
