@@ -8,7 +8,9 @@ pub mod links;
 pub mod machines;
 pub mod read;
 pub mod roundtrip;
+pub mod routes;
 pub mod streams;
+pub mod tunnel;
 pub mod websocket;
 
 pub use input::Input;

@@ -14,10 +14,12 @@ use breakbulk_net::process;
 
 use crate::error::EndError;
 pub use error::{EndpointError, OptionError};
+#[cfg(feature = "process")]
+use options::command_options;
+#[cfg(any(unix, feature = "process"))]
+use options::only_options;
 use options::{EndpointOptions, NAMES, options, unknown_option};
 pub use options::{UnknownPreset, preset};
-#[cfg(feature = "process")]
-use options::{command_options, only_options};
 #[cfg(feature = "nostr")]
 pub(crate) use relays::{RelayAddress, RelayOptions};
 

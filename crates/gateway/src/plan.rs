@@ -1,6 +1,7 @@
 //! Makes a plan of two endpoints and a configuration: everything is checked before anything is opened.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+#[cfg(feature = "tls")]
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -429,7 +430,7 @@ impl End {
 
     /// Whether its token travels in clear text beyond this machine.
     pub(crate) fn shows_token(&self) -> bool {
-        let At::Ws(address) = &self.at else {
+        let Some(address) = self.at.ws() else {
             return false;
         };
         let has_token = self.token.is_some() || self.tokens.is_some();

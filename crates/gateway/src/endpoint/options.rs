@@ -68,7 +68,7 @@ pub(crate) fn unknown_option(pair: &str, known: &'static [&'static str]) -> Endp
 }
 
 /// The options of a query; anything else in it is an error.
-#[cfg(any(feature = "process", feature = "nostr"))]
+#[cfg(any(unix, feature = "process", feature = "nostr"))]
 pub(super) fn only_options(
     query: &str,
     names: &'static [&'static str],

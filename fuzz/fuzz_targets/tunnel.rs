@@ -1,0 +1,7 @@
+#![no_main]
+
+use breakbulk_fuzz::{Input, tunnel};
+use libfuzzer_sys::fuzz_target;
+
+// A gateway between a program and a tunnel, and what both may send.
+fuzz_target!(|bytes: &[u8]| tunnel::check(Input::new(bytes)));
