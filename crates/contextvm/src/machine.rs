@@ -361,6 +361,7 @@ impl Machine {
             memory: self.shared.budget.used(),
             ignored: self.ignored,
             evicted: self.evicted,
+            lost: self.shared.lost,
             ..Stats::default()
         };
         for peer in self.peers.values() {

@@ -88,21 +88,31 @@ pub struct Session {
     /// Whether its first message is `initialize`; a stateless client sends none.
     pub initializes: bool,
     server: Server,
-    // Each message is charged to its client until it is dropped, which bounds the queue.
-    messages: mpsc::UnboundedReceiver<InboundMessage>,
+    // Each message is charged to its client until it is dropped, and each failure belongs to a message
+    // that was sent to it, which bounds the queue.
+    events: mpsc::UnboundedReceiver<Event>,
 }
 
 impl Session {
     /// Its next message; `None` once the client sent another `initialize` or was evicted, or the server
     /// is closed.
     pub async fn recv(&mut self) -> Option<InboundMessage> {
-        self.messages.recv().await
+        loop {
+            if let Event::Message(message) = self.event().await? {
+                return Some(message);
+            }
+        }
+    }
+
+    /// Its next message, or the failure of one that was sent to it; `None` as of [`recv`](Self::recv).
+    pub async fn event(&mut self) -> Option<Event> {
+        self.events.recv().await
     }
 
     /// Ends the session: the client's next message begins another one. Messages that came before can
     /// still be received.
     pub fn close(&mut self) {
-        self.messages.close();
+        self.events.close();
     }
 
     /// Sends it one JSON-RPC text.
@@ -117,7 +127,7 @@ impl Session {
 }
 
 async fn route(server: Server, open: mpsc::Sender<Session>) {
-    let mut sessions: BTreeMap<PublicKey, mpsc::UnboundedSender<InboundMessage>> = BTreeMap::new();
+    let mut sessions: BTreeMap<PublicKey, mpsc::UnboundedSender<Event>> = BTreeMap::new();
     loop {
         let event = tokio::select! {
             event = server.event() => event,
@@ -129,25 +139,32 @@ async fn route(server: Server, open: mpsc::Sender<Session>) {
                 sessions.remove(&peer);
                 continue;
             }
+            Some(failed @ Event::Failed { peer, .. }) => {
+                // Without a session nobody asks what became of its messages; the machine has logged it.
+                if let Some(session) = sessions.get(&peer) {
+                    let _ = session.send(failed);
+                }
+                continue;
+            }
             Some(_) => continue,
             None => return,
         };
         let peer = message.peer;
         let initializes = begins_session(&message.bytes);
         let message = match sessions.get(&peer) {
-            Some(session) if !initializes => match session.send(message) {
+            Some(session) if !initializes => match session.send(Event::Message(message)) {
                 Ok(()) => continue,
                 // The session was closed: this message begins another.
                 Err(unsent) => unsent.0,
             },
-            _ => message,
+            _ => Event::Message(message),
         };
-        let (send, messages) = mpsc::unbounded_channel();
+        let (send, events) = mpsc::unbounded_channel();
         let session = Session {
             peer,
             initializes,
             server: server.clone(),
-            messages,
+            events,
         };
         // The receiver is right here.
         let _ = send.send(message);

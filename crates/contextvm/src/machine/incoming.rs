@@ -80,6 +80,7 @@ impl Peer {
                 LinkEvent::SendFailed { id, tag, error, .. } => {
                     // Frees its place in the lane, so that the messages behind it go on.
                     self.link.replace(id, None);
+                    self.queue_changes += 1;
                     self.message_failed(now, tag, error, shared);
                 }
                 LinkEvent::Accepted { tag, .. } => {
@@ -190,6 +191,7 @@ impl Peer {
             shared.push_outcome(Event::Failed {
                 peer: self.key,
                 id: send,
+                kind: Kind::Response,
                 failure: Failure::Aborted { reason },
             });
         }
@@ -245,7 +247,7 @@ impl Peer {
                     seal: context.seal,
                 };
                 self.served.insert(id, served);
-                self.deliver(message, shared);
+                self.deliver(Kind::Request, message, shared);
             }
             Kind::Response => self.handle_response(now, &id, message, context, shared),
             Kind::Notification if prepared.is_progress() => {
@@ -259,7 +261,7 @@ impl Peer {
                 if prepared.is_cancellation() {
                     self.cancel_served(prepared.about.as_deref().unwrap_or_default());
                 }
-                self.deliver(message, shared);
+                self.deliver(Kind::Notification, message, shared);
             }
         }
     }
@@ -288,7 +290,7 @@ impl Peer {
             self.refresh_support(shared);
         }
         if asked.purpose == Purpose::Application {
-            self.deliver(message, shared);
+            self.deliver(Kind::Response, message, shared);
         }
         self.discovery_done(now, shared);
     }
@@ -305,10 +307,11 @@ impl Peer {
         }
     }
 
-    fn deliver(&self, message: Message, shared: &mut Shared) {
+    fn deliver(&self, kind: Kind, message: Message, shared: &mut Shared) {
         let (bytes, charge) = message.into_parts();
         shared.events.push_back(Event::Message(InboundMessage {
             peer: self.key,
+            kind,
             bytes,
             charge: Some(charge),
         }));

@@ -20,6 +20,9 @@ const DELIVERED_MAX: usize = 64;
 /// A second attempt with events smaller than this is not made.
 const SMALLEST_CUT: usize = 2048;
 
+/// The most characters of a method's name in the log.
+const METHOD_SHOWN: usize = 64;
+
 /// Why a message is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -239,7 +242,7 @@ impl Peer {
         outgoing.cut_above = out.cut;
         outgoing.may_cut = !notification;
         outgoing.key = out.token.as_ref().map(|token| Key::new(token.as_bytes()));
-        self.queued += 1;
+        self.queue_changes += 1;
         match self.link.send(now, outgoing) {
             Ok(transfer) => out.transfer = Some(transfer),
             Err(rejected) => self.message_failed(now, tag, rejected.error, shared),
@@ -330,14 +333,25 @@ impl Peer {
                 shared.push_outcome(Event::Failed {
                     peer: self.key,
                     id: out.send,
+                    kind: Kind::Response,
                     failure,
                 });
             }
-            _ if out.purpose == Purpose::Application => shared.push_outcome(Event::Failed {
-                peer: self.key,
-                id: out.send,
-                failure,
-            }),
+            Kind::Notification if out.purpose == Purpose::Application => {
+                shared.lost += 1;
+                let method = out.message.method.as_deref().unwrap_or_default();
+                let method: String = method.chars().take(METHOD_SHOWN).collect();
+                tracing::warn!(
+                    peer = %self.key, ?method, size = out.message.bytes.len(),
+                    "a notification is dropped: {failure}; CEP-22 sends requests and their responses alone in chunks"
+                );
+                shared.push_outcome(Event::Failed {
+                    peer: self.key,
+                    id: out.send,
+                    kind: Kind::Notification,
+                    failure,
+                });
+            }
             _ => {}
         }
     }

@@ -89,8 +89,9 @@ pub(crate) struct Peer {
     pub(super) ordered: usize,
     pub(super) next_lane: u32,
     pub(super) next_tag: u64,
-    /// Counts the messages given to the link.
-    pub(super) queued: u64,
+    /// Counts what may have made a frame possible: messages given to the link, and those that failed and
+    /// stood before others.
+    pub(super) queue_changes: u64,
 }
 
 impl Peer {
@@ -127,7 +128,7 @@ impl Peer {
             ordered: 0,
             next_lane: 0,
             next_tag: 0,
-            queued: 0,
+            queue_changes: 0,
         };
         peer.refresh_seal(shared);
         peer.refresh_support(shared);
@@ -243,13 +244,14 @@ impl Peer {
     ) -> Option<(Publish, InFlight)> {
         let mut frame = Vec::new();
         let transmit = loop {
-            let queued = self.queued;
+            let changes = self.queue_changes;
             let transmit = self.link.poll_transmit(now, &mut frame);
             self.handle_link_events(now, None, shared);
             match transmit {
                 Some(transmit) => break transmit,
-                // A message that did not fit may have been queued again in smaller pieces.
-                None if self.queued != queued => {}
+                // A message that did not fit may have been queued again in smaller pieces, or others wait
+                // behind it.
+                None if self.queue_changes != changes => {}
                 None => return None,
             }
         };

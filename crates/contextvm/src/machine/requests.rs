@@ -13,7 +13,7 @@ use super::shared::Shared;
 use super::{Event, SendId};
 use crate::machine::Failure;
 use crate::machine::config::Timeouts;
-use crate::machine::prepared::Prepared;
+use crate::machine::prepared::{Kind, Prepared};
 
 /// A request sent to the peer that has no response yet.
 #[derive(Debug)]
@@ -224,10 +224,11 @@ impl Peer {
         match asked.purpose {
             Purpose::Discovery => self.discovery_done(now, shared),
             Purpose::Application => {
-                shared.deliver_own(self.key, failure.answer(id));
+                shared.deliver_own(self.key, Kind::Response, failure.answer(id));
                 shared.push_outcome(Event::Failed {
                     peer: self.key,
                     id: asked.send,
+                    kind: Kind::Request,
                     failure,
                 });
             }
@@ -279,7 +280,7 @@ impl Peer {
     /// Stops sending a request and discards its response. False: none of its frames was ever sent.
     pub(super) fn cancel_request(&mut self, id: &str, token: Option<&str>) -> bool {
         let tags = self.outgoing.iter().filter(|(_, out)| {
-            out.message.kind == crate::machine::Kind::Request
+            out.message.kind == Kind::Request
                 && out.message.id.as_deref() == Some(id)
         });
         let tags: Vec<u64> = tags.map(|(tag, _)| *tag).collect();

@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) notices: VecDeque<Publish>,
     /// A relay accepted only smaller events: the caps of all links must be set again.
     pub(crate) caps_changed: bool,
+    /// Notifications of the application that could not be sent.
+    pub(crate) lost: u64,
     random: Random,
     sends: u64,
 }
@@ -46,6 +48,7 @@ impl Shared {
             events: VecDeque::new(),
             notices: VecDeque::new(),
             caps_changed: false,
+            lost: 0,
             random,
             sends: 0,
         }
@@ -128,9 +131,10 @@ impl Shared {
     }
 
     /// Queues a message for the application that the machine itself made.
-    pub(crate) fn deliver_own(&mut self, peer: PublicKey, text: String) {
+    pub(crate) fn deliver_own(&mut self, peer: PublicKey, kind: Kind, text: String) {
         self.events.push_back(Event::Message(InboundMessage {
             peer,
+            kind,
             bytes: Bytes::from(text),
             charge: None,
         }));
@@ -139,7 +143,7 @@ impl Shared {
     /// Queues progress for the application; dropped if the application does not poll.
     pub(crate) fn deliver_progress(&mut self, peer: PublicKey, text: String) {
         if self.events.len() < EVENTS_MAX {
-            self.deliver_own(peer, text);
+            self.deliver_own(peer, Kind::Notification, text);
         }
     }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::machine::Failure;
 use crate::machine::learned::Learned;
+use crate::machine::prepared::Kind;
 
 /// Client or server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +78,8 @@ pub enum Way {
 pub struct InboundMessage {
     /// Who sent it.
     pub peer: PublicKey,
+    /// Request, notification or response.
+    pub kind: Kind,
     /// The JSON-RPC text.
     pub bytes: Bytes,
     pub(crate) charge: Option<Charge>,
@@ -117,12 +120,15 @@ pub enum Event {
         /// The message.
         id: SendId,
     },
-    /// A sent message failed, or a request got no response.
+    /// A sent message failed, or a request got no response. A request that failed is answered with an
+    /// error here, and a response is replaced by an error to the peer; a notification is lost.
     Failed {
         /// To whom.
         peer: PublicKey,
         /// The message.
         id: SendId,
+        /// Request, notification or response.
+        kind: Kind,
         /// Why.
         failure: Failure,
     },
@@ -184,4 +190,6 @@ pub struct Stats {
     pub ignored: u64,
     /// Peers evicted so far.
     pub evicted: u64,
+    /// Notifications of the application that could not be sent: nobody waits for an answer to them.
+    pub lost: u64,
 }

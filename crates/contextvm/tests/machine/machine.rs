@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use breakbulk_contextvm::{
-    Config, Encryption, Event, Failure, Learned, Limits, Machine, Prepared, Refused, Role, Seal,
+    Config, Encryption, Event, Kind, Learned, Limits, Machine, Prepared, Refused, Role, Seal,
     SendId, Timeouts, Wraps,
 };
 use serde_json::Value;
@@ -445,11 +445,31 @@ fn what_stays_too_large_is_an_error_and_never_silence() {
         .iter()
         .rev()
         .find_map(|(_, who, event)| match event {
-            Event::Failed { failure, .. } if *who == 0 => Some(failure.clone()),
+            Event::Failed { kind, failure, .. } if *who == 0 => Some((*kind, failure.clone())),
             _ => None,
         });
-    assert_eq!(told.as_ref().map(Failure::reason), Some("messageTooLarge"));
+    let told = told.as_ref().map(|(kind, failure)| (*kind, failure.reason()));
+    assert_eq!(told, Some((Kind::Notification, "messageTooLarge")));
+    assert_eq!(sim.machines[0].stats().lost, 1);
     sim.assert_clean("too large");
+}
+
+/// A response keeps its place behind a notification, and must not stay there when that one fails.
+// CEP22-20
+#[test]
+fn what_waits_behind_a_message_that_fails_is_sent() {
+    let mut sim = pair(plain(), plain());
+    exchange(&mut sim, &call(1, "x", 1));
+    sim.send(1, 0, &call(2, "x", 1));
+    let (_, _, heard) = sim.run(LONG).unwrap();
+    let note = format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"data":"{}"}}}}"#,
+        text(0, 100_000)
+    );
+    answer_to(&mut sim, key(1), &note).unwrap();
+    answer(&mut sim, &reply(&heard, 0));
+    let (to, _, got) = sim.run(sim.now + Duration::from_secs(1)).unwrap();
+    assert_eq!((to, got), (1, reply(&heard, 0)));
 }
 
 // CEP22-2

@@ -8,6 +8,7 @@ mod lies;
 mod rmcp_program;
 mod rough;
 mod sizes;
+mod told;
 
 use std::time::Duration;
 

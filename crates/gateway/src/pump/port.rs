@@ -126,6 +126,10 @@ pub(crate) enum Heard {
     Message(Arrived),
     /// Something else happened to its link.
     Event(Event),
+    /// A message that it was given could not be sent, and nobody waits for an answer to it; the log says
+    /// why.
+    #[cfg(feature = "nostr")]
+    Lost,
     /// It is closed.
     Closed(Closed),
 }

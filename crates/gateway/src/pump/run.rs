@@ -239,6 +239,8 @@ impl<P: Passing> Pump<P> {
                 }
                 self.passing.heard(from, &event);
             }
+            #[cfg(feature = "nostr")]
+            Heard::Lost => self.end(from).lost += 1,
             Heard::Closed(closed) => self.closed(from, closed),
         }
     }
@@ -345,6 +347,7 @@ impl<P: Passing> Pump<P> {
             Replacement::Drop(words) => {
                 tracing::warn!(side = %to, size, "{words}");
                 replace(None);
+                end.lost += 1;
             }
             Replacement::Close(code, reason) => {
                 end.lost += 1;

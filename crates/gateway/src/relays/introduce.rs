@@ -105,7 +105,7 @@ async fn answer(channel: &Channel) -> Result<(), IntroduceError> {
     loop {
         let message = match channel.event(true).await {
             Heard::Message(message) => message,
-            Heard::Event(_) => continue,
+            Heard::Event(_) | Heard::Lost => continue,
             Heard::Closed(closed) => return Err(IntroduceError::Ended(closed.reason)),
         };
         let text = std::str::from_utf8(&message.bytes).unwrap_or_default();

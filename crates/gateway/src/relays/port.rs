@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use breakbulk_contextvm::{
-    Client, InboundMessage, PublicKey, Refused, SendError, SendId, Server, Session,
+    Client, Event, InboundMessage, Kind, PublicKey, Refused, SendError, SendId, Server, Session,
 };
 use breakbulk_link::{Charge, Closed, Outgoing};
 use breakbulk_message::jsonrpc::{self, INVALID_REQUEST};
@@ -48,9 +48,15 @@ impl ClientPort {
         if !takes {
             return pending().await;
         }
-        match self.client.recv().await {
-            Some(message) => arrived(message),
-            None => closed("the client of the relays has ended"),
+        loop {
+            match self.client.event().await {
+                Some(event) => {
+                    if let Some(heard) = heard(event) {
+                        return heard;
+                    }
+                }
+                None => return closed("the client of the relays has ended"),
+            }
         }
     }
 
@@ -112,11 +118,16 @@ impl SessionPort {
             }
             let ending = self.ending.load(Ordering::Relaxed);
             let silent = tokio::select! {
-                message = async { self.session.lock().await.recv().await }, if takes => {
-                    match message {
-                        Some(message) => {
-                            self.state.heard(&message.bytes);
-                            return arrived(message);
+                event = async { self.session.lock().await.event().await }, if takes => {
+                    match event {
+                        Some(event) => {
+                            if let Event::Message(message) = &event {
+                                self.state.heard(&message.bytes);
+                            }
+                            match heard(event) {
+                                Some(heard) => return heard,
+                                None => continue,
+                            }
                         }
                         None if ending => return closed("the session is over"),
                         None => {
@@ -160,6 +171,27 @@ impl SessionPort {
 
     pub(crate) fn closed_by_peer(&self) -> bool {
         self.closed.get().is_none()
+    }
+}
+
+/// What an event of an endpoint is for the pump. A failed request has been answered with an error, and a
+/// response that failed was replaced by one; a notification is lost, and the endpoint has logged it.
+fn heard(event: Event) -> Option<Heard> {
+    match event {
+        Event::Message(message) => Some(arrived(message)),
+        Event::Failed {
+            kind: Kind::Notification,
+            ..
+        } => Some(Heard::Lost),
+        Event::Failed {
+            kind: Kind::Response,
+            failure,
+            ..
+        } => {
+            tracing::warn!(%failure, "a response could not be sent to a peer at relays");
+            None
+        }
+        _ => None,
     }
 }
 

@@ -144,3 +144,23 @@ async fn what_is_no_message_is_answered_and_the_rest_goes_on() {
     assert!(answer["error"]["code"].is_i64(), "{answer}");
     assert_eq!(client.about(4).0, "batches");
 }
+
+/// A notification cannot be cut: the log of the gateway at its sender says what became of it.
+// CEP22-20
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sealed_notification_that_is_too_large_is_in_the_log_and_counts_as_lost() {
+    let mut scene = Scene::start("", &[]).await;
+    let mut client = scene.client("");
+    client.initialize("noted");
+    client.ask(1, "note", json!({"size": 40_000}));
+    assert_eq!(client.hear()["method"], "notifications/message");
+    assert_eq!(client.hear()["id"], 1);
+    client.call(2, "note", json!({"size": 50_000}));
+    let line = scene.far.line("a notification is dropped");
+    assert!(line.contains("notifications/message"), "{line}");
+    assert!(line.contains("exceeds the cap of 65536"), "{line}");
+    assert!(line.contains("CEP-22 sends requests and their responses alone in chunks"), "{line}");
+    client.about(3);
+    scene.far.signal("-TERM");
+    scene.far.line("1 message was not sent");
+}

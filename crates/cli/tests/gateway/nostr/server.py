@@ -25,6 +25,10 @@ def tool(name, arguments, token):
             params = {"progressToken": token, "progress": step, "message": "a step"}
             send({"method": "notifications/progress", "params": params})
         return "done"
+    if name == "note":
+        params = {"level": "info", "data": "x" * arguments["size"]}
+        send({"method": "notifications/message", "params": params})
+        return "noted"
     if name == "about":
         key = os.environ.get("BREAKBULK_NOSTR_KEY", "no key")
         return f"{client} {os.getpid()} {key}"
