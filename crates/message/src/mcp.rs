@@ -17,5 +17,5 @@ mod progress;
 mod token;
 
 pub use cancelled::{CANCELLED, cancellation, cancelled_request};
-pub use progress::{PROGRESS, Progress, cvm, cvm_type};
+pub use progress::{PROGRESS, Progress, cvm, cvm_type, with_token};
 pub use token::{ProgressToken, progress_token, replace_progress_token, with_progress_token};

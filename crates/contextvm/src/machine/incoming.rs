@@ -141,7 +141,7 @@ impl Peer {
         let Some(token) = token else {
             return;
         };
-        self.touch_token(now, &token, done, total, shared);
+        self.touch_token(now, &token, way, done, total, shared);
         shared.push_event(Event::Progress {
             peer: self.key,
             token,
@@ -251,11 +251,7 @@ impl Peer {
             }
             Kind::Response => self.handle_response(now, &id, message, context, shared),
             Kind::Notification if prepared.is_progress() => {
-                let token = prepared.about.as_deref().unwrap_or_default();
-                let text = std::str::from_utf8(&prepared.bytes).unwrap_or_default();
-                if let Some(text) = self.progress_upward(now, text, token) {
-                    shared.deliver_progress(self.key, text);
-                }
+                self.handle_progress(now, message, &prepared, shared);
             }
             Kind::Notification => {
                 if prepared.is_cancellation() {

@@ -4,6 +4,7 @@ use breakbulk_link::{MessageKind, Shape};
 use breakbulk_message::jsonrpc::{self, Envelope};
 use breakbulk_message::mcp::{self, ProgressToken};
 use bytes::Bytes;
+use serde_json::Number;
 
 /// The kind of a JSON-RPC message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct Prepared {
     pub(crate) given: Option<ProgressToken<'static>>,
     /// For a progress notification its token, for a cancellation the id of the request.
     pub(crate) about: Option<String>,
+    /// For a progress notification its value.
+    pub(crate) progress: Option<Number>,
 }
 
 impl Prepared {
@@ -75,6 +78,7 @@ impl Prepared {
             token: None,
             given: None,
             about: None,
+            progress: None,
             bytes,
         })
     }
@@ -90,14 +94,15 @@ impl Prepared {
         };
         let given = mcp::progress_token(&envelope).map(ProgressToken::into_owned);
         let method = envelope.method().map(|method| method.into_owned());
-        let about = match (method.as_deref(), envelope.params) {
-            (Some(mcp::PROGRESS), Some(params)) => {
-                mcp::Progress::read(params).map(|progress| progress.token.to_string())
-            }
+        let (about, progress) = match (method.as_deref(), envelope.params) {
+            (Some(mcp::PROGRESS), Some(params)) => mcp::Progress::read(params)
+                .map(|read| (read.token.to_string(), read.progress))
+                .unzip(),
             (Some(mcp::CANCELLED), Some(params)) => {
-                mcp::cancelled_request(params).map(|id| id.get().to_owned())
+                let id = mcp::cancelled_request(params);
+                (id.map(|id| id.get().to_owned()), None)
             }
-            _ => None,
+            _ => (None, None),
         };
         Ok(Self {
             kind,
@@ -106,6 +111,7 @@ impl Prepared {
             given,
             method,
             about,
+            progress,
             bytes,
         })
     }

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use crate::machine::{EventId, Seal};
-use breakbulk_link::{FrameKind, Key};
+use breakbulk_link::{FrameKind, Key, Message};
 use breakbulk_message::mcp::{self, Progress, ProgressToken};
 use serde_json::Number;
 
 use super::outgoing::Purpose;
 use super::peer::{Discovery, InFlight, Peer};
 use super::shared::Shared;
-use super::{Event, SendId};
+use super::{Event, InboundMessage, SendId, Way};
 use crate::machine::Failure;
 use crate::machine::config::Timeouts;
 use crate::machine::prepared::{Kind, Prepared};
@@ -26,7 +26,7 @@ pub(crate) struct Asked {
     /// The first and the last event that carried the request: the response refers to one of them.
     events: (Option<EventId>, Option<EventId>),
     /// The highest progress reported to the application.
-    reported: f64,
+    reported: Option<f64>,
     soft: Option<(Instant, Duration)>,
     hard: Option<(Instant, Duration)>,
     /// The request was sent in chunks: an abort while no response is arriving refers to them.
@@ -57,7 +57,7 @@ impl Asked {
             token: message.token.clone(),
             given: message.given.clone(),
             events: (None, None),
-            reported: 0.0,
+            reported: None,
             soft: soft.and_then(at),
             hard: timeouts.hard.and_then(at),
             in_chunks: false,
@@ -94,25 +94,33 @@ impl Asked {
         event.is_none_or(|event| self.events.0 == Some(event) || self.events.1 == Some(event))
     }
 
-    /// A progress notification for the application. MCP requires the value to increase each time.
-    fn progress(
-        &mut self,
-        value: f64,
-        total: Option<f64>,
-        message: Option<&str>,
-    ) -> Option<String> {
+    /// The progress of a transfer as a progress notification for the application. MCP wants values that
+    /// increase. So what is sent counts up to -1: the server's own progress, which passes as it is,
+    /// mostly begins with 0 or 1. What is received goes on from there.
+    fn progress_of_transfer(&mut self, way: Way, done: u64, total: Option<u64>) -> Option<String> {
         let token = self.given.clone()?;
-        let (value, total) = if value > self.reported {
-            (value, total)
-        } else {
-            (self.reported + 1.0, None)
+        #[expect(clippy::cast_precision_loss, reason = "progress for people")]
+        let float = |bytes: u64| bytes as f64;
+        let (value, total, message) = match way {
+            Way::Out => {
+                let total = total?;
+                let left = float(total.saturating_sub(done));
+                let message = format!("sent {done} of {total} bytes");
+                (-1.0 - left, None, Some(message.into()))
+            }
+            Way::In => (float(done), total.map(float), None),
         };
-        self.reported = value;
+        let (value, total) = match self.reported {
+            Some(reported) if value <= reported && way == Way::Out => return None,
+            Some(reported) if value <= reported => (reported + 1.0, None),
+            _ => (value, total),
+        };
+        self.reported = Some(value);
         let progress = Progress {
             token,
             progress: number(value)?,
             total: total.and_then(number),
-            message: message.map(Into::into),
+            message,
         };
         Some(progress.notification())
     }
@@ -175,6 +183,7 @@ impl Peer {
         &mut self,
         now: Instant,
         token: &str,
+        way: Way,
         done: usize,
         total: Option<u64>,
         shared: &mut Shared,
@@ -183,31 +192,42 @@ impl Peer {
             return;
         };
         asked.touch(now);
-        #[expect(clippy::cast_precision_loss, reason = "progress for people")]
-        let (done, total) = (done as f64, total.map(|total| total as f64));
-        if let Some(text) = asked.progress(done, total, None) {
+        let done = u64::try_from(done).unwrap_or(u64::MAX);
+        if let Some(text) = asked.progress_of_transfer(way, done, total) {
             shared.deliver_progress(self.key, text);
         }
     }
 
-    /// Rewrites a progress notification from the peer to the application's own token. `None`: the
-    /// application asked for no progress, or the token belongs to no open request.
-    pub(super) fn progress_upward(
+    /// Passes a progress notification from the peer on under the token that the application gave; all
+    /// other bytes stay. Dropped if the application gave none, or the token belongs to no open request.
+    pub(super) fn handle_progress(
         &mut self,
         now: Instant,
-        text: &str,
-        token: &str,
-    ) -> Option<String> {
-        let asked = self
-            .tokens
-            .get(token)
-            .and_then(|id| self.asked.get_mut(id))?;
+        message: Message,
+        prepared: &Prepared,
+        shared: &mut Shared,
+    ) {
+        let token = prepared.about.as_deref().unwrap_or_default();
+        let Some(asked) = self.tokens.get(token).and_then(|id| self.asked.get_mut(id)) else {
+            tracing::debug!(peer = %self.key, token, "progress dropped: no open request with this token");
+            return;
+        };
         asked.touch(now);
-        let envelope = breakbulk_message::jsonrpc::Envelope::parse(text)?;
-        let read = Progress::read(envelope.params?)?;
-        let value = read.progress.as_f64()?;
-        let total = read.total.as_ref().and_then(Number::as_f64);
-        asked.progress(value, total, read.message.as_deref())
+        let text = std::str::from_utf8(&prepared.bytes).unwrap_or_default();
+        let Some(given) = &asked.given else {
+            return;
+        };
+        if let Some(text) = mcp::with_token(text, given) {
+            let value = prepared.progress.as_ref().and_then(Number::as_f64);
+            asked.reported = [asked.reported, value].into_iter().flatten().reduce(f64::max);
+            let (_, charge) = message.into_parts();
+            shared.events.push_back(Event::Message(InboundMessage {
+                peer: self.key,
+                kind: Kind::Notification,
+                bytes: text.into(),
+                charge: Some(charge),
+            }));
+        }
     }
 
     /// Ends an open request with an error response to the application.

@@ -210,6 +210,56 @@ fn frames_go_up_as_progress_under_the_applications_token() {
     sim.assert_clean("progress");
 }
 
+/// The server's own values and totals pass as they are, whatever was told of the upload before.
+// CEP22-6
+#[test]
+fn a_servers_progress_passes_unchanged() {
+    for upload in [1, 200_000] {
+        let mut sim = pair(plain(), plain());
+        exchange(&mut sim, &call(1, "x", 1));
+        let request = format!(
+            r#"{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{"arguments":{{"answer":1,"data":"{}"}},"_meta":{{"progressToken":"mine"}}}}}}"#,
+            "x".repeat(upload)
+        );
+        sim.send(1, 0, &request);
+        let (mut last, mut sent) = (f64::NEG_INFINITY, 0);
+        let heard = loop {
+            let (to, _, text) = sim.run(LONG).unwrap();
+            if to == 0 {
+                break text;
+            }
+            let up: Value = serde_json::from_str(&text).unwrap();
+            let value = up["params"]["progress"].as_f64().unwrap();
+            assert!(last < value && value < 0.0, "{text} after {last}");
+            (last, sent) = (value, sent + 1);
+        };
+        assert_eq!(sent > 2, upload > 1, "{sent}");
+        let heard: Value = serde_json::from_str(&heard).unwrap();
+        let token = &heard["params"]["_meta"]["progressToken"];
+        for rest in [
+            r#""progress":0,"total":3"#,
+            r#""progress":1,"total":3,"message":"é \u0041""#,
+            r#""progress":2.50,"total":3.0"#,
+            r#""progress":2.50,"total":3.0"#,
+            r#""progress":3,"_meta":{"a":[1, 2]}"#,
+        ] {
+            let with = |token: &str| {
+                format!(
+                    r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},{rest}}}}}"#
+                )
+            };
+            answer_to(&mut sim, key(1), &with(&token.to_string())).unwrap();
+            let (to, _, up) = sim.run(LONG).unwrap();
+            // The last progress of the upload may still come in between.
+            let (to, up) = match up.contains("bytes\"") {
+                true => sim.run(LONG).map(|(to, _, up)| (to, up)).unwrap(),
+                false => (to, up),
+            };
+            assert_eq!((to, up), (1, with(r#""mine""#)));
+        }
+    }
+}
+
 #[test]
 fn a_request_without_an_answer_ends_and_frames_hold_it_up() {
     let timeouts = Timeouts::default().with(|config| {

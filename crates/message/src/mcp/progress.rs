@@ -6,8 +6,8 @@ use serde_json::Number;
 use serde_json::value::RawValue;
 
 use super::token::ProgressToken;
-use crate::jsonrpc::{member, string};
-use crate::splice::quoted;
+use crate::jsonrpc::{Envelope, member, string};
+use crate::splice::{quoted, set};
 
 /// The method of a progress notification.
 pub const PROGRESS: &str = "notifications/progress";
@@ -59,6 +59,16 @@ impl<'a> Progress<'a> {
         out.push_str("}}");
         out
     }
+}
+
+/// A progress notification under another token; all other bytes stay. `None` if it is not one.
+pub fn with_token(text: &str, token: &ProgressToken<'_>) -> Option<String> {
+    let envelope = Envelope::parse(text)?;
+    let params = envelope.params.filter(|_| {
+        envelope.id.is_none() && envelope.method().is_some_and(|method| method == PROGRESS)
+    })?;
+    member(params.get(), "progressToken")?;
+    set(text, params.get(), &["progressToken"], &token.to_json())
 }
 
 /// ContextVM's own object `cvm` in the params of a progress notification, which makes it a transfer
@@ -137,6 +147,30 @@ mod tests {
         let long = raw(r#"{"progressToken":1,"progress":2.4444444444444e92}"#);
         let read = Progress::read(long).unwrap();
         assert_eq!(read.progress.to_string(), "2.4444444444444e+92");
+    }
+
+    #[test]
+    fn another_token_and_nothing_else() {
+        for params in [
+            r#""progress":0,"total":3.50,"message":"é\u0041""#,
+            r#""progress":1e2,"cvm":{"type":"open-stream","frameType":"chunk","data":"x"},"_meta":{}"#,
+        ] {
+            let with = |token: &str| {
+                format!(
+                    r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token}, {params}}}}}"#
+                )
+            };
+            let given = ProgressToken::Integer(7);
+            assert_eq!(with_token(&with(r#""ours""#), &given), Some(with("7")));
+        }
+        for other in [
+            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"notifications/progress","params":{"progressToken":1}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"progressToken":1}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#,
+        ] {
+            assert_eq!(with_token(other, &ProgressToken::Integer(7)), None, "{other}");
+        }
     }
 
     #[test]

@@ -119,11 +119,12 @@ async fn who_asks_for_no_progress_gets_none_and_large_answers_all_the_same() {
     // Who asks for it gets it under the token it gave.
     let params = json!({"name": "steps", "arguments": {}, "_meta": {"progressToken": 7}});
     client.say(&json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params}));
-    for step in [1, 2] {
+    for step in [0, 1, 2] {
         let progress = client.hear();
         assert_eq!(progress["method"], "notifications/progress", "{progress}");
         assert_eq!(progress["params"]["progressToken"], 7, "{progress}");
         assert_eq!(progress["params"]["progress"], step, "{progress}");
+        assert_eq!(progress["params"]["total"], 2, "{progress}");
     }
     assert_eq!(client.hear()["id"], 3);
 }

@@ -21,8 +21,8 @@ def tool(name, arguments, token):
     if name == "digest":
         return hashlib.sha256(arguments["data"].encode()).hexdigest()
     if name == "steps":
-        for step in (1, 2):
-            params = {"progressToken": token, "progress": step, "message": "a step"}
+        for step in (0, 1, 2):
+            params = {"progressToken": token, "progress": step, "total": 2, "message": "a step"}
             send({"method": "notifications/progress", "params": params})
         return "done"
     if name == "note":
