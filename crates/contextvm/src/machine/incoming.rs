@@ -237,8 +237,9 @@ impl Peer {
                 if self.served.len() >= shared.config.limits.requests {
                     return self.send_own(now, Failure::Busy.answer(&id), reply, shared);
                 }
-                if prepared.method.as_deref() == Some("initialize") {
-                    // A new session: the client must get the discovery tags again.
+                if let Some("initialize" | "server/discover") = prepared.method.as_deref() {
+                    // The client begins, perhaps anew: it must get the discovery tags again. Versions of
+                    // MCP without `initialize` begin with `server/discover`.
                     self.introduced = false;
                 }
                 let served = Served {

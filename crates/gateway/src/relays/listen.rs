@@ -15,7 +15,7 @@ use tracing::Instrument;
 
 use super::bind;
 use super::clients::KnownClients;
-use super::introduce::{Introductions, introduce};
+use super::introduce::{Introductions, initialize_params, introduce};
 use super::port::SessionPort;
 use super::session::SessionState;
 use crate::endpoint::RelayAddress;
@@ -252,8 +252,12 @@ impl RelayListener {
         let opened = target(&self.plan.session_ends().1).await?;
         let initializes = session.lock().await.initializes;
         if !initializes && matches!(opened.kind, EndKind::Whole | EndKind::Tunnel(_)) {
+            // A client that never sent `initialize` may speak a version of MCP that has none, and a server
+            // of several versions would be held to an old one.
             let before = self.introductions().of(&peer);
-            introduce(&opened.port.channel, before).await?;
+            if let Some(params) = before.as_deref().and_then(initialize_params) {
+                introduce(&opened.port.channel, &params).await?;
+            }
         }
         Ok(opened)
     }

@@ -56,10 +56,32 @@ async fn a_silent_session_ends_and_begins_again_when_it_speaks() {
 
 // PROG-9
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_never_initializes_is_introduced_by_the_gateway() {
-    let scene = Scene::start("", &[]).await;
+async fn a_client_that_never_initializes_is_not_introduced_by_the_gateway() {
+    // MCP 2026-07-28: no `initialize`; a client begins with `server/discover`, and every request says
+    // its version. A server of both versions is held to the old one by the first `initialize`.
+    let scene = Scene::start("&idle=1", &[]).await;
     let mut client = scene.client("");
-    assert_eq!(client.about(1).0, "breakbulk");
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28"});
+    for (id, method) in [(1, "server/discover"), (2, "tools/call"), (3, "tools/call")] {
+        let params = json!({"name": "heard", "arguments": {}, "_meta": meta});
+        client.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        let answer = client.hear();
+        assert_eq!(answer["id"], id, "{answer}");
+        let result = &answer["result"];
+        match id {
+            1 => assert_eq!(result["supportedVersions"], json!(["2026-07-28", "2025-06-18"])),
+            2 => assert_eq!(result["content"][0]["text"], "server/discover tools/call"),
+            // Another command, which has heard nothing of the first one.
+            _ => assert_eq!(result["content"][0]["text"], "tools/call"),
+        }
+        if id == 2 {
+            scene.far.line("ended a session after 1 s without a message");
+        }
+    }
+    // A client of the old version that sends none is answered by its server.
+    let mut old = scene.client("");
+    let answer = old.call(1, "about", json!({}));
+    assert_eq!(answer["error"]["message"], "not initialized", "{answer}");
 }
 
 // PROG-9

@@ -5,8 +5,10 @@ import json
 import os
 import sys
 
+VERSION = "io.modelcontextprotocol/protocolVersion"
 UNITS = {"ascii": "abcdefghijklmnopqrstuvwxyz0123456789", "cjk": "运输大消息🚢"}
 client, ready = None, False
+heard = []
 
 
 def send(message):
@@ -25,6 +27,8 @@ def tool(name, arguments, token):
             params = {"progressToken": token, "progress": step, "total": 2, "message": "a step"}
             send({"method": "notifications/progress", "params": params})
         return "done"
+    if name == "heard":
+        return " ".join(heard)
     if name == "note":
         params = {"level": "info", "data": "x" * arguments["size"]}
         send({"method": "notifications/message", "params": params})
@@ -42,6 +46,7 @@ sys.stdout.reconfigure(encoding="utf-8")
 for line in sys.stdin:
     message = json.loads(line)
     method, params = message.get("method"), message.get("params", {})
+    heard.append(method)
     if "id" not in message:
         ready = ready or method == "notifications/initialized"
         continue
@@ -52,7 +57,9 @@ for line in sys.stdin:
             "capabilities": {"tools": {}},
             "serverInfo": {"name": "plain", "version": "1"},
         }
-    elif not ready:
+    elif method == "server/discover":
+        result = {"supportedVersions": ["2026-07-28", "2025-06-18"]}
+    elif not ready and VERSION not in params.get("_meta", {}):
         send({"id": message["id"], "error": {"code": -32002, "message": "not initialized"}})
         continue
     elif method == "tools/call":
