@@ -55,9 +55,9 @@ const TELL_OF_TIME: Duration = Duration::from_secs(1);
 /// - Add a tag with a random value to small events (`once`, up to 1,000 bytes of text). An event's id is
 ///   a hash of its content and the second it was made in: without the tag two equal notifications in one
 ///   second have one id, and relays drop the second one.
-/// - Give each request a fresh, unguessable progress token ([`Prepared::outgoing`]). The machine does not
-///   read [`Config::add_tokens`], and a request without a token cannot be sent in chunks, nor its
-///   response.
+/// - Give each request a fresh, unguessable progress token ([`Prepared::outgoing`]), unless it has none of
+///   its own and [`Machine::adds_token`] says no. The machine does not read [`Config::add_tokens`], and a
+///   request without a token cannot be sent in chunks, nor its response.
 /// - Serve [`Machine::poll_plan`] after every call, [`Machine::poll_publish`] among them, or set
 ///   [`Config::plan_elsewhere`] to `None`. Otherwise a message of that size or more waits for ever.
 /// - Verify the id and the signature of every received event, the inner one of a gift wrap too, and pass
@@ -135,6 +135,17 @@ impl Machine {
         peer.send(now, message, id, &mut self.shared)?;
         self.mark_ready(to);
         Ok(id)
+    }
+
+    /// Whether a request to this peer is to get a progress token if it has none. A server that announced
+    /// streams (CEP-41) opens one for a tool call with a token, and its tool sends its output there: a call
+    /// that did not ask for it gets none, unless the call itself can only go in chunks.
+    pub fn adds_token(&self, to: &PublicKey, message: &Prepared) -> bool {
+        let learned = self.peers.get(to).and_then(|peer| peer.learned);
+        let streams = learned.is_some_and(|learned| learned.streams);
+        // In a gift wrap a text takes up to twice its bytes.
+        let fits = message.bytes.len() <= self.shared.config.cut_above / 2;
+        !(streams && message.calls_tool() && fits)
     }
 
     /// Whether the queue to this peer has room for a message of `bytes` bytes. An empty queue always has.

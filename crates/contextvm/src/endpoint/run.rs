@@ -134,7 +134,7 @@ impl Endpoint {
 
     pub(crate) async fn send(&self, to: PublicKey, text: Bytes) -> Result<SendId, SendError> {
         let token = self.shared.add_tokens.then(fresh_token);
-        let message = prepare(text, token).await?;
+        let message = self.prepare(to, text, token).await?;
         self.wait_for_room(&to, message.bytes.len()).await;
         if self.shared.closed.load(Ordering::Acquire) {
             return Err(SendError::Closed);
@@ -142,6 +142,25 @@ impl Endpoint {
         let sent = self.shared.lock().send(now(), to, message);
         self.shared.machine_changed();
         Ok(sent?)
+    }
+
+    async fn prepare(
+        &self,
+        to: PublicKey,
+        text: Bytes,
+        token: Option<String>,
+    ) -> Result<Prepared, SendError> {
+        let shared = self.shared.clone();
+        let large = text.len() >= LARGE;
+        let prepare = move || {
+            let adds = |message: &Prepared| shared.lock().adds_token(&to, message);
+            Prepared::outgoing_where(text, token.as_deref(), adds)
+        };
+        if !large {
+            return Ok(prepare()?);
+        }
+        let prepared = spawn_blocking(prepare).await;
+        prepared.map_err(|_| SendError::Closed)?.map_err(Into::into)
     }
 
     /// Waits until the queue to a peer has room.
@@ -219,14 +238,6 @@ fn subscribed_kinds(encryption: Encryption) -> Vec<u16> {
         .filter(|_| encryption != Encryption::Disabled);
     let seals = std::iter::once(Seal::Plain).chain(wraps);
     seals.map(Seal::kind).collect()
-}
-
-async fn prepare(text: Bytes, token: Option<String>) -> Result<Prepared, SendError> {
-    if text.len() < LARGE {
-        return Ok(Prepared::outgoing(text, token.as_deref())?);
-    }
-    let prepared = spawn_blocking(move || Prepared::outgoing(text, token.as_deref())).await;
-    prepared.map_err(|_| SendError::Closed)?.map_err(Into::into)
 }
 
 impl Shared {

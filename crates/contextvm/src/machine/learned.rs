@@ -16,6 +16,8 @@ pub struct Learned {
     pub encryption: bool,
     /// The peer decrypts ephemeral gift wraps (kind 21059).
     pub ephemeral: bool,
+    /// A server that may open a stream (CEP-41) for any request with a progress token.
+    pub streams: bool,
 }
 
 impl Learned {
@@ -24,6 +26,7 @@ impl Learned {
             oversized: hello.oversized,
             encryption: hello.encryption,
             ephemeral: hello.ephemeral,
+            streams: hello.streams,
         }
     }
 
@@ -33,15 +36,21 @@ impl Learned {
             oversized: self.oversized || more.oversized,
             encryption: self.encryption || more.encryption,
             ephemeral: self.ephemeral || more.ephemeral,
+            streams: self.streams || more.streams,
         }
     }
 }
 
-const WORDS: [&str; 3] = ["oversized", "encryption", "ephemeral"];
+const WORDS: [&str; 4] = ["oversized", "encryption", "ephemeral", "streams"];
 
 impl fmt::Display for Learned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let supported = [self.oversized, self.encryption, self.ephemeral];
+        let supported = [
+            self.oversized,
+            self.encryption,
+            self.ephemeral,
+            self.streams,
+        ];
         let words = WORDS.iter().zip(supported).filter(|(_, yes)| *yes);
         let words: Vec<&str> = words.map(|(word, _)| *word).collect();
         f.write_str(if words.is_empty() { "nothing" } else { "" })?;
@@ -51,7 +60,7 @@ impl fmt::Display for Learned {
 
 /// A text with an unknown feature name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is none of nothing, oversized, encryption, ephemeral")]
+#[error("{0:?} is none of nothing, oversized, encryption, ephemeral, streams")]
 pub struct UnknownWord(String);
 
 impl FromStr for Learned {
@@ -65,6 +74,7 @@ impl FromStr for Learned {
                 "oversized" => learned.oversized = true,
                 "encryption" => learned.encryption = true,
                 "ephemeral" => learned.ephemeral = true,
+                "streams" => learned.streams = true,
                 other => return Err(UnknownWord(other.to_owned())),
             }
         }
@@ -100,15 +110,17 @@ mod tests {
 
     #[test]
     fn what_was_learned_survives_as_text() {
-        for (text, oversized, encryption, ephemeral) in [
-            ("nothing", false, false, false),
-            ("oversized", true, false, false),
-            ("oversized,encryption,ephemeral", true, true, true),
+        for (text, oversized, encryption, ephemeral, streams) in [
+            ("nothing", false, false, false, false),
+            ("oversized", true, false, false, false),
+            ("oversized,encryption,ephemeral", true, true, true, false),
+            ("oversized,streams", true, false, false, true),
         ] {
             let learned = Learned {
                 oversized,
                 encryption,
                 ephemeral,
+                streams,
             };
             assert_eq!(learned.to_string(), text);
             assert_eq!(text.parse(), Ok(learned));

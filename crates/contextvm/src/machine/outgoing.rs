@@ -57,7 +57,7 @@ impl Peer {
     pub(crate) fn send(
         &mut self,
         now: Instant,
-        message: Prepared,
+        mut message: Prepared,
         send: SendId,
         shared: &mut Shared,
     ) -> Result<(), Refused> {
@@ -93,6 +93,7 @@ impl Peer {
                 }
             }
             Kind::Notification => {
+                self.replace_given_token(&mut message);
                 let about = message.about.as_deref();
                 let served = self
                     .served
@@ -145,6 +146,25 @@ impl Peer {
         };
         let tag = self.add(out);
         self.queue(now, tag, shared);
+    }
+
+    /// A frame of the application for a stream (CEP-41) names the request by the token that the application
+    /// gave; the peer knows it by ours.
+    fn replace_given_token(&self, message: &mut Prepared) {
+        let Some(about) = message.about.as_deref().filter(|_| message.is_progress()) else {
+            return;
+        };
+        let given = |asked: &&Asked| asked.is_given(about);
+        let Some(ours) = self.asked.values().find(given).and_then(|asked| asked.token.clone())
+        else {
+            return;
+        };
+        let token = ProgressToken::Text(ours.as_str().into());
+        let text = std::str::from_utf8(&message.bytes).unwrap_or_default();
+        if let Some(text) = mcp::with_token(text, &token) {
+            message.bytes = text.into();
+            message.about = Some(ours);
+        }
     }
 
     fn add(&mut self, out: Out) -> u64 {

@@ -45,8 +45,18 @@ impl Prepared {
     /// Parses an outgoing message. A request's progress token is replaced by `token`, which must be hard
     /// to guess and never used twice: existing servers tell transfers apart by it alone.
     pub fn outgoing(text: Bytes, token: Option<&str>) -> Result<Self, NotJsonRpc> {
+        Self::outgoing_where(text, token, |_| true)
+    }
+
+    /// The same; the token of a request that has none is added only if `adds` says so.
+    pub(crate) fn outgoing_where(
+        text: Bytes,
+        token: Option<&str>,
+        adds: impl FnOnce(&Self) -> bool,
+    ) -> Result<Self, NotJsonRpc> {
         let mut prepared = Self::read(text)?;
-        let Some(token) = token.filter(|_| prepared.kind == Kind::Request) else {
+        let wants = prepared.kind == Kind::Request && (prepared.given.is_some() || adds(&prepared));
+        let Some(token) = token.filter(|_| wants) else {
             return Ok(prepared);
         };
         let text = utf8(&prepared.bytes)?;
@@ -124,6 +134,11 @@ impl Prepared {
     /// The bytes that are sent.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+
+    /// Whether its token would let a server open a stream (CEP-41): tools are called with one.
+    pub(crate) fn calls_tool(&self) -> bool {
+        self.method.as_deref() == Some("tools/call")
     }
 
     pub(crate) fn is_cancellation(&self) -> bool {

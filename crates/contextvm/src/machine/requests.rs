@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::machine::{EventId, Seal};
 use breakbulk_link::{FrameKind, Key, Message};
+use breakbulk_message::jsonrpc::Envelope;
 use breakbulk_message::mcp::{self, Progress, ProgressToken};
 use serde_json::Number;
 
@@ -33,6 +34,8 @@ pub(crate) struct Asked {
     pub(super) in_chunks: bool,
     /// The peer aborted its response with this reason; it may begin again or send an error.
     aborted: Option<String>,
+    /// A stream that the peer opened under a token of ours was refused.
+    stream_refused: bool,
 }
 
 /// How long a peer that aborted its response has to begin another.
@@ -62,6 +65,7 @@ impl Asked {
             hard: timeouts.hard.and_then(at),
             in_chunks: false,
             aborted: None,
+            stream_refused: false,
         }
     }
 
@@ -87,6 +91,12 @@ impl Asked {
         {
             *at = later;
         }
+    }
+
+    /// Whether this is the token that the application gave.
+    pub(super) fn is_given(&self, token: &str) -> bool {
+        let given = self.given.as_ref();
+        given.is_some_and(|given| given.to_string() == token)
     }
 
     /// Whether a response that refers to this event belongs to this request.
@@ -124,6 +134,21 @@ impl Asked {
         };
         Some(progress.notification())
     }
+}
+
+/// Whether a progress notification is a frame of an open-ended stream (CEP-41).
+fn is_open_stream(text: &str) -> bool {
+    let params = Envelope::parse(text).and_then(|envelope| envelope.params);
+    let kind = params.and_then(mcp::cvm).and_then(mcp::cvm_type);
+    kind.as_deref() == Some("open-stream")
+}
+
+/// The frame by which a receiver ends a stream (CEP-41).
+fn stream_abort(token: &str) -> String {
+    let token = ProgressToken::Text(token.into()).to_json();
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":1,"cvm":{{"type":"open-stream","frameType":"abort","reason":"the client gave this request no progress token, and takes no stream"}}}}}}"#
+    )
 }
 
 /// A whole number is written as one.
@@ -215,6 +240,13 @@ impl Peer {
         asked.touch(now);
         let text = std::str::from_utf8(&prepared.bytes).unwrap_or_default();
         let Some(given) = &asked.given else {
+            if is_open_stream(text) && !std::mem::replace(&mut asked.stream_refused, true) {
+                tracing::warn!(
+                    peer = %self.key,
+                    "refused the stream (CEP-41) that the server opened for a request without a progress token of the client's own; what the server sends there is lost, and a client that gives a token gets it"
+                );
+                self.send_own(now, stream_abort(token), None, shared);
+            }
             return;
         };
         if let Some(text) = mcp::with_token(text, given) {

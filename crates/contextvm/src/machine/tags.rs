@@ -7,6 +7,7 @@ use super::config::{Config, Encryption, Wraps};
 const ENCRYPTION: &str = "support_encryption";
 const EPHEMERAL: &str = "support_encryption_ephemeral";
 const OVERSIZED: &str = "support_oversized_transfer";
+const OPEN_STREAM: &str = "support_open_stream";
 
 /// The discovery tags of one event: the features that its sender supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +15,7 @@ pub(crate) struct DiscoveryTags {
     pub(crate) encryption: bool,
     pub(crate) ephemeral: bool,
     pub(crate) oversized: bool,
+    pub(crate) streams: bool,
 }
 
 impl DiscoveryTags {
@@ -24,6 +26,7 @@ impl DiscoveryTags {
             encryption: has(ENCRYPTION),
             ephemeral: has(EPHEMERAL),
             oversized: has(OVERSIZED),
+            streams: has(OPEN_STREAM),
         };
         (discovery != Self::default()).then_some(discovery)
     }
@@ -35,6 +38,8 @@ impl DiscoveryTags {
             encryption,
             ephemeral: encryption && config.wraps != Wraps::Persistent,
             oversized: true,
+            // Streams are passed on to the application, which may not know them.
+            streams: false,
         }
     }
 
@@ -43,6 +48,7 @@ impl DiscoveryTags {
             (ENCRYPTION, self.encryption),
             (EPHEMERAL, self.ephemeral),
             (OVERSIZED, self.oversized),
+            (OPEN_STREAM, self.streams),
         ] {
             if supported {
                 tags.push(vec![name.to_owned()]);
@@ -91,6 +97,7 @@ mod tests {
             encryption,
             ephemeral,
             oversized,
+            streams: false,
         };
         let cases: &[(&[&[&str]], Option<DiscoveryTags>)] = &[
             (&[&["p", "x"]], None),
@@ -111,6 +118,13 @@ mod tests {
                     &["support_oversized_transfer"],
                 ],
                 Some(discovery(true, true, true)),
+            ),
+            (
+                &[&["support_open_stream"], &["support_oversized_transfer"]],
+                Some(DiscoveryTags {
+                    streams: true,
+                    ..discovery(true, false, false)
+                }),
             ),
         ];
         for (given, expected) in cases {

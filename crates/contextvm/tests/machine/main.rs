@@ -10,5 +10,6 @@ mod hostile;
 mod machine;
 mod sim;
 mod sizes;
+mod streams;
 mod vectors;
 mod waiting;

@@ -48,7 +48,9 @@ pub(crate) struct Seen {
 impl Seen {
     pub(crate) fn frame_type(&self) -> Option<String> {
         let frame: serde_json::Value = serde_json::from_str(&self.content).ok()?;
-        Some(frame["params"]["cvm"]["frameType"].as_str()?.to_owned())
+        let cvm = &frame["params"]["cvm"];
+        let transfer = cvm["type"] == "oversized-transfer";
+        Some(cvm["frameType"].as_str().filter(|_| transfer)?.to_owned())
     }
 
     pub(crate) fn token(&self) -> Option<String> {
