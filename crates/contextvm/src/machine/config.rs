@@ -47,6 +47,9 @@ pub struct Timeouts {
     pub learn: Duration,
     /// For a whole incoming transfer, from its `start`.
     pub transfer: Duration,
+    /// A response to a request that came in chunks is not sent sooner after the request's `end`: clients
+    /// of the TypeScript SDK expect it only once their relay has confirmed the `end`.
+    pub hold_response: Duration,
 }
 
 impl Default for Timeouts {
@@ -57,6 +60,7 @@ impl Default for Timeouts {
             accept: Duration::from_secs(30),
             learn: Duration::from_secs(15),
             transfer: Duration::from_secs(300),
+            hold_response: Duration::from_millis(250),
         }
     }
 }

@@ -9,7 +9,7 @@ use breakbulk_link::{
 };
 use breakbulk_message::jsonrpc;
 
-use super::outgoing::Purpose;
+use super::outgoing::{Purpose, Reply};
 use super::peer::Peer;
 use super::requests::Served;
 use super::shared::Shared;
@@ -228,7 +228,14 @@ impl Peer {
         let id = prepared.id.clone().unwrap_or_default();
         match prepared.kind {
             Kind::Request => {
-                let reply = Some((context.event, context.seal));
+                let hold = shared.config.timeouts.hold_response;
+                let in_chunks = message.key.is_some() && !hold.is_zero();
+                let not_before = in_chunks.then(|| now.checked_add(hold)).flatten();
+                let reply = Some(Reply {
+                    event: context.event,
+                    seal: context.seal,
+                    not_before,
+                });
                 if self.served.contains_key(&id) {
                     let text = "a request with this id is being served; use another id";
                     let text = jsonrpc::error(Some(&id), -32600, text, None);
@@ -246,6 +253,7 @@ impl Peer {
                     event: context.event,
                     token: prepared.token.clone(),
                     seal: context.seal,
+                    not_before,
                 };
                 self.served.insert(id, served);
                 self.deliver(Kind::Request, message, shared);

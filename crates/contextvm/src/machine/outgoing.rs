@@ -34,6 +34,15 @@ pub(crate) enum Purpose {
     Notice,
 }
 
+/// The request that a message of the machine itself responds to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply {
+    pub(super) event: EventId,
+    pub(super) seal: Seal,
+    /// It is not sent sooner.
+    pub(super) not_before: Option<Instant>,
+}
+
 /// A message that is not sent in full.
 #[derive(Debug)]
 pub(crate) struct Out {
@@ -67,6 +76,7 @@ impl Peer {
         }
         let id = message.id.clone().unwrap_or_default();
         let (mut token, mut answers, mut seal) = (message.token.clone(), None, self.seal);
+        let mut not_before = None;
         match message.kind {
             Kind::Request if self.asked.contains_key(&id) => return Err(Refused::IdInUse(id)),
             Kind::Request => {
@@ -77,6 +87,7 @@ impl Peer {
                     return Err(Refused::NoSuchRequest(id));
                 };
                 (token, answers, seal) = (served.token, Some(served.event), served.seal);
+                not_before = served.not_before;
             }
             Kind::Notification if message.is_cancellation() => {
                 let id = message.about.clone().unwrap_or_default();
@@ -116,9 +127,29 @@ impl Peer {
         };
         let tag = self.add(out);
         if !self.hold_for_discovery(now, tag, shared) {
-            self.queue(now, tag, shared);
+            self.queue_at(now, not_before, tag, shared);
         }
         Ok(())
+    }
+
+    /// Gives a message to the link, at this time if it is yet to come.
+    fn queue_at(&mut self, now: Instant, at: Option<Instant>, tag: u64, shared: &mut Shared) {
+        match at.filter(|at| *at > now) {
+            Some(at) => {
+                self.delayed.insert((at, tag));
+            }
+            None => self.queue(now, tag, shared),
+        }
+    }
+
+    /// Gives the link the responses whose time has come; those that were cancelled meanwhile are gone.
+    pub(super) fn queue_delayed(&mut self, now: Instant, shared: &mut Shared) {
+        while let Some(&(at, tag)) = self.delayed.first()
+            && at <= now
+        {
+            self.delayed.pop_first();
+            self.queue(now, tag, shared);
+        }
     }
 
     /// Sends an error response or notification of the machine itself, in one frame.
@@ -126,7 +157,7 @@ impl Peer {
         &mut self,
         now: Instant,
         text: String,
-        to: Option<(EventId, Seal)>,
+        to: Option<Reply>,
         shared: &mut Shared,
     ) {
         let Ok(message) = Prepared::read(text.into()) else {
@@ -137,15 +168,16 @@ impl Peer {
             purpose: Purpose::Notice,
             message,
             token: None,
-            answers: to.map(|(event, _)| event),
-            seal: to.map_or(self.seal, |(_, seal)| seal),
+            answers: to.map(|to| to.event),
+            seal: to.map_or(self.seal, |to| to.seal),
             transfer: None,
             opened: false,
             ordered: false,
             cut: None,
         };
         let tag = self.add(out);
-        self.queue(now, tag, shared);
+        let at = to.and_then(|to| to.not_before);
+        self.queue_at(now, at, tag, shared);
     }
 
     /// A frame of the application for a stream (CEP-41) names the request by the token that the application
@@ -348,7 +380,12 @@ impl Peer {
                 let id = out.message.id.clone().unwrap_or_default();
                 // A peer that aborted the transfer needs no error response.
                 if let (false, Some(event)) = (aborted, out.answers) {
-                    self.send_own(now, failure.answer(&id), Some((event, out.seal)), shared);
+                    let to = Reply {
+                        event,
+                        seal: out.seal,
+                        not_before: None,
+                    };
+                    self.send_own(now, failure.answer(&id), Some(to), shared);
                 }
                 shared.push_outcome(Event::Failed {
                     peer: self.key,

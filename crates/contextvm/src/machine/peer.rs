@@ -1,6 +1,6 @@
 //! One peer: its link, its open requests and messages, and what is known about it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use crate::machine::{EventId, PublicKey, Seal};
@@ -69,6 +69,8 @@ pub(crate) struct Peer {
     pub(super) discovery: Discovery,
     /// Large requests that wait for the peer's discovery tags.
     pub(super) held: Vec<u64>,
+    /// Responses that are not to be sent before a time.
+    pub(super) delayed: BTreeSet<(Instant, u64)>,
     pub(super) outgoing: BTreeMap<u64, Out>,
     /// Requests sent to it, by id.
     pub(super) asked: BTreeMap<String, Asked>,
@@ -116,6 +118,7 @@ impl Peer {
             introduced: false,
             discovery: Discovery::NotStarted,
             held: Vec::new(),
+            delayed: BTreeSet::new(),
             outgoing: BTreeMap::new(),
             asked: BTreeMap::new(),
             tokens: BTreeMap::new(),
@@ -318,7 +321,8 @@ impl Peer {
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let requests = self.asked.values().filter_map(Asked::deadline).min();
         let link = self.link.poll_timeout().map(|(at, _)| at);
-        requests.into_iter().chain(link).min()
+        let delayed = self.delayed.first().map(|(at, _)| *at);
+        requests.into_iter().chain(link).chain(delayed).min()
     }
 
     pub(crate) fn count(&self, stats: &mut Stats) {

@@ -172,6 +172,8 @@ pub(crate) struct Served {
     pub(super) token: Option<String>,
     /// The form in which it came; the response takes the same.
     pub(super) seal: Seal,
+    /// The response is not sent sooner.
+    pub(super) not_before: Option<Instant>,
 }
 
 impl Peer {
@@ -301,6 +303,7 @@ impl Peer {
     pub(crate) fn timeout(&mut self, now: Instant, shared: &mut Shared) {
         self.link.handle_timeout(now);
         self.handle_link_events(now, None, shared);
+        self.queue_delayed(now, shared);
         let due: Vec<String> = self
             .asked
             .iter()

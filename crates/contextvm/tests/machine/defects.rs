@@ -20,7 +20,7 @@ fn frame(token: &str, progress: u64, kind: &str, rest: &str) -> String {
 }
 
 /// The frames of a message in chunks of `size` characters, the first of them with this number.
-fn frames(token: &str, message: &str, size: usize, first: u64) -> Vec<String> {
+pub(crate) fn frames(token: &str, message: &str, size: usize, first: u64) -> Vec<String> {
     let chars: Vec<char> = message.chars().collect();
     let chunks: Vec<String> = chars
         .chunks(size)

@@ -105,6 +105,8 @@ fn session(value: &Value) -> Session {
                 Encryption::Disabled
             };
             config.wraps = Wraps::Persistent;
+            // The recorded servers answer at once.
+            config.timeouts.hold_response = Duration::ZERO;
 
             // One recorded answer is a single event of 100 KB.
             config.event_max = 200_000;

@@ -184,3 +184,40 @@ fn a_client_that_seals_never_falls_back_to_plain_messages() {
     assert!(sim.tape.len() >= 3);
     assert!(sim.tape.iter().all(|seen| seen.seal != Seal::Plain));
 }
+
+/// The SDK's head expects the response to a request in chunks only once its relay has confirmed the `end`.
+// CEP22-22
+#[test]
+fn the_response_to_a_request_in_chunks_waits_a_moment_after_its_end() {
+    let hold = Duration::from_millis(250);
+    let hello = vec![vec!["support_oversized_transfer".to_owned()]];
+    let large = call(1, &text(0, 60_000), 1);
+    let with_token = large.replacen(r#""params":{"#, r#""params":{"_meta":{"progressToken":"t"},"#, 1);
+    for (chunks, working, held) in [
+        (true, Duration::ZERO, hold),
+        (true, Duration::from_millis(100), Duration::from_millis(150)),
+        (true, hold, Duration::ZERO),
+        (false, Duration::ZERO, Duration::ZERO),
+    ] {
+        let mut sim = Sim::new(1, Weather::CALM, vec![plain()]);
+        if chunks {
+            for frame in crate::defects::frames("t", &with_token, 30_000, 2) {
+                sim.inject(key(1), 0, &frame, &hello);
+            }
+        } else {
+            sim.inject(key(1), 0, &call(1, "x", 1), &hello);
+        }
+        sim.run(second(1)).unwrap();
+        let ended = sim.now;
+        sim.now = ended + working;
+        let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+        let message = Prepared::outgoing(answer.to_owned().into(), None).unwrap();
+        let now = sim.time();
+        sim.machines[0].send(now, key(1), message).unwrap();
+        let asked = sim.now;
+        sim.run(asked + second(1));
+        let sent = sim.tape.iter().find(|seen| seen.content == answer).unwrap();
+        assert_eq!(sent.at - asked, held, "{chunks} {working:?}");
+        sim.assert_clean("held");
+    }
+}
