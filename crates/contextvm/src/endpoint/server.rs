@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 use super::config::ServerConfig;
 use super::error::{OpenError, SendError};
 use super::run::{Endpoint, Setup};
-use crate::machine::Prepared;
 use crate::machine::{Event, InboundMessage, PublicKey, Role, SendId, Stats};
+use crate::machine::{Kind, Prepared};
 
 /// Sessions that may wait to be received.
 const BACKLOG: usize = 64;
@@ -81,7 +81,7 @@ impl Server {
     }
 }
 
-/// The messages of one client; each `initialize` begins a new session.
+/// The messages of one client. A session begins with a request, and each `initialize` begins a new one.
 pub struct Session {
     /// The client's public key.
     pub peer: PublicKey,
@@ -150,7 +150,9 @@ async fn route(server: Server, open: mpsc::Sender<Session>) {
             None => return,
         };
         let peer = message.peer;
-        let initializes = begins_session(&message.bytes);
+        let initializes = is_initialize(&message.bytes);
+        // A notification or a response belongs to something that was there before.
+        let begins = message.kind == Kind::Request;
         let message = match sessions.get(&peer) {
             Some(session) if !initializes => match session.send(Event::Message(message)) {
                 Ok(()) => continue,
@@ -159,6 +161,11 @@ async fn route(server: Server, open: mpsc::Sender<Session>) {
             },
             _ => Event::Message(message),
         };
+        if !begins {
+            tracing::debug!(%peer, "message dropped: it is no request, and its client has no session");
+            sessions.remove(&peer);
+            continue;
+        }
         let (send, events) = mpsc::unbounded_channel();
         let session = Session {
             peer,
@@ -175,8 +182,8 @@ async fn route(server: Server, open: mpsc::Sender<Session>) {
     }
 }
 
-fn begins_session(bytes: &Bytes) -> bool {
-    // The first message of a session is small.
+fn is_initialize(bytes: &Bytes) -> bool {
+    // It is small.
     bytes.len() < (64 << 10)
         && Prepared::read(bytes.clone())
             .is_ok_and(|message| message.method.as_deref() == Some("initialize"))

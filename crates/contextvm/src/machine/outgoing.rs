@@ -187,7 +187,11 @@ impl Peer {
             return;
         };
         let given = |asked: &&Asked| asked.is_given(about);
-        let Some(ours) = self.asked.values().find(given).and_then(|asked| asked.token.clone())
+        let Some(ours) = self
+            .asked
+            .values()
+            .find(given)
+            .and_then(|asked| asked.token.clone())
         else {
             return;
         };

@@ -253,7 +253,10 @@ impl Peer {
         };
         if let Some(text) = mcp::with_token(text, given) {
             let value = prepared.progress.as_ref().and_then(Number::as_f64);
-            asked.reported = [asked.reported, value].into_iter().flatten().reduce(f64::max);
+            asked.reported = [asked.reported, value]
+                .into_iter()
+                .flatten()
+                .reduce(f64::max);
             let (_, charge) = message.into_parts();
             shared.events.push_back(Event::Message(InboundMessage {
                 peer: self.key,
@@ -335,8 +338,7 @@ impl Peer {
     /// Stops sending a request and discards its response. False: none of its frames was ever sent.
     pub(super) fn cancel_request(&mut self, id: &str, token: Option<&str>) -> bool {
         let tags = self.outgoing.iter().filter(|(_, out)| {
-            out.message.kind == Kind::Request
-                && out.message.id.as_deref() == Some(id)
+            out.message.kind == Kind::Request && out.message.id.as_deref() == Some(id)
         });
         let tags: Vec<u64> = tags.map(|(tag, _)| *tag).collect();
         let mut begun = true;

@@ -498,7 +498,9 @@ fn what_stays_too_large_is_an_error_and_never_silence() {
             Event::Failed { kind, failure, .. } if *who == 0 => Some((*kind, failure.clone())),
             _ => None,
         });
-    let told = told.as_ref().map(|(kind, failure)| (*kind, failure.reason()));
+    let told = told
+        .as_ref()
+        .map(|(kind, failure)| (*kind, failure.reason()));
     assert_eq!(told, Some((Kind::Notification, "messageTooLarge")));
     assert_eq!(sim.machines[0].stats().lost, 1);
     sim.assert_clean("too large");

@@ -31,6 +31,7 @@ fn upload(
         oversized: true,
         encryption: true,
         ephemeral: true,
+        streams: false,
     };
     sim.restart_client(1, config, Some(learned));
     let request = call(1, &text(kind, size), size);

@@ -39,7 +39,8 @@ fn send(sim: &mut Sim, from: usize, to: usize, text: &str) {
 #[test]
 fn a_stream_passes_both_ways_under_the_applications_token() {
     let mut sim = Sim::new(1, Weather::CALM, vec![plain(), plain()]);
-    let request = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":7}}}"#;
+    let request =
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":7}}}"#;
     let token = ask(&mut sim, request);
     assert_ne!(token, "7");
     for (progress, kind, rest) in [
@@ -103,6 +104,10 @@ fn a_tool_call_gets_no_token_from_us_where_the_server_would_open_a_stream() {
         let machine = Machine::new(role, plain(), streams.map(learned), [3; 32], now);
         let message = Prepared::outgoing(request.clone().into(), None).unwrap();
         let shown: String = request.chars().take(80).collect();
-        assert_eq!(machine.adds_token(&key(0), &message), adds, "{streams:?} {shown}");
+        assert_eq!(
+            machine.adds_token(&key(0), &message),
+            adds,
+            "{streams:?} {shown}"
+        );
     }
 }

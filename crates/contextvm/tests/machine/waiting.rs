@@ -192,7 +192,11 @@ fn the_response_to_a_request_in_chunks_waits_a_moment_after_its_end() {
     let hold = Duration::from_millis(250);
     let hello = vec![vec!["support_oversized_transfer".to_owned()]];
     let large = call(1, &text(0, 60_000), 1);
-    let with_token = large.replacen(r#""params":{"#, r#""params":{"_meta":{"progressToken":"t"},"#, 1);
+    let with_token = large.replacen(
+        r#""params":{"#,
+        r#""params":{"_meta":{"progressToken":"t"},"#,
+        1,
+    );
     for (chunks, working, held) in [
         (true, Duration::ZERO, hold),
         (true, Duration::from_millis(100), Duration::from_millis(150)),

@@ -122,7 +122,8 @@ async fn a_repeated_initialize_does_not_end_a_session() {
         relay.deliver(initialize);
         // Heard by a stranger's new session, after the repeated one.
         let last = Keys::generate();
-        relay.deliver(signed(&last, &us, notification, seal));
+        let request = r#"{"jsonrpc":"2.0","id":0,"method":"m"}"#;
+        relay.deliver(signed(&last, &us, request, seal));
         loop {
             let session = timeout(PATIENCE, sessions.recv()).await.unwrap().unwrap();
             assert_ne!(session.peer, friend.public_key(), "{seal:?}");

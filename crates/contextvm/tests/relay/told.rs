@@ -48,3 +48,41 @@ async fn a_sealed_notification_that_is_too_large_is_reported_and_counted() {
         assert_eq!(server.stats().lost, lost);
     }
 }
+
+/// Anybody can send a notification: it starts nothing, and the request after it does.
+// PROG-9
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_begins_with_a_request() {
+    let relay = BadRelay::start(Weather::default()).await.unwrap();
+    let relays = vec![relay.url().to_owned()];
+    let mut setup = ServerConfig::new(breakbulk_contextvm::Keys::generate(), relays);
+    setup.relay_options = relay_options();
+    let server = Server::bind(setup).await.unwrap();
+    let mut sessions = server.sessions();
+    let client = connect(&server, &[relay.url()], Config::default()).await;
+    let note = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    let answer = r#"{"jsonrpc":"2.0","id":9,"result":{}}"#;
+    let ping =
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"progressToken":"t"}}}"#;
+    client.send(note).await.unwrap();
+    // The server waits for no such answer, and the machine drops it before.
+    assert!(client.send(answer).await.is_err());
+    client.drained().await;
+    client.send(ping).await.unwrap();
+    let mut session = timeout(PATIENCE, sessions.recv()).await.unwrap().unwrap();
+    let first = session.recv().await.unwrap();
+    assert_eq!(first.kind, Kind::Request);
+    client.send(note).await.unwrap();
+    let second = timeout(PATIENCE, session.recv()).await.unwrap().unwrap();
+    assert_eq!(second.kind, Kind::Notification);
+    // Once the session is closed, a notification does not begin another.
+    session.close();
+    client.send(note).await.unwrap();
+    client.drained().await;
+    session
+        .send(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#)
+        .await
+        .unwrap();
+    timeout(PATIENCE, client.recv()).await.unwrap().unwrap();
+    assert!(sessions.try_recv().is_err());
+}

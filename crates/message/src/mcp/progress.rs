@@ -169,7 +169,11 @@ mod tests {
             r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"progressToken":1}}"#,
             r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#,
         ] {
-            assert_eq!(with_token(other, &ProgressToken::Integer(7)), None, "{other}");
+            assert_eq!(
+                with_token(other, &ProgressToken::Integer(7)),
+                None,
+                "{other}"
+            );
         }
     }
 
