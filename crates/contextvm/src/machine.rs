@@ -41,9 +41,9 @@ pub use types::{
     Arrival, Event, InboundMessage, Publish, PublishId, Refused, Role, SendId, Stats, Way,
 };
 
-/// How often at most the log and a peer are told of an event that is too old or too new: a relay can
-/// repeat any number of them.
-const TELL_OF_TIME: Duration = Duration::from_secs(1);
+/// How often at most the log and a peer are told that an event is refused, for each reason: anybody can
+/// send any number of them.
+const TELL_REFUSED: Duration = Duration::from_secs(1);
 
 /// The state machine of a client or a server.
 ///
@@ -70,8 +70,8 @@ pub struct Machine {
     shared: Shared,
     peers: BTreeMap<PublicKey, Peer>,
     heard: HeardEvents,
-    /// When a peer was last told that its event is too old or too new.
-    told_of_time: Option<Instant>,
+    /// When an event was last refused aloud, by the reason.
+    told: BTreeMap<&'static str, Instant>,
     in_flight: BTreeMap<PublishId, InFlight>,
     /// Peers whose links may have a frame to send, served round-robin.
     ready: VecDeque<PublicKey>,
@@ -97,7 +97,7 @@ impl Machine {
         let mut machine = Self {
             role,
             heard: HeardEvents::new(config.window.as_secs(), config.limits.remembered),
-            told_of_time: None,
+            told: BTreeMap::new(),
             shared: Shared::new(role, config, Random::new(seed)),
             peers: BTreeMap::new(),
             in_flight: BTreeMap::new(),
@@ -163,6 +163,10 @@ impl Machine {
     pub fn handle_event(&mut self, now: Instant, arrival: Arrival) -> Option<Heard> {
         if !self.is_allowed(&arrival.from) {
             self.ignored += 1;
+            if self.role == Role::Server {
+                let key = arrival.from;
+                self.refuse(now, &arrival, &Failure::NotAllowed { key });
+            }
             return None;
         }
         let heard = Heard {
@@ -178,7 +182,12 @@ impl Machine {
             }
             Verdict::TooOld | Verdict::TooNew => {
                 self.ignored += 1;
-                self.refuse_time(now, &arrival);
+                let failure = Failure::WrongTime {
+                    made: arrival.created_at,
+                    ours: arrival.received_at,
+                    window: self.shared.config.window,
+                };
+                self.refuse(now, &arrival, &failure);
                 return None;
             }
         }
@@ -201,35 +210,29 @@ impl Machine {
         self.heard.refuse_before(time);
     }
 
-    /// Tells the author of an event, and the log, that its time is wrong; not for each of many.
-    fn refuse_time(&mut self, now: Instant, arrival: &Arrival) {
-        if self
-            .told_of_time
-            .is_some_and(|told| now.saturating_duration_since(told) < TELL_OF_TIME)
-        {
+    /// Tells the log, and the author of a request, that an event is refused; not for each of many.
+    fn refuse(&mut self, now: Instant, arrival: &Arrival, failure: &Failure) {
+        let told = self.told.get(failure.reason());
+        if told.is_some_and(|told| now.saturating_duration_since(*told) < TELL_REFUSED) {
             return;
         }
-        self.told_of_time = Some(now);
-        let (made, ours) = (arrival.created_at, arrival.received_at);
-        let failure = Failure::WrongTime {
-            made,
-            ours,
-            window: self.shared.config.window,
-        };
+        self.told.insert(failure.reason(), now);
         tracing::warn!(peer = %arrival.from, event = %arrival.id, "event refused: {failure}");
         if self.role == Role::Server {
-            self.shared.refuse_request(arrival, &failure);
+            self.shared.refuse_request(arrival, failure);
         }
     }
 
     fn handle_new(&mut self, now: Instant, arrival: Arrival) {
-        let required = self.shared.config.encryption == Encryption::Required;
-        if required && arrival.seal == Seal::Plain {
+        let sealed = arrival.seal != Seal::Plain;
+        let refused = match self.shared.config.encryption {
+            Encryption::Required if !sealed => Some(Failure::NotEncrypted),
+            Encryption::Disabled if sealed => Some(Failure::Encrypted),
+            _ => None,
+        };
+        if let Some(failure) = refused {
             self.ignored += 1;
-            if self.role == Role::Server {
-                self.shared.refuse_request(&arrival, &Failure::NotEncrypted);
-            }
-            return;
+            return self.refuse(now, &arrival, &failure);
         }
         let from = arrival.from;
         if !self.peers.contains_key(&from) {

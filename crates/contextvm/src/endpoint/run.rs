@@ -98,7 +98,7 @@ impl Endpoint {
             memory,
             journal,
         } = setup;
-        let kinds = subscribed_kinds(config.encryption);
+        let kinds = subscribed_kinds(role, config.encryption);
         let opened = Relays::open(&relays, keys.as_nostr(), kinds, &relay_options);
         let (relays, events) = opened.await?;
         let learned = match role {
@@ -229,13 +229,13 @@ impl Endpoint {
     }
 }
 
-/// The kinds of events to subscribe to. Plain ones are among them even where they are refused, so that
-/// their senders get an error.
-fn subscribed_kinds(encryption: Encryption) -> Vec<u16> {
+/// The kinds of events to subscribe to. A server gets those too that it refuses, so that their senders get
+/// an error.
+fn subscribed_kinds(role: Role, encryption: Encryption) -> Vec<u16> {
     let sealed = [Seal::Persistent, Seal::Ephemeral];
     let wraps = sealed
         .into_iter()
-        .filter(|_| encryption != Encryption::Disabled);
+        .filter(|_| role == Role::Server || encryption != Encryption::Disabled);
     let seals = std::iter::once(Seal::Plain).chain(wraps);
     seals.map(Seal::kind).collect()
 }

@@ -11,7 +11,7 @@ pub const EVENT_MAX: usize = 65_536;
 /// Whether messages are encrypted in gift wraps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encryption {
-    /// Never; gift wraps are not subscribed to.
+    /// Never; a server answers an encrypted request with an error.
     Disabled,
     /// A client encrypts unless the server announced no support; a server responds in the form of the
     /// request.

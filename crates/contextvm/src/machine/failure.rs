@@ -5,6 +5,8 @@ use std::time::Duration;
 use breakbulk_link as link;
 use breakbulk_message::jsonrpc;
 
+use crate::machine::PublicKey;
+
 /// Why a message was not sent, or a request got no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -47,8 +49,23 @@ pub enum Failure {
         window: Duration,
     },
     /// The message was not encrypted, and encryption is required.
-    #[error("only encrypted messages are taken here; use a gift wrap")]
+    #[error(
+        "only encrypted messages are taken here; send gift wraps (encryption=optional or required of a gateway)"
+    )]
     NotEncrypted,
+    /// The message was encrypted, and encryption is disabled.
+    #[error(
+        "no encrypted messages are taken here; send plain ones (encryption=disabled of a gateway)"
+    )]
+    Encrypted,
+    /// The server accepts listed keys alone.
+    #[error(
+        "the key {key} is not among those that this server accepts; its operator can add it (allow= of a gateway)"
+    )]
+    NotAllowed {
+        /// The key that sent the message.
+        key: PublicKey,
+    },
 }
 
 impl Failure {
@@ -72,6 +89,8 @@ impl Failure {
             Self::Silent { .. } | Self::TooLong { .. } => "timeout",
             Self::Busy => "busy",
             Self::NotEncrypted => "encryptionRequired",
+            Self::Encrypted => "encryptionDisabled",
+            Self::NotAllowed { .. } => "notAllowed",
             Self::WrongTime { .. } => "wrongTime",
         }
     }

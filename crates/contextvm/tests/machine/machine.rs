@@ -578,7 +578,7 @@ fn an_answer_to_an_older_request_is_not_taken_for_this_one() {
     assert_eq!(sim.run(LONG).unwrap().2, text);
 }
 
-// CEP22-13
+// CEP22-13, CEP22-23
 #[test]
 fn sealed_and_bare() {
     let config = |encryption, wraps| {
@@ -634,6 +634,12 @@ fn sealed_and_bare() {
     let (to, _, error) = sim.run(LONG).unwrap();
     assert_eq!(to, 1);
     assert!(error.contains("encryptionRequired"), "{error}");
+    // So is a sealed one to a server that opens none.
+    let mut sim = pair(config(Disabled, Wraps::Any), config(Required, Wraps::Any));
+    sim.send(1, 0, &call(1, "x", 1));
+    let (to, _, error) = sim.run(LONG).unwrap();
+    assert_eq!(to, 1);
+    assert!(error.contains("encryptionDisabled"), "{error}");
     // And a client that wants one takes no bare answer.
     let mut sim = pair(config(Optional, Wraps::Any), config(Required, Wraps::Any));
     sim.send(1, 0, &call(1, "x", 1));
@@ -642,14 +648,25 @@ fn sealed_and_bare() {
     assert!(sim.run(sim.now + Duration::from_secs(1)).is_none());
 }
 
+// CEP22-23
 #[test]
 fn only_those_on_the_list_are_heard() {
     let mut server = plain();
     server.allowed = Some(BTreeSet::from([key(1)]));
     let mut sim = Sim::new(1, Weather::CALM, vec![server, plain(), plain()]);
     exchange(&mut sim, &call(1, "x", 1));
-    sim.send(2, 0, &call(1, "x", 1));
-    assert!(sim.run(sim.now + Duration::from_secs(60)).is_none());
+    // The others are told, once a second; and they take no place.
+    let mut answers = 0;
+    for id in 1..=6 {
+        sim.send(2, 0, &call(id, "x", 1));
+        if let Some((to, _, error)) = sim.run(sim.now + Duration::from_millis(300)) {
+            assert_eq!(to, 2);
+            assert!(error.contains(r#""reason":"notAllowed""#), "{error}");
+            assert!(error.contains(&key(2).to_hex()), "{error}");
+            answers += 1;
+        }
+    }
+    assert_eq!(answers, 2);
     assert_eq!(sim.machines[0].stats().peers, 1);
 }
 

@@ -144,25 +144,41 @@ async fn clients_of_one_web_socket_listener_have_keys_of_their_own() {
     assert_ne!(one.1, two.1, "each key has a command of its own");
 }
 
+// CEP22-23
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_hears_who_is_unknown_or_not_allowed() {
+async fn a_client_learns_why_its_server_does_not_answer() {
     let nobody = "7e7e9c42a91bfef19fa929e5fda1b72e0ebc1a4c1141673e2794234d86addf4e";
     let allowing = Scene::start(&format!("&allow={nobody}"), &[]).await;
-    let elsewhere = Scene::start("", &[]).await;
-    let ours = elsewhere.far.address.split_once('=').unwrap().1;
-    let unknown = elsewhere.far.address.replace(ours, nobody);
-    for to in [allowing.far.address.clone(), unknown] {
-        let to = format!("{to}&timeout=1");
+    let bare = Scene::start("&encryption=disabled", &[]).await;
+    let sealed = Scene::start("&encryption=required", &[]).await;
+    let ours = bare.far.address.split_once('=').unwrap().1;
+    let unknown = bare.far.address.replace(ours, nobody);
+    for (to, listener, expected, words) in [
+        (allowing.to(""), Some(&allowing), "notAllowed", "allow= of a gateway"),
+        (bare.to(""), Some(&bare), "encryptionDisabled", "encryption=disabled of a gateway"),
+        (
+            sealed.to("&encryption=disabled"),
+            Some(&sealed),
+            "encryptionRequired",
+            "encryption=optional or required of a gateway",
+        ),
+        (
+            format!("{unknown}&timeout=1"),
+            None,
+            "timeout",
+            "is the other end at these relays",
+        ),
+    ] {
         let near = crate::common::Near::new(&["--listen", "stdio:", "--to", &to]);
         let mut client = super::Program(near);
         let answer = client.call(1, "about", json!({}));
-        assert_eq!(answer["error"]["code"], -32001, "{answer}");
         let (message, reason) = error(&answer);
-        assert_eq!(reason, "timeout", "{answer}");
-        assert!(
-            message.contains("is the other end at these relays?"),
-            "{answer}"
-        );
+        assert_eq!(reason, expected, "{answer}");
+        assert!(message.contains(words), "{answer}");
+        if let Some(listener) = listener {
+            let line = listener.far.line("event refused");
+            assert!(line.contains(words), "{line}");
+        }
     }
 }
 
