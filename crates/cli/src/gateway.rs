@@ -35,8 +35,9 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   OPTIONS of relays   key=FILE, encryption=disabled|optional|required, wraps=any|persistent|ephemeral,
                       max-frame=SIZE (of an event), max-message=SIZE, window=SECONDS (600) that the
                       clocks of both ends may differ; listeners: allow=PUBKEY,…, idle=SECONDS (1800);
-                      targets: server=PUBKEY, timeout=SECONDS (120) without a message about a request
-                      until it is answered with an error
+                      targets: server=PUBKEY, timeout=SECONDS without a message about a request until it
+                      is answered with an error and cancelled (by default 120 while the server has sent
+                      nothing at all, and 3600 afterwards, since a tool at work may say nothing)
 
 What a gateway between two ends does:
   stdio:, exec:, whole+ws  with the same        passes messages on

@@ -130,7 +130,10 @@ impl RelayEnd {
             config.limits.memory = self.memory;
             config.limits.peer_memory = session_memory(end.max_message).min(self.memory);
             config.limits.queued_bytes = end.max_message;
-            config.timeouts.soft = options.timeout.or(config.timeouts.soft);
+            if let Some(timeout) = options.timeout {
+                config.timeouts.soft = Some(timeout);
+                config.timeouts.hard = config.timeouts.hard.map(|hard| hard.max(timeout));
+            }
             config.cut_above = CUT_ABOVE.min(end.max_frame);
             config.event_max = end.max_frame;
             config.window = options.window.unwrap_or(config.window);

@@ -37,7 +37,11 @@ pub enum Wraps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// For anything that belongs to a request: its response, a frame, progress. `None`: for ever.
+    /// For the first event of a server, from the last sign of a request's own way: until then nobody knows
+    /// whether it is there. `None`: for ever.
+    pub first: Option<Duration>,
+    /// For anything that belongs to a request: its response, a frame, progress. `None`: for as long as
+    /// `hard` says, since a tool that works may say nothing.
     pub soft: Option<Duration>,
     /// For a request's response, whatever progress it makes.
     pub hard: Option<Duration>,
@@ -55,7 +59,8 @@ pub struct Timeouts {
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
-            soft: Some(Duration::from_secs(120)),
+            first: Some(Duration::from_secs(120)),
+            soft: None,
             hard: Some(Duration::from_secs(3600)),
             accept: Duration::from_secs(30),
             learn: Duration::from_secs(15),

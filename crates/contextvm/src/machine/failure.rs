@@ -23,14 +23,26 @@ pub enum Failure {
         /// The peer's reason.
         reason: String,
     },
-    /// Nothing came from the peer within the soft timeout.
-    #[error("no answer and no progress for {} s; is the other end at these relays? If it is only slow, raise the soft timeout or ask for less", after.as_secs())]
+    /// The server has never sent an event.
+    #[error("no event of the server for {} s; is the other end at these relays, under this key, and does it accept this client's key and its encryption?", after.as_secs())]
+    NoServer {
+        /// How long it was waited.
+        after: Duration,
+    },
+    /// Nothing that belongs to the request came within the soft timeout.
+    #[error("no answer and no progress for {} s; if the server is only slow, raise the time that it may be silent (timeout= of a gateway)", after.as_secs())]
     Silent {
         /// How long it was waited.
         after: Duration,
     },
+    /// Nothing came for a request that went out without a progress token.
+    #[error("no answer for {} s to a request without a progress token: the server opens streams for such tokens, so none was added, and without one it cannot send an answer that is larger than one event; give the request a progressToken, or raise the time that the server may be silent (timeout= of a gateway)", after.as_secs())]
+    NoToken {
+        /// How long it was waited.
+        after: Duration,
+    },
     /// All in all it took too long.
-    #[error("no answer within {} s, which is the most that a request may take; raise the hard timeout", after.as_secs())]
+    #[error("no answer within {} s, which is the most that a request may take; raise it (timeout= of a gateway, above that)", after.as_secs())]
     TooLong {
         /// How long it was waited.
         after: Duration,
@@ -86,7 +98,10 @@ impl Failure {
             Self::Unsent(S::TooSlow { .. }) => "tooSlow",
             Self::Unsent(_) => "unsent",
             Self::Answer(_) => "transferFailed",
-            Self::Silent { .. } | Self::TooLong { .. } => "timeout",
+            Self::NoServer { .. }
+            | Self::Silent { .. }
+            | Self::NoToken { .. }
+            | Self::TooLong { .. } => "timeout",
             Self::Busy => "busy",
             Self::NotEncrypted => "encryptionRequired",
             Self::Encrypted => "encryptionDisabled",

@@ -223,7 +223,9 @@ impl Peer {
         if let Some(token) = &message.token {
             self.tokens.insert(token.clone(), id.clone());
         }
-        let asked = Asked::new(now, send, purpose, message, &shared.config.timeouts);
+        let streams = self.learned.is_some_and(|learned| learned.streams);
+        let timeouts = &shared.config.timeouts;
+        let asked = Asked::new(now, send, purpose, message, timeouts, streams);
         self.asked.insert(id, asked);
     }
 

@@ -319,7 +319,8 @@ impl Peer {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        let requests = self.asked.values().filter_map(Asked::deadline).min();
+        let deadline = |asked: &Asked| asked.deadline(self.sent_event);
+        let requests = self.asked.values().filter_map(deadline).min();
         let link = self.link.poll_timeout().map(|(at, _)| at);
         let delayed = self.delayed.first().map(|(at, _)| *at);
         requests.into_iter().chain(link).chain(delayed).min()

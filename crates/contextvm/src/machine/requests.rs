@@ -28,12 +28,15 @@ pub(crate) struct Asked {
     events: (Option<EventId>, Option<EventId>),
     /// The highest progress reported to the application.
     reported: Option<f64>,
+    first: Option<(Instant, Duration)>,
     soft: Option<(Instant, Duration)>,
     hard: Option<(Instant, Duration)>,
+    /// It has no token because the server opens streams for tokens.
+    no_token: bool,
     /// The request was sent in chunks: an abort while no response is arriving refers to them.
     pub(super) in_chunks: bool,
-    /// The peer aborted its response with this reason; it may begin again or send an error.
-    aborted: Option<String>,
+    /// The peer aborted its response with this reason; it may begin again or send an error until then.
+    aborted: Option<(Instant, String)>,
     /// A stream that the peer opened under a token of ours was refused.
     stream_refused: bool,
 }
@@ -48,10 +51,11 @@ impl Asked {
         purpose: Purpose,
         message: &Prepared,
         timeouts: &Timeouts,
+        streams: bool,
     ) -> Self {
-        let soft = match purpose {
-            Purpose::Discovery => Some(timeouts.learn),
-            _ => timeouts.soft,
+        let (first, soft) = match purpose {
+            Purpose::Discovery => (None, Some(timeouts.learn)),
+            _ => (timeouts.first, timeouts.soft),
         };
         let at = |after: Duration| Some((now.checked_add(after)?, after));
         Self {
@@ -61,8 +65,10 @@ impl Asked {
             given: message.given.clone(),
             events: (None, None),
             reported: None,
+            first: first.and_then(at),
             soft: soft.and_then(at),
             hard: timeouts.hard.and_then(at),
+            no_token: streams && message.token.is_none(),
             in_chunks: false,
             aborted: None,
             stream_refused: false,
@@ -71,25 +77,49 @@ impl Asked {
 
     /// The peer aborted its response: shortens the wait for another one.
     pub(super) fn was_aborted(&mut self, now: Instant, reason: String) {
-        self.aborted = Some(reason);
-        let Some(soon) = now.checked_add(RETRY_WINDOW) else {
-            return;
-        };
-        let (at, after) = self.soft.unwrap_or((soon, RETRY_WINDOW));
-        self.soft = Some((at.min(soon), after));
+        let soon = now.checked_add(RETRY_WINDOW);
+        self.aborted = soon.map(|soon| (soon, reason));
     }
 
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        let deadlines = [self.soft, self.hard];
-        deadlines.into_iter().flatten().map(|(at, _)| at).min()
+    /// When it fails. `spoken`: the peer has sent an event.
+    pub(super) fn deadline(&self, spoken: bool) -> Option<Instant> {
+        let first = self.first.filter(|_| !spoken || self.no_token);
+        let deadlines = [first, self.soft, self.hard].into_iter().flatten();
+        let aborted = self.aborted.as_ref().map(|(at, _)| *at);
+        deadlines.map(|(at, _)| at).chain(aborted).min()
+    }
+
+    /// Why it fails now that its deadline has passed.
+    fn overdue(&self, now: Instant, spoken: bool) -> Option<Failure> {
+        let due = |deadline: Option<(Instant, Duration)>| {
+            deadline
+                .filter(|(at, _)| *at <= now)
+                .map(|(_, after)| after)
+        };
+        if let Some(after) = due(self.hard) {
+            return Some(Failure::TooLong { after });
+        }
+        if let Some((at, reason)) = &self.aborted
+            && *at <= now
+        {
+            let reason = reason.clone();
+            return Some(Failure::Aborted { reason });
+        }
+        let first = self.first.filter(|_| !spoken || self.no_token);
+        let after = due(self.soft).or_else(|| due(first))?;
+        Some(match (spoken, self.no_token) {
+            (false, _) => Failure::NoServer { after },
+            (true, true) => Failure::NoToken { after },
+            (true, false) => Failure::Silent { after },
+        })
     }
 
     fn touch(&mut self, now: Instant) {
         self.aborted = None;
-        if let Some((at, after)) = &mut self.soft
-            && let Some(later) = now.checked_add(*after)
-        {
-            *at = later;
+        for (at, after) in [&mut self.first, &mut self.soft].into_iter().flatten() {
+            if let Some(later) = now.checked_add(*after) {
+                *at = later;
+            }
         }
     }
 
@@ -307,23 +337,15 @@ impl Peer {
         self.link.handle_timeout(now);
         self.handle_link_events(now, None, shared);
         self.queue_delayed(now, shared);
-        let due: Vec<String> = self
-            .asked
-            .iter()
-            .filter(|(_, asked)| asked.deadline().is_some_and(|at| at <= now))
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in due {
+        let spoken = self.sent_event;
+        let overdue = |(id, asked): (&String, &Asked)| {
+            let failure = asked.overdue(now, spoken)?;
+            Some((id.clone(), failure))
+        };
+        let due: Vec<(String, Failure)> = self.asked.iter().filter_map(overdue).collect();
+        for (id, failure) in due {
             let Some(asked) = self.asked.get(&id) else {
                 continue;
-            };
-            let failure = match (asked.hard, asked.soft) {
-                (Some((at, after)), _) if at <= now => Failure::TooLong { after },
-                (_, Some((_, after))) => match asked.aborted.clone() {
-                    Some(reason) => Failure::Aborted { reason },
-                    None => Failure::Silent { after },
-                },
-                _ => continue,
             };
             let (token, discovery) = (asked.token.clone(), asked.purpose == Purpose::Discovery);
             let begun = self.cancel_request(&id, token.as_deref());

@@ -158,18 +158,73 @@ fn requests_wait_for_nothing_but_a_notification_before_them() {
 
 // CEP22-12
 #[test]
-fn a_call_waits_two_minutes_for_a_word_and_an_hour_in_all() {
+fn a_call_waits_two_minutes_for_a_server_that_is_not_there_and_an_hour_for_one_that_is() {
+    // Nothing ever came from the server.
     let mut sim = alone(plain(), None);
     say(&mut sim, &call(1, "x", 1), "t1");
-    assert_eq!(error(&mut sim)["id"], 1);
-    assert_eq!(sim.now, second(120));
+    let failed = error(&mut sim);
+    assert_eq!((failed["id"].as_u64(), sim.now), (Some(1), second(120)));
+    let words = failed["error"]["message"].as_str().unwrap();
+    assert!(
+        words.contains("is the other end at these relays"),
+        "{words}"
+    );
+    // It has spoken: a tool that says nothing may be at work.
+    let begun = sim.now;
+    say(&mut sim, &call(2, "x", 1), "t2");
+    let other = r#"{"jsonrpc":"2.0","method":"notifications/message"}"#;
+    sim.inject(key(SERVER), 1, other, &[]);
+    assert_eq!(sim.run(LONG).unwrap().2, other);
+    let failed = error(&mut sim);
+    assert_eq!(
+        (failed["id"].as_u64(), sim.now),
+        (Some(2), begun + second(3600))
+    );
+    let words = failed["error"]["message"].as_str().unwrap();
+    assert!(words.contains("timeout= of a gateway"), "{words}");
+    // Unless the user says how long it may be silent.
+    let config = plain().with(|config| config.timeouts.soft = Some(second(120)));
+    let mut sim = alone(config, None);
     say(&mut sim, &call(2, "x", 1), "t2");
     for step in 1..36 {
-        assert!(sim.run(second(120 + 100 * step)).is_none(), "{step}");
+        assert!(sim.run(second(100 * step)).is_none(), "{step}");
         sim.inject(key(SERVER), 1, &frame("t2", step, ""), &[]);
     }
     assert_eq!(error(&mut sim)["id"], 2);
-    assert_eq!(sim.now, second(120 + 3600));
+    assert_eq!(sim.now, second(3600));
+    let begun = sim.now;
+    say(&mut sim, &call(3, "x", 1), "t3");
+    let failed = error(&mut sim);
+    assert_eq!(
+        (failed["id"].as_u64(), sim.now),
+        (Some(3), begun + second(120))
+    );
+    let words = failed["error"]["message"].as_str().unwrap();
+    assert!(words.contains("timeout= of a gateway"), "{words}");
+}
+
+/// A server that opens streams gets tool calls without a token, and has no way to send a large answer.
+// CEP22-12
+#[test]
+fn a_call_without_a_token_to_a_server_of_streams_fails_with_the_remedy() {
+    let learned = Learned {
+        streams: true,
+        ..Learned::default()
+    };
+    let mut sim = alone(plain(), Some(learned));
+    let message = Prepared::outgoing(call(1, "x", 1).into(), None).unwrap();
+    let now = sim.time();
+    sim.machines[1].send(now, key(SERVER), message).unwrap();
+    let other = r#"{"jsonrpc":"2.0","method":"notifications/message"}"#;
+    sim.inject(key(SERVER), 1, other, &[]);
+    assert_eq!(sim.run(LONG).unwrap().2, other);
+    let failed = error(&mut sim);
+    assert_eq!(sim.now, second(120));
+    let words = failed["error"]["message"].as_str().unwrap();
+    assert!(
+        words.contains("give the request a progressToken"),
+        "{words}"
+    );
 }
 
 // CEP22-14
