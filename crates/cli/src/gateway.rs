@@ -64,7 +64,9 @@ later actions would hide that one is missing. On a WebSocket such a message clos
 At relays each client has a command of its own (--max-sessions in all), which ends when the client is
 silent for too long; if the client sends again, another command gets the client's initialize. Requests
 still open when a command exits are answered with an error. Requests to a server get a progress token,
-without which nothing large can come back; the client does not get progress that it did not ask for.
+without which nothing large can come back; the client does not get progress that it did not ask for. A
+tool call to a server that opens streams (CEP-41) gets none: the server would send its output there. Give
+such a call a token of its own if it wants the stream or an answer over 48 KB.
 
 The key of relays comes from a file that nobody else can read (breakbulk keygen FILE makes one) or from
 BREAKBULK_NOSTR_KEY, which is the listener's, and the target's if the listener is no relay. Without one

@@ -5,6 +5,7 @@
 //! the time, and polls for events to publish and for what happened. It has no sockets, no clock and no
 //! secret key.
 
+mod cancel;
 mod config;
 mod failure;
 mod heard;

@@ -47,6 +47,9 @@ pub enum Failure {
         /// How long it was waited.
         after: Duration,
     },
+    /// The request was cancelled while it, or its response, was on its way.
+    #[error("the request was cancelled")]
+    Cancelled,
     /// The memory budget is used up.
     #[error("all memory for messages is in use; try again later")]
     Busy,
@@ -102,6 +105,7 @@ impl Failure {
             | Self::Silent { .. }
             | Self::NoToken { .. }
             | Self::TooLong { .. } => "timeout",
+            Self::Cancelled => "cancelled",
             Self::Busy => "busy",
             Self::NotEncrypted => "encryptionRequired",
             Self::Encrypted => "encryptionDisabled",

@@ -236,12 +236,13 @@ impl Peer {
                     seal: context.seal,
                     not_before,
                 });
-                if self.served.contains_key(&id) {
+                let same = self.served.get(&id);
+                if same.is_some_and(|served| !served.cancelled) {
                     let text = "a request with this id is being served; use another id";
                     let text = jsonrpc::error(Some(&id), -32600, text, None);
                     return self.send_own(now, text, reply, shared);
                 }
-                if self.served.len() >= shared.config.limits.requests {
+                if self.open_served() >= shared.config.limits.requests {
                     return self.send_own(now, Failure::Busy.answer(&id), reply, shared);
                 }
                 if let Some("initialize" | "server/discover") = prepared.method.as_deref() {
@@ -254,6 +255,7 @@ impl Peer {
                     token: prepared.token.clone(),
                     seal: context.seal,
                     not_before,
+                    cancelled: false,
                 };
                 self.served.insert(id, served);
                 self.deliver(Kind::Request, message, shared);
@@ -264,7 +266,8 @@ impl Peer {
             }
             Kind::Notification => {
                 if prepared.is_cancellation() {
-                    self.cancel_served(prepared.about.as_deref().unwrap_or_default());
+                    let id = prepared.about.as_deref().unwrap_or_default();
+                    self.cancel_served(now, id, shared);
                 }
                 self.deliver(Kind::Notification, message, shared);
             }
@@ -298,18 +301,6 @@ impl Peer {
             self.deliver(Kind::Response, message, shared);
         }
         self.discovery_done(now, shared);
-    }
-
-    /// The peer cancelled this request: drops it and any response on its way.
-    fn cancel_served(&mut self, id: &str) {
-        self.served.remove(id);
-        let tags = self.outgoing.iter().filter(|(_, out)| {
-            out.message.kind == Kind::Response && out.message.id.as_deref() == Some(id)
-        });
-        let tags: Vec<u64> = tags.map(|(tag, _)| *tag).collect();
-        for tag in tags {
-            self.cancel_outgoing(tag);
-        }
     }
 
     fn deliver(&self, kind: Kind, message: Message, shared: &mut Shared) {

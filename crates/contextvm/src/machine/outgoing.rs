@@ -78,8 +78,9 @@ impl Peer {
         let (mut token, mut answers, mut seal) = (message.token.clone(), None, self.seal);
         let mut not_before = None;
         match message.kind {
-            Kind::Request if self.asked.contains_key(&id) => return Err(Refused::IdInUse(id)),
+            Kind::Request if self.is_open(&id) => return Err(Refused::IdInUse(id)),
             Kind::Request => {
+                self.forget_request(&id);
                 self.register_request(now, &message, send, Purpose::Application, shared)
             }
             Kind::Response => {
@@ -91,10 +92,7 @@ impl Peer {
             }
             Kind::Notification if message.is_cancellation() => {
                 let id = message.about.clone().unwrap_or_default();
-                let token = self.asked.get(&id).and_then(|asked| asked.token.clone());
-                let begun = self.cancel_request(&id, token.as_deref());
-                self.forget_request(&id);
-                if !begun {
+                if !self.cancel_asked(now, &id, shared) {
                     // None of the request was sent, so there is nothing to cancel at the server.
                     shared.push_outcome(Event::Sent {
                         peer: self.key,
@@ -209,6 +207,11 @@ impl Peer {
         self.next_tag
     }
 
+    /// Whether a request with this id waits for its response.
+    fn is_open(&self, id: &str) -> bool {
+        self.asked.get(id).is_some_and(|asked| !asked.cancelled)
+    }
+
     fn register_request(
         &mut self,
         now: Instant,
@@ -309,16 +312,19 @@ impl Peer {
 
     /// Cancels a message; the link aborts it if it has begun. False: none of its frames was ever sent.
     pub(super) fn cancel_outgoing(&mut self, tag: u64) -> bool {
+        !self.outgoing.contains_key(&tag) || self.stop_outgoing(tag) != Cancelled::Unsent
+    }
+
+    /// Stops sending a message, and says how much of it was sent.
+    pub(super) fn stop_outgoing(&mut self, tag: u64) -> Cancelled {
         let Some(out) = self.outgoing.remove(&tag) else {
-            return true;
+            return Cancelled::TooLate;
         };
         self.ordered -= usize::from(out.ordered);
         self.held.retain(|&held| held != tag);
         self.restarts.retain(|&restart| restart != tag);
-        match out.transfer.map(|transfer| self.link.cancel(transfer)) {
-            None | Some(Cancelled::Unsent) => false,
-            Some(Cancelled::Stopped | Cancelled::TooLate) => true,
-        }
+        let stopped = out.transfer.map(|transfer| self.link.cancel(transfer));
+        stopped.unwrap_or(Cancelled::Unsent)
     }
 
     /// A message was sent in full.

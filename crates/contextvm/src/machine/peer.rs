@@ -78,6 +78,9 @@ pub(crate) struct Peer {
     pub(super) tokens: BTreeMap<String, String>,
     /// Requests from it, by id.
     pub(super) served: BTreeMap<String, Served>,
+    /// Those to it and from it that were cancelled, the oldest first; some may be answered since.
+    pub(super) cancelled_asked: VecDeque<String>,
+    pub(super) cancelled_served: VecDeque<String>,
     /// Transfers whose frames came before their `start`.
     pub(super) early: VecDeque<Key>,
     /// The event that opened a transfer: `accept` and `abort` refer to it.
@@ -123,6 +126,8 @@ impl Peer {
             asked: BTreeMap::new(),
             tokens: BTreeMap::new(),
             served: BTreeMap::new(),
+            cancelled_asked: VecDeque::new(),
+            cancelled_served: VecDeque::new(),
             early: VecDeque::new(),
             transfer_events: VecDeque::new(),
             delivered: VecDeque::new(),
@@ -140,7 +145,18 @@ impl Peer {
 
     /// Whether it may be evicted: no request is open in either direction, and nothing is queued.
     pub(crate) fn is_evictable(&self) -> bool {
-        self.served.is_empty() && self.asked.is_empty() && self.outgoing.is_empty()
+        self.open_served() == 0 && self.open_asked() == 0 && self.outgoing.is_empty()
+    }
+
+    /// Requests from it that wait for a response, without those that it cancelled.
+    pub(super) fn open_served(&self) -> usize {
+        let open = self.served.values().filter(|served| !served.cancelled);
+        open.count()
+    }
+
+    /// Requests to it that wait for a response, without those that were cancelled.
+    fn open_asked(&self) -> usize {
+        self.asked.values().filter(|asked| !asked.cancelled).count()
     }
 
     /// The number of messages that are not sent in full, and their bytes.
@@ -328,8 +344,8 @@ impl Peer {
 
     pub(crate) fn count(&self, stats: &mut Stats) {
         stats.outgoing += self.outgoing.len();
-        stats.asked += self.asked.len();
-        stats.served += self.served.len();
+        stats.asked += self.open_asked();
+        stats.served += self.open_served();
         stats.transfers += self.link.open_transfers();
     }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::machine::{EventId, Seal};
-use breakbulk_link::{FrameKind, Key, Message};
+use breakbulk_link::{FrameKind, Message};
 use breakbulk_message::jsonrpc::Envelope;
 use breakbulk_message::mcp::{self, Progress, ProgressToken};
 use serde_json::Number;
@@ -39,6 +39,9 @@ pub(crate) struct Asked {
     aborted: Option<(Instant, String)>,
     /// A stream that the peer opened under a token of ours was refused.
     stream_refused: bool,
+    /// The application cancelled it after it was sent. A response that comes all the same is delivered: the
+    /// application may wait for it.
+    pub(super) cancelled: bool,
 }
 
 /// How long a peer that aborted its response has to begin another.
@@ -55,7 +58,9 @@ impl Asked {
     ) -> Self {
         let (first, soft) = match purpose {
             Purpose::Discovery => (None, Some(timeouts.learn)),
-            _ => (timeouts.first, timeouts.soft),
+            // Who says how long a server may be silent means the first event, too.
+            _ if timeouts.soft.is_some() => (None, timeouts.soft),
+            _ => (timeouts.first, None),
         };
         let at = |after: Duration| Some((now.checked_add(after)?, after));
         Self {
@@ -72,6 +77,7 @@ impl Asked {
             in_chunks: false,
             aborted: None,
             stream_refused: false,
+            cancelled: false,
         }
     }
 
@@ -204,6 +210,8 @@ pub(crate) struct Served {
     pub(super) seal: Seal,
     /// The response is not sent sooner.
     pub(super) not_before: Option<Instant>,
+    /// The peer cancelled it. The application may respond all the same.
+    pub(super) cancelled: bool,
 }
 
 impl Peer {
@@ -347,6 +355,11 @@ impl Peer {
             let Some(asked) = self.asked.get(&id) else {
                 continue;
             };
+            // Nobody may be waiting for it, unless its response had begun.
+            if asked.cancelled && !matches!(failure, Failure::Aborted { .. }) {
+                self.forget_request(&id);
+                continue;
+            }
             let (token, discovery) = (asked.token.clone(), asked.purpose == Purpose::Discovery);
             let begun = self.cancel_request(&id, token.as_deref());
             self.fail_request(now, &id, failure, shared);
@@ -355,23 +368,6 @@ impl Peer {
             }
         }
         self.handle_link_events(now, None, shared);
-    }
-
-    /// Stops sending a request and discards its response. False: none of its frames was ever sent.
-    pub(super) fn cancel_request(&mut self, id: &str, token: Option<&str>) -> bool {
-        let tags = self.outgoing.iter().filter(|(_, out)| {
-            out.message.kind == Kind::Request && out.message.id.as_deref() == Some(id)
-        });
-        let tags: Vec<u64> = tags.map(|(tag, _)| *tag).collect();
-        let mut begun = true;
-        for tag in tags {
-            begun = self.cancel_outgoing(tag);
-        }
-        if let Some(token) = token {
-            // Frames of the response that still arrive are ignored.
-            self.link.discard(Key::new(token.as_bytes()));
-        }
-        begun
     }
 
     /// The discovery `ping` was answered or failed: sends the requests that waited for it.

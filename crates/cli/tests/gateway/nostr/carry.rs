@@ -150,7 +150,7 @@ async fn what_is_no_message_is_answered_and_the_rest_goes_on() {
 // CEP22-20
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sealed_notification_that_is_too_large_is_in_the_log_and_counts_as_lost() {
-    let mut scene = Scene::start("", &[]).await;
+    let scene = Scene::start("", &[]).await;
     let mut client = scene.client("");
     client.initialize("noted");
     client.ask(1, "note", json!({"size": 40_000}));
@@ -160,7 +160,10 @@ async fn a_sealed_notification_that_is_too_large_is_in_the_log_and_counts_as_los
     let line = scene.far.line("a notification is dropped");
     assert!(line.contains("notifications/message"), "{line}");
     assert!(line.contains("exceeds the cap of 65536"), "{line}");
-    assert!(line.contains("CEP-22 sends requests and their responses alone in chunks"), "{line}");
+    assert!(
+        line.contains("CEP-22 sends requests and their responses alone in chunks"),
+        "{line}"
+    );
     client.about(3);
     scene.far.signal("-TERM");
     scene.far.line("1 message was not sent");

@@ -69,13 +69,18 @@ async fn a_client_that_never_initializes_is_not_introduced_by_the_gateway() {
         assert_eq!(answer["id"], id, "{answer}");
         let result = &answer["result"];
         match id {
-            1 => assert_eq!(result["supportedVersions"], json!(["2026-07-28", "2025-06-18"])),
+            1 => assert_eq!(
+                result["supportedVersions"],
+                json!(["2026-07-28", "2025-06-18"])
+            ),
             2 => assert_eq!(result["content"][0]["text"], "server/discover tools/call"),
             // Another command, which has heard nothing of the first one.
             _ => assert_eq!(result["content"][0]["text"], "tools/call"),
         }
         if id == 2 {
-            scene.far.line("ended a session after 1 s without a message");
+            scene
+                .far
+                .line("ended a session after 1 s without a message");
         }
     }
     // A client of the old version that sends none is answered by its server.
@@ -154,8 +159,18 @@ async fn a_client_learns_why_its_server_does_not_answer() {
     let ours = bare.far.address.split_once('=').unwrap().1;
     let unknown = bare.far.address.replace(ours, nobody);
     for (to, listener, expected, words) in [
-        (allowing.to(""), Some(&allowing), "notAllowed", "allow= of a gateway"),
-        (bare.to(""), Some(&bare), "encryptionDisabled", "encryption=disabled of a gateway"),
+        (
+            allowing.to(""),
+            Some(&allowing),
+            "notAllowed",
+            "allow= of a gateway",
+        ),
+        (
+            bare.to(""),
+            Some(&bare),
+            "encryptionDisabled",
+            "encryption=disabled of a gateway",
+        ),
         (
             sealed.to("&encryption=disabled"),
             Some(&sealed),
