@@ -32,12 +32,15 @@ struct End {
 
 impl End {
     async fn new(relays: &[&BadRelay]) -> Self {
+        Self::with(relays, &options()).await
+    }
+
+    async fn with(relays: &[&BadRelay], options: &RelayOptions) -> Self {
         let keys = Keys::generate();
         let urls: Vec<String> = relays.iter().map(|relay| relay.url().to_owned()).collect();
-        let (relays, events) =
-            Relays::open(&urls, keys.as_nostr(), SEALS.map(Seal::kind), &options())
-                .await
-                .unwrap();
+        let (relays, events) = Relays::open(&urls, keys.as_nostr(), SEALS.map(Seal::kind), options)
+            .await
+            .unwrap();
         Self {
             keys,
             relays,
@@ -169,6 +172,35 @@ async fn a_cut_connection_is_made_again_and_the_subscription_with_it() {
         Outcome::Accepted
     );
     assert_eq!(to.next().await, "after");
+}
+
+/// An outage cuts off both ends, and whoever comes back later has missed what relays do not keep.
+// CEP22-25
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_came_while_its_receiver_was_cut_off_comes_again() {
+    let relay = relay(Weather {
+        shim: true,
+        ..Weather::default()
+    })
+    .await;
+    let from = End::new(&[&relay]).await;
+    let mut to = End::with(
+        &[&relay],
+        &RelayOptions {
+            // Later than the other end, whatever both add to or take from it by chance.
+            reconnect: Duration::from_secs(7),
+            ..options()
+        },
+    )
+    .await;
+    relay.cut();
+    for seal in [Seal::Plain, Seal::Ephemeral] {
+        let text = format!("{seal:?}");
+        assert_eq!(from.publish(&to, &text, seal).await, Outcome::Accepted);
+    }
+    let mut heard = [to.next().await, to.next().await];
+    heard.sort();
+    assert_eq!(heard, ["Ephemeral", "Plain"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

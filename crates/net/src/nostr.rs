@@ -7,6 +7,7 @@
 //! Received events go through a bounded channel. While it is full, nothing more is read from the relay
 //! that has another event; no event is dropped.
 
+mod again;
 mod event_filter;
 mod info;
 mod outcome;

@@ -12,13 +12,14 @@ use breakbulk_link::lock;
 use nostr_sdk::pool::relay::Error as RelayError;
 use nostr_sdk::pool::{RelayLimits as PoolLimits, RelayNotification};
 use nostr_sdk::{
-    Client, Event, Filter, Keys, Kind, Relay, RelayMessage, RelayUrl, SubscribeOptions,
-    SubscriptionId, Timestamp,
+    Client, ClientMessage, Event, Filter, Keys, Kind, Relay, RelayMessage, RelayStatus, RelayUrl,
+    SubscribeOptions, SubscriptionId, Timestamp,
 };
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use super::again::RecentlyAccepted;
 use super::event_filter::EventFilter;
 use super::outcome::{Outcome, Verdict, verdict};
 use super::{EVENT_MAX, fetch_limits};
@@ -122,6 +123,8 @@ struct OneRelay {
     pending: AtomicUsize,
     /// Until when nothing is sent to it, and the length of the next pause.
     pause: Mutex<(Instant, Duration)>,
+    /// What it accepted a short time ago.
+    recent: Mutex<RecentlyAccepted>,
 }
 
 impl Relays {
@@ -164,7 +167,13 @@ impl Relays {
             let relay = add(&client, url, options).await?;
             // Subscribed to before connecting, so that no notification is missed.
             let notifications = relay.notifications();
-            let watch = keep_subscribed(
+            let relay = Arc::new(OneRelay {
+                relay,
+                pending: AtomicUsize::new(0),
+                pause: Mutex::new((Instant::now(), PAUSE.0)),
+                recent: Mutex::default(),
+            });
+            let watch = watch(
                 relay.clone(),
                 notifications,
                 id.clone(),
@@ -172,12 +181,8 @@ impl Relays {
                 ready.clone(),
             );
             watchers.push(tokio::spawn(watch).abort_handle());
-            relay.connect();
-            relays.push(Arc::new(OneRelay {
-                relay,
-                pending: AtomicUsize::new(0),
-                pause: Mutex::new((Instant::now(), PAUSE.0)),
-            }));
+            relay.relay.connect();
+            relays.push(relay);
         }
         let mut shared = Shared {
             client,
@@ -253,7 +258,7 @@ impl Relays {
 }
 
 impl OneRelay {
-    async fn publish(&self, event: &Event, deadline: Instant) -> Outcome {
+    async fn publish(&self, event: &Arc<Event>, deadline: Instant) -> Outcome {
         if self.pending.fetch_add(1, Ordering::Relaxed) >= PENDING_MAX {
             self.pending.fetch_sub(1, Ordering::Relaxed);
             let reason = format!("{PENDING_MAX} events already wait for {}", self.relay.url());
@@ -261,6 +266,9 @@ impl OneRelay {
         }
         let outcome = timeout_at(deadline, self.publish_with_retries(event)).await;
         self.pending.fetch_sub(1, Ordering::Relaxed);
+        if let Ok(Outcome::Accepted) = outcome {
+            lock(&self.recent).accepted(Instant::now(), event);
+        }
         outcome.unwrap_or_else(|_| Outcome::Lost {
             reason: format!("{} did not answer in time", self.relay.url()),
         })
@@ -304,6 +312,24 @@ impl OneRelay {
                 "publishing an event failed, trying again"
             );
             self.back_off();
+        }
+    }
+
+    /// Sends again what the outage before the last reconnect may have lost.
+    fn publish_again(&self) {
+        let events = lock(&self.recent).again(Instant::now());
+        if events.is_empty() {
+            return;
+        }
+        tracing::info!(url = %self.relay.url(), events = events.len(), "sent recent events again after an outage of the relay");
+        for event in events {
+            if let Err(error) = self
+                .relay
+                .send_msg(ClientMessage::event(Event::clone(&event)))
+            {
+                tracing::debug!(url = %self.relay.url(), %error, "sending an event again failed");
+                return;
+            }
         }
     }
 
@@ -363,19 +389,34 @@ async fn add(
     relay.map_err(|error| bad_url(error.to_string()))
 }
 
-/// Signals `ready` when the relay has accepted the subscription, and subscribes again if the relay ends
-/// it.
-async fn keep_subscribed(
-    relay: Relay,
+/// Signals `ready` when the relay has accepted the subscription, subscribes again if the relay ends it, and
+/// sends recent events again after an outage.
+async fn watch(
+    one: Arc<OneRelay>,
     mut notifications: broadcast::Receiver<RelayNotification>,
     id: SubscriptionId,
     filter: Filter,
     ready: mpsc::Sender<()>,
 ) {
+    let relay = &one.relay;
     let mut pause = PAUSE.0;
     loop {
-        let message = match notifications.recv().await {
+        let due = lock(&one.recent).next();
+        let notification = tokio::select! {
+            notification = notifications.recv() => notification,
+            () = until(due) => {
+                one.publish_again();
+                continue;
+            }
+        };
+        let message = match notification {
             Ok(RelayNotification::Message { message }) => message,
+            Ok(RelayNotification::RelayStatus {
+                status: RelayStatus::Connected,
+            }) => {
+                lock(&one.recent).connected(Instant::now());
+                continue;
+            }
             Ok(RelayNotification::Shutdown) | Err(broadcast::error::RecvError::Closed) => return,
             Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => continue,
         };
@@ -412,6 +453,13 @@ async fn keep_subscribed(
             }
             _ => {}
         }
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,0 +1,137 @@
+//! The events that a relay accepted a short time ago and does not store. They are sent again after an outage
+//! of the relay: whoever they are for was cut off too, and may subscribe again later than we publish.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nostr_sdk::{Event, JsonUtil};
+use tokio::time::Instant;
+
+/// How long before an outage was noticed an event may have been lost to it.
+const BEFORE: Duration = Duration::from_secs(5);
+
+/// How long after a reconnect events are sent again, twice: other clients of the relay reconnect later.
+const AFTER: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(12)];
+
+/// How long an accepted event is kept.
+const KEPT: Duration = Duration::from_secs(30);
+
+/// The most events, and the most bytes of them, that are kept; the oldest are dropped first.
+const MOST: (usize, usize) = (128, 4 << 20);
+
+/// The recently accepted events of one relay.
+#[derive(Debug, Default)]
+pub(super) struct RecentlyAccepted {
+    events: VecDeque<(Instant, usize, Arc<Event>)>,
+    bytes: usize,
+    connected: bool,
+    /// When the relay was reconnected.
+    reconnected: Option<Instant>,
+    /// When events are to be sent again.
+    due: VecDeque<Instant>,
+}
+
+impl RecentlyAccepted {
+    /// The relay accepted an event.
+    pub(super) fn accepted(&mut self, now: Instant, event: &Arc<Event>) {
+        if !event.kind.is_ephemeral() {
+            return;
+        }
+        let size = event.as_json().len();
+        self.events.push_back((now, size, event.clone()));
+        self.bytes += size;
+        while let Some((at, size, _)) = self.events.front()
+            && (*at + KEPT < now || self.events.len() > MOST.0 || self.bytes > MOST.1)
+        {
+            self.bytes -= size;
+            self.events.pop_front();
+        }
+    }
+
+    /// A connection to the relay is there; the first one follows no outage.
+    pub(super) fn connected(&mut self, now: Instant) {
+        if std::mem::replace(&mut self.connected, true) {
+            self.reconnected = Some(now);
+            self.due = AFTER.iter().map(|after| now + *after).collect();
+        }
+    }
+
+    /// When [`again`](Self::again) is to be called.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.due.front().copied()
+    }
+
+    /// The events that are to be sent again now.
+    pub(super) fn again(&mut self, now: Instant) -> Vec<Arc<Event>> {
+        let (Some(due), Some(reconnected)) = (self.due.front(), self.reconnected) else {
+            return Vec::new();
+        };
+        if *due > now {
+            return Vec::new();
+        }
+        self.due.pop_front();
+        let since = reconnected.checked_sub(BEFORE).unwrap_or(reconnected);
+        let recent = self.events.iter().filter(|(at, ..)| *at >= since);
+        recent.map(|(.., event)| event.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nostr_sdk::{EventBuilder, Keys, Kind};
+
+    use super::*;
+
+    fn event(kind: u16, text: &str) -> Arc<Event> {
+        let builder = EventBuilder::new(Kind::from_u16(kind), text);
+        Arc::new(builder.sign_with_keys(&Keys::generate()).unwrap())
+    }
+
+    #[test]
+    fn what_was_accepted_around_an_outage_is_sent_again_twice() {
+        let begin = Instant::now() + Duration::from_secs(3600);
+        let at = |seconds: u64| begin + Duration::from_secs(seconds);
+        let mut recent = RecentlyAccepted::default();
+        recent.connected(at(0));
+        assert_eq!(
+            recent.next(),
+            None,
+            "the first connection follows no outage"
+        );
+        let [old, lost, kept, late, after] = [
+            (20_001, "old", 1),
+            (20_001, "lost", 8),
+            (1_059, "kept by the relay", 9),
+            (20_001, "late", 11),
+            (20_001, "after", 15),
+        ]
+        .map(|(kind, text, time)| (at(time), event(kind, text)));
+        for (time, event) in [&old, &lost, &kept] {
+            recent.accepted(*time, event);
+        }
+        recent.connected(at(10));
+        recent.accepted(late.0, &late.1);
+        assert_eq!(recent.next(), Some(at(14)));
+        assert!(recent.again(at(13)).is_empty());
+        assert_eq!(recent.again(at(14)), [lost.1.clone(), late.1.clone()]);
+        recent.accepted(after.0, &after.1);
+        assert_eq!(recent.next(), Some(at(22)));
+        assert_eq!(recent.again(at(22)), [lost.1, late.1, after.1]);
+        assert_eq!(recent.next(), None);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut recent = RecentlyAccepted::default();
+        let now = Instant::now();
+        let large = event(20_001, &"x".repeat(60_000));
+        for _ in 0..1000 {
+            recent.accepted(now, &large);
+        }
+        assert!(recent.bytes <= MOST.1 && recent.events.len() <= MOST.0);
+        recent.accepted(now + KEPT * 2, &event(20_001, "x"));
+        assert_eq!(recent.events.len(), 1);
+        assert_eq!(recent.bytes, recent.events[0].1);
+    }
+}
