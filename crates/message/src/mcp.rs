@@ -15,7 +15,9 @@
 mod cancelled;
 mod progress;
 mod token;
+mod version;
 
 pub use cancelled::{CANCELLED, cancellation, cancelled_request};
 pub use progress::{PROGRESS, Progress, cvm, cvm_type, with_token};
 pub use token::{ProgressToken, progress_token, replace_progress_token, with_progress_token};
+pub use version::{DISCOVER, version_meta};

@@ -8,6 +8,7 @@ use breakbulk_link::{
     Event as LinkEvent, Fault, FaultKind, Frame, Key, Message, ProgressOf, Received, Unmatched,
 };
 use breakbulk_message::jsonrpc;
+use breakbulk_message::mcp;
 
 use super::outgoing::{Purpose, Reply};
 use super::peer::Peer;
@@ -245,7 +246,7 @@ impl Peer {
                 if self.open_served() >= shared.config.limits.requests {
                     return self.send_own(now, Failure::Busy.answer(&id), reply, shared);
                 }
-                if let Some("initialize" | "server/discover") = prepared.method.as_deref() {
+                if let Some("initialize" | mcp::DISCOVER) = prepared.method.as_deref() {
                     // The client begins, perhaps anew: it must get the discovery tags again. Versions of
                     // MCP without `initialize` begin with `server/discover`.
                     self.introduced = false;

@@ -232,7 +232,8 @@ impl Peer {
         self.asked.insert(id, asked);
     }
 
-    /// Holds a large request to a server whose support is unknown, and sends the discovery `ping` once.
+    /// Holds a large request to a server whose support is unknown, and asks it for its discovery tags once:
+    /// by a `ping`, or by `server/discover` where the request is of a version of MCP without `ping`.
     /// False: the message need not wait.
     fn hold_for_discovery(&mut self, now: Instant, tag: u64, shared: &mut Shared) -> bool {
         let unknown = self.learned.is_none() && !self.presumed && !shared.is_server();
@@ -248,11 +249,19 @@ impl Peer {
         if out.message.kind != Kind::Request || out.token.is_none() || !large {
             return false;
         }
+        // A server of several versions of MCP is held to that of the first request.
+        let version = std::str::from_utf8(bytes).ok().and_then(mcp::version_meta);
         self.held.push(tag);
         if self.discovery == Discovery::NotStarted {
             self.discovery = Discovery::Pending;
             let name = shared.fresh_name();
-            let text = format!(r#"{{"jsonrpc":"2.0","id":"{name}","method":"ping"}}"#);
+            let text = match version {
+                Some(meta) => format!(
+                    r#"{{"jsonrpc":"2.0","id":"{name}","method":"{}","params":{{"_meta":{meta}}}}}"#,
+                    mcp::DISCOVER
+                ),
+                None => format!(r#"{{"jsonrpc":"2.0","id":"{name}","method":"ping"}}"#),
+            };
             if let Ok(message) = Prepared::read(text.into()) {
                 let send = shared.next_send();
                 self.register_request(now, &message, send, Purpose::Discovery, shared);

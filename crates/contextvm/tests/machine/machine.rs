@@ -153,6 +153,30 @@ fn an_unknown_server_is_asked_before_a_large_upload() {
     sim.assert_clean("asked");
 }
 
+/// The first request decides which version of MCP a server of several speaks.
+// PROG-9
+#[test]
+fn an_unknown_server_is_asked_in_the_version_of_the_request() {
+    let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
+    let request = call(1, &text(0, 200_000), 1).replacen(
+        r#""params":{"#,
+        &format!(r#""params":{{"_meta":{meta},"#),
+        1,
+    );
+    let mut sim = pair(plain(), plain());
+    sim.send(1, 0, &request);
+    let (_, _, asked) = sim.run(LONG).unwrap();
+    let asked: Value = serde_json::from_str(&asked).unwrap();
+    assert_eq!(asked["method"], "server/discover");
+    assert_eq!(asked["params"]["_meta"].to_string(), meta);
+    answer(
+        &mut sim,
+        &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, asked["id"]),
+    );
+    let (to, _, heard) = sim.run(LONG).unwrap();
+    assert_eq!((to, heard.len() > 200_000), (0, true));
+}
+
 #[test]
 fn what_was_learned_before_saves_the_question() {
     let learned = Learned {
