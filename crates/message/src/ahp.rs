@@ -16,17 +16,17 @@
 mod chunking;
 mod edit;
 mod lane;
-mod list;
 mod read;
 mod too_large;
 mod write;
 
+pub use crate::list::{Elements, Strings};
 pub use chunking::{Chunking, TimeoutFrom};
 pub use edit::{
     with_chunking, with_chunking_in_result, with_last_seen, without_applied, without_chunking,
+    without_chunking_in_result,
 };
 pub use lane::{Lane, lane_of};
-pub use list::{Elements, Strings};
 pub use read::{
     Action, DispatchParams, InitializeParams, InitializeResult, Origin, ReadError, ReconnectParams,
     ReconnectResult, Snapshot,

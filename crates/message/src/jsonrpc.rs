@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
+use crate::list::Elements;
 use crate::scan::{members, unquoted};
 use crate::splice::{find, quoted};
 
@@ -194,6 +195,13 @@ pub fn is_batch(text: &[u8]) -> bool {
     text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
 }
 
+/// The objects in a batch; `None` if the text is not a JSON array.
+pub fn batch(text: &str) -> Option<impl Iterator<Item = Envelope<'_>>> {
+    let array: &RawValue = serde_json::from_str(text).ok()?;
+    let elements = Elements::of(array)?;
+    Some(elements.filter_map(|element| Envelope::parse(element.get())))
+}
+
 /// A member of a JSON object (the last one if the name occurs twice); `None` if it has none, or if the text
 /// is not an object.
 pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a RawValue> {
@@ -303,6 +311,24 @@ mod tests {
                 Outline::parse(no_object.as_bytes()).is_none(),
                 "{no_object}"
             );
+        }
+    }
+
+    #[test]
+    fn a_batch_is_read_one_by_one() {
+        for (text, ids) in [
+            (
+                r#" [{"id":1} , 7,{"id":"a]"}, [{"id":3}]] "#,
+                Some(vec!["1", "\"a]\""]),
+            ),
+            ("[]", Some(vec![])),
+            ("{}", None),
+            ("[{", None),
+            ("", None),
+        ] {
+            let ids_of = |envelope: Envelope<'static>| envelope.id.map(RawValue::get);
+            let found = batch(text).map(|batch| batch.filter_map(ids_of).collect::<Vec<_>>());
+            assert_eq!(found, ids, "{text}");
         }
     }
 

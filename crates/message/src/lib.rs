@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod list;
 mod raw_members;
 mod scan;
 mod splice;
@@ -10,6 +11,7 @@ mod splice;
 pub mod ahp;
 pub mod jsonrpc;
 pub mod loro;
+pub mod lsp;
 pub mod mcp;
 pub mod tunnel;
 pub mod tywrap;

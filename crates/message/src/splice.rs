@@ -4,6 +4,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::jsonrpc::range_in;
+use crate::scan::members;
 
 /// Sets the value at `path` below `object`, which is a slice of `text`. Missing objects on the path
 /// are inserted after the last member; `null` counts as missing. `None` if the path leads through
@@ -27,6 +28,47 @@ pub(crate) fn replace(text: &str, part: &str, with: &str) -> String {
     out.push_str(with);
     out.push_str(&text[range.end..]);
     out
+}
+
+/// Removes every member of this name from `object`, which is a slice of `text`, each with one comma.
+/// `None` if it has none, or is not an object.
+pub(crate) fn remove(text: &str, object: &str, name: &str) -> Option<String> {
+    let object = range_in(text, object);
+    let mut out = String::new();
+    // Everything before `copied` was copied to `out` or removed.
+    let mut copied = 0;
+    let (mut kept_end, mut first_gone, mut gone_end) = (None, None, None);
+    let mut name_start = after_blank(text, object.start + 1);
+    members(text[object.clone()].as_bytes(), |found, value| {
+        let (start, end) = (name_start, object.start + value.end);
+        // If there is no comma no member follows.
+        name_start = after_blank(text, after_blank(text, end) + 1);
+        if *found == *name {
+            first_gone.get_or_insert(start);
+            gone_end = Some(end);
+            return;
+        }
+        if let Some(gone) = first_gone.take() {
+            // The run is removed with the comma after it.
+            out.push_str(&text[copied..gone]);
+            copied = start;
+        }
+        kept_end = Some(end);
+    })?;
+    let gone_end = gone_end?;
+    if let Some(gone) = first_gone {
+        // A run at the end is removed with the comma before it.
+        out.push_str(&text[copied..kept_end.unwrap_or(gone)]);
+        copied = gone_end;
+    }
+    out.push_str(&text[copied..]);
+    Some(out)
+}
+
+/// Where the blank space that begins at `at` ends.
+fn after_blank(text: &str, at: usize) -> usize {
+    let rest = text.get(at..).unwrap_or_default();
+    at + rest.len() - rest.trim_start_matches([' ', '\n', '\t', '\r']).len()
 }
 
 /// A member of an object (the last one if the name occurs twice); the outer `None` means that it is
@@ -116,6 +158,35 @@ impl Visitor<'_> for Is<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_member_goes() {
+        for (text, expected) in [
+            (r#"{"a":1}"#, Some("{}")),
+            (r#"{ "a" : {"a":[1]} , "b":2 }"#, Some(r#"{ "b":2 }"#)),
+            (r#"{"b":2 , "a":1 }"#, Some(r#"{"b":2 }"#)),
+            (
+                r#"{"b":{"a":1},"a":1,"c":3}"#,
+                Some(r#"{"b":{"a":1},"c":3}"#),
+            ),
+            // None of several is left to be found instead.
+            (r#"{"a":1,"b":2,"\u0061":3,"a":4}"#, Some(r#"{"b":2}"#)),
+            (
+                r#"{"b":2,"a":1,"a":2,"c":3,"a":4}"#,
+                Some(r#"{"b":2,"c":3}"#),
+            ),
+            (r#"{"a":1,"a":2}"#, Some("{}")),
+            (r#"{"b":"a"}"#, None),
+            ("{}", None),
+            ("[]", None),
+            (r#"{"a":1"#, None),
+        ] {
+            let around = format!("x{text}y");
+            let object = &around[1..around.len() - 1];
+            let expected = expected.map(|it| format!("x{it}y"));
+            assert_eq!(remove(&around, object, "a"), expected, "{text}");
+        }
+    }
 
     #[test]
     fn only_the_value_changes() {

@@ -225,7 +225,8 @@ impl ClientSide {
                 session.peer = host;
                 session.defence.start(result.server_seq);
             });
-            return None;
+            // The client's messages are cut here: a client that knows segments must not send any.
+            return ahp::without_chunking_in_result(text);
         };
         // The answer to a reconnect has no limits of the host: those of `initialize` stay.
         self.host = self.session(|session| session.peer).flatten();

@@ -2,10 +2,10 @@
 
 use super::ROOT_CHANNEL;
 use super::chunking::Chunking;
-use super::list::Elements;
 use super::read::Action;
 use crate::jsonrpc::{Envelope, Kind, integer, member, range_in, string};
-use crate::splice::{replace, set};
+use crate::list::Elements;
+use crate::splice::{remove, replace, set};
 
 /// Sets our advertisement in an `initialize` or `reconnect` request. `None` for any other message,
 /// and for an `initialize` of another protocol: MCP and LSP have `capabilities` too.
@@ -25,14 +25,20 @@ pub fn with_chunking(text: &str, chunking: &Chunking) -> Option<String> {
     )
 }
 
-/// Replaces the client's advertisement in an `initialize` or `reconnect` request by `null`, so that the
-/// host sends no segments. `None` if there is no advertisement, and for any other message.
+/// Removes the client's advertisement from an `initialize` or `reconnect` request, so that the host sends
+/// no segments. `None` if there is no advertisement, and for any other message.
 pub fn without_chunking(text: &str) -> Option<String> {
     let params = request(text)?.params?.get();
     let capabilities = member(params, "capabilities")?;
-    let chunking = member(capabilities.get(), "chunking")?;
-    let handshake = with_chunking(text, &Chunking::default()).is_some();
-    handshake.then(|| replace(text, chunking.get(), "null"))
+    with_chunking(text, &Chunking::default())?;
+    remove(text, capabilities.get(), "chunking")
+}
+
+/// Removes the host's advertisement from the response to an `initialize` (the caller knows which response
+/// that is), so that the client sends no segments. `None` if there is no advertisement.
+pub fn without_chunking_in_result(text: &str) -> Option<String> {
+    let capabilities = member(result(text)?, "capabilities")?;
+    remove(text, capabilities.get(), "chunking")
 }
 
 /// Sets our advertisement in the response to an `initialize` (the caller knows which response that is).
@@ -126,12 +132,32 @@ mod tests {
 
     #[test]
     fn an_advertisement_is_kept_from_who_shall_not_cut() {
-        let with = |chunking: &str| {
-            format!(
-                r#"{{"jsonrpc":"2.0","id":1,"method":"reconnect","params":{{"capabilities":{{ "chunking" : {chunking},"x":1}},"clientId":"c"}}}}"#
-            )
-        };
-        assert_eq!(without_chunking(&with(JSON)), Some(with("null")));
+        for (request, result) in [
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"reconnect","params":{"capabilities":{@},"clientId":"c"}}"#,
+                false,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{"capabilities":{@},"serverSeq":1}}"#,
+                true,
+            ),
+        ] {
+            for (with, without) in [
+                (format!(r#" "chunking" : {JSON},"x":1"#), r#" "x":1"#),
+                (format!(r#""chunking":{JSON}"#), ""),
+                (
+                    r#""mcpApps":{},"chunking":null"#.to_owned(),
+                    r#""mcpApps":{}"#,
+                ),
+            ] {
+                let text = request.replace('@', &with);
+                let edited = match result {
+                    true => without_chunking_in_result(&text),
+                    false => without_chunking(&text),
+                };
+                assert_eq!(edited, Some(request.replace('@', without)), "{text}");
+            }
+        }
         for untouched in [
             r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{"chunking":{}}}}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"reconnect","params":{"capabilities":{}}}"#,

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::chunking::Chunking;
-use super::list::{Elements, Strings};
 use crate::jsonrpc::{integer, string};
+use crate::list::{Elements, Strings};
 
 /// The params of `initialize`.
 #[derive(Clone, Debug)]
