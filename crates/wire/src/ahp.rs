@@ -114,6 +114,7 @@ impl Ahp {
         peer: Option<&PeerLimits>,
         cap: &Cap,
     ) -> Result<(), SendError> {
+        within_message_limit(size, peer)?;
         let (whole, peer_frame) = (cap.counted(size), peer.map_or(usize::MAX, |it| it.frame));
         if whole <= cap.whole_limit() && size <= peer_frame {
             return Ok(());
@@ -138,12 +139,6 @@ impl Ahp {
         peer: &PeerLimits,
         cap: &Cap,
     ) -> Result<Pieces, SendError> {
-        if size > peer.message {
-            return Err(SendError::MessageTooLarge {
-                size,
-                limit: peer.message,
-            });
-        }
         let group = key.map_or(GENERATED, |key| escaped_len(key, cap.escapes()));
         if key.is_some_and(|key| !is_group_id(key.as_bytes())) {
             return Err(SendError::BadKey {
@@ -172,6 +167,14 @@ impl Ahp {
     }
 }
 
+/// A receiver refuses a message over its limit in one frame, too.
+fn within_message_limit(size: usize, peer: Option<&PeerLimits>) -> Result<(), SendError> {
+    match peer.map(|peer| peer.message) {
+        Some(limit) if size > limit => Err(SendError::MessageTooLarge { size, limit }),
+        _ => Ok(()),
+    }
+}
+
 impl Wire for Ahp {
     fn name(&self) -> &'static str {
         "ahp"
@@ -195,6 +198,7 @@ impl Wire for Ahp {
         }
         let peer = options.peer.limits();
         let peer_frame = peer.map_or(usize::MAX, |peer| peer.frame);
+        within_message_limit(size, peer)?;
         let broken = cap.lines && has_line_break(message);
         if whole <= cap.whole_limit() && size <= peer_frame && !broken {
             return Ok(Plan::Whole);
@@ -461,6 +465,32 @@ mod tests {
                 let fits = Ahp::fits(size, may_cut, peer.as_ref(), &cap);
                 assert_eq!(fits, planned, "{size} {peer:?} {cap:?} {may_cut}");
             }
+        }
+    }
+
+    #[test]
+    fn a_message_over_the_receivers_limit_is_not_sent_in_one_frame_either() {
+        let peer = PeerSupport::Yes(PeerLimits {
+            frame: 1000,
+            message: 500,
+            ..PeerLimits::NONE
+        });
+        let cap = Cap::frame(1000);
+        for (size, fits) in [(500, true), (501, false)] {
+            let options = PlanOptions {
+                key: None,
+                may_cut: true,
+                known_text: true,
+                peer: &peer,
+                cap: &cap,
+            };
+            let planned = Ahp.plan(&vec![b' '; size], &options).map(drop);
+            let expected = match fits {
+                true => Ok(()),
+                false => Err(SendError::MessageTooLarge { size, limit: 500 }),
+            };
+            assert_eq!(planned, expected);
+            assert_eq!(Ahp::fits(size, true, peer.limits(), &cap), expected);
         }
     }
 
