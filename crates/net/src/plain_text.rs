@@ -8,10 +8,20 @@ const LONGEST: usize = 500;
 /// The text without control characters, and shortened: a peer must not be able to forge a line of the
 /// log, or to give orders to a terminal. What changes the direction of writing is left out too.
 pub fn plain_text(text: impl Display) -> String {
+    shortened(text, LONGEST)
+}
+
+/// The same for a line whose length the caller bounds: it is not shortened.
+#[cfg(feature = "process")]
+pub(crate) fn plain_line(line: &str) -> String {
+    shortened(line, usize::MAX)
+}
+
+fn shortened(text: impl Display, longest: usize) -> String {
     let mut plain = String::new();
     let mut out = Plain {
         plain: &mut plain,
-        left: LONGEST,
+        left: longest,
     };
     if write!(out, "{text}").is_err() {
         plain.push('…');

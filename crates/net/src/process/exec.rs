@@ -8,20 +8,21 @@ use std::time::Duration;
 
 use breakbulk_link::{Carries, Closed, Frame};
 use tokio::process::ChildStdout;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::framing::Framing;
 use super::program::Program;
 use super::stderr::StderrTail;
+use super::stderr_lines::StderrLines;
 use super::stop::{ChildGuard, Stopper};
 use super::stream::{Ends, Stream, StreamSink, StreamSource};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
 /// How long output is still read after the command has exited: processes that it started may keep the
 /// pipe open.
-const LINGER: Duration = Duration::from_secs(1);
+pub(super) const LINGER: Duration = Duration::from_secs(1);
 
 /// Why a command cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -80,15 +81,39 @@ pub struct Exec {
 #[derive(Clone, Debug)]
 pub struct Exited(watch::Receiver<Option<ExitStatus>>);
 
+/// Where the standard error of a child goes.
+pub(super) enum ChildStderr {
+    /// Not to this program.
+    Elsewhere,
+    /// Its end is kept.
+    Kept(StderrTail, AbortHandle),
+    /// It is passed on, until a moment after the sender is dropped.
+    PassedOn {
+        lines: StderrLines,
+        _running: oneshot::Sender<()>,
+    },
+}
+
+impl ChildStderr {
+    /// Waits until it has ended.
+    async fn ended(&self) {
+        match self {
+            Self::Elsewhere => {}
+            Self::Kept(tail, _) => tail.ended().await,
+            Self::PassedOn { lines, .. } => lines.ended().await,
+        }
+    }
+}
+
 /// The child process, and the task that reads its standard error; dropping this ends both.
 struct ChildHandles {
     guard: ChildGuard,
-    tail: Option<(StderrTail, AbortHandle)>,
+    stderr: ChildStderr,
 }
 
 impl Drop for ChildHandles {
     fn drop(&mut self) {
-        if let Some((_, task)) = &self.tail {
+        if let ChildStderr::Kept(_, task) = &self.stderr {
             // A process that the command left behind may keep the pipe open for ever.
             task.abort();
         }
@@ -99,14 +124,14 @@ impl Exec {
     pub(super) fn new(
         stream: Stream<ChildStdout>,
         guard: ChildGuard,
-        tail: Option<(StderrTail, AbortHandle)>,
+        stderr: ChildStderr,
         terminate_after: Option<Duration>,
     ) -> (Self, Exited) {
         let status = Arc::new(watch::Sender::new(None));
         let exited = Exited(status.subscribe());
         let exec = Self {
             stream,
-            child: ChildHandles { guard, tail },
+            child: ChildHandles { guard, stderr },
             status,
             terminate_after,
         };
@@ -130,7 +155,18 @@ impl Exec {
 
     /// The end of its standard error, if that is kept ([`Stderr::Keep`](super::Stderr::Keep)).
     pub fn stderr(&self) -> Option<StderrTail> {
-        self.child.tail.as_ref().map(|(tail, _)| tail.clone())
+        match &self.child.stderr {
+            ChildStderr::Kept(tail, _) => Some(tail.clone()),
+            _ => None,
+        }
+    }
+
+    /// Tells when its standard error is passed on, if that is done ([`Stderr::Lines`](super::Stderr::Lines)).
+    pub fn stderr_lines(&self) -> Option<StderrLines> {
+        match &self.child.stderr {
+            ChildStderr::PassedOn { lines, .. } => Some(lines.clone()),
+            _ => None,
+        }
     }
 }
 
@@ -272,9 +308,7 @@ impl Source for ExecSource {
             }
         };
         let closed = exit_as_close(status, output_end);
-        if let Some((tail, _)) = &self.child.tail {
-            let _ = timeout(LINGER, tail.ended()).await;
-        }
+        let _ = timeout(LINGER, self.child.stderr.ended()).await;
         self.exited.send_replace(true);
         Incoming::Closed(closed)
     }

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use super::exec::{Exec, ExecError, Exited};
+use super::exec::{ChildStderr, Exec, ExecError, Exited};
 use super::framing::Framing;
 use super::stderr::StderrTail;
+use super::stderr_lines::StderrLines;
 use super::stop::ChildGuard;
 use super::stream::Stream;
 
@@ -23,6 +24,8 @@ pub enum Stderr {
     /// The command inherits ours.
     #[default]
     Inherit,
+    /// Passes it on to ours line by line, without control characters.
+    Lines,
     /// Discards it.
     Null,
     /// Keeps its last characters, this many, to show in errors.
@@ -159,7 +162,7 @@ impl Program {
             .stderr(match self.stderr {
                 Stderr::Inherit => Stdio::inherit(),
                 Stderr::Null => Stdio::null(),
-                Stderr::Keep(_) => Stdio::piped(),
+                Stderr::Keep(_) | Stderr::Lines => Stdio::piped(),
             })
             .kill_on_drop(true);
         for name in std::env::vars_os().map(|(name, _)| name) {
@@ -188,14 +191,21 @@ impl Program {
         let missing = || failed(io::Error::other("it has no standard streams"));
         let input = child.stdin.take().ok_or_else(missing)?;
         let output = child.stdout.take().ok_or_else(missing)?;
-        let tail = match (self.stderr, child.stderr.take()) {
-            (Stderr::Keep(characters), Some(stderr)) => Some(StderrTail::read(stderr, characters)),
-            _ => None,
+        let stderr = match (self.stderr, child.stderr.take()) {
+            (Stderr::Keep(characters), Some(stderr)) => {
+                let (tail, task) = StderrTail::read(stderr, characters);
+                ChildStderr::Kept(tail, task)
+            }
+            (Stderr::Lines, Some(stderr)) => {
+                let (lines, _running) = StderrLines::pass_on(stderr, tokio::io::stderr());
+                ChildStderr::PassedOn { lines, _running }
+            }
+            _ => ChildStderr::Elsewhere,
         };
         Ok(Exec::new(
             Stream::new(output, input, framing, limit),
             ChildGuard::new(child, self.kill_group_on_exit),
-            tail,
+            stderr,
             self.terminate_after,
         ))
     }
