@@ -31,7 +31,8 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
                       certificate of a wss listener, or the one that a wss target is shown), ca=FILE (whom
                       to trust: a wss target's authority, or that of the clients of a wss listener, who
                       need a certificate then), preset=NAME, max-frame=SIZE, max-message=SIZE,
-                      tunnel=auto|always|never; anything else in a target's query goes to the server
+                      fragment=SIZE (of WebSockets), tunnel=auto|always|never, process-id=null|keep
+                      (streams); anything else in a target's query goes to the server
   OPTIONS of relays   key=FILE, encryption=disabled|optional|required, wraps=any|persistent|ephemeral,
                       max-frame=SIZE (of an event), max-message=SIZE, window=SECONDS (600) that the
                       clocks of both ends may differ; listeners: allow=PUBKEY,…, idle=SECONDS (1800);
@@ -49,7 +50,10 @@ What a gateway between two ends does:
   loro+ws                  with loro+ws, whole+ws    binary messages, in fragments and whole
   cep22+nostr              with stdio:, exec:, whole+ws or a tunnel    MCP over Nostr relays (ContextVM)
 
-A tunnel carries any JSON-RPC program (MCP, LSP) unchanged. Its gateways recognize each other by the
+A tunnel carries any JSON-RPC program (MCP, LSP) unchanged, but for one value: with
+framing=content-length at either gateway a number in params.processId of initialize becomes null, since
+it names a process of the client's machine, and servers that do not find it exit. process-id=keep at
+both gateways passes it on. Its gateways recognize each other by the
 WebSocket subprotocol breakbulk.v1, and each first tells its limits. Of an AHP program nothing is
 edited but capabilities.chunking and lastSeenServerSeq.
 
@@ -83,10 +87,12 @@ A token comes from token-file, or from the environment: BREAKBULK_TOKEN is the l
 target's if the listener is no WebSocket. The token-file of a listener may have several lines, each with
 a name for the log and a token; it is read again when it changes. Only its owner may be able to read it.
 
-After SIGINT, SIGTERM or SIGHUP queued messages are still sent; a second signal, a second later or more,
-stops at once. Exit codes: 0 all messages were sent, or a listener was stopped by a signal (how its sessions ended
-is in the log); 1 the one session of stdio: failed, a listener failed, or a second signal came; 2 it could
-not start: a wrong endpoint, a port in use, an unreachable target.
+After SIGINT, SIGTERM or SIGHUP queued messages are still sent and open requests are waited for, within
+--grace; a second signal, a second later or more, stops at once. A request that nobody is left to answer
+gets error -32000, which says why. Exit codes: 0 all messages were sent and all requests answered, or a
+listener was stopped by a signal (how its sessions ended is in the log); 1 the one session of stdio:
+failed or lost something, a listener failed, or a second signal came; 2 it could not start: a wrong
+endpoint, a port in use, an unreachable target.
 
 Examples:
   breakbulk gateway --listen ws://8080 --to 'exec:npx some-mcp-server' --max-frame 100KB
@@ -110,6 +116,9 @@ pub(crate) struct Gateway {
     /// The largest message that is carried; a larger request is answered with an error [default: 32MiB]
     #[arg(long, value_name = "SIZE")]
     max_message: Option<Size>,
+    /// The largest WebSocket fragment that is sent; a larger frame travels in several [default: 8MiB]
+    #[arg(long, value_name = "SIZE")]
+    fragment: Option<Size>,
     /// The limits of a known path: azure-web-pubsub, aws-api-gateway, cloudflare, none; give
     /// it to both gateways
     #[arg(long, value_name = "NAME")]
@@ -128,7 +137,8 @@ pub(crate) struct Gateway {
     /// Listen although the target cannot be reached yet
     #[arg(long)]
     no_check: bool,
-    /// How long queued messages may take to be sent at the end, in seconds; closing may take 5 more
+    /// How long queued messages may take to be sent, and open requests to be answered, at the end, in
+    /// seconds; closing may take 5 more
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
     /// Log more
@@ -167,6 +177,7 @@ impl Gateway {
         let mut config = Config::default();
         config.max_frame = self.max_frame.map(|size| size.0);
         config.max_message = self.max_message.map(|size| size.0);
+        config.fragment = self.fragment.map(|size| size.0);
         config.preset = preset.map_err(|error| Failure::Usage(format!("--preset {error}")))?;
         config.memory = self.memory.0;
         config.max_sessions = self.max_sessions.min(room.connections);

@@ -234,7 +234,12 @@ impl Endpoint {
         }
         if self.at.is_ws() {
             #[cfg(feature = "process")]
-            only(options.framing.is_some(), "framing", "stdio: and exec:")?;
+            for (given, name) in [
+                (options.framing.is_some(), "framing"),
+                (options.keeps_process_id.is_some(), "process-id"),
+            ] {
+                only(given, name, "stdio: and exec:")?;
+            }
         } else {
             if self.wire != WireKind::Whole {
                 return Err(EndpointError::StreamWire(self.wire));
@@ -243,6 +248,7 @@ impl Endpoint {
                 (options.token_file.is_some(), "token-file"),
                 (options.preset.is_some(), "preset"),
                 (options.tunnel.is_some(), "tunnel"),
+                (options.fragment.is_some(), "fragment"),
             ] {
                 only(given, name, "ws:// and wss://")?;
             }

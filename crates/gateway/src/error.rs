@@ -17,7 +17,7 @@ use breakbulk_net::ws::{ConnectError, ListenError};
 use breakbulk_net::{Mismatch, plain_text};
 
 use crate::endpoint::EndpointError;
-use crate::pump::{Ended, NoTunnel, Side};
+use crate::pump::{Ended, NoTunnel, Side, unanswered_words};
 #[cfg(feature = "nostr")]
 use crate::relays::{IntroduceError, KeyFileError};
 use crate::token::TokenError;
@@ -122,6 +122,14 @@ pub enum EndError {
     FrameTooSmall {
         /// The largest frame.
         max_frame: usize,
+        /// What it must be at least.
+        least: usize,
+    },
+    /// WebSocket fragments that are too small.
+    #[error("a fragment of {fragment} bytes is too small; fragment must be at least {least}")]
+    FragmentTooSmall {
+        /// The largest fragment.
+        fragment: usize,
         /// What it must be at least.
         least: usize,
     },
@@ -313,7 +321,7 @@ impl fmt::Display for Party {
 pub struct SessionEnd {
     /// The program at the end that was closed first.
     pub party: Party,
-    /// How that end was closed, and how many messages were not sent.
+    /// How that end was closed, and what was lost.
     pub ended: Ended,
 }
 
@@ -331,10 +339,30 @@ impl fmt::Display for SessionEnd {
         if !closed.reason.is_empty() {
             write!(f, ": {}", plain_text(&closed.reason))?;
         }
-        match self.ended.lost {
+        let ended = &self.ended;
+        if let Some(refused) = &ended.refused {
+            write!(f, "; {refused}")?;
+        }
+        match ended.lost {
+            0 => {}
+            1 => f.write_str("; 1 message was not sent")?,
+            lost => write!(f, "; {lost} messages were not sent")?,
+        }
+        match ended.incomplete {
+            0 => {}
+            1 => f.write_str("; 1 message did not arrive whole")?,
+            incomplete => write!(f, "; {incomplete} messages did not arrive whole")?,
+        }
+        if ended.unframed > 0 {
+            let bytes = ended.unframed;
+            write!(
+                f,
+                "; {bytes} bytes that were read make no whole message and are dropped"
+            )?;
+        }
+        match ended.unanswered {
             0 => Ok(()),
-            1 => f.write_str("; 1 message was not sent"),
-            lost => write!(f, "; {lost} messages were not sent"),
+            requests => write!(f, "; {}", unanswered_words(requests)),
         }
     }
 }

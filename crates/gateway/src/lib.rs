@@ -54,9 +54,9 @@ pub use endpoint::{Endpoint, EndpointError, OptionError, UnknownPreset, WireKind
 pub use error::{EndError, OpenError, Party, PlanError, RunError, SessionEnd, Unreachable};
 pub use plan::{Config, Overruled, Plan};
 pub use pump::{
-    BothBoxes, ClientBox, Ended, HostBox, Incoming, NoTunnel, Options, Oversized, Pass, Passing,
-    Plain, Port, Raw, Replacement, Side, Skipped, Tunnel, TunnelConfig, greet, relay,
-    session_memory, whole_link,
+    BothBoxes, ClientBox, Ended, HostBox, Incoming, NoProcessId, NoTunnel, Options, Oversized,
+    Pass, Passing, Plain, Port, Raw, RefusedFrame, Replacement, Side, Skipped, Tunnel,
+    TunnelConfig, greet, relay, session_memory, whole_link,
 };
 #[cfg(feature = "nostr")]
 pub use relays::{IntroduceError, KeyFileError};

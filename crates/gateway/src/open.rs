@@ -14,8 +14,8 @@ use crate::plan::{End, Plan};
 #[cfg(feature = "process")]
 use crate::pump::Skipped;
 use crate::pump::{
-    BothBoxes, ClientBox, HostBox, Passing, Plain, Port, Raw, Tunnel, greet, session_memory,
-    whole_link,
+    BothBoxes, ClientBox, HostBox, NoProcessId, Passing, Plain, Port, Raw, Tunnel, greet,
+    session_memory, whole_link,
 };
 #[cfg(feature = "nostr")]
 use crate::relays;
@@ -89,10 +89,11 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
         At::Stdio => stdio(end),
         #[cfg(feature = "process")]
         At::Exec(words) => {
-            let program = process::Program::new(words);
+            let program = process::Program::new(words).stderr(process::Stderr::Lines);
             let (mut exec, _) = program.start(end.framing, end.max_message)?;
-            let ends = exec.ends();
-            Ok(Opened::whole(stream(end, exec, ends)?.until_exit()))
+            let (ends, lines) = (exec.ends(), exec.stderr_lines());
+            let port = stream(end, exec, ends)?.until_exit();
+            Ok(Opened::whole(port.ending_after(lines)))
         }
         At::Ws(address) => {
             let options = ConnectOptions {
@@ -197,8 +198,10 @@ pub(crate) fn passing(plan: &Plan, listen: &EndKind, to: &EndKind) -> Box<dyn Pa
     };
     let is_tunnel = |kind: &EndKind| matches!(kind, EndKind::Tunnel(_));
     let (listen, to) = (is_tunnel(listen), is_tunnel(to));
-    match listen || to {
-        true => Box::new(Tunnel { listen, to, inner }),
-        false => inner,
+    let hides = plan.listen.hides_process_id() || plan.to.hides_process_id();
+    match (listen || to, hides) {
+        (false, _) => inner,
+        (true, false) => Box::new(Tunnel { listen, to, inner }),
+        (true, true) => Box::new(NoProcessId(Tunnel { listen, to, inner })),
     }
 }

@@ -52,6 +52,9 @@ pub struct Config {
     pub max_frame: Option<usize>,
     /// The largest message that is taken, if an endpoint does not say it.
     pub max_message: Option<usize>,
+    /// The largest WebSocket fragment that is sent, if an endpoint does not say it. A preset may have a
+    /// smaller one.
+    pub fragment: Option<usize>,
     /// What the capped path is known to let through.
     pub preset: Option<Preset>,
     /// The memory for the messages of all sessions, in bytes.
@@ -91,6 +94,7 @@ impl Default for Config {
         Self {
             max_frame: None,
             max_message: None,
+            fragment: None,
             preset: None,
             memory: 1 << 30,
             max_sessions: 256,
@@ -145,6 +149,9 @@ pub(crate) struct End {
     pub(crate) carries: Carries,
     #[cfg(feature = "process")]
     pub(crate) framing: Framing,
+    /// Whether the process id of an LSP client passes a tunnel.
+    #[cfg(feature = "process")]
+    pub(crate) keeps_process_id: bool,
     pub(crate) tunnel: TunnelUse,
     pub(crate) max_frame: usize,
     pub(crate) max_message: usize,
@@ -325,6 +332,24 @@ fn max_frame(
     Ok((max_frame, overruled))
 }
 
+/// The largest WebSocket fragment of an end: the smaller one of what was asked for and the preset's.
+fn fragment(
+    endpoint: &Endpoint,
+    config: &Config,
+    preset: Option<Preset>,
+) -> Result<usize, EndError> {
+    let asked = endpoint.options.fragment.or(config.fragment);
+    let of_path = preset.and_then(|preset| preset.fragment);
+    let fragment = asked.into_iter().chain(of_path).min();
+    match fragment.unwrap_or(ws::FRAGMENT) {
+        fragment if fragment < LEAST_FRAME => Err(EndError::FragmentTooSmall {
+            fragment,
+            least: LEAST_FRAME,
+        }),
+        fragment => Ok(fragment),
+    }
+}
+
 impl End {
     /// Checks an end; `listener` is the other one, if this is the target.
     fn new(
@@ -354,6 +379,7 @@ impl End {
         }
         let max_message = max_message(&endpoint, config)?;
         let (max_frame, overruled) = max_frame(&endpoint, config, preset, max_message)?;
+        let fragment = fragment(&endpoint, config, preset)?;
         let options = endpoint.options;
         let tokens = match &options.token_file {
             Some(file) if listener.is_none() => Some(Arc::new(TokenFile::open(file)?)),
@@ -380,12 +406,12 @@ impl End {
             carries,
             #[cfg(feature = "process")]
             framing: options.framing.unwrap_or_default(),
+            #[cfg(feature = "process")]
+            keeps_process_id: options.keeps_process_id.unwrap_or_default(),
             tunnel: options.tunnel.unwrap_or_default(),
             max_frame,
             max_message,
-            fragment: preset
-                .and_then(|preset| preset.fragment)
-                .or(Some(ws::FRAGMENT)),
+            fragment: Some(fragment),
             token,
             tokens,
             #[cfg(feature = "tls")]
@@ -506,6 +532,14 @@ impl End {
             WireKind::Whole | WireKind::Cep22 => self.max_message,
             WireKind::Ahp | WireKind::Loro => self.max_frame,
         }
+    }
+
+    /// Whether it carries a language server's messages whose `processId` must not reach another machine.
+    pub(crate) fn hides_process_id(&self) -> bool {
+        #[cfg(feature = "process")]
+        return self.framing == Framing::ContentLength && !self.keeps_process_id;
+        #[cfg(not(feature = "process"))]
+        false
     }
 
     /// Whether its command exists, before anybody comes.

@@ -4,13 +4,18 @@
 //! until it is sent on the other, so that a slow receiver stops its sender and nobody else. A [`Passing`]
 //! may edit the messages on their way.
 
+mod batch;
 mod boxes;
 mod end;
+mod open_requests;
 mod plain;
 mod port;
+mod process_id;
+mod refused;
 mod run;
 mod skipped;
 mod tunnel;
+mod unanswered;
 mod unsent;
 
 use std::fmt;
@@ -26,11 +31,14 @@ pub use plain::{Plain, Raw, whole_link};
 pub use port::Port;
 #[cfg(feature = "nostr")]
 pub(crate) use port::{Arrived, Channel, Heard, Outcome};
+pub use process_id::NoProcessId;
+pub use refused::RefusedFrame;
 #[cfg(feature = "nostr")]
 pub(crate) use run::HELLO;
 pub use run::relay;
 pub use skipped::{Oversized, Skipped};
 pub use tunnel::{NoTunnel, Tunnel, TunnelConfig, greet};
+pub(crate) use unanswered::unanswered_words;
 
 /// One of the two ends of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +76,12 @@ pub trait Passing: Send {
     /// Another event of the link of a side: transfers that begin and fail.
     fn heard(&mut self, _from: Side, _event: &Event) {}
 
+    /// Whether a request with this method is not answered with an error when nobody is left to answer it:
+    /// its sender learns that from the close of its connection, after which it asks again.
+    fn asks_again(&self, _method: &str) -> bool {
+        false
+    }
+
     /// A message could not be sent by a side.
     fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement;
 
@@ -87,6 +101,10 @@ impl Passing for Box<dyn Passing> {
 
     fn heard(&mut self, from: Side, event: &Event) {
         (**self).heard(from, event);
+    }
+
+    fn asks_again(&self, method: &str) -> bool {
+        (**self).asks_again(method)
     }
 
     fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement {
@@ -163,15 +181,37 @@ pub struct Ended {
     pub by_peer: bool,
     /// Messages that arrived and were not sent.
     pub lost: usize,
+    /// Requests that were not answered by the program they were sent to. Their senders got an error, as
+    /// far as they could be reached.
+    pub unanswered: usize,
+    /// Messages of which only a part arrived.
+    pub incomplete: usize,
+    /// Bytes that were read from a stream and belong to no whole message.
+    pub unframed: u64,
+    /// The frame that was too large, if the other end closed with 1009.
+    pub refused: Option<RefusedFrame>,
 }
 
 impl Ended {
-    /// Whether both sides closed normally, with all messages sent.
+    /// Whether both sides closed normally, with all messages sent and all requests answered.
     pub fn is_clean(&self) -> bool {
-        matches!(self.closed.code, 1000 | 1001 | 1005) && self.lost == 0
+        is_normal(self.closed.code) && !self.has_losses()
+    }
+
+    /// Whether a message or an answer was lost.
+    pub fn has_losses(&self) -> bool {
+        self.lost + self.unanswered + self.incomplete > 0 || self.unframed > 0
     }
 }
 
+/// Whether a close code says that a side ended normally.
+fn is_normal(code: u16) -> bool {
+    matches!(code, 1000 | 1001 | 1005)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod lost_tests;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;

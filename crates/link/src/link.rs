@@ -40,6 +40,8 @@ pub struct Link {
     events: Events,
     random: Random,
     closed: Option<Closed>,
+    /// How many transfers of the peer were unfinished when the link was closed.
+    cut_off: usize,
     next_frame: u64,
     next_message: u64,
     was_full: bool,
@@ -175,6 +177,7 @@ impl Link {
             events: Events::default(),
             random: Random::new(seed),
             closed: None,
+            cut_off: 0,
             next_frame: 0,
             next_message: 0,
             was_full: false,
@@ -239,6 +242,7 @@ impl Link {
             code,
             reason: reason[..end].to_owned(),
         };
+        self.cut_off = self.inbox.len();
         self.inbox.clear();
         self.outbox.clear();
         self.jobs.clear();
@@ -300,6 +304,12 @@ impl Link {
     /// How many transfers of the peer are unfinished.
     pub fn open_transfers(&self) -> usize {
         self.inbox.len()
+    }
+
+    /// How many transfers of the peer were unfinished when the link was closed: none of them became a
+    /// message.
+    pub fn cut_off(&self) -> usize {
+        self.cut_off
     }
 
     /// The peer's unfinished transfers one by one, oldest first.

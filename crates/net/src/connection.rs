@@ -168,6 +168,11 @@ impl Connection {
         self.shared.lock().broke_off
     }
 
+    /// The size of the largest frame that was sent, in bytes.
+    pub fn largest_frame(&self) -> usize {
+        self.shared.lock().largest_frame
+    }
+
     /// Whether the other end closed the connection or the transport failed, rather than this side
     /// closing.
     pub fn closed_by_peer(&self) -> bool {
@@ -241,6 +246,8 @@ pub(crate) struct State {
     pub(crate) by_peer: bool,
     /// A frame was being sent when the transport failed or the grace period ended.
     pub(crate) broke_off: bool,
+    /// The size of the largest frame that was made.
+    largest_frame: usize,
     pub(crate) ended: bool,
 }
 
@@ -283,6 +290,7 @@ impl Shared {
                 timer_set_for: None,
                 by_peer: false,
                 broke_off: false,
+                largest_frame: 0,
                 ended: false,
             }),
             outbound: Notify::new(),
@@ -400,6 +408,7 @@ impl Shared {
                 },
                 Some(transmit) => {
                     state.sending = true;
+                    state.largest_frame = state.largest_frame.max(buffer.len());
                     let bytes = std::mem::take(&mut buffer).into();
                     let id = state.link.confirms().then_some(transmit.frame);
                     let frame = match transmit.carries {

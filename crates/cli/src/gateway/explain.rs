@@ -57,6 +57,9 @@ pub(super) fn run(error: &RunError) -> String {
             error: OpenError::End(error),
         } => end(*side, error),
         RunError::Open { .. } => format!("--{error}"),
+        RunError::Session(end) if end.ended.refused.is_some() => {
+            format!("{error} (--preset NAME, --max-frame SIZE)")
+        }
         error => error.to_string(),
     }
 }

@@ -152,3 +152,24 @@ fn each_client_has_a_command_of_its_own() {
     two.write(b"{}\n");
     assert_eq!(two.read_line(), "{}\n");
 }
+
+// PROG-21
+#[test]
+fn a_language_server_behind_a_tunnel_is_told_no_process() {
+    let body = |process: &str| {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"processId":{process},"rootUri":null}}}}"#
+        );
+        format!("Content-Length: {}\r\n\r\n{text}", text.len())
+    };
+    for (option, arrives) in [("", "null"), ("&process-id=keep", "4711")] {
+        let to = format!("exec:cat?framing=content-length{option}");
+        let far = Listening::new(&["--listen", "ws://0", "--to", &to]);
+        let listen = format!("stdio:?framing=content-length{option}");
+        let mut near = Near::new(&["--listen", &listen, "--to", &far.address]);
+        near.write(body("4711").as_bytes());
+        let mut echo = vec![0; body(arrives).len()];
+        near.stdout.read_exact(&mut echo).unwrap();
+        assert_eq!(String::from_utf8_lossy(&echo), body(arrives));
+    }
+}

@@ -139,8 +139,14 @@ pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// JSON-RPC requests of these sizes, one a line.
+/// JSON-RPC notifications of these sizes, one a line: nobody waits for an answer to them.
 pub(crate) fn lines(sizes: &[usize]) -> Vec<u8> {
+    let requests = String::from_utf8(requests(sizes)).unwrap();
+    requests.replace(r#""id":"#, r#""n":"#).into_bytes()
+}
+
+/// The same as requests.
+pub(crate) fn requests(sizes: &[usize]) -> Vec<u8> {
     let mut out = Vec::new();
     for (id, size) in sizes.iter().enumerate() {
         let text = "Grüße, 世界 \\\"x\\\" ".repeat(size / 24 + 1);

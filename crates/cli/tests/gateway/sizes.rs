@@ -1,6 +1,6 @@
 //! Messages that are too large.
 
-use crate::common::{Listening, Near, gateway, lines, run, said};
+use crate::common::{Listening, Near, gateway, lines, requests, run, said};
 
 #[test]
 fn a_message_that_is_too_large_is_answered_and_the_rest_goes_on() {
@@ -13,7 +13,7 @@ fn a_message_that_is_too_large_is_answered_and_the_rest_goes_on() {
         "1MB",
     ]);
     let mut near = Near::new(&["--listen", "stdio:", "--to", &far.address]);
-    near.write(&lines(&[2_000_000]));
+    near.write(&requests(&[2_000_000]));
     let answer = near.read_line();
     assert!(
         answer.starts_with(r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32011,"#),
@@ -32,7 +32,7 @@ fn too_many_pieces_are_told_as_what_they_are() {
     let cap = ["--max-frame", "256"];
     let far = Listening::new(&["--listen", "ws://0", "--to", "exec:cat", cap[0], cap[1]]);
     let mut near = Near::new(&["--listen", "stdio:", "--to", &far.address, cap[0], cap[1]]);
-    near.write(&lines(&[20_000_000]));
+    near.write(&requests(&[20_000_000]));
     let answer = near.read_line();
     assert!(
         answer.contains("pieces in frames of 256 bytes; send less or start both gateways with a larger max-frame"),

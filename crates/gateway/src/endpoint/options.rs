@@ -22,8 +22,12 @@ pub(crate) struct EndpointOptions {
     pub(crate) ca: Option<PathBuf>,
     pub(crate) preset: Option<Preset>,
     pub(crate) max_frame: Option<usize>,
+    pub(crate) fragment: Option<usize>,
     pub(crate) max_message: Option<usize>,
     pub(crate) tunnel: Option<TunnelUse>,
+    /// Whether the process id of an LSP client passes a tunnel.
+    #[cfg(feature = "process")]
+    pub(crate) keeps_process_id: Option<bool>,
     /// Those of relays alone.
     #[cfg(feature = "nostr")]
     pub(crate) relay: RelayOptions,
@@ -41,6 +45,9 @@ pub(super) const NAMES: &[&str] = &[
     "max-frame",
     "max-message",
     "tunnel",
+    "fragment",
+    #[cfg(feature = "process")]
+    "process-id",
 ];
 
 /// A command may contain question marks: what follows the last one are options only if all of it looks
@@ -124,6 +131,16 @@ impl EndpointOptions {
             "ca" => self.ca.replace(value.into()).is_some(),
             "preset" => self.preset.replace(preset(value)?).is_some(),
             "max-frame" => self.max_frame.replace(size(value)?).is_some(),
+            "fragment" => self.fragment.replace(size(value)?).is_some(),
+            #[cfg(feature = "process")]
+            "process-id" => {
+                let keeps = match value {
+                    "keep" => true,
+                    "null" => false,
+                    _ => return Err(none_of(value, "keep, null")),
+                };
+                self.keeps_process_id.replace(keeps).is_some()
+            }
             "max-message" => self.max_message.replace(size(value)?).is_some(),
             "tunnel" => {
                 let tunnel = match value {

@@ -89,7 +89,9 @@ fn options_are_read() {
     assert_eq!(stdio.options.max_message, Some(2_000_000));
     let exec: Endpoint = "exec:a b?framing=lines".parse().unwrap();
     assert_eq!(exec.options.framing, Some(Framing::Lines));
-    let text = "wss://0?cert=a%26b&key=c&token-file=d&ca=e&tunnel=never&preset=aws-api-gateway&max-frame=1KiB";
+    let exec: Endpoint = "exec:a b?process-id=keep".parse().unwrap();
+    assert_eq!(exec.options.keeps_process_id, Some(true));
+    let text = "wss://0?cert=a%26b&key=c&token-file=d&ca=e&tunnel=never&preset=aws-api-gateway&max-frame=1KiB&fragment=32KiB";
     let wss: Endpoint = text.parse().unwrap();
     assert_eq!(
         wss.options,
@@ -101,8 +103,10 @@ fn options_are_read() {
             ca: Some("e".into()),
             preset: Preset::by_name("aws-api-gateway"),
             max_frame: Some(1024),
+            fragment: Some(32_768),
             max_message: None,
             tunnel: Some(TunnelUse::Never),
+            keeps_process_id: None,
             relay: RelayOptions::default(),
         }
     );
@@ -188,6 +192,15 @@ fn what_is_wrong_says_what_to_mend() {
         ),
         ("stdio:?token-file=x", "token-file is for ws:// and wss://"),
         ("stdio:?tunnel=auto", "tunnel is for ws:// and wss://"),
+        ("stdio:?fragment=1KB", "fragment is for ws:// and wss://"),
+        (
+            "ws://x:1?process-id=keep",
+            "process-id is for stdio: and exec:",
+        ),
+        (
+            "stdio:?process-id=4711",
+            "process-id: \"4711\" is none of keep, null",
+        ),
         ("exec:", "there is no command; write exec:COMMAND"),
         ("exec:  ?framing=lines", "there is no command"),
         ("exec:sh -c 'x", "a ' is not closed"),

@@ -44,6 +44,10 @@ impl Passing for ClientBox {
         }
     }
 
+    fn asks_again(&self, method: &str) -> bool {
+        is_handshake(method)
+    }
+
     fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement {
         match to {
             Side::To => self.client.not_sent(bytes, error),
@@ -55,6 +59,12 @@ impl Passing for ClientBox {
         // Any notification of a client may change state, and later ones would hide that it is missing.
         of_ahp(oversized, self.too_large_code, |_| false)
     }
+}
+
+/// Whether a method is that of a handshake. A client whose connection closes during a handshake tries
+/// again; an error would be taken for a refusal.
+fn is_handshake(method: &str) -> bool {
+    matches!(method, "initialize" | "reconnect")
 }
 
 /// Closes both sides for an oversized notification, unless it may be dropped because it changes no state.
@@ -103,6 +113,10 @@ impl Passing for HostBox {
         if from == Side::Listen {
             self.host.heard(now(), event);
         }
+    }
+
+    fn asks_again(&self, method: &str) -> bool {
+        is_handshake(method)
     }
 
     fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement {
@@ -165,6 +179,10 @@ impl Passing for BothBoxes {
             Side::Listen => self.host.heard(now(), event),
             Side::To => self.client.heard(event),
         }
+    }
+
+    fn asks_again(&self, method: &str) -> bool {
+        is_handshake(method)
     }
 
     fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement {

@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 
-use breakbulk_link::Outgoing;
+use breakbulk_link::{Budget, Outgoing};
 
+use super::open_requests::OpenRequests;
 use super::port::{Channel, Done, EndOutput, Outcome, Port, Sending};
 use super::{Replacement, Skipped};
 
@@ -20,7 +21,7 @@ pub(super) struct End {
     /// Messages in the channel's queue.
     pub(super) queued: usize,
     /// Requests that arrived by this side and have no answer yet.
-    pub(super) owed: usize,
+    pub(super) open: OpenRequests,
     pub(super) input_ended: Option<Done>,
     /// No more messages arrive; the last ones may not have been taken yet.
     pub(super) no_input: bool,
@@ -32,6 +33,11 @@ pub(super) struct End {
     pub(super) leave: Leave,
     pub(super) closed: bool,
     pub(super) lost: usize,
+    /// Messages of its other end that did not arrive whole.
+    pub(super) incomplete: usize,
+    pub(super) after: Option<Done>,
+    #[cfg(feature = "process")]
+    ends: Option<breakbulk_net::process::Ends>,
 }
 
 /// What happens to a side once all that waits is sent.
@@ -47,14 +53,15 @@ pub(super) enum Leave {
 }
 
 impl End {
-    pub(super) fn new(port: Port) -> Self {
+    /// What is remembered of its open requests is charged to the budget.
+    pub(super) fn new(port: Port, budget: Option<Budget>) -> Self {
         Self {
             channel: port.channel,
             waiting: VecDeque::new(),
             sending: None,
             answers: 0,
             queued: 0,
-            owed: 0,
+            open: OpenRequests::charged_to(budget),
             input_ended: port.input_ended,
             no_input: false,
             end_output: port.end_output,
@@ -63,6 +70,10 @@ impl End {
             leave: Leave::Stay,
             closed: false,
             lost: 0,
+            incomplete: 0,
+            after: port.after,
+            #[cfg(feature = "process")]
+            ends: port.ends,
         }
     }
 
@@ -117,6 +128,7 @@ impl End {
         self.closed = true;
         self.sending = None;
         self.lost += self.queued + self.waiting.len();
+        self.incomplete += self.channel.cut_off();
         (self.queued, self.answers) = (0, 0);
         self.waiting.clear();
     }
@@ -152,7 +164,23 @@ impl End {
 
     pub(super) fn is_idle(&self) -> bool {
         self.closed
-            || self.has_handled_skipped() && self.waiting.is_empty() && self.channel.is_idle()
+            || self.has_handled_skipped()
+                && self.waiting.is_empty()
+                && self.unframed() == 0
+                && self.channel.is_idle()
+    }
+
+    /// Whether a message can still be sent by it.
+    pub(super) fn takes_messages(&self) -> bool {
+        !self.closed && !matches!(self.leave, Leave::OutputEnded)
+    }
+
+    /// Bytes that were read and belong to no whole message.
+    pub(super) fn unframed(&self) -> u64 {
+        #[cfg(feature = "process")]
+        return self.ends.as_ref().map_or(0, |ends| ends.unframed());
+        #[cfg(not(feature = "process"))]
+        0
     }
 
     /// Whether all skipped messages have been handled.

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use breakbulk_link::{Charge, Closed, Event, Key, Outgoing, SendError, Shape, TransferId};
+use breakbulk_link::{Budget, Charge, Closed, Event, Key, Outgoing, SendError, Shape, TransferId};
 use breakbulk_net::Connection;
 use bytes::Bytes;
 
@@ -30,6 +30,11 @@ pub struct Port {
     /// Messages that were too large and were skipped. Only some transports can do that; with others such a
     /// message closes the connection.
     pub(super) skipped: Option<Skipped>,
+    /// How much was read of a message that is not whole. Only streams can tell.
+    #[cfg(feature = "process")]
+    pub(super) ends: Option<breakbulk_net::process::Ends>,
+    /// What the end of the pump waits for once its transport is gone.
+    pub(super) after: Option<Done>,
     /// Whether how it ended is for the log alone: a program's exit status and its output are no business
     /// of whoever is at the other side.
     pub(super) is_private: bool,
@@ -57,8 +62,9 @@ impl Port {
     /// A connection over a stream whose directions end one by one.
     #[cfg(feature = "process")]
     pub fn with_ends(connection: Connection, ends: breakbulk_net::process::Ends) -> Self {
-        let mut reading = ends.clone();
+        let (mut reading, unframed) = (ends.clone(), ends.clone());
         Self {
+            ends: Some(unframed),
             input_ended: Some(Box::pin(async move { reading.input_ended().await })),
             end_output: EndOutput::Run(Box::pin(async move { ends.end_output().await })),
             is_private: true,
@@ -89,6 +95,13 @@ impl Port {
         }
     }
 
+    /// For a command: the pump ends once the command's standard error is passed on.
+    #[cfg(feature = "process")]
+    pub(crate) fn ending_after(self, lines: Option<breakbulk_net::process::StderrLines>) -> Self {
+        let after = lines.map(|lines| Box::pin(async move { lines.ended().await }) as Done);
+        Self { after, ..self }
+    }
+
     /// Sets the message that tells the other end that no more messages are sent.
     pub(super) fn ending_with(self, message: String) -> Self {
         Self {
@@ -103,6 +116,9 @@ impl Port {
             input_ended: None,
             end_output: EndOutput::Close,
             skipped: None,
+            #[cfg(feature = "process")]
+            ends: None,
+            after: None,
             is_private: false,
         }
     }
@@ -274,6 +290,48 @@ impl Channel {
             Self::Client(client) => client.ended().await,
             #[cfg(feature = "nostr")]
             Self::Session(_) => 0,
+        }
+    }
+
+    /// The memory of its session, if it is a connection.
+    pub(super) fn budget(&self) -> Option<Budget> {
+        match self {
+            Self::Connection(connection) => {
+                Some(connection.with(|link| link.shared_budget().clone()))
+            }
+            #[cfg(feature = "nostr")]
+            Self::Client(_) | Self::Session(_) => None,
+        }
+    }
+
+    /// Whether the pump answers open requests of this side that nobody else answers. A session at relays
+    /// does it by itself, once the pump has ended.
+    pub(super) fn answers_open(&self) -> bool {
+        match self {
+            Self::Connection(_) => true,
+            #[cfg(feature = "nostr")]
+            Self::Client(_) => true,
+            #[cfg(feature = "nostr")]
+            Self::Session(_) => false,
+        }
+    }
+
+    /// How many transfers of the other end were cut off when it was closed.
+    pub(super) fn cut_off(&self) -> usize {
+        match self {
+            Self::Connection(connection) => connection.with(|link| link.cut_off()),
+            #[cfg(feature = "nostr")]
+            Self::Client(_) | Self::Session(_) => 0,
+        }
+    }
+
+    /// The size of the largest frame that was sent, if the other end closed because one is too large.
+    pub(super) fn refused_frame(&self, closed: &Closed) -> Option<usize> {
+        match self {
+            Self::Connection(connection) if closed.code == 1009 && connection.closed_by_peer() => {
+                Some(connection.largest_frame())
+            }
+            _ => None,
         }
     }
 

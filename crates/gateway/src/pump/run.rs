@@ -4,19 +4,22 @@ use std::fmt;
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use breakbulk_link::{Closed, Event, MessageKind, Outgoing, TransferId};
+use breakbulk_link::{Closed, Event, Outgoing, TransferId};
 use breakbulk_wire::shape_of;
 use tokio::time::{Instant, sleep_until};
 
 use super::end::{End, Leave};
 use super::port::{Arrived, Channel, EndOutput, Heard, Outcome};
+use super::unanswered::unanswered_words;
 use super::{
-    Ended, Incoming, Options, Oversized, Pass, Passing, Port, Replacement, Side, Skipped, TOO_LARGE,
+    Ended, Incoming, Options, Oversized, Pass, Passing, Port, RefusedFrame, Replacement, Side,
+    Skipped, TOO_LARGE, is_normal,
 };
 
 /// The tag of an error that is sent in the place of a message: it is not replaced again.
-const SUBSTITUTE: u64 = 1;
+pub(super) const SUBSTITUTE: u64 = 1;
 
 /// The tag of a message that was sent before the pump began: the pump does not count it.
 pub(crate) const HELLO: u64 = 2;
@@ -27,12 +30,16 @@ const LOST: &str = "the connection on the other side of the gateway broke; its l
 /// The reason by which a side is closed when the program at the other one has ended.
 const ENDED: &str = "the other side has ended";
 
+/// How long the last errors may take to be sent when the grace time is over.
+const LAST_ERRORS: Duration = Duration::from_secs(1);
+
 /// The most errors made by the gateway that wait to be sent by one side.
 const ANSWERS: usize = 1024;
 
 /// Carries messages between two ports until both are closed, and what was queued is sent or cannot be.
 ///
-/// When `stop` completes, the messages that have arrived are still sent, and both are closed with 1001.
+/// When `stop` completes, the messages that have arrived are still sent, open requests are waited for, and
+/// both are closed with 1001. A request that nobody is left to answer is answered with an error.
 pub async fn relay(
     listen: Port,
     to: Port,
@@ -40,20 +47,24 @@ pub async fn relay(
     stop: impl Future<Output = ()> + Send,
     options: Options,
 ) -> Ended {
+    let budget = listen.channel.budget().or_else(|| to.channel.budget());
     let mut pump = Pump {
-        listen: End::new(listen),
-        to: End::new(to),
+        listen: End::new(listen, budget.clone()),
+        to: End::new(to, budget),
         passing,
         options,
         stopping: false,
         deadline: None,
         patience: None,
         first: None,
+        unanswered: 0,
+        refused: None,
     };
     tokio::pin!(stop);
     while !(pump.listen.closed && pump.to.closed) {
         pump.settle();
-        let quiet = pump.stopping && pump.listen.is_idle() && pump.to.is_idle();
+        let idle = pump.listen.is_idle() && pump.to.is_idle();
+        let quiet = pump.stopping && idle && !pump.has_open_requests();
         // Each side is read for as long as nothing waits for the other one.
         let (for_to, for_listen) = (pump.to.waiting.is_empty(), pump.listen.waiting.is_empty());
         tokio::select! {
@@ -79,7 +90,8 @@ pub async fn relay(
             }
             () = &mut stop, if !pump.stopping => pump.stop(),
             _ = both_drained(&pump.listen.channel, &pump.to.channel), if quiet => {
-                pump.close(1001, "the gateway is stopping");
+                let (code, reason) = pump.stop_reason();
+                pump.close(code, &reason);
             }
             () = until(pump.deadline) => pump.too_late(),
             () = until(pump.patience) => pump.waited(),
@@ -91,20 +103,12 @@ pub async fn relay(
             tracing::error!(%side, messages = lost, "closed with messages unsent: the receiver is gone, or took longer than the grace time");
         }
     }
-    let (side, closed, by_peer) = pump.first.unwrap_or((
-        Side::Listen,
-        Closed {
-            code: 1000,
-            reason: String::new(),
-        },
-        false,
-    ));
-    Ended {
-        side,
-        closed,
-        by_peer,
-        lost: pump.listen.lost + pump.to.lost + listen + to,
+    for after in [pump.listen.after.take(), pump.to.after.take()] {
+        if let Some(after) = after {
+            after.await;
+        }
     }
+    pump.ended(listen + to)
 }
 
 /// The output of a future, if there is one.
@@ -133,20 +137,24 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-struct Pump<P> {
-    listen: End,
-    to: End,
-    passing: P,
+pub(super) struct Pump<P> {
+    pub(super) listen: End,
+    pub(super) to: End,
+    pub(super) passing: P,
     options: Options,
     stopping: bool,
     deadline: Option<Instant>,
     /// How long a side that has ended its input may wait for answers.
     patience: Option<Instant>,
     first: Option<(Side, Closed, bool)>,
+    /// Requests whose answers are lost.
+    pub(super) unanswered: usize,
+    /// The frame that was too large for the side that was closed first.
+    refused: Option<RefusedFrame>,
 }
 
 impl<P: Passing> Pump<P> {
-    fn end(&mut self, side: Side) -> &mut End {
+    pub(super) fn end(&mut self, side: Side) -> &mut End {
         match side {
             Side::Listen => &mut self.listen,
             Side::To => &mut self.to,
@@ -163,7 +171,7 @@ impl<P: Passing> Pump<P> {
             if !other.has_no_more() {
                 continue;
             }
-            let owed = !other.closed && other.owed > 0;
+            let owed = !other.closed && !other.open.is_empty();
             let end = self.end(side);
             // A side that cannot end one direction alone would be closed before the answers arrive.
             if owed && !both && matches!(end.end_output, EndOutput::Close) {
@@ -171,6 +179,13 @@ impl<P: Passing> Pump<P> {
                 self.patience.get_or_insert(patience);
                 continue;
             }
+            let tells = matches!(end.leave, Leave::Stay);
+            if tells {
+                // It says nothing more, so it answers nothing.
+                let is_lost = side == Side::Listen;
+                self.answer_open(side, "the other side has ended its input", is_lost);
+            }
+            let end = self.end(side);
             match end.leave {
                 Leave::Stay if !both => end.leave = Leave::EndOutput,
                 Leave::Stay | Leave::OutputEnded if both => {
@@ -181,16 +196,15 @@ impl<P: Passing> Pump<P> {
         }
     }
 
-    /// The grace time for answers is over: those that did not arrive count as lost.
+    /// The grace time for answers is over: requests without one are answered with an error.
     fn waited(&mut self) {
         self.patience = None;
-        for end in [&mut self.listen, &mut self.to] {
-            if end.no_input && end.owed > 0 {
-                tracing::warn!(
-                    requests = end.owed,
-                    "requests were not answered within the grace time after the end of input"
-                );
-                end.lost += std::mem::take(&mut end.owed);
+        let grace = self.options.grace.as_secs();
+        let why =
+            format!("no answer came within the grace time of {grace} s after the end of input");
+        for side in [Side::Listen, Side::To] {
+            if self.end(side).no_input {
+                self.answer_open(side, &why, true);
             }
         }
     }
@@ -231,11 +245,18 @@ impl<P: Passing> Pump<P> {
                     SUBSTITUTE => Replacement::Close(TOO_LARGE, error.to_string()),
                     _ => self.passing.not_sent(from, &bytes, &error),
                 };
-                self.not_sent(from, Some(id), bytes.len(), instead, &error);
+                self.not_sent(from, Some(id), &bytes, instead, &error);
             }
             Heard::Event(event) => {
-                if let Event::Fault(fault) | Event::TransferFailed(fault) = &event {
-                    tracing::warn!(side = %from, %fault, "received an invalid frame");
+                match &event {
+                    Event::Fault(fault) => {
+                        tracing::warn!(side = %from, %fault, "received an invalid frame");
+                    }
+                    Event::TransferFailed(fault) => {
+                        self.end(from).incomplete += 1;
+                        tracing::warn!(side = %from, %fault, "a message did not arrive whole and is lost");
+                    }
+                    _ => {}
                 }
                 self.passing.heard(from, &event);
             }
@@ -248,20 +269,13 @@ impl<P: Passing> Pump<P> {
     /// A message that waited was sent, or could not be.
     fn sent(&mut self, to: Side, outcome: Outcome) {
         if let Some((message, instead, error)) = self.end(to).sent(outcome) {
-            self.not_sent(to, None, message.bytes.len(), instead, &error);
+            self.not_sent(to, None, &message.bytes, instead, &error);
         }
     }
 
     /// Passes on a message that arrived; returns what to send.
     fn pass(&mut self, from: Side, message: Incoming<'_>) -> Option<Outgoing> {
-        match message.shape.kind {
-            MessageKind::Request => self.end(from).owed += 1,
-            MessageKind::Result | MessageKind::Error => {
-                let asker = self.end(from.other());
-                asker.owed = asker.owed.saturating_sub(1);
-            }
-            MessageKind::Notification | MessageKind::Opaque => {}
-        }
+        self.follow(from, &message.bytes, message.shape);
         match self.passing.pass(from, message) {
             Pass::On(message) => return Some(*message),
             Pass::InputEnded => self.end(from).ended_input(),
@@ -321,10 +335,11 @@ impl<P: Passing> Pump<P> {
         &mut self,
         to: Side,
         place: Option<TransferId>,
-        size: usize,
+        bytes: &[u8],
         instead: Replacement,
         error: &dyn fmt::Display,
     ) {
+        let size = bytes.len();
         let end = self.end(to);
         let replace = |with| place.is_some_and(|place| end.channel.replace(place, with));
         match instead {
@@ -336,8 +351,9 @@ impl<P: Passing> Pump<P> {
                     let reason = "too many requests cannot be sent, and their sender does not read the errors";
                     return self.close(1008, reason);
                 }
-                sender.owed = sender.owed.saturating_sub(1);
                 sender.send(Outgoing::new(answer).tagged(SUBSTITUTE));
+                let shape = shape_of(std::str::from_utf8(bytes).unwrap_or_default());
+                self.answered_here(to.other(), bytes, &shape);
             }
             Replacement::Replace(message) => {
                 tracing::warn!(side = %to, size, %error, "a response could not be sent and was replaced by an error");
@@ -347,7 +363,7 @@ impl<P: Passing> Pump<P> {
             Replacement::Drop(words) => {
                 tracing::warn!(side = %to, size, "{words}");
                 replace(None);
-                end.lost += 1;
+                self.end(to).lost += 1;
             }
             Replacement::Close(code, reason) => {
                 end.lost += 1;
@@ -365,17 +381,28 @@ impl<P: Passing> Pump<P> {
         }
         let end = self.end(side);
         end.clear();
-        let lost = end.lost;
+        let (lost, is_private) = (end.lost, end.is_private);
         let by_peer = end.channel.closed_by_peer();
         if lost > 0 {
             tracing::warn!(%side, messages = lost, "closed with messages unsent");
         }
-        let (code, reason) = passed_on(&closed, end.is_private);
+        let refused = end.channel.refused_frame(&closed);
+        if self.first.is_none() {
+            self.refused = refused.map(|size| RefusedFrame::new(size, &closed));
+        }
+        let before = self.unanswered;
+        self.close_open_requests(side, &closed, by_peer);
+        let (mut code, mut reason) = passed_on(&closed, is_private);
+        if is_normal(code) && self.unanswered > before {
+            // A gateway at the other end must not take it for a normal end.
+            code = 1011;
+            reason = format!("{reason}; {}", unanswered_words(self.unanswered - before));
+        }
         let other = self.end(side.other());
         if !matches!(other.leave, Leave::Close(..)) {
             other.leave = Leave::Close(code, reason);
         }
-        let clean = matches!(closed.code, 1000 | 1001 | 1005);
+        let clean = is_normal(closed.code);
         self.first.get_or_insert((side, closed, by_peer));
         // After a normal end the receiver may take as long as it needs.
         if !clean {
@@ -396,6 +423,16 @@ impl<P: Passing> Pump<P> {
 
     fn too_late(&mut self) {
         self.deadline = None;
+        if self.has_open_requests() {
+            let grace = self.options.grace.as_secs();
+            let why = format!(
+                "the gateway is stopping, and no answer came within its grace time of {grace} s"
+            );
+            self.answer_open(Side::Listen, &why, true);
+            self.answer_open(Side::To, &why, true);
+            self.deadline = Some(Instant::now() + LAST_ERRORS);
+            return;
+        }
         let (code, reason) = match &self.first {
             Some((side, closed, _)) => {
                 let is_private = match side {
@@ -404,13 +441,39 @@ impl<P: Passing> Pump<P> {
                 };
                 passed_on(closed, is_private)
             }
-            None => (1001, "the gateway is stopping".to_owned()),
+            None => self.stop_reason(),
         };
         let grace = self.options.grace.as_secs();
         tracing::warn!(
             "closed both ends: the queued messages were not sent within the grace time of {grace} s; raise the grace time"
         );
         self.close(code, &reason);
+    }
+
+    /// How it ended; `unsent` messages were in the transports.
+    fn ended(self, unsent: usize) -> Ended {
+        let normal = Closed {
+            code: 1000,
+            reason: String::new(),
+        };
+        let (side, closed, by_peer) = self.first.unwrap_or((Side::Listen, normal, false));
+        let (listen, to) = (&self.listen, &self.to);
+        // What was still on its way to a client that chose to leave is not missed.
+        let left = side == Side::Listen && by_peer && is_normal(closed.code);
+        let (incomplete, unframed) = match left {
+            true => (0, 0),
+            false => (to.incomplete, to.unframed()),
+        };
+        Ended {
+            side,
+            closed,
+            by_peer,
+            lost: listen.lost + to.lost + unsent,
+            unanswered: self.unanswered,
+            incomplete: listen.incomplete + incomplete,
+            unframed: listen.unframed() + unframed,
+            refused: self.refused,
+        }
     }
 
     /// Closes both sides now.
@@ -422,7 +485,7 @@ impl<P: Passing> Pump<P> {
 
 /// The code and reason by which a side is closed when the other one was. Some codes may not be sent, and
 /// how a connection broke may contain what its other end should not know: that is only logged.
-fn passed_on(closed: &Closed, is_private: bool) -> (u16, String) {
+pub(super) fn passed_on(closed: &Closed, is_private: bool) -> (u16, String) {
     match closed.code {
         1000 | 1001 | 1005 if is_private => (1000, ENDED.to_owned()),
         1002..=1014 | 3000..=4999 if is_private => (1011, LOST.to_owned()),

@@ -168,6 +168,10 @@ impl<P: Passing> Passing for Tunnel<P> {
         self.inner.heard(from, event);
     }
 
+    fn asks_again(&self, method: &str) -> bool {
+        self.inner.asks_again(method)
+    }
+
     fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement {
         self.inner.not_sent(to, bytes, error)
     }

@@ -9,14 +9,19 @@ use breakbulk_message::jsonrpc::{self, Envelope, INTERNAL_ERROR, Kind};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::{Oversized, Replacement, TOO_LARGE};
+use super::{Oversized, Replacement, TOO_LARGE, batch};
 
 /// The most characters of a method's name in a text.
 const NAME: usize = 64;
 
 /// What to do about a message that could not be sent: a request is answered with an error, a response is
-/// replaced by one, and any other message closes both sides.
+/// replaced by one (also those of a batch), and any other message closes both sides.
 pub(super) fn instead(bytes: &Bytes, error: &SendError, too_large_code: i32) -> Replacement {
+    if jsonrpc::is_batch(bytes)
+        && let Some(instead) = batch::instead(bytes, error, too_large_code)
+    {
+        return instead;
+    }
     let envelope = std::str::from_utf8(bytes).ok().and_then(Envelope::parse);
     let (kind, id) = match &envelope {
         Some(envelope) => (envelope.kind(), envelope.id),

@@ -132,6 +132,19 @@ impl Decoder {
         self.buffer.len() - self.start
     }
 
+    /// The bytes that were read and belong to no frame yet, without blank space: the beginning of a frame,
+    /// what of it is skipped already, and what follows the last frame.
+    pub fn unframed(&self) -> u64 {
+        /// More is not looked through: it is hardly all blank.
+        const BLANK: usize = 256;
+        let skipped = self.skip.as_ref().map_or(0, |skip| skip.size);
+        let rest = &self.buffer[self.start..];
+        match rest.len() <= BLANK && rest.trim_ascii().is_empty() {
+            true => skipped,
+            false => skipped + rest.len() as u64,
+        }
+    }
+
     /// The buffer to append to, and how many bytes at most. Before this, call [`next`](Self::next)
     /// until it returns `None`.
     pub fn space(&mut self) -> (&mut Vec<u8>, usize) {

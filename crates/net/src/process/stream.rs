@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use breakbulk_link::lock;
 use breakbulk_link::{Carries, Closed, Frame};
@@ -57,6 +58,8 @@ pub struct StreamSource<R> {
     listener: SkipListener,
     /// A skipped message that is not reported yet.
     unreported: Option<Unreadable>,
+    /// Bytes that were read and belong to no frame yet; [`Ends`] tells them.
+    unframed: Arc<AtomicU64>,
 }
 
 /// The sending half.
@@ -74,6 +77,7 @@ pub struct Ends {
     ended: watch::Receiver<bool>,
     writer: Arc<Mutex<Option<Writer>>>,
     listener: SkipListener,
+    unframed: Arc<AtomicU64>,
 }
 
 impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
@@ -95,6 +99,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
                 closed: closing,
                 listener: SkipListener::default(),
                 unreported: None,
+                unframed: Arc::default(),
             },
             sink: StreamSink {
                 writer: Arc::new(Mutex::new(Some(Box::new(writer)))),
@@ -112,6 +117,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
             ended: self.source.ended.subscribe(),
             writer: self.sink.writer.clone(),
             listener: self.source.listener.clone(),
+            unframed: self.source.unframed.clone(),
         }
     }
 
@@ -126,6 +132,12 @@ impl Ends {
     pub async fn input_ended(&mut self) {
         // An error means that the connection was dropped, and with it the input.
         let _ = self.ended.wait_for(|ended| *ended).await;
+    }
+
+    /// The bytes that were read and are part of no frame yet: the beginning of a message, and what came
+    /// behind the last frame that was taken. They are lost if the connection is closed now.
+    pub fn unframed(&self) -> u64 {
+        self.unframed.load(Ordering::Relaxed)
     }
 
     /// From now on a message over the limit does not end the connection, but is skipped and
@@ -172,7 +184,10 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
             }
             let wanted = listener.as_ref().map(|(_, members)| *members);
             self.decoder.skip_oversized(wanted);
-            match self.decoder.next() {
+            let next = self.decoder.next();
+            let unframed = self.decoder.unframed();
+            self.unframed.store(unframed, Ordering::Relaxed);
+            match next {
                 Some(Ok(frame)) => return Incoming::Frame(Frame::Text(frame)),
                 Some(Err(error @ Unreadable::Oversized { .. })) => {
                     self.unreported = Some(error);
@@ -187,7 +202,10 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
             let (buffer, most) = self.decoder.space();
             match self.reader.read_buf(&mut buffer.limit(most)).await {
                 Ok(0) => match self.decoder.finish() {
-                    Some(Ok(frame)) => return Incoming::Frame(Frame::Text(frame)),
+                    Some(Ok(frame)) => {
+                        self.unframed.store(0, Ordering::Relaxed);
+                        return Incoming::Frame(Frame::Text(frame));
+                    }
                     Some(Err(error @ Unreadable::Oversized { .. })) => {
                         self.unreported = Some(error)
                     }

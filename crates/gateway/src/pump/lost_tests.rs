@@ -1,0 +1,224 @@
+//! What is lost when a side ends or the gateway is stopped, and who is told.
+
+use std::time::Duration;
+
+use breakbulk_link::Frame;
+use breakbulk_message::mcp;
+use breakbulk_net::memory::pair;
+use breakbulk_net::{Incoming as Received, Sink, Source, Transport};
+
+use super::tests::{
+    Setup, closed, message, open, plain, program, request, run, send, tunnel, whole,
+};
+use super::*;
+
+fn small(id: &str) -> String {
+    request(id, 1)
+}
+
+fn not_answered(id: &str, why: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"the request was not answered: {why}","data":{{"reason":"notAnswered"}}}}}}"#
+    )
+}
+
+/// Passes requests with these ids to the target.
+async fn ask(setup: &Setup, ids: &[&str]) {
+    for id in ids {
+        send(&setup.listen, small(id));
+        assert_eq!(message(&setup.to).await, small(id));
+    }
+}
+
+// PROG-18
+#[tokio::test(start_paused = true)]
+async fn requests_that_nobody_is_left_to_answer_get_an_error_that_says_why() {
+    let broke = "the connection on the other side of the gateway broke; its log says how (1011)";
+    for (code, reason, why, told) in [
+        (1000, "", "the other side closed with 1000", 1011),
+        (
+            1001,
+            "the gateway is stopping",
+            "the gateway is stopping",
+            1011,
+        ),
+        (1006, "reset", broke, 1011),
+        (4413, "large", "large (4413)", 4413),
+    ] {
+        let setup = plain(usize::MAX);
+        ask(&setup, &["1", r#""\u0061""#, "3", "4"]).await;
+        send(&setup.to, r#"{"jsonrpc":"2.0","id":"a","result":1}"#);
+        message(&setup.listen).await;
+        // The client does not wait for this one any more.
+        send(&setup.listen, mcp::cancellation("3", ""));
+        message(&setup.to).await;
+        setup.to.close(code, reason);
+        for id in ["1", "4"] {
+            assert_eq!(message(&setup.listen).await, not_answered(id, why));
+        }
+        assert_eq!(setup.listen.closed().await.code, told, "{code}");
+        let ended = setup.pump.await.unwrap();
+        assert_eq!((ended.unanswered, ended.lost), (2, 0), "{code}");
+        assert!(!ended.is_clean() && ended.closed.code == code, "{ended:?}");
+    }
+}
+
+// PROG-18
+#[tokio::test(start_paused = true)]
+async fn a_client_may_leave_with_requests_open_both_ways() {
+    let setup = plain(usize::MAX);
+    ask(&setup, &["1"]).await;
+    send(&setup.to, small("7"));
+    message(&setup.listen).await;
+    setup.listen.close(1000, "bye");
+    assert_eq!(message(&setup.to).await, not_answered("7", "bye"));
+    assert_eq!(setup.to.closed().await, closed(1000, "bye"));
+    let ended = setup.pump.await.unwrap();
+    assert!(ended.is_clean(), "{ended:?}");
+}
+
+// PROG-18
+#[tokio::test(start_paused = true)]
+async fn a_stop_waits_for_open_requests_within_the_grace_time() {
+    let setup = plain(usize::MAX);
+    ask(&setup, &["1"]).await;
+    setup.stop.send(()).unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":1}"#;
+    send(&setup.to, answer);
+    assert_eq!(message(&setup.listen).await, answer);
+    assert_eq!(
+        setup.listen.closed().await,
+        closed(1001, "the gateway is stopping")
+    );
+    assert!(setup.pump.await.unwrap().is_clean());
+
+    let setup = plain(usize::MAX);
+    ask(&setup, &["1", "2"]).await;
+    setup.stop.send(()).unwrap();
+    let why = "the gateway is stopping, and no answer came within its grace time of 10 s";
+    for id in ["1", "2"] {
+        assert_eq!(message(&setup.listen).await, not_answered(id, why));
+    }
+    let reason = "the gateway is stopping, and 2 requests were not answered";
+    assert_eq!(setup.listen.closed().await, closed(1011, reason));
+    let ended = setup.pump.await.unwrap();
+    assert_eq!(ended.unanswered, 2);
+    assert!(!ended.is_clean(), "{ended:?}");
+}
+
+/// What came of a large message before its sender ended counts, however politely it ended.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_did_not_arrive_whole_is_told() {
+    let (near, listen) = pair(1);
+    let (far, to) = pair(1);
+    let ours = tunnel(1000);
+    let to = open(ours.link([1; 32]), to);
+    let (mut source, mut sink) = far.split();
+    let frame = |text: String| Frame::Text(text.into());
+    sink.send(frame(ours.hello().to_json())).await.unwrap();
+    let port = greet(to, &ours).await.unwrap();
+    let ports = [Port::new(open(whole(usize::MAX), listen)), port];
+    let passing = Tunnel {
+        listen: false,
+        to: true,
+        inner: Plain::default(),
+    };
+    let near = open(program(), near);
+    let setup = run(near.clone(), near, ports, passing);
+    assert!(matches!(source.next().await, Received::Frame(_)));
+    let segment = r#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":"g","index":0,"total":2,"data":"e30="}}"#;
+    sink.send(frame(segment.to_owned())).await.unwrap();
+    sink.close(1001, "the gateway is stopping").await;
+    drop((source, sink));
+    let ended = setup.pump.await.unwrap();
+    assert_eq!((ended.incomplete, ended.lost), (1, 0), "{ended:?}");
+    assert!(!ended.is_clean(), "{ended:?}");
+}
+
+#[cfg(feature = "process")]
+#[tokio::test(start_paused = true)]
+async fn the_half_of_a_line_that_was_read_is_told() {
+    use breakbulk_net::process::{Framing, Stream};
+    use tokio::io::AsyncWriteExt;
+
+    let (mut input, stream) = tokio::io::duplex(100_000);
+    let (read, write) = tokio::io::split(stream);
+    let mut stream = Stream::new(read, write, Framing::Lines, MESSAGE);
+    let ends = stream.ends();
+    let listen = open(whole(usize::MAX), stream);
+    let listen = Port::with_ends(listen, ends.clone());
+    let (far, to) = pair(1);
+    let to = Port::new(open(whole(usize::MAX), to));
+    let far = open(program(), far);
+    let setup = run(far.clone(), far, [listen, to], Plain::default());
+    let line = request("1", 50_000);
+    input.write_all(&line.as_bytes()[..30_000]).await.unwrap();
+    while ends.unframed() < 30_000 {
+        tokio::task::yield_now().await;
+    }
+    setup.to.close(1001, "the gateway is stopping");
+    let ended = setup.pump.await.unwrap();
+    assert_eq!(ended.unframed, 30_000);
+    assert!(!ended.is_clean(), "{ended:?}");
+}
+
+/// A batch is not cut, and the tunnel outlives one that is too large.
+// PROG-19
+#[tokio::test(start_paused = true)]
+async fn a_batch_over_the_cap_is_answered_and_the_rest_goes_on() {
+    let setup = plain(1000);
+    let large = "x".repeat(2000);
+    send(
+        &setup.listen,
+        format!(
+            r#"[{{"jsonrpc":"2.0","id":1,"method":"{large}"}},{{"jsonrpc":"2.0","id":2,"method":"m"}}]"#
+        ),
+    );
+    let answer = message(&setup.listen).await;
+    for id in [1, 2] {
+        let error = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32011,"#);
+        assert!(answer.contains(&error), "{answer}");
+    }
+    let after = r#"{"jsonrpc":"2.0","method":"after"}"#;
+    send(&setup.listen, after);
+    assert_eq!(message(&setup.to).await, after);
+    setup.listen.close(1000, "");
+    assert!(setup.pump.await.unwrap().is_clean());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_with_1009_tells_the_size_that_was_sent() {
+    let setup = plain(usize::MAX);
+    send(&setup.listen, request("1", 100_000));
+    message(&setup.to).await;
+    setup.to.close(1009, "too big, at most 65536");
+    let error = message(&setup.listen).await;
+    assert!(error.contains("too big, at most 65536 (1009)"), "{error}");
+    let ended = setup.pump.await.unwrap();
+    let refused = ended.refused.unwrap();
+    assert!(refused.size > 100_000, "{refused:?}");
+    assert_eq!(refused.limit, Some(65_536));
+}
+
+/// Only the number changes, and only on the way to the server.
+// PROG-21
+#[tokio::test(start_paused = true)]
+async fn a_language_server_is_told_no_process_of_another_machine() {
+    let (near, listen) = pair(1);
+    let (far, to) = pair(1);
+    let ports = [listen, to].map(|end| Port::new(open(whole(usize::MAX), end)));
+    let (near, far) = (open(program(), near), open(program(), far));
+    let setup = run(near, far, ports, NoProcessId(Plain::default()));
+    let text =
+        r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"processId": 4711,"x":"é"}}"#;
+    send(&setup.listen, text);
+    assert_eq!(message(&setup.to).await, text.replace("4711", "null"));
+    send(&setup.to, text);
+    assert_eq!(message(&setup.listen).await, text);
+    let other = text.replace("initialize", "other");
+    send(&setup.listen, &*other);
+    assert_eq!(message(&setup.to).await, other);
+}
+
+const MESSAGE: usize = 1 << 20;
