@@ -340,8 +340,12 @@ impl fmt::Display for SessionEnd {
             write!(f, ": {}", plain_text(&closed.reason))?;
         }
         let ended = &self.ended;
-        if let Some(refused) = &ended.refused {
-            write!(f, "; {refused}")?;
+        match &ended.refused {
+            Some(refused) => write!(f, "; {refused}")?,
+            None if closed.code == 1009 && !ended.by_peer => f.write_str(
+                "; start this gateway with a larger max-message (where it cuts: max-frame), or send less",
+            )?,
+            None => {}
         }
         match ended.lost {
             0 => {}

@@ -4,7 +4,7 @@ use breakbulk::link::Frame;
 use breakbulk::net::ws::{ConnectOptions, ListenOptions, Listener, connect};
 use breakbulk::net::{Incoming, Sink, Source, Transport};
 
-use crate::common::{Listening, gateway, lines, run, said};
+use crate::common::{Listening, gateway, lines, requests, run, said};
 
 #[test]
 fn two_gateways_carry_a_program_over_wss() {
@@ -67,7 +67,42 @@ async fn a_message_over_the_limit_closes_a_websocket_with_1009() {
         }
     };
     assert_eq!(closed.code, 1009, "{closed:?}");
-    end.line("this gateway closed its connection to the client with 1009");
+    let line = end.line("this gateway closed its connection to the client with 1009");
+    assert!(
+        line.contains("start this gateway with a larger max-message"),
+        "{line}"
+    );
+}
+
+/// A WebSocket server that finds the first message too large.
+async fn narrow() -> std::net::SocketAddr {
+    let options = ListenOptions::default();
+    let mut listener = Listener::bind("127.0.0.1:0", options).await.unwrap();
+    let address = listener.local_addr();
+    tokio::spawn(async move {
+        while let Ok(accepted) = listener.accept().await {
+            let (mut source, mut sink) = accepted.websocket.split();
+            while !matches!(source.next().await, Incoming::Frame(_)) {}
+            sink.close(1009, "over size limit (> 65536 bytes)").await;
+            while !matches!(source.next().await, Incoming::Closed(_)) {}
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_target_that_closes_with_1009_names_the_remedy() {
+    let to = format!("whole+ws://{}/", narrow().await);
+    let near = gateway(&["--listen", "stdio:", "--to", &to]);
+    let ran = tokio::task::spawn_blocking(|| run(near, requests(&[100_000])));
+    let output = ran.await.unwrap();
+    let (out, said) = (String::from_utf8_lossy(&output.stdout), said(&output));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let words = "the limit there seems to be 65536; start both gateways with the preset of that path, or with a max-frame below 65536";
+    assert!(said.contains(words), "{said}");
+    assert!(said.contains("(--preset NAME, --max-frame SIZE)"), "{said}");
+    assert!(out.contains(r#""id":0,"error":{"code":-32000,"#), "{out}");
+    assert!(out.contains(words), "{out}");
 }
 
 /// A WebSocket server that sends back what it gets, without looking at it.

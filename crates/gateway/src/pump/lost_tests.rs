@@ -163,6 +163,29 @@ async fn the_half_of_a_line_that_was_read_is_told() {
     assert!(!ended.is_clean(), "{ended:?}");
 }
 
+// PROG-18
+#[tokio::test(start_paused = true)]
+async fn a_request_that_comes_after_the_other_side_has_ended_is_answered_too() {
+    let setup = plain(usize::MAX);
+    // The client reads nothing, so its side stays open when the other one ends.
+    let text = request("1", 100_000).replace(r#""id":1,"#, "");
+    let flood = async {
+        loop {
+            let message = Outgoing::new(text.clone());
+            setup.to.send_when_writable(message).await.unwrap();
+        }
+    };
+    let stuck = tokio::time::timeout(Duration::from_secs(30), flood).await;
+    assert!(stuck.is_err());
+    setup.to.close(1000, "");
+    // The clock goes on only when nothing moves any more.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    send(&setup.listen, small("9"));
+    let error = not_answered("9", "the other side closed with 1000");
+    while message(&setup.listen).await != error {}
+    assert!(!setup.pump.await.unwrap().is_clean());
+}
+
 /// A batch is not cut, and the tunnel outlives one that is too large.
 // PROG-19
 #[tokio::test(start_paused = true)]
@@ -194,7 +217,11 @@ async fn a_close_with_1009_tells_the_size_that_was_sent() {
     message(&setup.to).await;
     setup.to.close(1009, "too big, at most 65536");
     let error = message(&setup.listen).await;
-    assert!(error.contains("too big, at most 65536 (1009)"), "{error}");
+    assert!(
+        error.contains("too big, at most 65536 (1009); the largest frame"),
+        "{error}"
+    );
+    assert!(error.contains("a max-frame below 65536"), "{error}");
     let ended = setup.pump.await.unwrap();
     let refused = ended.refused.unwrap();
     assert!(refused.size > 100_000, "{refused:?}");

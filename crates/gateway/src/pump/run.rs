@@ -59,6 +59,7 @@ pub async fn relay(
         first: None,
         unanswered: 0,
         refused: None,
+        why: String::new(),
     };
     tokio::pin!(stop);
     while !(pump.listen.closed && pump.to.closed) {
@@ -150,7 +151,9 @@ pub(super) struct Pump<P> {
     /// Requests whose answers are lost.
     pub(super) unanswered: usize,
     /// The frame that was too large for the side that was closed first.
-    refused: Option<RefusedFrame>,
+    pub(super) refused: Option<RefusedFrame>,
+    /// Why nobody answers requests of a side whose other side is closed.
+    pub(super) why: String,
 }
 
 impl<P: Passing> Pump<P> {
@@ -226,6 +229,10 @@ impl<P: Passing> Pump<P> {
                 if let Some(mut message) = self.pass(from, message) {
                     message.charge = charge.map(Arc::new);
                     self.end(from.other()).send(message);
+                }
+                if self.end(from.other()).closed {
+                    let why = self.why.clone();
+                    self.answer_open(from, &why, true);
                 }
             }
             Heard::Event(Event::Sent { tag: HELLO, .. }) => {}

@@ -57,9 +57,14 @@ impl<P: Passing> Pump<P> {
             (false, true) => reason,
             (false, false) => format!("{reason} ({code})"),
         };
+        let why = match &self.refused {
+            Some(refused) if closed.code == 1009 => format!("{why}; {refused}"),
+            _ => why,
+        };
         // A client may leave when it likes: it does not have to answer its server first.
         let is_lost = side == Side::To || !by_peer || !is_normal(closed.code);
         self.answer_open(side.other(), &why, is_lost);
+        self.why = why;
     }
 
     /// Answers the open requests of a side with an error.
