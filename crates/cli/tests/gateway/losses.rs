@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout};
 
-use crate::common::{Listening, gateway, wait};
+use crate::common::{Listening, gateway, lines, wait};
 
 /// A client's gateway, whose standard error is read at its end.
 struct Client {
@@ -120,4 +120,36 @@ fn a_command_gives_the_terminal_no_orders() {
     let (code, said) = Client::new(server).end();
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(said, "a\u{fffd}[2Jb\nlast\u{fffd}]0;t\u{fffd}\n");
+}
+
+/// The other end stops while its messages are on their way, and does not wait for a slow reader.
+#[test]
+fn a_transfer_that_the_grace_time_of_the_other_end_cuts_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("line");
+    std::fs::write(&file, lines(&[5_000_000])).unwrap();
+    let command = format!(
+        "exec:sh -c 'for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do cat {}; done; cat'",
+        file.display()
+    );
+    let mut far = Listening::new(&["--listen", "ws://0", "--to", &command, "--grace", "1"]);
+    let mut client = Client::new(&far.address);
+    // One is here, and nobody reads on.
+    assert!(!client.stdout.fill_buf().unwrap().is_empty());
+    far.signal("-TERM");
+    assert_eq!(far.exit_code(), Some(0));
+    let mut read = 0;
+    loop {
+        match client.stdout.fill_buf().unwrap().len() {
+            0 => break,
+            taken => {
+                read += taken;
+                client.stdout.consume(taken);
+            }
+        }
+    }
+    assert!(read < 20 * 5_000_000, "{read} bytes");
+    let (code, said) = client.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("did not arrive whole"), "{said}");
 }
