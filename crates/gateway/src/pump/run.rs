@@ -104,10 +104,9 @@ pub async fn relay(
             tracing::error!(%side, messages = lost, "closed with messages unsent: the receiver is gone, or took longer than the grace time");
         }
     }
-    for after in [pump.listen.after.take(), pump.to.after.take()] {
-        if let Some(after) = after {
-            after.await;
-        }
+    let after = [pump.listen.after.take(), pump.to.after.take()];
+    for after in after.into_iter().flatten() {
+        after.await;
     }
     pump.ended(listen + to)
 }
