@@ -551,3 +551,37 @@ impl End {
         }
     }
 }
+
+#[cfg(all(test, feature = "process"))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fragment_needs_no_preset_and_the_smaller_one_applies() {
+        for (listen, config, expected) in [
+            ("ws://0", None, Ok(ws::FRAGMENT)),
+            ("ws://0", Some(4096), Ok(4096)),
+            ("ws://0?fragment=8KiB", Some(4096), Ok(8192)),
+            ("whole+ws://0", Some(4096), Ok(4096)),
+            ("ws://0?preset=aws-api-gateway", None, Ok(32_000)),
+            ("ws://0?preset=aws-api-gateway", Some(64_000), Ok(32_000)),
+            (
+                "ws://0?preset=aws-api-gateway&fragment=4KiB",
+                None,
+                Ok(4096),
+            ),
+            (
+                "ws://0?fragment=10",
+                None,
+                Err("listen: a fragment of 10 bytes is too small; fragment must be at least 256"),
+            ),
+        ] {
+            let config = Config::default().with(|it| it.fragment = config);
+            let plan = Plan::new(listen.parse().unwrap(), "exec:cat".parse().unwrap(), config);
+            let found = plan.map(|plan| plan.listen.fragment.unwrap());
+            let found = found.map_err(|error| error.to_string());
+            assert_eq!(found, expected.map_err(str::to_owned), "{listen}");
+        }
+    }
+}
