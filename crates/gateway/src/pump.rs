@@ -7,6 +7,7 @@
 mod batch;
 mod boxes;
 mod end;
+mod instead;
 mod open_requests;
 mod plain;
 mod port;

@@ -63,6 +63,22 @@ async fn requests_that_nobody_is_left_to_answer_get_an_error_that_says_why() {
     }
 }
 
+/// A client of AHP reconnects when its connection closes, and takes an error for a refusal.
+// PROG-18
+#[tokio::test(start_paused = true)]
+async fn a_reconnect_is_answered_by_the_close_alone() {
+    let setup = plain(usize::MAX);
+    let reconnect = small("1").replace(r#""m""#, r#""reconnect""#);
+    send(&setup.listen, &*reconnect);
+    assert_eq!(message(&setup.to).await, reconnect);
+    setup.to.close(1000, "");
+    assert_eq!(setup.listen.closed().await.code, 1011);
+    while let Some(event) = setup.listen.event().await {
+        assert!(!matches!(event, Event::Message(_)), "{event:?}");
+    }
+    assert_eq!(setup.pump.await.unwrap().unanswered, 1);
+}
+
 // PROG-18
 #[tokio::test(start_paused = true)]
 async fn a_client_may_leave_with_requests_open_both_ways() {

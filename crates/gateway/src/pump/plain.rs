@@ -36,6 +36,11 @@ impl Passing for Plain {
         }))
     }
 
+    fn asks_again(&self, method: &str) -> bool {
+        // AHP passes here too, in a tunnel: an error would be taken for a refusal.
+        method == "reconnect"
+    }
+
     fn not_sent(&mut self, _to: Side, bytes: &Bytes, error: &SendError) -> Replacement {
         instead(bytes, error, self.too_large_code)
     }

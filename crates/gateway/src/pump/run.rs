@@ -1,13 +1,11 @@
 //! The loop of the pump: takes the messages that one side received and sends them by the other.
 
-use std::fmt;
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk_link::{Closed, Event, Outgoing, TransferId};
-use breakbulk_wire::shape_of;
+use breakbulk_link::{Closed, Event, Outgoing};
 use tokio::time::{Instant, sleep_until};
 
 use super::end::{End, Leave};
@@ -32,9 +30,6 @@ const ENDED: &str = "the other side has ended";
 
 /// How long the last errors may take to be sent when the grace time is over.
 const LAST_ERRORS: Duration = Duration::from_secs(1);
-
-/// The most errors made by the gateway that wait to be sent by one side.
-const ANSWERS: usize = 1024;
 
 /// Carries messages between two ports until both are closed, and what was queued is sent or cannot be.
 ///
@@ -280,7 +275,7 @@ impl<P: Passing> Pump<P> {
     }
 
     /// Passes on a message that arrived; returns what to send.
-    fn pass(&mut self, from: Side, message: Incoming<'_>) -> Option<Outgoing> {
+    pub(super) fn pass(&mut self, from: Side, message: Incoming<'_>) -> Option<Outgoing> {
         self.follow(from, &message.bytes, message.shape);
         match self.passing.pass(from, message) {
             Pass::On(message) => return Some(*message),
@@ -291,92 +286,6 @@ impl<P: Passing> Pump<P> {
             }
         }
         None
-    }
-
-    /// Whether both sides have room for another error made by the gateway.
-    fn can_answer(&self) -> bool {
-        self.listen.answers < ANSWERS && self.to.answers < ANSWERS
-    }
-
-    /// A message was too large to be received.
-    fn skipped(&mut self, from: Side, oversized: Option<Oversized>) {
-        let Some(oversized) = oversized else {
-            self.end(from).skipped = None;
-            return;
-        };
-        let Oversized { size, limit, .. } = oversized;
-        match self.passing.oversized(from, &oversized) {
-            Replacement::Answer(answer) => {
-                tracing::warn!(side = %from, size, limit, "a request is too large and was answered with an error; raise max-message of this end or send less");
-                let answer = Outgoing::new(answer).tagged(SUBSTITUTE);
-                self.end(from).send(answer);
-            }
-            Replacement::Replace(message) => {
-                tracing::warn!(side = %from, size, limit, "a response is too large and was replaced by an error; raise max-message of this end or send less");
-                let bytes = message.bytes;
-                let shape = shape_of(std::str::from_utf8(&bytes).unwrap_or_default());
-                let message = Incoming {
-                    bytes,
-                    shape: &shape,
-                    key: None,
-                };
-                if let Some(message) = self.pass(from, message) {
-                    self.end(from.other()).send(message.tagged(SUBSTITUTE));
-                }
-            }
-            Replacement::Drop(words) => {
-                self.end(from.other()).lost += 1;
-                tracing::warn!(side = %from, size, limit, "{words}");
-            }
-            Replacement::Close(code, reason) => {
-                self.end(from.other()).lost += 1;
-                tracing::error!(side = %from, size, limit, reason, "closed both ends: a message is too large, and cannot be answered with an error; raise max-message of this end");
-                self.close(code, &reason);
-            }
-        }
-    }
-
-    /// A message could not be sent by a side; `place` is its place in the side's queue, if it has one.
-    fn not_sent(
-        &mut self,
-        to: Side,
-        place: Option<TransferId>,
-        bytes: &[u8],
-        instead: Replacement,
-        error: &dyn fmt::Display,
-    ) {
-        let size = bytes.len();
-        let end = self.end(to);
-        let replace = |with| place.is_some_and(|place| end.channel.replace(place, with));
-        match instead {
-            Replacement::Answer(answer) => {
-                replace(None);
-                tracing::warn!(side = %to, size, %error, "a request could not be sent and was answered with an error");
-                let sender = self.end(to.other());
-                if sender.answers >= ANSWERS {
-                    let reason = "too many requests cannot be sent, and their sender does not read the errors";
-                    return self.close(1008, reason);
-                }
-                sender.send(Outgoing::new(answer).tagged(SUBSTITUTE));
-                let shape = shape_of(std::str::from_utf8(bytes).unwrap_or_default());
-                self.answered_here(to.other(), bytes, &shape);
-            }
-            Replacement::Replace(message) => {
-                tracing::warn!(side = %to, size, %error, "a response could not be sent and was replaced by an error");
-                let replaced = replace(Some(message.tagged(SUBSTITUTE)));
-                end.queued += usize::from(replaced);
-            }
-            Replacement::Drop(words) => {
-                tracing::warn!(side = %to, size, "{words}");
-                replace(None);
-                self.end(to).lost += 1;
-            }
-            Replacement::Close(code, reason) => {
-                end.lost += 1;
-                tracing::error!(side = %to, size, %error, "closed both ends: a message could not be sent, and cannot be answered with an error");
-                self.close(code, &reason);
-            }
-        }
     }
 
     /// A side is closed: the other one will be, once all that waits for it is sent.
@@ -483,7 +392,7 @@ impl<P: Passing> Pump<P> {
     }
 
     /// Closes both sides now.
-    fn close(&mut self, code: u16, reason: &str) {
+    pub(super) fn close(&mut self, code: u16, reason: &str) {
         self.listen.channel.close(code, reason);
         self.to.channel.close(code, reason);
     }

@@ -1,0 +1,100 @@
+//! What is done in the place of messages that were too large to be received, or could not be sent.
+
+use std::fmt;
+
+use breakbulk_link::{Outgoing, TransferId};
+use breakbulk_wire::shape_of;
+
+use super::run::{Pump, SUBSTITUTE};
+use super::{Incoming, Oversized, Passing, Replacement, Side};
+
+/// The most errors made by the gateway that wait to be sent by one side.
+const ANSWERS: usize = 1024;
+
+impl<P: Passing> Pump<P> {
+    /// Whether both sides have room for another error made by the gateway.
+    pub(super) fn can_answer(&self) -> bool {
+        self.listen.answers < ANSWERS && self.to.answers < ANSWERS
+    }
+
+    /// A message was too large to be received.
+    pub(super) fn skipped(&mut self, from: Side, oversized: Option<Oversized>) {
+        let Some(oversized) = oversized else {
+            self.end(from).skipped = None;
+            return;
+        };
+        let Oversized { size, limit, .. } = oversized;
+        match self.passing.oversized(from, &oversized) {
+            Replacement::Answer(answer) => {
+                tracing::warn!(side = %from, size, limit, "a request is too large and was answered with an error; raise max-message of this end or send less");
+                let answer = Outgoing::new(answer).tagged(SUBSTITUTE);
+                self.end(from).send(answer);
+            }
+            Replacement::Replace(message) => {
+                tracing::warn!(side = %from, size, limit, "a response is too large and was replaced by an error; raise max-message of this end or send less");
+                let bytes = message.bytes;
+                let shape = shape_of(std::str::from_utf8(&bytes).unwrap_or_default());
+                let message = Incoming {
+                    bytes,
+                    shape: &shape,
+                    key: None,
+                };
+                if let Some(message) = self.pass(from, message) {
+                    self.end(from.other()).send(message.tagged(SUBSTITUTE));
+                }
+            }
+            Replacement::Drop(words) => {
+                self.end(from.other()).lost += 1;
+                tracing::warn!(side = %from, size, limit, "{words}");
+            }
+            Replacement::Close(code, reason) => {
+                self.end(from.other()).lost += 1;
+                tracing::error!(side = %from, size, limit, reason, "closed both ends: a message is too large, and cannot be answered with an error; raise max-message of this end");
+                self.close(code, &reason);
+            }
+        }
+    }
+
+    /// A message could not be sent by a side; `place` is its place in the side's queue, if it has one.
+    pub(super) fn not_sent(
+        &mut self,
+        to: Side,
+        place: Option<TransferId>,
+        bytes: &[u8],
+        instead: Replacement,
+        error: &dyn fmt::Display,
+    ) {
+        let size = bytes.len();
+        let end = self.end(to);
+        let replace = |with| place.is_some_and(|place| end.channel.replace(place, with));
+        match instead {
+            Replacement::Answer(answer) => {
+                replace(None);
+                tracing::warn!(side = %to, size, %error, "a request could not be sent and was answered with an error");
+                let sender = self.end(to.other());
+                if sender.answers >= ANSWERS {
+                    let reason = "too many requests cannot be sent, and their sender does not read the errors";
+                    return self.close(1008, reason);
+                }
+                sender.send(Outgoing::new(answer).tagged(SUBSTITUTE));
+                let shape = shape_of(std::str::from_utf8(bytes).unwrap_or_default());
+                self.answered_here(to.other(), bytes, &shape);
+            }
+            Replacement::Replace(message) => {
+                tracing::warn!(side = %to, size, %error, "a response could not be sent and was replaced by an error");
+                let replaced = replace(Some(message.tagged(SUBSTITUTE)));
+                end.queued += usize::from(replaced);
+            }
+            Replacement::Drop(words) => {
+                tracing::warn!(side = %to, size, "{words}");
+                replace(None);
+                self.end(to).lost += 1;
+            }
+            Replacement::Close(code, reason) => {
+                end.lost += 1;
+                tracing::error!(side = %to, size, %error, "closed both ends: a message could not be sent, and cannot be answered with an error");
+                self.close(code, &reason);
+            }
+        }
+    }
+}
