@@ -163,7 +163,7 @@ async fn listen(
             () = stop.stopped() => break Ok(()),
         }
     };
-    drop(listener);
+    listener.close().await;
     finish(sessions, tell).await;
     outcome
 }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout};
 
-use crate::common::{Listening, gateway, lines, wait};
+use crate::common::{Listening, gateway, lines, signal, wait};
 
 /// A client's gateway, whose standard error is read at its end.
 struct Client {
@@ -122,7 +122,8 @@ fn a_command_gives_the_terminal_no_orders() {
     assert_eq!(said, "a\u{fffd}[2Jb\nlast\u{fffd}]0;t\u{fffd}\n");
 }
 
-/// The other end stops while its messages are on their way, and does not wait for a slow reader.
+/// The other end stops while its messages are on their way, and does not wait for a reader that stands
+/// still.
 #[test]
 fn a_transfer_that_the_grace_time_of_the_other_end_cuts_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -134,10 +135,12 @@ fn a_transfer_that_the_grace_time_of_the_other_end_cuts_is_told() {
     );
     let mut far = Listening::new(&["--listen", "ws://0", "--to", &command, "--grace", "1"]);
     let mut client = Client::new(&far.address);
-    // One is here, and nobody reads on.
+    // One is here. Then the client's gateway stands still, and the next ones get stuck on their way.
     assert!(!client.stdout.fill_buf().unwrap().is_empty());
+    signal(&client.child, "-STOP");
     far.signal("-TERM");
     assert_eq!(far.exit_code(), Some(0));
+    signal(&client.child, "-CONT");
     let mut read = 0;
     loop {
         match client.stdout.fill_buf().unwrap().len() {

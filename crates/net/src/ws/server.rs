@@ -208,6 +208,14 @@ impl Listener {
                 address: self.address.clone(),
             }))
     }
+
+    /// Stops listening, and waits until the socket is closed and its file, if it has one, is removed: a
+    /// process that ends right after a drop may leave the file behind.
+    pub async fn close(mut self) {
+        self.task.abort();
+        // An error says that the task was aborted.
+        let _ = (&mut self.task).await;
+    }
 }
 
 impl Drop for Listener {
