@@ -307,6 +307,10 @@ pub enum FaultKind {
     TimedOut {
         /// Which timeout.
         timer: &'static str,
+        /// The bytes that came in.
+        received: usize,
+        /// The bytes of the whole message, if declared.
+        declared: Option<u64>,
     },
     /// The transfer was dropped to make room for a newer one.
     Evicted,
@@ -444,7 +448,20 @@ impl fmt::Display for FaultKind {
             Self::Nested => f.write_str("the assembled message is itself a piece"),
             Self::Aborted { reason } => write!(f, "aborted by the peer: {reason}"),
             Self::Superseded => f.write_str("a new burst began before this one was complete"),
-            Self::TimedOut { timer } => write!(f, "timed out ({timer})"),
+            Self::TimedOut {
+                timer,
+                received,
+                declared,
+            } => {
+                let what = match *timer {
+                    "idle" => "no further piece came in time",
+                    _ => "it came too slowly",
+                };
+                match declared {
+                    Some(all) => write!(f, "timed out after {received} of {all} bytes: {what}"),
+                    None => write!(f, "timed out after {received} bytes: {what}"),
+                }
+            }
             Self::Evicted => f.write_str("evicted to make room for a newer transfer"),
         }
     }

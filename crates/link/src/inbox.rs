@@ -1,7 +1,7 @@
 //! The peer's unfinished transfers: admission, eviction, discarding and deadlines.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::assembly::{Assembly, PlaceContext, Placed};
 use crate::budget::{Charge, Exhausted, LinkBudget, TRANSFER_CHARGE};
@@ -17,8 +17,8 @@ pub(crate) enum Taken {
     Pending,
     /// It is a duplicate, or its transfer is discarded.
     Ignored,
-    /// It belongs to no open transfer.
-    Unmatched,
+    /// It belongs to no open transfer; if it is of one that was ended early, this is why.
+    Unmatched(Option<FaultKind>),
     /// It was the last frame of a discarded transfer.
     LastDiscarded,
     /// It completed the transfer with this serial number.
@@ -47,6 +47,8 @@ pub(crate) struct Inbox {
     /// Received bytes of all unfinished transfers.
     pending: usize,
     discarded: DiscardSet,
+    /// Transfers that timed out or were evicted: their late pieces are answered with the reason.
+    ended: EndedEarly,
     scratch: Vec<u8>,
     /// Transfers that were evicted; the link reports them.
     evicted: Vec<Assembly>,
@@ -89,6 +91,7 @@ impl Inbox {
             supersedes: false,
         };
         let charge = self.admit(declared, config, budget, timers)?;
+        self.ended.remove(&opening.key);
         let assembly = Assembly::from_opening(opening, &config.rules, now, charge);
         self.insert(assembly, config, timers);
         Ok(())
@@ -134,7 +137,7 @@ impl Inbox {
         config: &Config,
     ) -> Result<Taken, FaultKind> {
         let Some((serial, assembly)) = self.find(key) else {
-            return Ok(Taken::Unmatched);
+            return Ok(Taken::Unmatched(self.ended.get(key)));
         };
         assembly.close(seq, &config.rules)?;
         Ok(Taken::Complete(serial))
@@ -155,6 +158,13 @@ impl Inbox {
 
     pub(crate) fn discarded(&self) -> usize {
         self.discarded.keys.len()
+    }
+
+    /// Remembers why a transfer was ended, for its pieces that still come.
+    pub(crate) fn remember_end(&mut self, key: &Key, kind: &FaultKind, config: &Config) {
+        if config.rules.unknown == Unknown::Ignored {
+            self.ended.insert(key, kind);
+        }
     }
 
     /// Removes a transfer.
@@ -280,7 +290,7 @@ impl Inbox {
         timers: &mut Timers,
     ) -> Result<Taken, FaultKind> {
         match config.rules.unknown {
-            Unknown::Ignored => return Ok(Taken::Unmatched),
+            Unknown::Ignored => return Ok(Taken::Unmatched(self.ended.get(&piece.key))),
             Unknown::OpensFirst if piece.seq != 0 => {
                 return Err(FaultKind::OutOfOrder {
                     index: piece.seq,
@@ -427,10 +437,45 @@ fn deadline(assembly: &Assembly, config: &Config) -> Option<(Instant, &'static s
     let idle = timeouts
         .idle
         .and_then(|idle| Some((assembly.last.checked_add(idle)?, "idle")));
-    let age = timeouts
-        .age
-        .and_then(|age| Some((assembly.opened.checked_add(age)?, "age")));
+    let age = timeouts.age.and_then(|age| {
+        let rate = timeouts.age_rate.filter(|rate| *rate > 0);
+        let more = rate.map_or(0, |rate| assembly.received() / rate);
+        let age = age.checked_add(Duration::from_secs(more as u64))?;
+        Some((assembly.opened.checked_add(age)?, "age"))
+    });
     idle.into_iter().chain(age).min_by_key(|(at, _)| *at)
+}
+
+/// How many transfers that were ended early are remembered, and the longest key of one.
+const ENDED: usize = 32;
+const ENDED_KEY: usize = 64;
+
+/// The last transfers that timed out or were evicted. It is small, and not charged to the budget.
+#[derive(Default)]
+struct EndedEarly(VecDeque<(Key, FaultKind)>);
+
+impl EndedEarly {
+    fn insert(&mut self, key: &Key, kind: &FaultKind) {
+        let early = matches!(kind, FaultKind::TimedOut { .. } | FaultKind::Evicted);
+        if !early || key.as_bytes().len() > ENDED_KEY {
+            return;
+        }
+        self.0.retain(|(known, _)| known != key);
+        if self.0.len() == ENDED {
+            self.0.pop_front();
+        }
+        self.0.push_back((key.clone(), kind.clone()));
+    }
+
+    fn get(&self, key: &Key) -> Option<FaultKind> {
+        let (_, kind) = self.0.iter().find(|(known, _)| known == key)?;
+        Some(kind.clone())
+    }
+
+    /// Forgets a key, because a new transfer has it.
+    fn remove(&mut self, key: &Key) {
+        self.0.retain(|(known, _)| known != key);
+    }
 }
 
 /// Keys whose frames are dropped until the last one came in; the oldest keys are forgotten first.

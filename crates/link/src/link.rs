@@ -17,7 +17,7 @@ use crate::random::Random;
 use crate::rules::Config;
 use crate::timers::{Timer, Timers};
 use crate::wire::{PeerSupport, Plan, PlanOptions, Wire};
-use crate::{Closed, Fault, Key, SendError};
+use crate::{Closed, Fault, FaultKind, Key, SendError};
 
 /// The longest reason that fits in a WebSocket close frame.
 const REASON_MAX: usize = 123;
@@ -72,6 +72,8 @@ pub struct Unmatched {
     pub key: Key,
     /// If the frame is an abort, the peer's reason.
     pub abort: Option<String>,
+    /// If this side has ended the transfer before it was complete, why.
+    pub ended: Option<FaultKind>,
 }
 
 /// The transport's report on a frame that was sent.

@@ -99,6 +99,9 @@ pub struct Timeouts {
     pub idle: Option<Duration>,
     /// The limit since it began.
     pub age: Option<Duration>,
+    /// The limit since it began grows by a second for each this many bytes that came in, so that a slow
+    /// path is not taken for a peer that sends a few bytes now and then.
+    pub age_rate: Option<usize>,
     /// How long an outgoing transfer waits for the peer's accept.
     pub accept: Duration,
 }

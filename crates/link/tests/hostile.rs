@@ -85,7 +85,7 @@ fn fault(fault: &Fault) -> String {
         | FaultKind::Inconsistent { field } => {
             format!("{}({field})", fault.kind.name())
         }
-        FaultKind::TimedOut { timer } => format!("timed-out({timer})"),
+        FaultKind::TimedOut { timer, .. } => format!("timed-out({timer})"),
         kind => kind.name().to_owned(),
     }
 }

@@ -56,7 +56,6 @@ fn fault_text(fault: &FaultKind) -> Option<&'static str> {
         FaultKind::BadIndex { .. } => "invalid_index",
         FaultKind::SizeMismatch { .. } | FaultKind::Overrun { .. } => "size_mismatch",
         FaultKind::Evicted => "evicted",
-        FaultKind::TimedOut { .. } => "timeout",
         _ => return None,
     })
 }

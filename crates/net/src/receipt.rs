@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use breakbulk_link::lock;
-use breakbulk_link::{Fault, MessageId, Received};
+use breakbulk_link::{Fault, MessageId, Received, Unmatched};
 use tokio::sync::oneshot;
 
 /// Answers the POST that brought a frame. If it is dropped unanswered, the POST is answered that the
@@ -20,7 +20,7 @@ pub enum Verdict {
     Settled(Result<(), Refusal>),
     /// Its message is not complete yet, or the frame was ignored.
     Pending,
-    /// It violated the wire's rules.
+    /// It violated the wire's rules, or its message was given up.
     Fault(Fault),
 }
 
@@ -95,6 +95,12 @@ impl Receipts {
                 self.0.retain(|_, receipt| !receipt.is_abandoned());
                 self.0.insert(message, receipt);
             }
+            // Its transfer was given up: the sender would go on for nothing.
+            Received::Unmatched(Unmatched {
+                key,
+                ended: Some(kind),
+                ..
+            }) => receipt.answer(Verdict::Fault(kind.of(&key))),
             Received::Pending | Received::Ignored | Received::Unmatched(_) => {
                 receipt.answer(Verdict::Pending)
             }
@@ -112,5 +118,39 @@ impl Receipts {
     /// Drops all receipts: the connection ended.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use breakbulk_link::{FaultKind, Key};
+
+    use super::*;
+
+    // LORO-22
+    #[test]
+    fn a_piece_of_a_transfer_that_was_given_up_is_no_success() {
+        let key = Key::new(b"12345678");
+        let given_up = FaultKind::TimedOut {
+            timer: "idle",
+            received: 5,
+            declared: Some(10),
+        };
+        for (ended, verdict) in [
+            (None, Verdict::Pending),
+            (
+                Some(given_up.clone()),
+                Verdict::Fault(given_up.clone().of(&key)),
+            ),
+        ] {
+            let (receipt, mut answered) = Receipt::new();
+            let unmatched = Unmatched {
+                key: key.clone(),
+                abort: None,
+                ended,
+            };
+            Receipts::default().received(Received::Unmatched(unmatched), receipt);
+            assert_eq!(answered.try_recv(), Ok(verdict));
+        }
     }
 }

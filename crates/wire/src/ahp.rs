@@ -86,6 +86,7 @@ impl Ahp {
             timeouts: Timeouts {
                 idle: Some(idle),
                 age: Some(idle * 20),
+                age_rate: None,
                 accept: Duration::from_secs(30),
             },
             interleave: true,

@@ -85,6 +85,7 @@ impl Cep22 {
             timeouts: Timeouts {
                 idle: None,
                 age: Some(Duration::from_secs(300)),
+                age_rate: None,
                 accept: Duration::from_secs(30),
             },
             interleave: true,

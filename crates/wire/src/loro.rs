@@ -48,9 +48,12 @@ impl Loro {
             duplicate: Duplicate::Fault,
             full: Full::EvictOldest,
             closing: false,
+            // The original gives up 10 s after the header, however the transfer progresses: 2 MB over
+            // 1.5 Mbit/s would never arrive.
             timeouts: Timeouts {
-                idle: None,
-                age: Some(Duration::from_secs(10)),
+                idle: Some(Duration::from_secs(30)),
+                age: Some(Duration::from_secs(60)),
+                age_rate: Some(1 << 10),
                 accept: Duration::from_secs(30),
             },
             interleave: true,

@@ -130,6 +130,7 @@ impl Tywrap {
             timeouts: Timeouts {
                 idle: None,
                 age: None,
+                age_rate: None,
                 accept: Duration::from_secs(30),
             },
             interleave: false,

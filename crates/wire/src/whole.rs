@@ -41,6 +41,7 @@ impl Whole {
             timeouts: Timeouts {
                 idle: None,
                 age: None,
+                age_rate: None,
                 accept: Duration::from_secs(30),
             },
             interleave: true,

@@ -176,7 +176,7 @@ impl Peer {
     /// Handles a frame that belongs to no open transfer: late, before its `start`, or an abort of a
     /// transfer that was already sent in full.
     fn handle_unmatched(&mut self, now: Instant, unmatched: Unmatched, shared: &mut Shared) {
-        let Unmatched { key, abort } = unmatched;
+        let Unmatched { key, abort, .. } = unmatched;
         let Some(reason) = abort else {
             return self.note_early(key);
         };

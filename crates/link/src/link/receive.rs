@@ -219,9 +219,10 @@ impl Link {
                 Ok(Received::Ignored)
             }
             Taken::Ignored => Ok(Received::Ignored),
-            Taken::Unmatched => Ok(Received::Unmatched(Unmatched {
+            Taken::Unmatched(ended) => Ok(Received::Unmatched(Unmatched {
                 key: key.clone(),
                 abort: None,
+                ended,
             })),
         }
     }
@@ -308,6 +309,7 @@ impl Link {
 
     /// Reports that a transfer ended without a message; a part of its charge is kept for the event.
     fn report_failed(&mut self, assembly: Assembly, kind: FaultKind) {
+        self.inbox.remember_end(&assembly.key, &kind, &self.config);
         let (key, charge) = assembly.without_data().into_charge();
         let event = Event::TransferFailed(kind.of(&key));
         self.events.push_charged(event, charge);
@@ -330,6 +332,7 @@ impl Link {
             None => Received::Unmatched(Unmatched {
                 key,
                 abort: Some(reason),
+                ended: None,
             }),
         }
     }
@@ -338,12 +341,18 @@ impl Link {
         if let Some(timer) = self
             .inbox
             .expire(now, serial, &self.config, &mut self.timers)
-            && let Some(key) = self.inbox.get(serial).map(|assembly| assembly.key.clone())
+            && let Some(assembly) = self.inbox.get(serial)
         {
-            self.fault(FaultKind::TimedOut { timer }.of(&key));
+            let kind = FaultKind::TimedOut {
+                timer,
+                received: assembly.received(),
+                declared: assembly.declared(),
+            };
+            let key = assembly.key.clone();
+            self.fault(kind.clone().of(&key));
             // `Scope::Silent` means that the peer is not told; the event is still reported here.
             if let Some(assembly) = self.inbox.remove(serial, &mut self.timers) {
-                self.report_failed(assembly, FaultKind::TimedOut { timer });
+                self.report_failed(assembly, kind);
             }
         }
     }

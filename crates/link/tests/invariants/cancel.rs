@@ -239,6 +239,7 @@ fn a_transfer_of_the_peer_can_be_aborted_and_late_frames_are_reported_with_their
             Received::Unmatched(Unmatched {
                 key: kit.key(1),
                 abort: abort.map(str::to_owned),
+                ended: None,
             })
         };
         for frame in &frames[2..] {

@@ -180,6 +180,7 @@ fn a_lost_frame_of_a_transport_that_confirms_nothing_ends_the_link() {
 fn a_time_that_never_comes_is_no_timer() {
     let kit = Kit::Loro;
     let mut bench = Bench::new(link(kit, |config| {
+        config.rules.timeouts.idle = None;
         config.rules.timeouts.age = Some(std::time::Duration::MAX);
     }));
     bench.take(kit.transfer(1, &message(200), 50).remove(0));

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use breakbulk_link::{Event, PeerLimits, PeerSupport, ProgressOf, SendError};
+use breakbulk_link::{
+    Event, FaultKind, PeerLimits, PeerSupport, ProgressOf, Received, SendError, Unmatched,
+};
 use breakbulk_testkit::links::Pair;
 
 use crate::common::Kit;
@@ -14,7 +16,7 @@ fn timers_have_names_and_end_what_the_rules_say() {
     for (kit, after, words) in [
         (Kit::Ahp, 30, &["failed timed-out"][..]),
         (Kit::Cep22, 300, &["failed timed-out"]),
-        (Kit::Loro, 10, &["failed timed-out"]),
+        (Kit::Loro, 30, &["failed timed-out"]),
     ] {
         let mut bench = Bench::new(link(kit, |_| {}));
         bench.take(kit.transfer(1, &message(100), 50).remove(0));
@@ -50,6 +52,51 @@ fn timers_have_names_and_end_what_the_rules_say() {
         pieces += 1;
     }
     assert_eq!(pieces, 21, "20 times the idle time");
+}
+
+// LORO-22
+#[test]
+fn a_slow_transfer_arrives_and_one_that_only_drips_is_given_up() {
+    let kit = Kit::Loro;
+    let large = message(24 << 20);
+    // 24 MiB in pieces of 100 KiB over 10 and 1.5 Mbit/s, and in one piece each 29 s.
+    for (size, piece, pause) in [
+        (24 << 20, 100 << 10, Duration::from_millis(82)),
+        (24 << 20, 100 << 10, Duration::from_millis(546)),
+        (24 << 20, 1 << 20, Duration::from_secs(29)),
+    ] {
+        let mut bench = Bench::new(link(kit, |_| {}));
+        let mut last = Received::Pending;
+        for frame in kit.transfer(1, &large[..size], piece) {
+            assert_eq!(last, Received::Pending, "{pause:?}");
+            bench.pass(pause);
+            last = bench.take(frame);
+        }
+        assert!(matches!(last, Received::Done(_)), "{pause:?}: {last:?}");
+    }
+    // A byte each 29 s: never idle for long, and never done.
+    let mut bench = Bench::new(link(kit, |_| {}));
+    let pieces = kit.transfer(1, &large[..1000], 1);
+    let mut taken = pieces.into_iter();
+    bench.take(taken.next().unwrap());
+    while bench.link.open_transfers() == 1 {
+        bench.take(taken.next().unwrap());
+        bench.pass(Duration::from_secs(29));
+    }
+    let ended = FaultKind::TimedOut {
+        timer: "age",
+        received: 3,
+        declared: Some(1000),
+    };
+    assert_eq!(bench.words(), ["failed timed-out"]);
+    // Whoever sends the rest learns that it is for nothing.
+    let late = bench.take(taken.next().unwrap());
+    let unmatched = Unmatched {
+        key: kit.key(1),
+        abort: None,
+        ended: Some(ended),
+    };
+    assert_eq!(late, Received::Unmatched(unmatched));
 }
 
 // AHP-4

@@ -234,6 +234,9 @@ fn receiver(config: &Value) -> Link {
             .map_or(default, |number| number as usize)
     };
     let mut link_config = Config::new(Loro::rules());
+    // The original counts from the header alone; ours counts the time without a piece.
+    link_config.rules.timeouts.idle = None;
+    link_config.rules.timeouts.age_rate = None;
     link_config.rules.timeouts.age =
         Some(Duration::from_millis(number("timeoutMs", 10_000) as u64));
     link_config.limits = Limits::default().with(|limits| {
