@@ -22,7 +22,7 @@ mod weight;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use breakbulk_message::loro::{ChannelMsg, EphemeralStore, PeerIdentity};
 
@@ -35,9 +35,12 @@ pub use types::{
     ChannelId, DocId, Event, Finished, Head, Opening, Outcome, Output, Refused, TaskId, Work,
     WorkError,
 };
-pub use version::covers;
-pub use version::is_nothing;
+pub use version::{EMPTY_SNAPSHOT, covers, is_nothing};
 use waiting::Waiting;
+
+/// A peer that connected and did not establish within this time gets an establish-request: the original's
+/// polling client does not notice that the server was restarted, and does not establish again by itself.
+const GREET_AFTER: Duration = Duration::from_secs(1);
 
 /// The state machine of a sync peer.
 pub struct Hub {
@@ -48,6 +51,8 @@ pub struct Hub {
     channels: BTreeMap<ChannelId, Channel>,
     /// Channels without an establish message, by the deadline for it.
     unestablished: BTreeSet<(Instant, ChannelId)>,
+    /// Channels that get an establish-request of this node if their peer sends none until then.
+    ungreeted: BTreeSet<(Instant, ChannelId)>,
     tasks: BTreeMap<TaskId, Running>,
     /// Channels that may be owed something and have room in their queue.
     ready: BTreeSet<ChannelId>,
@@ -124,6 +129,7 @@ impl Hub {
             docs: kept.into_iter().map(known).collect(),
             channels: BTreeMap::new(),
             unestablished: BTreeSet::new(),
+            ungreeted: BTreeSet::new(),
             tasks: BTreeMap::new(),
             ready: BTreeSet::new(),
             starved: BTreeSet::new(),
@@ -154,13 +160,36 @@ impl Hub {
         let id = ChannelId(self.next_channel);
         let deadline = now + self.limits.establish;
         self.unestablished.insert((deadline, id));
+        let greet_at = match opening.sends_establish {
+            true => now,
+            false => now + GREET_AFTER,
+        };
         let sends_establish = opening.sends_establish;
-        self.channels.insert(id, Channel::new(opening, deadline));
+        let mut channel = Channel::new(opening, deadline);
+        channel.greet_at = Some(greet_at);
+        self.channels.insert(id, channel);
+        self.ungreeted.insert((greet_at, id));
         if sends_establish {
+            self.greet(id);
+        }
+        id
+    }
+
+    /// Sends this node's establish-request, unless it was sent or the peer has established.
+    fn greet(&mut self, id: ChannelId) {
+        if self.forget_greeting(id) {
             let identity = self.me.clone();
             self.send(id, None, ChannelMsg::EstablishRequest { identity });
         }
-        id
+    }
+
+    /// Returns whether the channel was still to be greeted.
+    fn forget_greeting(&mut self, id: ChannelId) -> bool {
+        let channel = self.channels.get_mut(&id);
+        let Some(at) = channel.and_then(|channel| channel.greet_at.take()) else {
+            return false;
+        };
+        self.ungreeted.remove(&(at, id))
     }
 
     /// Removes a connection with its subscriptions, its ephemeral stores and its exports. Changes that it
@@ -170,6 +199,7 @@ impl Hub {
     }
 
     fn remove(&mut self, channel: ChannelId, cancels_changes: bool) {
+        self.forget_greeting(channel);
         let Some(closed) = self.channels.remove(&channel) else {
             return;
         };
@@ -240,11 +270,19 @@ impl Hub {
     /// When [`handle_timeout`](Self::handle_timeout) has something to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let establish = self.unestablished.first().map(|(at, _)| *at);
-        establish.into_iter().chain(self.next_heartbeat).min()
+        let greet = self.ungreeted.first().map(|(at, _)| *at);
+        let timers = establish.into_iter().chain(greet);
+        timers.chain(self.next_heartbeat).min()
     }
 
     /// Closes channels that did not establish in time, and sends the heartbeat.
     pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some((at, channel)) = self.ungreeted.first().copied()
+            && at <= now
+        {
+            self.greet(channel);
+            self.ungreeted.remove(&(at, channel));
+        }
         while let Some((at, channel)) = self.unestablished.first().copied()
             && at <= now
         {

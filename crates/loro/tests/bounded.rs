@@ -171,6 +171,30 @@ fn a_batch_of_equal_requests_is_one_answer() {
     assert!(bench.bytes < 2 << 20, "{} bytes", bench.bytes);
 }
 
+// LORO-11
+#[test]
+fn a_large_answer_that_is_not_read_yet_answers_the_same_request_again() {
+    let mut bench = Bench::new(1, 40 << 20);
+    let channel = bench.greeted();
+    let mut snapshots = 0;
+    for round in 0..10 {
+        // Asked again while it is exported, and while it is sent.
+        bench.say(channel, sync_request("document 0"));
+        bench.work(40 << 20);
+        bench.say(channel, sync_request("document 0"));
+        bench.work(40 << 20);
+        let large =
+            |(_, message): &(ChannelId, ChannelMsg)| encode_frame(message).unwrap().len() > 1 << 20;
+        snapshots += bench.sent.iter().filter(|sent| large(sent)).count();
+        bench.sent.clear();
+        assert_eq!(snapshots, 1, "round {round}");
+    }
+    // What the peer asks for when it has read the first is a request of its own.
+    bench.read(channel);
+    bench.say(channel, sync_request("document 0"));
+    assert_eq!(bench.tasks.len(), 1);
+}
+
 #[test]
 fn large_answers_are_made_one_after_the_other() {
     let mut bench = Bench::new(500, 84 << 20);

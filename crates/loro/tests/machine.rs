@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use breakbulk_loro::machine::{
-    ChannelId, Event, Finished, Head, Hub, Opening, Outcome, Output, TaskId, Work, WorkError,
+    ChannelId, EMPTY_SNAPSHOT, Event, Finished, Head, Hub, Opening, Outcome, Output, TaskId, Work,
+    WorkError,
 };
 use breakbulk_loro::{DocId, Limits, OpenToAll, OwnDocuments, Peer, Permissions, Quota};
 use breakbulk_message::loro::{
@@ -222,6 +223,90 @@ fn a_sync_request_is_answered_by_what_the_asker_has() {
     }
 }
 
+// LORO-23
+#[test]
+fn a_peer_that_does_not_establish_is_asked_to() {
+    let greeting = || ChannelMsg::EstablishRequest {
+        identity: identity("1000"),
+    };
+    // It only listens, as a polling client does whose server was restarted.
+    let mut bench = Bench::new(OpenToAll, Limits::default(), &[("a", 3)]);
+    let silent = bench.stranger();
+    bench.take();
+    assert_eq!(
+        bench.hub.poll_timeout(),
+        Some(bench.now + Duration::from_secs(1))
+    );
+    bench.now += Duration::from_secs(1);
+    bench.hub.handle_timeout(bench.now);
+    bench.take();
+    assert_eq!(bench.heard(silent), [greeting()]);
+    // Or goes on as if it were established.
+    let sure = bench.stranger();
+    for _ in 0..2 {
+        bench.say(sure, sync_request("a", 0, true));
+    }
+    assert_eq!(bench.settled, [Err(400), Err(400)]);
+    assert_eq!(bench.heard(sure), [greeting()], "once");
+    // Its answer establishes the channel.
+    let response = ChannelMsg::EstablishResponse {
+        identity: identity("7"),
+    };
+    bench.say(sure, response);
+    assert_eq!(bench.heard(sure), [sync_request("a", 3, true)]);
+    // Whoever establishes in time is not asked.
+    let quick = bench.peer("8");
+    bench.now += Duration::from_secs(1);
+    bench.hub.handle_timeout(bench.now);
+    bench.take();
+    assert_eq!(bench.heard(quick), []);
+}
+
+// LORO-21
+#[test]
+fn a_peer_that_has_nothing_gets_a_snapshot_even_of_an_empty_document() {
+    let empty = Transmission::Snapshot {
+        data: Bytes::from_static(EMPTY_SNAPSHOT),
+        version: version(0),
+    };
+    // (who asks, which document, whether it wants to be asked back, whether it is)
+    for (peer_id, doc, bi, asked) in [
+        ("1", "new", true, true),
+        ("1", "new", false, false),
+        ("1", "empty", true, true),
+        ("7", "empty", true, false),
+    ] {
+        let mut bench = Bench::new(Guarded, Limits::default(), &[]);
+        let held = bench.peer("1");
+        bench.say(held, sync_request("empty", 0, false));
+        let channel = bench.peer(peer_id);
+        bench.say(channel, sync_request(doc, 0, bi));
+        let answer = response(doc, empty.clone());
+        let expected = match asked {
+            true => ChannelMsg::Batch {
+                messages: vec![answer, sync_request(doc, 0, false)],
+            },
+            false => answer,
+        };
+        assert_eq!(bench.heard(channel), [expected], "{peer_id} {doc} {bi}");
+        assert!(bench.tasks.is_empty(), "nothing is exported for it");
+    }
+}
+
+// LORO-21
+#[test]
+fn an_empty_snapshot_is_no_attempt_to_change() {
+    let mut bench = Bench::new(Guarded, Limits::default(), &[("a", 0)]);
+    let reader = bench.peer("7");
+    let empty = |counter| Transmission::Snapshot {
+        data: Bytes::from_static(EMPTY_SNAPSHOT),
+        version: version(counter),
+    };
+    bench.say(reader, response("a", empty(0)));
+    bench.say(reader, response("a", empty(1)));
+    assert_eq!(bench.settled, [Ok(()), Err(403)]);
+}
+
 // LORO-3
 #[test]
 fn an_update_is_told_to_others_only_once_it_is_kept() {
@@ -289,6 +374,11 @@ fn a_new_document_is_told_to_those_who_do_not_know_it() {
     bench.sent.clear();
     bench.say(from, response("new", update(4)));
     bench.done(4, Ok(Outcome::Imported(Some(update(4)))));
+    // LORO-21: whoever brought it learns that it is stored.
+    let stored = Transmission::UpToDate {
+        version: version(4),
+    };
+    assert_eq!(bench.heard(from), [response("new", stored)]);
     let doc_ids = vec!["new".to_owned()];
     assert_eq!(
         bench.heard(other),

@@ -15,6 +15,8 @@ pub(super) struct Channel {
     pub(super) opening: Opening,
     /// Until when its peer must establish.
     pub(super) deadline: Instant,
+    /// When this node sends its establish-request; `None` once it was sent, or is not needed.
+    pub(super) greet_at: Option<Instant>,
     /// `None` until it is established.
     pub(super) peer: Option<Peer>,
     /// Documents whose changes its peer gets.
@@ -47,6 +49,7 @@ impl Channel {
         Self {
             opening,
             deadline,
+            greet_at: None,
             peer: None,
             subscriptions: BTreeSet::new(),
             requested: BTreeSet::new(),

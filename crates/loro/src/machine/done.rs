@@ -83,9 +83,9 @@ impl Hub {
             self.broadcast_change(&doc, change, &before, None);
         }
         match purpose {
-            Purpose::Answer { to, bytes, .. } => {
+            Purpose::Answer { to, bytes, since } => {
                 self.reserved -= bytes;
-                self.answered(&doc, to, result);
+                self.answered(&doc, to, &since, result);
             }
             purpose => {
                 let outcome = match result {
@@ -101,7 +101,13 @@ impl Hub {
     }
 
     /// Sends an export to all that asked for it, one message for each form.
-    fn answered(&mut self, doc: &DocId, to: Vec<Recipient>, result: Result<Outcome, WorkError>) {
+    fn answered(
+        &mut self,
+        doc: &DocId,
+        to: Vec<Recipient>,
+        since: &VersionVector,
+        result: Result<Outcome, WorkError>,
+    ) {
         for recipient in &to {
             if let Some(channel) = self.channels.get_mut(&recipient.channel) {
                 channel.waiting.answers.remove(doc);
@@ -118,8 +124,13 @@ impl Hub {
                 for form in forms {
                     let his = to.iter().filter(|recipient| recipient.form == form);
                     let his = his.map(|recipient| recipient.channel);
-                    let his = his.filter(|id| self.may_see(*id, doc)).collect();
-                    self.answer(his, doc, transmission.clone(), form);
+                    let his: Vec<ChannelId> = his.filter(|id| self.may_see(*id, doc)).collect();
+                    self.answer(his.clone(), doc, transmission.clone(), form);
+                    for id in his {
+                        if let Some(channel) = self.channels.get_mut(&id) {
+                            channel.waiting.begin_sending(doc, since);
+                        }
+                    }
                 }
             }
             Ok(_) | Err(WorkError::Cancelled) => {}
@@ -159,10 +170,14 @@ impl Hub {
         let from = origin.map(|(channel, _)| channel);
         match (purpose, outcome) {
             (Purpose::Import { answered }, Outcome::Imported(news)) => {
+                let is_new = news.is_some();
                 if let Some(change) = news {
                     self.broadcast_change(doc, change, before, from);
                 }
                 if let (Some(channel), Some(version)) = (from, answered) {
+                    if is_new {
+                        self.confirm(channel, doc);
+                    }
                     let doc = doc.clone();
                     self.event(Event::Answered {
                         channel,
@@ -185,6 +200,31 @@ impl Hub {
                 Ok(())
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Tells a peer that its response to this node's sync-request is stored, unless a response to a request
+    /// of its own follows, which says the same. The original's client takes a document as synced only then.
+    fn confirm(&mut self, id: ChannelId, doc: &DocId) {
+        let Some(channel) = self.channels.get(&id) else {
+            return;
+        };
+        let waiting = &channel.waiting;
+        let follows = waiting.wants(doc) || waiting.answers.contains_key(doc);
+        if channel.opening.dialed || follows || !self.has_room(id) {
+            return;
+        }
+        let Some(head) = self.head(doc) else {
+            return;
+        };
+        let version = head.version.clone();
+        let response = ChannelMsg::SyncResponse {
+            doc_id: doc.to_string(),
+            transmission: Transmission::UpToDate { version },
+            ephemeral: None,
+        };
+        if self.may_see(id, doc) {
+            self.send(id, Some(doc), response);
         }
     }
 
@@ -326,10 +366,9 @@ impl Hub {
         }) = self.remove_document(doc)
         {
             for id in subscribers {
-                if let Some(channel) = self.channels.get_mut(&id)
-                    && channel.subscriptions.remove(doc)
-                {
-                    self.subscriptions -= 1;
+                if let Some(channel) = self.channels.get_mut(&id) {
+                    channel.waiting.forget_sending(doc);
+                    self.subscriptions -= usize::from(channel.subscriptions.remove(doc));
                 }
             }
             // Later tasks are for a new document of the same name.

@@ -6,14 +6,18 @@ use breakbulk_message::loro::{
     ChannelMsg, DeleteStatus, EphemeralStore, PeerIdentity, Transmission, VersionVector,
 };
 
-use super::done::Purpose;
+use super::done::{Purpose, Running};
 use super::types::{ChannelId, DocId, Event, Output, Refused, Work};
+use super::version::is_nothing;
 use super::waiting::{Form, Want};
 use super::{Document, Hub};
 use crate::permissions::Peer;
 
 /// The longest peer id or name; both are stored and logged.
 const NAME_MAX: usize = 256;
+
+/// A response of at least this size is not made again while it is on its way.
+const LARGE: usize = 256 << 10;
 
 type Handled = Result<(), Refused>;
 
@@ -41,6 +45,11 @@ impl Hub {
                 }
                 outcome = outcome.and(Err(refused));
             }
+        }
+        // A peer that takes the channel for established knew this node before it was restarted.
+        let found = self.channels.get(&channel);
+        if outcome.is_err() && found.is_some_and(|found| found.peer.is_none()) {
+            self.greet(channel);
         }
         self.settle(channel, token, outcome);
         self.ready.insert(channel);
@@ -216,6 +225,7 @@ impl Hub {
         };
         found.peer = Some(peer);
         let deadline = found.deadline;
+        self.forget_greeting(channel);
         self.unestablished.remove(&(deadline, channel));
         answer(self);
         self.event(Event::Established { channel, identity });
@@ -248,6 +258,9 @@ impl Hub {
             self.forget_if_empty(doc);
             return Err(refused);
         }
+        if self.is_being_answered(channel, doc, &since, asks_back) {
+            return Ok(());
+        }
         let want = Want {
             since,
             form: Form::Response { asks_back },
@@ -261,6 +274,55 @@ impl Hub {
             self.settle(channel, token, Ok(()));
         }
         Ok(())
+    }
+
+    /// Whether a large response to an earlier request with the same version is being exported or sent: it is
+    /// the response to this one too. Later changes follow it as updates.
+    fn is_being_answered(
+        &mut self,
+        id: ChannelId,
+        doc: &DocId,
+        since: &VersionVector,
+        asks_back: bool,
+    ) -> bool {
+        let Some(channel) = self.channels.get(&id) else {
+            return false;
+        };
+        let waiting = &channel.waiting;
+        // A response shall have the changes that came before the request.
+        if !waiting.changes.is_empty() || !waiting.tasks.is_empty() {
+            return false;
+        }
+        if waiting.is_sending(doc, since) {
+            if asks_back {
+                self.ask_channel(id, doc, false);
+            }
+            return true;
+        }
+        let Some((task, bytes)) = waiting.answers.get(doc) else {
+            return false;
+        };
+        // Small ones are answered one by one, as by the original.
+        if *bytes < LARGE {
+            return false;
+        }
+        let Some(Running {
+            purpose: Purpose::Answer {
+                to, since: asked, ..
+            },
+            ..
+        }) = self.tasks.get_mut(task)
+        else {
+            return false;
+        };
+        let own = to.iter_mut().find(|recipient| recipient.channel == id);
+        match own.map(|recipient| &mut recipient.form) {
+            Some(Form::Response { asks_back: asks }) if asked == since => {
+                *asks |= asks_back;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Sends an export to these channels: a sync-response, in one batch with a sync-request if the peers
@@ -345,6 +407,16 @@ impl Hub {
             }
         };
         if !self.permissions.change(peer, doc) {
+            // The response to a sync-request of a peer that has nothing is an empty snapshot.
+            if answered.as_ref().is_some_and(is_nothing) {
+                let doc = doc.clone();
+                self.event(Event::Answered {
+                    channel,
+                    doc,
+                    version: answered,
+                });
+                return Ok(());
+            }
             let text = format!("no right to change document {doc:?}");
             return Err(Refused::new(403, text));
         }

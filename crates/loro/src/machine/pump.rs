@@ -3,11 +3,12 @@
 use std::ops::Bound;
 
 use breakbulk_message::loro::{ChannelMsg, Transmission};
+use bytes::Bytes;
 
 use super::Hub;
 use super::done::{Purpose, Recipient, Running};
-use super::types::{ChannelId, DocId, Output, TaskId, Work};
-use super::version::covers;
+use super::types::{ChannelId, DocId, Head, Output, TaskId, Work};
+use super::version::{EMPTY_SNAPSHOT, covers, is_nothing};
 use super::waiting::{Form, Queue, Want};
 
 /// Names in one listing or announcement; a longer one goes as several messages.
@@ -21,6 +22,18 @@ const WINDOW_MIN: usize = 16 << 10;
 
 /// How many requests are looked at for one that fits while memory is short.
 const STARVED_TRIES: usize = 64;
+
+/// The response that needs no look at the document's content, if there is one. As the original: whoever
+/// has nothing gets a snapshot, even of an empty document; its client does not take `up-to-date` with a
+/// sync-request behind it as the end of the sync.
+fn answer_without_export(head: &Head, want: &Want) -> Option<Transmission> {
+    let version = head.version.clone();
+    if want.form != Form::Change && is_nothing(&want.since) {
+        let data = Bytes::from_static(EMPTY_SNAPSHOT);
+        return (*head == Head::default()).then_some(Transmission::Snapshot { data, version });
+    }
+    covers(&want.since, &version).then_some(Transmission::UpToDate { version })
+}
 
 /// Whether an export was started.
 enum Start {
@@ -37,6 +50,7 @@ impl Hub {
         if let Some(found) = self.channels.get_mut(&channel) {
             found.waiting.queue = Queue { messages, bytes };
             found.waiting.reporting = false;
+            found.waiting.all_sent();
             self.ready.insert(channel);
         }
     }
@@ -282,10 +296,11 @@ impl Hub {
                 self.answer_unavailable(id, taken);
                 return true;
             };
-            if document.tasks == 0 && covers(&want.since, &document.head.version) {
-                let version = document.head.version.clone();
+            if document.tasks == 0
+                && let Some(transmission) = answer_without_export(&document.head, want)
+            {
                 let taken = self.waiting(id, |waiting| waiting.take_want(number));
-                self.answer_up_to_date(id, taken, Transmission::UpToDate { version });
+                self.answer_at_once(id, taken, transmission);
                 return true;
             }
             match self.start_answer(id, number) {
@@ -321,7 +336,7 @@ impl Hub {
         }
     }
 
-    fn answer_up_to_date(
+    fn answer_at_once(
         &mut self,
         id: ChannelId,
         taken: Option<(DocId, Want)>,

@@ -15,6 +15,9 @@ use super::weight;
 /// Bytes charged for an entry beside its name and version.
 const ENTRY_CHARGE: usize = 128;
 
+/// Only versions of at most this many entries are remembered beside a response that is being sent.
+const SENDING_VERSION: usize = 256;
+
 /// What a channel is owed.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
@@ -28,6 +31,9 @@ pub(super) struct Waiting {
     pub(super) tasks: BTreeSet<TaskId>,
     /// Exports under way for this channel, by document, with their expected bytes.
     pub(super) answers: BTreeMap<DocId, (TaskId, usize)>,
+    /// Large responses that are queued and that the peer has not read, by document, with the version that
+    /// was asked for: a request with the same version is answered by them.
+    sending: BTreeMap<DocId, VersionVector>,
     /// Documents whose sync-request the peer gets, and whether it shall request in return.
     asks: BTreeMap<DocId, bool>,
     wants: BTreeMap<u64, (DocId, Want)>,
@@ -128,6 +134,29 @@ impl Waiting {
         self.wanted.remove(&doc);
         self.bytes -= want.weight(&doc);
         Some((doc, want))
+    }
+
+    /// Remembers a response that was queued, until the queue is short.
+    pub(super) fn begin_sending(&mut self, doc: &DocId, since: &VersionVector) {
+        // The queue is long: its length is waited for, and reported once this response is sent.
+        if self.reporting && since.entries().len() <= SENDING_VERSION {
+            self.sending.insert(doc.clone(), since.clone());
+        }
+    }
+
+    /// Whether the response to such a request is queued.
+    pub(super) fn is_sending(&self, doc: &DocId, since: &VersionVector) -> bool {
+        self.sending.get(doc).is_some_and(|asked| asked == since)
+    }
+
+    /// The document is deleted: a request for it is about another one.
+    pub(super) fn forget_sending(&mut self, doc: &DocId) {
+        self.sending.remove(doc);
+    }
+
+    /// The queue is short: what was queued is sent.
+    pub(super) fn all_sent(&mut self) {
+        self.sending.clear();
     }
 
     /// Takes the frames that wait for a response: they are settled, so that a peer which does not read

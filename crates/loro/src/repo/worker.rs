@@ -398,12 +398,13 @@ fn import(
 /// What a peer with version `since` lacks.
 fn answer(loaded: &mut Loaded, since: &VersionVector) -> Result<Transmission, CrdtError> {
     let version = to_wire(&loaded.recorded);
-    if covers(since, &version) {
-        return Ok(Transmission::UpToDate { version });
-    }
+    // As the original: whoever has nothing gets a snapshot, even of an empty document.
     if is_nothing(since) {
         let data = loaded.snapshot()?;
         return Ok(Transmission::Snapshot { data, version });
+    }
+    if covers(since, &version) {
+        return Ok(Transmission::UpToDate { version });
     }
     let data = crdt::since(&loaded.doc, &from_wire(since))?;
     Ok(Transmission::Update { data, version })

@@ -186,6 +186,16 @@ async fn our_clients_bytes_are_the_recorded_ones() {
     }
 }
 
+// LORO-21
+#[test]
+fn the_snapshot_of_nothing_is_what_loro_exports() {
+    let nothing = LoroDoc::new();
+    let exported = nothing.export(loro::ExportMode::Snapshot).unwrap();
+    assert_eq!(exported, breakbulk_loro::machine::EMPTY_SNAPSHOT);
+    nothing.import(&exported).unwrap();
+    assert!(nothing.oplog_vv().is_empty());
+}
+
 #[test]
 fn recorded_payloads_are_read() {
     let file = vectors().join("loro_payloads.json");
