@@ -39,6 +39,9 @@ FILE is a snapshot, or JSON if its name ends in .json; without one JSON goes to 
 comes from standard input. In JSON each member of the object is one root of the document: an object is
 a map, an array a list, a string a text.
 
+A WebSocket on which nothing came for 10 s is pinged, and given up after 30 s; an event stream is given up
+after 60 s, a poll after 40 s. Then the client connects again.
+
 BREAKBULK_TOKEN in the environment is sent as the token.")]
 struct Client {
     /// The server's address

@@ -26,8 +26,11 @@ pub use doc::{Doc, DocError, DocState};
 pub use error::DialError;
 pub use remote::{Backoff, Dial, Remote, Status};
 
-/// How often a client sends `ping`.
-const PING_EVERY: Duration = Duration::from_secs(30);
+/// The keepalive of WebSockets, on both sides: a ping after this much time in which nothing came in, and
+/// the end of the connection. Event streams have the original's heartbeats (30 s), polls end after 30 s,
+/// and data channels notice by themselves that the other end is gone.
+const PING_AFTER: Duration = Duration::from_secs(10);
+const LOST_AFTER: Duration = Duration::from_secs(30);
 /// How long a client waits for `ready`.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 const SHUTTING_DOWN: &str = "Server shutting down";

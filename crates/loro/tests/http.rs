@@ -18,5 +18,7 @@ mod raw;
 mod replaced;
 #[path = "http/round_trips.rs"]
 mod round_trips;
+#[path = "http/slow_answers.rs"]
+mod slow_answers;
 #[path = "http/transcripts.rs"]
 mod transcripts;

@@ -10,6 +10,8 @@ mod cuts;
 mod hostile;
 #[path = "sync/http_recorded.rs"]
 mod http_recorded;
+#[path = "sync/idle.rs"]
+mod idle;
 #[path = "sync/kept.rs"]
 mod kept;
 #[path = "sync/recorded.rs"]

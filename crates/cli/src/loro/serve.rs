@@ -38,6 +38,9 @@ RIGHT is read, write, create or delete, each including the ones before it, on al
 begin with PREFIX. Once a --right is given nothing else is allowed: documents without a right to read
 look as if they did not exist. Example: --right read: --right create:notes/
 
+A WebSocket on which nothing came for 10 s is pinged, and closed after 30 s; a polling client that was
+away for 120 s is forgotten.
+
 If the disk is full, documents can still be read, changes are refused, and both are logged; changes are
 accepted again once there is room.")]
 pub(super) struct Serve {

@@ -118,7 +118,8 @@ impl Config {
         limits.memory = self.message.saturating_mul(3);
         // The machine bounds the queue, and the budget all queues together.
         limits.queued_bytes = usize::MAX;
-        limits.pending_bytes = limits.pending_bytes.max(self.message);
+        // The memory bounds unfinished transfers; the original's 50 MiB would evict one of two large ones.
+        limits.pending_bytes = limits.memory;
         let json = Whole {
             carries: Carries::Text,
         };

@@ -19,7 +19,10 @@ const POLLING: Duration = Duration::from_secs(120);
 
 /// A message that goes as one frame may take this much longer for each of its bytes: the progress within
 /// a frame is not known.
-const SLOWEST: u64 = 256 << 10;
+const SLOWEST: u64 = 16 << 10;
+
+/// The same while others wait for the memory that is queued for it.
+const SLOWEST_STARVED: u64 = 256 << 10;
 
 /// When a connection last took a frame.
 #[derive(Debug)]
@@ -56,9 +59,10 @@ impl Reading {
             (false, true) => deadline.max(POLLING),
             (false, false) => deadline,
         };
-        let extra = match whole {
-            true => Duration::from_secs(bytes as u64 / SLOWEST),
-            false => Duration::ZERO,
+        let extra = match (whole, starved) {
+            (true, false) => Duration::from_secs(bytes as u64 / SLOWEST),
+            (true, true) => Duration::from_secs(bytes as u64 / SLOWEST_STARVED),
+            (false, _) => Duration::ZERO,
         };
         let stalled = now.saturating_duration_since(self.since);
         (stalled >= limit + extra).then(|| {

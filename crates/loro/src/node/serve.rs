@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use breakbulk_link::{Closed, Event, FaultKind, Message};
+use breakbulk_link::{Closed, Event, Fault, FaultKind, Message};
 use breakbulk_message::loro::{
     ChannelMsg, DecodeError, Detail, WIRE_VERSION, decode_frame, from_json,
 };
@@ -38,6 +38,7 @@ pub(super) async fn accept<T: Transport>(
     if is_websocket {
         tokio::time::sleep(core.config.ready_delay).await;
     }
+    let options = keepalive(way, options);
     let connection = Connection::open(link, transport, options)?;
     if is_websocket {
         // Nothing else is queued on this link yet.
@@ -61,16 +62,13 @@ pub(super) async fn join<T: Transport>(
     core: &Core,
     way: Way,
     transport: T,
-    mut options: Options,
+    options: Options,
 ) -> Result<Joined, DialError> {
     let (link, form) = core.config.link(way, true);
+    let mut options = keepalive(way, options);
     let mut early = Vec::new();
     let connection = if way == Way::WebSocket {
         options.ping_word = Some(control::PING);
-        options.keepalive = options.keepalive.map(|_| super::PING_EVERY);
-        options.silence = options
-            .silence
-            .map(|silence| silence.max(super::PING_EVERY * 3));
         let connection = Connection::open(link, transport, options)?;
         let ready = tokio::time::timeout(super::READY_WITHIN, ready(&connection, &mut early));
         ready.await.map_err(|_| DialError::NotReady {
@@ -91,6 +89,24 @@ pub(super) async fn join<T: Transport>(
         },
         early,
     })
+}
+
+/// How a connection is kept alive, by its transport.
+fn keepalive(way: Way, options: Options) -> Options {
+    match way {
+        Way::WebSocket => Options {
+            keepalive: options.keepalive.map(|_| super::PING_AFTER),
+            silence: options.silence.map(|_| super::LOST_AFTER),
+            ..options
+        },
+        // It has no pings of its own, and the connection below notices when the other end is gone.
+        Way::DataChannel => Options {
+            keepalive: None,
+            silence: None,
+            ..options
+        },
+        Way::Sse | Way::Poll => options,
+    }
 }
 
 /// Waits for the server's `ready`.
@@ -200,12 +216,8 @@ async fn handle_events(
                 };
                 handle_message(core, connection, (channel, form), message, permit);
             }
-            // `Busy` is this node's shortage of memory, not the peer's fault.
-            Event::Fault(fault) | Event::TransferFailed(fault)
-                if !matches!(fault.kind, FaultKind::Busy) =>
-            {
-                let reason = fault.to_string();
-                core.drive(|state, now| state.hub.fault(now, channel, &reason));
+            Event::Fault(fault) | Event::TransferFailed(fault) => {
+                handle_fault(core, (channel, form), &fault);
             }
             Event::SendFailed { error, .. } => {
                 connection.close(1009, &format!("a message does not fit: {error}"));
@@ -213,6 +225,32 @@ async fn handle_events(
             _ => {}
         }
     }
+}
+
+/// Handles a frame that is wrong, or a message that did not arrive. Its sender learns of it: by the answer
+/// to its POST, or else by the reason with which the connection is closed, because the format has no word
+/// for it; what is missing is synced over the next connection.
+fn handle_fault(core: &Core, (channel, form): (ChannelId, Form), fault: &Fault) {
+    let by_post = form.sends_json;
+    let lost = match &fault.kind {
+        FaultKind::Busy => Some((1013, "its memory for messages is used up".to_owned())),
+        kind @ (FaultKind::TimedOut { .. } | FaultKind::Evicted) => Some((1013, kind.to_string())),
+        FaultKind::MessageTooLarge { size, limit } => {
+            let text = format!("a message of {size} bytes is over the limit of {limit}");
+            Some((1009, format!("{text}: raise --max-message of the receiver")))
+        }
+        // Not the small limit on control texts.
+        FaultKind::FrameTooLarge { limit, .. } if *limit >= 1 << 20 => {
+            Some((1009, fault.kind.to_string()))
+        }
+        _ => None,
+    };
+    core.drive(|state, now| match lost {
+        Some((code, reason)) if !by_post => state.hub.cut_off(channel, code, reason),
+        // A shortage of this side is no fault of the peer.
+        Some((1013, _)) => {}
+        _ => state.hub.fault(now, channel, &fault.to_string()),
+    });
 }
 
 /// Decodes a message and hands it to the machine; the permit is given back when its work is done.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use breakbulk_loro::{Backoff, Dial, Node, Way};
 use breakbulk_net::Options;
 use breakbulk_net::ws::{ListenOptions, Listener};
-use breakbulk_testkit::bad_path::{BadPath, How, Weather};
+use breakbulk_testkit::bad_path::{self, BadPath, How, Weather};
 
 use super::common::{
     client_config, dial_in_memory, insert, node, server_config, text, until_text, within,
@@ -102,4 +102,29 @@ async fn cuts_lose_no_edit() {
     }
     assert_eq!(text(&docs[0]), text(&docs[1]));
     assert!(path.counts().cuts >= 2, "{:?}", path.counts());
+}
+
+// LORO-22
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_megabytes_arrive_over_a_slow_path() {
+    let server = node(server_config());
+    let address = listen(&server).await;
+    // 1.5 Mbit/s and 60 ms: 11 s, longer than the original gives a message.
+    let slow = bad_path::Way {
+        pace: Some(187_500),
+        delay: Duration::from_millis(30),
+        ..bad_path::Way::default()
+    };
+    let path = BadPath::start(address, Weather::both_ways(slow));
+    let path = path.await.unwrap();
+    let client = node(client_config());
+    let _remote = client.dial(Dial::new(format!("ws://{}/ws", path.address())));
+    let doc = client.open("d").await.unwrap();
+    insert(&doc, 0, &super::sizes::noise(2 << 20));
+    within("a slow push", doc.sync()).await.unwrap();
+    let copy = server.open("d").await.unwrap();
+    assert_eq!(text(&copy).len(), 2 << 20);
+    let sent = path.counts().from_client.bytes;
+    // LORO-8: as an update and as a response, but not again and again.
+    assert!(sent < 5 << 20, "{sent} bytes: it was sent more than twice");
 }

@@ -306,9 +306,19 @@ impl HttpClient {
 }
 
 /// Reads a body of at most `limit` bytes.
-pub(crate) async fn read(mut response: Response, limit: usize) -> Result<Bytes, String> {
+pub(crate) async fn read(response: Response, limit: usize) -> Result<Bytes, String> {
+    read_reporting(response, limit, || {}).await
+}
+
+/// The same; `progress` is called whenever a part of the body came in.
+pub(crate) async fn read_reporting(
+    mut response: Response,
+    limit: usize,
+    progress: impl Fn(),
+) -> Result<Bytes, String> {
     let mut bytes = BytesMut::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| chain(&error))? {
+        progress();
         if bytes.len() + chunk.len() > limit {
             return Err(format!("its answer is over the limit of {limit} bytes"));
         }

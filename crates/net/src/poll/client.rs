@@ -10,10 +10,11 @@ use std::time::Duration;
 use breakbulk_link::{Carries, Closed, Frame};
 use bytes::Bytes;
 use reqwest::Method;
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::messages::Messages;
-use crate::http::client::{HttpClient, read};
+use crate::http::client::{HttpClient, read_reporting};
 use crate::http::{ClientOptions, ConnectError};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
@@ -33,17 +34,19 @@ pub struct PollTransport {
 /// Starts polling the server at an `http://` or `https://` address.
 pub async fn connect(url: &str, options: &ClientOptions) -> Result<PollTransport, ConnectError> {
     let client = HttpClient::new(url, options).await?;
-    let mut first = poll(client.clone(), Duration::ZERO, ANSWER_MAX).await?;
-    if !first.is_new {
+    let first = || poll(client.clone(), Duration::ZERO, ANSWER_MAX, Arc::default());
+    let mut answer = first().await?;
+    if !answer.is_new {
         // The server still has an earlier connection with this peer id: its messages are discarded.
         disconnect(&client).await?;
-        first = poll(client.clone(), Duration::ZERO, ANSWER_MAX).await?;
+        answer = first().await?;
     }
     let source = PollSource {
         client: client.clone(),
         limit: ANSWER_MAX,
-        messages: first.messages,
+        messages: answer.messages,
         polling: None,
+        progress: Arc::default(),
     };
     Ok(PollTransport {
         source,
@@ -80,6 +83,8 @@ pub struct PollSource {
     messages: VecDeque<Bytes>,
     /// The poll in progress; kept if `next` is cancelled, so that its answer is not lost.
     polling: Option<Polling>,
+    /// Notified when a part of an answer came in: a large one may take longer than the limit on silence.
+    progress: Arc<Notify>,
 }
 
 impl fmt::Debug for PollSource {
@@ -97,12 +102,14 @@ impl Source for PollSource {
         }
         let polling = self.polling.get_or_insert_with(|| {
             let wait = self.client.options().wait;
-            Box::pin(poll(self.client.clone(), wait, self.limit))
+            let progress = self.progress.clone();
+            Box::pin(poll(self.client.clone(), wait, self.limit, progress))
         });
         let answer = tokio::select! {
             biased;
             () = self.client.closed() => return gone("closed"),
             answer = poll_fn(|context| polling.as_mut().poll(context)) => answer,
+            () = self.progress.notified() => return Incoming::Alive,
         };
         self.polling = None;
         match answer {
@@ -140,6 +147,7 @@ async fn poll(
     client: Arc<HttpClient>,
     wait: Duration,
     limit: usize,
+    progress: Arc<Notify>,
 ) -> Result<Messages, ConnectError> {
     let peer_id = client.options().peer_id.as_str();
     let milliseconds = wait.as_millis().to_string();
@@ -151,7 +159,7 @@ async fn poll(
     let request = client.request(Method::GET, dialect.poll, &query);
     let within = wait + client.options().timeout;
     let response = client.ask(request, within).await?;
-    let body = read(response, limit).await;
+    let body = read_reporting(response, limit, || progress.notify_one()).await;
     let body = body.map_err(|reason| client.unexpected_answer(reason))?;
     Messages::read(&body, dialect).map_err(|reason| client.unexpected_answer(reason))
 }

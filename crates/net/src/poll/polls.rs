@@ -75,14 +75,14 @@ impl Polls {
         connection: &Arc<HttpConnection>,
         limits: PollLimits,
     ) -> Batch {
-        let _polling = PollingGuard::new(self);
+        let polling = PollingGuard::new(connection.clone());
         let mut newest = self.newest.subscribe();
         let mut number = 0;
         self.newest.send_modify(|newest| {
             *newest += 1;
             number = *newest;
         });
-        let mut batch = Batch::new(connection.clone());
+        let mut batch = Batch::new(connection.clone(), polling);
         let ended = async {
             tokio::select! {
                 _ = newest.wait_for(|newest| *newest != number) => {}
@@ -112,22 +112,30 @@ impl Polls {
     }
 }
 
-/// Marks the client as present while a poll waits.
-struct PollingGuard<'p>(&'p Polls);
+/// Marks the client as present while a poll waits, and while its answer is sent.
+#[derive(Debug)]
+struct PollingGuard(Arc<HttpConnection>);
 
-impl<'p> PollingGuard<'p> {
-    fn new(polls: &'p Polls) -> Self {
-        polls.presence.send_modify(|presence| {
+impl PollingGuard {
+    fn new(connection: Arc<HttpConnection>) -> Self {
+        let guard = Self(connection);
+        guard.change(|presence| {
             presence.waiting += 1;
             presence.absent_since = None;
         });
-        Self(polls)
+        guard
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Presence)) {
+        if let Some(polls) = self.0.polls() {
+            polls.presence.send_modify(change);
+        }
     }
 }
 
-impl Drop for PollingGuard<'_> {
+impl Drop for PollingGuard {
     fn drop(&mut self) {
-        self.0.presence.send_modify(|presence| {
+        self.change(|presence| {
             presence.waiting -= 1;
             presence.absent_since = (presence.waiting == 0).then(Instant::now);
         });
@@ -142,12 +150,14 @@ pub(crate) struct Batch {
     messages: Vec<Bytes>,
     bytes: usize,
     delivered: bool,
+    _polling: PollingGuard,
 }
 
 impl Batch {
-    fn new(connection: Arc<HttpConnection>) -> Self {
+    fn new(connection: Arc<HttpConnection>, polling: PollingGuard) -> Self {
         Self {
             connection,
+            _polling: polling,
             messages: Vec::new(),
             bytes: 0,
             delivered: false,
