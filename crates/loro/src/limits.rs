@@ -30,9 +30,9 @@ pub struct Limits {
     pub batch: usize,
     /// Entries of a version vector.
     pub version_entries: usize,
-    /// Ephemeral stores of one connection.
+    /// Keys of ephemeral stores that one connection brings.
     pub stores: usize,
-    /// Bytes of those stores.
+    /// Bytes of those keys and their values.
     pub store_bytes: usize,
     /// Bytes of the ephemeral stores of all connections together; each connection may have a 64th of
     /// `store_bytes` even when they are reached.
@@ -81,7 +81,7 @@ impl Default for Limits {
             subscription_share: 256,
             batch: 4096,
             version_entries: 65_536,
-            stores: 64,
+            stores: 1024,
             store_bytes: 256 << 10,
             all_store_bytes: 16 << 20,
             faults: 16,

@@ -14,6 +14,7 @@ mod done;
 mod incoming;
 mod local;
 mod presence;
+mod presence_told;
 mod pump;
 mod types;
 mod version;
@@ -24,13 +25,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use breakbulk_message::loro::{ChannelMsg, EphemeralStore, PeerIdentity};
+use breakbulk_message::loro::{ChannelMsg, PeerIdentity};
 
 use super::limits::Limits;
 use super::permissions::Permissions;
 use channel::Channel;
 use done::{Purpose, Running};
-use presence::{Presence, StoreLimits};
+use presence::Presence;
 pub use types::{
     ChannelId, DocId, Event, Finished, Head, Opening, Outcome, Output, Refused, TaskId, Work,
     WorkError,
@@ -215,9 +216,7 @@ impl Hub {
             }
             self.forget_if_empty(doc);
         }
-        for (doc, stores) in self.presence.drop_channel(channel) {
-            self.broadcast_stores(&doc, 0, stores, None);
-        }
+        self.drop_presence(channel, closed.peer.as_ref());
         self.out.push_back(Output::Event(Event::Gone { channel }));
     }
 
@@ -443,65 +442,6 @@ impl Hub {
             requester_doc_version: document.map(|d| d.head.version.clone()).unwrap_or_default(),
             bidirectional: Some(bidirectional),
             ephemeral: self.stores_of(doc, true),
-        }
-    }
-
-    fn stores_of(&self, doc: &DocId, own: bool) -> Option<Vec<EphemeralStore>> {
-        let stores = self.presence.of(doc, own);
-        (!stores.is_empty()).then_some(stores)
-    }
-
-    fn broadcast_stores(
-        &mut self,
-        doc: &DocId,
-        hops_remaining: i64,
-        stores: Vec<EphemeralStore>,
-        but: Option<ChannelId>,
-    ) {
-        // A store is sent again every few seconds, so a peer that does not read misses this one.
-        let mut to = self.visible_subscribers(doc, but);
-        to.retain(|id| self.has_room(*id));
-        let doc_id = doc.to_string();
-        let message = ChannelMsg::Ephemeral {
-            doc_id,
-            hops_remaining,
-            stores,
-        };
-        self.send_all(to, Some(doc), message);
-        self.event(Event::Ephemeral { doc: doc.clone() });
-    }
-
-    /// Sends this node's ephemeral stores again, and drops those of peers that were not refreshed.
-    fn heartbeat(&mut self, now: Instant) {
-        self.next_heartbeat = None;
-        for (doc, stores) in self.presence.expire(now, self.limits.heartbeat * 4) {
-            self.broadcast_stores(&doc, 0, stores, None);
-        }
-        for doc in self.presence.own_docs() {
-            let stores = self.presence.of(&doc, true);
-            let mut to = self.visible_subscribers(&doc, None);
-            to.retain(|id| self.has_room(*id));
-            let message = ChannelMsg::Ephemeral {
-                doc_id: doc.to_string(),
-                hops_remaining: 1,
-                stores,
-            };
-            self.send_all(to, Some(&doc), message);
-        }
-        self.schedule_heartbeat(now);
-    }
-
-    fn schedule_heartbeat(&mut self, now: Instant) {
-        if self.next_heartbeat.is_none() && !self.presence.is_empty() {
-            self.next_heartbeat = Some(now + self.limits.heartbeat);
-        }
-    }
-
-    fn store_limits(&self) -> StoreLimits {
-        StoreLimits {
-            stores: self.limits.stores,
-            bytes: self.limits.store_bytes,
-            all_bytes: self.limits.all_store_bytes,
         }
     }
 

@@ -10,7 +10,8 @@ use breakbulk_loro::machine::{
 };
 use breakbulk_loro::{DocId, Limits, OpenToAll, OwnDocuments, Peer, Permissions, Quota};
 use breakbulk_message::loro::{
-    ChannelMsg, DeleteStatus, EphemeralStore, PeerIdentity, PeerType, Transmission, VersionVector,
+    ChannelMsg, DeleteStatus, EphemeralEntry, EphemeralStore, PeerIdentity, PeerType, Transmission,
+    VersionVector,
 };
 use bytes::Bytes;
 
@@ -535,68 +536,17 @@ fn a_deleted_document_is_gone_for_those_who_followed_it() {
     assert_eq!(bench.hub.documents().count(), 0);
 }
 
-fn store(peer_id: &str, data: &'static [u8]) -> EphemeralStore {
+/// A store with one key.
+fn store(key: &str) -> EphemeralStore {
     EphemeralStore {
-        peer_id: peer_id.into(),
-        data: Bytes::from_static(data),
+        peer_id: "7".into(),
+        data: EphemeralEntry::write_all(&[EphemeralEntry {
+            key,
+            value: Some(b"\0"),
+            timestamp: 1,
+        }]),
         namespace: "presence".into(),
     }
-}
-
-#[test]
-fn ephemeral_stores_hop_once_and_go_with_their_peer() {
-    let mut bench = Bench::new(OpenToAll, Limits::default(), &[("a", 3)]);
-    let (from, other) = (bench.peer("7"), bench.peer("8"));
-    for channel in [from, other] {
-        bench.say(channel, sync_request("a", 3, false));
-    }
-    bench.sent.clear();
-    let message = |hops_remaining, stores| ChannelMsg::Ephemeral {
-        doc_id: "a".into(),
-        hops_remaining,
-        stores,
-    };
-    bench.say(from, message(1, vec![store("7", b"x")]));
-    assert_eq!(bench.heard(other), [message(0, vec![store("7", b"x")])]);
-    bench.say(from, message(0, vec![store("7", b"y")]));
-    assert_eq!(bench.heard(other), [], "no hops are left");
-    // Whoever comes later hears of it with the answer.
-    let late = bench.peer("9");
-    bench.say(late, sync_request("a", 3, false));
-    let heard = bench.heard(late);
-    let [ChannelMsg::SyncResponse { ephemeral, .. }] = &heard[..] else {
-        panic!("{heard:?}");
-    };
-    assert_eq!(ephemeral.as_deref(), Some(&[store("7", b"y")][..]));
-    // Own stores are told, and again every ten seconds.
-    let doc: DocId = "a".into();
-    let now = bench.now;
-    bench
-        .hub
-        .set_ephemeral(now, &doc, "presence", Bytes::from_static(b"z"));
-    bench.take();
-    let own = message(1, vec![store("1000", b"z")]);
-    assert_eq!(bench.heard(other), std::slice::from_ref(&own));
-    let beat = bench.hub.poll_timeout().unwrap();
-    assert!(beat <= bench.now + Duration::from_secs(10));
-    bench.hub.handle_timeout(beat);
-    bench.take();
-    assert_eq!(bench.heard(other), [own]);
-    bench.hub.close(from);
-    bench.take();
-    assert_eq!(bench.heard(other), [message(0, vec![store("7", b"")])]);
-    // Not told again for four beats, it is forgotten as well.
-    bench.say(late, message(1, vec![store("9", b"x")]));
-    bench.sent.clear();
-    bench
-        .hub
-        .handle_timeout(bench.now + Duration::from_secs(60));
-    bench.take();
-    assert!(
-        bench
-            .heard(other)
-            .contains(&message(0, vec![store("9", b"")]))
-    );
 }
 
 #[test]
@@ -621,7 +571,7 @@ fn what_is_too_much_is_refused() {
     let nested = |count| ChannelMsg::Batch {
         messages: vec![ChannelMsg::DirectoryRequest { doc_ids: None }; count],
     };
-    let stores = |count: usize| (0..count).map(|n| store(&n.to_string(), b"x")).collect();
+    let stores = |count: usize| (0..count).map(|n| store(&n.to_string())).collect();
     let cases = [
         (ask("12345678"), Ok(())),
         (ask("123456789"), Err(400)),

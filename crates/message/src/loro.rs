@@ -21,6 +21,7 @@
 mod cbor;
 mod decode;
 mod encode;
+mod ephemeral;
 mod error;
 mod frame;
 mod json;
@@ -29,6 +30,7 @@ mod version;
 
 pub use decode::{DecodeLimits, decode};
 pub use encode::encode;
+pub use ephemeral::{EphemeralEntry, EphemeralError};
 pub use error::{DecodeError, DecodeErrorCode, Detail, EncodeError, OutOfBounds};
 pub use frame::{
     FLAG_BATCH, HEADER_LEN, WIRE_VERSION, decode_frame, decode_frame_within, encode_batch_frame,

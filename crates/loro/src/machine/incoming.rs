@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use breakbulk_message::loro::{
-    ChannelMsg, DeleteStatus, EphemeralStore, PeerIdentity, Transmission, VersionVector,
+    ChannelMsg, DeleteStatus, PeerIdentity, Transmission, VersionVector,
 };
 
 use super::done::{Purpose, Running};
@@ -100,7 +100,8 @@ impl Hub {
                 self.check_version(&requester_doc_version)?;
                 let asks_back = bidirectional == Some(true);
                 self.handle_sync_request(origin, &peer, &doc, requester_doc_version, asks_back)?;
-                self.apply_stores(now, channel, &doc, 0, ephemeral.unwrap_or_default())
+                // As in the original: others hear of a newcomer at once.
+                self.apply_stores(now, channel, &doc, 1, ephemeral.unwrap_or_default())
             }
             ChannelMsg::SyncResponse {
                 doc_id,
@@ -486,44 +487,6 @@ impl Hub {
         let status = DeleteStatus::Ignored;
         let response = ChannelMsg::DeleteResponse { doc_id, status };
         self.send(origin.0, Some(&doc), response);
-        Ok(())
-    }
-
-    /// Applies ephemeral stores of a document that the peer may see, and forwards them while they have
-    /// hops left.
-    fn apply_stores(
-        &mut self,
-        now: Instant,
-        channel: ChannelId,
-        doc: &DocId,
-        hops: i64,
-        stores: Vec<EphemeralStore>,
-    ) -> Handled {
-        if stores.is_empty() || !self.docs.contains_key(doc) || !self.may_see(channel, doc) {
-            return Ok(());
-        }
-        let limit = self.limits.doc_id;
-        let store_limits = self.store_limits();
-        for store in &stores {
-            if store.peer_id.len() > NAME_MAX || store.namespace.len() > limit {
-                let text = format!("an ephemeral store's name of more than {limit} bytes");
-                return Err(Refused::new(400, text));
-            }
-            if !self
-                .presence
-                .apply(now, Some(channel), doc, store, store_limits)
-            {
-                let (stores, bytes) = (store_limits.stores, store_limits.bytes);
-                let text = format!("more than {stores} ephemeral stores or {bytes} bytes of them");
-                return Err(Refused::new(413, text));
-            }
-        }
-        self.schedule_heartbeat(now);
-        if hops > 0 {
-            self.broadcast_stores(doc, hops - 1, stores, Some(channel));
-        } else {
-            self.event(Event::Ephemeral { doc: doc.clone() });
-        }
         Ok(())
     }
 

@@ -1,9 +1,6 @@
 //! What the application does: open, edit, delete and sync documents.
 
-use std::time::Instant;
-
-use breakbulk_message::loro::{ChannelMsg, EphemeralStore};
-use bytes::Bytes;
+use breakbulk_message::loro::ChannelMsg;
 
 use super::Hub;
 use super::done::Purpose;
@@ -78,24 +75,6 @@ impl Hub {
         let doc_id = doc.to_string();
         self.send_all(to, Some(doc), ChannelMsg::DeleteRequest { doc_id });
         any
-    }
-
-    /// Sets this node's ephemeral store of a document; empty data removes it.
-    pub fn set_ephemeral(&mut self, now: Instant, doc: &DocId, namespace: &str, data: Bytes) {
-        let store = EphemeralStore {
-            peer_id: self.me.peer_id.clone(),
-            data,
-            namespace: namespace.to_owned(),
-        };
-        let store_limits = self.store_limits();
-        self.presence.apply(now, None, doc, &store, store_limits);
-        self.schedule_heartbeat(now);
-        self.broadcast_stores(doc, 1, vec![store], None);
-    }
-
-    /// All ephemeral stores of a document.
-    pub fn ephemeral(&self, doc: &DocId) -> Vec<EphemeralStore> {
-        self.presence.of(doc, false)
     }
 
     /// The established channels that this node dialed and whose peers may see the document.

@@ -1,201 +1,440 @@
-//! Ephemeral stores (cursors and the like): they last as long as their peer's connection refreshes them.
+//! The ephemeral stores (cursors and the like): one for each document and namespace, as in the original,
+//! made of what all peers sent.
+//!
+//! A client of the original sends the whole store with every heartbeat, the keys of other peers with the
+//! time of its own clock included. So the key of a peer that left must stay deleted whoever sends it again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use breakbulk_message::loro::EphemeralStore;
+use breakbulk_message::loro::{EphemeralEntry, EphemeralError};
 use bytes::Bytes;
 
 use super::types::{ChannelId, DocId};
 
-/// Bytes charged for a store beside its own.
-const STORE_CHARGE: usize = 256;
+/// Bytes charged for a key beside its own and its value's.
+const KEY_CHARGE: usize = 256;
+
+/// How many deleted keys of peers that left are remembered, in all documents.
+const LEFT_KEYS: usize = 4096;
 
 /// All stores of all documents.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
-    stores: BTreeMap<StoreKey, Entry>,
+    stores: BTreeMap<StoreName, BTreeMap<String, Entry>>,
     used: BTreeMap<ChannelId, Used>,
     /// The bytes of all connections.
     bytes: usize,
+    /// The keys of peers that left, the oldest first.
+    left: VecDeque<(StoreName, String)>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct StoreKey {
-    doc: DocId,
-    peer: String,
-    namespace: String,
-}
+/// A document and a namespace.
+type StoreName = (DocId, String);
 
-#[derive(Debug)]
+/// Stores of a document as they are sent: namespaces and their data.
+pub(super) type Encoded = Vec<(String, Bytes)>;
+
+#[derive(Clone, Debug)]
 struct Entry {
-    data: Bytes,
-    /// `None`: this node's own store.
-    from: Option<ChannelId>,
+    /// Encoded; `None`: the key was deleted.
+    value: Option<Bytes>,
+    timestamp: i64,
+    owner: Owner,
     refreshed: Instant,
+}
+
+/// Whose key it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// This node's own.
+    Node,
+    /// That of the connection that brought its value, which it is charged to.
+    Channel(ChannelId),
+    /// That of a peer that left: it stays deleted until this peer returns.
+    Left,
 }
 
 #[derive(Debug, Default)]
 struct Used {
-    stores: usize,
+    keys: usize,
     bytes: usize,
 }
 
 /// The limits of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoreLimits {
-    pub(super) stores: usize,
+    pub(super) keys: usize,
     pub(super) bytes: usize,
     /// The bytes of all connections together.
     pub(super) all_bytes: usize,
 }
 
+/// Who sends a store.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sender<'a> {
+    /// `None`: this node.
+    pub(super) channel: Option<ChannelId>,
+    pub(super) peer_id: &'a str,
+}
+
+/// What came of a store.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    /// What is new to others, as a store; empty if nothing is.
+    pub(super) news: Bytes,
+    /// Deleted keys for the sender, which has sent keys of peers that left.
+    pub(super) deleted: Bytes,
+}
+
+/// Why a store was not taken, or not all of it.
+#[derive(Debug)]
+pub(super) enum StoreError {
+    Unreadable(EphemeralError),
+    /// The limits of the connection are reached.
+    Full,
+}
+
 impl Presence {
-    /// Sets one store; empty data removes it. False: the connection's limit is reached.
+    /// Applies the data of one store.
     pub(super) fn apply(
         &mut self,
         now: Instant,
-        from: Option<ChannelId>,
-        doc: &DocId,
-        store: &EphemeralStore,
-        store_limits: StoreLimits,
-    ) -> bool {
-        let name = StoreKey {
-            doc: doc.clone(),
-            peer: store.peer_id.clone(),
-            namespace: store.namespace.clone(),
+        from: Sender<'_>,
+        name: &StoreName,
+        data: &[u8],
+        limits: StoreLimits,
+    ) -> Result<Applied, StoreError> {
+        let entries = EphemeralEntry::read_all(data).map_err(StoreError::Unreadable)?;
+        let (mut news, mut deleted) = (Vec::new(), Vec::new());
+        let mut full = false;
+        for entry in &entries {
+            match self.apply_entry(now, from, name, *entry, limits) {
+                Ok(Change::None) => {}
+                Ok(Change::New(timestamp)) => news.push(EphemeralEntry {
+                    timestamp,
+                    ..*entry
+                }),
+                Ok(Change::Left(timestamp)) => deleted.push(EphemeralEntry {
+                    key: entry.key,
+                    value: None,
+                    timestamp,
+                }),
+                Err(Full) => full = true,
+            }
+        }
+        self.forget_store_if_empty(name);
+        if full {
+            return Err(StoreError::Full);
+        }
+        Ok(Applied {
+            news: encode(&news),
+            deleted: encode(&deleted),
+        })
+    }
+
+    fn apply_entry(
+        &mut self,
+        now: Instant,
+        from: Sender<'_>,
+        name: &StoreName,
+        entry: EphemeralEntry<'_>,
+        limits: StoreLimits,
+    ) -> Result<Change, Full> {
+        let is_own_key = entry.key == from.peer_id;
+        let store = self.stores.entry(name.clone()).or_default();
+        let mut timestamp = entry.timestamp;
+        let mut owner = from.channel.map_or(Owner::Node, Owner::Channel);
+        let mut is_news = true;
+        if let Some(held) = store.get_mut(entry.key) {
+            let same = held.value.as_deref() == entry.value;
+            match held.owner {
+                // A peer cannot overwrite this node's own keys.
+                Owner::Node if from.channel.is_some() => return Ok(Change::None),
+                Owner::Left if !is_own_key => {
+                    if entry.value.is_none() {
+                        return Ok(Change::None);
+                    }
+                    let later = entry.timestamp.saturating_add(1);
+                    held.timestamp = held.timestamp.max(later);
+                    return Ok(Change::Left(held.timestamp));
+                }
+                _ => {}
+            }
+            if timestamp <= held.timestamp {
+                // Of its own key a peer knows best, whatever the clocks of others say.
+                if !is_own_key || same {
+                    return Ok(Change::None);
+                }
+                timestamp = held.timestamp.saturating_add(1);
+            }
+            if same && !is_own_key {
+                // The clients of the original refresh the keys of others; each of these does so itself.
+                owner = held.owner;
+                is_news = false;
+            }
+        }
+        let value = entry.value.map(Bytes::copy_from_slice);
+        let entry_held = Entry {
+            value,
+            timestamp,
+            owner,
+            refreshed: now,
         };
-        // A peer cannot overwrite this node's own store.
-        if from.is_some()
-            && self
-                .stores
-                .get(&name)
-                .is_some_and(|held| held.from.is_none())
-        {
-            return true;
-        }
-        self.remove(&name);
-        if store.data.is_empty() {
-            return true;
-        }
-        if let Some(channel) = from {
-            let cost = cost(&name, &store.data);
+        self.put(name, entry.key, entry_held, limits)?;
+        Ok(match is_news {
+            true => Change::New(timestamp),
+            false => Change::None,
+        })
+    }
+
+    /// Sets a key, and charges it to its owner. If that has no room the key is removed.
+    fn put(
+        &mut self,
+        name: &StoreName,
+        key: &str,
+        entry: Entry,
+        limits: StoreLimits,
+    ) -> Result<(), Full> {
+        self.remove(name, key);
+        if let Owner::Channel(channel) = entry.owner {
+            let cost = cost(key, &entry);
             let used = self.used.entry(channel).or_default();
             let own = used.bytes + cost;
-            let all_full = self.bytes + cost > store_limits.all_bytes;
-            if used.stores >= store_limits.stores
-                || own > store_limits.bytes
-                || (all_full && own > store_limits.bytes / 64)
+            let all_full = self.bytes + cost > limits.all_bytes;
+            if used.keys >= limits.keys
+                || own > limits.bytes
+                || (all_full && own > limits.bytes / 64)
             {
-                return false;
+                return Err(Full);
             }
-            used.stores += 1;
+            used.keys += 1;
             used.bytes = own;
             self.bytes += cost;
         }
-        let held = Entry {
-            // A copy, so that a small store does not keep its whole frame in memory.
-            data: Bytes::copy_from_slice(&store.data),
-            from,
-            refreshed: now,
-        };
-        self.stores.insert(name, held);
-        true
+        let store = self.stores.entry(name.clone()).or_default();
+        store.insert(key.to_owned(), entry);
+        Ok(())
     }
 
-    fn remove(&mut self, name: &StoreKey) {
-        let Some(held) = self.stores.remove(name) else {
-            return;
-        };
-        if let Some(used) = held.from.and_then(|from| self.used.get_mut(&from)) {
-            let cost = cost(name, &held.data);
-            used.stores -= 1;
+    fn remove(&mut self, name: &StoreName, key: &str) -> Option<Entry> {
+        let entry = self.stores.get_mut(name)?.remove(key)?;
+        if let Owner::Channel(channel) = entry.owner
+            && let Some(used) = self.used.get_mut(&channel)
+        {
+            let cost = cost(key, &entry);
+            used.keys -= 1;
             used.bytes -= cost;
             self.bytes -= cost;
         }
+        Some(entry)
     }
 
-    /// The stores of a document; `own`: only this node's.
-    pub(super) fn of(&self, doc: &DocId, own: bool) -> Vec<EphemeralStore> {
-        let first = StoreKey {
-            doc: doc.clone(),
-            peer: String::new(),
-            namespace: String::new(),
-        };
-        let stores = self.stores.range(first..);
-        let stores = stores.take_while(|(name, _)| name.doc == *doc);
-        stores
-            .filter(|(_, held)| !own || held.from.is_none())
-            .map(|(name, held)| EphemeralStore {
-                peer_id: name.peer.clone(),
-                data: held.data.clone(),
-                namespace: name.namespace.clone(),
-            })
-            .collect()
+    fn forget_store_if_empty(&mut self, name: &StoreName) {
+        if self.stores.get(name).is_some_and(BTreeMap::is_empty) {
+            self.stores.remove(name);
+        }
     }
 
-    /// Documents for which this node has stores of its own.
+    /// The stores of a document without deleted keys; `own`: only this node's keys.
+    pub(super) fn of(&self, doc: &DocId, own: bool) -> Encoded {
+        self.encode(doc, |entry| {
+            entry.value.is_some() && (!own || entry.owner == Owner::Node)
+        })
+    }
+
+    /// The stores of a document with the deleted keys.
+    pub(super) fn with_deleted(&self, doc: &DocId) -> Encoded {
+        self.encode(doc, |_| true)
+    }
+
+    fn encode(&self, doc: &DocId, wanted: impl Fn(&Entry) -> bool) -> Encoded {
+        let stores = self.stores.range((doc.clone(), String::new())..);
+        let stores = stores.take_while(|((of, _), _)| of == doc);
+        let encoded = stores.map(|((_, namespace), store)| {
+            let entries = store.iter().filter(|(_, entry)| wanted(entry));
+            let entries = entries.map(|(key, entry)| entry.as_sent(key));
+            (namespace.clone(), encode(&entries.collect::<Vec<_>>()))
+        });
+        encoded.filter(|(_, data)| !data.is_empty()).collect()
+    }
+
+    /// Documents for which this node has keys of its own.
     pub(super) fn own_docs(&self) -> Vec<DocId> {
-        let own = self.stores.iter().filter(|(_, held)| held.from.is_none());
-        let mut docs: Vec<DocId> = own.map(|(name, _)| name.doc.clone()).collect();
+        let own = self.stores.iter().filter(|(_, store)| {
+            let mut entries = store.values();
+            entries.any(|entry| entry.owner == Owner::Node)
+        });
+        let mut docs: Vec<DocId> = own.map(|((doc, _), _)| doc.clone()).collect();
         docs.dedup();
         docs
     }
 
-    /// Removes all stores of a closed channel; returns the removals to send to other peers.
-    pub(super) fn drop_channel(&mut self, channel: ChannelId) -> Vec<(DocId, Vec<EphemeralStore>)> {
-        let gone = self.remove_matching(|held| held.from == Some(channel));
+    /// Deletes this node's keys of a store; returns what to tell others.
+    pub(super) fn delete_own(&mut self, now: Instant, name: &StoreName) -> Bytes {
+        let Some(store) = self.stores.get_mut(name) else {
+            return Bytes::new();
+        };
+        let mut deleted = Vec::new();
+        for (key, entry) in store {
+            if entry.owner == Owner::Node && entry.value.is_some() {
+                entry.value = None;
+                entry.timestamp = entry.timestamp.saturating_add(1);
+                entry.refreshed = now;
+                deleted.push(entry.as_sent(key));
+            }
+        }
+        encode(&deleted)
+    }
+
+    /// Removes all keys that a closed channel brought. The one that is its peer's own, named by its id, is
+    /// deleted for others as well (`peer_id` is `None` if the peer has another connection): returns what
+    /// to tell them. The rest comes again with the next heartbeat of whoever has it.
+    pub(super) fn drop_channel(
+        &mut self,
+        channel: ChannelId,
+        peer_id: Option<&str>,
+    ) -> Vec<(DocId, Encoded)> {
+        let gone = self.remove_matching(|key, entry| {
+            if Some(key) == peer_id && !matches!(entry.owner, Owner::Node | Owner::Left) {
+                return Some(Removal::Left);
+            }
+            (entry.owner == Owner::Channel(channel)).then_some(Removal::Forgotten)
+        });
         self.used.remove(&channel);
         gone
     }
 
-    /// Removes peers' stores that were not refreshed within `age`.
-    pub(super) fn expire(
-        &mut self,
-        now: Instant,
-        age: Duration,
-    ) -> Vec<(DocId, Vec<EphemeralStore>)> {
-        self.remove_matching(|held| {
-            held.from.is_some() && now.saturating_duration_since(held.refreshed) > age
+    /// Removes peers' keys that were not refreshed within `age`; returns what to tell others.
+    pub(super) fn expire(&mut self, now: Instant, age: Duration) -> Vec<(DocId, Encoded)> {
+        self.remove_matching(|_, entry| {
+            let old = now.saturating_duration_since(entry.refreshed) > age;
+            match entry.owner {
+                Owner::Channel(_) if old => Some(Removal::Deleted),
+                // What this node deleted was told long ago.
+                Owner::Node if old && entry.value.is_none() => Some(Removal::Forgotten),
+                _ => None,
+            }
         })
     }
 
     /// Removes all stores of a deleted document.
     pub(super) fn drop_doc(&mut self, doc: &DocId) {
-        let names = self.stores.keys().filter(|name| name.doc == *doc);
-        for name in names.cloned().collect::<Vec<_>>() {
-            self.remove(&name);
+        let stores = self.stores.range((doc.clone(), String::new())..);
+        let stores = stores.take_while(|((of, _), _)| of == doc);
+        let names: Vec<StoreName> = stores.map(|(name, _)| name.clone()).collect();
+        for name in names {
+            let keys = self.stores.get(&name).into_iter().flatten();
+            let keys: Vec<String> = keys.map(|(key, _)| key.clone()).collect();
+            for key in keys {
+                self.remove(&name, &key);
+            }
+            self.stores.remove(&name);
         }
     }
 
+    /// Whether there is no key that has to be refreshed or may expire.
     pub(super) fn is_empty(&self) -> bool {
-        self.stores.is_empty()
+        let mut entries = self.stores.values().flat_map(BTreeMap::values);
+        entries.all(|entry| entry.owner == Owner::Left)
     }
 
     fn remove_matching(
         &mut self,
-        matches: impl Fn(&Entry) -> bool,
-    ) -> Vec<(DocId, Vec<EphemeralStore>)> {
-        let names = self.stores.iter().filter(|(_, held)| matches(held));
-        let names: Vec<StoreKey> = names.map(|(name, _)| name.clone()).collect();
-        let mut gone: Vec<(DocId, Vec<EphemeralStore>)> = Vec::new();
-        for name in names {
-            self.remove(&name);
-            // Empty data announces a removal.
-            let store = EphemeralStore {
-                peer_id: name.peer,
-                data: Bytes::new(),
-                namespace: name.namespace,
+        matches: impl Fn(&str, &Entry) -> Option<Removal>,
+    ) -> Vec<(DocId, Encoded)> {
+        let mut found = Vec::new();
+        for (name, store) in &self.stores {
+            for (key, entry) in store {
+                if let Some(removal) = matches(key, entry) {
+                    found.push((name.clone(), key.clone(), removal));
+                }
+            }
+        }
+        let mut gone: Vec<(DocId, Encoded)> = Vec::new();
+        for (name, key, removal) in found {
+            let Some(mut entry) = self.remove(&name, &key) else {
+                continue;
             };
+            let was_deleted = entry.value.take().is_none();
+            entry.timestamp = entry.timestamp.saturating_add(1);
+            let data = match removal {
+                Removal::Forgotten => Bytes::new(),
+                Removal::Deleted | Removal::Left if was_deleted => Bytes::new(),
+                Removal::Deleted | Removal::Left => encode(&[entry.as_sent(&key)]),
+            };
+            if matches!(removal, Removal::Left) {
+                entry.owner = Owner::Left;
+                self.keep_deleted(&name, key, entry);
+            }
+            self.forget_store_if_empty(&name);
+            let (doc, namespace) = name;
+            let one = (namespace, data);
             match gone.last_mut() {
-                Some((doc, stores)) if *doc == name.doc => stores.push(store),
-                _ => gone.push((name.doc, vec![store])),
+                Some((of, stores)) if *of == doc => stores.push(one),
+                _ => gone.push((doc, vec![one])),
             }
         }
         gone
     }
+
+    /// Keeps the deleted key of a peer that left; the oldest of too many is forgotten.
+    fn keep_deleted(&mut self, name: &StoreName, key: String, entry: Entry) {
+        let store = self.stores.entry(name.clone()).or_default();
+        store.insert(key.clone(), entry);
+        self.left.push_back((name.clone(), key));
+        while self.left.len() > LEFT_KEYS {
+            let Some((name, key)) = self.left.pop_front() else {
+                break;
+            };
+            let held = self.stores.get(&name).and_then(|store| store.get(&key));
+            if held.is_some_and(|held| held.owner == Owner::Left) {
+                self.remove(&name, &key);
+                self.forget_store_if_empty(&name);
+            }
+        }
+    }
 }
 
-fn cost(name: &StoreKey, data: &Bytes) -> usize {
-    STORE_CHARGE + name.peer.len() + name.namespace.len() + data.len()
+impl Entry {
+    fn as_sent<'a>(&'a self, key: &'a str) -> EphemeralEntry<'a> {
+        EphemeralEntry {
+            key,
+            value: self.value.as_deref(),
+            timestamp: self.timestamp,
+        }
+    }
+}
+
+/// What a key of a store changed.
+enum Change {
+    None,
+    /// It is new to others, with this time.
+    New(i64),
+    /// Its peer has left: the sender is to delete it, with this time.
+    Left(i64),
+}
+
+struct Full;
+
+/// How a key is removed.
+enum Removal {
+    /// Others are told to delete it.
+    Deleted,
+    /// Others are told to delete it, and it stays deleted here.
+    Left,
+    /// Others keep it.
+    Forgotten,
+}
+
+/// No entries are no bytes.
+fn encode(entries: &[EphemeralEntry<'_>]) -> Bytes {
+    match entries.is_empty() {
+        true => Bytes::new(),
+        false => EphemeralEntry::write_all(entries),
+    }
+}
+
+fn cost(key: &str, entry: &Entry) -> usize {
+    KEY_CHARGE + key.len() + entry.value.as_ref().map_or(0, Bytes::len)
 }

@@ -75,6 +75,7 @@ impl Hub {
             && (self.answer_lookup(id)
                 || self.list_documents(id)
                 || self.ask_next(id)
+                || self.send_missed_presence(id)
                 || self.announce_next(id)
                 || self.answer_next(id)
                 || self.greet_next(id))

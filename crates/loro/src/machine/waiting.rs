@@ -36,6 +36,8 @@ pub(super) struct Waiting {
     sending: BTreeMap<DocId, VersionVector>,
     /// Documents whose sync-request the peer gets, and whether it shall request in return.
     asks: BTreeMap<DocId, bool>,
+    /// Documents of whose ephemeral stores it missed something.
+    presence: BTreeSet<DocId>,
     wants: BTreeMap<u64, (DocId, Want)>,
     wanted: BTreeMap<DocId, u64>,
     next: u64,
@@ -157,6 +159,19 @@ impl Waiting {
     /// The queue is short: what was queued is sent.
     pub(super) fn all_sent(&mut self) {
         self.sending.clear();
+    }
+
+    /// The peer missed something of the ephemeral stores of a document.
+    pub(super) fn miss_presence(&mut self, doc: &DocId) {
+        if self.presence.insert(doc.clone()) {
+            self.bytes += ENTRY_CHARGE + doc.len();
+        }
+    }
+
+    pub(super) fn take_presence(&mut self) -> Option<DocId> {
+        let doc = self.presence.pop_first()?;
+        self.bytes -= ENTRY_CHARGE + doc.len();
+        Some(doc)
     }
 
     /// Takes the frames that wait for a response: they are settled, so that a peer which does not read

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk_message::loro::{EphemeralStore, VersionVector};
-use bytes::Bytes;
+use breakbulk_message::loro::{EphemeralError, EphemeralStore, VersionVector};
 use loro::LoroDoc;
 use tokio::sync::watch;
 
-use super::core::{Core, now};
+use super::core::Core;
 use crate::machine::{DocId, WorkError, covers};
 use crate::repo::crdt::to_wire;
 use crate::repo::{Request, Slot};
@@ -172,17 +171,23 @@ impl Doc {
         }
     }
 
-    /// Sets this node's ephemeral store, as `loro::awareness::EphemeralStore` encodes it; empty data
-    /// removes it. The node sends it again on every heartbeat.
-    pub fn set_ephemeral(&self, namespace: &str, data: impl Into<Bytes>) {
-        let data = data.into();
-        self.inner.core.drive(|state, _| {
+    /// Sets keys of this node in an ephemeral store, as `loro::awareness::EphemeralStore` encodes them;
+    /// empty data deletes them all. The node sends them again on every heartbeat.
+    ///
+    /// # Errors
+    /// If the data is not what `loro` encodes.
+    pub fn set_ephemeral(
+        &self,
+        namespace: &str,
+        data: impl AsRef<[u8]>,
+    ) -> Result<(), EphemeralError> {
+        self.inner.core.drive(|state, now| {
             let id = &self.inner.id;
-            state.hub.set_ephemeral(now(), id, namespace, data);
-        });
+            state.hub.set_ephemeral(now, id, namespace, data.as_ref())
+        })
     }
 
-    /// All ephemeral stores of the document, those of other peers too.
+    /// The ephemeral stores of the document, one for each namespace, with the keys of all peers.
     pub fn ephemeral(&self) -> Vec<EphemeralStore> {
         self.inner.core.lock().hub.ephemeral(&self.inner.id)
     }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use breakbulk_loro::{Backoff, Cut, Event};
-use breakbulk_message::loro::{ChannelMsg, EphemeralStore, VersionVector, encode_frame};
+use breakbulk_message::loro::{
+    ChannelMsg, EphemeralEntry, EphemeralStore, VersionVector, encode_frame,
+};
 use bytes::Bytes;
 
 use super::common::{Raw, client_config, dial_in_memory, node, server_config, within};
@@ -83,19 +85,28 @@ async fn frames_of(cut: Cut, len: usize) -> Vec<Bytes> {
     })
     .await;
     raw.hear().await;
-    let message = |data: usize| ChannelMsg::Ephemeral {
+    // The key is as long as it has to be.
+    let data = |key: usize| {
+        EphemeralEntry::write_all(&[EphemeralEntry {
+            key: &"k".repeat(key),
+            value: Some(b"\0"),
+            timestamp: 1,
+        }])
+    };
+    let message = |key: usize| ChannelMsg::Ephemeral {
         doc_id: "d".into(),
         hops_remaining: 1,
         stores: vec![EphemeralStore {
             peer_id: "1000".into(),
-            data: vec![7; data].into(),
+            data: data(key),
             namespace: "n".into(),
         }],
     };
-    let data = (1..len).find(|data| encode_frame(&message(*data)).unwrap().len() == len);
-    doc.set_ephemeral("n", vec![7; data.expect("a message of that length")]);
+    let key = (1..len).find(|key| encode_frame(&message(*key)).unwrap().len() == len);
+    let key = key.expect("a message of that length");
+    doc.set_ephemeral("n", data(key)).unwrap();
     let (heard, frames) = raw.hear_frames().await;
-    assert_eq!(heard, message(data.unwrap()));
+    assert_eq!(heard, message(key));
     frames
 }
 

@@ -176,14 +176,14 @@ pub enum VersionVectorError {
     },
 }
 
-struct Varints<'a> {
-    bytes: &'a [u8],
-    at: usize,
+pub(super) struct Varints<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) at: usize,
 }
 
 impl Varints<'_> {
     /// Reads a varint: seven bits per byte, the least significant first; leading zeros are allowed.
-    fn next(&mut self, bits: u32) -> Result<u64, VersionVectorError> {
+    pub(super) fn next(&mut self, bits: u32) -> Result<u64, VersionVectorError> {
         let mut value = 0;
         for shift in (0..bits).step_by(7) {
             let bytes = self.bytes.len();
@@ -205,7 +205,7 @@ impl Varints<'_> {
     }
 }
 
-fn write_varint(mut value: u64, out: &mut Vec<u8>) {
+pub(super) fn write_varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
