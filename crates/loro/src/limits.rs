@@ -41,7 +41,8 @@ pub struct Limits {
     pub faults: u32,
     /// How long a new connection may take to establish.
     pub establish: Duration,
-    /// How often this node's ephemeral stores are sent again; a peer's are removed after four times that.
+    /// How often this node's ephemeral stores are sent again; keys that nobody
+    /// refreshes are forgotten after four times that.
     pub heartbeat: Duration,
     /// Unfinished messages of one connection; at this number reading from it pauses.
     pub in_work: usize,

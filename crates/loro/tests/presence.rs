@@ -183,6 +183,31 @@ fn a_peer_that_leaves_is_gone_for_those_who_are_there_and_for_newcomers() {
 
 // LORO-25
 #[test]
+fn only_a_peer_itself_changes_the_key_with_its_id() {
+    let mut bench = Bench::new(Limits::default());
+    let (one, _) = bench.join("7", &[("7", Some(1), 100)]);
+    let (two, _) = bench.join("8", &[]);
+    bench.sent.clear();
+    // (what another says of it, and what it hears in return)
+    for (said, corrected) in [
+        (("7", Some(1), 200), None),
+        (("7", Some(9), 150), None),
+        (("7", Some(9), 300), Some(("7", Some(1), 301))),
+        (("7", None, 400), Some(("7", Some(1), 401))),
+    ] {
+        bench.say(two, told(1, vec![store("8", &[said])]));
+        let correction = corrected.map(|key| told(0, vec![store("1000", &[key])]));
+        assert_eq!(bench.heard(two), Vec::from_iter(correction), "{said:?}");
+        assert_eq!(bench.heard(one), [], "{said:?}");
+    }
+    // It is heard although its clock is behind.
+    bench.say(one, told(1, vec![store("7", &[("7", Some(2), 110)])]));
+    let news = told(0, vec![store("7", &[("7", Some(2), 402)])]);
+    assert_eq!(bench.heard(two), [news]);
+}
+
+// LORO-25
+#[test]
 fn a_peer_with_another_connection_has_not_left() {
     let mut bench = Bench::new(Limits::default());
     let (one, _) = bench.join("7", &[("7", Some(1), 100)]);
@@ -270,16 +295,22 @@ fn what_is_not_refreshed_or_not_a_store_or_too_much_is_refused_or_forgotten() {
         bench.say(one, told(1, stores));
         assert_eq!(bench.settled.pop(), Some(outcome));
     }
+    let doc: DocId = "a".into();
+    let keys = [
+        ("7", Some(1), 100),
+        ("key 0", Some(1), 1),
+        ("key 1", Some(1), 1),
+    ];
+    assert_eq!(bench.hub.ephemeral(&doc), [store("1000", &keys)]);
+    // Nobody refreshes them; the peer's own key lasts as long as its connection.
     bench.sent.clear();
-    let last = bench.now + Duration::from_secs(60);
-    bench.hub.handle_timeout(last);
+    bench
+        .hub
+        .handle_timeout(bench.now + Duration::from_secs(60));
     bench.take();
-    let heard = bench.heard(other);
-    let gone = heard.iter().any(|message| {
-        let ChannelMsg::Ephemeral { stores, .. } = message else {
-            return false;
-        };
-        stores.contains(&store("1000", &[("7", None, 101)]))
-    });
-    assert!(gone, "{heard:?}");
+    assert_eq!(bench.heard(other), []);
+    assert_eq!(bench.hub.ephemeral(&doc), [store("1000", &keys[..1])]);
+    bench.leave(one);
+    let gone = told(0, vec![store("1000", &[("7", None, 101)])]);
+    assert_eq!(bench.heard(other), [gone]);
 }

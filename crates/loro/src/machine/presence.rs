@@ -41,6 +41,8 @@ struct Entry {
     value: Option<Bytes>,
     timestamp: i64,
     owner: Owner,
+    /// It is named by the id of its peer, who set it or left: nobody else changes it.
+    fixed: bool,
     refreshed: Instant,
 }
 
@@ -83,8 +85,8 @@ pub(super) struct Sender<'a> {
 pub(super) struct Applied {
     /// What is new to others, as a store; empty if nothing is.
     pub(super) news: Bytes,
-    /// Deleted keys for the sender, which has sent keys of peers that left.
-    pub(super) deleted: Bytes,
+    /// What the sender has wrong of the keys of other peers, as a store; empty if nothing is.
+    pub(super) corrections: Bytes,
 }
 
 /// Why a store was not taken, or not all of it.
@@ -106,7 +108,7 @@ impl Presence {
         limits: StoreLimits,
     ) -> Result<Applied, StoreError> {
         let entries = EphemeralEntry::read_all(data).map_err(StoreError::Unreadable)?;
-        let (mut news, mut deleted) = (Vec::new(), Vec::new());
+        let (mut news, mut corrections) = (Vec::new(), Vec::new());
         let mut full = false;
         for entry in &entries {
             match self.apply_entry(now, from, name, *entry, limits) {
@@ -115,11 +117,7 @@ impl Presence {
                     timestamp,
                     ..*entry
                 }),
-                Ok(Change::Left(timestamp)) => deleted.push(EphemeralEntry {
-                    key: entry.key,
-                    value: None,
-                    timestamp,
-                }),
+                Ok(Change::Corrected(held)) => corrections.push((entry.key, held)),
                 Err(Full) => full = true,
             }
         }
@@ -127,9 +125,10 @@ impl Presence {
         if full {
             return Err(StoreError::Full);
         }
+        let corrections = corrections.iter().map(|(key, held)| held.as_sent(key));
         Ok(Applied {
             news: encode(&news),
-            deleted: encode(&deleted),
+            corrections: encode(&corrections.collect::<Vec<_>>()),
         })
     }
 
@@ -151,19 +150,22 @@ impl Presence {
             match held.owner {
                 // A peer cannot overwrite this node's own keys.
                 Owner::Node if from.channel.is_some() => return Ok(Change::None),
-                Owner::Left if !is_own_key => {
-                    if entry.value.is_none() {
-                        return Ok(Change::None);
+                _ if held.fixed && !is_own_key => {
+                    // Clients refresh the keys of others, and may do so with a value of before.
+                    let is_later = entry.timestamp > held.timestamp;
+                    if is_later {
+                        held.timestamp = entry.timestamp.saturating_add(i64::from(!same));
                     }
-                    let later = entry.timestamp.saturating_add(1);
-                    held.timestamp = held.timestamp.max(later);
-                    return Ok(Change::Left(held.timestamp));
+                    return Ok(match !same && (is_later || held.owner == Owner::Left) {
+                        true => Change::Corrected(held.clone()),
+                        false => Change::None,
+                    });
                 }
                 _ => {}
             }
             if timestamp <= held.timestamp {
                 // Of its own key a peer knows best, whatever the clocks of others say.
-                if !is_own_key || same {
+                if !is_own_key {
                     return Ok(Change::None);
                 }
                 timestamp = held.timestamp.saturating_add(1);
@@ -179,6 +181,7 @@ impl Presence {
             value,
             timestamp,
             owner,
+            fixed: is_own_key,
             refreshed: now,
         };
         self.put(name, entry.key, entry_held, limits)?;
@@ -305,17 +308,19 @@ impl Presence {
         gone
     }
 
-    /// Removes peers' keys that were not refreshed within `age`; returns what to tell others.
-    pub(super) fn expire(&mut self, now: Instant, age: Duration) -> Vec<(DocId, Encoded)> {
-        self.remove_matching(|_, entry| {
-            let old = now.saturating_duration_since(entry.refreshed) > age;
-            match entry.owner {
-                Owner::Channel(_) if old => Some(Removal::Deleted),
-                // What this node deleted was told long ago.
-                Owner::Node if old && entry.value.is_none() => Some(Removal::Forgotten),
-                _ => None,
-            }
-        })
+    /// Forgets keys that were not refreshed within `age`, but for those that are a peer's own: they last as
+    /// long as its connection. Returns the documents.
+    pub(super) fn expire(&mut self, now: Instant, age: Duration) -> Vec<DocId> {
+        let gone = self.remove_matching(|_, entry| {
+            let is_old = now.saturating_duration_since(entry.refreshed) > age;
+            let expires = match entry.owner {
+                Owner::Channel(_) => !entry.fixed || entry.value.is_none(),
+                Owner::Node => entry.value.is_none(),
+                Owner::Left => false,
+            };
+            (is_old && expires).then_some(Removal::Forgotten)
+        });
+        gone.into_iter().map(|(doc, _)| doc).collect()
     }
 
     /// Removes all stores of a deleted document.
@@ -359,12 +364,12 @@ impl Presence {
             let was_deleted = entry.value.take().is_none();
             entry.timestamp = entry.timestamp.saturating_add(1);
             let data = match removal {
-                Removal::Forgotten => Bytes::new(),
-                Removal::Deleted | Removal::Left if was_deleted => Bytes::new(),
-                Removal::Deleted | Removal::Left => encode(&[entry.as_sent(&key)]),
+                Removal::Left if !was_deleted => encode(&[entry.as_sent(&key)]),
+                Removal::Left | Removal::Forgotten => Bytes::new(),
             };
             if matches!(removal, Removal::Left) {
                 entry.owner = Owner::Left;
+                entry.fixed = true;
                 self.keep_deleted(&name, key, entry);
             }
             self.forget_store_if_empty(&name);
@@ -411,16 +416,14 @@ enum Change {
     None,
     /// It is new to others, with this time.
     New(i64),
-    /// Its peer has left: the sender is to delete it, with this time.
-    Left(i64),
+    /// Its peer has left, or has set another value: the sender is told.
+    Corrected(Entry),
 }
 
 struct Full;
 
 /// How a key is removed.
 enum Removal {
-    /// Others are told to delete it.
-    Deleted,
     /// Others are told to delete it, and it stays deleted here.
     Left,
     /// Others keep it.

@@ -66,11 +66,11 @@ impl Hub {
             return Ok(());
         }
         let mut outcome = Ok(());
-        let (mut news, mut deleted) = (Vec::new(), Vec::new());
+        let (mut news, mut corrections) = (Vec::new(), Vec::new());
         for store in stores {
             match self.apply_store(now, channel, doc, &store) {
                 Ok(applied) => {
-                    deleted.push((store.namespace.clone(), applied.deleted));
+                    corrections.push((store.namespace.clone(), applied.corrections));
                     let data = applied.news;
                     if !data.is_empty() {
                         news.push(EphemeralStore { data, ..store });
@@ -80,9 +80,9 @@ impl Hub {
             }
         }
         self.schedule_heartbeat(now);
-        let deleted = self.as_own(deleted);
-        if !deleted.is_empty() {
-            self.send_stores(vec![channel], doc, 0, deleted);
+        let corrections = self.as_own(corrections);
+        if !corrections.is_empty() {
+            self.send_stores(vec![channel], doc, 0, corrections);
         }
         match hops > 0 {
             true => self.broadcast_stores(doc, hops - 1, news, Some(channel)),
@@ -140,12 +140,11 @@ impl Hub {
         }
     }
 
-    /// Sends this node's ephemeral stores again, and deletes keys of peers that were not refreshed.
+    /// Sends this node's ephemeral stores again, and forgets keys that nobody refreshed.
     pub(super) fn heartbeat(&mut self, now: Instant) {
         self.next_heartbeat = None;
-        for (doc, gone) in self.presence.expire(now, self.limits.heartbeat * 4) {
-            let stores = self.as_own(gone);
-            self.broadcast_stores(&doc, 0, stores, None);
+        for doc in self.presence.expire(now, self.limits.heartbeat * 4) {
+            self.event(Event::Ephemeral { doc });
         }
         for doc in self.presence.own_docs() {
             let stores = self.as_own(self.presence.of(&doc, true));

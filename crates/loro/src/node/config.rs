@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk_link::{Budget, Cap, Carries, Link};
+use breakbulk_link::{Budget, Cap, Carries, Link, PeerLimits, PeerSupport};
 use breakbulk_message::loro::{PeerIdentity, PeerType};
 use breakbulk_net::fresh_seed;
 use breakbulk_net::http::Way;
@@ -11,6 +11,9 @@ use breakbulk_wire::{Loro, Whole};
 
 use crate::limits::Limits;
 use crate::permissions::{OpenToAll, OwnDocuments, Permissions};
+
+/// How many messages are under way in pieces at once. A receiver drops the oldest of more than 32.
+const TRANSFERS: usize = 16;
 
 /// How large messages are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +143,10 @@ impl Config {
         }
         let mut link = Link::new(send, receive, config, self.budget.clone(), fresh_seed());
         if !form.sends_json {
+            link.set_peer(PeerSupport::Yes(PeerLimits {
+                transfers: TRANSFERS,
+                ..PeerLimits::NONE
+            }));
             link.set_cap(match cut {
                 Cut::Native(threshold) => Cap::piece(threshold),
                 Cut::Cap(max) => Cap::frame(max),

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use breakbulk_loro::{Backoff, Cut, Event};
+use breakbulk_loro::{Backoff, Cut, Event, Way};
 use breakbulk_message::loro::{
     ChannelMsg, EphemeralEntry, EphemeralStore, VersionVector, encode_frame,
 };
+use breakbulk_net::{Options, memory};
 use bytes::Bytes;
 
-use super::common::{Raw, client_config, dial_in_memory, node, server_config, within};
+use super::common::{Raw, client_config, dial_in_memory, insert, node, server_config, within};
 
 /// A text that neither loro nor anything else makes smaller.
 pub(crate) fn noise(bytes: usize) -> String {
@@ -108,6 +109,36 @@ async fn frames_of(cut: Cut, len: usize) -> Vec<Bytes> {
     let (heard, frames) = raw.hear_frames().await;
     assert_eq!(heard, message(key));
     frames
+}
+
+/// The receiver has room for 32 unfinished messages, and drops the oldest of more.
+// LORO-22
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_documents_in_small_pieces_do_not_push_each_other_out() {
+    let server = node(server_config());
+    let mut config = client_config();
+    config.cuts.web_socket = Cut::Cap(500);
+    let client = node(config);
+    let mut docs = Vec::new();
+    for number in 0..100 {
+        let doc = client.open(&format!("d{number}")).await.unwrap();
+        insert(&doc, 0, &noise(5000));
+        doc.kept().await.unwrap();
+        docs.push(doc);
+    }
+    let dialed = Arc::new(AtomicUsize::new(0));
+    let count = dialed.clone();
+    let _call = client.dial_with(Way::WebSocket, Backoff::default(), move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        let (ours, theirs) = memory::pair(64);
+        server.accept(Way::WebSocket, "client", theirs, Options::default());
+        async move { Ok::<_, std::io::Error>(ours) }
+    });
+    for doc in &docs {
+        within("a document", doc.sync()).await.unwrap();
+    }
+    let dialed = dialed.load(Ordering::Relaxed);
+    assert_eq!(dialed, 1, "the connection was closed");
 }
 
 #[tokio::test]
