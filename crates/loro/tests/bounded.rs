@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use breakbulk_loro::machine::{
-    ChannelId, Finished, Head, Hub, Opening, Outcome, Output, TaskId, Work,
+    ChannelId, EMPTY_SNAPSHOT, Finished, Head, Hub, Opening, Outcome, Output, TaskId, Work,
 };
 use breakbulk_loro::{DocId, Limits, OpenToAll};
 use breakbulk_message::loro::{
@@ -176,12 +176,22 @@ fn a_batch_of_equal_requests_is_one_answer() {
 fn a_large_answer_that_is_not_read_yet_answers_the_same_request_again() {
     let mut bench = Bench::new(1, 40 << 20);
     let channel = bench.greeted();
+    // The response of a peer that has nothing, which comes before its own request.
+    let nothing = || ChannelMsg::SyncResponse {
+        doc_id: "document 0".into(),
+        transmission: Transmission::Snapshot {
+            data: Bytes::from_static(EMPTY_SNAPSHOT),
+            version: VersionVector::new(),
+        },
+        ephemeral: None,
+    };
     let mut snapshots = 0;
     for round in 0..10 {
         // Asked again while it is exported, and while it is sent.
         bench.say(channel, sync_request("document 0"));
+        bench.say(channel, batch(vec![nothing(), sync_request("document 0")]));
         bench.work(40 << 20);
-        bench.say(channel, sync_request("document 0"));
+        bench.say(channel, batch(vec![nothing(), sync_request("document 0")]));
         bench.work(40 << 20);
         let large =
             |(_, message): &(ChannelId, ChannelMsg)| encode_frame(message).unwrap().len() > 1 << 20;

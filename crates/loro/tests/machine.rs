@@ -299,13 +299,16 @@ fn a_peer_that_has_nothing_gets_a_snapshot_even_of_an_empty_document() {
 fn an_empty_snapshot_is_no_attempt_to_change() {
     let mut bench = Bench::new(Guarded, Limits::default(), &[("a", 0)]);
     let reader = bench.peer("7");
-    let empty = |counter| Transmission::Snapshot {
-        data: Bytes::from_static(EMPTY_SNAPSHOT),
-        version: version(counter),
+    let snapshot = |data| Transmission::Snapshot {
+        data: Bytes::from_static(data),
+        version: version(0),
     };
-    bench.say(reader, response("a", empty(0)));
-    bench.say(reader, response("a", empty(1)));
+    bench.say(reader, response("a", snapshot(EMPTY_SNAPSHOT)));
+    bench.say(reader, response("a", snapshot(b"something")));
     assert_eq!(bench.settled, [Ok(()), Err(403)]);
+    let writer = bench.peer("1");
+    bench.say(writer, response("a", snapshot(EMPTY_SNAPSHOT)));
+    assert!(bench.tasks.is_empty(), "there is nothing to import");
 }
 
 // LORO-3

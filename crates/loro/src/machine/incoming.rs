@@ -8,7 +8,7 @@ use breakbulk_message::loro::{
 
 use super::done::{Purpose, Running};
 use super::types::{ChannelId, DocId, Event, Output, Refused, Work};
-use super::version::is_nothing;
+use super::version::EMPTY_SNAPSHOT;
 use super::waiting::{Form, Want};
 use super::{Document, Hub};
 use crate::permissions::Peer;
@@ -291,7 +291,9 @@ impl Hub {
         };
         let waiting = &channel.waiting;
         // A response shall have the changes that came before the request.
-        if !waiting.changes.is_empty() || !waiting.tasks.is_empty() {
+        let mut changes = waiting.changes.iter().map(|(doc, ..)| doc);
+        let tasks = waiting.tasks.iter().filter_map(|id| self.tasks.get(id));
+        if changes.any(|of| of == doc) || tasks.map(|task| &task.doc).any(|of| of == doc) {
             return false;
         }
         if waiting.is_sending(doc, since) {
@@ -395,9 +397,12 @@ impl Hub {
             return Err(Refused::new(400, text));
         }
         let (data, snapshot) = match transmission {
-            Transmission::Snapshot { data, .. } => (data, true),
+            // That of an empty document brings nothing.
+            Transmission::Snapshot { data, .. } if data[..] != *EMPTY_SNAPSHOT => (data, true),
             Transmission::Update { data, .. } => (data, false),
-            Transmission::UpToDate { .. } | Transmission::Unavailable => {
+            Transmission::Snapshot { .. }
+            | Transmission::UpToDate { .. }
+            | Transmission::Unavailable => {
                 let doc = doc.clone();
                 self.event(Event::Answered {
                     channel,
@@ -408,16 +413,6 @@ impl Hub {
             }
         };
         if !self.permissions.change(peer, doc) {
-            // The response to a sync-request of a peer that has nothing is an empty snapshot.
-            if answered.as_ref().is_some_and(is_nothing) {
-                let doc = doc.clone();
-                self.event(Event::Answered {
-                    channel,
-                    doc,
-                    version: answered,
-                });
-                return Ok(());
-            }
             let text = format!("no right to change document {doc:?}");
             return Err(Refused::new(403, text));
         }

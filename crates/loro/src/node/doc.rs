@@ -134,6 +134,9 @@ impl Doc {
         let mut established = core.established.subscribe();
         let mut seen = self.watch();
         let mut tries = 0;
+        // The peer asks for this node's changes once for each connection. Asked again while they are on
+        // their way it would get all of them again.
+        let mut asks_back = true;
         loop {
             established.borrow_and_update();
             let answers = seen.borrow_and_update().answers;
@@ -141,9 +144,10 @@ impl Doc {
                 if state.ended {
                     return None;
                 }
-                Some(state.hub.ask(&self.inner.id, true))
+                Some(state.hub.ask(&self.inner.id, asks_back))
             });
             let asked = asked.ok_or(DocError::ShutDown)?;
+            asks_back &= !asked;
             let answered = async {
                 if !asked {
                     std::future::pending::<()>().await;
@@ -154,6 +158,7 @@ impl Doc {
                 () = answered => {}
                 changed = established.changed() => {
                     changed.map_err(|_| DocError::ShutDown)?;
+                    asks_back = true;
                     continue;
                 }
             }
