@@ -10,6 +10,7 @@ mod disk_tests;
 mod memory;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -119,6 +120,19 @@ pub enum StoreError {
     Failed {
         /// Which store.
         store: String,
+    },
+    /// After an error it could not be opened again, because somebody was still reading from it.
+    #[error(
+        "the document store {store} cannot be opened again: {users} reads did not end within {} s; see \
+         to the disk (does it hang?)", within.as_secs_f64()
+    )]
+    Busy {
+        /// Which store.
+        store: String,
+        /// Reads and writes under way.
+        users: usize,
+        /// How long they were waited for.
+        within: Duration,
     },
     /// The file is in use.
     #[error("the document store {store} is open in another process: stop that one first")]

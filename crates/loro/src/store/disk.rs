@@ -4,13 +4,14 @@
 //! or update, `parts` the bytes. A commit is one transaction and one fsync, however many documents it
 //! touches.
 
+mod open;
+
 use std::fmt;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use breakbulk_link::lock;
 use breakbulk_message::loro::VersionVector;
 use bytes::Bytes;
 use redb::{
@@ -20,6 +21,7 @@ use redb::{
 
 use super::{Kept, Store, StoreError, StoreReader, Write};
 use crate::machine::{DocId, Head};
+use open::{Lease, Open};
 
 /// The version of the tables; a file with another number is refused.
 const FORMAT: u64 = 1;
@@ -42,6 +44,9 @@ const PART: usize = (64 << 10) - 128;
 /// redb's page cache; its own default is 1 GiB.
 const CACHE: usize = 16 << 20;
 
+/// How long a database that failed is waited for until nobody reads from it any more.
+const READERS_WITHIN: Duration = Duration::from_secs(5);
+
 /// Documents on disk. The file stays locked until the store is dropped, and does not shrink.
 pub struct DiskStore {
     open: Arc<Open>,
@@ -53,12 +58,9 @@ pub struct DiskStore {
     failed: bool,
     /// The bytes of the largest commit, which there must be room for after a failure.
     largest: usize,
+    /// How long to wait for readers before a database that failed is opened again.
+    pub(super) readers_within: Duration,
 }
-
-/// The database while it is open. After an error of the disk redb refuses everything, reading too, until
-/// it is opened again.
-#[derive(Debug)]
-struct Open(Mutex<Option<Arc<Database>>>);
 
 /// Reads documents; does not keep the file open.
 struct Reader {
@@ -109,28 +111,24 @@ impl DiskStore {
         }
         check(&db, &name)?;
         Ok(Self {
-            open: Arc::new(Open(Mutex::new(Some(Arc::new(db))))),
+            open: Arc::new(Open::new(db)),
             name,
             path,
             reopen,
             failed: false,
             largest: 0,
+            readers_within: READERS_WITHIN,
         })
     }
 
-    /// Closes the database that failed, and opens it again. Readers wait meanwhile.
+    /// Opens the database that failed again.
     fn open_again(&self) -> Result<(), StoreError> {
-        let mut open = lock(&self.open.0);
-        if let Some(broken) = open.take() {
-            // Those who read from it get errors, and are soon done.
-            while Arc::strong_count(&broken) > 1 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-        let db = (self.reopen)().map_err(|error| failed(&self.name, "opening", error))?;
-        check(&db, &self.name)?;
-        *open = Some(Arc::new(db));
-        Ok(())
+        let reopen = || {
+            let db = (self.reopen)().map_err(|error| failed(&self.name, "opening", error))?;
+            check(&db, &self.name)?;
+            Ok(db)
+        };
+        self.open.again(&self.name, self.readers_within, reopen)
     }
 
     /// Whether a file beside the store could take another commit.
@@ -157,8 +155,8 @@ impl DiskStore {
         })
     }
 
-    fn database(&self) -> Result<Arc<Database>, StoreError> {
-        self.open.database(&self.name)
+    pub(super) fn database(&self) -> Result<Lease, StoreError> {
+        Open::lease(&self.open, &self.name)
     }
 
     fn write(db: &Database, writes: &[Write]) -> Result<(), redb::Error> {
@@ -226,16 +224,8 @@ impl StoreReader for Reader {
                 store: self.name.to_string(),
             });
         };
-        let db = open.database(&self.name)?;
+        let db = Open::lease(&open, &self.name)?;
         load(&db, doc).map_err(|error| failed(&self.name, "reading a document", error))
-    }
-}
-
-impl Open {
-    fn database(&self, name: &Arc<str>) -> Result<Arc<Database>, StoreError> {
-        lock(&self.0).clone().ok_or_else(|| StoreError::Failed {
-            store: name.to_string(),
-        })
     }
 }
 

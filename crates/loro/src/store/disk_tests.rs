@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -123,6 +124,38 @@ fn a_store_whose_disk_was_full_recovers() {
         reader.load("a").unwrap(),
         oracle.reader().load("a").unwrap()
     );
+}
+
+#[test]
+fn a_reader_that_hangs_delays_recovery_no_longer_than_its_deadline() {
+    let disk = CrashDisk::new();
+    let mut store = DiskStore::with_backend(disk.clone()).unwrap();
+    let [first, second, ..] = &batches()[..] else {
+        panic!("there are two batches")
+    };
+    store.commit(first).unwrap();
+    let before = all(&store);
+    disk.fail_after(Some(0));
+    store.commit(second).unwrap_err();
+    disk.fail_after(None);
+    let hanging = store.database().unwrap();
+    store.readers_within = Duration::from_millis(10);
+    let error = store.recover().unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("1 reads did not end within 0.01 s"), "{text}");
+    // It is as it was before: still failed, and others may use it.
+    store.commit(second).unwrap_err();
+    drop(store.database().unwrap());
+    // The end of the read is noticed; a reader that comes meanwhile gets the new database.
+    store.readers_within = Duration::from_secs(3600);
+    let reader = store.reader();
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(hanging));
+        store.recover().unwrap();
+        scope.spawn(|| reader.load("a").unwrap());
+    });
+    assert_eq!(all(&store), before);
+    store.commit(second).unwrap();
 }
 
 // LORO-3
