@@ -8,6 +8,7 @@ mod error;
 mod readers;
 mod remote;
 mod serve;
+mod shares;
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -25,6 +26,7 @@ pub use config::{Config, Cut, Cuts};
 pub use doc::{Doc, DocError, DocState};
 pub use error::DialError;
 pub use remote::{Backoff, Dial, Remote, Status};
+use serve::Dialer;
 
 /// The keepalive of WebSockets, on both sides: a ping after this much time in which nothing came in, and
 /// the end of the connection. Event streams have the original's heartbeats (30 s), polls end after 30 s,
@@ -84,8 +86,12 @@ impl Node {
             while let Some(arrival) = arrivals.next().await {
                 let (way, options) = (arrival.transport.way(), arrival.transport.options());
                 let subject = arrival.grant.subject;
-                let claim = subject.clone().unwrap_or(arrival.claim.peer_id);
-                node.accept_as(way, (claim, subject), arrival.transport, options);
+                let dialer = Dialer {
+                    claim: subject.clone().unwrap_or(arrival.claim.peer_id),
+                    subject,
+                    address: arrival.claim.remote.map(|address| address.ip()),
+                };
+                node.accept_as(way, dialer, arrival.transport, options);
             }
         })
     }
@@ -98,20 +104,25 @@ impl Node {
         transport: T,
         options: Options,
     ) -> JoinHandle<()> {
-        self.accept_as(way, (claim.into(), None), transport, options)
+        let dialer = Dialer {
+            claim: claim.into(),
+            subject: None,
+            address: None,
+        };
+        self.accept_as(way, dialer, transport, options)
     }
 
     /// The same for a peer whose name may be authenticated.
     fn accept_as<T: Transport>(
         &self,
         way: Way,
-        name: (String, Option<String>),
+        dialer: Dialer,
         transport: T,
         options: Options,
     ) -> JoinHandle<()> {
         let core = self.core.clone();
         tokio::spawn(async move {
-            match serve::accept(&core, way, name, transport, options).await {
+            match serve::accept(&core, way, dialer, transport, options).await {
                 Ok(joined) => {
                     let closed = serve::run(&core, joined, |_, _| {}).await;
                     tracing::debug!(?way, %closed, "connection closed");

@@ -118,8 +118,11 @@ impl Serve {
         let address = listener.address().map_err(|error| self.io(error))?;
         // Half is for messages, the other half for documents, which take several times their stored bytes
         // while they are worked on.
-        let budget = Budget::new(self.memory.0 / 2);
-        let node = self.node(&budget)?;
+        let messages = self.memory.0 / 2;
+        // A quarter of that is divided among all clients, so that each has a part that others cannot take.
+        let reserved = messages / 4 / self.max_connections.max(1);
+        let budget = Budget::new(messages - messages / 4);
+        let node = self.node(&budget, reserved)?;
         let tokens_in_clear = tokens.is_some() && self.cert.is_none() && !address.is_local();
         let (server, arrivals) =
             http::Server::new(self.options(tokens, room.connections, &address, budget));
@@ -205,7 +208,7 @@ impl Serve {
         Ok(listener.map_err(|error| self.io(error))?.into())
     }
 
-    fn node(&self, budget: &Budget) -> Result<Node, Failure> {
+    fn node(&self, budget: &Budget, reserved: usize) -> Result<Node, Failure> {
         let mut config = Config::server("breakbulk");
         config.limits.document_bytes = self.max_document.0 as u64;
         config.limits.all_document_bytes = self.max_store.map_or(u64::MAX, |max| max.0 as u64);
@@ -216,6 +219,7 @@ impl Serve {
         config.limits.expanded_bytes = (memory / 2 / threads) as u64;
         if !self.rights.is_empty() {
             config.permissions = Arc::new(Rights::new(self.rights.clone()));
+        config.reserved = reserved;
         }
         let node = match &self.data {
             None => Node::new(config, MemoryStore::new()),

@@ -66,6 +66,8 @@ pub struct Config {
     pub write_deadline: Duration,
     /// The memory for messages of all connections together. Outgoing ones take at most half of it.
     pub budget: Budget,
+    /// Memory for the messages of each client address that others cannot take, beside `budget`.
+    pub reserved: usize,
     /// How long to delay `ready` on a new WebSocket: the original's client throws if it comes at once.
     pub ready_delay: Duration,
     /// Worker threads for documents.
@@ -86,6 +88,7 @@ impl Config {
             message: 50 << 20,
             write_deadline: Duration::from_secs(30),
             budget: Budget::new(1 << 30),
+            reserved: 64 << 10,
             ready_delay: Duration::from_millis(20),
             threads: std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)),
         }
@@ -101,8 +104,8 @@ impl Config {
         }
     }
 
-    /// The link of one connection, by its transport.
-    pub(super) fn link(&self, way: Way, dialed: bool) -> (Link, Form) {
+    /// The link of one connection, by its transport and its part of the memory.
+    pub(super) fn link(&self, way: Way, dialed: bool, budget: Budget) -> (Link, Form) {
         let (http, cut) = match way {
             Way::WebSocket => (false, self.cuts.web_socket),
             Way::DataChannel => (false, self.cuts.data_channel),
@@ -141,7 +144,7 @@ impl Config {
         if form.receives_json {
             limits.message = whole;
         }
-        let mut link = Link::new(send, receive, config, self.budget.clone(), fresh_seed());
+        let mut link = Link::new(send, receive, config, budget, fresh_seed());
         if !form.sends_json {
             link.set_peer(PeerSupport::Yes(PeerLimits {
                 transfers: TRANSFERS,

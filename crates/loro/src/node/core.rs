@@ -17,6 +17,7 @@ use super::config::{Config, Form};
 use super::doc::DocState;
 use super::encoder::Encoder;
 use super::readers::Reading;
+use super::shares::Shares;
 use crate::machine::{ChannelId, DocId, Event, Finished, Hub, Output, TaskId};
 use crate::repo::{Job, Repo, Request};
 use crate::store::StoreStatus;
@@ -27,6 +28,7 @@ const EVENTS: usize = 1024;
 /// The state shared by a node and all its handles.
 pub(super) struct Core {
     pub(super) config: Config,
+    pub(super) shares: Arc<Shares>,
     state: Mutex<State>,
     repo: Repo,
     /// The machine's deadline may have moved.
@@ -83,6 +85,7 @@ impl Core {
             repo.kept(),
         );
         Self {
+            shares: Shares::new(config.budget.clone(), config.reserved),
             config,
             state: Mutex::new(State {
                 hub,

@@ -1,5 +1,6 @@
 //! One connection: opens it, passes its messages to the machine, and removes it at its end.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use breakbulk_link::{Closed, Event, Fault, FaultKind, Message};
@@ -14,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use super::config::Form;
 use super::core::{Core, QueueLength};
 use super::error::DialError;
+use super::shares::Share;
 use crate::machine::{ChannelId, Opening, control};
 
 /// An open connection that is ready for messages.
@@ -23,17 +25,29 @@ pub(super) struct Joined {
     opening: Opening,
     /// Events that came before the server's `ready`.
     early: Vec<Event>,
+    /// The memory of a client's address.
+    share: Option<Share>,
+}
+
+/// Who dialed this node.
+pub(super) struct Dialer {
+    /// The name under which it connected.
+    pub(super) claim: String,
+    /// The name that it was authenticated with.
+    pub(super) subject: Option<String>,
+    pub(super) address: Option<IpAddr>,
 }
 
 /// Opens the connection of a peer that dialed this node.
 pub(super) async fn accept<T: Transport>(
     core: &Core,
     way: Way,
-    (claim, subject): (String, Option<String>),
+    dialer: Dialer,
     transport: T,
     options: Options,
 ) -> Result<Joined, DialError> {
-    let (link, form) = core.config.link(way, false);
+    let share = core.shares.of(dialer.address);
+    let (link, form) = core.config.link(way, false, share.budget.clone());
     let is_websocket = way == Way::WebSocket;
     if is_websocket {
         tokio::time::sleep(core.config.ready_delay).await;
@@ -48,12 +62,13 @@ pub(super) async fn accept<T: Transport>(
         connection,
         form,
         opening: Opening {
-            claim,
-            subject,
+            claim: dialer.claim,
+            subject: dialer.subject,
             dialed: false,
             sends_establish: way == Way::DataChannel,
         },
         early: Vec::new(),
+        share: Some(share),
     })
 }
 
@@ -64,7 +79,7 @@ pub(super) async fn join<T: Transport>(
     transport: T,
     options: Options,
 ) -> Result<Joined, DialError> {
-    let (link, form) = core.config.link(way, true);
+    let (link, form) = core.config.link(way, true, core.config.budget.clone());
     let mut options = keepalive(way, options);
     let mut early = Vec::new();
     let connection = if way == Way::WebSocket {
@@ -88,6 +103,7 @@ pub(super) async fn join<T: Transport>(
             sends_establish: true,
         },
         early,
+        share: None,
     })
 }
 
@@ -133,6 +149,7 @@ pub(super) async fn run(
         form,
         opening,
         early,
+        share: _share,
     } = joined;
     let answers = !opening.dialed;
     let channel = core.drive(|state, now| {

@@ -105,6 +105,7 @@ async fn changes_that_wait_are_charged_after_their_peer_has_gone() {
     let (store, _, gate) = moody();
     let mut config = server_config();
     config.budget = Budget::new(64 << 20);
+    config.reserved = 0;
     let budget = config.budget.clone();
     let server = Node::new(config, store).unwrap();
     *gate.0.lock().unwrap() = true;
