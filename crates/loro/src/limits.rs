@@ -61,7 +61,8 @@ pub struct Limits {
     pub all_waiting_bytes: usize,
     /// Bytes in the send queues of all connections together; a message queued for many counts once.
     pub outbound_bytes: usize,
-    /// Bytes of documents that may stay loaded while nobody has them open.
+    /// Bytes of memory, about, of documents that may stay loaded while nobody has them open. They take
+    /// several times their stored bytes.
     pub loaded_bytes: u64,
     /// Documents that may stay loaded while nobody has them open.
     pub loaded: usize,

@@ -10,6 +10,7 @@ mod condition;
 pub(crate) mod crdt;
 mod expansion;
 mod loaded;
+mod room;
 mod worker;
 
 use std::collections::VecDeque;
@@ -28,6 +29,7 @@ use super::store::{Store, StoreError, StoreStatus};
 use commit::Committer;
 use condition::Condition;
 pub(crate) use loaded::Slot;
+use room::Room;
 use worker::Worker;
 
 /// Called with finished tasks.
@@ -82,10 +84,12 @@ impl Repo {
             Committer::new(store, &documents, condition.clone(), on_finished, on_status);
         spawn("loro-commit", move || committer.run(&batches));
         let threads = threads.max(1);
+        let room = Arc::new(Room::new(limits, threads));
         let shards = (0..threads).map(|number| {
             let (to_shard, requests) = mpsc::channel();
             let (reader, condition) = (reader.clone(), condition.clone());
-            let worker = Worker::new(reader, condition, limits.clone(), threads, on_edit.clone());
+            let (limits, room) = (limits.clone(), room.clone());
+            let worker = Worker::new(reader, condition, limits, room, on_edit.clone());
             let to_committer = to_committer.clone();
             spawn(&format!("loro-docs-{number}"), move || {
                 worker.run(&requests, &to_committer);

@@ -75,6 +75,24 @@ async fn peers_that_never_read_cost_no_memory() {
     drop(peers);
 }
 
+// LORO-34
+#[test]
+fn large_documents_that_follow_each_other_do_not_stay_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::with(Some(folder.path()), |command| {
+        command.args(["--memory", "256MiB"]);
+    });
+    for document in 0..9 {
+        let text = noise((8 << 20) + document);
+        push(&server, folder.path(), &format!("large {document}"), &text);
+        println!("{} bytes resident at most", server.peak_memory());
+    }
+    assert!(pull(&server, "large 3").len() > 8 << 20);
+    let peak = server.peak_memory();
+    println!("{peak} bytes resident at most");
+    assert!(peak < (256 << 20) + BEYOND, "{peak} bytes resident");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frame_of_many_requests_is_answered_once() {
     let folder = tempfile::tempdir().unwrap();

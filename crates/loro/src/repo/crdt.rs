@@ -7,11 +7,13 @@ use bytes::Bytes;
 use loro::{ExportMode, ImportStatus, LoroDoc};
 
 /// Why a call failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum CrdtError {
     /// `loro` returned an error.
+    #[error("{0}")]
     Refused(String),
     /// `loro` panicked: the document's locks may be poisoned, so it must not be used any more.
+    #[error("loro gave up on it")]
     Panicked,
 }
 

@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
 
 use breakbulk_message::loro::{Transmission, VersionVector};
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use super::condition::Condition;
 use super::crdt::{self, CrdtError, from_wire, to_wire};
 use super::expansion::{self, Oversized};
 use super::loaded::Loaded;
+use super::room::Room;
 use super::{OnEdit, Request};
 use crate::limits::Limits;
 use crate::machine::{DocId, Finished, Head, Outcome, Work, WorkError, covers, is_nothing};
@@ -23,12 +25,18 @@ use crate::store::{StoreReader, Write};
 /// them.
 const GAP_BYTES: usize = 4 << 20;
 
+/// How soon documents that could not be unloaded are looked at again.
+const AGAIN: Duration = Duration::from_millis(100);
+
 pub(super) struct Worker {
     reader: Arc<dyn StoreReader>,
     condition: Arc<Condition>,
     limits: Limits,
     on_edit: OnEdit,
     docs: HashMap<DocId, Loaded>,
+    room: Arc<Room>,
+    /// This worker's part of what is loaded.
+    counted: u64,
     clock: u64,
 }
 
@@ -39,24 +47,41 @@ impl Worker {
     pub(super) fn new(
         reader: Arc<dyn StoreReader>,
         condition: Arc<Condition>,
-        mut limits: Limits,
-        threads: usize,
+        limits: Limits,
+        room: Arc<Room>,
         on_edit: OnEdit,
     ) -> Self {
-        limits.loaded = (limits.loaded / threads).max(1);
-        limits.loaded_bytes /= threads as u64;
         Self {
             reader,
             condition,
             limits,
             on_edit,
             docs: HashMap::new(),
+            room,
+            counted: 0,
             clock: 0,
         }
     }
 
     pub(super) fn run(mut self, requests: &Receiver<Request>, committer: &Sender<Batch>) {
-        while let Ok(request) = requests.recv() {
+        let mut exceeded = false;
+        loop {
+            // What cannot be unloaded before it is stored is looked at again soon.
+            let wait = if exceeded {
+                AGAIN
+            } else {
+                Duration::from_secs(3600)
+            };
+            let request = match requests.recv_timeout(wait) {
+                Ok(request) => request,
+                Err(RecvTimeoutError::Timeout) => {
+                    exceeded = self.make_room();
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            // Before more is loaded.
+            self.make_room();
             match request {
                 Request::Task(job) => {
                     let mut writes = Vec::new();
@@ -83,7 +108,7 @@ impl Worker {
                     }
                 }
             }
-            self.make_room();
+            exceeded = self.make_room();
         }
     }
 
@@ -216,7 +241,7 @@ impl Worker {
             && let Err(error) = loaded.compact(writes)
         {
             tracing::warn!(
-                ?error,
+                %error,
                 doc = &**doc,
                 "a document could not be compacted; its updates stay as they are"
             );
@@ -304,20 +329,29 @@ impl Worker {
         }
     }
 
-    /// Unloads the least recently used idle documents while the limits are exceeded.
-    fn make_room(&mut self) {
+    /// Unloads the least recently used idle documents while the limits are exceeded. True: they still
+    /// are, because of documents that are not stored yet or that the application has open.
+    fn make_room(&mut self) -> bool {
         loop {
-            let idle = self.docs.iter().filter(|(_, loaded)| loaded.is_idle());
             let bytes: u64 = self.docs.values().map(Loaded::memory).sum();
-            if self.docs.len() <= self.limits.loaded && bytes <= self.limits.loaded_bytes {
-                return;
+            self.room.count(self.counted, bytes);
+            self.counted = bytes;
+            if !self.room.is_exceeded(self.docs.len(), bytes) {
+                return false;
             }
+            let idle = self.docs.iter().filter(|(_, loaded)| loaded.is_idle());
             let oldest = idle.min_by_key(|(_, loaded)| loaded.used);
             let Some(doc) = oldest.map(|(doc, _)| doc.clone()) else {
-                return;
+                return self.docs.values().any(|loaded| loaded.holders == 0);
             };
             self.docs.remove(&doc);
         }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.room.count(self.counted, 0);
     }
 }
 
