@@ -161,6 +161,10 @@ impl Node {
 
     /// Opens a document; creates it if there is none.
     pub async fn open(&self, doc: &str) -> Result<Doc, DocError> {
+        let (len, limit) = (doc.len(), self.core.config.limits.doc_id);
+        if len == 0 || len > limit {
+            return Err(DocError::Name { len, limit });
+        }
         let id: DocId = doc.into();
         let (reply, opened) = oneshot::channel();
         let seen = self.core.drive(|state, _| {

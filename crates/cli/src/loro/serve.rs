@@ -24,6 +24,9 @@ use crate::signals::Stop;
 use crate::size::Size;
 use crate::token;
 
+/// How long a client may take to poll again at shutdown before it counts as gone.
+const POLLS_AGAIN: Duration = Duration::from_secs(2);
+
 /// How long the answers to the last requests may take once all connections are closed.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -178,6 +181,7 @@ impl Serve {
         };
         tokio::select! {
             () = ending => {}
+            () = server.end_absent_polls(POLLS_AGAIN) => {}
             () = stop.insisted() => return Err(Failure::Session("stopped at once by a second signal".to_owned())),
         }
         outcome

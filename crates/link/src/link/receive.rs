@@ -25,7 +25,7 @@ const REFUSED: u64 = 2;
 const REPLIES: usize = 256;
 
 /// The longest control message, in bytes; real ones are a few letters.
-pub(super) const CONTROL_MAX: usize = 256;
+pub(super) const CONTROL_MAX: usize = 1024;
 
 impl Link {
     /// Handles a frame that came in.

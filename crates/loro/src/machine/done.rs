@@ -250,17 +250,20 @@ impl Hub {
                 if let Some(found) = self.channels.get_mut(&channel) {
                     found.refused = true;
                 }
-                let doc = doc.clone();
-                self.event(Event::Failed { doc, error });
-                let text = "this side cannot keep changes now: try again later";
-                return Err(Refused::new(status, text));
+                let failed = Event::Failed {
+                    doc: doc.clone(),
+                    error,
+                };
+                self.event(failed);
+                let text = "the changes cannot be stored now: try again later";
+                return Err(Refused::new(status, text).of(doc));
             }
             None => {
                 let doc = doc.clone();
                 self.event(Event::Failed { doc, error });
             }
         }
-        Err(Refused::new(status, text))
+        Err(Refused::new(status, text).of(doc))
     }
 
     /// The store takes changes again: stores the application's edits, and asks the peers whose changes

@@ -414,14 +414,14 @@ impl Hub {
         };
         if !self.permissions.change(peer, doc) {
             let text = format!("no right to change document {doc:?}");
-            return Err(Refused::new(403, text));
+            return Err(Refused::new(403, text).of(doc));
         }
         let quota = self.permissions.quota(peer).bytes;
         if let Some(found) = self.channels.get_mut(&channel) {
             let sent = found.sent.saturating_add(data.len() as u64);
             if sent > quota {
                 let text = format!("{sent} bytes of changes by one connection, {quota} allowed");
-                return Err(Refused::new(413, text));
+                return Err(Refused::new(413, text).of(doc));
             }
             found.sent = sent;
         }
@@ -537,7 +537,7 @@ impl Hub {
         let own = found.map_or(usize::MAX, |found| found.created + found.requested.len());
         if !allowed || own >= quota {
             let text = format!("no right to create document {doc:?}, or too many created");
-            return Err(Refused::new(403, text));
+            return Err(Refused::new(403, text).of(doc));
         }
         let limit = self.limits.empty_documents;
         if self.empty >= limit && own >= self.limits.empty_share {

@@ -140,6 +140,8 @@ pub struct Refused {
     pub status: u16,
     /// What is wrong.
     pub error: String,
+    /// The document, if it was about one.
+    pub doc: Option<DocId>,
 }
 
 impl Refused {
@@ -147,7 +149,14 @@ impl Refused {
         Self {
             status,
             error: error.into(),
+            doc: None,
         }
+    }
+
+    /// The same about a document.
+    pub(crate) fn of(mut self, doc: &DocId) -> Self {
+        self.doc = Some(doc.clone());
+        self
     }
 }
 

@@ -18,7 +18,7 @@ use super::doc::DocState;
 use super::encoder::Encoder;
 use super::readers::Reading;
 use super::shares::Shares;
-use crate::machine::{ChannelId, DocId, Event, Finished, Hub, Output, TaskId};
+use crate::machine::{ChannelId, DocId, Event, Finished, Hub, Output, Refused, TaskId, control};
 use crate::repo::{Job, Repo, Request};
 use crate::store::StoreStatus;
 
@@ -53,12 +53,31 @@ pub(super) struct State {
 struct Attached {
     connection: Connection,
     form: Form,
+    /// Whether this node dialed.
+    dialed: bool,
     /// How short the queue has to be before the machine is told of its length.
     room: watch::Sender<Option<QueueLength>>,
     reading: Reading,
     /// Unfinished messages, by token.
     inbound: BTreeMap<u64, Inbound>,
     next: u64,
+}
+
+impl Attached {
+    /// Tells the peer why what it sent was refused, where no POST is answered.
+    fn tell_refused(&self, refused: &Refused) {
+        // A gap is asked for by a message of its own.
+        if self.form.sends_json || self.dialed || refused.status == 409 {
+            return;
+        }
+        let text = control::Refusal {
+            status: refused.status,
+            doc: refused.doc.as_deref().map(str::to_owned),
+            error: refused.error.clone(),
+        };
+        // Fails if the link is closed, or if the peer reads none of them.
+        let _ = (self.connection).with(|link| link.send_control(text.to_text()));
+    }
 }
 
 /// Messages and bytes in a send queue.
@@ -200,6 +219,9 @@ impl Core {
                 if let Some(attached) = attached
                     && let Some(inbound) = attached.inbound.remove(&token)
                 {
+                    if let Err(refused) = &outcome {
+                        attached.tell_refused(refused);
+                    }
                     let outcome = outcome.map_err(|r| Refusal::new(r.status, r.error));
                     attached.connection.settle(inbound.id, outcome);
                 }
@@ -276,6 +298,7 @@ impl Core {
             }),
             Event::Ephemeral { doc } => state.update_doc(doc, |seen| seen.ephemeral += 1),
             Event::Failed { doc, error } => {
+                tracing::warn!(doc = &**doc, %error, "changes of a document were not stored");
                 state.update_doc(doc, |seen| seen.failed = Some(error.clone()));
             }
             Event::Fault { channel, reason } => {
@@ -301,12 +324,13 @@ impl State {
         now: Instant,
         channel: ChannelId,
         connection: Connection,
-        form: Form,
+        (form, dialed): (Form, bool),
     ) -> watch::Receiver<Option<QueueLength>> {
         let (room, wanted) = watch::channel(None);
         let attached = Attached {
             connection,
             form,
+            dialed,
             room,
             reading: Reading::new(now),
             inbound: BTreeMap::new(),
@@ -390,6 +414,29 @@ impl State {
             watch::channel(seen).0
         });
         seen.subscribe()
+    }
+
+    /// A peer refused what this node sent.
+    pub(super) fn refused(&mut self, refusal: &control::Refusal) {
+        let refuse = |seen: &mut DocState| {
+            seen.refusals += 1;
+            seen.refusal = Some(refusal.clone());
+        };
+        match &refusal.doc {
+            Some(doc) => self.update_doc(&doc.as_str().into(), refuse),
+            None => {
+                for seen in self.docs.values() {
+                    seen.send_modify(refuse);
+                }
+            }
+        }
+    }
+
+    /// Tells the peer of a channel why a frame was refused, where no POST is answered.
+    pub(super) fn tell_refused(&self, channel: ChannelId, status: u16, reason: &str) {
+        if let Some(attached) = self.attached.get(&channel) {
+            attached.tell_refused(&Refused::new(status, reason));
+        }
     }
 
     fn update_doc(&mut self, doc: &DocId, change: impl FnOnce(&mut DocState)) {

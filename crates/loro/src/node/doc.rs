@@ -8,6 +8,7 @@ use loro::LoroDoc;
 use tokio::sync::watch;
 
 use super::core::Core;
+use crate::machine::control::Refusal;
 use crate::machine::{DocId, WorkError, covers};
 use crate::repo::crdt::to_wire;
 use crate::repo::{Request, Slot};
@@ -33,6 +34,10 @@ pub struct DocState {
     pub ephemeral: u64,
     /// Set when edits cannot be stored any more.
     pub failed: Option<WorkError>,
+    /// How often a peer refused changes.
+    pub refusals: u64,
+    /// The last refusal.
+    pub refusal: Option<Refusal>,
 }
 
 /// Why a document could not be opened or synced.
@@ -54,6 +59,24 @@ pub enum DocError {
     NotTaken {
         /// The document.
         doc: String,
+    },
+    /// The peer refused this node's changes, or this node a message of the peer.
+    #[error("refused: {reason}")]
+    Refused {
+        /// The document.
+        doc: String,
+        /// An HTTP status: 400, 403, 413, 429 or 503.
+        status: u16,
+        /// What the peer said.
+        reason: String,
+    },
+    /// No document can have this name.
+    #[error("the document's name has {len} bytes; 1 to {limit} are allowed: give another name")]
+    Name {
+        /// Its bytes.
+        len: usize,
+        /// [`Limits::doc_id`](crate::Limits::doc_id).
+        limit: usize,
     },
     /// The node is shut down.
     #[error("the node is shut down")]
@@ -133,6 +156,8 @@ impl Doc {
         let core = &self.inner.core;
         let mut established = core.established.subscribe();
         let mut seen = self.watch();
+        let refusals = seen.borrow().refusals;
+        let refused = |seen: &DocState| seen.refusals > refusals;
         let mut tries = 0;
         // The peer asks for this node's changes once for each connection. Asked again while they are on
         // their way it would get all of them again.
@@ -152,7 +177,8 @@ impl Doc {
                 if !asked {
                     std::future::pending::<()>().await;
                 }
-                let _ = seen.wait_for(|seen| seen.answers > answers).await;
+                let answered = |seen: &DocState| seen.answers > answers;
+                let _ = seen.wait_for(|seen| answered(seen) || refused(seen)).await;
             };
             tokio::select! {
                 () = answered => {}
@@ -163,10 +189,20 @@ impl Doc {
                 }
             }
             let doc = || self.inner.id.to_string();
-            match &seen.borrow().answer {
-                Some(version) if covers(version, &wanted) => return Ok(()),
-                Some(_) => tries += 1,
-                None => return Err(DocError::Unavailable { doc: doc() }),
+            {
+                let seen = seen.borrow();
+                match (&seen.answer, &seen.refusal) {
+                    (Some(version), _) if covers(version, &wanted) => return Ok(()),
+                    (_, Some(refusal)) if refused(&seen) => {
+                        return Err(DocError::Refused {
+                            doc: doc(),
+                            status: refusal.status,
+                            reason: refusal.error.clone(),
+                        });
+                    }
+                    (Some(_), _) => tries += 1,
+                    (None, _) => return Err(DocError::Unavailable { doc: doc() }),
+                }
             }
             if tries >= TRIES {
                 return Err(DocError::NotTaken { doc: doc() });

@@ -8,7 +8,7 @@ use breakbulk_net::{Options, Transport, poll, sse, ws};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::core::Core;
+use super::core::{Core, now};
 use super::error::DialError;
 use super::serve::{self, Joined};
 use crate::http::client_options;
@@ -59,6 +59,8 @@ pub struct Dial {
     pub backoff: Backoff,
     /// The trusted root certificates.
     pub roots: ws::Roots,
+    /// The certificate to show to a server that asks for one.
+    pub identity: Option<ws::Identity>,
 }
 
 impl Dial {
@@ -70,6 +72,7 @@ impl Dial {
             headers: Vec::new(),
             backoff: Backoff::default(),
             roots: ws::Roots::Native,
+            identity: None,
         }
     }
 }
@@ -162,7 +165,7 @@ async fn redial_loop<F, J>(
     F: Fn(Arc<Core>) -> J + Send + 'static,
     J: Future<Output = Result<Joined, DialError>> + Send + 'static,
 {
-    let mut failures = 0;
+    let mut failures: u32 = 0;
     loop {
         let Some(strong) = core.upgrade() else {
             break;
@@ -174,8 +177,12 @@ async fn redial_loop<F, J>(
         let reason = match call(strong.clone()).await {
             Err(reason) => reason,
             Ok(joined) => {
+                let begun = now();
                 let (established, reason) = serve_one(&strong, joined, &status_sender).await;
-                if established {
+                // A connection that a server ends soon, such as for a change that it cannot store, is a
+                // failure too: without a growing delay each attempt would bring the change again.
+                let lasted = now().saturating_duration_since(begun);
+                if established && lasted >= backoff.delay(failures.saturating_add(1)) {
                     failures = 0;
                 }
                 reason
@@ -185,7 +192,7 @@ async fn redial_loop<F, J>(
             break;
         }
         drop(strong);
-        failures += 1;
+        failures = failures.saturating_add(1);
         if failures > backoff.tries {
             status_sender.send_replace(Status::GaveUp { reason });
             return;
@@ -252,6 +259,7 @@ pub(super) async fn call(core: Arc<Core>, dial: Dial) -> Result<Joined, DialErro
             bearer: dial.bearer,
             headers: dial.headers,
             roots: dial.roots,
+            identity: dial.identity,
             ..ws::ConnectOptions::default()
         };
         let mark = if url.contains('?') { '&' } else { '?' };
@@ -263,6 +271,7 @@ pub(super) async fn call(core: Arc<Core>, dial: Dial) -> Result<Joined, DialErro
     options.bearer = dial.bearer;
     options.headers = dial.headers;
     options.roots = dial.roots;
+    options.identity = dial.identity;
     match transport.as_deref() {
         None | Some("sse") => {
             let opened = sse::connect(&url, &options).await?;

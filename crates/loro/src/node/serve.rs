@@ -18,6 +18,9 @@ use super::error::DialError;
 use super::shares::Share;
 use crate::machine::{ChannelId, Opening, control};
 
+/// The code of a close for a message that is too large.
+const TOO_LARGE: u16 = 1009;
+
 /// An open connection that is ready for messages.
 pub(super) struct Joined {
     connection: Connection,
@@ -157,7 +160,7 @@ pub(super) async fn run(
             return None;
         }
         let channel = state.hub.open(now, opening);
-        let wanted = state.attach(now, channel, connection.clone(), form);
+        let wanted = state.attach(now, channel, connection.clone(), (form, !answers));
         Some((channel, wanted))
     });
     let Some((channel, wanted)) = channel else {
@@ -175,7 +178,17 @@ pub(super) async fn run(
         () = report_queue(core, channel, &connection, wanted) => {}
     }
     drop(detach_on_drop);
-    connection.closed().await
+    let closed = connection.closed().await;
+    if !answers && closed.code == TOO_LARGE && connection.closed_by_peer() {
+        // The same message would be refused by the next connection too.
+        let refusal = control::Refusal {
+            status: 413,
+            doc: None,
+            error: closed.reason.clone(),
+        };
+        core.drive(|state, _| state.refused(&refusal));
+    }
+    closed
 }
 
 /// Tells the machine whenever the send queue is as short as it asked for.
@@ -227,6 +240,11 @@ async fn handle_events(
                     let _ = connection.with(|link| link.send_control(word));
                 }
             }
+            Event::Control(word) => {
+                if let Some(refusal) = control::Refusal::parse(&word) {
+                    core.drive(|state, _| state.refused(&refusal));
+                }
+            }
             Event::Message(message) => {
                 let Ok(permit) = in_work.clone().acquire_owned().await else {
                     break;
@@ -234,7 +252,7 @@ async fn handle_events(
                 handle_message(core, connection, (channel, form), message, permit);
             }
             Event::Fault(fault) | Event::TransferFailed(fault) => {
-                handle_fault(core, (channel, form), &fault);
+                handle_fault(core, (channel, form), &fault, answers);
             }
             Event::SendFailed { error, .. } => {
                 connection.close(1009, &format!("a message does not fit: {error}"));
@@ -247,26 +265,41 @@ async fn handle_events(
 /// Handles a frame that is wrong, or a message that did not arrive. Its sender learns of it: by the answer
 /// to its POST, or else by the reason with which the connection is closed, because the format has no word
 /// for it; what is missing is synced over the next connection.
-fn handle_fault(core: &Core, (channel, form): (ChannelId, Form), fault: &Fault) {
+fn handle_fault(
+    core: &Core,
+    (channel, form): (ChannelId, Form),
+    fault: &Fault,
+    answers: bool,
+) {
     let by_post = form.sends_json;
     let lost = match &fault.kind {
         FaultKind::Busy => Some((1013, "its memory for messages is used up".to_owned())),
         kind @ (FaultKind::TimedOut { .. } | FaultKind::Evicted) => Some((1013, kind.to_string())),
         FaultKind::MessageTooLarge { size, limit } => {
             let text = format!("a message of {size} bytes is over the limit of {limit}");
-            Some((1009, format!("{text}: raise --max-message of the receiver")))
+            Some((TOO_LARGE, format!("{text}: raise --max-message of the receiver")))
         }
         // Not the small limit on control texts.
         FaultKind::FrameTooLarge { limit, .. } if *limit >= 1 << 20 => {
-            Some((1009, fault.kind.to_string()))
+            Some((TOO_LARGE, fault.kind.to_string()))
         }
         _ => None,
     };
-    core.drive(|state, now| match lost {
-        Some((code, reason)) if !by_post => state.hub.cut_off(channel, code, reason),
-        // A shortage of this side is no fault of the peer.
-        Some((1013, _)) => {}
-        _ => state.hub.fault(now, channel, &fault.to_string()),
+    core.drive(|state, now| {
+        if let (false, Some((TOO_LARGE, reason))) = (answers, &lost) {
+            // The application waits for what this message would have brought.
+            state.refused(&control::Refusal {
+                status: 413,
+                doc: None,
+                error: format!("a message of the peer is not accepted here: {reason}"),
+            });
+        }
+        match lost {
+            Some((code, reason)) if !by_post => state.hub.cut_off(channel, code, reason),
+            // A shortage of this side is no fault of the peer.
+            Some((1013, _)) => {}
+            _ => state.hub.fault(now, channel, &fault.to_string()),
+        }
     });
 }
 
@@ -288,7 +321,10 @@ fn handle_message(
         }),
         Err(reason) => {
             connection.settle(id, Err(Refusal::new(400, reason.clone())));
-            core.drive(|state, now| state.hub.fault(now, channel, &reason));
+            core.drive(|state, now| {
+                state.tell_refused(channel, 400, &reason);
+                state.hub.fault(now, channel, &reason);
+            });
         }
     }
 }

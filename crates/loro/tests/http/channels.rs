@@ -185,7 +185,7 @@ async fn opened(channel: &Arc<dyn DataChannel>) {
 }
 
 #[tokio::test]
-async fn strings_are_ignored_and_other_channels_are_closed() {
+async fn long_strings_are_ignored_and_other_channels_are_closed() {
     let (address, mut arrivals, _serving) = all_ways(serving()).await;
     let (tell, mut gathered) = watch::channel(false);
     let peer = PeerConnectionBuilder::new()
@@ -217,8 +217,11 @@ async fn strings_are_ignored_and_other_channels_are_closed() {
     let ended =
         async { while !matches!(other.poll().await, Some(DataChannelEvent::OnClose) | None) {} };
     soon("the end of the other channel", ended).await;
-    ours.send_text("a string").await.unwrap();
+    ours.send_text("a word").await.unwrap();
+    ours.send_text(&"long ".repeat(300)).await.unwrap();
     ours.send((&b"\x00\x02"[..]).into()).await.unwrap();
+    let word = Incoming::Frame(Frame::Text("a word".into()));
+    assert_eq!(soon("the word", source.next()).await, word);
     assert_eq!(soon("the string", source.next()).await, Incoming::Alive);
     let frame = Frame::Binary((&b"\x00\x02"[..]).into());
     assert_eq!(

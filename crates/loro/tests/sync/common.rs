@@ -124,8 +124,11 @@ impl Raw {
         let mut whole = Vec::new();
         let mut left = 0u32;
         loop {
-            let Some(Frame::Binary(frame)) = self.next().await else {
-                panic!("no binary frame");
+            let frame = match self.next().await {
+                Some(Frame::Binary(frame)) => frame,
+                // Words of the protocol, such as what was refused.
+                Some(Frame::Text(_)) => continue,
+                None => panic!("no binary frame"),
             };
             frames.push(frame.clone());
             match frame[0] {

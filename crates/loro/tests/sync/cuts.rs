@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use breakbulk_loro::{Backoff, Dial, Node, Way};
-use breakbulk_net::Options;
+use breakbulk_link::Frame;
+use breakbulk_loro::{Backoff, Dial, Node, Status, Way};
+use breakbulk_message::loro::{ChannelMsg, PeerIdentity, PeerType};
 use breakbulk_net::ws::{ListenOptions, Listener};
+use breakbulk_net::{Options, memory};
 use breakbulk_testkit::bad_path::{self, BadPath, How, Weather};
 
 use super::common::{
-    client_config, dial_in_memory, insert, node, server_config, text, until_text, within,
+    Raw, client_config, dial_in_memory, insert, node, server_config, text, until_text, within,
 };
 
 /// Serves WebSockets on a free port.
@@ -127,4 +129,35 @@ async fn two_megabytes_arrive_over_a_slow_path() {
     let sent = path.counts().from_client.bytes;
     // LORO-8: as an update and as a response, but not again and again.
     assert!(sent < 5 << 20, "{sent} bytes: it was sent more than twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_ends_every_connection_soon_is_given_up() {
+    let client = node(client_config());
+    let backoff = Backoff {
+        tries: 3,
+        base: Duration::from_secs(1),
+        cap: Duration::from_secs(30),
+    };
+    let remote = client.dial_with(Way::WebSocket, backoff, || async {
+        let (ours, theirs) = memory::pair(64);
+        tokio::spawn(async move {
+            let mut server = Raw::new(theirs);
+            server.send(Frame::Text("ready".into())).await;
+            let hello = server.hear().await;
+            assert!(matches!(hello, ChannelMsg::EstablishRequest { .. }));
+            let identity = PeerIdentity {
+                peer_id: "1".into(),
+                name: None,
+                kind: PeerType::Service,
+            };
+            server
+                .say(&ChannelMsg::EstablishResponse { identity })
+                .await;
+        });
+        Ok::<_, std::io::Error>(ours)
+    });
+    let mut status = remote.status();
+    let gave_up = status.wait_for(|status| matches!(status, Status::GaveUp { .. }));
+    within("the client gives up", gave_up).await.unwrap();
 }

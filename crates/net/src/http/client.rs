@@ -16,7 +16,7 @@ use crate::transport::Lost;
 use crate::ws::{Bearer, Identity, Roots, client_config, without_secrets};
 
 /// How much of an answer's text an error shows.
-const TEXT_MAX: usize = 200;
+const TEXT_MAX: usize = 1000;
 
 /// How much of an answer is read if it is only shown in an error.
 const ANSWER_MAX: usize = 16 << 10;
@@ -232,8 +232,17 @@ impl HttpClient {
         })
     }
 
-    /// Posts a frame, and waits for the server's answer.
+    /// Posts a frame, and waits for the server's answer. A failure ends this client, its polls and its
+    /// event stream too: they would take what is meant for the next connection of this peer id.
     pub(crate) async fn post(&self, frame: Frame) -> Result<(), Lost> {
+        let posted = self.try_post(frame).await;
+        if posted.is_err() {
+            self.over.send_replace(true);
+        }
+        posted
+    }
+
+    async fn try_post(&self, frame: Frame) -> Result<(), Lost> {
         let Frame::Binary(bytes) = frame else {
             return Err(Lost("a POST carries binary frames alone".to_owned()));
         };
@@ -250,15 +259,21 @@ impl HttpClient {
             if status.is_success() {
                 return Ok(());
             }
+            let code = status.as_u16();
+            // The server says what is wrong. A reason has few bytes, so nothing is put before it.
+            if let Some(told) = error_text(&text)
+                && status != StatusCode::NOT_FOUND
+            {
+                return Err(Lost(format!("HTTP {code}: {told}")));
+            }
             let remedy = match status {
                 StatusCode::NOT_FOUND => "the server does not know this connection: connect again",
                 StatusCode::PAYLOAD_TOO_LARGE => "lower the cap on frames, or send less",
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "give another token",
                 _ => "see the server's log",
             };
-            let status = status.as_u16();
             Err(Lost(format!(
-                "a POST of {size} bytes was answered with HTTP {status} ({text}); {remedy}"
+                "a POST of {size} bytes was answered with HTTP {code} ({text}); {remedy}"
             )))
         };
         let within = self.options.post_time;
@@ -335,6 +350,12 @@ async fn printable_text(response: Response) -> String {
     let mut line = words.join(" ");
     line.retain(|c| !c.is_control());
     line
+}
+
+/// The error in a JSON answer.
+fn error_text(answer: &str) -> Option<String> {
+    let answer: serde_json::Value = serde_json::from_str(answer).ok()?;
+    Some(answer.get("error")?.as_str()?.to_owned())
 }
 
 /// An error with its causes, but without the URL, whose query may hold a secret.

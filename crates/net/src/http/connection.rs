@@ -182,7 +182,7 @@ impl Source for HttpSource {
 }
 
 /// Waits until the client has not polled for this long; for ever if this is not a polling connection.
-async fn no_poll_for(polls: Option<&Polls>, after: Duration) {
+pub(crate) async fn no_poll_for(polls: Option<&Polls>, after: Duration) {
     let Some(polls) = polls else {
         return std::future::pending().await;
     };

@@ -41,6 +41,13 @@ impl Registry {
         }
     }
 
+    /// The open connections whose clients poll.
+    pub(crate) fn polling(&self) -> Vec<Arc<HttpConnection>> {
+        let connections = self.lock();
+        let polling = connections.values().filter(|it| it.polls().is_some());
+        polling.cloned().collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<HttpConnection>>> {
         lock(&self.0)
     }

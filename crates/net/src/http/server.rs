@@ -18,6 +18,7 @@ use super::answer::Answer;
 use super::arrival::{Arrival, Arrivals};
 use super::authorize::{Claim, Grant, Way};
 use super::bodies::Bodies;
+use super::connection::{closed, no_poll_for};
 use super::cors::cors;
 use super::dialect::Dialect;
 use super::options::ServeOptions;
@@ -88,6 +89,22 @@ impl Server {
             .subscribe()
             .wait_for(|posts| *posts == 0)
             .await;
+    }
+
+    /// Ends the connections whose clients have not polled for this long, now and whenever it gets so
+    /// long; never returns. For a shutdown, which would wait for them to fetch what is queued.
+    pub async fn end_absent_polls(&self, after: Duration) {
+        let absent = self
+            .0
+            .registry
+            .polling()
+            .into_iter()
+            .map(|connection| async move {
+                no_poll_for(connection.polls(), after).await;
+                connection.end(closed(1001, "the client polls no more"));
+            });
+        futures_util::future::join_all(absent).await;
+        std::future::pending().await
     }
 
     /// A router with the event stream and its POSTs.

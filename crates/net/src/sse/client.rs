@@ -159,6 +159,9 @@ impl SseSource {
                     reason: format!("an event is over the limit of {limit} bytes"),
                 })
             }
+            Poll::Ready(Some(Err(Error::Body(error)))) => {
+                gone(&format!("the event stream failed: {error}"))
+            }
             Poll::Ready(Some(Err(error))) => gone(&format!("the event stream failed: {error}")),
             Poll::Ready(None) => gone("the server ended the event stream"),
             // A comment (the server's heartbeat) is no event, but shows that the server is alive.

@@ -28,6 +28,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const WAITING: usize = 1024;
 const WAITING_BYTES: usize = 16 << 20;
 
+/// The longest string that is taken.
+const TEXT_MAX: usize = 1024;
+
 /// An open data channel.
 #[derive(Debug)]
 pub struct Channel {
@@ -196,8 +199,8 @@ impl WaitingReader {
             });
             return (broken, Vec::new());
         }
-        // Strings are ignored, as the original implementation does.
-        if message.is_string {
+        // The original implementation ignores strings: only short ones can be words of the protocol.
+        if message.is_string && size > TEXT_MAX {
             return (Incoming::Alive, Vec::new());
         }
         let charges = [self.bytes.charge(size), self.budget.charge(size)];
@@ -211,7 +214,11 @@ impl WaitingReader {
         } else {
             message.data
         };
-        (Incoming::Frame(Frame::Binary(data.freeze())), held)
+        let frame = match message.is_string {
+            true => Frame::Text(data.freeze()),
+            false => Frame::Binary(data.freeze()),
+        };
+        (Incoming::Frame(frame), held)
     }
 }
 
@@ -268,8 +275,15 @@ pub struct ChannelSink {
 
 impl Sink for ChannelSink {
     async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
-        let Frame::Binary(bytes) = frame else {
-            return Err(Lost("a data channel carries only binary frames".to_owned()));
+        let bytes = match frame {
+            Frame::Binary(bytes) => bytes,
+            Frame::Text(text) => {
+                let sent = match std::str::from_utf8(&text) {
+                    Ok(text) => self.shared.channel.send_text(text).await,
+                    Err(error) => return Err(Lost(format!("a text was not sent: {error}"))),
+                };
+                return sent.map_err(|error| Lost(format!("a text was not sent: {error}")));
+            }
         };
         let own = bytes
             .try_into_mut()
