@@ -20,6 +20,7 @@ use detect::{Guess, Sample, detect};
 use examine::{Bounds, Examiner};
 use format::Format;
 use rows::Report;
+pub(crate) use safe::printable;
 
 use crate::failure::Failure;
 use crate::output::Output;

@@ -1,42 +1,37 @@
-//! `breakbulk loro pull`, `push` and `watch`.
+//! `breakbulk loro pull`, `push`, `watch`, `list` and `delete`.
 
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
 use breakbulk::loro::crdt::LoroDoc;
-use breakbulk::loro::store::MemoryStore;
-use breakbulk::loro::{Backoff, Config, Cut, Cuts, Dial, Doc, Node, Remote, Status};
-use indicatif::ProgressBar;
+use breakbulk::loro::machine::is_nothing;
+use breakbulk::loro::{Doc, DocError, DocId, DocState, Event};
 use serde_json::Value;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch::Receiver;
 
-use super::{Client, content};
+use super::session::{Patience, Session, check_name, failed, report_outages};
+use super::{Client, Server, content};
 use crate::failure::Failure;
+use crate::inspect;
 use crate::output::Output;
-use crate::progress;
 use crate::signals::Stop;
-use crate::token;
-
-/// How long closing the connection may take.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// The most bytes read from standard input or a file.
 const INPUT_MAX: u64 = 1 << 30;
 
-/// The most bytes that a document from a server may have uncompressed.
-const EXPANDED_MAX: u64 = 4 << 30;
+/// A listing of exactly this many names may be followed by another.
+const LISTING: usize = 4096;
 
-/// A document that is synced with a server.
-struct Session {
-    node: Node,
-    remote: Remote,
-    doc: Doc,
-}
+/// How long to wait for such another listing: a server that answers in one message sends none.
+const NEXT_LISTING: Duration = Duration::from_secs(3);
 
 pub(super) async fn pull(client: &Client) -> Result<(), Failure> {
-    let session = Session::open(client).await?;
-    session.synced(client, "fetching").await?;
-    write(&session.doc, client.file.as_deref())?;
+    let session = open(client, Patience::Short)?;
+    let doc = fetch(&session, client).await?;
+    write(&doc, client.file.as_deref())?;
+    drop(doc);
     session.close().await;
     Ok(())
 }
@@ -53,160 +48,187 @@ pub(super) async fn push(client: &Client) -> Result<(), Failure> {
         })?),
         false => None,
     };
-    let apply = |doc: &LoroDoc| match &json {
-        Some(json) => content::set_json(doc, json),
-        None => content::merge(doc, &bytes),
-    };
-    // Apply to an empty document first, so that invalid input fails before connecting.
-    apply(&LoroDoc::new()).map_err(wrong)?;
-    let session = Session::open(client).await?;
-    // Fetch the document first, so that only the difference is sent.
-    match session.sync(client, "fetching").await? {
-        Ok(()) | Err(breakbulk::loro::DocError::Unavailable { .. }) => {}
-        Err(error) => return Err(session.failed(error.to_string())),
+    // Invalid input fails before connecting.
+    match &json {
+        Some(json) => content::check_json(json),
+        None => content::merge(&LoroDoc::new(), &bytes),
     }
-    let loro = session.doc.loro();
-    apply(&loro).map_err(wrong)?;
-    loro.commit();
-    session.synced(client, "pushing").await?;
+    .map_err(wrong)?;
+    let session = open(client, Patience::Short)?;
+    let doc = session.open(&client.doc).await?;
+    // Fetch the document first, so that only the difference is sent.
+    match session.sync(&doc, "fetching").await? {
+        Ok(()) | Err(DocError::Unavailable { .. }) => {}
+        Err(error) => return Err(failed(&client.doc, &error)),
+    }
+    let loro = doc.loro();
+    match &json {
+        Some(json) => content::set_json(&loro, json),
+        None => content::merge(&loro, &bytes),
+    }
+    .map_err(wrong)?;
+    let pushed = session.sync(&doc, "pushing").await?;
+    pushed.map_err(|error| failed(&client.doc, &error))?;
+    drop(doc);
     session.close().await;
     Ok(())
 }
 
 pub(super) async fn watch(client: &Client) -> Result<(), Failure> {
     let stop = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
-    let session = Session::open(client).await?;
-    session.synced(client, "fetching").await?;
-    let mut seen = session.doc.watch();
-    let mut status = session.remote.status();
+    let session = open(client, Patience::Endless)?;
+    let doc = fetch(&session, client).await?;
+    let mut seen = doc.watch();
+    let outages = report_outages(session.remote.status());
+    tokio::pin!(outages);
     loop {
-        seen.borrow_and_update();
-        write(&session.doc, client.file.as_deref())?;
-        let gave_up = status.wait_for(|status| matches!(status, Status::GaveUp { .. }));
+        // Counted before the document is written: what comes meanwhile is another change.
+        let counted = {
+            let seen = seen.borrow_and_update();
+            (seen.changes, seen.answers)
+        };
+        write(&doc, client.file.as_deref())?;
         tokio::select! {
-            changed = changed(&mut seen) => if !changed { break },
-            _ = gave_up => return Err(session.failed("the server cannot be reached any more".to_owned())),
+            next = next(&mut seen, counted) => match next {
+                Next::Changed => {}
+                Next::Gone => {
+                    let doc = client.doc.clone();
+                    return Err(failed(&client.doc, &DocError::Unavailable { doc }));
+                }
+                Next::ShutDown => break,
+            },
+            () = &mut outages => {}
             () = stop.asked() => break,
         }
     }
+    drop(doc);
     session.close().await;
     Ok(())
 }
 
-/// Waits for a change of the document. False: the node is shut down.
-async fn changed(seen: &mut tokio::sync::watch::Receiver<breakbulk::loro::DocState>) -> bool {
-    let before = seen.borrow().changes;
-    seen.wait_for(|seen| seen.changes != before).await.is_ok()
+pub(super) async fn list(server: &Server) -> Result<(), Failure> {
+    let session = Session::connect(server, Patience::Short)?;
+    let names = session.wait("listing", names(&session)).await?;
+    let mut out = Output::open(None)?;
+    for name in names? {
+        out.write(inspect::printable(&name, usize::MAX).as_bytes())?;
+        out.write(b"\n")?;
+    }
+    out.finish()?;
+    session.close().await;
+    Ok(())
 }
 
-impl Session {
-    async fn open(client: &Client) -> Result<Self, Failure> {
-        let mut config = Config::client("breakbulk");
-        config.message = client.max_message.0;
-        config.limits.document_bytes = u64::MAX;
-        config.limits.expanded_bytes = EXPANDED_MAX;
-        if let Some(max) = client.max_frame {
-            let cut = Cut::Cap(max.0);
-            config.cuts = Cuts {
-                web_socket: cut,
-                post: cut,
-                data_channel: cut,
-            };
-        }
-        let failed = |error: String| Failure::Session(error);
-        let node =
-            Node::new(config, MemoryStore::new()).map_err(|error| failed(error.to_string()))?;
-        let mut dial = Dial::new(&client.url);
-        dial.bearer = token::from_environment()?;
-        if dial.bearer.is_some() && token::travels_in_clear(&client.url) {
-            eprintln!(
-                "breakbulk: the token travels in clear text, and whoever sees it can use it; use https:// or wss://"
-            );
-        }
-        // Few and quick attempts: a person at a terminal waits for the error.
-        dial.backoff = Backoff {
-            tries: 3,
-            base: Duration::from_millis(250),
-            cap: Duration::from_secs(1),
-        };
-        let remote = node.dial(dial);
-        let doc = node.open(&client.doc).await;
-        let doc = doc.map_err(|error| failed(error.to_string()))?;
-        Ok(Self { node, remote, doc })
-    }
-
-    /// Waits until client and server have the same content.
-    async fn synced(&self, client: &Client, what: &'static str) -> Result<(), Failure> {
-        let outcome = self.sync(client, what).await?;
-        outcome.map_err(|error| self.failed(error.to_string()))
-    }
-
-    async fn sync(
-        &self,
-        client: &Client,
-        what: &'static str,
-    ) -> Result<Result<(), breakbulk::loro::DocError>, Failure> {
-        let bar = Spinner::new(what);
-        let mut status = self.remote.status();
-        let gave_up = status.wait_for(|status| matches!(status, Status::GaveUp { .. }));
-        let late = async {
-            match client.timeout() {
-                Some(limit) => tokio::time::sleep(limit).await,
-                None => std::future::pending().await,
+/// The names of all documents that the server shows.
+async fn names(session: &Session<'_>) -> Result<Vec<DocId>, Failure> {
+    let mut events = session.node.events();
+    established(session).await?;
+    session.node.ask_directory();
+    let mut names: Vec<DocId> = Vec::new();
+    loop {
+        let next = async {
+            match names.is_empty() {
+                true => Some(events.recv().await),
+                false => tokio::time::timeout(NEXT_LISTING, events.recv()).await.ok(),
             }
         };
-        let outcome = tokio::select! {
-            outcome = self.doc.sync() => Ok(outcome),
-            status = gave_up => Err(match status.as_deref() {
-                Ok(Status::GaveUp { reason }) => format!("{}: {reason}", client.url),
-                _ => format!("{}: the connection is closed", client.url),
-            }),
-            () = late => Err(format!(
-                "{}: the document is not synced after {} s ({}); raise --timeout, or check whether the server accepts the document",
-                client.url, client.timeout, status_text(&self.remote.status().borrow()),
-            )),
-        };
-        drop(bar);
-        outcome.map_err(Failure::Session)
-    }
-
-    fn failed(&self, why: String) -> Failure {
-        Failure::Session(format!("document {:?}: {why}", self.doc.id().to_string()))
-    }
-
-    async fn close(self) {
-        drop(self.doc);
-        self.node.shut_down(GRACE).await;
-    }
-}
-
-/// The status of the connection, for an error text.
-fn status_text(status: &Status) -> String {
-    match status {
-        Status::Connecting => "connecting".to_owned(),
-        Status::Connected => "connected, but the server has not sent its identity".to_owned(),
-        Status::Established => "connected".to_owned(),
-        Status::Waiting { reason, .. } | Status::GaveUp { reason } => {
-            format!("not connected: {reason}")
+        match next.await {
+            Some(Ok(Event::Directory { docs, .. })) => {
+                let last = docs.len() != LISTING;
+                names.extend(docs);
+                if last {
+                    return Ok(names);
+                }
+            }
+            None => return Ok(names),
+            Some(Ok(_)) => {}
+            // A part of the listing may be lost.
+            Some(Err(RecvError::Lagged(_))) => {
+                names.clear();
+                session.node.ask_directory();
+            }
+            Some(Err(RecvError::Closed)) => return Err(closed()),
         }
-        _ => "closed".to_owned(),
     }
 }
 
-/// A spinner, removed when dropped.
-struct Spinner(ProgressBar);
-
-impl Spinner {
-    fn new(what: &'static str) -> Self {
-        let bar = progress::bar(None, what);
-        bar.enable_steady_tick(Duration::from_millis(200));
-        Self(bar)
+pub(super) async fn delete(server: &Server, doc: &str) -> Result<(), Failure> {
+    check_name(doc)?;
+    let session = Session::connect(server, Patience::Short)?;
+    let deleting = async {
+        let mut events = session.node.events();
+        established(&session).await?;
+        session.node.ask_delete(doc);
+        loop {
+            match events.recv().await {
+                Ok(Event::DeleteAnswered { doc: of, deleted }) if *of == *doc => {
+                    return Ok(deleted);
+                }
+                Ok(_) => {}
+                // If the answer was among the missed events, the time limit ends this: a second request
+                // would be answered with "ignored".
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return Err(closed()),
+            }
+        }
+    };
+    let deleted = session.wait("deleting", deleting).await??;
+    session.close().await;
+    if !deleted {
+        let name: String = doc.chars().take(80).collect();
+        return Err(Failure::Session(format!(
+            "document {name:?} was not deleted: the server has no such document, or this client has no right to delete it (loro serve --right delete:PREFIX gives it)"
+        )));
     }
+    Ok(())
 }
 
-impl Drop for Spinner {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
+async fn established(session: &Session<'_>) -> Result<(), Failure> {
+    let established = session.remote.established().await;
+    established.map_err(|error| Failure::Session(error.to_string()))
+}
+
+fn closed() -> Failure {
+    Failure::Session("the connection is closed".to_owned())
+}
+
+fn open(client: &Client, patience: Patience) -> Result<Session<'_>, Failure> {
+    check_name(&client.doc)?;
+    Session::connect(&client.server, patience)
+}
+
+/// Fetches a document, which must exist.
+async fn fetch(session: &Session<'_>, client: &Client) -> Result<Doc, Failure> {
+    let doc = session.open(&client.doc).await?;
+    let fetched = session.sync(&doc, "fetching").await?;
+    fetched.map_err(|error| failed(&client.doc, &error))?;
+    // A server that may create a document answers for one that does not exist with nothing.
+    let nothing = doc.watch().borrow().answer.as_ref().is_none_or(is_nothing);
+    if nothing {
+        let doc = client.doc.clone();
+        return Err(failed(&client.doc, &DocError::Unavailable { doc }));
+    }
+    Ok(doc)
+}
+
+/// What happened to a document that is watched.
+enum Next {
+    Changed,
+    /// The server deleted it, or shows it no more.
+    Gone,
+    ShutDown,
+}
+
+/// Waits for a change after these numbers of changes and answers.
+async fn next(seen: &mut Receiver<DocState>, (changes, answers): (u64, u64)) -> Next {
+    let gone = |seen: &DocState| seen.answers != answers && seen.answer.is_none();
+    match seen
+        .wait_for(|seen| seen.changes != changes || gone(seen))
+        .await
+    {
+        Ok(seen) if gone(&seen) => Next::Gone,
+        Ok(_) => Next::Changed,
+        Err(_) => Next::ShutDown,
     }
 }
 

@@ -219,11 +219,11 @@ impl Serve {
         config.message = self.max_message.0;
         let (memory, threads) = (self.memory.0, config.threads.max(1));
         config.budget = budget.clone();
+        config.reserved = reserved;
         config.limits.loaded_bytes = (memory / 8) as u64;
         config.limits.expanded_bytes = (memory / 2 / threads) as u64;
         if !self.rights.is_empty() {
             config.permissions = Arc::new(Rights::new(self.rights.clone()));
-        config.reserved = reserved;
         }
         let node = match &self.data {
             None => Node::new(config, MemoryStore::new()),

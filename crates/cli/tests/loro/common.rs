@@ -34,6 +34,18 @@ impl Server {
         Self::spawn(command)
     }
 
+    /// A server at an address that another one had.
+    pub(crate) fn at(address: &str, data: &Path) -> Self {
+        let mut command = program();
+        command.args(["loro", "serve", "--listen", address, "--data"]);
+        command.arg(data);
+        Self::spawn(command)
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// The same, started by a shell that does this first.
     #[cfg(target_os = "linux")]
     pub(crate) fn in_shell(data: &Path, first: &str) -> Self {
@@ -54,6 +66,7 @@ impl Server {
             let found = line
                 .split("ws://")
                 .nth(1)
+                .or_else(|| line.split("wss://").nth(1))
                 .and_then(|rest| rest.split("/ws").next());
             if let Some(address) = found {
                 break address.to_owned();
@@ -140,4 +153,19 @@ pub(crate) fn succeed(arguments: &[&str]) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {stderr}");
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// Letters without a pattern, so that nothing can be compressed.
+pub(crate) fn noise(bytes: usize) -> String {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let letters = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        char::from(b'!' + (state % 90) as u8)
+    });
+    letters
+        .filter(|c| *c != '"' && *c != '\\')
+        .take(bytes)
+        .collect()
 }

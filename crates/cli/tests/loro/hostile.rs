@@ -7,7 +7,7 @@ use std::time::Duration;
 use breakbulk::loro::crdt::{ExportMode, LoroDoc};
 use breakbulk::message::loro::{ChannelMsg, Transmission, VersionVector};
 
-use super::common::{Server, program, run, succeed};
+use super::common::{Server, noise, program, run, succeed};
 use super::raw::{Raw, sync_request};
 
 /// What a server may take beyond `--memory`.
@@ -17,21 +17,6 @@ const BEYOND: usize = 64 << 20;
 fn number(variable: &str, least: usize) -> usize {
     let asked = std::env::var(variable).ok();
     asked.map_or(least, |asked| asked.parse().expect("it is a number"))
-}
-
-/// Letters without a pattern, so that nothing can be compressed.
-fn noise(bytes: usize) -> String {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let letters = std::iter::repeat_with(|| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        char::from(b'!' + (state % 90) as u8)
-    });
-    letters
-        .filter(|c| *c != '"' && *c != '\\')
-        .take(bytes)
-        .collect()
 }
 
 fn push(server: &Server, folder: &Path, doc: &str, text: &str) {
@@ -368,10 +353,10 @@ fn a_full_disk_leaves_documents_readable_and_is_noticed_when_it_has_room() {
     push(&server, folder.path(), "doc", "hello");
     let file = folder.path().join("large.json").display().to_string();
     std::fs::write(&file, format!("{{\"text\":\"{}\"}}", noise(6 << 20))).unwrap();
-    let large = |name: &str| {
-        let url = &server.ways()[0];
-        run(&["loro", "push", url, name, &file, "--timeout", "5"])
-    };
+    let [socket, events, ..] = server.ways();
+    let large_by =
+        |url: &str, name: &str| run(&["loro", "push", url, name, &file, "--timeout", "60"]);
+    let large = |name: &str| large_by(&socket, name);
     // Until nothing fits any more.
     let refused = (0..10).find(|number| !large(&format!("large {number}")).status.success());
     assert!(refused.is_some(), "the disk is not full");
@@ -380,7 +365,11 @@ fn a_full_disk_leaves_documents_readable_and_is_noticed_when_it_has_room() {
     }
     let before = server.peak_memory();
     for number in 0..5 {
-        assert!(!large(&format!("more {number}")).status.success());
+        let url = [&socket, &events][number % 2];
+        let output = large_by(url, &format!("more {number}"));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("cannot be stored now"), "{stderr}");
     }
     assert_eq!(pull(&server, "doc"), "{\"text\":\"hello\"}\n");
     println!(
@@ -423,10 +412,14 @@ fn all_documents_together_have_a_limit() {
     let file = folder.path().join("large.json").display().to_string();
     std::fs::write(&file, format!("{{\"text\":\"{}\"}}", noise(2 << 20))).unwrap();
     let url = &server.ways()[0];
-    let large = run(&["loro", "push", url, "large", &file, "--timeout", "5"]);
-    assert!(!large.status.success());
+    let large = run(&["loro", "push", url, "large", &file, "--timeout", "0"]);
+    assert_eq!(large.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&large.stderr);
+    assert!(stderr.contains("the server's log tells why"), "{stderr}");
     push(&server, folder.path(), "other", "small ones still fit");
     assert_eq!(pull(&server, "doc"), "{\"text\":\"hello\"}\n");
+    let (_, said) = server.stop();
+    assert!(said.contains("1048576 are allowed"), "{said}");
 }
 
 #[test]

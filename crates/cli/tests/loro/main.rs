@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod causes;
 mod commands;
 mod common;
 mod crash;
+mod documents;
 #[cfg(target_os = "linux")]
 mod hostile;
 #[cfg(target_os = "linux")]
