@@ -1,6 +1,7 @@
 //! `cargo xtask interop`: runs the live tests against the real peers.
 
 mod npm;
+mod pypi;
 
 use anyhow::{Result, bail};
 
@@ -10,13 +11,15 @@ use crate::shared;
 /// Runs the live tests of a protocol.
 type Live = fn() -> Result<()>;
 
-/// All protocols with published peers. tywrap's peer, Python, is part of the tests of its own crate.
-const PROTOCOLS: [(&str, Live); 5] = [
+/// All protocols with published peers. No package of tywrap is published: its peer is Python with the
+/// packages whose values it converts.
+const PROTOCOLS: [(&str, Live); 6] = [
     ("ahp", ahp),
     ("mcp", mcp),
     ("contextvm", contextvm),
     ("loro", loro),
     ("vscode", vscode),
+    ("tywrap", tywrap),
 ];
 
 pub(crate) fn run(name: Option<&str>) -> Result<()> {
@@ -50,6 +53,7 @@ pub(crate) fn skipped() -> Vec<String> {
 pub(crate) fn unavailable(name: &str) -> Option<String> {
     match name {
         "mcp" | "contextvm" | "vscode" => npm::unavailable(),
+        "tywrap" => pypi::unavailable(),
         "loro" => npm::unavailable().or_else(no_browser),
         _ => None,
     }
@@ -85,6 +89,17 @@ fn loro() -> Result<()> {
 fn vscode() -> Result<()> {
     install("vscode")?;
     tests("interop-vscode", &["real_node"])
+}
+
+/// The Python bridge with numpy and pyarrow, whose values it sends in the original's forms.
+fn tywrap() -> Result<()> {
+    if let Some(why) = pypi::unavailable() {
+        bail!("tywrap: {why}");
+    }
+    let python = pypi::install(&root().join("interop/tywrap"))?;
+    let mut tests = shared::tests("breakbulk-tywrap", &["bridge"]);
+    // The tests of this name alone; the others have run, or will, with the system's Python.
+    command::run(tests.arg("values").env("BREAKBULK_PYTHON", python))
 }
 
 /// Why no browser can be used here; `None` if one can.

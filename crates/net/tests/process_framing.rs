@@ -55,6 +55,11 @@ fn lines_are_frames() {
         ("{}\r\n", vec!["{}"], 0),
         ("a\nb\r\nc\n", vec!["a", "b", "c"], 0),
         ("\n\r\n\n\na\n\n", vec!["a"], 0),
+        (
+            " \n\t \r\n\u{a0}\u{3000}\n\u{feff}\n\u{1c}\na\n",
+            vec!["a"],
+            0,
+        ),
         ("a\nunfinished", vec!["a"], 10),
         ("a\r", vec![], 2),
         ("a\rb\n", vec!["a\rb"], 0),

@@ -92,13 +92,7 @@ impl Host {
 
     /// A host of this Python interpreter, with the bridge that is part of this crate.
     pub fn python(interpreter: &Path, config: Config) -> Self {
-        let (words, environment) = python::command(interpreter);
-        let program = environment
-            .into_iter()
-            .fold(Program::new(words), |program, (name, value)| {
-                program.env(name, value)
-            });
-        Self::new(program, config)
+        Self::new(python::program(interpreter), config)
     }
 
     /// Starts the bridge unless a usable one runs.

@@ -20,3 +20,5 @@ mod runs;
 mod rust;
 #[path = "bridge/transcripts.rs"]
 mod transcripts;
+#[path = "bridge/values.rs"]
+mod values;

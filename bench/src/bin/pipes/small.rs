@@ -4,8 +4,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
-use breakbulk::net::process::Program;
-use breakbulk::tywrap::python::{INTERPRETER, command};
+use breakbulk::tywrap::python::{self, INTERPRETER};
 use breakbulk::tywrap::{Config, Lease, Pool, PoolConfig};
 use futures_util::{StreamExt, stream};
 use serde_json::json;
@@ -23,12 +22,7 @@ const LEAST: f64 = 0.8;
 const AHEAD: usize = 32;
 
 pub(crate) async fn measure() -> Outcome {
-    let (words, environment) = command(Path::new(INTERPRETER));
-    let program = environment
-        .into_iter()
-        .fold(Program::new(words), |program, (name, value)| {
-            program.env(name, value)
-        });
+    let program = python::program(Path::new(INTERPRETER));
     let pool = Pool::new(&program, &Config::default(), PoolConfig::default());
     pool.warm().await?;
     pooled(&pool, 1000, 1).await?;

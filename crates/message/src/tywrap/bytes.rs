@@ -1,4 +1,5 @@
-//! Bytes as JSON values, which have one form in requests and another in responses.
+//! Bytes as JSON values, which have one form in requests and another in responses. Both are read in
+//! either, as in the original.
 
 use base64::Engine;
 use base64::engine::Simd;
@@ -56,34 +57,47 @@ pub fn response_bytes(data: &[u8], style: Style) -> String {
 
 /// The bytes of an argument; `None` if it is another value.
 pub fn read_request_bytes(value: &RawValue) -> Option<Result<Vec<u8>, BytesError>> {
-    let members: Argument<'_> = serde_json::from_str(value.get()).ok()?;
-    (members.mark?.get() == "true").then(|| decode("b64", members.data))
+    let members: Bytes<'_> = serde_json::from_str(value.get()).ok()?;
+    // Of another encoding it is an object like any other, as in the original.
+    let is_result = members.is_result() && members.is_base64();
+    members
+        .argument()
+        .or_else(|| is_result.then(|| decode("data", members.data)))
 }
 
 /// The bytes of a result; `None` if it is another value.
 pub fn read_response_bytes(value: &RawValue) -> Option<Result<Vec<u8>, BytesError>> {
-    let members: Returned<'_> = serde_json::from_str(value.get()).ok()?;
-    if string(members.kind?)? != "bytes" {
-        return None;
+    let members: Bytes<'_> = serde_json::from_str(value.get()).ok()?;
+    match (members.is_result(), members.is_base64()) {
+        (false, _) => members.argument(),
+        (true, false) => Some(Err(BytesError::Encoding)),
+        (true, true) => Some(decode("data", members.data)),
     }
-    if members.encoding.and_then(string).as_deref() != Some("base64") {
-        return Some(Err(BytesError::Encoding));
-    }
-    Some(decode("data", members.data))
 }
 
 crate::raw_members! {
-    struct Argument {
+    struct Bytes {
         mark: "__tywrap_bytes__",
-        data: "b64",
-    }
-}
-
-crate::raw_members! {
-    struct Returned {
+        b64: "b64",
         kind: "__type__",
         encoding: "encoding",
         data: "data",
+    }
+}
+
+impl Bytes<'_> {
+    /// The bytes, if they have the form of requests.
+    fn argument(&self) -> Option<Result<Vec<u8>, BytesError>> {
+        (self.mark?.get() == "true").then(|| decode("b64", self.b64))
+    }
+
+    /// Whether this is marked as bytes in the form of responses.
+    fn is_result(&self) -> bool {
+        self.kind.and_then(string).as_deref() == Some("bytes")
+    }
+
+    fn is_base64(&self) -> bool {
+        self.encoding.and_then(string).as_deref() == Some("base64")
     }
 }
 
@@ -118,6 +132,9 @@ mod tests {
             r#"{"__type__": "bytes", "encoding": "base64", "data": "AAEC/w=="}"#
         );
         assert_eq!(read_response_bytes(raw(&result)), Some(Ok(data.to_vec())));
+        // Each form is read on either side.
+        assert_eq!(read_request_bytes(raw(&result)), Some(Ok(data.to_vec())));
+        assert_eq!(read_response_bytes(raw(&argument)), Some(Ok(data.to_vec())));
         assert_eq!(
             request_bytes(&[], Style::Ascii),
             r#"{"__tywrap_bytes__":true,"b64":""}"#
@@ -190,7 +207,13 @@ mod tests {
                 BytesError::NoText { member: "data" },
             ),
         ] {
-            assert_eq!(read_response_bytes(raw(text)), Some(Err(error)), "{text}");
+            assert_eq!(
+                read_response_bytes(raw(text)),
+                Some(Err(error.clone())),
+                "{text}"
+            );
+            let argument = (error != BytesError::Encoding).then_some(Err(error));
+            assert_eq!(read_request_bytes(raw(text)), argument, "{text}");
         }
     }
 }

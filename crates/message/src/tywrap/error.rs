@@ -91,8 +91,22 @@ crate::raw_members! {
 }
 
 impl<'a> Members<'a> {
-    /// Reads a message and its id; the protocol is checked first, as in the real bridge.
+    /// Reads a request and its id; the protocol is checked first, as in the real bridge.
     pub(super) fn read(text: &'a str) -> Result<(i64, Self), DecodeError> {
+        Self::read_with(text, |protocol| {
+            protocol.ok_or(missing("protocol")).map(Some)
+        })
+    }
+
+    /// Reads a response and its id. The real host accepts one without a protocol.
+    pub(super) fn read_response(text: &'a str) -> Result<(i64, Self), DecodeError> {
+        Self::read_with(text, Ok)
+    }
+
+    fn read_with(
+        text: &'a str,
+        protocol: impl FnOnce(Option<&'a RawValue>) -> Result<Option<&'a RawValue>, DecodeErrorKind>,
+    ) -> Result<(i64, Self), DecodeError> {
         let Ok(members) = serde_json::from_str::<Self>(text) else {
             // Parsed again, since the first parse also fails for JSON that is not an object.
             let is_json = serde_json::from_str::<IgnoredAny>(text).is_ok();
@@ -114,10 +128,10 @@ impl<'a> Members<'a> {
             id: id.unwrap_or(UNKNOWN_ID),
             kind,
         };
-        let protocol = members.protocol.ok_or_else(|| fail(missing("protocol")))?;
-        if string(protocol).as_deref() != Some(PROTOCOL) {
+        let protocol = protocol(members.protocol).map_err(fail)?;
+        if let Some(other) = protocol.filter(|it| string(it).as_deref() != Some(PROTOCOL)) {
             return Err(fail(DecodeErrorKind::Protocol {
-                found: beginning(protocol),
+                found: beginning(other),
             }));
         }
         match (id, members.id) {

@@ -30,9 +30,9 @@ pub struct ErrorBody<'a> {
 }
 
 impl<'a> Response<'a> {
-    /// Reads a response.
+    /// Reads a response. Its protocol may be missing, but not another.
     pub fn read(text: &'a str) -> Result<Self, DecodeError> {
-        let (id, members) = Members::read(text)?;
+        let (id, members) = Members::read_response(text)?;
         match read_outcome(&members) {
             Ok(outcome) => Ok(Self { id, outcome }),
             Err(kind) => Err(DecodeError { id, kind }),
@@ -168,6 +168,7 @@ mod tests {
                 r#"{"id": 1, "protocol": "tywrap/1", "result": [ 4.0]}"#,
                 Ok("[ 4.0]"),
             ),
+            (r#"{"id":1,"result":[]}"#, Ok("[]")),
             (
                 r#"{"id":1,"protocol":"tywrap/1","result":null}"#,
                 Ok("null"),
@@ -213,7 +214,14 @@ mod tests {
             ("", -1, DecodeErrorKind::NotJson),
             ("print", -1, DecodeErrorKind::NotJson),
             ("[]", -1, DecodeErrorKind::NotObject),
-            (r#"{"id":1,"result":1}"#, 1, missing("protocol")),
+            (r#"{"result":1}"#, -1, missing("id")),
+            (
+                r#"{"id":1,"protocol":null,"result":1}"#,
+                1,
+                DecodeErrorKind::Protocol {
+                    found: "null".into(),
+                },
+            ),
             (
                 r#"{"id":1,"protocol":1,"result":1}"#,
                 1,

@@ -36,7 +36,7 @@ const SHOWN: usize = 24;
 /// How frames are delimited in a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
-    /// One frame per line. `\r\n` is accepted too, and empty lines are skipped.
+    /// One frame per line. `\r\n` is accepted too, and lines of white space only are skipped.
     #[default]
     Lines,
     /// `Content-Length: N`, an empty line, and N bytes, as LSP has it.
@@ -196,12 +196,15 @@ impl Decoder {
                 Ok(None) => return None,
                 Ok(Some(found)) => found,
             };
-            let text = simdutf8::basic::from_utf8(&self.buffer[from..to]);
-            if text.is_err() {
+            let Ok(text) = simdutf8::basic::from_utf8(&self.buffer[from..to]) else {
                 return Some(Err(Unreadable::NotUtf8 { size: to - from }));
-            }
+            };
+            let is_skipped = match self.framing {
+                Framing::Lines => is_blank(text),
+                Framing::ContentLength => text.is_empty(),
+            };
             let frame = self.take(from, to, end);
-            if !frame.is_empty() {
+            if !is_skipped {
                 return Some(Ok(frame));
             }
         }
@@ -224,6 +227,9 @@ impl Decoder {
         let size = self.unfinished();
         let rest = self.buffer[self.start..].trim_ascii_end();
         if rest.is_empty() {
+            return None;
+        }
+        if self.framing == Framing::Lines && std::str::from_utf8(rest).is_ok_and(is_blank) {
             return None;
         }
         if self.framing == Framing::ContentLength {
@@ -403,6 +409,12 @@ impl Skip {
             members: self.scan.members(),
         }
     }
+}
+
+/// Whether a line holds nothing but white space, as JavaScript or Python trims it.
+fn is_blank(line: &str) -> bool {
+    line.chars()
+        .all(|c| c.is_whitespace() || matches!(c, '\u{feff}' | '\u{1c}'..='\u{1f}'))
 }
 
 /// Whether a line is a header of the other framing; no JSON text begins like that.

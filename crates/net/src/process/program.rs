@@ -46,6 +46,7 @@ pub struct Program {
     stderr: Stderr,
     terminate_after: Option<Duration>,
     kill_group_on_exit: bool,
+    preamble: Vec<u8>,
 }
 
 impl Program {
@@ -58,6 +59,7 @@ impl Program {
             stderr: Stderr::Inherit,
             terminate_after: None,
             kill_group_on_exit: false,
+            preamble: Vec::new(),
         }
     }
 
@@ -137,6 +139,12 @@ impl Program {
         self
     }
 
+    /// Writes these bytes to its standard input before the first frame.
+    pub fn preamble(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.preamble = bytes.into();
+        self
+    }
+
     /// Starts the command; frames of at most `limit` bytes go over its standard input and output.
     ///
     /// The connection closes when the command has exited, with code 1000 for exit status 0 and 1011
@@ -202,8 +210,10 @@ impl Program {
             }
             _ => ChildStderr::Elsewhere,
         };
+        let mut stream = Stream::new(output, input, framing, limit);
+        stream.write_first(&self.preamble);
         Ok(Exec::new(
-            Stream::new(output, input, framing, limit),
+            stream,
             ChildGuard::new(child, self.kill_group_on_exit),
             stderr,
             self.terminate_after,

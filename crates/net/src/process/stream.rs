@@ -121,6 +121,11 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
         }
     }
 
+    /// Bytes that are written together with the first frame, before it.
+    pub(super) fn write_first(&mut self, bytes: &[u8]) {
+        self.sink.held.extend_from_slice(bytes);
+    }
+
     /// The two halves, for a transport that wraps this one.
     pub(super) fn halves(self) -> (StreamSource<R>, StreamSink) {
         (self.source, self.sink)

@@ -23,9 +23,9 @@ pub struct BridgeConfig {
     pub frame: Option<usize>,
     /// Whether `meta` announces the frame size, which hosts of version 0.8 need.
     pub tells_transport: bool,
-    /// Bytes of a request.
+    /// Bytes of a request. A host that sets no limit, or one that is not positive, gets the default.
     pub request: usize,
-    /// Bytes of a response.
+    /// Bytes of a response; `None`: as many as the function returns.
     pub response: Option<usize>,
     /// The modules that may be called; `None`: all.
     pub allowed: Option<BTreeSet<String>>,
@@ -35,12 +35,14 @@ pub struct BridgeConfig {
 
 /// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name} must be a positive integer, not {value:?}")]
+#[error("{name} must be {expected}, not {value:?}")]
 pub struct BadSetting {
     /// Its name.
     pub name: &'static str,
     /// Its value.
     pub value: String,
+    /// What it must be.
+    pub expected: &'static str,
 }
 
 impl Default for BridgeConfig {
@@ -91,7 +93,7 @@ impl BridgeConfig {
         }
         let limit = |name| match env(name).as_deref().map(str::trim) {
             None | Some("") => Ok(None),
-            Some(value) => positive(name, value).map(Some),
+            Some(value) => optional(name, value),
         };
         let allowed: BTreeSet<String> = env("TYWRAP_ALLOWED_MODULES")
             .unwrap_or_default()
@@ -165,10 +167,30 @@ fn positive(name: &'static str, value: &str) -> Result<usize, BadSetting> {
     let number = value.bytes().all(|byte| byte.is_ascii_digit());
     match value.parse() {
         Ok(parsed) if number && parsed > 0 => Ok(parsed),
-        _ => Err(BadSetting {
-            name,
-            value: value.chars().take(64).collect(),
-        }),
+        _ => Err(bad_setting(name, value, "a positive integer")),
+    }
+}
+
+/// A limit; one that is not positive is none, as in the original.
+fn optional(name: &'static str, value: &str) -> Result<Option<usize>, BadSetting> {
+    let (is_negative, digits) = match value.as_bytes().first() {
+        Some(b'-') => (true, &value[1..]),
+        Some(b'+') => (false, &value[1..]),
+        _ => (false, value),
+    };
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(bad_setting(name, value, "an integer"));
+    }
+    // What is beyond all memory is as large as can be.
+    let limit = digits.parse().unwrap_or(usize::MAX);
+    Ok((!is_negative && limit > 0).then_some(limit))
+}
+
+fn bad_setting(name: &'static str, value: &str, expected: &'static str) -> BadSetting {
+    BadSetting {
+        name,
+        value: value.chars().take(64).collect(),
+        expected,
     }
 }
 
@@ -235,7 +257,31 @@ mod tests {
             );
         }
         assert!(read(&[ARGUMENT], &[]).is_err());
-        assert!(read(&[], &[("TYWRAP_REQUEST_MAX_BYTES", "x")]).is_err());
+    }
+
+    // TYWRAP-13
+    #[test]
+    fn a_limit_that_is_not_positive_is_none() {
+        const NAMES: [&str; 2] = ["TYWRAP_REQUEST_MAX_BYTES", "TYWRAP_CODEC_MAX_BYTES"];
+        let read = |value: &str| {
+            let find = |name: &str| NAMES.contains(&name).then(|| value.to_owned());
+            BridgeConfig::read(&[], find).map(|config| (config.request, config.response))
+        };
+        let unlimited = (1 << 30, None);
+        for (value, expected) in [
+            ("", unlimited),
+            (" 100 ", (100, Some(100))),
+            ("+7", (7, Some(7))),
+            ("0", unlimited),
+            ("-0", unlimited),
+            ("-5", unlimited),
+            ("99999999999999999999", (usize::MAX, Some(usize::MAX))),
+        ] {
+            assert_eq!(read(value), Ok(expected), "{value:?}");
+        }
+        for bad in ["x", "-", "1e3", "1.5", "--1", "٣"] {
+            assert!(read(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

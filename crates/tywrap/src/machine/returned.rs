@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 /// A result, as the JSON that the bridge wrote. Values that JSON cannot express are objects with a
-/// `__type__`; of these only bytes are decoded here.
+/// `__type__` (bytes) or a `__tywrap__` (arrays, tables); of these only bytes are decoded here.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Returned(Bytes);
 
@@ -34,10 +34,11 @@ impl Returned {
         read_response_bytes(serde_json::from_str(self.json()).ok()?)
     }
 
-    /// The `__type__` of a value that JSON cannot express: `bytes`, `dataframe`, `ndarray`, ….
+    /// What a value that JSON cannot express is: `bytes`, `dataframe`, `ndarray`, ….
     pub fn type_name(&self) -> Option<String> {
         let members: BTreeMap<String, &RawValue> = serde_json::from_str(self.json()).ok()?;
-        serde_json::from_str(members.get("__type__")?.get()).ok()
+        let mark = members.get("__tywrap__").or(members.get("__type__"))?;
+        serde_json::from_str(mark.get()).ok()
     }
 }
 
@@ -55,8 +56,7 @@ mod tests {
 
     #[test]
     fn values_are_handed_on_as_they_are() {
-        let text =
-            r#"{"__type__":"dataframe","encoding":"arrow","b64":"QVJST1c=","metadata":{"a":1.50}}"#;
+        let text = r#"{"__tywrap__":"dataframe","encoding":"arrow","b64":"QVJST1c=","metadata":{"a":1.50}}"#;
         let message = Bytes::from(format!("  {text} "));
         let returned = Returned::new(&message, 2..2 + text.len());
         assert_eq!(returned.json(), text);
@@ -65,6 +65,7 @@ mod tests {
         let bytes = br#"{"__type__":"bytes","encoding":"base64","data":"AAH/"}"#;
         let bytes = Returned(Bytes::from_static(bytes));
         assert_eq!(bytes.bytes(), Some(Ok(vec![0, 1, 255])));
+        assert_eq!(bytes.type_name().as_deref(), Some("bytes"));
         for plain in ["1", "[]", "null", r#"{"type":"x"}"#] {
             let plain = Returned(Bytes::from_static(plain.as_bytes()));
             assert_eq!((plain.type_name(), plain.bytes()), (None, None));

@@ -2,10 +2,9 @@
 
 One JSON message a line, or in pieces (tywrap-frame/1) where it is larger than a frame.
 Needs nothing but Python 3.9 or later. Trusts its host: an allow-list bounds what it may import.
+The last part of the bridge, which is made of values.py, frames.py and this file in a row.
 """
 
-import base64
-import binascii
 import importlib
 import json
 import os
@@ -14,38 +13,19 @@ import traceback
 import types
 
 PROTOCOL = "tywrap/1"
-FRAME_PROTOCOL = "tywrap-frame/1"
-UNKNOWN_ID = -1
-MAX_SAFE = 2**53 - 1
 
 # Without a limit of the host's own a request may be this large.
 REQUEST_MAX = 1 << 30
-# Bounds on unfinished requests, whatever they declare.
-MAX_STREAMS = 1024
-MAX_PIECES = 1 << 20
 # Room for the members of a frame around its data.
 ENVELOPE = 1024
 READ_STEP = 1 << 18
 WRITE_STEP = 1 << 20
 # So much of an error's text is told.
 MAX_TEXT = 1 << 16
-MAX_INT_DIGITS = 4300
 
 
 class ConfigError(Exception):
     """Settings that cannot be used."""
-
-
-class ProtocolError(Exception):
-    """A request that breaks a rule of tywrap/1."""
-
-    def __init__(self, text, mid=UNKNOWN_ID):
-        super().__init__(text)
-        self.mid = mid
-
-
-class RequestTooLargeError(Exception):
-    """A request above the limit."""
 
 
 class PayloadTooLargeError(Exception):
@@ -58,13 +38,6 @@ class ImportNotAllowedError(PermissionError):
 
 class AttributeNotAllowedError(PermissionError):
     """A name that begins with an underscore."""
-
-
-class FrameError(Exception):
-    """A frame that breaks a rule: from here on nobody knows what belongs to what."""
-
-    def __str__(self):
-        return ": ".join(self.args)
 
 
 # ---- settings
@@ -97,6 +70,8 @@ class Settings:
         self.line = max(self.request, escaped) + ENVELOPE
         names = env.get("TYWRAP_ALLOWED_MODULES", "").replace(",", " ").split()
         self.allowed = frozenset(names) or None
+        # Arrays go as Arrow unless the host wants JSON, or pyarrow is not installed.
+        self.arrow = env.get("TYWRAP_CODEC_FALLBACK", "").lower() != "json"
         private = env.get("TYWRAP_ALLOW_PRIVATE_ATTRS", "").strip().lower()
         self.private = private in ("1", "true", "yes")
 
@@ -110,217 +85,23 @@ def positive(name, text):
 
 
 def limit(env, name):
-    """An optional number of the environment."""
+    """An optional number of the environment; one that is not positive sets no limit."""
     text = env.get(name, "").strip()
-    return positive(name, text) if text else None
+    if not text:
+        return None
+    digits = text[1:] if text[0] in "+-" else text
+    if not (digits.isascii() and digits.isdigit()):
+        raise ConfigError("%s must be an integer, not %r" % (name, text[:64]))
+    if text[0] == "-" or not digits.strip("0"):
+        return None
+    return int(digits) if len(digits) < 16 else MAX_SAFE
 
 
-# ---- requests in pieces
+# ---- calls
 
 
-class Burst:
-    """One request on its way as pieces."""
-
-    def __init__(self, total, total_bytes):
-        self.total = total
-        self.total_bytes = total_bytes
-        self.pieces = {}
-        self.size = 0
-
-
-class Reassembler:
-    """Puts requests together. Pieces of one request come without anything in between."""
-
-    def __init__(self, largest):
-        self.largest = largest
-        self.bursts = {}
-        self.size = 0
-        self.count = 0
-        # The burst that was refused, how many of its pieces are still to come, whether 0 came.
-        self.refused = None
-
-    def clear(self):
-        """The host began something else: what is unfinished will stay so."""
-        if self.bursts:
-            self.bursts.clear()
-            self.size = self.count = 0
-        self.refused = None
-
-    def accept(self, frame):
-        """Takes a frame; gives the request once it is whole."""
-        mid, seq, total, total_bytes, data = check_frame(frame)
-        if self.refused is not None and self.is_refused(mid, seq, total, total_bytes):
-            return None
-        burst = self.bursts.get(mid)
-        if burst is None:
-            if seq == 0:
-                self.clear()
-            if len(self.bursts) >= MAX_STREAMS:
-                raise FrameError("FRAME_TOO_MANY_STREAMS", "%d are unfinished" % MAX_STREAMS)
-            if total_bytes > self.largest or total > MAX_PIECES:
-                self.refused = [mid, total, total_bytes, total - 1, seq == 0]
-                raise too_large(total_bytes, self.largest, total)
-            burst = self.bursts[mid] = Burst(total, total_bytes)
-        elif burst.total != total or burst.total_bytes != total_bytes:
-            raise FrameError(
-                "FRAME_INCONSISTENT",
-                "request %d began as %d pieces of %d bytes and goes on as %d of %d"
-                % (mid, burst.total, burst.total_bytes, total, total_bytes),
-            )
-        if seq in burst.pieces:
-            raise FrameError("FRAME_DUPLICATE_SEQ", "piece %d of request %d again" % (seq, mid))
-        size = byte_length(data)
-        burst.size += size
-        self.size += size
-        self.count += 1
-        if burst.size > total_bytes:
-            text = "request %d has more than the %d bytes that it declares" % (mid, total_bytes)
-            raise FrameError("FRAME_BYTES_MISMATCH", text)
-        if self.size > self.largest or self.count > MAX_PIECES:
-            text = "unfinished requests hold %d bytes in %d pieces" % (self.size, self.count)
-            raise FrameError("FRAME_PAYLOAD_TOO_LARGE", text)
-        burst.pieces[seq] = data
-        if len(burst.pieces) < total:
-            return None
-        del self.bursts[mid]
-        self.size -= burst.size
-        self.count -= total
-        if burst.size != total_bytes:
-            text = "request %d has %d bytes and declares %d" % (mid, burst.size, total_bytes)
-            raise FrameError("FRAME_BYTES_MISMATCH", text)
-        # As many different numbers below `total` as `total`: none is missing.
-        pieces = burst.pieces
-        return "".join([pieces[seq] for seq in range(total)])
-
-    def is_refused(self, mid, seq, total, total_bytes):
-        """Whether this is a late piece of what was answered already."""
-        known = self.refused
-        again = seq == 0 and known[4]
-        if known[:3] != [mid, total, total_bytes] or known[3] == 0 or again:
-            self.refused = None
-            return False
-        known[3] -= 1
-        known[4] = known[4] or seq == 0
-        return True
-
-
-def check_frame(frame):
-    """The members of a frame, checked in the order that real receivers have."""
-
-    def malformed(name, expected):
-        return FrameError("FRAME_MALFORMED", "`%s` must be %s" % (name, expected))
-
-    if frame.get("__tywrap_frame__") != "chunk":
-        raise malformed("__tywrap_frame__", '"chunk"')
-    if frame.get("frameProtocol") != FRAME_PROTOCOL:
-        raise FrameError("FRAME_UNKNOWN_PROTOCOL", "`frameProtocol` must be " + FRAME_PROTOCOL)
-    stream = frame.get("stream")
-    if stream != "request" and stream != "response":
-        raise malformed("stream", '"request" or "response"')
-    if frame.get("encoding") != "utf8-slice":
-        raise malformed("encoding", '"utf8-slice"')
-    mid, seq = frame.get("id"), frame.get("seq")
-    total, total_bytes = frame.get("total"), frame.get("totalBytes")
-    # Exactly int: true and 1.0 are none.
-    if type(mid) is not int or not -MAX_SAFE <= mid <= MAX_SAFE:
-        raise malformed("id", "an integer within 2^53 - 1 of 0")
-    if type(seq) is not int or seq < 0:
-        raise malformed("seq", "an integer from 0")
-    if type(total) is not int or total < 1:
-        raise malformed("total", "an integer from 1")
-    if type(total_bytes) is not int or total_bytes < 0:
-        raise malformed("totalBytes", "an integer from 0")
-    data = frame.get("data")
-    if type(data) is not str:
-        raise malformed("data", "a string")
-    if seq >= total:
-        raise malformed("seq", "below `total`")
-    if stream != "request":
-        raise FrameError("FRAME_WRONG_STREAM", "a bridge takes requests")
-    return mid, seq, total, total_bytes, data
-
-
-def byte_length(text):
-    """The bytes of a text in UTF-8."""
-    # Known without a look at the characters.
-    if text.isascii():
-        return len(text)
-    try:
-        return len(text.encode("utf-8"))
-    except UnicodeEncodeError:
-        raise FrameError("FRAME_INVALID_UTF8", "half a character (a lone surrogate)") from None
-
-
-def too_large(size, largest, pieces=0):
-    """What a request above the limit is told."""
-    if pieces > MAX_PIECES:
-        text = "Request of %d pieces is over %d; use larger frames"
-        return RequestTooLargeError(text % (pieces, MAX_PIECES))
-    text = "Request of %d bytes is over TYWRAP_REQUEST_MAX_BYTES=%d; send less or raise it"
-    return RequestTooLargeError(text % (size, largest))
-
-
-# ---- JSON
-
-
-def refuse_constant(name):
-    """NaN and Infinity are no JSON."""
-    raise ValueError("%s is no JSON; send null or a string instead" % name)
-
-
-def bounded_int(text):
-    """An integer, where Python itself does not bound the digits that it converts."""
-    if len(text) > MAX_INT_DIGITS:
-        raise ValueError("an integer has %d digits; the limit is %d" % (len(text), MAX_INT_DIGITS))
-    return int(text)
-
-
-def revive(members):
-    """Bytes among the arguments."""
-    if members.get("__tywrap_bytes__") is not True:
-        return members
-    text = members.get("b64")
-    if type(text) is not str:
-        raise ProtocolError("`b64` must be a string of base64")
-    try:
-        return base64.b64decode(text.encode("ascii"), validate=True)
-    except (binascii.Error, UnicodeEncodeError) as error:
-        raise ProtocolError("`b64` is no base64: %s" % error) from None
-
-
-def dehydrate(value):
-    """A value that JSON does not have."""
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        data = base64.b64encode(value).decode("ascii")
-        return {"__type__": "bytes", "encoding": "base64", "data": data}
-    text = "a value of type %s cannot be sent; return numbers, strings, bytes, lists and dicts"
-    raise TypeError(text % type(value).__qualname__)
-
-
-PARSE_INT = None if hasattr(sys, "get_int_max_str_digits") else bounded_int
-PLAIN = json.JSONDecoder(parse_constant=refuse_constant, parse_int=PARSE_INT)
-REVIVING = json.JSONDecoder(
-    parse_constant=refuse_constant, parse_int=PARSE_INT, object_hook=revive)
-ENCODER = json.JSONEncoder(allow_nan=False, default=dehydrate)
-RAW_ENCODER = json.JSONEncoder(allow_nan=False, default=dehydrate, ensure_ascii=False)
-
-
-def parse(decoder, text):
-    """JSON to values. Without spaces around it the slow search for them is left out."""
-    if text.startswith("{"):
-        value, end = decoder.raw_decode(text)
-        if end == len(text):
-            return value
-    return decoder.decode(text)
-
-
-def has_half_characters(value):
-    """Whether a value holds a lone surrogate. Not cheap: ask only where the text has escapes."""
-    try:
-        RAW_ENCODER.encode(value).encode("utf-8")
-    except UnicodeEncodeError:
-        return True
-    return False
+# For requests, which hold nothing but JSON and bytes.
+REQUESTS = Values(False)
 
 
 def shown(value):
@@ -329,12 +110,9 @@ def shown(value):
     return text if len(text) <= 64 else text[:64] + "..."
 
 
-# ---- calls
-
-
 def read_request(text):
     """The id, method and parameters of a whole request."""
-    if "__tywrap_bytes__" in text:
+    if may_hold_bytes(text):
         try:
             message = parse(REVIVING, text)
         except ProtocolError as error:
@@ -351,7 +129,7 @@ def read_request(text):
         )
     if type(mid) is not int or not -MAX_SAFE <= mid <= MAX_SAFE:
         raise ProtocolError("`id` must be an integer within 2^53 - 1 of 0")
-    if "\\u" in text and has_half_characters(message):
+    if "\\u" in text and REQUESTS.has_half_characters(message):
         raise ProtocolError("half a character (a lone surrogate) cannot be kept", mid)
     if params is None:
         params = {}
@@ -367,11 +145,20 @@ def check_allowed(name, allowed):
         raise ImportNotAllowedError(text % name)
 
 
+def is_installed(name):
+    """Whether a module could be imported."""
+    import importlib.util
+
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, AttributeError, ValueError):
+        return False
+
+
 def known_id(message):
     """The id of a request, if that much can be read."""
     mid = message.get("id") if type(message) is dict else None
     return mid if type(mid) is int and -MAX_SAFE <= mid <= MAX_SAFE else UNKNOWN_ID
-
 
 
 class Bridge:
@@ -381,6 +168,7 @@ class Bridge:
         self.settings = settings
         self.write = write
         self.requests = Reassembler(settings.request)
+        self.values = Values(settings.arrow)
         self.modules = {}
 
     def take_line(self, line):
@@ -491,9 +279,9 @@ class Bridge:
             "bridge": "python-subprocess",
             "pythonVersion": "%d.%d.%d" % sys.version_info[:3],
             "pid": os.getpid(),
-            "codecFallback": "none",
-            # Whatever is installed: results travel as plain JSON.
-            "arrowAvailable": False,
+            "codecFallback": "none" if self.settings.arrow else "json",
+            "arrowAvailable": is_installed("pyarrow"),
+            # Whatever is installed: this bridge has no forms for their values.
             "scipyAvailable": False,
             "torchAvailable": False,
             "sklearnAvailable": False,
@@ -513,16 +301,10 @@ class Bridge:
         """Writes a result."""
         message = {"id": mid, "protocol": PROTOCOL, "result": result}
         try:
-            text = ENCODER.encode(message)
-            if "\\ud" in text and has_half_characters(message):
-                raise ValueError("the result holds half a character (a lone surrogate)")
+            text = self.values.encode(message)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            if isinstance(error, ValueError) and "not JSON compliant" in str(error):
-                error = ValueError(
-                    "the result holds NaN or Infinity, which JSON does not have; return None instead"
-                )
             self.reply_error(mid, error, None)
             return
         message = result = None
@@ -542,7 +324,7 @@ class Bridge:
         body = {"type": type(error).__name__, "message": told(error)}
         if trace is not None:
             body["traceback"] = trace
-        self.send(mid, ENCODER.encode({"id": mid, "protocol": PROTOCOL, "error": body}))
+        self.send(mid, json.dumps({"id": mid, "protocol": PROTOCOL, "error": body}))
 
     def send(self, mid, text):
         """Writes a response, whole or in frames. It is ASCII: a character is a byte."""
@@ -553,7 +335,7 @@ class Bridge:
         if room < 4:
             text = "FRAME_BAD_MAX_BYTES: frames of %d bytes; 4 are the least" % room
             body = {"type": "FrameError", "message": text}
-            self.write_line(ENCODER.encode({"id": mid, "protocol": PROTOCOL, "error": body}))
+            self.write_line(json.dumps({"id": mid, "protocol": PROTOCOL, "error": body}))
             return
         size = len(text)
         head = (
@@ -566,7 +348,6 @@ class Bridge:
         for seq, at in enumerate(range(0, size, room)):
             frame = "".join((head, str(seq), middle, escape(text[at : at + room]), "}\n"))
             self.write(frame.encode("ascii"))
-
 
     def write_line(self, text):
         """Writes a line; a long one in slices, so that it is not held twice more."""
@@ -654,7 +435,7 @@ def read_line(reader, bridge):
             return None
         if len(line) < longest or line[-1] == 10:
             line = line.rstrip(b"\r\n")
-            if line:
+            if not is_blank(line):
                 return line
             continue
         size = len(line)
@@ -668,6 +449,19 @@ def read_line(reader, bridge):
         bridge.fail(UNKNOWN_ID, too_large(size, bridge.settings.request))
 
 
+def is_blank(line):
+    """Whether a line is nothing but white space, of any alphabet."""
+    if not line or line.isspace():
+        return True
+    # A message begins with a brace; white space beyond ASCII takes a look at characters.
+    if 0x20 < line[0] < 0x80:
+        return False
+    try:
+        return line.decode("utf-8").isspace()
+    except UnicodeDecodeError:
+        return False
+
+
 def serve(bridge, source):
     """Reads lines to the end of the input."""
     with open(source, "rb", buffering=READ_STEP) as reader:
@@ -676,9 +470,20 @@ def serve(bridge, source):
             pass
 
 
+def import_from_here():
+    """Finds modules of the working directory, also where the bridge is a script elsewhere."""
+    try:
+        here = os.getcwd()
+    except OSError:
+        return
+    if "" not in sys.path and here not in sys.path:
+        sys.path.insert(0, here)
+
+
 def main():
     """Serves until the input ends. 0: it did, or the host broke the framing."""
     try:
+        import_from_here()
         settings = Settings(sys.argv[1:], os.environ)
         source, sink = take_streams()
         serve(Bridge(settings, writer(sink)), source)

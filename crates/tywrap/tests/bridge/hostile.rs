@@ -85,6 +85,12 @@ fn cases() -> Vec<Case> {
         both("nothing at all", "", &[], End::Served),
         both("empty lines", behind("\n\r\n\n"), &[(99, "")], End::Served),
         both(
+            "lines of white space only",
+            behind(" \n\t \r\n\u{a0}\u{3000}\n\u{1c}"),
+            &[(99, "")],
+            End::Served,
+        ),
+        both(
             "lines that end as on Windows",
             behind(ALIVE).replace('\n', "\r\n"),
             &[(99, ""), (99, "")],
@@ -101,6 +107,7 @@ fn cases() -> Vec<Case> {
         refused("an array", "[1,2]", "ProtocolError"),
         refused("a number", "5", "ProtocolError"),
         refused("no id", request(r#""method":"meta""#), "ProtocolError"),
+        // A rule: the original takes it for 1, and echoes it.
         refused(
             "true for an id",
             request(r#""method":"meta","id":true"#),
@@ -251,6 +258,12 @@ fn frames() -> Vec<Case> {
             &[(9, ""), (99, "")],
             End::Served,
         ),
+        both(
+            "lines of white space within a burst",
+            behind(&[half(0), " \t".to_owned(), "\u{2003}".to_owned(), half(1)].join("\n")),
+            &[(9, ""), (99, "")],
+            End::Served,
+        ),
         fatal("a piece twice", &[frame(json!({})), frame(json!({}))]),
         fatal(
             "another total",
@@ -339,7 +352,8 @@ fn values() -> Vec<Case> {
             "no number",
             copy("NaN"),
             (&[(-1, "JSONDecodeError"), (99, "")], End::Served),
-            no_value,
+            // Python takes it, as the original does, and cannot send it back.
+            (&[(9, "ValueError"), (99, "")], End::Served),
         ),
         case(
             "a pair of surrogates",

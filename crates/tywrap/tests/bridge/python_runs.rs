@@ -19,7 +19,7 @@ pub(crate) fn in_python(input: &Input) -> Run {
         .spawn()
         .unwrap();
     let mut pipe = child.stdin.take().unwrap();
-    let stdin = input.stdin.clone();
+    let stdin = [python::SOURCE.as_bytes(), &input.stdin].concat();
     // A bridge that ends early does not take all of it.
     let writing = std::thread::spawn(move || drop(pipe.write_all(&stdin)));
     let output = child.wait_with_output().unwrap();
@@ -54,7 +54,7 @@ pub(crate) fn python_command(argv: &[String], env: &BTreeMap<String, String>) ->
 }
 
 /// The interpreter itself, past any launcher; `BREAKBULK_PYTHON` names another.
-fn interpreter() -> &'static PathBuf {
+pub(crate) fn interpreter() -> &'static PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {
         let name = std::env::var_os("BREAKBULK_PYTHON").unwrap_or(python::INTERPRETER.into());

@@ -92,6 +92,11 @@ def scenario(name, id, late_path=None):
         dump(reversed(two(id)))
     elif name == "ok_total_1":
         dump(frames(id, plain, 1000))
+    elif name == "blank_lines_in_a_burst":
+        first, second = (json.dumps(frame) for frame in two(id))
+        write(first + "\n  \n\u2003\n" + second)
+    elif name == "no_protocol":
+        write('{"id":%d,"result":"R"}' % id)
     elif name == "ok_oversized_slice":
         dump(frames(id, plain.replace("R", "R" * 200), 1000))
     elif name == "plain_longer_than_max":
@@ -125,7 +130,8 @@ def scenario(name, id, late_path=None):
         write("hello from print")
         return False
     elif name == "blank_lines":
-        OUT.write(b"\n\r\n\n")
+        # Of white space only, too, and of such as only JavaScript and Python know.
+        OUT.write("\n\r\n   \n\t\r\n\u00a0\u3000\n\ufeff\n".encode())
         return False
     elif name == "crlf":
         write(plain + "\r")
@@ -257,6 +263,8 @@ def meta(id):
         os._exit(1)
     elif mode == "banner":
         write("Welcome!")
+    elif mode == "dict":
+        write("{'ready': True}")
     answer(id, result)
 
 

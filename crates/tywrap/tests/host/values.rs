@@ -98,6 +98,19 @@ async fn limits_are_named_before_anything_goes_out() {
     assert_eq!(host.starts(), 2);
 }
 
+/// As the original host: seen live, not among the recorded scenarios.
+// TYWRAP-13
+#[tokio::test]
+async fn blank_lines_and_a_missing_protocol_are_no_breach() {
+    let host = host(|_| ());
+    for name in ["blank_lines_in_a_burst", "no_protocol"] {
+        let returned = host.call("t", name, "[]", None).await;
+        let returned = returned.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(returned.json(), "\"R\"", "{name}");
+    }
+    assert_eq!(host.starts(), 1);
+}
+
 #[tokio::test]
 async fn several_calls_wait_at_once() {
     let host = host(|_| ());

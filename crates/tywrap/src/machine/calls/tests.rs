@@ -85,6 +85,12 @@ fn what_a_line_means_for_whom() {
         (
             r#"{"id":1,"result":1}"#.into(),
             None,
+            "one at 17..18",
+            "one at 17..18",
+        ),
+        (
+            r#"{"id":1,"protocol":"tywrap/2","result":1}"#.into(),
+            None,
             "one failed broken",
             "one+two failed broken",
         ),
@@ -133,7 +139,7 @@ fn what_a_fault_means_for_whom() {
         assert_eq!(word(&mut calls, verdict), expected, "{shown}");
     }
     let mut tolerant = calls(|config| config.tolerant = true);
-    for text in ["{}", r#"{"id":1,"result":1}"#] {
+    for text in ["{}", r#"{"result":1}"#, r#"{"id":1,"protocol":"x"}"#] {
         let verdict = tolerant.handle_message(text, None);
         assert_eq!(word(&mut tolerant, verdict), format!("stray {text}"));
     }
