@@ -48,6 +48,8 @@ struct Startup {
     program: Program,
     config: Config,
     progress: watch::Sender<Progress>,
+    /// Whether the host was stopped: a bridge that is starting is ended, too.
+    stopped: watch::Sender<bool>,
 }
 
 /// The progress of the last large message.
@@ -80,6 +82,7 @@ impl Host {
                     program,
                     config,
                     progress: watch::Sender::default(),
+                    stopped: watch::Sender::default(),
                 }),
                 phase: Mutex::new(Phase::Down),
                 // The original never uses the id 0.
@@ -204,13 +207,14 @@ impl Host {
     }
 
     /// Ends the bridge and waits until it has exited: closes its input, then sends SIGTERM, then kills it
-    /// with its child processes. Later calls fail.
+    /// with its child processes. One that is still starting gets SIGTERM at once. Later calls fail.
     pub async fn stop(&self) {
         let phase = std::mem::replace(&mut *self.shared.phase(), Phase::Stopped);
+        self.shared.startup.stopped.send_replace(true);
         match phase {
             Phase::Up(session) => session.stop().await,
             Phase::Starting(mut started) => {
-                // The task that starts the bridge sees `Stopped` and ends it.
+                // The task that starts the bridge ends it.
                 let _ = started.wait_for(Option::is_some).await;
             }
             Phase::Down | Phase::Stopped => {}
@@ -354,6 +358,7 @@ async fn replace(
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        self.startup.stopped.send_replace(true);
         if let Phase::Up(session) = &*self.phase() {
             session.connection.close(1000, "the host is gone");
         }

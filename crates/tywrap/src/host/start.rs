@@ -13,8 +13,25 @@ use super::session::{Reply, Session};
 use crate::machine::{About, Config, meta_request};
 use crate::{CallError, StartError};
 
-/// Starts a bridge and negotiates frames.
+/// Starts a bridge and negotiates frames, unless the host is stopped meanwhile.
 pub(super) async fn start(startup: &Startup) -> Result<Arc<Session>, StartError> {
+    let mut stopped = startup.stopped.subscribe();
+    let session = launch(startup)?;
+    let outcome = tokio::select! {
+        outcome = negotiate(&session, &startup.config) => Some(outcome),
+        _ = stopped.wait_for(|stopped| *stopped) => None,
+    };
+    match outcome {
+        Some(outcome) => outcome.map(|()| session),
+        None => {
+            session.terminate_and_wait().await;
+            Err(StartError::Stopped)
+        }
+    }
+}
+
+/// Starts the process.
+fn launch(startup: &Startup) -> Result<Arc<Session>, StartError> {
     let config = &startup.config;
     let started =
         with_negotiation(config, &startup.program).start(Framing::Lines, config.line_limit());
@@ -29,8 +46,12 @@ pub(super) async fn start(startup: &Startup) -> Result<Arc<Session>, StartError>
     };
     let link = config.link(fresh_seed());
     let connection = Connection::open(link, Observed(exec, line_watch.clone()), options)?;
-    let session = Session::new(startup, connection, line_watch, stopper, tail);
-    let about = match config.probe {
+    Ok(Session::new(startup, connection, line_watch, stopper, tail))
+}
+
+/// Asks the bridge for `meta`, and sets up frames if it accepts them.
+async fn negotiate(session: &Arc<Session>, config: &Config) -> Result<(), StartError> {
+    let about = match config.probe_time() {
         None => About {
             meta: None,
             frame: Some(config.limits.frame),
@@ -64,7 +85,7 @@ pub(super) async fn start(startup: &Startup) -> Result<Arc<Session>, StartError>
         });
     }
     *lock(&session.about) = about;
-    Ok(session)
+    Ok(())
 }
 
 /// Adds both negotiations to the program: the argument of version 0.9 and the environment variables
@@ -86,7 +107,10 @@ fn with_negotiation(config: &Config, program: &Program) -> Program {
         .env_default("PYTHONUTF8", "1")
         .env_default("PYTHONIOENCODING", "UTF-8")
         .env_default("PYTHONUNBUFFERED", "1")
-        .stderr(Stderr::Keep(config.limits.stderr))
+        .stderr(match config.inherit_stderr {
+            true => Stderr::Inherit,
+            false => Stderr::Keep(config.limits.stderr),
+        })
         .terminate_after(config.grace / 2)
         .kill_group_on_exit()
 }

@@ -20,8 +20,9 @@ pub struct Config {
     pub limits: Limits,
     /// How long a call may take, from writing it to the last frame of its answer; `None`: for ever.
     pub timeout: Option<Duration>,
-    /// How long a bridge may take to answer `meta`; `None`: `meta` is not sent, and support for frames is
-    /// assumed, as hosts of version 0.9 and later do.
+    /// How long a bridge may take to answer `meta`, but at most a third of `timeout`: one that is silent
+    /// leaves time for the call. `None`: `meta` is not sent, and support for frames is assumed, as hosts
+    /// of version 0.9 and later do.
     pub probe: Option<Duration>,
     /// The bridge is killed if it takes longer than this to end, or to read the rest of a line whose call
     /// was given up.
@@ -29,6 +30,8 @@ pub struct Config {
     /// Whether output that is not a message (a stray `print`) is logged and skipped. Otherwise all calls
     /// fail and the bridge is restarted, since the output may have split a message.
     pub tolerant: bool,
+    /// Whether the bridge's standard error is this process's own, instead of being kept for error texts.
+    pub inherit_stderr: bool,
     /// Whether the frames of an answer may have another id than the answer, as the original allows.
     pub ids_may_differ: bool,
 }
@@ -56,9 +59,10 @@ impl Default for Config {
         Self {
             limits: Limits::default(),
             timeout: Some(Duration::from_secs(30)),
-            probe: Some(Duration::from_secs(30)),
+            probe: Some(Duration::from_secs(10)),
             grace: Duration::from_secs(3),
             tolerant: false,
+            inherit_stderr: false,
             ids_may_differ: false,
         }
     }
@@ -79,6 +83,12 @@ impl Default for Limits {
 breakbulk_link::with!(Config, Limits);
 
 impl Config {
+    /// How long to wait for the answer to `meta`.
+    pub fn probe_time(&self) -> Option<Duration> {
+        let third = self.timeout.map_or(Duration::MAX, |timeout| timeout / 3);
+        self.probe.map(|probe| probe.min(third))
+    }
+
     /// Bytes of the longest line that is accepted.
     pub fn line_limit(&self) -> usize {
         // JSON may escape one byte of the data as six.

@@ -55,6 +55,45 @@ async fn a_bridge_that_does_not_say_what_it_is_works_on() {
     ordinary(&unasked, 30).await;
 }
 
+/// At the defaults, too, `meta` has no more than a third of the call's time.
+// TYWRAP-3
+#[tokio::test]
+async fn a_silent_bridge_leaves_time_for_the_call() {
+    let config = config().with(|config| config.timeout = Some(Duration::from_secs(6)));
+    assert_eq!(config.probe_time(), Some(Duration::from_secs(2)));
+    let default = breakbulk_tywrap::Config::default();
+    assert!(default.probe_time().unwrap() * 3 <= default.timeout.unwrap());
+    let host = Host::new(program().env("TEST_META", "silent"), config);
+    let echoed = host.call("t", "echo", "[1]", None).await.unwrap();
+    assert_eq!(echoed.json(), "1");
+}
+
+#[tokio::test]
+async fn a_start_that_takes_its_time_can_be_stopped() {
+    let config = config().with(|config| {
+        config.timeout = None;
+        config.probe = Some(Duration::from_secs(3600));
+    });
+    let host = Host::new(program().env("TEST_META", "silent"), config);
+    let calling = tokio::spawn({
+        let host = host.clone();
+        async move { host.call("t", "echo", "[1]", None).await }
+    });
+    while host.starts() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let stopped = tokio::time::timeout(Duration::from_secs(60), host.stop()).await;
+    assert!(stopped.is_ok(), "it waits for the bridge to answer");
+    let error = calling.await.unwrap().unwrap_err();
+    assert!(
+        matches!(
+            error,
+            CallError::Start(StartError::Stopped) | CallError::Stopped
+        ),
+        "{error}"
+    );
+}
+
 #[tokio::test]
 async fn without_frames_a_line_must_hold_it() {
     let mut config = config();
@@ -92,8 +131,10 @@ async fn a_bridge_that_fails_to_start_says_why() {
     }
     assert_eq!(host.starts(), 2, "it is tried again with each call");
 
-    let banner = bridge("banner").start().await.unwrap_err().to_string();
-    assert!(banner.contains("Welcome!"), "{banner}");
+    for (mode, shown) in [("banner", "Welcome!"), ("dict", "{'ready': True}")] {
+        let banner = bridge(mode).start().await.unwrap_err().to_string();
+        assert!(banner.contains(shown), "{banner}");
+    }
 
     let missing = Host::new(Program::new(["no-such-python"]), config());
     let error = missing.start().await.unwrap_err().to_string();
