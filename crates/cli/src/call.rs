@@ -1,6 +1,8 @@
 //! `breakbulk call`: calls a function in another process.
 
 mod arguments;
+mod failure;
+mod readable;
 mod tywrap;
 mod vscode;
 
@@ -43,7 +45,8 @@ pub(crate) struct Call {
     /// Write a string without its quotes and bytes as they are
     #[arg(long)]
     raw: bool,
-    /// How long the call may take, in seconds; 0 is for ever
+    /// How long the call may take, starting the bridge included, in seconds; 0 is for ever. When it is
+    /// over, the exit code is 124
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     timeout: f64,
     /// The largest request and the largest result

@@ -14,6 +14,10 @@ pub(crate) enum Failure {
     Session(String),
     /// A file cannot be read or written: 1.
     Io(String, io::Error),
+    /// The time limit has passed: 124, as `timeout` has it.
+    TimedOut(String),
+    /// A signal asked the program to stop: 130, as shells have it for Ctrl-C.
+    Interrupted(String),
     /// The reader of the output has closed it: 1, without a message.
     Pipe,
 }
@@ -22,6 +26,8 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
+            Self::TimedOut(_) => 124,
+            Self::Interrupted(_) => 130,
             Self::Input(_) | Self::Session(_) | Self::Io(..) | Self::Pipe => 1,
         }
     }
@@ -38,7 +44,11 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(what) | Self::Input(what) | Self::Session(what) => f.write_str(what),
+            Self::Usage(what)
+            | Self::Input(what)
+            | Self::Session(what)
+            | Self::TimedOut(what)
+            | Self::Interrupted(what) => f.write_str(what),
             Self::Io(name, error) => write!(f, "{name}: {error}"),
             Self::Pipe => f.write_str("the reader of the output has left"),
         }

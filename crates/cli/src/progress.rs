@@ -13,17 +13,27 @@ pub(crate) fn bar(total: Option<u64>, what: &'static str) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let target = ProgressDrawTarget::stderr_with_hz(10);
-    let (bar, template) = match total {
-        Some(total) => (
-            ProgressBar::with_draw_target(Some(total), target),
-            "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec}",
-        ),
-        None => (
-            ProgressBar::with_draw_target(None, target),
-            "{msg} {spinner} {bytes} {bytes_per_sec}",
-        ),
+    ProgressBar::with_draw_target(total, target)
+        .with_style(style(total.is_some()))
+        .with_message(what)
+}
+
+/// Turns a spinner into a bar once the total is known, or back.
+pub(crate) fn set_total(bar: &ProgressBar, total: Option<u64>) {
+    if bar.length() == total {
+        return;
+    }
+    bar.set_style(style(total.is_some()));
+    match total {
+        Some(total) => bar.set_length(total),
+        None => bar.unset_length(),
+    }
+}
+
+fn style(has_total: bool) -> ProgressStyle {
+    let template = match has_total {
+        true => "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec}",
+        false => "{msg} {spinner} {bytes} {bytes_per_sec}",
     };
-    let style =
-        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    bar.with_style(style).with_message(what)
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -22,6 +22,10 @@ fn results_go_to_standard_output() {
         (&["python:python3", "operator", "add", "a", "b"], "\"ab\"\n"),
         (&["python:", "operator", "add", "--raw", "a", "é"], "aé"),
         (
+            &["python:", "operator", "add", "中", "😀\n"],
+            "\"中😀\\n\"\n",
+        ),
+        (
             &["python:", "operator", "add", "--", "-a", "--b"],
             "\"-a--b\"\n",
         ),
@@ -83,9 +87,9 @@ fn failures_say_what_to_mend() {
         ),
         (&["python:", "no_such_module", "f"], 1, "No module named"),
         (
-            &["python:", "time", "sleep", "60", "--timeout", "0.2"],
-            1,
-            "time.sleep did not answer within 0.2 s; raise --timeout",
+            &["python:", "time", "sleep", "60", "--timeout", "2"],
+            124,
+            "time.sleep did not answer within 2 s; raise --timeout",
         ),
         (
             &[
@@ -98,7 +102,7 @@ fn failures_say_what_to_mend() {
                 "1MB",
             ],
             1,
-            "1000000",
+            "is over --max-message=1000000; return less or raise it",
         ),
         (
             &["python:/no/such/python", "math", "sqrt", "2"],
@@ -208,4 +212,191 @@ async fn an_actor_of_vscodes_rpc_is_called_over_tcp() {
         assert!(told.contains(said), "{words:?}: {told}");
     }
     serving.abort();
+}
+
+/// A folder of this test's own, and bridges in it.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let name = format!("breakbulk-call-{}-{name}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    /// A bridge in Python that does this with each line of its host.
+    fn bridge(&self, name: &str, each_line: &str) -> String {
+        let code = format!(
+            "import json, sys, time\nfor line in sys.stdin:\n    message = json.loads(line)\n{each_line}"
+        );
+        let path = self.0.join(name);
+        std::fs::write(&path, code).unwrap();
+        format!("tywrap+exec:python3 -u {}", path.display())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+// PROG-13
+#[test]
+fn what_the_called_code_says_goes_to_standard_error() {
+    for (words, out, said) in [
+        (
+            &["python:", "builtins", "print", "hello", "ü"][..],
+            "null\n",
+            "hello ü\n",
+        ),
+        (
+            &["python:", "os", "system", "echo by a child"],
+            "0\n",
+            "by a child\n",
+        ),
+        (
+            &["python:", "warnings", "warn", "it is old"],
+            "null\n",
+            "UserWarning: it is old\n",
+        ),
+    ] {
+        let output = call(words);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            out,
+            "{words:?}: {told}"
+        );
+        assert!(told.ends_with(said), "{words:?}: {told}");
+    }
+}
+
+// PROG-13
+#[test]
+fn bridges_that_misbehave_are_quoted_briefly() {
+    let folder = Folder::new("misbehave");
+    let say = "    answer = lambda text: print(text, flush=True)\n    meta = message['id'] == -1\n";
+    let silent = "    if message['id'] == -1: continue\n    print(json.dumps({'id': message['id'], 'result': 'é'}), flush=True)\n";
+    for (name, each_line, options, code, out, said) in [
+        // It never answers `meta`, and has time for the call all the same.
+        (
+            "silent",
+            silent.to_owned(),
+            &["--timeout", "9"][..],
+            0,
+            "\"é\"\n",
+            "",
+        ),
+        // It is silent for ever: the limit holds while it starts.
+        (
+            "deaf",
+            "    time.sleep(600)\n".to_owned(),
+            &["--timeout", "1"],
+            124,
+            "",
+            "raise --timeout",
+        ),
+        (
+            "print",
+            format!("{say}    answer({{'a': 1}})\n"),
+            &[],
+            1,
+            "",
+            "{'a': 1}",
+        ),
+        (
+            "long",
+            format!(
+                "{say}    if meta: continue\n    body = {{'type': 'E', 'message': 'm' * 3000000, 'traceback': 't' * 3000000 + 'end'}}\n    answer(json.dumps({{'id': message['id'], 'protocol': 'tywrap/1', 'error': body}}))\n"
+            ),
+            &["--timeout", "9"],
+            1,
+            "",
+            "tttend",
+        ),
+    ] {
+        let target = folder.bridge(name, &each_line);
+        let output = call(&[&[target.as_str(), "m", "f"], options].concat());
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.len() < 20_000, "{name}: {} bytes", told.len());
+        assert_eq!(output.status.code(), Some(code), "{name}: {told}");
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            out,
+            "{name}: {told}"
+        );
+        assert!(told.contains(said), "{name}: {told}");
+        assert!(!told.contains("restarted"), "{name}: {told}");
+    }
+}
+
+/// Whether a process is there; one that nobody has waited for counts as gone.
+fn lives(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().unwrap_or_default().trim_start();
+    !state.is_empty() && !state.starts_with('Z')
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = std::time::Instant::now();
+    while !is_so() {
+        assert!(start.elapsed().as_secs() < 60, "never: {what}");
+        std::thread::yield_now();
+    }
+}
+
+// PROG-13
+#[test]
+fn signals_end_the_bridge_and_its_children() {
+    let folder = Folder::new("signals");
+    for signal in ["-TERM", "-HUP", "-INT"] {
+        let pids = folder.0.join(format!("pids{signal}"));
+        let code = format!(
+            "[(c := __import__('subprocess').Popen(['sleep', '600'])), (o := __import__('os')), open('{0}.new', 'w').write('%d %d' % (o.getpid(), c.pid)), o.rename('{0}.new', '{0}'), c.wait()]",
+            pids.display()
+        );
+        let mut caller = Command::new(env!("CARGO_BIN_EXE_breakbulk"))
+            .args(["call", "python:", "builtins", "eval", &code])
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_until("the call runs", || pids.exists());
+        let both = std::fs::read_to_string(&pids).unwrap();
+        let both: Vec<&str> = both.split(' ').collect();
+        let line = std::fs::read(format!("/proc/{}/cmdline", both[0])).unwrap();
+        assert!(line.len() < 1000, "the source is in the list of processes");
+        let sent = Command::new("kill")
+            .args([signal, &caller.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+        assert_eq!(caller.wait().unwrap().code(), Some(130), "{signal}");
+        wait_until("they are gone", || !both.iter().any(|pid| lives(pid)));
+    }
+}
+
+// PROG-13
+#[test]
+fn progress_has_a_total_once_it_is_known() {
+    let folder = Folder::new("progress");
+    let file = folder.0.join("result").display().to_string();
+    // A terminal, by way of Python.
+    let output = Command::new("python3")
+        .args([
+            "-c",
+            "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)",
+        ])
+        .args([env!("CARGO_BIN_EXE_breakbulk"), "call", "python:"])
+        .args(["operator", "mul", "ab", "20000000", "-o", &file])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}");
+    assert_eq!(std::fs::metadata(&file).unwrap().len(), 40_000_003);
+    assert!(
+        shown.contains("receiving") && shown.contains("/38.15 MiB"),
+        "{shown}"
+    );
 }

@@ -2,16 +2,17 @@
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use breakbulk::tywrap::python::INTERPRETER;
-use breakbulk::tywrap::{CallError, Config, Host, Returned, StartError};
+use breakbulk::tywrap::{Config, Host, Returned};
 use indicatif::ProgressBar;
 
-use super::{Call, arguments};
+use super::readable::readable;
+use super::{Call, arguments, failure};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::{frames, progress, size};
+use crate::signals::Stop;
+use crate::{frames, progress};
 
 pub(super) async fn call(call: &Call, host: impl FnOnce(Config) -> Host) -> Result<(), Failure> {
     let timeout = call.timeout()?;
@@ -25,25 +26,43 @@ pub(super) async fn call(call: &Call, host: impl FnOnce(Config) -> Host) -> Resu
         .with(|config| {
             config.limits.frame = call.max_frame.0.max(4);
             config.timeout = timeout;
+            // What the called code prints is for whoever called it, also if the call succeeds.
+            config.inherit_stderr = true;
         });
+    let stop = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
     let host = host(config);
     let bar = watch(&host);
-    let called = host.call(&call.object, &call.function, args, named);
     let outcome = tokio::select! {
-        outcome = called => outcome,
-        _ = tokio::signal::ctrl_c() => {
+        outcome = host.call(&call.object, &call.function, args, named) => outcome,
+        () = stop.asked() => {
             bar.finish_and_clear();
-            host.stop().await;
-            return Err(Failure::Session("interrupted; the bridge was stopped".to_owned()));
+            end_now(&host, &stop).await;
+            return Err(Failure::Interrupted("interrupted; the bridge was stopped".to_owned()));
         }
     };
     bar.finish_and_clear();
     let written = match outcome {
         Ok(returned) => write(call, &returned),
-        Err(error) => Err(failed(error, call)),
+        Err(error) => Err(failure::explained(error, call)),
     };
-    host.stop().await;
+    match &written {
+        // It works on what nobody waits for.
+        Err(Failure::TimedOut(_)) => end_now(&host, &stop).await,
+        _ => tokio::select! {
+            () = host.stop() => {}
+            () = stop.asked() => end_now(&host, &stop).await,
+        },
+    }
     written
+}
+
+/// Ends the bridge and its child processes by SIGTERM, and waits for them until a second signal comes.
+async fn end_now(host: &Host, stop: &Stop) {
+    host.restart();
+    tokio::select! {
+        () = host.stop() => {}
+        () = stop.insisted() => {}
+    }
 }
 
 /// The interpreter: the default, the given path, or the one in the given virtual environment.
@@ -62,21 +81,19 @@ pub(super) fn interpreter(named: Option<&Path>) -> PathBuf {
     path.join(inside)
 }
 
-/// Shows the progress of a large message.
+/// Shows the progress of a large message, once there is any: until then the lines that the called code
+/// prints have the terminal for themselves.
 fn watch(host: &Host) -> ProgressBar {
     let bar = progress::bar(None, "calling");
     if bar.is_hidden() {
         return bar;
     }
-    bar.enable_steady_tick(Duration::from_millis(200));
     let (shown, mut moved) = (bar.clone(), host.progress());
     tokio::spawn(async move {
         while moved.changed().await.is_ok() {
             let now = *moved.borrow_and_update();
             shown.set_message(if now.incoming { "receiving" } else { "sending" });
-            if let Some(total) = now.total {
-                shown.set_length(total);
-            }
+            progress::set_total(&shown, now.total);
             shown.set_position(now.done as u64);
         }
     });
@@ -88,7 +105,7 @@ fn write(call: &Call, returned: &Returned) -> Result<(), Failure> {
     match raw(call, returned)? {
         Some(raw) => out.write(&raw)?,
         None => {
-            out.write(returned.json().as_bytes())?;
+            readable(returned.json(), |bytes| out.write(bytes))?;
             out.write(b"\n")?;
         }
     }
@@ -114,26 +131,5 @@ fn raw<'a>(call: &Call, returned: &'a Returned) -> Result<Option<Cow<'a, [u8]>>,
         Some(Err(error)) => Err(Failure::Session(format!(
             "the result cannot be read: {error}"
         ))),
-    }
-}
-
-/// The error with the options of the command line in place of the library's names.
-fn failed(error: CallError, call: &Call) -> Failure {
-    match error {
-        CallError::Start(StartError::Exec(error)) => Failure::Usage(error.to_string()),
-        CallError::BadArguments(why) => Failure::Usage(format!("{why}; look at --args-from")),
-        CallError::RequestTooLarge { size, limit } => Failure::Usage(format!(
-            "the request has {}, over the limit of {}; raise --max-message",
-            size::show(size),
-            size::show(limit)
-        )),
-        CallError::TimedOut { after, stderr, .. } => Failure::Session(format!(
-            "{}.{} did not answer within {} s; raise --timeout{}{stderr}",
-            call.object,
-            call.function,
-            after.as_secs_f64(),
-            if stderr.is_empty() { "" } else { "\n" },
-        )),
-        error => Failure::Session(error.to_string().replace("limits.message", "--max-message")),
     }
 }

@@ -15,7 +15,22 @@ use crate::output::Output;
 const OPENING: Duration = Duration::from_secs(10);
 
 pub(super) async fn call(call: &Call, address: &str, persistent: bool) -> Result<(), Failure> {
-    let timeout = call.timeout()?;
+    let called = within_time(call, address, persistent);
+    let Some(after) = call.timeout()? else {
+        return called.await;
+    };
+    match tokio::time::timeout(after, called).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Failure::TimedOut(format!(
+            "{} of actor {} did not answer within {} s; raise --timeout",
+            call.function,
+            call.object,
+            after.as_secs_f64()
+        ))),
+    }
+}
+
+async fn within_time(call: &Call, address: &str, persistent: bool) -> Result<(), Failure> {
     if !call.named.is_empty() {
         let why = "--kwarg is for Python; the arguments of an actor have no names";
         return Err(Failure::Usage(why.to_owned()));
@@ -50,21 +65,7 @@ pub(super) async fn call(call: &Call, address: &str, persistent: bool) -> Result
         .remote(actor)
         .cancellable()
         .call_raw(call.function.clone(), args);
-    let outcome = match timeout {
-        None => called.await,
-        Some(after) => match tokio::time::timeout(after, called).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                return Err(Failure::Session(format!(
-                    "{} of actor {} did not answer within {} s; raise --timeout",
-                    call.function,
-                    call.object,
-                    after.as_secs_f64()
-                )));
-            }
-        },
-    };
-    let answer = outcome.map_err(failed)?;
+    let answer = called.await.map_err(failed)?;
     write(call, &answer)?;
     endpoint.dispose();
     Ok(())

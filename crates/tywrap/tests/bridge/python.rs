@@ -274,7 +274,7 @@ fn modules_of_the_working_directory_can_be_called() {
         json!({"module": "mine", "functionName": "twice", "args": [4], "kwargs": {"by": 3}});
     let request = json!({"method": "call", "params": params, "id": 1, "protocol": "tywrap/1"});
     let mut stdin = child.stdin.take().unwrap();
-    write!(stdin, "{}{request}\n", python::SOURCE).unwrap();
+    writeln!(stdin, "{}{request}", python::SOURCE).unwrap();
     // The answer comes before the end of the input.
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap())

@@ -1,0 +1,93 @@
+//! JSON for people: bridges write everything beyond ASCII as escapes, and people want to read it.
+
+/// Hands on JSON, with the characters that its `\u` escapes stand for in place of the escapes. Control
+/// characters, and those that reorder or break lines, stay escaped: the text may go to a terminal.
+pub(super) fn readable<E>(
+    json: &str,
+    mut put: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut rest = json;
+    // Backslashes are in strings only.
+    while let Some(at) = rest.find('\\') {
+        put(&rest.as_bytes()[..at])?;
+        rest = &rest[at..];
+        let (character, len) = escaped(rest);
+        match character.filter(|c| !is_order(*c)) {
+            Some(character) => put(character.encode_utf8(&mut [0; 4]).as_bytes())?,
+            None => put(&rest.as_bytes()[..len])?,
+        }
+        rest = &rest[len..];
+    }
+    put(rest.as_bytes())
+}
+
+/// The character beyond ASCII that an escape stands for, if so, and the length of the escape.
+fn escaped(text: &str) -> (Option<char>, usize) {
+    let Some(unit) = unit(text) else {
+        // Two bytes, of which the second is ASCII in all JSON.
+        return (
+            None,
+            text.char_indices().nth(2).map_or(text.len(), |(at, _)| at),
+        );
+    };
+    let pair = text.get(6..).and_then(self::unit);
+    let mut units = char::decode_utf16([Some(unit), pair].into_iter().flatten());
+    match units.next() {
+        Some(Ok(character)) if !character.is_ascii() => {
+            (Some(character), 6 * character.len_utf16())
+        }
+        _ => (None, 6),
+    }
+}
+
+/// The number in an escape such as `\u00e9`.
+fn unit(text: &str) -> Option<u16> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hex
+        .then(|| u16::from_str_radix(digits, 16).ok())
+        .flatten()
+}
+
+/// Whether a character gives orders to a terminal, or changes how the text around it is read.
+fn is_order(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_become_what_they_stand_for() {
+        for (json, expected) in [
+            ("[1, \"a\"]", "[1, \"a\"]"),
+            (r#""\u00e9""#, "\"é\""),
+            (r#"{"\u4e2d": "\ud83d\ude00x"}"#, "{\"中\": \"😀x\"}"),
+            ("\"é\"", "\"é\""),
+            // What JSON or a terminal needs escaped stays so.
+            (
+                r#""\u0041\u0022\u001b\u009b\n\"""#,
+                r#""\u0041\u0022\u001b\u009b\n\"""#,
+            ),
+            (r#""\u2028\u202e\u2066""#, r#""\u2028\u202e\u2066""#),
+            // A backslash before a u is no escape of a character.
+            (r#""\\u00e9\\\u00e9""#, "\"\\\\u00e9\\\\é\""),
+            // Half a character.
+            (
+                r#""\ud83d \ude00 \ud83d\u00e9""#,
+                r#""\ud83d \ude00 \ud83dé""#,
+            ),
+            (r#""\ud83d"#, r#""\ud83d"#),
+            ("\\", "\\"),
+        ] {
+            let mut written = Vec::new();
+            let put = |bytes: &[u8]| -> Result<(), ()> {
+                written.extend_from_slice(bytes);
+                Ok(())
+            };
+            readable(json, put).unwrap();
+            assert_eq!(String::from_utf8(written).unwrap(), expected, "{json}");
+        }
+    }
+}
