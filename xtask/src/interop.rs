@@ -96,7 +96,9 @@ fn tywrap() -> Result<()> {
     if let Some(why) = pypi::unavailable() {
         bail!("tywrap: {why}");
     }
-    let python = pypi::install(&root().join("interop/tywrap"))?;
+    let folder = root().join("interop/tywrap");
+    pypi::install(&folder.join("requirements.txt"), &folder.join(".venv"))?;
+    let python = folder.join(".venv/bin/python");
     let mut tests = shared::tests("breakbulk-tywrap", &["bridge"]);
     // The tests of this name alone; the others have run, or will, with the system's Python.
     command::run(tests.arg("values").env("BREAKBULK_PYTHON", python))

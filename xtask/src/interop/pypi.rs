@@ -1,7 +1,6 @@
-//! Installs packages of PyPI, of the versions that a folder's `requirements.txt` names, in a virtual
-//! environment of that folder.
+//! Installs packages of PyPI in virtual environments, exactly as in a file of requirements.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
@@ -9,48 +8,45 @@ use anyhow::{Context, Result};
 use crate::command;
 
 /// A copy of the requirements that were installed last.
-const INSTALLED: &str = ".venv/installed-requirements.txt";
+const INSTALLED: &str = "installed.txt";
 
 /// Why packages of PyPI cannot run here; `None` if they can.
 pub(super) fn unavailable() -> Option<String> {
-    let found = Command::new("python3")
+    let modules = Command::new("python3")
         .args(["-c", "import ensurepip, venv"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    let why =
-        "there is no python3 with venv and ensurepip in PATH; install python3 and python3-venv";
-    (!found.is_ok_and(|status| status.success())).then(|| why.to_owned())
+    let found = modules.is_ok_and(|status| status.success());
+    (!found)
+        .then(|| "there is no python3 with venv in PATH; install Python 3.10 or later".to_owned())
 }
 
-/// Installs the folder's requirements, unless they are installed already; returns the interpreter that
-/// has them.
-pub(super) fn install(folder: &Path) -> Result<PathBuf> {
-    let requirements = folder.join("requirements.txt");
-    let wanted =
-        std::fs::read(&requirements).with_context(|| requirements.display().to_string())?;
-    let (installed, python) = (folder.join(INSTALLED), folder.join(".venv/bin/python"));
+/// Installs what a file of requirements names, unless it is installed already.
+pub(super) fn install(requirements: &Path, environment: &Path) -> Result<()> {
+    let wanted = std::fs::read(requirements).with_context(|| requirements.display().to_string())?;
+    let installed = environment.join(INSTALLED);
     if std::fs::read(&installed).is_ok_and(|installed| installed == wanted) {
-        return Ok(python);
+        return Ok(());
     }
-    let make = ["-m", "venv", "--clear", ".venv"];
-    command::run(Command::new("python3").args(make).current_dir(folder))?;
-    // Wheels only: nothing is built, and no code of a package runs before its tests do.
-    let pip = [
+    let mut make = Command::new("python3");
+    command::run(make.args(["-m", "venv", "--clear"]).arg(environment))?;
+    let mut pip = Command::new(environment.join("bin/python"));
+    pip.args([
         "-m",
         "pip",
         "install",
         "--quiet",
         "--disable-pip-version-check",
-    ];
-    let what = ["--only-binary", ":all:", "-r", "requirements.txt"];
-    command::run(
-        Command::new(&python)
-            .args(pip)
-            .args(what)
-            .current_dir(folder),
-    )?;
-    std::fs::write(&installed, wanted).with_context(|| installed.display().to_string())?;
-    Ok(python)
+    ]);
+    // Each file has the digest that stands in the requirements, and none is built here.
+    pip.args([
+        "--require-hashes",
+        "--only-binary",
+        ":all:",
+        "--requirement",
+    ]);
+    command::run(pip.arg(requirements))?;
+    std::fs::write(&installed, wanted).with_context(|| installed.display().to_string())
 }
