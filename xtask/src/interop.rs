@@ -76,13 +76,20 @@ fn contextvm() -> Result<()> {
     tests("interop-contextvm", &["real_sdk"])
 }
 
-/// A browser with `loro-crdt` from npm against our server, over all four transports.
+/// loro-extended's own Repo from npm against our server and our clients, and a browser with `loro-crdt`
+/// against our server, over all four transports.
 fn loro() -> Result<()> {
     if let Some(why) = no_browser() {
         bail!("loro: {why}");
     }
     install("loro")?;
-    tests("interop-loro", &["real_browser"])
+    tests("interop-loro", &["real_repo", "real_browser"])
+}
+
+/// The same for longer.
+pub(crate) fn loro_long() -> Result<()> {
+    install("loro")?;
+    tests("interop-loro", &["long", "long_repo"])
 }
 
 /// VSCode's own RPCProtocol in node against our endpoint, over all transports.

@@ -84,11 +84,10 @@ pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&st
             tests.arg("crash");
             command::run(tests.env("BREAKBULK_KILLS", KILLS))
         })?;
-        steps.step("a browser and two Rust peers, many cuts", || {
-            interop::install("loro")?;
-            let mut tests = shared::tests("interop-loro", &["long"]);
-            command::run(&mut tests)
-        })?;
+        steps.step(
+            "a browser and two Rust peers, many cuts; 20 MB to and from npm's Repo",
+            interop::loro_long,
+        )?;
     }
     if wanted("package") {
         steps.step("packages, each built from what is published", || {

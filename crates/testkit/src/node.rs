@@ -123,4 +123,12 @@ impl Script {
             other => Err(io::Error::other(format!("it did not end well: {other:?}"))),
         }
     }
+
+    /// Ends it without a word, and waits until it has ended.
+    ///
+    /// # Errors
+    /// If it cannot be ended.
+    pub async fn kill(mut self) -> io::Result<()> {
+        self.child.kill().await
+    }
 }

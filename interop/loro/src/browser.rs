@@ -104,8 +104,8 @@ impl Browser {
     }
 }
 
-/// A way's name in `transports.js`.
-fn transport(way: Way) -> &'static str {
+/// A way's name in `transports.js` and `repo.mjs`.
+pub(crate) fn transport(way: Way) -> &'static str {
     match way {
         Way::WebSocket => "ws",
         Way::Sse => "sse",

@@ -18,8 +18,13 @@ pub struct Program {
 impl Program {
     /// Starts one that keeps its documents there, and waits until it listens.
     pub async fn start(data: &Path) -> Result<Self> {
+        Self::start_at("127.0.0.1:0", data).await
+    }
+
+    /// The same at this address.
+    pub async fn start_at(address: &str, data: &Path) -> Result<Self> {
         let mut child = Command::new(breakbulk()?)
-            .args(["loro", "serve", "--listen", "127.0.0.1:0", "--data"])
+            .args(["loro", "serve", "--listen", address, "--data"])
             .arg(data)
             .env_remove("BREAKBULK_TOKEN")
             .stderr(Stdio::piped())
@@ -57,5 +62,10 @@ impl Program {
             ended if ended.success() => Ok(()),
             ended => bail!("the program ended with {ended}"),
         }
+    }
+
+    /// Ends it without a word.
+    pub async fn kill(mut self) -> Result<()> {
+        Ok(self.child.kill().await?)
     }
 }

@@ -82,6 +82,15 @@ fn sorted(value: Value) -> Value {
             let sorted = entries.into_iter().map(|(key, inner)| (key, sorted(inner)));
             Value::Object(sorted.collect())
         }
+        // A counter is a floating-point number, and JavaScript tells whole ones without a point.
+        Value::Number(number) if number.as_f64().is_some_and(is_whole) && !number.is_i64() => {
+            Value::from(number.as_f64().unwrap_or_default() as i64)
+        }
         other => other,
     }
+}
+
+/// Whether a number is whole, and small enough that it is written out in digits.
+fn is_whole(number: f64) -> bool {
+    number.fract() == 0.0 && number.abs() < 9e15
 }

@@ -1,0 +1,50 @@
+//! npm's own `@loro-extended/repo` as a client of our server and as a server of our clients.
+//!
+//! They need node and the program `breakbulk`, and are run by `cargo xtask interop loro`. That the same
+//! holds between two Repos, so that these tests ask for nothing else, is shown by `cargo xtask long loro`.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::time::Duration;
+
+use breakbulk::loro::Way;
+use interop_loro::hub::Whose::{Npm, Ours};
+use interop_loro::scenes::{self, Row, each};
+
+/// Clients of npm at our server, and clients of ours at npm's.
+const ROWS: [Row; 6] = [
+    row(Way::WebSocket, true),
+    row(Way::Sse, true),
+    row(Way::Poll, true),
+    row(Way::WebSocket, false),
+    row(Way::Sse, false),
+    row(Way::Poll, false),
+];
+
+const fn row(way: Way, we_serve: bool) -> Row {
+    let (hub, client) = if we_serve { (Ours, Npm) } else { (Npm, Ours) };
+    Row { hub, client, way }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "cargo xtask interop loro"]
+async fn who_waits_for_a_document_that_is_there_has_it_and_all_containers_come_to_all() {
+    each(&ROWS, scenes::existing_document).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "cargo xtask interop loro"]
+async fn twenty_megabytes_come_to_another_client() {
+    let rows = [row(Way::WebSocket, true), row(Way::WebSocket, false)];
+    // A snapshot has the text and its history, so it is twice as long.
+    let scene = |row| scenes::large(row, 10_000_000, Duration::from_secs(60));
+    each(&rows, scene).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "cargo xtask interop loro"]
+async fn restarts_of_either_end_lose_nothing() {
+    let rows = ROWS.into_iter().filter(|known| *known != row(Way::Poll, true));
+    let rows: Vec<Row> = rows.collect();
+    each(&rows, scenes::restarts).await.unwrap();
+}
