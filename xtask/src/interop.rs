@@ -52,7 +52,8 @@ pub(crate) fn skipped() -> Vec<String> {
 /// Why a protocol's peers cannot run here; `None` if they can.
 pub(crate) fn unavailable(name: &str) -> Option<String> {
     match name {
-        "mcp" | "contextvm" | "vscode" => npm::unavailable(),
+        "mcp" => npm::unavailable().or_else(pypi::unavailable),
+        "contextvm" | "vscode" => npm::unavailable(),
         "tywrap" => pypi::unavailable(),
         "loro" => npm::unavailable().or_else(no_browser),
         _ => None,
@@ -64,10 +65,30 @@ fn ahp() -> Result<()> {
     tests("interop-ahp", &["real_client", "protocol_errors"])
 }
 
-/// A server and a client from npm, through two gateways.
+/// Servers and clients from npm and PyPI, through gateways.
 fn mcp() -> Result<()> {
+    install_mcp()?;
+    tests("interop-mcp", &["published_server", "both_eras"])
+}
+
+/// Installs what npm and PyPI have of both eras of MCP.
+fn install_mcp() -> Result<()> {
     install("mcp")?;
-    tests("interop-mcp", &["published_server"])
+    if let Some(why) = pypi::unavailable() {
+        bail!("mcp: {why}");
+    }
+    let folder = root().join("interop/mcp");
+    for era in ["2025", "2026"] {
+        let requirements = folder.join(format!("peers/requirements-{era}.txt"));
+        pypi::install(&requirements, &folder.join(format!("venv-{era}")))?;
+    }
+    Ok(())
+}
+
+/// Every client with every server of MCP.
+pub(crate) fn mcp_long() -> Result<()> {
+    install_mcp()?;
+    tests("interop-mcp", &["long"])
 }
 
 /// The ContextVM SDK from npm in node against our client and server, over a relay.

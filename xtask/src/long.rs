@@ -12,11 +12,12 @@ const SEEDS: &str = "20000";
 /// How many seeds the test of faults between a host and a client tries.
 const FAULT_SEEDS: &str = "200000";
 
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     "seeds",
     "carry",
     "ahp",
     "tywrap",
+    "mcp",
     "contextvm",
     "loro",
     "package",
@@ -74,6 +75,9 @@ pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&st
             let mut tests = shared::tests("breakbulk-tywrap", &["large"]);
             command::run(tests.env("BREAKBULK_ECHO_BYTES", ECHO_BYTES))
         })?;
+    }
+    if wanted("mcp") {
+        steps.step("every MCP client with every server", interop::mcp_long)?;
     }
     if wanted("contextvm") {
         steps.step("ContextVM's own crate, and a bad relay", contextvm)?;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 /// What a program says once others may come.
-const LISTENING: &str = "listening on ws://";
+const LISTENING: &str = "listening on ";
 
 /// Where the program `breakbulk` is, as `cargo xtask interop` says.
 pub fn breakbulk() -> Result<PathBuf> {
@@ -29,7 +29,7 @@ pub fn breakbulk() -> Result<PathBuf> {
 /// A `breakbulk gateway`.
 pub struct Gateway {
     child: Child,
-    /// Host and port.
+    /// Host and port; at relays what a client gives as its target.
     pub address: String,
 }
 
@@ -144,7 +144,8 @@ async fn listening<R: AsyncRead + Unpin>(lines: &mut Lines<BufReader<R>>) -> Res
     let mut said = Vec::new();
     while let Some(line) = lines.next_line().await? {
         if let Some((_, address)) = line.split_once(LISTENING) {
-            return Ok(address.trim().to_owned());
+            let address = address.trim();
+            return Ok(address.strip_prefix("ws://").unwrap_or(address).to_owned());
         }
         said.push(line);
     }

@@ -1,0 +1,5 @@
+//! What the live tests of the gateway between published MCP programs share.
+//!
+//! `cargo xtask interop mcp` installs what they need and runs them, `cargo xtask long mcp` the long one.
+
+pub mod eras;

@@ -1,0 +1,29 @@
+//! MCP 2025-11-25 and 2026-07-28 through the gateway: nothing that either says is changed, and no client
+//! learns that anything is between it and its server.
+//!
+//! `cargo xtask interop mcp` runs these rows, `cargo xtask long mcp` all of them.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use interop_mcp::eras::{Over, Row, Sdk, each};
+
+/// Each client, each server and each way, and each mixture of eras.
+const ROWS: [(Sdk, Sdk, Over); 6] = [
+    (Sdk::Npm2025, Sdk::Pypi2025, Over::Stdio),
+    (Sdk::Npm2026, Sdk::Npm2026, Over::Stdio),
+    (Sdk::Pypi2026, Sdk::Npm2025, Over::Stdio),
+    (Sdk::Pypi2025, Sdk::Npm2026, Over::Tunnel),
+    (Sdk::Pypi2026, Sdk::Pypi2026, Over::Tunnel),
+    (Sdk::Npm2026, Sdk::Pypi2025, Over::Tunnel),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "cargo xtask interop mcp"]
+async fn clients_and_servers_of_both_eras_agree_as_if_nothing_was_between_them() {
+    let rows = ROWS.map(|(client, server, over)| Row {
+        client,
+        server,
+        over,
+    });
+    each(rows).await.unwrap();
+}
