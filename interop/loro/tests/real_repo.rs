@@ -43,8 +43,18 @@ async fn twenty_megabytes_come_to_another_client() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask interop loro"]
+async fn who_waits_for_a_new_document_is_told_that_it_is_empty() {
+    each(&ROWS, scenes::new_document).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "cargo xtask interop loro"]
+async fn who_leaves_is_seen_no_more() {
+    each(&ROWS, scenes::presence).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "cargo xtask interop loro"]
 async fn restarts_of_either_end_lose_nothing() {
-    let rows = ROWS.into_iter().filter(|known| *known != row(Way::Poll, true));
-    let rows: Vec<Row> = rows.collect();
-    each(&rows, scenes::restarts).await.unwrap();
+    each(&ROWS, scenes::restarts).await.unwrap();
 }
