@@ -8,13 +8,15 @@
 use interop_mcp::eras::{Over, Row, Sdk, each};
 
 /// Each client, each server and each way, and each mixture of eras.
-const ROWS: [(Sdk, Sdk, Over); 6] = [
+const ROWS: [(Sdk, Sdk, Over); 8] = [
     (Sdk::Npm2025, Sdk::Pypi2025, Over::Stdio),
     (Sdk::Npm2026, Sdk::Npm2026, Over::Stdio),
     (Sdk::Pypi2026, Sdk::Npm2025, Over::Stdio),
     (Sdk::Pypi2025, Sdk::Npm2026, Over::Tunnel),
     (Sdk::Pypi2026, Sdk::Pypi2026, Over::Tunnel),
     (Sdk::Npm2026, Sdk::Pypi2025, Over::Tunnel),
+    (Sdk::Pypi2025, Sdk::Npm2025, Over::Relay),
+    (Sdk::Pypi2026, Sdk::Npm2026, Over::Relay),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
