@@ -2,9 +2,10 @@
 //
 //   node peer.mjs client|server '{ "relay": URL, "key"?: HEX, "server"?: PUBKEY,
 //     "encryption"?: "disabled" | "optional" | "required", "wraps"?: "persistent" | "ephemeral",
-//     "chunk"?: BYTES, "stateless"?: true, "openStream"?: true }'
+//     "chunk"?: BYTES, "stateless"?: true, "openStream"?: true, "modern"?: true }'
 //
-// What is not given is as the SDK has it. It tells { "ready": PUBKEY } and takes commands as lines of
+// What is not given is as the SDK has it. With "modern" it speaks MCP 2026-07-28, which the SDK's transports
+// carry as well. It tells { "ready": PUBKEY, "version"?: … } and takes commands as lines of
 // JSON. A client:
 //
 //   { "id": 1, "call": { "kind": "ascii", "up": 10, "down": 200000, … }, "timeout"?: MS }
@@ -16,9 +17,12 @@
 // caller hears of. It ends when its standard input does.
 
 import { createInterface } from "node:readline";
+import { Client as ModernClient } from "@modelcontextprotocol/client";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { Server } from "@modelcontextprotocol/sdk/server/index.js";
 import { CallToolRequestSchema } from "@modelcontextprotocol/sdk/types.js";
+import { Server as ModernServer } from "@modelcontextprotocol/server";
+import { serveStdio } from "@modelcontextprotocol/server/stdio";
 import { ApplesauceRelayPool } from "@contextvm/sdk/relay";
 import { NostrClientTransport, NostrServerTransport } from "@contextvm/sdk/transport";
 import { PrivateKeySigner } from "@contextvm/sdk/signer";
@@ -40,25 +44,42 @@ const options = {
   ...(plan.openStream && { openStream: { enabled: true } }),
 };
 
-async function serve() {
-  const server = new Server({ name: "real", version: "0" }, { capabilities: { tools: {} } });
-  server.onerror = failed;
-  server.setRequestHandler(CallToolRequestSchema, async (request, extra) => {
-    const { kind, data, down, stream } = request.params.arguments;
-    if (stream) {
-      const progressToken = extra._meta.progressToken;
-      for (const [progress, frameType] of ["start", "chunk", "close"].entries()) {
-        const cvm = { type: "open-stream", frameType, ...(frameType === "chunk" && { data: "x" }) };
-        const params = { progressToken, progress: progress + 1, cvm };
-        await extra.sendNotification({ method: "notifications/progress", params });
-      }
+async function exchange(request, notify, progressToken) {
+  const { kind, data, down, stream } = request.params.arguments;
+  if (stream) {
+    for (const [progress, frameType] of ["start", "chunk", "close"].entries()) {
+      const cvm = { type: "open-stream", frameType, ...(frameType === "chunk" && { data: "x" }) };
+      const params = { progressToken, progress: progress + 1, cvm };
+      await notify({ method: "notifications/progress", params });
     }
-    const content = [text(kind, down), JSON.stringify(about(data))];
-    return { content: content.map((text) => ({ type: "text", text })) };
-  });
+  }
+  const content = [text(kind, down), JSON.stringify(about(data))];
+  return { content: content.map((text) => ({ type: "text", text })) };
+}
+
+async function serve() {
+  const identity = [{ name: "real", version: "0" }, { capabilities: { tools: {} } }];
   // Nothing is told to relays elsewhere.
   const transport = new NostrServerTransport({ ...options, publishRelayList: false });
-  await server.connect(transport);
+  let server;
+  if (plan.modern) {
+    const make = () => {
+      const server = new ModernServer(...identity);
+      server.setRequestHandler("tools/call", (request, { mcpReq }) =>
+        exchange(request, mcpReq.notify, mcpReq._meta?.progressToken),
+      );
+      return server;
+    };
+    // It serves any transport, and one client.
+    server = serveStdio(make, { transport, onerror: failed });
+  } else {
+    server = new Server(...identity);
+    server.onerror = failed;
+    server.setRequestHandler(CallToolRequestSchema, (request, { sendNotification, _meta }) =>
+      exchange(request, sendNotification, _meta?.progressToken),
+    );
+    await server.connect(transport);
+  }
   // It does not wait for its subscription: whoever asks before it stands is not heard. The relay takes
   // one after the other.
   const nothing = [{ ids: ["0".repeat(64)], limit: 1 }];
@@ -67,8 +88,14 @@ async function serve() {
 }
 
 async function ask() {
-  const client = new Client({ name: "real", version: "0" });
-  client.onerror = failed;
+  const name = { name: "real", version: "0" };
+  const client = plan.modern
+    ? new ModernClient(name, { versionNegotiation: { mode: "auto" } })
+    : new Client(name);
+  client.onerror = (error) => {
+    // The newer one also tells of progress that it reads after the answer, which is no failure.
+    if (!plan.modern || !error.message.includes("unknown token")) failed(error);
+  };
   const transport = new NostrClientTransport({
     ...options,
     serverPubkey: plan.server,
@@ -76,18 +103,19 @@ async function ask() {
   });
   await client.connect(transport);
   return {
+    version: client.getNegotiatedProtocolVersion?.(),
     end: () => client.close(),
     async take({ id, call, timeout = 120_000 }) {
       const { up, ...rest } = call;
       let progress = 0;
       const start = performance.now();
       try {
-        const { content } = await client.callTool(
-          { name: "exchange", arguments: { ...rest, data: text(call.kind, up) } },
-          undefined,
-          // Without it there is no token, and so nothing large.
-          { onprogress: () => (progress += 1), timeout },
-        );
+        const called = { name: "exchange", arguments: { ...rest, data: text(call.kind, up) } };
+        // Without `onprogress` there is no token, and so nothing large.
+        const wanted = { onprogress: () => (progress += 1), timeout };
+        const { content } = await (plan.modern
+          ? client.callTool(called, wanted)
+          : client.callTool(called, undefined, wanted));
         const seconds = (performance.now() - start) / 1000;
         const heard = JSON.parse(content[1].text);
         say({ id, text: about(content[0].text), heard, seconds, progress });
@@ -99,7 +127,7 @@ async function ask() {
 }
 
 const peer = await (role === "server" ? serve() : ask());
-say({ ready: await signer.getPublicKey() });
+say({ ready: await signer.getPublicKey(), version: peer.version });
 const commands = createInterface({ input: process.stdin });
 commands.on("line", (line) => peer.take(JSON.parse(line)));
 commands.on("close", () => {

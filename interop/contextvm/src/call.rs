@@ -36,6 +36,17 @@ impl Call {
 
     /// The request in MCP's words.
     pub fn request(self, id: u64) -> String {
+        self.to_request(id).to_string()
+    }
+
+    /// The same as MCP 2026-07-28 has it.
+    pub fn modern_request(self, id: u64) -> String {
+        let mut request = self.to_request(id);
+        request["params"]["_meta"] = modern_meta();
+        request.to_string()
+    }
+
+    fn to_request(self, id: u64) -> Value {
         json!({
             "jsonrpc": "2.0", "id": id, "method": "tools/call",
             "params": {"name": "exchange", "arguments": {
@@ -43,8 +54,19 @@ impl Call {
                 "down": self.down, "stream": self.stream,
             }},
         })
-        .to_string()
     }
+}
+
+/// The version of MCP that knows no `initialize`.
+pub const MODERN: &str = "2026-07-28";
+
+/// What each request of that version says of its client.
+pub fn modern_meta() -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientInfo": {"name": "ours", "version": "0"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    })
 }
 
 /// What a server of ours answers to a request; none to what is no request.
@@ -56,9 +78,15 @@ pub fn answer(request: &Value) -> Option<Value> {
             "capabilities": {"tools": {}},
             "serverInfo": {"name": "ours", "version": "0"},
         }),
+        "server/discover" => json!({
+            "supportedVersions": [MODERN], "capabilities": {"tools": {}}, "resultType": "complete",
+            "ttlMs": 0, "cacheScope": "private",
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "ours", "version": "0"}},
+        }),
         "ping" => json!({}),
         "tools/call" => match exchange(&request["params"]["arguments"]) {
-            Some(content) => json!({ "content": content }),
+            // Clients of the older version take more members than they know.
+            Some(content) => json!({"content": content, "resultType": "complete"}),
             None => return Some(error(id, -32602, "bad arguments")),
         },
         _ => return Some(error(id, -32601, "no such method")),

@@ -98,6 +98,15 @@ impl Caller {
         Ok(answer)
     }
 
+    /// Asks a server of MCP 2026-07-28 what it is, as its clients begin.
+    pub async fn discover(&mut self) -> Result<Value> {
+        self.calls += 1;
+        let params = json!({"_meta": call::modern_meta()});
+        let request = json!({"jsonrpc": "2.0", "id": self.calls, "method": "server/discover", "params": params});
+        self.client.send(request.to_string()).await?;
+        Ok(self.hear().await?.0)
+    }
+
     /// Calls, and waits for what comes of it.
     pub async fn call(&mut self, call: Call) -> Result<Outcome> {
         self.calls += 1;

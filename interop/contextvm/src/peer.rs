@@ -59,6 +59,8 @@ pub struct Peer {
     script: Script,
     /// Its key.
     pub key: PublicKey,
+    /// The version of MCP that a client agreed on, where it tells.
+    pub version: Option<String>,
     calls: u32,
 }
 
@@ -88,6 +90,7 @@ impl Peer {
         Ok(Self {
             script,
             key: public_key(ready["ready"].as_str().context("no key")?)?,
+            version: ready["version"].as_str().map(str::to_owned),
             calls: 0,
         })
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breakbulk::contextvm::{Config, Encryption, Keys};
-use interop_contextvm::call::{Call, Outcome};
+use interop_contextvm::call::{Call, MODERN, Outcome};
 use interop_contextvm::ours::{self, Caller};
 use interop_contextvm::peer::{Peer, Sdk};
 use interop_contextvm::text::Text;
@@ -45,6 +45,40 @@ async fn by_default_they_meet() {
         for call in [small, up] {
             client.call(call).await.unwrap().whole(call).unwrap();
         }
+    }
+    assert_eq!(server.failures(), Vec::<String>::new());
+}
+
+/// MCP 2026-07-28 passes as it is: a client of it is no client that forgot its `initialize`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "cargo xtask interop contextvm"]
+async fn the_mcp_that_knows_no_initialize_meets_both_ways() {
+    let relay = relay().await;
+    let server = ours::serve(relay.url(), Keys::generate(), Config::default()).await;
+    let server = server.unwrap();
+    let plan = json!({"relay": relay.url(), "modern": true, "encryption": "disabled"});
+    let client = Peer::client(Sdk::Npm, &server.public_key(), &plan).await;
+    let mut client = client.unwrap();
+    assert_eq!(client.version.as_deref(), Some(MODERN));
+    let sizes = [(10, 100), (10, 200_000), (200_000, 10)];
+    let calls = sizes.map(|(up, down)| Call::new(Text::Cjk, up, down));
+    for call in calls {
+        client.call(call).await.unwrap().whole(call).unwrap();
+    }
+    assert_eq!(client.failures(), Vec::<String>::new());
+
+    let server = Peer::server(Sdk::Npm, &plan).await.unwrap();
+    let client = Caller::connect(relay.url(), Keys::generate(), server.key, plain()).await;
+    let mut client = client.unwrap();
+    let known = client.discover().await.unwrap();
+    assert_eq!(
+        known["result"]["supportedVersions"],
+        json!([MODERN]),
+        "{known}"
+    );
+    for (id, call) in (10..).zip(calls) {
+        let asked = client.ask(call.modern_request(id)).await;
+        asked.unwrap().whole(call).unwrap();
     }
     assert_eq!(server.failures(), Vec::<String>::new());
 }
