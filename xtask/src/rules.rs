@@ -1,7 +1,9 @@
 //! Checks the dependency rules between crates, forbidden words, the licenses of dependencies, and that
-//! the rules of `docs/DECISIONS.md` are tested where `docs/RULES.md` says.
+//! the tables of the documents name tests that exist.
 
 mod decisions;
+mod named_tests;
+mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,6 +85,7 @@ pub(crate) fn check() -> Result<()> {
     no_words("crates/net/src", &[&FORMATS[..], &PROTOCOL_WORDS].concat())?;
     dist_is_optimised()?;
     decisions::check()?;
+    tables::check()?;
     licenses_and_bans()
 }
 

@@ -1,18 +1,14 @@
-//! Checks that every rule of `docs/DECISIONS.md` has a row in `docs/RULES.md`, that the tests of the row
-//! exist and cite the rule, and that every row of `docs/THREATS.md` names tests that exist.
+//! Checks that every rule of `docs/DECISIONS.md` has a row in `docs/RULES.md`, and that the tests of the row
+//! exist and cite the rule.
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
-use crate::command::root;
+use super::named_tests::{lines_of, quoted, read};
 
 const DECISIONS: &str = "docs/DECISIONS.md";
 const TABLE: &str = "docs/RULES.md";
-const THREATS: &str = "docs/THREATS.md";
-
-/// How many lines above a case of a table its citation may be.
-const ABOVE_A_CASE: usize = 3;
 
 /// Where a rule is tested.
 enum Tested {
@@ -23,42 +19,12 @@ enum Tested {
 }
 
 pub(crate) fn check() -> Result<()> {
-    let read = |path: &str| {
-        std::fs::read_to_string(root().join(path)).with_context(|| format!("cannot read {path}"))
-    };
-    let found = |path: &str| read(path).ok();
-    let mut wrong = wrong(&read(DECISIONS)?, &read(TABLE)?, found);
-    wrong.extend(unshown(&read(THREATS)?, found));
+    let wrong = wrong(&read(DECISIONS)?, &read(TABLE)?, |path| read(path).ok());
     if !wrong.is_empty() {
         bail!("{}", wrong.join("\n"));
     }
     println!("{TABLE}: every rule of {DECISIONS} is there, and every test cites its rule");
-    println!("{THREATS}: every row names tests that are there");
     Ok(())
-}
-
-/// The rows of the threat model that name no test, or one that is not there.
-fn unshown(threats: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
-    let mut wrong = Vec::new();
-    // A row follows the head of a table and its rule; it has three cells, the last one with the tests.
-    let rows = threats.lines().filter(|line| line.starts_with("| "));
-    for row in rows.filter(|row| !row.starts_with("| attack ")) {
-        let tests: Vec<_> = quoted(row.rsplit('|').nth(1).unwrap_or_default()).collect();
-        if tests.is_empty() && !row.contains("| not tested: ") {
-            wrong.push(format!("{THREATS}: a row names no test: {row}"));
-        }
-        for test in tests {
-            if let Err(why) = lines_of(test, &read, |_| ()) {
-                wrong.push(format!("{THREATS}: {test}: {why}"));
-            }
-        }
-    }
-    wrong
-}
-
-/// What stands between backticks.
-fn quoted(text: &str) -> impl Iterator<Item = &str> {
-    text.split('`').skip(1).step_by(2)
 }
 
 /// All that is wrong, one sentence each.
@@ -137,48 +103,6 @@ fn cited(
     }
 }
 
-/// What is found in the lines of a test, with its comments.
-fn lines_of<T>(
-    test: &str,
-    read: &impl Fn(&str) -> Option<String>,
-    find: impl FnOnce(&[&str]) -> T,
-) -> std::result::Result<T, &'static str> {
-    let (path, name) = test.split_once("::").ok_or("it is no path::name")?;
-    let text = read(path).ok_or("there is no such file")?;
-    let lines: Vec<&str> = text.lines().collect();
-    let near = match name.strip_prefix('"') {
-        Some(_) => case(&lines, name).ok_or("there is no such case in that file")?,
-        None => function(&lines, name).ok_or("there is no such test in that file")?,
-    };
-    Ok(find(near))
-}
-
-/// The lines of a case and those just above.
-fn case<'a>(lines: &'a [&'a str], name: &str) -> Option<&'a [&'a str]> {
-    let at = lines.iter().position(|line| line.contains(name))?;
-    Some(&lines[at.saturating_sub(ABOVE_A_CASE)..=at])
-}
-
-/// The lines of a test function with its comments and attributes.
-fn function<'a>(lines: &'a [&'a str], name: &str) -> Option<&'a [&'a str]> {
-    let head = format!("fn {name}(");
-    let at = lines.iter().position(|line| {
-        let line = line.trim_start();
-        line.starts_with(&head) || line.starts_with(&format!("async {head}"))
-    })?;
-    let above = lines[..at].iter().rev().take_while(|line| {
-        let line = line.trim_start();
-        line.starts_with("//") || line.starts_with("#[")
-    });
-    let first = at - above.count();
-    let is_test = |line: &&str| line.contains("#[test") || line.contains("::test");
-    lines[first..at].iter().find(|line| is_test(line))?;
-    let indent = lines[at].len() - lines[at].trim_start().len();
-    let end = format!("{}}}", " ".repeat(indent));
-    let last = lines[at..].iter().position(|line| *line == end)?;
-    Some(&lines[first..=at + last])
-}
-
 /// Whether a line has this id, and not one that only begins like it.
 fn names(line: &str, id: &str) -> bool {
     line.match_indices(id).any(|(at, _)| {
@@ -191,29 +115,8 @@ fn names(line: &str, id: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::named_tests::SAMPLE;
     use super::*;
-
-    const SOURCE: &str = "
-/// What it shows.
-// A-1, A-12: why.
-#[test]
-fn shown() {
-    let table = [(\"none\", 0), (\"two\", 2)];
-    // A-3
-    let more = (\"three\", 3);
-    assert!(more.1 > table[0].1);
-}
-
-// A-1
-fn helper() {
-}
-
-    #[tokio::test]
-    async fn inside() {
-        // A-4
-    }
-    // A-9
-";
 
     #[test]
     fn what_is_missing_is_named() {
@@ -253,7 +156,7 @@ fn helper() {
                 "no such case",
             ),
         ] {
-            let read = |path: &str| (path == "t.rs").then(|| SOURCE.to_owned());
+            let read = |path: &str| (path == "t.rs").then(|| SAMPLE.to_owned());
             let found = wrong(decisions, &rows, read);
             match expected {
                 "" => assert!(found.is_empty(), "{rows}: {found:?}"),
@@ -264,14 +167,14 @@ fn helper() {
             }
         }
         let twice = wrong(&decisions.repeat(2), &format!("{one}{four}"), |_| {
-            Some(SOURCE.to_owned())
+            Some(SAMPLE.to_owned())
         });
         assert_eq!(twice.len(), 2, "{twice:?}");
     }
 
     #[test]
     fn a_citation_belongs_to_its_own_test() {
-        let read = |_: &str| Some(SOURCE.to_owned());
+        let read = |_: &str| Some(SAMPLE.to_owned());
         for (id, test, fits) in [
             ("A-1", "t.rs::shown", true),
             ("A-12", "t.rs::shown", true),
@@ -288,22 +191,5 @@ fn helper() {
         ] {
             assert_eq!(cited(id, test, &read).is_ok(), fits, "{id} {test}");
         }
-    }
-
-    #[test]
-    fn a_threat_names_a_test_that_is_there() {
-        let read = |path: &str| (path == "a.rs").then(|| SOURCE.to_owned());
-        let threats =
-            "| attack | bound | tests |\n|---|---|---|\n| floods | a limit | `a.rs::shown` |\n";
-        assert_eq!(unshown(threats, read), Vec::<String>::new());
-        for (row, why) in [
-            ("| floods | a limit | none |", "names no test"),
-            ("| floods | a limit | `a.rs::hidden` |", "no such test"),
-            ("| floods | a limit | `b.rs::shown` |", "no such file"),
-        ] {
-            let wrong = unshown(row, read);
-            assert!(wrong.len() == 1 && wrong[0].contains(why), "{wrong:?}");
-        }
-        assert!(unshown("| floods | a limit | not tested: why |", read).is_empty());
     }
 }
