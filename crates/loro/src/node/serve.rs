@@ -265,19 +265,17 @@ async fn handle_events(
 /// Handles a frame that is wrong, or a message that did not arrive. Its sender learns of it: by the answer
 /// to its POST, or else by the reason with which the connection is closed, because the format has no word
 /// for it; what is missing is synced over the next connection.
-fn handle_fault(
-    core: &Core,
-    (channel, form): (ChannelId, Form),
-    fault: &Fault,
-    answers: bool,
-) {
+fn handle_fault(core: &Core, (channel, form): (ChannelId, Form), fault: &Fault, answers: bool) {
     let by_post = form.sends_json;
     let lost = match &fault.kind {
         FaultKind::Busy => Some((1013, "its memory for messages is used up".to_owned())),
         kind @ (FaultKind::TimedOut { .. } | FaultKind::Evicted) => Some((1013, kind.to_string())),
         FaultKind::MessageTooLarge { size, limit } => {
             let text = format!("a message of {size} bytes is over the limit of {limit}");
-            Some((TOO_LARGE, format!("{text}: raise --max-message of the receiver")))
+            Some((
+                TOO_LARGE,
+                format!("{text}: raise --max-message of the receiver"),
+            ))
         }
         // Not the small limit on control texts.
         FaultKind::FrameTooLarge { limit, .. } if *limit >= 1 << 20 => {
