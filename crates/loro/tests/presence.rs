@@ -258,7 +258,7 @@ fn own_keys_are_told_on_every_heartbeat_and_deleted_by_empty_data() {
     };
     set(&mut bench, &data(&[("1000", Some(4), 100)])).unwrap();
     let own = told(1, vec![store("1000", &[("1000", Some(4), 100)])]);
-    assert_eq!(bench.heard(other), [own.clone()]);
+    assert_eq!(bench.heard(other), std::slice::from_ref(&own));
     let beat = bench.hub.poll_timeout().unwrap();
     assert_eq!(beat, now + Duration::from_secs(10));
     bench.hub.handle_timeout(beat);

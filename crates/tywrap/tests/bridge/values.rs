@@ -1,6 +1,6 @@
 //! Values that JSON does not have, and what the original makes of them: `vectors/tywrap/values.json`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -39,12 +39,12 @@ fn answers(lines: &[&str], env: &Value) -> Vec<String> {
 
 /// One bridge for all cases with the same environment.
 fn check_all(cases: &[Value]) {
-    let environments: BTreeSet<String> = cases.iter().map(|case| case["env"].to_string()).collect();
-    for env in environments {
-        let cases: Vec<_> = cases
-            .iter()
-            .filter(|case| case["env"].to_string() == env)
-            .collect();
+    let mut by_environment: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
+    for case in cases {
+        let env = case["env"].to_string();
+        by_environment.entry(env).or_default().push(case);
+    }
+    for (env, cases) in by_environment {
         let lines: Vec<_> = cases
             .iter()
             .map(|case| case["stdin"].as_str().unwrap())
