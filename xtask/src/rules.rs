@@ -7,7 +7,7 @@ mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::command::{cargo, output, root};
@@ -150,29 +150,31 @@ fn no_words(folder: &str, never: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that `dist` optimises every package that `release` does not: a profile inherits the package
-/// settings of another.
+/// Checks that `dist` optimises every package: a profile inherits what another says of single packages, so
+/// it must come from `dev`, and that one must say nothing of any.
 fn dist_is_optimised() -> Result<()> {
     let manifest = std::fs::read_to_string(root().join("Cargo.toml"))?;
-    let levels = |profile: &str| -> Result<BTreeMap<&str, &str>> {
-        let table = format!("[profile.{profile}.package]\n");
-        let (_, rest) = manifest
-            .split_once(&table)
-            .with_context(|| format!("Cargo.toml: no {}", table.trim()))?;
-        Ok(rest
-            .lines()
-            .take_while(|line| !line.starts_with('['))
-            .filter_map(|line| line.split_once(".opt-level = "))
-            .collect())
-    };
-    let (release, dist) = (levels("release")?, levels("dist")?);
-    for (package, level) in &release {
-        let level = dist.get(package).unwrap_or(level);
-        if *level != "3" {
-            bail!("Cargo.toml: {package} has opt-level {level} in the profile dist");
-        }
+    let (_, dist) = manifest
+        .split_once("[profile.dist]\n")
+        .context("Cargo.toml: no [profile.dist]")?;
+    let dist: Vec<_> = dist
+        .lines()
+        .take_while(|line| !line.starts_with('['))
+        .collect();
+    for wanted in ["inherits = \"dev\"", "opt-level = 3"] {
+        ensure!(
+            dist.contains(&wanted),
+            "Cargo.toml: [profile.dist] does not say {wanted}"
+        );
     }
-    println!("dist: {} packages of release at opt-level 3", release.len());
+    for profile in ["dev", "dist"] {
+        let table = format!("[profile.{profile}.package");
+        ensure!(
+            !manifest.contains(&table),
+            "Cargo.toml: {table}…] lowers packages in the profile dist"
+        );
+    }
+    println!("dist: every package at opt-level 3");
     Ok(())
 }
 
