@@ -223,8 +223,8 @@ fn a_control_word_goes_first_and_once_and_few_of_them_wait() {
     let transmit = bench.link.poll_transmit(bench.now(), &mut frame).unwrap();
     assert_eq!(transmit.kind, FrameKind::Piece);
     let refused = |link: &mut Link, word: String| link.send_control(word).unwrap_err();
-    let long = refused(&mut bench.link, "x".repeat(257));
-    let (size, limit) = (257, 256);
+    let long = refused(&mut bench.link, "x".repeat(1025));
+    let (size, limit) = (1025, 1024);
     assert_eq!(long, SendError::MessageTooLarge { size, limit });
     for word in 0..16 {
         bench.link.send_control(word.to_string()).unwrap();

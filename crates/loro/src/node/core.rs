@@ -11,7 +11,9 @@ use breakbulk_link::{Charge, Lane, MessageId, Outgoing, SendError};
 use breakbulk_message::loro::ChannelMsg;
 pub(super) use breakbulk_net::now;
 use breakbulk_net::{Connection, Refusal};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, broadcast, watch};
+use tokio::time::timeout;
 
 use super::config::{Config, Form};
 use super::doc::DocState;
@@ -49,6 +51,12 @@ pub(super) struct State {
     pub(super) ended: bool,
 }
 
+/// The code of a close for a message that is too large.
+pub(super) const TOO_LARGE: u16 = 1009;
+
+/// How long a peer may take to read why it is disconnected.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
 /// The connection of a channel.
 struct Attached {
     connection: Connection,
@@ -77,6 +85,20 @@ impl Attached {
         };
         // Fails if the link is closed, or if the peer reads none of them.
         let _ = (self.connection).with(|link| link.send_control(text.to_text()));
+    }
+
+    /// Closes the connection. A data channel cannot say why, and a WebSocket in few words: who sent a
+    /// message that is too large is told before, since it would send it again.
+    fn close(self, code: u16, reason: String) {
+        let tells = code == TOO_LARGE && !self.form.sends_json && !self.dialed;
+        let (true, Ok(runtime)) = (tells, Handle::try_current()) else {
+            return self.connection.close(code, &reason);
+        };
+        self.tell_refused(&Refused::new(413, reason.clone()));
+        runtime.spawn(async move {
+            let _ = timeout(LAST_WORD, self.connection.drained()).await;
+            self.connection.close(code, &reason);
+        });
     }
 }
 
@@ -238,7 +260,7 @@ impl Core {
                         reason,
                         "connection closed by this node"
                     );
-                    attached.connection.close(code, &reason);
+                    attached.close(code, reason);
                 }
             }
             Output::Event(event) => self.publish_event(state, now, event),

@@ -13,13 +13,10 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::config::Form;
-use super::core::{Core, QueueLength};
+use super::core::{Core, QueueLength, TOO_LARGE};
 use super::error::DialError;
 use super::shares::Share;
 use crate::machine::{ChannelId, Opening, control};
-
-/// The code of a close for a message that is too large.
-const TOO_LARGE: u16 = 1009;
 
 /// An open connection that is ready for messages.
 pub(super) struct Joined {
