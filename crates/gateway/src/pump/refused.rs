@@ -24,10 +24,13 @@ impl RefusedFrame {
         let limits = numbers.filter_map(|number| number.parse().ok());
         Self {
             size,
-            limit: limits
-                .filter(|limit| (LEAST_LIMIT..size).contains(limit))
-                .min(),
+            limit: limits.filter(|limit| *limit >= LEAST_LIMIT).min(),
         }
+    }
+
+    /// Whether the frame was one of this side: a path closes both ways, whoever sent it.
+    fn is_ours(&self) -> bool {
+        self.size > self.limit.unwrap_or(LEAST_LIMIT)
     }
 
     /// The known paths that do not take such a frame.
@@ -58,7 +61,17 @@ impl RefusedFrame {
 impl fmt::Display for RefusedFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = self.size;
-        write!(f, "the largest frame that was sent has {size} bytes, and ")?;
+        write!(f, "the largest frame that was sent has {size} bytes, ")?;
+        if !self.is_ours() {
+            f.write_str("so one of the other end was too large for the path")?;
+            if let Some(limit) = self.limit {
+                write!(f, ", whose limit seems to be {limit}")?;
+            }
+            return f.write_str(
+                "; start both gateways with the preset of that path, or with a smaller max-frame",
+            );
+        }
+        f.write_str("and ")?;
         match (self.limit, &self.paths()[..]) {
             (Some(limit), _) => write!(f, "the limit there seems to be {limit}")?,
             (None, []) => f.write_str("the path or its other end takes less")?,
@@ -97,6 +110,16 @@ mod tests {
                 9000,
                 "too big",
                 "the largest frame that was sent has 9000 bytes, and the path or its other end takes less; start both gateways with the preset of that path, or with a max-frame below 9000",
+            ),
+            (
+                162,
+                "frame of 8388608 bytes over the cap of 32768",
+                "the largest frame that was sent has 162 bytes, so one of the other end was too large for the path, whose limit seems to be 32768; start both gateways with the preset of that path, or with a smaller max-frame",
+            ),
+            (
+                162,
+                "",
+                "the largest frame that was sent has 162 bytes, so one of the other end was too large for the path; start both gateways with the preset of that path, or with a smaller max-frame",
             ),
         ] {
             let closed = Closed {
