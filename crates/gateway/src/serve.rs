@@ -1,21 +1,20 @@
 //! The sessions of a gateway: one over the standard streams, or one for each client of a listener.
 
+mod ws;
+
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk_message::tunnel::TUNNEL;
-use breakbulk_net::ListenAddress;
-#[cfg(unix)]
-use breakbulk_net::ListenSocket;
-use breakbulk_net::ws::{Accepted, ListenError, ListenOptions, Listener, Tokens};
+use breakbulk_net::ws::ListenError;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::Instrument;
 
-use crate::endpoint::{At, TunnelUse, WsAddress};
+use crate::endpoint::{At, TunnelUse};
 use crate::error::{OpenError, Party, RunError, SessionEnd, Unreachable};
-use crate::open::{self, Opened};
+use crate::open::{self, EndKind, Opened};
 use crate::plan::{End, Overruled, Plan};
 use crate::pump::{Options, Side, relay};
 #[cfg(feature = "nostr")]
@@ -77,7 +76,7 @@ impl Plan {
             }
         }
         match self.listen.at.clone() {
-            At::Ws(address) => listen(Arc::new(self), &address, stop, &tell).await,
+            At::Ws(address) => ws::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "nostr")]
             At::Relays(address) => relays::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "process")]
@@ -137,24 +136,47 @@ fn party(plan: &Plan, side: Side) -> Party {
     }
 }
 
-/// A session for each client that connects.
-async fn listen(
+/// Where clients come in.
+pub(crate) trait Door {
+    /// The next client. Cancel-safe.
+    async fn accept(&mut self) -> Result<Arrival, ListenError>;
+
+    /// Stops listening.
+    async fn close(self);
+}
+
+/// A client that came in, and has no session yet.
+pub(crate) struct Arrival {
+    /// Its name in the log.
+    pub(crate) name: String,
+    /// Makes a port of it, with the memory of its session.
+    pub(crate) open: OpenArrival,
+}
+
+/// How a client becomes a port.
+pub(crate) type OpenArrival = Box<dyn FnOnce(&End) -> Result<(Opened, Refuse), OpenError> + Send>;
+
+/// Turns a client away, with a close code and a reason, while its session has not begun.
+pub(crate) type Refuse =
+    Box<dyn FnOnce(u16, &'static str) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+
+/// A session for each client that comes in by a door, which clients find at `heard_at`.
+pub(crate) async fn listen(
     plan: Arc<Plan>,
-    address: &WsAddress,
+    mut door: impl Door,
+    heard_at: String,
     stop: &Stop,
     tell: Tell<'_>,
 ) -> Result<(), RunError> {
-    check_target(&plan).await?;
-    let mut listener = bind(&plan, address).await?;
-    tell(Event::Listening(heard_at(address, listener.address())));
+    tell(Event::Listening(heard_at));
     let mut sessions = JoinSet::new();
     let outcome = loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok(accepted) => {
+            arrival = door.accept() => match arrival {
+                Ok(Arrival { name, open }) => {
                     let (plan, stop) = (plan.clone(), stop.clone());
-                    let span = tracing::error_span!("session", peer = %name(&accepted));
-                    let session = async move { session(&plan, accepted, &stop).await };
+                    let span = tracing::error_span!("session", peer = %name);
+                    let session = async move { session(&plan, open, &stop).await };
                     sessions.spawn(session.instrument(span));
                 }
                 Err(error) => break Err(RunError::Accept(error)),
@@ -163,33 +185,9 @@ async fn listen(
             () = stop.stopped() => break Ok(()),
         }
     };
-    listener.close().await;
+    door.close().await;
     finish(sessions, tell).await;
     outcome
-}
-
-/// Where a gateway listens, as its clients write it.
-fn heard_at(address: &WsAddress, at: &ListenAddress) -> String {
-    let path = match &*address.path {
-        "/" => "",
-        path => path,
-    };
-    match at {
-        ListenAddress::Unix(socket) => format!("ws+unix:{}", socket.display()),
-        at => format!("{}://{at}{path}", address.scheme()),
-    }
-}
-
-/// A client in the log. Behind a proxy its port is not known.
-fn name(accepted: &Accepted) -> String {
-    let address = match accepted.client == accepted.peer.ip() {
-        true => accepted.peer.to_string(),
-        false => accepted.client.to_string(),
-    };
-    match &accepted.holder {
-        Some(holder) => format!("{holder}@{address}"),
-        None => address,
-    }
 }
 
 /// Waits for the sessions of a gateway that stops.
@@ -198,54 +196,6 @@ pub(crate) async fn finish(mut sessions: JoinSet<()>, tell: Tell<'_>) {
         tell(Event::Stopping(sessions.len()));
     }
     while sessions.join_next().await.is_some() {}
-}
-
-async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, RunError> {
-    #[cfg(unix)]
-    if let Some(path) = &address.socket {
-        let socket = ListenSocket::unix(path, &plan.guests.users).map_err(RunError::Listen)?;
-        return Listener::new(socket, listen_options(plan, address)).map_err(RunError::Listen);
-    }
-    let (host, port) = address.listen_at().map_err(|error| RunError::Open {
-        side: Side::Listen,
-        error: error.into(),
-    })?;
-    let named = match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
-    };
-    let bound = Listener::bind((host.as_str(), port), listen_options(plan, address)).await;
-    bound.map_err(|error| {
-        RunError::Listen(match error {
-            ListenError::Bind { error, .. } => ListenError::Bind {
-                address: named,
-                error,
-            },
-            error => error,
-        })
-    })
-}
-
-fn listen_options(plan: &Plan, address: &WsAddress) -> ListenOptions {
-    let end = &plan.listen;
-    ListenOptions {
-        bearer: end.token.clone(),
-        tokens: end.tokens.clone().map(|tokens| tokens as Arc<dyn Tokens>),
-        path: (address.path != "/").then(|| address.path.clone()),
-        subprotocols: open::subprotocols(end),
-        connections: plan.max_sessions,
-        per_address: plan.guests.per_address.clone(),
-        handshakes: plan.guests.handshakes,
-        allowed_origins: plan.guests.origins.clone(),
-        allowed_hosts: plan.guests.hosts.clone(),
-        frame_limit: end.frame_limit(),
-        fragment: end.fragment,
-        #[cfg(feature = "tls")]
-        identity: end.identity.clone().filter(|_| address.secure),
-        #[cfg(feature = "tls")]
-        client_authority: end.client_authority.clone(),
-        ..ListenOptions::default()
-    }
 }
 
 /// Checks that the target accepts connections, if the plan says so: before the first client connects.
@@ -293,20 +243,18 @@ async fn accepts_unix(path: &std::path::Path) -> Result<(), Unreachable> {
 }
 
 /// The session of one client.
-async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
-    let is_tunnel = accepted.subprotocol() == Some(TUNNEL);
+async fn session(plan: &Plan, open: OpenArrival, stop: &Stop) {
     let (listen_end, to_end) = plan.session_ends();
-    let (listen, client) = match open::web_socket(&listen_end, accepted.websocket) {
+    let (listen, refuse) = match open(&listen_end) {
         Ok(opened) => opened,
         Err(error) => {
             return tracing::error!(%error, "a client's connection cannot be used");
         }
     };
-    if plan.listen.tunnel == TunnelUse::Always && !is_tunnel {
+    if plan.listen.tunnel == TunnelUse::Always && !matches!(listen.kind, EndKind::Tunnel(_)) {
         tracing::warn!("refused a client: it is not a breakbulk gateway, and tunnel=always");
         let reason = "this listener is for breakbulk gateways (tunnel=always)";
-        client.close(1002, reason);
-        return client.ended().await;
+        return refuse(1002, reason).await;
     }
     // The hello of the tunnel is sent only once the target is connected.
     let both = async {
@@ -320,16 +268,14 @@ async fn session(plan: &Plan, accepted: Accepted, stop: &Stop) {
     let (listen, to) = match opened {
         Ok(opened) => opened,
         Err(OpenError::Stopped) => {
-            client.close(1001, "the gateway is stopping");
-            return client.ended().await;
+            return refuse(1001, "the gateway is stopping").await;
         }
         Err(error) => {
             tracing::error!(%error, "closed a client: its session could not start");
-            client.close(NO_TARGET, NO_TARGET_REASON);
-            return client.ended().await;
+            return refuse(NO_TARGET, NO_TARGET_REASON).await;
         }
     };
-    drop(client);
+    drop(refuse);
     tracing::info!(
         listen = listen.kind.name(),
         to = to.kind.name(),
