@@ -6,7 +6,7 @@ use std::time::Duration;
 use breakbulk_link::{Closed, Frame};
 use tokio::time::{sleep_until, timeout};
 
-use crate::connection::{Next, Shared, State, now};
+use crate::connection::{Next, NextFrame, Shared, State, now};
 use crate::transport::{Incoming, Lost, Sink, Source};
 
 /// After this many bytes the read loop yields to the write loop, and the other way round.
@@ -137,7 +137,12 @@ async fn write(shared: &Arc<Shared>, sink: &mut impl Sink, options: &Options) {
                 shared.confirm_sent(&mut unconfirmed);
             }
             Next::Wait => shared.outbound.notified().await,
-            Next::Frame(id, mut frame) => {
+            Next::Frame(next) => {
+                let NextFrame {
+                    mut frame,
+                    id,
+                    charge,
+                } = next;
                 unconfirmed.extend(id);
                 turn += frame_len(&frame) + FRAME_TURN;
                 if frame_len(&frame) <= SMALL && turn <= TURN && shared.has_more() {
@@ -155,6 +160,7 @@ async fn write(shared: &Arc<Shared>, sink: &mut impl Sink, options: &Options) {
                     shared.update(|state| state.broke_off = true);
                     return;
                 }
+                drop(charge);
                 shared.confirm_sent(&mut unconfirmed);
             }
             Next::Ping => {

@@ -36,6 +36,8 @@ pub mod stream;
 #[cfg(feature = "tcp")]
 pub mod tcp;
 mod transport;
+#[cfg(any(feature = "process", feature = "ws"))]
+mod unfinished;
 #[cfg(feature = "webrtc")]
 pub mod webrtc;
 #[cfg(feature = "ws")]

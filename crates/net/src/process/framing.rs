@@ -132,6 +132,13 @@ impl Decoder {
         self.buffer.len() - self.start
     }
 
+    /// Drops what is buffered: nothing more is read.
+    pub(crate) fn forget(&mut self) {
+        self.buffer = Vec::new();
+        (self.start, self.scanned) = (0, 0);
+        (self.body, self.skip) = (None, None);
+    }
+
     /// The bytes that were read and belong to no frame yet, without blank space: the beginning of a frame,
     /// what of it is skipped already, and what follows the last frame.
     pub fn unframed(&self) -> u64 {

@@ -3,21 +3,30 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use breakbulk_link::lock;
-use breakbulk_link::{Carries, Closed, Frame};
+use breakbulk_link::{Budget, Carries, Closed, Frame};
 use bytes::{Buf, BufMut, Bytes};
 use memchr::memchr2;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, mpsc, watch};
+use tokio::time::{Instant, sleep};
 
 use super::framing::{Decoder, Framing, Unreadable};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
+use crate::unfinished::Unfinished;
 
 /// A frame up to this size is copied, so that it is written together with its framing.
 const SMALL: usize = 16 << 10;
 
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// How long a program of our own may have to wait for memory that others hold.
+pub(super) const MEMORY_WAIT: Duration = Duration::from_secs(30);
+
+/// How often it is looked for memory while there is none.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How many reports of skipped messages are queued.
 const REPORTS: usize = 16;
@@ -60,6 +69,12 @@ pub struct StreamSource<R> {
     unreported: Option<Unreadable>,
     /// Bytes that were read and belong to no frame yet; [`Ends`] tells them.
     unframed: Arc<AtomicU64>,
+    /// The charge for an unfinished frame.
+    unfinished: Unfinished,
+    /// How long nothing is read while there is no memory for an unfinished frame.
+    patience: Duration,
+    /// Since when there is none.
+    short_since: Option<Instant>,
 }
 
 /// The sending half.
@@ -100,6 +115,9 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
                 listener: SkipListener::default(),
                 unreported: None,
                 unframed: Arc::default(),
+                unfinished: Unfinished::default(),
+                patience: Duration::ZERO,
+                short_since: None,
             },
             sink: StreamSink {
                 writer: Arc::new(Mutex::new(Some(Box::new(writer)))),
@@ -124,6 +142,12 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
     /// Bytes that are written together with the first frame, before it.
     pub(super) fn write_first(&mut self, bytes: &[u8]) {
         self.sink.held.extend_from_slice(bytes);
+    }
+
+    /// Sets how long nothing is read while there is no memory for an unfinished message. Without it the
+    /// connection is closed at once, as is right for strangers: they could wait for each other.
+    pub(super) fn wait_for_memory(&mut self, patience: Duration) {
+        self.source.patience = patience;
     }
 
     /// The two halves, for a transport that wraps this one.
@@ -170,6 +194,10 @@ impl<R: AsyncRead + Send + Unpin + 'static> Transport for Stream<R> {
         carries == Carries::Text
     }
 
+    fn charge_to(&mut self, budget: &Budget) {
+        self.source.unfinished.charge_to(budget);
+    }
+
     fn split(self) -> (StreamSource<R>, StreamSink) {
         self.halves()
     }
@@ -184,8 +212,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
         loop {
             let listener = self.listener.get();
             if let Err(closed) = self.report_skipped(listener.as_ref()).await {
-                self.broken = true;
-                return Incoming::Broken(closed);
+                return self.break_off(closed);
             }
             let wanted = listener.as_ref().map(|(_, members)| *members);
             self.decoder.skip_oversized(wanted);
@@ -193,16 +220,19 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
             let unframed = self.decoder.unframed();
             self.unframed.store(unframed, Ordering::Relaxed);
             match next {
-                Some(Ok(frame)) => return Incoming::Frame(Frame::Text(frame)),
+                Some(Ok(frame)) => {
+                    self.unfinished.finished();
+                    return Incoming::Frame(Frame::Text(frame));
+                }
                 Some(Err(error @ Unreadable::Oversized { .. })) => {
                     self.unreported = Some(error);
                     continue;
                 }
-                Some(Err(error)) => {
-                    self.broken = true;
-                    return Incoming::Broken(error.closed());
-                }
+                Some(Err(error)) => return self.break_off(error.closed()),
                 None => {}
+            }
+            if let Err(closed) = self.find_memory().await {
+                return self.break_off(closed);
             }
             let (buffer, most) = self.decoder.space();
             match self.reader.read_buf(&mut buffer.limit(most)).await {
@@ -223,6 +253,28 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
                 }
             }
         }
+    }
+
+    /// Charges what is buffered of an unfinished frame, as soon as there is room for it. Cancel-safe.
+    async fn find_memory(&mut self) -> Result<(), Closed> {
+        while let Err(closed) = self.unfinished.charge(self.decoder.unfinished()) {
+            let since = *self.short_since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= self.patience {
+                return Err(closed);
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+        self.short_since = None;
+        Ok(())
+    }
+
+    /// Ends the connection: nothing more is read.
+    fn break_off(&mut self, closed: Closed) -> Incoming {
+        self.broken = true;
+        // What was read of a message is given up with its charge.
+        self.decoder.forget();
+        self.unfinished.finished();
+        Incoming::Broken(closed)
     }
 
     /// Reports a skipped message; an error if there is no listener. Cancel-safe.
@@ -377,5 +429,44 @@ impl fmt::Debug for Ends {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ended = *self.ended.borrow();
         f.debug_struct("Ends").field("input_ended", &ended).finish()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_unfinished_message_is_charged_until_it_is_whole() {
+        let (mut far, near) = tokio::io::duplex(1 << 20);
+        let (reader, writer) = tokio::io::split(near);
+        let mut stream = Stream::new(reader, writer, Framing::Lines, 1 << 20);
+        let budget = Budget::new(200_000);
+        stream.charge_to(&budget);
+        let (mut source, _sink) = stream.split();
+        let line = format!("{}\n", "x".repeat(150_000));
+        for _ in 0..3 {
+            far.write_all(&line.as_bytes()[..100_000]).await.unwrap();
+            tokio::select! {
+                biased;
+                incoming = source.next() => panic!("{incoming:?}"),
+                () = std::future::ready(()) => {}
+            }
+            assert_eq!(budget.used(), 100_000);
+            far.write_all(&line.as_bytes()[100_000..]).await.unwrap();
+            let Incoming::Frame(frame) = source.next().await else {
+                panic!("no frame");
+            };
+            assert_eq!(frame.bytes().len(), 150_000);
+            assert_eq!(budget.used(), 0);
+        }
+        far.write_all(&vec![b'x'; 250_000]).await.unwrap();
+        let incoming = source.next().await;
+        assert!(
+            matches!(&incoming, Incoming::Broken(closed) if closed.code == 1013),
+            "{incoming:?}"
+        );
+        assert_eq!(budget.used(), 0);
     }
 }
