@@ -132,6 +132,14 @@ impl Decoder {
         self.buffer.len() - self.start
     }
 
+    /// The memory of an unfinished frame: the buffer, once a good part of it is in use.
+    pub(crate) fn held(&self) -> usize {
+        match self.unfinished() {
+            small if small <= STEP / 4 => small,
+            _ => self.buffer.capacity(),
+        }
+    }
+
     /// Drops what is buffered: nothing more is read.
     pub(crate) fn forget(&mut self) {
         self.buffer = Vec::new();

@@ -257,7 +257,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
 
     /// Charges what is buffered of an unfinished frame, as soon as there is room for it. Cancel-safe.
     async fn find_memory(&mut self) -> Result<(), Closed> {
-        while let Err(closed) = self.unfinished.charge(self.decoder.unfinished()) {
+        while let Err(closed) = self.unfinished.charge(self.decoder.held()) {
             let since = *self.short_since.get_or_insert_with(Instant::now);
             if since.elapsed() >= self.patience {
                 return Err(closed);
@@ -453,7 +453,8 @@ mod tests {
                 incoming = source.next() => panic!("{incoming:?}"),
                 () = std::future::ready(()) => {}
             }
-            assert_eq!(budget.used(), 100_000);
+            let held = budget.used();
+            assert!((100_000..200_000).contains(&held), "{held}");
             far.write_all(&line.as_bytes()[100_000..]).await.unwrap();
             let Incoming::Frame(frame) = source.next().await else {
                 panic!("no frame");
