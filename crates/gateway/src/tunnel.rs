@@ -250,3 +250,7 @@ impl TunnelConfig {
         Ok(Tunnelled { connection, port })
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
