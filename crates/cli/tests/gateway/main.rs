@@ -10,5 +10,6 @@ mod ends;
 mod losses;
 mod mend;
 mod nostr;
+mod resume;
 mod sizes;
 mod web_sockets;
