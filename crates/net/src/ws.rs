@@ -33,7 +33,7 @@ pub use error::{ConnectError, ListenError};
 pub use server::{Accepted, ListenOptions, Listener};
 #[cfg(feature = "tls")]
 pub use tls::{Identity, Roots};
-pub use transport::{WebSocket, WsSink, WsSource};
+pub use transport::{Ending, WebSocket, WsSink, WsSource};
 
 #[cfg(feature = "http")]
 pub(crate) use client::without_secrets;
