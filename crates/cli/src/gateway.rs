@@ -4,7 +4,8 @@ mod explain;
 
 use std::time::Duration;
 
-use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side, preset};
+use breakbulk::gateway::caps::preset;
+use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side};
 use clap::Args;
 
 use crate::failure::Failure;
@@ -30,8 +31,9 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   OPTIONS             framing=lines|content-length (streams), token-file=FILE, cert=FILE&key=FILE (the
                       certificate of a wss listener, or the one that a wss target is shown), ca=FILE (whom
                       to trust: a wss target's authority, or that of the clients of a wss listener, who
-                      need a certificate then), preset=NAME, max-frame=SIZE, max-message=SIZE,
-                      fragment=SIZE (of WebSockets), tunnel=auto|always|never, process-id=null|keep
+                      need a certificate then), preset=NAME (of a path), client=NAME (the program
+                      that takes this end's messages; breakbulk caps lists both),
+                      max-frame=SIZE, max-message=SIZE, fragment=SIZE (of WebSockets), tunnel=auto|always|never, process-id=null|keep
                       (streams); anything else in a target's query goes to the server
   OPTIONS of relays   key=FILE, encryption=disabled|optional|required, wraps=any|persistent|ephemeral,
                       max-frame=SIZE (of an event), max-message=SIZE, window=SECONDS (600) that the
@@ -119,8 +121,8 @@ pub(crate) struct Gateway {
     /// The largest WebSocket fragment that is sent; a larger frame travels in several [default: 8MiB]
     #[arg(long, value_name = "SIZE")]
     fragment: Option<Size>,
-    /// The limits of a known path: azure-web-pubsub, aws-api-gateway, cloudflare, none; give
-    /// it to both gateways
+    /// The limits of a known path, as aws-api-gateway (breakbulk caps lists them); give it to both
+    /// gateways
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// The memory for the messages of all sessions

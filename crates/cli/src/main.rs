@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod call;
+mod caps;
 mod check;
 mod demo;
 mod failure;
@@ -48,6 +49,8 @@ enum Command {
     Inspect(inspect::Inspect),
     /// Carry the messages of programs over a capped path, or add segments for AHP programs without them.
     Gateway(gateway::Gateway),
+    /// List what services, servers and receivers let through, with the source of each figure.
+    Caps(caps::Caps),
     /// Call a function in another process, with arguments and results of any size.
     Call(call::Call),
     /// Serve loro documents over four transports, or pull, push and watch one.
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Join(join) => join.run(),
         Command::Inspect(inspect) => inspect.run(),
         Command::Gateway(gateway) => gateway.run(),
+        Command::Caps(caps) => caps.run(),
         Command::Call(call) => call.run(),
         Command::Loro(loro) => loro.run(),
         Command::Keygen(keygen) => keygen.run(),

@@ -38,8 +38,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod caps;
 mod endpoint;
 mod error;
+mod nearest;
 mod open;
 mod plan;
 mod pump;
@@ -50,7 +52,7 @@ mod size;
 mod stop;
 mod token;
 
-pub use endpoint::{Endpoint, EndpointError, OptionError, UnknownPreset, WireKind, preset};
+pub use endpoint::{Endpoint, EndpointError, OptionError, WireKind};
 pub use error::{EndError, OpenError, Party, PlanError, RunError, SessionEnd, Unreachable};
 pub use plan::{Config, Overruled, Plan};
 pub use pump::{

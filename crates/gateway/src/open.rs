@@ -14,8 +14,8 @@ use crate::plan::{End, Plan};
 #[cfg(feature = "process")]
 use crate::pump::Skipped;
 use crate::pump::{
-    BothBoxes, ClientBox, HostBox, NoProcessId, Passing, Plain, Port, Raw, Tunnel, greet,
-    session_memory, whole_link,
+    BothBoxes, ClientBox, ForReceivers, HostBox, NoProcessId, Passing, Plain, Port, Raw, Tunnel,
+    greet, session_memory, whole_link,
 };
 #[cfg(feature = "nostr")]
 use crate::relays;
@@ -194,7 +194,11 @@ pub(crate) fn passing(plan: &Plan, listen: &EndKind, to: &EndKind) -> Box<dyn Pa
         )),
         (EndKind::Ahp(client), _) => Box::new(HostBox::new(client.clone(), of_listen(), clients)),
         (_, EndKind::Ahp(host)) => Box::new(ClientBox::new(host.clone(), of_to(), hosts)),
-        _ => Box::new(Plain::default()),
+        _ => Box::new(ForReceivers {
+            listen: plan.listen.receiver_limit(),
+            to: plan.to.receiver_limit(),
+            inner: Plain::default(),
+        }),
     };
     let is_tunnel = |kind: &EndKind| matches!(kind, EndKind::Tunnel(_));
     let (listen, to) = (is_tunnel(listen), is_tunnel(to));

@@ -22,7 +22,7 @@ use breakbulk_net::{AddressLimits, Options};
 
 use crate::endpoint::{At, Endpoint, TunnelUse, WireKind, WsAddress};
 use crate::error::{EndError, OpenError, PlanError};
-use crate::pump::{Side, TunnelConfig, session_memory};
+use crate::pump::{ReceiverLimit, Side, TunnelConfig, session_memory};
 #[cfg(feature = "nostr")]
 use crate::relays::RelayEnd;
 use crate::token::{self, TokenFile};
@@ -191,6 +191,8 @@ pub struct Overruled {
 
 impl Plan {
     /// Checks what both ends and the configuration ask for. Files with tokens and keys are read here.
+    /// The program that takes its messages, whose limits are known.
+    pub(crate) client: Option<Preset>,
     ///
     /// # Errors
     /// If the two ends do not fit together, or one of them cannot be used.
@@ -332,15 +334,17 @@ fn max_frame(
     Ok((max_frame, overruled))
 }
 
-/// The largest WebSocket fragment of an end: the smaller one of what was asked for and the preset's.
+/// The largest WebSocket fragment of an end: the smallest of what was asked for, the path's and the
+/// receiver's.
 fn fragment(
     endpoint: &Endpoint,
     config: &Config,
     preset: Option<Preset>,
 ) -> Result<usize, EndError> {
     let asked = endpoint.options.fragment.or(config.fragment);
-    let of_path = preset.and_then(|preset| preset.fragment);
-    let fragment = asked.into_iter().chain(of_path).min();
+    let known = [preset, endpoint.options.client].into_iter().flatten();
+    let known = known.filter_map(|preset| preset.fragment);
+    let fragment = asked.into_iter().chain(known).min();
     match fragment.unwrap_or(ws::FRAGMENT) {
         fragment if fragment < LEAST_FRAME => Err(EndError::FragmentTooSmall {
             fragment,
@@ -371,7 +375,7 @@ impl End {
         let preset = endpoint.options.preset;
         let preset = preset.or(config.preset.filter(|_| cuts && is_ws));
         if carries == Carries::Binary
-            && let Some(preset) = preset.filter(|preset| !preset.binary)
+            && let Some(preset) = preset.filter(|preset| preset.binary == Some(false))
         {
             return Err(EndError::NoBinary {
                 preset: preset.name,
@@ -436,6 +440,7 @@ impl End {
         #[cfg(feature = "tls")]
         if address.secure && self.identity.is_none() {
             return Err(EndError::NoCertificate);
+            client: options.client,
         }
         #[cfg(feature = "tls")]
         if self.client_authority.is_some() {
@@ -471,7 +476,8 @@ impl End {
 
     /// The largest frame that is sent, and how it is counted.
     pub(crate) fn cap(&self) -> Cap {
-        let cap = Cap::frame(self.max_frame);
+        let receiver = self.receiver_limit().map(|limit| limit.bytes);
+        let cap = Cap::frame(self.max_frame.min(receiver.unwrap_or(usize::MAX)));
         match &self.at {
             #[cfg(feature = "process")]
             At::Stdio | At::Exec(_) if self.framing == Framing::Lines => cap.lines(),
@@ -495,6 +501,24 @@ impl End {
             config.chunking = Chunking {
                 max_frame_bytes: frame as u64,
                 max_message_bytes: self.max_message as u64,
+    /// The largest message that the program at this end takes at once, if it is known.
+    pub(crate) fn receiver_limit(&self) -> Option<ReceiverLimit> {
+        let client = self.client?;
+        let limit = ReceiverLimit {
+            name: client.name,
+            bytes: client.message?,
+        };
+        match &self.at {
+            // The line break behind a message counts.
+            #[cfg(feature = "process")]
+            At::Stdio | At::Exec(_) => Some(ReceiverLimit {
+                bytes: limit.bytes.saturating_sub(1),
+                ..limit
+            }),
+            _ => Some(limit),
+        }
+    }
+
                 timeout_from: TimeoutFrom::Last,
                 ..Chunking::default()
             };
