@@ -136,6 +136,9 @@ pub(crate) struct Gateway {
     /// Listen beyond this machine without a token
     #[arg(long)]
     allow_remote: bool,
+    /// Do not answer breakbulk probe
+    #[arg(long)]
+    no_probe: bool,
     /// Listen although the target cannot be reached yet
     #[arg(long)]
     no_check: bool,
@@ -192,6 +195,7 @@ impl Gateway {
             config.allowed_users = self.guests.users().to_vec();
         }
         config.allow_remote = self.allow_remote;
+        config.probes = !self.no_probe;
         config.check = !self.no_check;
         config.grace = Duration::from_secs(self.grace);
         config.token = token::from_environment()?;

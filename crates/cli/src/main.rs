@@ -18,6 +18,7 @@ mod loro;
 mod memory;
 mod options;
 mod output;
+mod probe;
 mod progress;
 mod signals;
 mod size;
@@ -51,6 +52,8 @@ enum Command {
     Gateway(gateway::Gateway),
     /// List what services, servers and receivers let through, with the source of each figure.
     Caps(caps::Caps),
+    /// Find out what a path lets through, to the byte, and which options keep a gateway within it.
+    Probe(probe::Probe),
     /// Call a function in another process, with arguments and results of any size.
     Call(call::Call),
     /// Serve loro documents over four transports, or pull, push and watch one.
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::Inspect(inspect) => inspect.run(),
         Command::Gateway(gateway) => gateway.run(),
         Command::Caps(caps) => caps.run(),
+        Command::Probe(probe) => probe.run(),
         Command::Call(call) => call.run(),
         Command::Loro(loro) => loro.run(),
         Command::Keygen(keygen) => keygen.run(),

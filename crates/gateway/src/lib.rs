@@ -44,6 +44,7 @@ mod error;
 mod nearest;
 mod open;
 mod plan;
+pub mod probe;
 mod pump;
 #[cfg(feature = "nostr")]
 mod relays;

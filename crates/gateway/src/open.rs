@@ -8,7 +8,7 @@ use breakbulk_net::ws::{self, ConnectOptions, WebSocket};
 use breakbulk_net::{Connection, Transport, fresh_seed};
 use breakbulk_wire::Loro;
 
-use crate::endpoint::{At, TunnelUse, WireKind};
+use crate::endpoint::{At, TunnelUse, WireKind, WsAddress};
 use crate::error::OpenError;
 use crate::plan::{End, Plan};
 #[cfg(feature = "process")]
@@ -96,19 +96,7 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
             Ok(Opened::whole(port.ending_after(lines)))
         }
         At::Ws(address) => {
-            let options = ConnectOptions {
-                bearer: end.token.clone(),
-                subprotocols: subprotocols(end),
-                frame_limit: end.frame_limit(),
-                fragment: end.fragment,
-                #[cfg(feature = "tls")]
-                roots: end.roots.clone(),
-                #[cfg(feature = "tls")]
-                identity: end.identity.clone(),
-                #[cfg(unix)]
-                unix_socket: address.socket.clone(),
-                ..ConnectOptions::default()
-            };
+            let options = connect_options(end, address);
             let websocket = ws::connect(&address.url(), &options).await?;
             if end.tunnel == TunnelUse::Always && websocket.subprotocol() != Some(TUNNEL) {
                 let authority = address.name();
@@ -118,6 +106,23 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
         }
         #[cfg(feature = "nostr")]
         At::Relays(address) => relays::connect(end, address).await,
+    }
+}
+
+/// How a WebSocket target is connected to.
+pub(crate) fn connect_options(end: &End, address: &WsAddress) -> ConnectOptions {
+    ConnectOptions {
+        bearer: end.token.clone(),
+        subprotocols: subprotocols(end),
+        frame_limit: end.frame_limit(),
+        fragment: end.fragment,
+        #[cfg(feature = "tls")]
+        roots: end.roots.clone(),
+        #[cfg(feature = "tls")]
+        identity: end.identity.clone(),
+        #[cfg(unix)]
+        unix_socket: address.socket.clone(),
+        ..ConnectOptions::default()
     }
 }
 
@@ -132,8 +137,10 @@ pub(crate) fn subprotocols(end: &End) -> Vec<String> {
 /// A WebSocket, accepted or dialed, and its connection.
 pub(crate) fn web_socket(
     end: &End,
-    websocket: WebSocket,
+    mut websocket: WebSocket,
 ) -> Result<(Opened, Connection), OpenError> {
+    // A listener that answers probes takes larger messages of those.
+    websocket.limit_frames(end.frame_limit());
     let is_tunnel = end.wire == WireKind::Ahp && websocket.subprotocol() == Some(TUNNEL);
     let link = match end.wire {
         WireKind::Ahp if is_tunnel => end.tunnel_config().link(fresh_seed()),

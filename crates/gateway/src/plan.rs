@@ -76,6 +76,8 @@ pub struct Config {
     pub allowed_users: Vec<u32>,
     /// Whether a listener without a token may be open to other machines.
     pub allow_remote: bool,
+    /// Whether a WebSocket listener answers probes of clients that it lets in: see [`crate::probe`].
+    pub probes: bool,
     /// Whether to look for the target before listening.
     pub check: bool,
     /// How long queued messages may take to be sent at the end.
@@ -108,6 +110,7 @@ impl Default for Config {
             #[cfg(unix)]
             allowed_users: Vec::new(),
             allow_remote: false,
+            probes: true,
             check: true,
             grace: Duration::from_secs(10),
             token: None,
@@ -123,6 +126,8 @@ pub struct Plan {
     pub(crate) to: End,
     pub(crate) max_sessions: usize,
     pub(crate) guests: Guests,
+    /// Whether probes are answered.
+    pub(crate) probes: bool,
     pub(crate) check: bool,
     pub(crate) grace: Duration,
     /// The sessions of AHP hosts and of AHP clients, which outlive their connections.
@@ -139,6 +144,19 @@ pub(crate) struct Guests {
     pub(crate) hosts: Option<Vec<String>>,
     #[cfg(unix)]
     pub(crate) users: Vec<u32>,
+}
+
+impl Guests {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            per_address: config.per_address.clone(),
+            handshakes: config.handshakes,
+            origins: config.allowed_origins.clone(),
+            hosts: config.allowed_hosts.clone(),
+            #[cfg(unix)]
+            users: config.allowed_users.clone(),
+        }
+    }
 }
 
 /// One end, checked.
@@ -173,6 +191,8 @@ pub(crate) struct End {
     pub(crate) relay: Option<RelayEnd>,
     /// The preset whose frame is smaller than the one that was asked for.
     pub(crate) overruled: Option<Overruled>,
+    /// The program that takes its messages, whose limits are known.
+    pub(crate) client: Option<Preset>,
 }
 
 /// A max-frame that does not apply, since the path takes less.
@@ -191,8 +211,6 @@ pub struct Overruled {
 
 impl Plan {
     /// Checks what both ends and the configuration ask for. Files with tokens and keys are read here.
-    /// The program that takes its messages, whose limits are known.
-    pub(crate) client: Option<Preset>,
     ///
     /// # Errors
     /// If the two ends do not fit together, or one of them cannot be used.
@@ -236,14 +254,8 @@ impl Plan {
             listen,
             to,
             max_sessions: config.max_sessions,
-            guests: Guests {
-                per_address: config.per_address,
-                handshakes: config.handshakes,
-                origins: config.allowed_origins,
-                hosts: config.allowed_hosts,
-                #[cfg(unix)]
-                users: config.allowed_users,
-            },
+            guests: Guests::new(&config),
+            probes: config.probes,
             check: config.check,
             grace: config.grace,
             sessions: Default::default(),
@@ -356,7 +368,7 @@ fn fragment(
 
 impl End {
     /// Checks an end; `listener` is the other one, if this is the target.
-    fn new(
+    pub(crate) fn new(
         endpoint: Endpoint,
         listener: Option<&At>,
         config: &Config,
@@ -428,11 +440,16 @@ impl End {
             #[cfg(feature = "nostr")]
             relay,
             overruled,
+            client: options.client,
         })
     }
 
     /// Whether it may listen: other machines need a token.
-    fn may_listen(&self, address: &WsAddress, allow_remote: bool) -> Result<(), EndError> {
+    pub(crate) fn may_listen(
+        &self,
+        address: &WsAddress,
+        allow_remote: bool,
+    ) -> Result<(), EndError> {
         if address.socket.is_some() {
             return Ok(());
         }
@@ -440,7 +457,6 @@ impl End {
         #[cfg(feature = "tls")]
         if address.secure && self.identity.is_none() {
             return Err(EndError::NoCertificate);
-            client: options.client,
         }
         #[cfg(feature = "tls")]
         if self.client_authority.is_some() {
@@ -485,22 +501,6 @@ impl End {
         }
     }
 
-    pub(crate) fn tunnel_config(&self) -> TunnelConfig {
-        TunnelConfig {
-            cap: self.cap(),
-            max_frame: self.max_frame,
-            max_message: self.max_message,
-            budget: self.budget.clone(),
-        }
-    }
-
-    /// What a middle box before AHP programs does.
-    pub(crate) fn ahp_config(&self) -> ahp::Config {
-        let frame = self.max_frame.min(self.max_message);
-        ahp::Config::default().with(|config| {
-            config.chunking = Chunking {
-                max_frame_bytes: frame as u64,
-                max_message_bytes: self.max_message as u64,
     /// The largest message that the program at this end takes at once, if it is known.
     pub(crate) fn receiver_limit(&self) -> Option<ReceiverLimit> {
         let client = self.client?;
@@ -519,6 +519,22 @@ impl End {
         }
     }
 
+    pub(crate) fn tunnel_config(&self) -> TunnelConfig {
+        TunnelConfig {
+            cap: self.cap(),
+            max_frame: self.max_frame,
+            max_message: self.max_message,
+            budget: self.budget.clone(),
+        }
+    }
+
+    /// What a middle box before AHP programs does.
+    pub(crate) fn ahp_config(&self) -> ahp::Config {
+        let frame = self.max_frame.min(self.max_message);
+        ahp::Config::default().with(|config| {
+            config.chunking = Chunking {
+                max_frame_bytes: frame as u64,
+                max_message_bytes: self.max_message as u64,
                 timeout_from: TimeoutFrom::Last,
                 ..Chunking::default()
             };
