@@ -5,8 +5,8 @@ mod report;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use breakbulk::gateway::probe::{self, Content, Direction, Progress};
-use breakbulk::gateway::{Config, Endpoint, Event, RunError, Stop};
+use breakbulk::gateway::probe::{self, Content, Direction, Progress, Target};
+use breakbulk::gateway::{Config, Event, RunError, Stop};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -24,7 +24,9 @@ right token, if it has one), within 8 MiB/s for all probes together, and never w
 
 For each direction, for text and for binary messages, the largest message is found to the byte, and whether
 larger ones pass in several WebSocket frames. What happens to one byte more is told: a close with 1009 or
-another code, silence, a message that was cut off, the end of the connection, a reset, a TLS alert. A
+another code, silence, a message that was cut off, the end of the connection, a reset, a TLS alert. With
+http:// or https:// it is the body of a POST and of its response, which may be refused with a status such
+as 413 or 503; there breakbulk probe --listen http://PORT answers (for https:// behind a proxy). A
 connection that breaks by chance is tried again. The last lines name the options of breakbulk gateway that
 keep within what was found, and the rows of breakbulk caps that fit.
 
@@ -39,7 +41,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_long_help = RULES, after_help = "See --help for what is measured, and examples.")]
 pub(crate) struct Probe {
-    /// The end of the path that answers: ws://HOST:PORT/PATH, wss://… or ws+unix:PATH
+    /// The end of the path that answers: ws://HOST:PORT/PATH, wss://…, ws+unix:PATH, http://… or https://…
     #[arg(value_name = "ENDPOINT", required_unless_present = "listen")]
     endpoint: Option<String>,
     /// Answer probes here, until a signal comes
@@ -71,7 +73,7 @@ impl Probe {
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
         let parse = |text: &str| {
-            let parsed = text.parse::<Endpoint>();
+            let parsed = text.parse::<Target>();
             // The text itself is not repeated, since it may contain a secret.
             parsed.map_err(|error| Failure::Usage(error.to_string()))
         };
@@ -82,7 +84,7 @@ impl Probe {
         }
     }
 
-    async fn ask(&self, endpoint: Endpoint) -> Result<(), Failure> {
+    async fn ask(&self, endpoint: Target) -> Result<(), Failure> {
         let mut config = probe::Config::default();
         config.most = self.up_to.0;
         config.patience = Duration::from_millis(self.patience);
@@ -109,7 +111,7 @@ impl Probe {
         }
     }
 
-    async fn listen(&self, endpoint: Endpoint) -> Result<(), Failure> {
+    async fn listen(&self, endpoint: Target) -> Result<(), Failure> {
         let room = Room::make(64, 1, "breakbulk probe");
         let mut config = Config::default();
         config.max_sessions = room.connections;

@@ -71,7 +71,7 @@ pub enum EndError {
     )]
     TargetStdio,
     /// An end that answers no probes.
-    #[error("probes are answered at ws://, wss:// and ws+unix:")]
+    #[error("probes are answered at ws://, wss://, ws+unix: and http://")]
     NoProbe,
     /// A target without a host.
     #[error(

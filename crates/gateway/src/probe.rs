@@ -1,26 +1,33 @@
 //! Finds out what a path lets through: [`run`] asks, [`listen`] or any gateway at the other end answers.
 //!
 //! The largest message is found to the byte, in each direction, for text and binary messages, in one
-//! WebSocket frame and in several, together with what the path does to a larger one. Everything that is
+//! WebSocket frame and in several (or the largest body of an HTTP request and response), together with what
+//! the path does to a larger one. Everything that is
 //! decided is decided without IO, in `course.rs`, `search.rs`, `pace.rs` and `advice.rs`.
 
 mod advice;
 mod course;
 mod echo;
+mod http;
+mod http_echo;
+mod http_words;
 mod outcome;
 mod pace;
 mod search;
 mod words;
 mod ws;
 
+use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_link::{Budget, Carries, Closed};
 use breakbulk_net::plain_text;
-use breakbulk_net::ws::{Bearer, ConnectError, Listener};
+use breakbulk_net::ws::{Bearer, ConnectError, ListenError, Listener, Tokens};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::endpoint::{At, Endpoint};
+use crate::endpoint::{At, Endpoint, EndpointError, WsAddress};
 use crate::error::{EndError, RunError};
 use crate::open;
 use crate::plan::{self, End, Guests};
@@ -31,11 +38,19 @@ pub use advice::Advice;
 pub use course::{Content, Direction, Limits, Question, Way};
 use course::{Course, Scope};
 pub(crate) use echo::{Echo, EchoLimits};
+use http::Posts;
+use http_echo::Doorman;
 pub use outcome::{Outcome, Refusal};
 use pace::Pace;
 pub use search::Finding;
 pub(crate) use words::PROBE;
 use ws::WebSockets;
+
+/// How long accepting pauses after an error, so that a lack of file descriptors makes no busy loop.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The most connections of a listener for HTTP.
+const CONNECTIONS: usize = 64;
 
 /// How often the round trip is measured before the first question.
 const ROUND_TRIPS: u32 = 3;
@@ -62,6 +77,33 @@ impl Default for Config {
             patience: Duration::from_secs(1),
             token: None,
         }
+    }
+}
+
+/// The end of a path, as text: an [`Endpoint`] of WebSockets, or `http://HOST:PORT/PATH` for the bodies of
+/// HTTP requests and responses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Where it is.
+    endpoint: Endpoint,
+    /// Whether it is asked by HTTP requests.
+    is_http: bool,
+}
+
+impl FromStr for Target {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        let (is_http, text) = match text.strip_prefix("http") {
+            // The same addresses and options.
+            Some(rest) if rest.starts_with(':') => (true, format!("ws{rest}")),
+            Some(rest) if rest.starts_with("s:") => (true, format!("wss{}", &rest[1..])),
+            _ => (false, text.to_owned()),
+        };
+        Ok(Self {
+            endpoint: text.parse()?,
+            is_http,
+        })
     }
 }
 
@@ -113,7 +155,7 @@ pub enum ProbeError {
     #[error(transparent)]
     End(#[from] EndError),
     /// A transport that has no probe.
-    #[error("a probe is for ws://, wss:// and ws+unix:")]
+    #[error("a probe is for ws://, wss://, ws+unix:, http:// and https://")]
     Transport,
     /// No connection.
     #[error(transparent)]
@@ -126,6 +168,12 @@ pub enum ProbeError {
     /// The other end closed the connection, or the path did, before anything was asked.
     #[error("the connection was closed with {} {}", .0.code, plain_text(&.0.reason))]
     Closed(Closed),
+    /// Not even a small request was answered.
+    #[error("a small request was not answered: {0}")]
+    Broken(Refusal),
+    /// The token is missing or wrong.
+    #[error("the other end answers 401: it does not accept this bearer token, or none was given")]
+    Unauthorized,
     /// Nothing came.
     #[error("a connection was made, and nothing came over it")]
     Silent,
@@ -159,37 +207,43 @@ trait Ask {
     fn connections(&self) -> u32;
 }
 
-/// Probes the path to an endpoint. The function is called before each question.
+/// Probes the path to its other end. The function is called before each question.
 ///
 /// # Errors
-/// If the endpoint cannot be reached, or answers no probes.
+/// If the other end cannot be reached, or answers no probes.
 pub async fn run(
-    endpoint: Endpoint,
+    target: Target,
     config: Config,
     tell: impl Fn(Progress),
 ) -> Result<Report, ProbeError> {
-    let (mut path, scope) = web_sockets(endpoint, &config)?;
-    measure(&mut path, scope, &config, tell).await
-}
-
-fn web_sockets(endpoint: Endpoint, config: &Config) -> Result<(WebSockets, Scope), ProbeError> {
+    let Target { endpoint, is_http } = target;
     let At::Ws(address) = endpoint.at.clone() else {
         return Err(ProbeError::Transport);
     };
     address.check_target()?;
     let at = endpoint.at.clone();
-    let gateway = plan::Config::default();
-    let budget = Budget::unlimited();
+    let (gateway, budget) = (plan::Config::default(), Budget::unlimited());
     let mut end = End::new(endpoint, Some(&at), &gateway, Carries::Text, &budget)?;
     end.token = end.token.or_else(|| config.token.clone());
     let options = open::connect_options(&end, &address);
     let scope = Scope {
         most: config.most,
-        frames: true,
-        binary: true,
+        frames: !is_http,
+        binary: !is_http,
     };
-    let path = WebSockets::new(address.url(), options, config.most);
-    Ok((path, scope))
+    match is_http {
+        true => {
+            let query = address.query.map(|query| format!("?{query}"));
+            let path = format!("{}{}", address.path, query.unwrap_or_default());
+            let (secure, host) = (address.secure, address.authority);
+            let mut path = Posts::new(secure, host, path, options, config.most);
+            measure(&mut path, scope, &config, tell).await
+        }
+        false => {
+            let mut path = WebSockets::new(address.url(), options, config.most);
+            measure(&mut path, scope, &config, tell).await
+        }
+    }
 }
 
 async fn measure(
@@ -230,16 +284,17 @@ async fn measure(
     })
 }
 
-/// Answers probes at an endpoint until `stop` fires, and does nothing else.
+/// Answers probes at an end until `stop` fires, and does nothing else.
 ///
 /// # Errors
 /// If it cannot listen there.
 pub async fn listen(
-    endpoint: Endpoint,
+    target: Target,
     config: plan::Config,
     stop: &Stop,
     tell: impl Fn(Event) + Send + Sync,
 ) -> Result<(), RunError> {
+    let Target { endpoint, is_http } = target;
     let wrong = |error: EndError| RunError::Open {
         side: Side::Listen,
         error: error.into(),
@@ -247,13 +302,19 @@ pub async fn listen(
     let At::Ws(address) = endpoint.at.clone() else {
         return Err(wrong(EndError::NoProbe));
     };
+    if is_http && (address.secure || address.socket.is_some()) {
+        return Err(wrong(EndError::NoProbe));
+    }
     let budget = Budget::new(config.memory);
     let end = End::new(endpoint, None, &config, Carries::Text, &budget).map_err(wrong)?;
-    end.may_listen(&address, config.allow_remote)
-        .map_err(wrong)?;
+    let may = end.may_listen(&address, config.allow_remote);
+    may.map_err(wrong)?;
     let echo = Echo::new(EchoLimits::ALONE, budget);
-    let connections = config.max_sessions;
+    if is_http {
+        return listen_http(&end, &address, echo, stop, tell).await;
+    }
     let guests = Guests::new(&config);
+    let connections = config.max_sessions;
     let options = door::listen_options(&end, &guests, connections, &address, Some(&echo));
     let mut listener: Listener = door::bind(&guests, &address, options).await?;
     tell(Event::Listening(door::heard_at(
@@ -274,4 +335,47 @@ pub async fn listen(
     }
     listener.close().await;
     Ok(())
+}
+
+async fn listen_http(
+    end: &End,
+    address: &WsAddress,
+    echo: Arc<Echo>,
+    stop: &Stop,
+    tell: impl Fn(Event) + Send + Sync,
+) -> Result<(), RunError> {
+    let (host, port) = address.listen_at().map_err(|error| RunError::Open {
+        side: Side::Listen,
+        error: error.into(),
+    })?;
+    let cannot = |error| {
+        let address = format!("{host}:{port}");
+        RunError::Listen(ListenError::Bind { address, error })
+    };
+    let listener = TcpListener::bind((host.as_str(), port)).await;
+    let listener = listener.map_err(&cannot)?;
+    let at = listener.local_addr().map_err(&cannot)?;
+    tell(Event::Listening(format!("http://{at}{}", address.path)));
+    let doorman = Arc::new(Doorman {
+        bearer: end.token.clone(),
+        tokens: end.tokens.clone().map(|tokens| tokens as Arc<dyn Tokens>),
+        path: address.path.clone(),
+    });
+    let mut requests = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept(), if requests.len() < CONNECTIONS => match accepted {
+                Ok((stream, _)) => {
+                    let (echo, doorman) = (echo.clone(), doorman.clone());
+                    requests.spawn(async move { http_echo::serve(&echo, &doorman, stream).await });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            Some(_) = requests.join_next() => {}
+            () = stop.stopped() => return Ok(()),
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! `client=NAME`: what a program does not take becomes an error for whoever sent it.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Output, Stdio};
 
 use breakbulk::link::Frame;
@@ -18,10 +18,27 @@ fn gateway(listen: &str, to: &str, input: Vec<u8>) -> Output {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let (answered, is_answered) = std::sync::mpsc::channel();
+    // A client leaves once it has its answer, and one that sent a notification at once.
+    let waits = !input.starts_with(NOTIFICATION.as_bytes());
+    let writer = std::thread::spawn(move || {
+        stdin.write_all(&input).unwrap();
+        if waits {
+            is_answered.recv().unwrap();
+        }
+    });
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut read = Vec::new();
+    stdout.read_until(b'\n', &mut read).unwrap();
+    // Nobody waits for it after a notification.
+    let _ = answered.send(());
+    stdout.read_to_end(&mut read).unwrap();
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
-    output
+    Output {
+        stdout: read,
+        ..output
+    }
 }
 
 /// A JSON-RPC message of exactly so many bytes.
@@ -35,7 +52,7 @@ const RESPONSE: &str = r#"{"jsonrpc":"2.0","id":7,"result":""#;
 const REQUEST: &str = r#"{"jsonrpc":"2.0","id":7,"method":"m","params":""#;
 const NOTIFICATION: &str = r#"{"jsonrpc":"2.0","method":"n","params":""#;
 
-// PROG-22
+// PATH-1
 #[test]
 fn a_message_over_a_programs_limit_becomes_an_error_and_one_at_the_limit_passes() {
     let (client, plain) = ("?client=mcp-typescript", "");
@@ -148,7 +165,7 @@ async fn program(answer: usize) -> std::net::SocketAddr {
     address
 }
 
-// PROG-22
+// PATH-1
 #[tokio::test]
 async fn a_receivers_limit_holds_on_websockets() {
     let address = program(100).await;
@@ -158,9 +175,10 @@ async fn a_receivers_limit_holds_on_websockets() {
         let ran = tokio::task::spawn_blocking(move || gateway("stdio:", &to, input.into_bytes()));
         let output = ran.await.unwrap();
         let out = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(output.status.code(), Some(0), "{out}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
         match passes {
-            true => assert_eq!(out, message(RESPONSE, 100) + "\n"),
+            true => assert_eq!(out, message(RESPONSE, 100) + "\n", "{said}"),
             false => assert!(
                 out.contains("-32011") && out.contains("takes 16384 (client=uwebsockets"),
                 "{out}"

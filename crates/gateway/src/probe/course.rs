@@ -142,11 +142,14 @@ impl Course {
             // It may be the cap of a frame or of a message: do larger messages pass in several frames?
             (None, Finding::Cap { bytes, refusal }) if self.scope.frames => {
                 let search = Search::new(LEAST, self.scope.most, &self.hints).above(bytes);
-                self.search = match (self.content, &self.text) {
-                    (Content::Binary, Some(text)) if text.frame.is_some() => {
-                        search.guessing_message(&text.message)
-                    }
-                    _ => search,
+                // What was found before on this path is likely to hold here as well.
+                let before = match self.content {
+                    Content::Binary => self.text.as_ref(),
+                    Content::Text => self.up.as_ref().map(|up| &up.text),
+                };
+                self.search = match before.filter(|before| before.frame.is_some()) {
+                    Some(before) => search.guessing_message(&before.message),
+                    None => search,
                 };
                 self.frame = Some(Finding::Cap { bytes, refusal });
             }

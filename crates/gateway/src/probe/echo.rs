@@ -10,7 +10,7 @@ use std::time::Duration;
 use breakbulk_link::{Budget, Closed, Frame, lock};
 use breakbulk_net::ws::{WebSocket, WsSink};
 use breakbulk_net::{Incoming, Sink, Source, Transport};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::course::LEAST;
@@ -86,9 +86,9 @@ impl Echo {
         websocket.charge_to(&self.budget);
         websocket.limit_frames(self.limits.most);
         let (mut source, mut sink) = websocket.split();
-        let closed = match self.places.try_acquire() {
-            Ok(_place) => self.answer(&mut source, &mut sink).await,
-            Err(_) => Some((1013, "other probes are running; try again later".to_owned())),
+        let closed = match self.place() {
+            Some(_place) => self.answer(&mut source, &mut sink).await,
+            None => Some((1013, "other probes are running; try again later".to_owned())),
         };
         let Some((code, reason)) = closed else {
             return;
@@ -168,8 +168,13 @@ impl Echo {
         }
     }
 
+    /// A place for a probe; `None` if all are taken.
+    pub(super) fn place(&self) -> Option<SemaphorePermit<'_>> {
+        self.places.try_acquire().ok()
+    }
+
     /// Counts a message; returns how long to pause after it.
-    fn take(&self, bytes: usize) -> Duration {
+    pub(super) fn take(&self, bytes: usize) -> Duration {
         lock(&self.bucket).take(Instant::now(), bytes + EACH)
     }
 }
@@ -180,7 +185,7 @@ async fn send(sink: &mut WsSink, fragment: Option<usize>, frame: Frame) -> Optio
     timeout(SEND, sink.send(frame)).await.ok()?.ok()
 }
 
-fn millis(wait: Duration) -> u64 {
+pub(super) fn millis(wait: Duration) -> u64 {
     u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -99,6 +99,7 @@ mod tests {
     use super::*;
     use crate::probe::course::Content;
 
+    // PATH-2
     #[test]
     fn patience_follows_what_the_path_was_seen_to_take() {
         let question = |size, again| Question {

@@ -4,8 +4,9 @@
 //! asked for, or bytes behind a mark. Each says how long it was when it was sent, so that a message that
 //! was cut off on the way is noticed.
 
+use std::time::Duration;
+
 use breakbulk_link::Frame;
-use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::course::Content;
@@ -20,7 +21,15 @@ const TEXT: &str = r#"{"probe":"bytes","bytes":"#;
 const BINARY: &[u8; 16] = b"breakbulk-probe\0";
 
 /// No other message is longer.
-const SMALL: usize = 1024;
+pub(super) const SMALL: usize = 1024;
+
+/// No pause that the other end asks for is longer, in milliseconds.
+const LONGEST_PAUSE: u64 = 60_000;
+
+/// The pause that the other end asks for.
+pub(super) fn pause(wait: u64) -> Duration {
+    Duration::from_millis(wait.min(LONGEST_PAUSE))
+}
 
 /// A message of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,13 +72,34 @@ pub(super) struct Measured {
     pub(super) content: Content,
 }
 
+/// The parts of a measured text.
+pub(super) struct Parts {
+    pub(super) beginning: String,
+    /// So many `x`.
+    pub(super) pad: usize,
+    pub(super) end: &'static str,
+}
+
+/// A text of exactly this size, in parts.
+pub(super) fn measured_parts(size: usize) -> Parts {
+    let beginning = format!("{TEXT}{size},\"pad\":\"");
+    let end = "\"}";
+    Parts {
+        pad: size.saturating_sub(beginning.len() + end.len()),
+        beginning,
+        end,
+    }
+}
+
 /// A message of exactly this size.
 pub(super) fn measured(content: Content, size: usize) -> Frame {
     match content {
         Content::Text => {
-            let mut text = format!("{TEXT}{size},\"pad\":\"").into_bytes();
-            text.resize(size.saturating_sub(2).max(text.len()), b'x');
-            text.extend_from_slice(b"\"}");
+            let parts = measured_parts(size);
+            let mut text = Vec::with_capacity(size);
+            text.extend_from_slice(parts.beginning.as_bytes());
+            text.resize(text.len() + parts.pad, b'x');
+            text.extend_from_slice(parts.end.as_bytes());
             Frame::Text(text.into())
         }
         Content::Binary => {
@@ -124,23 +154,27 @@ pub(super) fn read(frame: &Frame) -> Option<Word> {
                 content: Content::Binary,
             }))
         }
-        Frame::Text(text) if text.starts_with(TEXT.as_bytes()) => {
-            let rest = &text[TEXT.len()..];
-            let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-            let declared = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
-            Some(Word::Bytes(Measured {
-                declared,
-                arrived: text.len(),
-                whole: text.len() == declared && text.ends_with(b"\"}"),
-                content: Content::Text,
-            }))
-        }
-        Frame::Text(text) => small(text),
+        Frame::Text(text) => read_text(text, text.len(), text),
     }
 }
 
-fn small(text: &Bytes) -> Option<Word> {
-    if text.len() > SMALL {
+/// Reads a text of which only the beginning and the end were kept.
+pub(super) fn read_text(beginning: &[u8], length: usize, end: &[u8]) -> Option<Word> {
+    let Some(rest) = beginning.strip_prefix(TEXT.as_bytes()) else {
+        return small(beginning, length);
+    };
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let declared = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+    Some(Word::Bytes(Measured {
+        declared,
+        arrived: length,
+        whole: length == declared && end.ends_with(b"\"}"),
+        content: Content::Text,
+    }))
+}
+
+fn small(text: &[u8], length: usize) -> Option<Word> {
+    if length > SMALL {
         return None;
     }
     let value: Value = serde_json::from_slice(text).ok()?;

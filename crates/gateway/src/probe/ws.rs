@@ -99,7 +99,7 @@ async fn connect(url: &str, options: &ConnectOptions) -> Result<Line, ProbeError
                         source,
                         sink,
                         most,
-                        pause: Instant::now() + Duration::from_millis(wait),
+                        pause: Instant::now() + words::pause(wait),
                         mark: 0,
                     }),
                     _ => Err(ProbeError::NoEcho),
@@ -270,7 +270,7 @@ fn heard(
                 whole,
                 wait,
             }),
-        ) => Heard::End(judged(arrived, whole), Duration::from_millis(wait)),
+        ) => Heard::End(judged(arrived, whole), words::pause(wait)),
         (Direction::Up, Some(Word::Marked(number))) if number == mark => {
             Heard::End(dropped, Duration::ZERO)
         }
@@ -280,10 +280,9 @@ fn heard(
             *arrived = Some(judged(measured.arrived, measured.whole));
             Heard::Nothing
         }
-        (Direction::Down, Some(Word::Sent { wait })) => Heard::End(
-            arrived.take().unwrap_or(dropped),
-            Duration::from_millis(wait),
-        ),
+        (Direction::Down, Some(Word::Sent { wait })) => {
+            Heard::End(arrived.take().unwrap_or(dropped), words::pause(wait))
+        }
         _ => Heard::End(
             Outcome::Refused(Refusal::Broken("not a word of a probe".to_owned())),
             Duration::ZERO,

@@ -97,6 +97,7 @@ fn over(bytes: &Bytes, receiver: ReceiverLimit, too_large_code: i32) -> Replacem
 mod tests {
     use super::*;
 
+    // PATH-1
     #[test]
     fn what_a_program_does_not_take_becomes_an_error_that_names_its_limit() {
         let receiver = ReceiverLimit {

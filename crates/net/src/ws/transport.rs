@@ -153,7 +153,8 @@ pub enum Ending {
 }
 
 impl Ending {
-    fn of(error: &io::Error) -> Self {
+    /// How a stream ended, by the error of a read or a write.
+    pub fn of(error: &io::Error) -> Self {
         #[cfg(feature = "tls")]
         if let Some(alert) = super::tls::alert(error) {
             return Self::TlsAlert(alert);

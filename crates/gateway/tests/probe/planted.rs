@@ -1,81 +1,12 @@
 //! A probe finds planted caps to the byte, and tells how they refuse.
 
-use std::time::Duration;
-
+use breakbulk_gateway::Config;
 use breakbulk_gateway::probe::{self, Finding, Refusal, Report};
-use breakbulk_gateway::{Config, Event, Plan, Stop};
 use breakbulk_testkit::bad_path::{BadPath, Refusal as Planted, Way, Weather};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use breakbulk_testkit::http_path::{HttpCaps, HttpPath, HttpRefusal};
+use breakbulk_testkit::tls_front::TlsFront;
 
-/// The largest message that is tried here: silence takes long, and growing is tested without sockets.
-const MOST: usize = 1 << 20;
-
-fn config() -> probe::Config {
-    probe::Config::default().with(|config| {
-        config.most = MOST;
-        config.patience = Duration::from_millis(250);
-    })
-}
-
-/// An end that answers probes, and what stops it.
-struct Answering {
-    address: String,
-    stop: Stop,
-    task: JoinHandle<()>,
-}
-
-impl Answering {
-    async fn start(endpoint: &str, config: Config) -> Self {
-        let endpoint = endpoint.parse().unwrap();
-        Self::of(|stop, tell| async move {
-            probe::listen(endpoint, config, &stop, tell).await.unwrap();
-        })
-        .await
-    }
-
-    async fn gateway(endpoint: &str, config: Config) -> Self {
-        let plan = Plan::new(
-            endpoint.parse().unwrap(),
-            "exec:cat".parse().unwrap(),
-            config,
-        );
-        let plan = plan.unwrap();
-        Self::of(|stop, tell| async move { plan.run(&stop, tell).await.unwrap() }).await
-    }
-
-    async fn of<F: Future<Output = ()> + Send + 'static>(
-        run: impl FnOnce(Stop, Box<dyn Fn(Event) + Send + Sync>) -> F,
-    ) -> Self {
-        let (tell, told) = oneshot::channel();
-        let tell = std::sync::Mutex::new(Some(tell));
-        let stop = Stop::new();
-        let tell = move |event| {
-            if let Event::Listening(address) = event
-                && let Some(tell) = tell.lock().unwrap().take()
-            {
-                tell.send(address).unwrap();
-            }
-        };
-        let task = tokio::spawn(run(stop.clone(), Box::new(tell)));
-        let address = told.await.unwrap();
-        Self {
-            address,
-            stop,
-            task,
-        }
-    }
-
-    fn host(&self) -> String {
-        let (_, host) = self.address.split_once("://").unwrap();
-        host.to_owned()
-    }
-
-    async fn stop(self) {
-        self.stop.stop();
-        self.task.await.unwrap();
-    }
-}
+use crate::common::{Answering, MOST, config};
 
 async fn probed(path: &BadPath) -> Report {
     let endpoint = format!("ws://{}/", path.address()).parse().unwrap();
@@ -93,7 +24,7 @@ fn close(code: u16, what: &str, cap: usize) -> Refusal {
     }
 }
 
-// PROG-23
+// PATH-2
 #[tokio::test]
 async fn planted_caps_are_found_to_the_byte_with_each_kind_of_refusal() {
     let answering = Answering::start("ws://0", Config::default()).await;
@@ -159,6 +90,91 @@ async fn planted_caps_are_found_to_the_byte_with_each_kind_of_refusal() {
     answering.stop().await;
 }
 
+// PATH-2
+#[tokio::test]
+async fn planted_caps_of_bodies_are_found_with_each_kind_of_refusal() {
+    let answering = Answering::start("http://0/probe", Config::default()).await;
+    let (host, _) = answering
+        .host()
+        .split_once('/')
+        .map(|(a, b)| (a.to_owned(), b.to_owned()))
+        .unwrap();
+    let status = |code| Refusal::Status { code };
+    for (request, response, planted, told) in [
+        (100_003, 70_001, HttpRefusal::Status(413), Some(status(413))),
+        (
+            65_536,
+            4096,
+            HttpRefusal::EarlyStatus(413),
+            Some(status(413)),
+        ),
+        (300, 999_999, HttpRefusal::Status(503), Some(status(503))),
+        (12_345, 54_321, HttpRefusal::Status(400), Some(status(400))),
+        (500_000, 256, HttpRefusal::End, Some(Refusal::Ended)),
+        (8192, 16_383, HttpRefusal::Reset, Some(Refusal::Reset)),
+        (
+            32_000,
+            128_000,
+            HttpRefusal::Silence,
+            Some(Refusal::Silence),
+        ),
+        (77_777, 2000, HttpRefusal::Truncate, None),
+    ] {
+        let caps = HttpCaps {
+            request,
+            response,
+            refusal: planted,
+        };
+        let path = HttpPath::start(host.parse().unwrap(), caps).await.unwrap();
+        let target = format!("http://{}/probe", path.address()).parse().unwrap();
+        let report = probe::run(target, config(), |_| {}).await.unwrap();
+        for (bytes, found) in [(request, &report.up), (response, &report.down)] {
+            let cut_off = Refusal::Truncated { arrived: bytes };
+            let expected = cap(bytes, told.clone().unwrap_or(cut_off));
+            assert_eq!(found.text.message, expected, "{planted:?}: {report:#?}");
+            assert_eq!((&found.text.frame, &found.binary), (&None, &None));
+        }
+    }
+    answering.stop().await;
+}
+
+// PATH-2
+#[tokio::test]
+async fn a_tls_alert_is_told_as_one() {
+    let answering = Answering::start("ws://0", Config::default()).await;
+    let way = |bytes| Way {
+        message_cap: Some(bytes),
+        refusal: Planted::Reset,
+        ..Way::default()
+    };
+    let weather = Weather {
+        from_client: way(16_500),
+        from_target: way(70_000),
+        ..Weather::default()
+    };
+    let path = BadPath::start(answering.host(), weather).await.unwrap();
+    let front = TlsFront::start(path.address()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let authority = folder.path().join("cert.pem");
+    std::fs::write(&authority, front.certificate()).unwrap();
+    let target = format!("wss://{}/?ca={}", front.address(), authority.display());
+    let target = target.parse().unwrap();
+    let report = probe::run(target, config(), |_| {}).await.unwrap();
+    for (bytes, found) in [(16_500, &report.up), (70_000, &report.down)] {
+        let Finding::Cap {
+            bytes: cap,
+            refusal: Refusal::TlsAlert(alert),
+        } = &found.text.message
+        else {
+            panic!("{report:#?}");
+        };
+        assert_eq!(*cap, bytes);
+        assert!(!alert.is_empty());
+    }
+    answering.stop().await;
+}
+
+// PATH-2
 #[tokio::test]
 async fn caps_of_frames_are_told_from_caps_of_messages() {
     let answering = Answering::start("ws://0", Config::default()).await;
@@ -243,34 +259,4 @@ async fn a_path_that_lets_nothing_through_is_told_as_broken() {
     };
     assert_eq!(report.down.text.message, nothing);
     answering.stop().await;
-}
-
-/// A gateway answers, with the right token alone, and has no smaller limit for probes than for itself.
-#[tokio::test]
-async fn a_gateway_answers_whom_it_lets_in() {
-    let token = |text: &str| Some(breakbulk_gateway::token(text).unwrap());
-    let secret = Config::default().with(|config| config.token = token("secret"));
-    let gateway = Answering::gateway("ws://0?max-frame=50KB", secret).await;
-    let path = BadPath::start(gateway.host(), Weather::capped(100_003)).await;
-    let path = path.unwrap();
-    let endpoint = format!("ws://{}/", path.address());
-    let ask = |given| {
-        let config = config().with(|config| config.token = given);
-        probe::run(endpoint.parse().unwrap(), config, |_| {})
-    };
-    let report = ask(token("secret")).await.unwrap();
-    assert_eq!(report.up.text.message.cap(), Some(100_003));
-    assert_eq!(report.down.text.message.cap(), Some(100_003));
-    for wrong in [None, token("guess")] {
-        let error = ask(wrong).await.unwrap_err();
-        assert!(error.to_string().contains("401"), "{error}");
-    }
-    gateway.stop().await;
-
-    let off = Config::default().with(|config| config.probes = false);
-    let gateway = Answering::gateway("ws://0", off).await;
-    let endpoint = gateway.address.parse().unwrap();
-    let error = probe::run(endpoint, config(), |_| {}).await.unwrap_err();
-    assert!(error.to_string().contains("answers no probes"), "{error}");
-    gateway.stop().await;
 }
