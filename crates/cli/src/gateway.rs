@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side, preset};
+use breakbulk::gateway::caps::preset;
+use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side};
 use clap::Args;
 
 use crate::failure::Failure;
@@ -33,8 +34,9 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   OPTIONS             framing=lines|content-length (streams), token-file=FILE, cert=FILE&key=FILE (the
                       certificate of a wss listener, or the one that a wss target is shown), ca=FILE (whom
                       to trust: a wss target's authority, or that of the clients of a wss listener, who
-                      need a certificate then), preset=NAME, max-frame=SIZE, max-message=SIZE,
-                      fragment=SIZE (of WebSockets), tunnel=auto|always|never, process-id=null|keep
+                      need a certificate then), preset=NAME (of a path), client=NAME (the program
+                      that takes this end's messages; breakbulk caps lists both),
+                      max-frame=SIZE, max-message=SIZE, fragment=SIZE (of WebSockets), tunnel=auto|always|never, process-id=null|keep
                       (streams); anything else in a target's query goes to the server
   OPTIONS of relays   key=FILE, encryption=disabled|optional|required, wraps=any|persistent|ephemeral,
                       max-frame=SIZE (of an event), max-message=SIZE, window=SECONDS (600) that the
@@ -128,8 +130,8 @@ pub(crate) struct Gateway {
     /// The largest WebSocket fragment that is sent; a larger frame travels in several [default: 8MiB]
     #[arg(long, value_name = "SIZE")]
     fragment: Option<Size>,
-    /// The limits of a known path: azure-web-pubsub, aws-api-gateway, cloudflare, none; give
-    /// it to both gateways
+    /// The limits of a known path, as aws-api-gateway (breakbulk caps lists them); give it to both
+    /// gateways
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// The memory for the messages of all sessions
@@ -143,6 +145,9 @@ pub(crate) struct Gateway {
     /// Listen beyond this machine without a token
     #[arg(long)]
     allow_remote: bool,
+    /// Do not answer breakbulk probe
+    #[arg(long)]
+    no_probe: bool,
     /// Listen although the target cannot be reached yet
     #[arg(long)]
     no_check: bool,
@@ -207,6 +212,7 @@ impl Gateway {
             config.allowed_users = self.guests.users().to_vec();
         }
         config.allow_remote = self.allow_remote;
+        config.probes = !self.no_probe;
         config.check = !self.no_check;
         config.grace = Duration::from_secs(self.grace);
         config.resume_for = Duration::from_secs(self.resume_for);

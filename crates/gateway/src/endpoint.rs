@@ -9,9 +9,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use breakbulk_link::Carrier;
 #[cfg(feature = "process")]
 use breakbulk_net::process;
 
+use crate::caps;
 use crate::error::EndError;
 pub use error::{EndpointError, OptionError};
 #[cfg(feature = "process")]
@@ -19,7 +21,6 @@ use options::command_options;
 #[cfg(any(unix, feature = "process"))]
 use options::only_options;
 use options::{EndpointOptions, NAMES, options, unknown_option};
-pub use options::{UnknownPreset, preset};
 #[cfg(feature = "nostr")]
 pub(crate) use relays::{RelayAddress, RelayOptions};
 
@@ -90,6 +91,17 @@ impl At {
 
     pub(crate) fn is_ws(&self) -> bool {
         self.ws().is_some()
+    }
+
+    /// How the program at this end gets its messages.
+    fn carriers(&self) -> &'static [Carrier] {
+        match self {
+            #[cfg(feature = "process")]
+            Self::Stdio | Self::Exec(_) => &[Carrier::Lines],
+            Self::Ws(_) => &[Carrier::WebSocket],
+            #[cfg(feature = "nostr")]
+            Self::Relays(_) => &[],
+        }
     }
 
     pub(crate) fn is_relays(&self) -> bool {
@@ -231,6 +243,9 @@ impl Endpoint {
             (true, wire) => return Err(EndpointError::RelayWire(wire)),
             (false, WireKind::Cep22) => return Err(EndpointError::OnlyRelays),
             _ => {}
+        }
+        if let Some(client) = &options.client {
+            caps::check_client(client, self.at.carriers())?;
         }
         if self.at.is_ws() {
             #[cfg(feature = "process")]

@@ -74,6 +74,9 @@ pub enum EndError {
         "stdio: cannot be the target of a listener: many clients may connect, and there is one standard output; use stdio: as the listener"
     )]
     TargetStdio,
+    /// An end that answers no probes.
+    #[error("probes are answered at ws://, wss://, ws+unix: and http://")]
+    NoProbe,
     /// A target without a host.
     #[error(
         "{scheme}://{authority} names no host; {}",

@@ -38,10 +38,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod caps;
 mod endpoint;
 mod error;
+mod nearest;
 mod open;
 mod plan;
+pub mod probe;
 mod pump;
 #[cfg(feature = "nostr")]
 mod relays;
@@ -51,7 +54,7 @@ mod stop;
 mod token;
 mod tunnel;
 
-pub use endpoint::{Endpoint, EndpointError, OptionError, UnknownPreset, WireKind, preset};
+pub use endpoint::{Endpoint, EndpointError, OptionError, WireKind};
 pub use error::{EndError, OpenError, Party, PlanError, RunError, SessionEnd, Unreachable};
 pub use plan::{Config, Overruled, Plan};
 pub use pump::{

@@ -16,8 +16,8 @@ use crate::plan::{End, Plan};
 #[cfg(feature = "process")]
 use crate::pump::Skipped;
 use crate::pump::{
-    BothBoxes, ClientBox, HostBox, NoProcessId, Passing, Plain, Port, Raw, Tunnel, session_memory,
-    whole_link,
+    BothBoxes, ClientBox, ForReceivers, HostBox, NoProcessId, Passing, Plain, Port, Raw, Tunnel,
+    session_memory, whole_link,
 };
 #[cfg(feature = "nostr")]
 use crate::relays;
@@ -113,6 +113,23 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
     }
 }
 
+/// How a WebSocket target is connected to.
+pub(crate) fn connect_options(end: &End, address: &WsAddress) -> ConnectOptions {
+    ConnectOptions {
+        bearer: end.token.clone(),
+        subprotocols: subprotocols(end),
+        frame_limit: end.frame_limit(),
+        fragment: end.fragment,
+        #[cfg(feature = "tls")]
+        roots: end.roots.clone(),
+        #[cfg(feature = "tls")]
+        identity: end.identity.clone(),
+        #[cfg(unix)]
+        unix_socket: address.socket.clone(),
+        ..ConnectOptions::default()
+    }
+}
+
 /// The subprotocols that are offered, or understood.
 pub(crate) fn subprotocols(end: &End) -> Vec<String> {
     match (end.wire, end.tunnel) {
@@ -129,8 +146,10 @@ pub(crate) fn is_tunnel(end: &End, websocket: &WebSocket) -> bool {
 /// A WebSocket that is no tunnel, accepted or dialed, and its connection.
 pub(crate) fn web_socket(
     end: &End,
-    websocket: WebSocket,
+    mut websocket: WebSocket,
 ) -> Result<(Opened, Connection), OpenError> {
+    // A listener that answers probes takes larger messages of those.
+    websocket.limit_frames(end.frame_limit());
     let link = match end.wire {
         WireKind::Ahp => end.ahp_config().fresh_link(),
         WireKind::Loro => loro(end),
@@ -155,19 +174,7 @@ struct WsDial {
 
 impl WsDial {
     fn new(end: &End, address: &WsAddress) -> Self {
-        let options = ConnectOptions {
-            bearer: end.token.clone(),
-            subprotocols: subprotocols(end),
-            frame_limit: end.frame_limit(),
-            fragment: end.fragment,
-            #[cfg(feature = "tls")]
-            roots: end.roots.clone(),
-            #[cfg(feature = "tls")]
-            identity: end.identity.clone(),
-            #[cfg(unix)]
-            unix_socket: address.socket.clone(),
-            ..ConnectOptions::default()
-        };
+        let options = connect_options(end, address);
         let address = address.clone();
         Self { address, options }
     }
@@ -234,7 +241,11 @@ pub(crate) fn passing(plan: &Plan, listen: &EndKind, to: &EndKind) -> Box<dyn Pa
         )),
         (EndKind::Ahp(client), _) => Box::new(HostBox::new(client.clone(), of_listen(), clients)),
         (_, EndKind::Ahp(host)) => Box::new(ClientBox::new(host.clone(), of_to(), hosts)),
-        _ => Box::new(Plain::default()),
+        _ => Box::new(ForReceivers {
+            listen: plan.listen.receiver_limit(),
+            to: plan.to.receiver_limit(),
+            inner: Plain::default(),
+        }),
     };
     let is_tunnel = |kind: &EndKind| matches!(kind, EndKind::Tunnel);
     let (listen, to) = (is_tunnel(listen), is_tunnel(to));

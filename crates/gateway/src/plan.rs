@@ -22,7 +22,7 @@ use breakbulk_net::{AddressLimits, Options};
 
 use crate::endpoint::{At, Endpoint, TunnelUse, WireKind, WsAddress};
 use crate::error::{EndError, OpenError, PlanError};
-use crate::pump::{Side, session_memory};
+use crate::pump::{ReceiverLimit, Side, session_memory};
 #[cfg(feature = "nostr")]
 use crate::relays::RelayEnd;
 use crate::token::{self, TokenFile};
@@ -76,6 +76,8 @@ pub struct Config {
     pub allowed_users: Vec<u32>,
     /// Whether a listener without a token may be open to other machines.
     pub allow_remote: bool,
+    /// Whether a WebSocket listener answers probes of clients that it lets in: see [`crate::probe`].
+    pub probes: bool,
     /// Whether to look for the target before listening.
     pub check: bool,
     /// How long queued messages may take to be sent at the end.
@@ -113,6 +115,7 @@ impl Default for Config {
             #[cfg(unix)]
             allowed_users: Vec::new(),
             allow_remote: false,
+            probes: true,
             check: true,
             grace: Duration::from_secs(10),
             resume_for: Duration::from_secs(60),
@@ -130,6 +133,8 @@ pub struct Plan {
     pub(crate) to: End,
     pub(crate) max_sessions: usize,
     pub(crate) guests: Guests,
+    /// Whether probes are answered.
+    pub(crate) probes: bool,
     pub(crate) check: bool,
     pub(crate) grace: Duration,
     /// The sessions of tunnels, which outlive their lines.
@@ -148,6 +153,19 @@ pub(crate) struct Guests {
     pub(crate) hosts: Option<Vec<String>>,
     #[cfg(unix)]
     pub(crate) users: Vec<u32>,
+}
+
+impl Guests {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            per_address: config.per_address.clone(),
+            handshakes: config.handshakes,
+            origins: config.allowed_origins.clone(),
+            hosts: config.allowed_hosts.clone(),
+            #[cfg(unix)]
+            users: config.allowed_users.clone(),
+        }
+    }
 }
 
 /// One end, checked.
@@ -188,6 +206,8 @@ pub(crate) struct End {
     pub(crate) relay: Option<RelayEnd>,
     /// The preset whose frame is smaller than the one that was asked for.
     pub(crate) overruled: Option<Overruled>,
+    /// The program that takes its messages, whose limits are known.
+    pub(crate) client: Option<Preset>,
 }
 
 /// A max-frame that does not apply, since the path takes less.
@@ -251,14 +271,8 @@ impl Plan {
             listen,
             to,
             max_sessions: config.max_sessions,
-            guests: Guests {
-                per_address: config.per_address,
-                handshakes: config.handshakes,
-                origins: config.allowed_origins,
-                hosts: config.allowed_hosts,
-                #[cfg(unix)]
-                users: config.allowed_users,
-            },
+            guests: Guests::new(&config),
+            probes: config.probes,
             check: config.check,
             grace: config.grace,
             lobby,
@@ -350,15 +364,17 @@ fn max_frame(
     Ok((max_frame, overruled))
 }
 
-/// The largest WebSocket fragment of an end: the smaller one of what was asked for and the preset's.
+/// The largest WebSocket fragment of an end: the smallest of what was asked for, the path's and the
+/// receiver's.
 fn fragment(
     endpoint: &Endpoint,
     config: &Config,
     preset: Option<Preset>,
 ) -> Result<usize, EndError> {
     let asked = endpoint.options.fragment.or(config.fragment);
-    let of_path = preset.and_then(|preset| preset.fragment);
-    let fragment = asked.into_iter().chain(of_path).min();
+    let known = [preset, endpoint.options.client].into_iter().flatten();
+    let known = known.filter_map(|preset| preset.fragment);
+    let fragment = asked.into_iter().chain(known).min();
     match fragment.unwrap_or(ws::FRAGMENT) {
         fragment if fragment < LEAST_FRAME => Err(EndError::FragmentTooSmall {
             fragment,
@@ -370,7 +386,7 @@ fn fragment(
 
 impl End {
     /// Checks an end; `listener` is the other one, if this is the target.
-    fn new(
+    pub(crate) fn new(
         endpoint: Endpoint,
         listener: Option<&At>,
         config: &Config,
@@ -389,7 +405,7 @@ impl End {
         let preset = endpoint.options.preset;
         let preset = preset.or(config.preset.filter(|_| cuts && is_ws));
         if carries == Carries::Binary
-            && let Some(preset) = preset.filter(|preset| !preset.binary)
+            && let Some(preset) = preset.filter(|preset| preset.binary == Some(false))
         {
             return Err(EndError::NoBinary {
                 preset: preset.name,
@@ -450,11 +466,16 @@ impl End {
             #[cfg(feature = "nostr")]
             relay,
             overruled,
+            client: options.client,
         })
     }
 
     /// Whether it may listen: other machines need a token.
-    fn may_listen(&self, address: &WsAddress, allow_remote: bool) -> Result<(), EndError> {
+    pub(crate) fn may_listen(
+        &self,
+        address: &WsAddress,
+        allow_remote: bool,
+    ) -> Result<(), EndError> {
         if address.socket.is_some() {
             return Ok(());
         }
@@ -497,11 +518,30 @@ impl End {
 
     /// The largest frame that is sent, and how it is counted.
     pub(crate) fn cap(&self) -> Cap {
-        let cap = Cap::frame(self.max_frame);
+        let receiver = self.receiver_limit().map(|limit| limit.bytes);
+        let cap = Cap::frame(self.max_frame.min(receiver.unwrap_or(usize::MAX)));
         match &self.at {
             #[cfg(feature = "process")]
             At::Stdio | At::Exec(_) if self.framing == Framing::Lines => cap.lines(),
             _ => cap,
+        }
+    }
+
+    /// The largest message that the program at this end takes at once, if it is known.
+    pub(crate) fn receiver_limit(&self) -> Option<ReceiverLimit> {
+        let client = self.client?;
+        let limit = ReceiverLimit {
+            name: client.name,
+            bytes: client.message?,
+        };
+        match &self.at {
+            // The line break behind a message counts.
+            #[cfg(feature = "process")]
+            At::Stdio | At::Exec(_) => Some(ReceiverLimit {
+                bytes: limit.bytes.saturating_sub(1),
+                ..limit
+            }),
+            _ => Some(limit),
         }
     }
 

@@ -12,6 +12,7 @@ mod open_requests;
 mod plain;
 mod port;
 mod process_id;
+mod receiver;
 mod refused;
 mod run;
 mod skipped;
@@ -33,6 +34,7 @@ pub use port::Port;
 #[cfg(feature = "nostr")]
 pub(crate) use port::{Arrived, Channel, Heard, Outcome};
 pub use process_id::NoProcessId;
+pub(crate) use receiver::{ForReceivers, ReceiverLimit};
 pub use refused::RefusedFrame;
 #[cfg(feature = "nostr")]
 pub(crate) use run::HELLO;

@@ -1,6 +1,6 @@
 //! The sessions of a gateway: one over the standard streams, or one for each client of a listener.
 
-mod ws;
+pub(crate) mod ws;
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -28,12 +28,13 @@ mod transport;
 mod writer;
 
 pub use bearer::{Bearer, Tokens};
-pub use client::{ConnectOptions, connect};
+pub use client::{ConnectOptions, connect, dial};
 pub use error::{ConnectError, ListenError};
 pub use server::{Accepted, ListenOptions, Listener};
+pub use socket::ByteStream;
 #[cfg(feature = "tls")]
 pub use tls::{Identity, Roots};
-pub use transport::{WebSocket, WsSink, WsSource};
+pub use transport::{Ending, WebSocket, WsSink, WsSource};
 
 #[cfg(feature = "http")]
 pub(crate) use client::without_secrets;

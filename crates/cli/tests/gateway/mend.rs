@@ -117,7 +117,7 @@ fn what_must_be_mended_is_one_line_and_2() {
             "ws://0",
             "exec:cat",
             &["--preset", "azure"],
-            "\"azure\" is no preset",
+            "nothing is known of \"azure\" (did you mean azure-web-pubsub?)",
         ),
         (
             "ws://0",

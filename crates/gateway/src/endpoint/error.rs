@@ -5,7 +5,8 @@ use breakbulk_contextvm::KeyError;
 #[cfg(feature = "process")]
 use breakbulk_net::process::SplitError;
 
-use super::{UnknownPreset, WireKind};
+use super::WireKind;
+use crate::caps::{ClientMismatch, NameError};
 use crate::size::SizeError;
 
 /// The forms of an endpoint, for error texts.
@@ -90,6 +91,9 @@ pub enum EndpointError {
         /// Where it belongs.
         only: &'static str,
     },
+    /// A receiver that gets its messages by another transport.
+    #[error(transparent)]
+    Client(#[from] ClientMismatch),
     /// An option that does not exist.
     #[error("{name:?} is no option; use {}", known.join(", "))]
     UnknownOption {
@@ -140,9 +144,9 @@ pub enum OptionError {
     /// No duration.
     #[error("{0:?} is no number of seconds, at least 1")]
     Seconds(String),
-    /// No preset.
+    /// No path or receiver that is known.
     #[error(transparent)]
-    Preset(#[from] UnknownPreset),
+    Name(#[from] NameError),
     /// No public key.
     #[cfg(feature = "nostr")]
     #[error(transparent)]

@@ -9,6 +9,7 @@ use breakbulk_net::process::Framing;
 #[cfg(feature = "nostr")]
 use super::RelayOptions;
 use super::{EndpointError, OptionError, TunnelUse};
+use crate::caps::{self, preset};
 use crate::size::Size;
 
 /// The options of an endpoint.
@@ -21,6 +22,8 @@ pub(crate) struct EndpointOptions {
     pub(crate) key: Option<PathBuf>,
     pub(crate) ca: Option<PathBuf>,
     pub(crate) preset: Option<Preset>,
+    /// The program that takes this end's messages, whose limits are known.
+    pub(crate) client: Option<Preset>,
     pub(crate) max_frame: Option<usize>,
     pub(crate) fragment: Option<usize>,
     pub(crate) max_message: Option<usize>,
@@ -42,6 +45,7 @@ pub(super) const NAMES: &[&str] = &[
     "key",
     "ca",
     "preset",
+    "client",
     "max-frame",
     "max-message",
     "tunnel",
@@ -130,6 +134,7 @@ impl EndpointOptions {
             "key" => self.key.replace(value.into()).is_some(),
             "ca" => self.ca.replace(value.into()).is_some(),
             "preset" => self.preset.replace(preset(value)?).is_some(),
+            "client" => self.client.replace(caps::client(value)?).is_some(),
             "max-frame" => self.max_frame.replace(size(value)?).is_some(),
             "fragment" => self.fragment.replace(size(value)?).is_some(),
             #[cfg(feature = "process")]
@@ -169,16 +174,6 @@ pub(super) fn none_of(value: &str, expected: &'static str) -> OptionError {
         value: value.to_owned(),
         expected,
     }
-}
-
-/// A name that is no preset's.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no preset; use {known}", known = Preset::ALL.map(|preset| preset.name).join(", "))]
-pub struct UnknownPreset(pub String);
-
-/// What a path is known to let through, by the path's name.
-pub fn preset(name: &str) -> Result<Preset, UnknownPreset> {
-    Preset::by_name(name).ok_or_else(|| UnknownPreset(name.to_owned()))
 }
 
 /// `%26` and the like, for file names with an `&` in them.

@@ -102,6 +102,7 @@ fn options_are_read() {
             key: Some("c".into()),
             ca: Some("e".into()),
             preset: Preset::by_name("aws-api-gateway"),
+            client: None,
             max_frame: Some(1024),
             fragment: Some(32_768),
             max_message: None,
@@ -233,7 +234,31 @@ fn what_is_wrong_says_what_to_mend() {
         ("ws://x:1?ca=a", "ca is for wss://"),
         (
             "ws://x:1?preset=azure",
-            "\"azure\" is no preset; use none, azure-web-pubsub, aws-api-gateway, cloudflare",
+            "preset: nothing is known of \"azure\" (did you mean azure-web-pubsub?); breakbulk caps lists all names",
+        ),
+        (
+            "ws://x:1?preset=bun",
+            "preset: bun is a receiver, not a path; write client=bun at the endpoint whose messages it takes",
+        ),
+        (
+            "ws://x:1?client=kong",
+            "client: kong is a path, not a receiver; write preset=kong",
+        ),
+        (
+            "ws://x:1?client=rmpc",
+            "client: nothing is known of \"rmpc\" (did you mean rmcp?)",
+        ),
+        (
+            "ws://x:1?client=mcp-typescript",
+            "client=mcp-typescript is about standard streams, and this endpoint is about WebSockets",
+        ),
+        (
+            "stdio:?client=bun",
+            "client=bun is about WebSockets, and this endpoint is about standard streams",
+        ),
+        (
+            "exec:cat?client=mcp-http",
+            "client=mcp-http is about HTTP POST bodies, and this endpoint is about standard streams",
         ),
         ("ws://x:1?max-frame=1.5KB", "max-frame: no fractions"),
         (

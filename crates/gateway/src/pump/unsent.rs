@@ -48,6 +48,19 @@ pub(super) fn instead(bytes: &Bytes, error: &SendError, too_large_code: i32) -> 
 
 /// The same for a message that was too large to be received; a notification is dropped.
 pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Replacement {
+    let Oversized { size, limit, .. } = oversized;
+    let words = format!(
+        "message too large: {size} bytes, and the gateway at its sender takes {limit}; send less or start that gateway with a larger max-message"
+    );
+    of_oversized_because(oversized, too_large_code, &words)
+}
+
+/// The same with words that say whose limit it is.
+pub(super) fn of_oversized_because(
+    oversized: &Oversized,
+    too_large_code: i32,
+    words: &str,
+) -> Replacement {
     let Oversized {
         size,
         limit,
@@ -55,9 +68,6 @@ pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Replac
         method,
         is_answer,
     } = oversized;
-    let words = format!(
-        "message too large: {size} bytes, and the gateway at its sender takes {limit}; send less or start that gateway with a larger max-message"
-    );
     let too_large = MessageTooLarge {
         message_bytes: *size,
         max_frame_bytes: 0,
@@ -68,11 +78,11 @@ pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Replac
     match (id, method, is_answer) {
         (Some(id), Some(_), false) => Replacement::Answer(
             too_large
-                .response_with_text(id, too_large_code, &words)
+                .response_with_text(id, too_large_code, words)
                 .into(),
         ),
         (Some(id), None, true) => {
-            let answer = too_large.response_with_text(id, too_large_code, &words);
+            let answer = too_large.response_with_text(id, too_large_code, words);
             Replacement::Replace(Box::new(Outgoing::new(answer)))
         }
         (_, method, _) => {

@@ -58,6 +58,7 @@ impl WebSocket {
             unfinished: Unfinished::default(),
             broken: false,
             ends_first: false,
+            ending: None,
         };
         Self {
             shared: Arc::new(Shared {
@@ -131,6 +132,38 @@ struct State {
     /// This side shuts the TCP connection down after its close frame: a server whose client has closed,
     /// or a side that closes because the other end violated the protocol.
     ends_first: bool,
+    /// How the stream below ended, as far as it was seen.
+    ending: Option<Ending>,
+}
+
+/// How the stream below a WebSocket ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ending {
+    /// In order, as if the other end had nothing more to say.
+    End,
+    /// By a reset.
+    Reset,
+    /// By this TLS alert of the other end.
+    TlsAlert(String),
+    /// By another failure.
+    Failed(String),
+}
+
+impl Ending {
+    /// How a stream ended, by the error of a read or a write.
+    pub fn of(error: &io::Error) -> Self {
+        #[cfg(feature = "tls")]
+        if let Some(alert) = super::tls::alert(error) {
+            return Self::TlsAlert(alert);
+        }
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Self::End,
+            // Whoever writes to a connection that was reset hears of it by one of these.
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::Reset,
+            _ => Self::Failed(error.to_string()),
+        }
+    }
 }
 
 impl fmt::Debug for Shared {
@@ -148,7 +181,12 @@ impl Shared {
 
 impl State {
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.writer.poll_flush(context, &mut self.socket)
+        let flushed = self.writer.poll_flush(context, &mut self.socket);
+        if let Poll::Ready(Err(error)) = &flushed {
+            // A system tells of a reset once: if it was told here, a read only finds the end.
+            self.ending.get_or_insert_with(|| Ending::of(error));
+        }
+        flushed
     }
 
     /// The next frame or event; a violation if a message takes too long to arrive.
@@ -214,7 +252,15 @@ impl State {
                 self.ends_first = self.reader.is_server();
                 Incoming::Closed(closed)
             }
-            Err(ReadError::Gone(error)) => return Poll::Ready(gone(&error)),
+            Err(ReadError::Gone(error)) => {
+                let ending = Ending::of(&error);
+                match (&self.ending, &ending) {
+                    // What a read tells is more exact than a write's broken pipe, but for the end.
+                    (Some(_), Ending::End) => {}
+                    _ => self.ending = Some(ending),
+                }
+                return Poll::Ready(gone(&error));
+            }
             Err(ReadError::Broken(closed)) => {
                 self.broken = true;
                 self.ends_first = true;
@@ -264,6 +310,13 @@ fn gone(error: &io::Error) -> Incoming {
 #[derive(Debug)]
 pub struct WsSource {
     shared: Arc<Shared>,
+}
+
+impl WsSource {
+    /// How the stream below ended, if it did so without a close frame.
+    pub fn ending(&self) -> Option<Ending> {
+        self.shared.lock().ending.clone()
+    }
 }
 
 impl Source for WsSource {
@@ -327,6 +380,11 @@ impl Sink for WsSink {
 }
 
 impl WsSink {
+    /// Sets the size above which the next messages are sent as fragments; `None` sends each in one frame.
+    pub fn set_fragment(&mut self, fragment: Option<usize>) {
+        self.fragment = fragment.map(|fragment| fragment.max(1));
+    }
+
     /// Sends one WebSocket frame, and waits until it is written.
     async fn send_frame(&mut self, opcode: OpCode, last: bool, payload: Bytes) -> Result<(), Lost> {
         let mut payload = Some(payload);
