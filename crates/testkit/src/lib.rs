@@ -6,6 +6,7 @@
 //! - `bad_relay` (feature `relay`): a Nostr relay that limits, delays, duplicates and reorders events.
 //! - `lying_relay` (feature `relay`): a Nostr relay that forges and repeats events.
 //! - `crash_disk` (feature `disk`): storage for redb that loses power.
+//! - `log` (feature `log`): the log lines of a test, for what an operator sees.
 //! - `node` (feature `node`): programs of node that speak JSON lines, as peers of live tests.
 
 #![forbid(unsafe_code)]
@@ -17,6 +18,8 @@ pub mod bad_relay;
 #[cfg(feature = "disk")]
 pub mod crash_disk;
 pub mod links;
+#[cfg(feature = "log")]
+pub mod log;
 #[cfg(feature = "relay")]
 pub mod lying_relay;
 #[cfg(feature = "node")]
