@@ -173,7 +173,13 @@ impl Connection {
     /// Whether the connection ended while a frame was being sent: the other end got at most a part
     /// of it.
     pub fn broke_off(&self) -> bool {
-        self.shared.lock().broke_off
+        self.shared.lock().broke_off.is_some()
+    }
+
+    /// Why the frame that was being sent when the connection ended was not sent in full; `None`: there
+    /// was none.
+    pub fn why_broke_off(&self) -> Option<String> {
+        self.shared.lock().broke_off.clone()
     }
 
     /// The size of the largest frame that was sent, in bytes.
@@ -263,8 +269,8 @@ pub(crate) struct State {
     /// The deadline that the timer loop sleeps until.
     pub(crate) timer_set_for: Option<Instant>,
     pub(crate) by_peer: bool,
-    /// A frame was being sent when the transport failed or the grace period ended.
-    pub(crate) broke_off: bool,
+    /// A frame was being sent when the transport failed or the grace period ended: why.
+    pub(crate) broke_off: Option<String>,
     /// The size of the largest frame that was made.
     largest_frame: usize,
     pub(crate) ended: bool,
@@ -318,7 +324,7 @@ impl Shared {
                 last_ping: now(),
                 timer_set_for: None,
                 by_peer: false,
-                broke_off: false,
+                broke_off: None,
                 largest_frame: 0,
                 ended: false,
             }),

@@ -8,6 +8,7 @@
 //! - `lying_relay` (feature `relay`): a Nostr relay that forges and repeats events.
 //! - `crash_disk` (feature `disk`): storage for redb that loses power.
 //! - `tls_front` (feature `tls`): a proxy that ends TLS, and breaks off with an alert.
+//! - `log` (feature `log`): the log lines of a test, for what an operator sees.
 //! - `node` (feature `node`): programs of node that speak JSON lines, as peers of live tests.
 
 #![forbid(unsafe_code)]
@@ -21,6 +22,8 @@ pub mod crash_disk;
 #[cfg(feature = "path")]
 pub mod http_path;
 pub mod links;
+#[cfg(feature = "log")]
+pub mod log;
 #[cfg(feature = "relay")]
 pub mod lying_relay;
 #[cfg(feature = "node")]

@@ -39,6 +39,13 @@ fn too_many_pieces_are_told_as_what_they_are() {
         "{answer}"
     );
     assert!(!answer.contains("maxMessageBytes"), "{answer}");
+    let warning = near
+        .log
+        .line("could not be sent and was answered with an error");
+    assert!(
+        warning.contains(" WARN ") && warning.contains("pieces"),
+        "{warning}"
+    );
     near.write(b"{}\n");
     assert_eq!(near.read_line(), "{}\n");
 }

@@ -50,7 +50,7 @@ impl<P: Passing> Pump<P> {
             Replacement::Close(code, reason) => {
                 self.end(from.other()).lost += 1;
                 tracing::error!(side = %from, size, limit, reason, "closed both ends: a message is too large, and cannot be answered with an error; raise max-message of this end");
-                self.close(code, &reason);
+                self.give_up(from.other(), code, reason);
             }
         }
     }
@@ -93,7 +93,7 @@ impl<P: Passing> Pump<P> {
             Replacement::Close(code, reason) => {
                 end.lost += 1;
                 tracing::error!(side = %to, size, %error, "closed both ends: a message could not be sent, and cannot be answered with an error");
-                self.close(code, &reason);
+                self.give_up(to, code, reason);
             }
         }
     }

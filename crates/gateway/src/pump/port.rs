@@ -310,6 +310,16 @@ impl Channel {
         }
     }
 
+    /// Why its last message was not sent, once it has ended.
+    pub(super) fn why_unsent(&self) -> String {
+        let why = match self {
+            Self::Connection(connection) => connection.why_broke_off(),
+            #[cfg(feature = "nostr")]
+            Self::Client(_) | Self::Session(_) => None,
+        };
+        why.unwrap_or_else(|| "no relay took it within the grace time".to_owned())
+    }
+
     /// The memory of its session, if it is a connection.
     pub(super) fn budget(&self) -> Option<Budget> {
         match self {

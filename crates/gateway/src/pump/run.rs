@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_link::{Closed, Event, Outgoing};
+use breakbulk_net::plain_text;
 use tokio::time::{Instant, sleep_until};
 
 use super::end::{End, Leave};
@@ -96,7 +97,8 @@ pub async fn relay(
     let (listen, to) = tokio::join!(pump.listen.ended(), pump.to.ended());
     for (side, lost) in [(Side::Listen, listen), (Side::To, to)] {
         if lost > 0 {
-            tracing::error!(%side, messages = lost, "closed with messages unsent: the receiver is gone, or took longer than the grace time");
+            let why = pump.end(side).channel.why_unsent();
+            tracing::error!(%side, messages = lost, "closed with messages unsent: {}", plain_text(&why));
         }
     }
     let after = [pump.listen.after.take(), pump.to.after.take()];
@@ -282,7 +284,7 @@ impl<P: Passing> Pump<P> {
             Pass::InputEnded => self.end(from).ended_input(),
             Pass::Refuse(code, reason) => {
                 tracing::error!(side = %from, code, reason, "closed both ends: a message cannot be carried");
-                self.close(code, &reason);
+                self.give_up(from.other(), code, reason);
             }
         }
         None
@@ -389,6 +391,15 @@ impl<P: Passing> Pump<P> {
             unframed: listen.unframed() + unframed,
             refused: self.refused,
         }
+    }
+
+    /// Closes a side now, so that nothing follows a message that it cannot have. The other side is
+    /// closed once its open requests are answered with an error that says why.
+    pub(super) fn give_up(&mut self, side: Side, code: u16, reason: String) {
+        self.answer_open(side.other(), &format!("{reason} ({code})"), true);
+        self.end(side).channel.close(code, &reason);
+        self.end(side.other()).leave = Leave::Close(code, reason);
+        self.hurry();
     }
 
     /// Closes both sides now.

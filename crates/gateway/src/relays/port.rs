@@ -191,6 +191,10 @@ fn heard(event: Event) -> Option<Heard> {
             tracing::warn!(%failure, "a response could not be sent to a peer at relays");
             None
         }
+        Event::TransferFailed { fault, .. } => {
+            tracing::warn!(%fault, "a transfer of the server failed, and the server is told why");
+            None
+        }
         _ => None,
     }
 }
