@@ -17,6 +17,22 @@ const DRAIN_MAX: usize = 8 << 20;
 /// How long that may take.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
+/// Why a body was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyError {
+    /// It is over the limit.
+    TooLarge {
+        /// The length that its head declares.
+        declared: Option<u64>,
+        /// Whether the socket must be closed, since the rest of the body was not read.
+        unread: bool,
+    },
+    /// The client ended before its end.
+    EndedEarly,
+    /// There is no memory for it.
+    Busy,
+}
+
 /// Reads a body of at most `limit` bytes. The bytes that came in, not the declared length, are charged.
 pub(crate) async fn read(
     headers: &HeaderMap,
@@ -24,6 +40,29 @@ pub(crate) async fn read(
     limit: usize,
     charge: &mut BodyCharge,
 ) -> Result<Bytes, Answer> {
+    let read = read_body(headers, body, limit, charge, |_| {}).await;
+    read.map_err(|error| match error {
+        BodyError::TooLarge {
+            declared,
+            unread: false,
+        } => too_large(declared, limit),
+        BodyError::TooLarge { declared, .. } => too_large(declared, limit).closing(),
+        BodyError::EndedEarly => Answer::bad("the body ended early").closing(),
+        BodyError::Busy => {
+            Answer::busy("too much is being posted at once: try again later").closing()
+        }
+    })
+}
+
+/// Reads a body of at most `limit` bytes. The bytes that came in, not the declared length, are charged.
+/// `refused` is shown what is read of a body that is too large, from its beginning.
+pub async fn read_body(
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+    charge: &mut BodyCharge,
+    mut refused: impl FnMut(&[u8]),
+) -> Result<Bytes, BodyError> {
     let declared = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
@@ -31,26 +70,28 @@ pub(crate) async fn read(
     if let Some(size) = declared
         && size > limit as u64
     {
-        if size > DRAIN_MAX as u64 {
-            return Err(too_large(declared, limit).closing());
+        let unread = size > DRAIN_MAX as u64;
+        if !unread {
+            drain(&mut chunks, &mut refused).await;
         }
-        drain(&mut chunks).await;
-        return Err(too_large(declared, limit));
+        return Err(BodyError::TooLarge { declared, unread });
     }
     // Grows with what comes in: a declared length must not cause an allocation.
     let mut bytes = BytesMut::new();
     while let Some(chunk) = chunks.next().await {
         let Ok(chunk) = chunk else {
-            return Err(Answer::bad("the body ended early").closing());
+            return Err(BodyError::EndedEarly);
         };
         if bytes.len() + chunk.len() > limit {
+            refused(&bytes);
             drop(bytes);
-            drain(&mut chunks).await;
-            return Err(too_large(declared, limit));
+            refused(&chunk);
+            drain(&mut chunks, &mut refused).await;
+            let unread = false;
+            return Err(BodyError::TooLarge { declared, unread });
         }
         if !charge.grow_to(bytes.len() + chunk.len()) {
-            let error = "too much is being posted at once: try again later";
-            return Err(Answer::busy(error).closing());
+            return Err(BodyError::Busy);
         }
         if bytes.capacity() - bytes.len() < chunk.len() {
             // Grows by a quarter, and never past the limit.
@@ -70,10 +111,11 @@ fn too_large(declared: Option<u64>, limit: usize) -> Answer {
     Answer::error(StatusCode::PAYLOAD_TOO_LARGE, &error)
 }
 
-async fn drain(chunks: &mut axum::body::BodyDataStream) {
+async fn drain(chunks: &mut axum::body::BodyDataStream, refused: &mut impl FnMut(&[u8])) {
     let mut left = DRAIN_MAX;
     let drained = async {
         while let Some(Ok(chunk)) = chunks.next().await {
+            refused(&chunk);
             left = left.saturating_sub(chunk.len());
             if left == 0 {
                 return;
