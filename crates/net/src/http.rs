@@ -26,14 +26,14 @@ mod registry;
 pub(crate) mod server;
 mod upgrade;
 
-pub use bodies::{Bodies, BodyCharge};
-pub use body::{BodyError, read_body};
-pub use guard::{Guard, GuardOptions, PageHeaders, Place, Visitor, secret_name, text_answer};
 pub use arrival::{AcceptedSink, AcceptedSource, AcceptedTransport, Arrival, Arrivals};
 pub use authorize::{AllowAll, Authorize, Claim, Denied, Grant, Way};
+pub use bodies::{Bodies, BodyCharge};
+pub use body::{BodyError, read_body};
 pub use client::{ClientOptions, ConnectError, HttpTarget, failure};
 pub use connection::HttpSource;
 pub use dialect::{Dialect, PostErrors};
+pub use guard::{Guard, GuardOptions, PageHeaders, Place, Visitor, secret_name, text_answer};
 pub use listen::{Limits, serve, serve_until};
 pub use options::ServeOptions;
 pub use server::{Server, router};

@@ -14,7 +14,7 @@ use super::bodies::BodyCharge;
 /// client would not see the answer.
 const DRAIN_MAX: usize = 8 << 20;
 
-/// How long that may take.
+/// How long that may take, plus a second for each MiB beyond.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// Why a body was not read.
@@ -40,7 +40,7 @@ pub(crate) async fn read(
     limit: usize,
     charge: &mut BodyCharge,
 ) -> Result<Bytes, Answer> {
-    let read = read_body(headers, body, limit, charge, |_| {}).await;
+    let read = read_body(headers, body, (limit, DRAIN_MAX), charge, |_| {}).await;
     read.map_err(|error| match error {
         BodyError::TooLarge {
             declared,
@@ -54,12 +54,13 @@ pub(crate) async fn read(
     })
 }
 
-/// Reads a body of at most `limit` bytes. The bytes that came in, not the declared length, are charged.
-/// `refused` is shown what is read of a body that is too large, from its beginning.
+/// Reads a body of at most `limit` bytes. The bytes that came in, not the declared length, are charged. Of
+/// a body that is too large at least 8 MiB and up to `drained` bytes are read, so that its sender sees the
+/// answer; `refused` is shown them from the beginning.
 pub async fn read_body(
     headers: &HeaderMap,
     body: Body,
-    limit: usize,
+    (limit, drained): (usize, usize),
     charge: &mut BodyCharge,
     mut refused: impl FnMut(&[u8]),
 ) -> Result<Bytes, BodyError> {
@@ -70,9 +71,9 @@ pub async fn read_body(
     if let Some(size) = declared
         && size > limit as u64
     {
-        let unread = size > DRAIN_MAX as u64;
+        let unread = size > drained.max(DRAIN_MAX) as u64;
         if !unread {
-            drain(&mut chunks, &mut refused).await;
+            drain(&mut chunks, drained, &mut refused).await;
         }
         return Err(BodyError::TooLarge { declared, unread });
     }
@@ -86,7 +87,7 @@ pub async fn read_body(
             refused(&bytes);
             drop(bytes);
             refused(&chunk);
-            drain(&mut chunks, &mut refused).await;
+            drain(&mut chunks, drained, &mut refused).await;
             let unread = false;
             return Err(BodyError::TooLarge { declared, unread });
         }
@@ -111,9 +112,14 @@ fn too_large(declared: Option<u64>, limit: usize) -> Answer {
     Answer::error(StatusCode::PAYLOAD_TOO_LARGE, &error)
 }
 
-async fn drain(chunks: &mut axum::body::BodyDataStream, refused: &mut impl FnMut(&[u8])) {
-    let mut left = DRAIN_MAX;
-    let drained = async {
+async fn drain(
+    chunks: &mut axum::body::BodyDataStream,
+    drained: usize,
+    refused: &mut impl FnMut(&[u8]),
+) {
+    let mut left = drained.max(DRAIN_MAX);
+    let within = DRAIN_TIME + Duration::from_secs(((left - DRAIN_MAX) >> 20) as u64);
+    let read = async {
         while let Some(Ok(chunk)) = chunks.next().await {
             refused(&chunk);
             left = left.saturating_sub(chunk.len());
@@ -122,5 +128,5 @@ async fn drain(chunks: &mut axum::body::BodyDataStream, refused: &mut impl FnMut
             }
         }
     };
-    let _ = timeout(DRAIN_TIME, drained).await;
+    let _ = timeout(within, read).await;
 }

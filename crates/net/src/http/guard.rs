@@ -87,8 +87,7 @@ impl Guard {
     /// The answer to a request that goes no further.
     pub fn admit(&self, head: &Parts) -> Result<Visitor, Response<Body>> {
         let options = &self.options;
-        let has_secret =
-            options.bearer.is_some() || options.tokens.is_some() || options.is_proven;
+        let has_secret = options.bearer.is_some() || options.tokens.is_some() || options.is_proven;
         let rules = PageRules {
             origins: options.allowed_origins.as_deref(),
             hosts: options.allowed_hosts.as_deref(),
