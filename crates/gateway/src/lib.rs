@@ -1,7 +1,7 @@
 //! Gateways: they carry the messages of unchanged programs over paths whose frames are capped.
 //!
 //! A gateway stands between two ends, each given as text: this process's standard streams, a command, a
-//! WebSocket, or Nostr relays. [`Plan::new`] checks both [`Endpoint`]s and the [`Config`];
+//! WebSocket, MCP over HTTP, or Nostr relays. [`Plan::new`] checks both [`Endpoint`]s and the [`Config`];
 //! [`Plan::run`] opens them and carries messages until a [`Stop`] fires. The program `breakbulk gateway`
 //! only parses options and calls this library.
 //!
@@ -40,6 +40,8 @@
 
 mod endpoint;
 mod error;
+#[cfg(feature = "http")]
+mod mcp;
 mod open;
 mod plan;
 mod pump;
@@ -52,6 +54,8 @@ mod token;
 
 pub use endpoint::{Endpoint, EndpointError, OptionError, UnknownPreset, WireKind, preset};
 pub use error::{EndError, OpenError, Party, PlanError, RunError, SessionEnd, Unreachable};
+#[cfg(feature = "http")]
+pub use mcp::HeadersError;
 pub use plan::{Config, Overruled, Plan};
 pub use pump::{
     BothBoxes, ClientBox, Ended, HostBox, Incoming, NoProcessId, NoTunnel, Options, Oversized,

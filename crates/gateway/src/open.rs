@@ -51,7 +51,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    #[cfg(any(feature = "process", feature = "nostr"))]
+    #[cfg(any(feature = "http", feature = "process", feature = "nostr"))]
     pub(crate) fn whole(port: Port) -> Self {
         let kind = EndKind::Whole;
         Self { kind, port }
@@ -116,6 +116,8 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
             }
             Ok(web_socket(end, websocket)?.0)
         }
+        #[cfg(feature = "http")]
+        At::Http(address) => crate::mcp::connect(end, address).await,
         #[cfg(feature = "nostr")]
         At::Relays(address) => relays::connect(end, address).await,
     }
@@ -153,7 +155,7 @@ pub(crate) fn web_socket(
     Ok((Opened { kind, port }, connection))
 }
 
-fn connect(
+pub(crate) fn connect(
     end: &End,
     link: Link,
     transport: impl Transport,
@@ -162,7 +164,7 @@ fn connect(
     Ok(Connection::open(link, transport, end.options(tunnel))?)
 }
 
-fn whole(end: &End) -> Link {
+pub(crate) fn whole(end: &End) -> Link {
     whole_link(end.carries, end.cap(), end.max_message, end.budget.clone())
 }
 

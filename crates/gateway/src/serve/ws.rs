@@ -44,9 +44,11 @@ impl Door for Listener {
         })
     }
 
-    async fn close(self) {
+    async fn close(&mut self) {
         Listener::close(self).await;
     }
+
+    async fn finish(self) {}
 }
 
 /// Where a gateway listens, as its clients write it.
