@@ -26,6 +26,9 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   ws://HOST:PORT/PATH a WebSocket; to listen, ws://PORT is ws://127.0.0.1:PORT, and port 0 any free one
   ws+unix:PATH        the same over a Unix socket, for this user and root alone (--allow-user adds others)
   wss://…             the same with TLS
+  http://HOST:PORT/PATH  MCP over HTTP (Streamable HTTP, of 2025-03-26 to 2026-07-28): to listen, one URL
+                      for clients of all versions; as a target, a server. http://PORT as for ws://
+  https://…           the same with TLS
   cep22+nostr:RELAY[,RELAY…]?key=FILE       to listen: an MCP server that is found by its key, at relays
                                             that are written as wss://HOST
   cep22+nostr:RELAY[,RELAY…]?server=PUBKEY  as a target: that server (npub or hex)
@@ -38,6 +41,9 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
                       that takes this end's messages; breakbulk caps lists both),
                       max-frame=SIZE, max-message=SIZE, fragment=SIZE (of WebSockets), tunnel=auto|always|never, process-id=null|keep
                       (streams); anything else in a target's query goes to the server
+  OPTIONS of HTTP     token-file, cert, key, ca, max-message as above, max-frame=SIZE (the largest POST
+                      to a target); targets: headers-file=FILE (NAME: VALUE on each line; only its owner
+                      may be able to read it); listeners: idle=SECONDS (1800) until a session ends
   OPTIONS of relays   key=FILE, encryption=disabled|optional|required, wraps=any|persistent|ephemeral,
                       max-frame=SIZE (of an event), max-message=SIZE, window=SECONDS (600) that the
                       clocks of both ends may differ; listeners: allow=PUBKEY,…, idle=SECONDS (1800);
@@ -53,6 +59,7 @@ What a gateway between two ends does:
       --listen ahp side --to whole side           for a host that does not know segments
   ahp+ws                   with ahp+ws          assembles messages and cuts them again
   loro+ws                  with loro+ws, whole+ws    binary messages, in fragments and whole
+  http://, https://        with stdio:, exec:, whole+ws, http:// or a tunnel    MCP over HTTP
   cep22+nostr              with stdio:, exec:, whole+ws or a tunnel    MCP over Nostr relays (ContextVM)
 
 A tunnel carries any JSON-RPC program (MCP, LSP) unchanged, but for one value: with
@@ -76,6 +83,11 @@ A message over --max-message (32MiB) is skipped: a request is answered with erro
 replaced by it, a notification is dropped with a warning; an AHP action ends the session (4413), since
 later actions would hide that one is missing. On a WebSocket such a message closes the connection (1009).
 
+By HTTP each initialize begins a session, with a command or connection of its own (--max-sessions in
+all). Requests of MCP 2026-07-28 have no sessions: each takes a command that no other request uses, and
+the next one takes it again. A POST over max-message gets 413. A target's session is deleted at the end;
+if the target ends it, so does the gateway's.
+
 At relays each client has a command of its own (--max-sessions in all), which ends when the client is
 silent for too long; if the client sends again, another command gets the client's initialize. Requests
 still open when a command exits are answered with an error. Requests to a server get a progress token,
@@ -95,7 +107,7 @@ what it recorded. The events of that time are kept beside the key, in FILE.heard
 key file takes no event from before its start.
 
 A token comes from token-file, or from the environment: BREAKBULK_TOKEN is the listener's, and the
-target's if the listener is no WebSocket. The token-file of a listener may have several lines, each with
+target's if the listener is neither a WebSocket nor HTTP. The token-file of a listener may have several lines, each with
 a name for the log and a token; it is read again when it changes. Only its owner may be able to read it.
 
 After SIGINT, SIGTERM or SIGHUP queued messages are still sent and open requests are waited for, within
@@ -108,6 +120,8 @@ endpoint, a port in use, an unreachable target.
 Examples:
   breakbulk gateway --listen ws://8080 --to 'exec:npx some-mcp-server' --max-frame 100KB
   breakbulk gateway --listen stdio: --to ws://127.0.0.1:8080/ --max-frame 100KB
+  breakbulk gateway --listen stdio: --to 'https://mcp.example/mcp?token-file=FILE'
+  breakbulk gateway --listen http://127.0.0.1:8080/mcp --to 'exec:npx some-mcp-server'
   breakbulk gateway --listen 'cep22+nostr:wss://relay.example?key=FILE' --to 'exec:npx some-mcp-server'
   breakbulk gateway --listen stdio: --to 'cep22+nostr:wss://relay.example?server=npub1…'";
 
@@ -248,7 +262,7 @@ fn tell(event: Event) {
         Event::Listening(address) => eprintln!("listening on {address}"),
         Event::Overruled(side, overruled) => tracing::warn!("--{side}: {overruled}"),
         Event::TokenInClear(side) => tracing::warn!(
-            "--{side}: the token travels in clear text, and whoever sees it can use it; use wss://"
+            "--{side}: the token travels in clear text, and whoever sees it can use it; use wss:// or https://"
         ),
         Event::Stopping(sessions) => tracing::info!(
             sessions,

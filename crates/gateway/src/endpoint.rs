@@ -1,6 +1,8 @@
 //! `[wire+]transport:address[?options]`: one end of a gateway as text.
 
 mod error;
+#[cfg(feature = "http")]
+mod http;
 mod options;
 #[cfg(feature = "nostr")]
 mod relays;
@@ -74,6 +76,9 @@ pub(crate) enum At {
     Exec(Vec<String>),
     /// A WebSocket.
     Ws(WsAddress),
+    /// An MCP server over HTTP.
+    #[cfg(feature = "http")]
+    Http(WsAddress),
     /// Nostr relays.
     #[cfg(feature = "nostr")]
     Relays(RelayAddress),
@@ -84,9 +89,31 @@ impl At {
     pub(crate) fn ws(&self) -> Option<&WsAddress> {
         match self {
             Self::Ws(address) => Some(address),
+            #[cfg(any(feature = "http", feature = "process", feature = "nostr"))]
+            _ => None,
+        }
+    }
+
+    /// The address, if this is a WebSocket or an HTTP server.
+    pub(crate) fn web(&self) -> Option<&WsAddress> {
+        match self {
+            Self::Ws(address) => Some(address),
+            #[cfg(feature = "http")]
+            Self::Http(address) => Some(address),
             #[cfg(any(feature = "process", feature = "nostr"))]
             _ => None,
         }
+    }
+
+    pub(crate) fn is_web(&self) -> bool {
+        self.web().is_some()
+    }
+
+    pub(crate) fn is_http(&self) -> bool {
+        #[cfg(feature = "http")]
+        return matches!(self, Self::Http(_));
+        #[cfg(not(feature = "http"))]
+        false
     }
 
     pub(crate) fn is_ws(&self) -> bool {
@@ -99,6 +126,8 @@ impl At {
             #[cfg(feature = "process")]
             Self::Stdio | Self::Exec(_) => &[Carrier::Lines],
             Self::Ws(_) => &[Carrier::WebSocket],
+            #[cfg(feature = "http")]
+            Self::Http(_) => &[Carrier::Post, Carrier::EventStream],
             #[cfg(feature = "nostr")]
             Self::Relays(_) => &[],
         }
@@ -120,10 +149,12 @@ impl At {
     }
 }
 
-/// The address of a WebSocket.
+/// The address of a WebSocket, or of an HTTP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WsAddress {
-    /// `wss`.
+    /// HTTP instead of WebSockets.
+    pub(crate) http: bool,
+    /// `wss` or `https`.
     pub(crate) secure: bool,
     /// Host and port, as written.
     pub(crate) authority: String,
@@ -148,7 +179,7 @@ pub(crate) enum TunnelUse {
 }
 
 /// One end of a gateway, read from its text: `stdio:`, `exec:COMMAND`, `ws://HOST:PORT/PATH`,
-/// `wss://HOST:PORT/PATH` or `cep22+nostr:RELAY`, with options behind a question mark.
+/// `wss://HOST:PORT/PATH`, `http://HOST:PORT/PATH`, `https://HOST:PORT/PATH` or `cep22+nostr:RELAY`, with options behind a question mark.
 ///
 /// ```
 /// use breakbulk_gateway::{Endpoint, EndpointError};
@@ -198,6 +229,8 @@ impl FromStr for Endpoint {
             "ws+unix" => unix_socket(rest)?,
             #[cfg(feature = "tls")]
             "wss" => web_socket(true, rest)?,
+            #[cfg(feature = "http")]
+            "http" | "https" => http::endpoint(transport == "https", rest)?,
             #[cfg(feature = "nostr")]
             "nostr" => {
                 let (address, options) = relays::endpoint(rest)?;
@@ -208,6 +241,7 @@ impl FromStr for Endpoint {
                 let feature = match &*transport {
                     "stdio" | "exec" => "process",
                     "wss" => "tls",
+                    "http" | "https" => "http",
                     "nostr" => "nostr",
                     _ => return Err(EndpointError::Transport(transport)),
                 };
@@ -247,6 +281,12 @@ impl Endpoint {
         if let Some(client) = &options.client {
             caps::check_client(client, self.at.carriers())?;
         }
+        if self.at.is_http() {
+            return match self.wire {
+                WireKind::Whole => self.check_secure(),
+                wire => Err(EndpointError::HttpWire(wire)),
+            };
+        }
         if self.at.is_ws() {
             #[cfg(feature = "process")]
             for (given, name) in [
@@ -268,16 +308,27 @@ impl Endpoint {
                 only(given, name, "ws:// and wss://")?;
             }
         }
-        let secure = self.at.ws().is_some_and(|address| address.secure);
-        for (given, name) in [
+        self.check_secure()?;
+        let tunnel = options.tunnel.is_some() && self.wire != WireKind::Ahp;
+        only(tunnel, "tunnel", "the wire ahp")
+    }
+
+    /// Refuses certificates where there is no TLS.
+    fn check_secure(&self) -> Result<(), EndpointError> {
+        let options = &self.options;
+        let secure = self.at.web().is_some_and(|address| address.secure);
+        let given = [
             (options.cert.is_some(), "cert"),
             (options.key.is_some(), "key"),
             (options.ca.is_some(), "ca"),
-        ] {
-            only(given && !secure, name, "wss://")?;
+        ];
+        match given.into_iter().find(|(given, _)| *given && !secure) {
+            Some((_, option)) => Err(EndpointError::OnlyFor {
+                option,
+                only: "wss:// and https://",
+            }),
+            None => Ok(()),
         }
-        let tunnel = options.tunnel.is_some() && self.wire != WireKind::Ahp;
-        only(tunnel, "tunnel", "the wire ahp")
     }
 }
 
@@ -287,7 +338,7 @@ impl WsAddress {
         let query = self.query.as_ref().map(|query| format!("?{query}"));
         format!(
             "{}://{}{}{}",
-            if self.secure { "wss" } else { "ws" },
+            self.url_scheme(),
             self.authority,
             self.path,
             query.unwrap_or_default()
@@ -311,10 +362,27 @@ impl WsAddress {
     }
 
     pub(crate) fn scheme(&self) -> &'static str {
-        match (self.secure, &self.socket) {
-            (_, Some(_)) => "ws+unix",
-            (true, None) => "wss",
-            (false, None) => "ws",
+        match &self.socket {
+            Some(_) => "ws+unix",
+            None => self.url_scheme(),
+        }
+    }
+
+    fn url_scheme(&self) -> &'static str {
+        match (self.http, self.secure) {
+            (true, true) => "https",
+            (true, false) => "http",
+            (false, true) => "wss",
+            (false, false) => "ws",
+        }
+    }
+
+    /// The options of its kind of endpoint.
+    fn option_names(&self) -> &'static [&'static str] {
+        match self.http {
+            #[cfg(feature = "http")]
+            true => http::NAMES,
+            _ => NAMES,
         }
     }
 
@@ -347,7 +415,7 @@ impl WsAddress {
     /// error, since a listener has no server to pass them on to.
     pub(crate) fn listen_at(&self) -> Result<(String, u16), EndError> {
         if let Some(query) = &self.query {
-            return Err(unknown_option(query, NAMES).into());
+            return Err(unknown_option(query, self.option_names()).into());
         }
         let wrong = || EndError::ListenAddress {
             scheme: self.scheme(),
@@ -371,6 +439,16 @@ impl WsAddress {
 
 fn web_socket(secure: bool, rest: &str) -> Result<(WireKind, At, EndpointOptions), EndpointError> {
     let scheme = if secure { "wss" } else { "ws" };
+    let (address, options) = web_address(scheme, rest, NAMES)?;
+    Ok((WireKind::Ahp, At::Ws(address), options))
+}
+
+/// What follows the scheme and its colon: host, port, path and options.
+fn web_address(
+    scheme: &'static str,
+    rest: &str,
+    names: &'static [&'static str],
+) -> Result<(WsAddress, EndpointOptions), EndpointError> {
     let rest = rest
         .strip_prefix("//")
         .ok_or(EndpointError::Slashes(scheme))?;
@@ -388,15 +466,16 @@ fn web_socket(secure: bool, rest: &str) -> Result<(WireKind, At, EndpointOptions
     if address.contains('#') {
         return Err(EndpointError::Fragment);
     }
-    let (options, unknown) = options(query, NAMES)?;
+    let (options, unknown) = options(query, names)?;
     let address = WsAddress {
-        secure,
+        http: scheme.starts_with("http"),
+        secure: scheme.ends_with('s') && scheme != "ws",
         authority: authority.to_owned(),
         path: path.to_owned(),
         query: (!unknown.is_empty()).then(|| unknown.join("&")),
         socket: None,
     };
-    Ok((WireKind::Ahp, At::Ws(address), options))
+    Ok((address, options))
 }
 
 /// `ws+unix:/run/breakbulk.sock`: a WebSocket over a Unix socket.
@@ -407,6 +486,7 @@ fn unix_socket(rest: &str) -> Result<(WireKind, At, EndpointOptions), EndpointEr
         return Err(EndpointError::NoSocket);
     }
     let address = WsAddress {
+        http: false,
         secure: false,
         authority: "localhost".to_owned(),
         path: "/".to_owned(),

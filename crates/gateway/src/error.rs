@@ -17,6 +17,8 @@ use breakbulk_net::ws::{ConnectError, ListenError};
 use breakbulk_net::{Mismatch, plain_text};
 
 use crate::endpoint::EndpointError;
+#[cfg(feature = "http")]
+use crate::mcp::HeadersError;
 use crate::pump::{Ended, Side, unanswered_words};
 #[cfg(feature = "nostr")]
 use crate::relays::{IntroduceError, KeyFileError};
@@ -83,7 +85,7 @@ pub enum EndError {
         meant.as_ref().map_or(format!("write {scheme}://HOST:PORT/PATH"), |url| format!("did you mean {url}?"))
     )]
     NoHost {
-        /// `ws` or `wss`.
+        /// `ws`, `wss`, `http` or `https`.
         scheme: &'static str,
         /// What stands in the place of host and port.
         authority: String,
@@ -151,11 +153,15 @@ pub enum EndError {
     /// No token in its file.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// No headers in their file.
+    #[cfg(feature = "http")]
+    #[error(transparent)]
+    Headers(#[from] HeadersError),
     /// A certificate without its key, or a key without its certificate.
     #[error("cert and key go together; give both")]
     CertOrKey,
     /// A listener at `wss://` without a certificate.
-    #[error("wss:// needs a certificate: add ?cert=FILE&key=FILE, or listen at ws://")]
+    #[error("TLS needs a certificate: add ?cert=FILE&key=FILE, or listen at ws:// or http://")]
     NoCertificate,
     /// An option of the other end.
     #[error("{option} is for the other end ({})", side)]
@@ -201,6 +207,10 @@ pub enum OpenError {
     /// There is no WebSocket.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The HTTP server of the target cannot be asked.
+    #[cfg(feature = "http")]
+    #[error(transparent)]
+    Http(#[from] breakbulk_net::http::ConnectError),
     /// The target does not accept connections.
     #[error("{address} cannot be reached: {error}")]
     Unreachable {

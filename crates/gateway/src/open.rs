@@ -54,7 +54,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    #[cfg(any(feature = "process", feature = "nostr"))]
+    #[cfg(any(feature = "http", feature = "process", feature = "nostr"))]
     pub(crate) fn whole(port: Port) -> Self {
         let kind = EndKind::Whole;
         Self { kind, port }
@@ -108,6 +108,8 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
             }
             Ok(web_socket(end, websocket)?.0)
         }
+        #[cfg(feature = "http")]
+        At::Http(address) => crate::mcp::connect(end, address).await,
         #[cfg(feature = "nostr")]
         At::Relays(address) => relays::connect(end, address).await,
     }
@@ -205,11 +207,15 @@ impl Dial for WsDial {
     }
 }
 
-fn open(end: &End, link: Link, transport: impl Transport) -> Result<Connection, OpenError> {
+pub(crate) fn open(
+    end: &End,
+    link: Link,
+    transport: impl Transport,
+) -> Result<Connection, OpenError> {
     Ok(Connection::open(link, transport, end.options())?)
 }
 
-fn whole(end: &End) -> Link {
+pub(crate) fn whole(end: &End) -> Link {
     whole_link(end.carries, end.cap(), end.max_message, end.budget.clone())
 }
 

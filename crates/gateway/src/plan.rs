@@ -22,6 +22,8 @@ use breakbulk_net::{AddressLimits, Options};
 
 use crate::endpoint::{At, Endpoint, TunnelUse, WireKind, WsAddress};
 use crate::error::{EndError, OpenError, PlanError};
+#[cfg(feature = "http")]
+use crate::mcp::HttpEnd;
 use crate::pump::{ReceiverLimit, Side, session_memory};
 #[cfg(feature = "nostr")]
 use crate::relays::RelayEnd;
@@ -87,7 +89,7 @@ pub struct Config {
     pub resume_for: Duration,
     /// The caps of paths that tunnels learned, and learn.
     pub learned_caps: Arc<LearnedCaps>,
-    /// The bearer token of the listener or, if that is no WebSocket, of the target.
+    /// The bearer token of the listener or, if that is neither a WebSocket nor HTTP, of the target.
     pub token: Option<Bearer>,
     /// The key of the listener at relays or, if the listener is none, of the target at relays.
     #[cfg(feature = "nostr")]
@@ -201,6 +203,9 @@ pub(crate) struct End {
     pub(crate) window: usize,
     /// What is known about the caps of paths.
     pub(crate) caps: KnownCaps,
+    /// The further settings of an end over HTTP.
+    #[cfg(feature = "http")]
+    pub(crate) http: Option<HttpEnd>,
     /// The further settings of an end at relays.
     #[cfg(feature = "nostr")]
     pub(crate) relay: Option<RelayEnd>,
@@ -242,7 +247,7 @@ impl Plan {
         if config.max_sessions == 0 {
             return Err(PlanError::NoSessions);
         }
-        if let Some(address) = to.at.ws() {
+        if let Some(address) = to.at.web() {
             address.check_target().map_err(of_to)?;
         }
         let carries = carries(&listen, &to)?;
@@ -261,7 +266,7 @@ impl Plan {
                 needed,
             });
         }
-        if let Some(address) = listen.at.ws() {
+        if let Some(address) = listen.at.web() {
             let may = listen.may_listen(address, config.allow_remote);
             may.map_err(of_listen)?;
         }
@@ -416,6 +421,11 @@ impl End {
         let fragment = fragment(&endpoint, config, preset)?;
         let asked = endpoint.options.max_frame.or(config.max_frame);
         let is_frame_asked_for = asked.is_some() || preset.is_some();
+        #[cfg(feature = "http")]
+        let http = match endpoint.at.is_http() {
+            true => Some(HttpEnd::new(&endpoint, listener.is_none())?),
+            false => None,
+        };
         let options = endpoint.options;
         let tokens = match &options.token_file {
             Some(file) if listener.is_none() => Some(Arc::new(TokenFile::open(file)?)),
@@ -425,8 +435,8 @@ impl End {
             Some(_) if listener.is_none() => None,
             Some(file) => Some(token::token_from_file(file)?),
             // The token that clients must send to this gateway is not sent to the target.
-            None if listener.is_some_and(At::is_ws) => None,
-            None => config.token.clone().filter(|_| is_ws),
+            None if listener.is_some_and(At::is_web) => None,
+            None => config.token.clone().filter(|_| endpoint.at.is_web()),
         };
         #[cfg(feature = "tls")]
         let identity = match (options.cert, options.key) {
@@ -463,6 +473,8 @@ impl End {
                 learned: config.learned_caps.clone(),
                 is_asked_for: is_frame_asked_for,
             },
+            #[cfg(feature = "http")]
+            http,
             #[cfg(feature = "nostr")]
             relay,
             overruled,
@@ -503,7 +515,7 @@ impl End {
 
     /// Whether its token travels in clear text beyond this machine.
     pub(crate) fn shows_token(&self) -> bool {
-        let Some(address) = self.at.ws() else {
+        let Some(address) = self.at.web() else {
             return false;
         };
         let has_token = self.token.is_some() || self.tokens.is_some();

@@ -81,6 +81,8 @@ impl Plan {
         }
         match self.listen.at.clone() {
             At::Ws(address) => ws::listen(Arc::new(self), &address, stop, &tell).await,
+            #[cfg(feature = "http")]
+            At::Http(address) => crate::mcp::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "nostr")]
             At::Relays(address) => relays::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "process")]
@@ -130,6 +132,8 @@ fn party(plan: &Plan, side: Side) -> Party {
         (At::Exec(_), _) => Party::Command,
         (_, Side::Listen) => Party::Client,
         (At::Ws(_), Side::To) => Party::Target,
+        #[cfg(feature = "http")]
+        (At::Http(_), Side::To) => Party::Target,
         #[cfg(feature = "nostr")]
         (At::Relays(_), Side::To) => Party::Server,
     }
@@ -140,8 +144,11 @@ pub(crate) trait Door {
     /// The next client. Cancel-safe.
     async fn accept(&mut self) -> Result<Arrival, ListenError>;
 
-    /// Stops listening.
-    async fn close(self);
+    /// Lets nobody in any more.
+    async fn close(&mut self);
+
+    /// All sessions have ended.
+    async fn finish(self);
 }
 
 /// A client that came in, and has no session yet.
@@ -196,6 +203,7 @@ pub(crate) async fn listen(
     };
     door.close().await;
     finish(sessions, tell).await;
+    door.finish().await;
     outcome
 }
 
@@ -211,6 +219,14 @@ pub(crate) async fn finish(mut sessions: JoinSet<()>, tell: Tell<'_>) {
 pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
     let found = match &plan.to.at {
         _ if !plan.check => Ok(()),
+        #[cfg(feature = "http")]
+        At::Http(address) => {
+            let found = accepts(&address.authority, address.secure).await;
+            found.map_err(|error| OpenError::Unreachable {
+                address: address.name(),
+                error,
+            })
+        }
         At::Ws(address) => {
             let found = match &address.socket {
                 #[cfg(unix)]

@@ -12,6 +12,8 @@ mod driver;
 mod gate;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(any(feature = "process", feature = "http"))]
+mod json_scan;
 #[cfg(feature = "ws")]
 mod limiter;
 #[cfg(feature = "ws")]
@@ -45,6 +47,8 @@ pub mod ws;
 
 pub use connection::{Connection, Mismatch, WeakConnection, fresh_seed, now};
 pub use driver::Options;
+#[cfg(any(feature = "process", feature = "http"))]
+pub use json_scan::{JsonScan, Members};
 #[cfg(feature = "ws")]
 pub use limiter::AddressLimits;
 #[cfg(feature = "ws")]

@@ -41,7 +41,7 @@ pub(crate) use client::without_secrets;
 #[cfg(feature = "http")]
 pub(crate) use pages::PageRules;
 #[cfg(feature = "http")]
-pub(crate) use request::{Refusal, admit};
+pub(crate) use request::{Refusal, admit, holder};
 pub(crate) use socket::{Socket, tune};
 #[cfg(feature = "http")]
 pub(crate) use tls::{accept, acceptor, client_config, provider};

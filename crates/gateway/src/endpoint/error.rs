@@ -10,7 +10,7 @@ use crate::caps::{ClientMismatch, NameError};
 use crate::size::SizeError;
 
 /// The forms of an endpoint, for error texts.
-const FORMS: &str = "an endpoint is stdio:, exec:COMMAND, ws://HOST:PORT/PATH, wss://HOST:PORT/PATH or cep22+nostr:RELAY";
+const FORMS: &str = "an endpoint is stdio:, exec:COMMAND, ws://HOST:PORT/PATH, wss://HOST:PORT/PATH, http://HOST:PORT/PATH, https://HOST:PORT/PATH or cep22+nostr:RELAY";
 
 /// Why a text is no endpoint. No error repeats a text that may hold a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +52,7 @@ pub enum EndpointError {
     /// A WebSocket without a host.
     #[error("there is no host; write {0}://HOST:PORT/PATH, or {0}://PORT to listen")]
     Host(&'static str),
-    /// A user's name in the address of a WebSocket.
+    /// A user's name in the address of a server.
     #[error("no names or passwords in an address; use ?token-file=FILE")]
     Credentials,
     /// A user's name in the address of a relay.
@@ -83,6 +83,9 @@ pub enum EndpointError {
         "streams carry whole messages: write stdio: or exec: without {0}+, and put it on the ws:// end"
     )]
     StreamWire(WireKind),
+    /// A wire that HTTP does not carry.
+    #[error("http:// and https:// carry MCP's whole messages: write them without {0}+")]
+    HttpWire(WireKind),
     /// An option of another transport.
     #[error("{option} is for {only}")]
     OnlyFor {

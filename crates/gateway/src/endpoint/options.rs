@@ -1,6 +1,8 @@
 //! The options behind an endpoint's question mark.
 
 use std::path::PathBuf;
+#[cfg(any(feature = "http", feature = "nostr"))]
+use std::time::Duration;
 
 use breakbulk_link::Preset;
 #[cfg(feature = "process")]
@@ -18,6 +20,9 @@ pub(crate) struct EndpointOptions {
     #[cfg(feature = "process")]
     pub(crate) framing: Option<Framing>,
     pub(crate) token_file: Option<PathBuf>,
+    /// Headers that a target is sent.
+    #[cfg(feature = "http")]
+    pub(crate) headers_file: Option<PathBuf>,
     pub(crate) cert: Option<PathBuf>,
     pub(crate) key: Option<PathBuf>,
     pub(crate) ca: Option<PathBuf>,
@@ -31,6 +36,9 @@ pub(crate) struct EndpointOptions {
     /// Whether the process id of an LSP client passes a tunnel.
     #[cfg(feature = "process")]
     pub(crate) keeps_process_id: Option<bool>,
+    /// A session ends after this much time without a message.
+    #[cfg(any(feature = "http", feature = "nostr"))]
+    pub(crate) idle: Option<Duration>,
     /// Those of relays alone.
     #[cfg(feature = "nostr")]
     pub(crate) relay: RelayOptions,
@@ -130,6 +138,10 @@ impl EndpointOptions {
                 self.framing.replace(framing).is_some()
             }
             "token-file" => self.token_file.replace(value.into()).is_some(),
+            #[cfg(feature = "http")]
+            "headers-file" => self.headers_file.replace(value.into()).is_some(),
+            #[cfg(any(feature = "http", feature = "nostr"))]
+            "idle" => self.idle.replace(seconds(value)?).is_some(),
             "cert" => self.cert.replace(value.into()).is_some(),
             "key" => self.key.replace(value.into()).is_some(),
             "ca" => self.ca.replace(value.into()).is_some(),
@@ -167,6 +179,20 @@ impl EndpointOptions {
             false => Ok(()),
         }
     }
+}
+
+#[cfg(any(feature = "http", feature = "nostr"))]
+pub(super) fn seconds(value: &str) -> Result<Duration, OptionError> {
+    match value.parse::<u32>() {
+        Ok(seconds @ 1..) => Ok(Duration::from_secs(seconds.into())),
+        _ => Err(OptionError::Seconds(value.to_owned())),
+    }
+}
+
+/// The name of an option that only WebSockets and streams have, if this is one.
+#[cfg(feature = "http")]
+pub(super) fn of_others(name: &str) -> Option<&'static str> {
+    NAMES.iter().find(|known| **known == name).copied()
 }
 
 pub(super) fn none_of(value: &str, expected: &'static str) -> OptionError {

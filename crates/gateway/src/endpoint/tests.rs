@@ -10,6 +10,7 @@ use super::*;
 
 fn ws(secure: bool, authority: &str, path: &str, query: Option<&str>) -> At {
     At::Ws(WsAddress {
+        http: false,
         secure,
         authority: authority.to_owned(),
         path: path.to_owned(),
@@ -98,6 +99,8 @@ fn options_are_read() {
         EndpointOptions {
             framing: None,
             token_file: Some("d".into()),
+            #[cfg(feature = "http")]
+            headers_file: None,
             cert: Some("a&b".into()),
             key: Some("c".into()),
             ca: Some("e".into()),
@@ -108,9 +111,66 @@ fn options_are_read() {
             max_message: None,
             tunnel: Some(TunnelUse::Never),
             keeps_process_id: None,
+            idle: None,
             relay: RelayOptions::default(),
         }
     );
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn addresses_of_http_and_their_options_are_read() {
+    for (text, url, is_secure) in [
+        (
+            "http://127.0.0.1:8080/mcp",
+            "http://127.0.0.1:8080/mcp",
+            false,
+        ),
+        ("whole+http://8080", "http://8080/", false),
+        ("https://host/mcp?a=b&idle=5", "https://host/mcp?a=b", true),
+    ] {
+        let endpoint: Endpoint = text.parse().unwrap();
+        let At::Http(address) = &endpoint.at else {
+            panic!("{text}")
+        };
+        assert_eq!((address.url(), address.secure), (url.to_owned(), is_secure));
+        assert_eq!(endpoint.wire, WireKind::Whole);
+    }
+    let text = "https://x:1/?token-file=a&headers-file=b&cert=c&key=d&ca=e&idle=60&max-frame=4MiB&max-message=64MiB";
+    let endpoint: Endpoint = text.parse().unwrap();
+    let expected = EndpointOptions {
+        token_file: Some("a".into()),
+        headers_file: Some("b".into()),
+        cert: Some("c".into()),
+        key: Some("d".into()),
+        ca: Some("e".into()),
+        idle: Some(Duration::from_secs(60)),
+        max_frame: Some(4 << 20),
+        max_message: Some(64 << 20),
+        ..EndpointOptions::default()
+    };
+    assert_eq!(endpoint.options, expected);
+    for (text, words) in [
+        (
+            "ahp+http://x:1",
+            "http:// and https:// carry MCP's whole messages: write them without ahp+",
+        ),
+        ("http:x", "write http:// with its slashes"),
+        ("https://", "there is no host; write https://HOST:PORT/PATH"),
+        ("http://me:secret@x:1/", "no names or passwords"),
+        ("http://x:1?token=secret", "use ?token-file=FILE"),
+        (
+            "http://x:1?tunnel=auto",
+            "tunnel is for other endpoints than http:// and https://",
+        ),
+        ("http://x:1?preset=none", "preset is for other endpoints"),
+        ("http://x:1?ca=a", "ca is for wss:// and https://"),
+        ("http://x:1?idle=0", "idle: \"0\" is no number of seconds"),
+    ] {
+        let error = text.parse::<Endpoint>().unwrap_err().to_string();
+        assert!(error.contains(words), "{text}: {error}");
+        assert!(!error.contains("secret"), "{text}: {error}");
+    }
 }
 
 #[test]
@@ -134,11 +194,11 @@ fn relays_and_their_options_are_read() {
         allow: Some([key].into()),
         encryption: Some(Encryption::Required),
         wraps: Some(Wraps::Ephemeral),
-        idle: Some(Duration::from_secs(60)),
         timeout: Some(Duration::from_secs(5)),
         window: Some(Duration::from_secs(90)),
     };
     assert_eq!(options.relay, expected);
+    assert_eq!(options.idle, Some(Duration::from_secs(60)));
 
     // These words mean nothing to us in the address of a WebSocket.
     let endpoint: Endpoint = "ws://x:1?server=1&idle=2".parse().unwrap();
@@ -152,7 +212,7 @@ fn what_is_wrong_says_what_to_mend() {
         ("stdio", "write stdio: with its colon"),
         ("cat", "there is no colon"),
         ("tcp://x:1", "\"tcp\" is no transport; an endpoint is"),
-        ("http://x", "\"http\" is no transport"),
+        ("ftp://x", "\"ftp\" is no transport"),
         (
             "mcp+ws://x:1",
             "\"mcp\" is no wire; use ahp, loro, whole or cep22",

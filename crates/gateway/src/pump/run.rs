@@ -13,7 +13,7 @@ use super::end::{End, Leave};
 use super::port::{Arrived, Channel, EndOutput, Heard, Outcome};
 use super::unanswered::unanswered_words;
 use super::{
-    Ended, Incoming, Options, Oversized, Pass, Passing, Port, RefusedFrame, Replacement, Side,
+    Ended, Incoming, Missed, Options, Pass, Passing, Port, RefusedFrame, Replacement, Side,
     Skipped, TOO_LARGE, is_normal,
 };
 
@@ -79,11 +79,11 @@ pub async fn relay(
                 pump.listen.leave().await;
             }
             () = pump.to.channel.drained(), if pump.to.is_leaving() => pump.to.leave().await,
-            oversized = next_skipped(&mut pump.listen.skipped), if pump.can_answer() => {
-                pump.skipped(Side::Listen, oversized);
+            missed = next_skipped(&mut pump.listen.skipped), if pump.can_answer() => {
+                pump.missed(Side::Listen, missed);
             }
-            oversized = next_skipped(&mut pump.to.skipped), if pump.can_answer() => {
-                pump.skipped(Side::To, oversized);
+            missed = next_skipped(&mut pump.to.skipped), if pump.can_answer() => {
+                pump.missed(Side::To, missed);
             }
             () = &mut stop, if !pump.stopping => pump.stop(),
             _ = both_drained(&pump.listen.channel, &pump.to.channel), if quiet => {
@@ -116,7 +116,7 @@ async fn next<T>(future: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -
     }
 }
 
-async fn next_skipped(skipped: &mut Option<Skipped>) -> Option<Oversized> {
+async fn next_skipped(skipped: &mut Option<Skipped>) -> Option<Missed> {
     match skipped {
         Some(skipped) => skipped.next().await,
         None => pending().await,
@@ -293,8 +293,8 @@ impl<P: Passing> Pump<P> {
     /// A side is closed: the other one will be, once all that waits for it is sent.
     fn closed(&mut self, side: Side, closed: Closed) {
         // Messages that were skipped before the end are handled first.
-        while let Some(oversized) = self.end(side).skipped.as_mut().and_then(Skipped::try_next) {
-            self.skipped(side, Some(oversized));
+        while let Some(missed) = self.end(side).skipped.as_mut().and_then(Skipped::try_next) {
+            self.missed(side, Some(missed));
         }
         let end = self.end(side);
         end.clear();

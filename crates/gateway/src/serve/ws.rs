@@ -93,9 +93,11 @@ impl Door for WsDoor {
         })
     }
 
-    async fn close(self) {
+    async fn close(&mut self) {
         self.listener.close().await;
     }
+
+    async fn finish(self) {}
 }
 
 /// Where a gateway listens, as its clients write it.

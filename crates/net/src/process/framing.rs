@@ -4,7 +4,6 @@
 //! buffer, so that no large frame is copied. The search for a line's end continues where the last
 //! one stopped.
 
-mod json_scan;
 mod unreadable;
 
 use std::fmt;
@@ -13,8 +12,8 @@ use std::str::FromStr;
 use bytes::Bytes;
 use memchr::{memchr, memchr_iter, memmem};
 
-use json_scan::JsonScan;
-pub use json_scan::Members;
+use crate::json_scan::JsonScan;
+pub use crate::json_scan::Members;
 use unreadable::HEADERS;
 pub use unreadable::Unreadable;
 

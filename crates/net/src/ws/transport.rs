@@ -325,7 +325,7 @@ impl Source for WsSource {
     }
 
     fn charge_to(&mut self, budget: &Budget) {
-        self.shared.lock().unfinished.budget = Some(budget.clone());
+        self.shared.lock().unfinished.charge_to(budget);
     }
 }
 
