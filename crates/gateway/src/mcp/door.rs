@@ -4,6 +4,7 @@
 //! of its own. A request of the stateless era takes a session that no other request uses, from a pool
 //! that grows on demand: so ids of different clients never meet, and nothing has to be rewritten.
 
+mod answer;
 mod body;
 mod post;
 mod session;
@@ -32,8 +33,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use self::answer::{refusal, stream};
 use self::body::Reading;
-use self::post::{post, refusal, stream};
+use self::post::post;
 use self::session::{ClientSession, DoorTransport};
 use self::streams::OWN;
 use super::head::{self, Headers, LAST_EVENT, Refused, SERVER_ERROR, SESSION, SESSION_NOT_FOUND};

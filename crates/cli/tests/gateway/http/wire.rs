@@ -162,7 +162,12 @@ impl Answer {
         String::from_utf8(body).unwrap()
     }
 
-    pub(super) fn json(self) -> Value {
+    /// The message in it: a server that takes its time answers by a stream.
+    pub(super) fn json(mut self) -> Value {
+        if self.is_stream() {
+            let is_answer = |data: &Value| data.get("method").is_none();
+            return self.events(is_answer).pop().unwrap().1;
+        }
         let body = self.body();
         serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body:.200}"))
     }

@@ -398,6 +398,13 @@ impl Sink for DoorSink {
             }
         };
         let _ = timeout(LAST_EVENTS, read).await;
+        let unread = session.streams().unread();
+        if unread > 0 {
+            tracing::info!(
+                messages = unread,
+                "the client did not read all that the server sent"
+            );
+        }
     }
 }
 

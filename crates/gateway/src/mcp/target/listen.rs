@@ -13,7 +13,7 @@ use super::resume::Place;
 use crate::mcp::errors::Failure;
 
 /// How long the next message waits until the stream is open.
-const OPENED: Duration = Duration::from_secs(2);
+const OPENED: Duration = Duration::from_secs(5);
 
 impl TargetState {
     /// Opens the stream, if it is not open, and waits until the server has answered: what it says by
