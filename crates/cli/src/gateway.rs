@@ -67,6 +67,13 @@ A message over --max-message (32MiB) is skipped: a request is answered with erro
 replaced by it, a notification is dropped with a warning; an AHP action ends the session (4413), since
 later actions would hide that one is missing. On a WebSocket such a message closes the connection (1009).
 
+With client=NAME at an endpoint the program there is known to take only so much (breakbulk caps lists
+such programs): a larger request is answered with error -32011, a larger response is replaced by it, a
+larger notification is dropped with a warning, and the program lives on.
+
+A WebSocket listener answers breakbulk probe of clients that it lets in, within 8 MiB/s for all probes
+together; --no-probe turns that off.
+
 At relays each client has a command of its own (--max-sessions in all), which ends when the client is
 silent for too long; if the client sends again, another command gets the client's initialize. Requests
 still open when a command exits are answered with an error. Requests to a server get a progress token,
