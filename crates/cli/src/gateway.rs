@@ -88,6 +88,13 @@ all). Requests of MCP 2026-07-28 have no sessions: each takes a command that no 
 the next one takes it again. A POST over max-message gets 413. A target's session is deleted at the end;
 if the target ends it, so does the gateway's.
 
+With client=NAME at an endpoint the program there is known to take only so much (breakbulk caps lists
+such programs): a larger request is answered with error -32011, a larger response is replaced by it, a
+larger notification is dropped with a warning, and the program lives on.
+
+A WebSocket listener answers breakbulk probe of clients that it lets in, within 8 MiB/s for all probes
+together; --no-probe turns that off.
+
 At relays each client has a command of its own (--max-sessions in all), which ends when the client is
 silent for too long; if the client sends again, another command gets the client's initialize. Requests
 still open when a command exits are answered with an error. Requests to a server get a progress token,

@@ -27,7 +27,7 @@ use breakbulk_net::ws::{Bearer, ConnectError, ListenError, Listener, Tokens};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::endpoint::{At, Endpoint, EndpointError, WsAddress};
+use crate::endpoint::{Endpoint, EndpointError, WsAddress};
 use crate::error::{EndError, RunError};
 use crate::open;
 use crate::plan::{self, End, Guests};
@@ -217,7 +217,7 @@ pub async fn run(
     tell: impl Fn(Progress),
 ) -> Result<Report, ProbeError> {
     let Target { endpoint, is_http } = target;
-    let At::Ws(address) = endpoint.at.clone() else {
+    let Some(address) = endpoint.at.ws().cloned() else {
         return Err(ProbeError::Transport);
     };
     address.check_target()?;
@@ -299,7 +299,7 @@ pub async fn listen(
         side: Side::Listen,
         error: error.into(),
     };
-    let At::Ws(address) = endpoint.at.clone() else {
+    let Some(address) = endpoint.at.ws().cloned() else {
         return Err(wrong(EndError::NoProbe));
     };
     if is_http && (address.secure || address.socket.is_some()) {

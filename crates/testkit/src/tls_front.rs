@@ -20,7 +20,7 @@ use tokio_rustls::server::TlsStream;
 const LINGER: Duration = Duration::from_secs(2);
 
 /// More than a TLS record, so that one that is being read is completed.
-const NONSENSE: [u8; 20_000] = [0; 20_000];
+static NONSENSE: [u8; 20_000] = [0; 20_000];
 
 /// A running front; dropping it ends it.
 #[derive(Debug)]

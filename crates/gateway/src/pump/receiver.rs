@@ -87,7 +87,7 @@ fn over(bytes: &Bytes, receiver: ReceiverLimit, too_large_code: i32) -> Replacem
     };
     let ReceiverLimit { name, bytes: limit } = receiver;
     let words = format!(
-        "message too large: {} bytes, and the program at its receiver takes {limit} (client={name} of the gateway there); send less, or raise that program's own limit and give its gateway max-message={limit} or more instead of client={name}",
+        "message too large: {} bytes, and the program at its receiver takes {limit} (client={name} of the gateway there); send less, or raise that program's own limit and start its gateway without client={name}",
         oversized.size
     );
     of_oversized_because(&oversized, too_large_code, &words)
@@ -106,7 +106,7 @@ mod tests {
         };
         let words = |size| {
             format!(
-                "message too large: {size} bytes, and the program at its receiver takes 20 (client=mcp-typescript of the gateway there); send less, or raise that program's own limit and give its gateway max-message=20 or more instead of client=mcp-typescript"
+                "message too large: {size} bytes, and the program at its receiver takes 20 (client=mcp-typescript of the gateway there); send less, or raise that program's own limit and start its gateway without client=mcp-typescript"
             )
         };
         let error = |id: &str, size| {

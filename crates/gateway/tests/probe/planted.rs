@@ -243,12 +243,14 @@ async fn a_path_without_caps_takes_few_messages() {
 #[tokio::test]
 async fn a_path_that_lets_nothing_through_is_told_as_broken() {
     let answering = Answering::start("ws://0", Config::default()).await;
-    let mut weather = Weather::default();
-    weather.from_target = Way {
-        // The words of the other end pass, and nothing that is measured.
-        message_cap: Some(200),
-        refusal: Planted::Drop,
-        ..Way::default()
+    let weather = Weather {
+        from_target: Way {
+            // The words of the other end pass, and nothing that is measured.
+            message_cap: Some(200),
+            refusal: Planted::Drop,
+            ..Way::default()
+        },
+        ..Weather::default()
     };
     let path = BadPath::start(answering.host(), weather).await.unwrap();
     let report = probed(&path).await;
