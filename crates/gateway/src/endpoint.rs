@@ -1,9 +1,13 @@
 //! `[wire+]transport:address[?options]`: one end of a gateway as text.
 
+mod address;
 mod error;
 mod options;
 #[cfg(feature = "nostr")]
 mod relays;
+#[cfg(feature = "process")]
+mod socket;
+mod spelling;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -22,6 +26,8 @@ use options::{EndpointOptions, NAMES, options, unknown_option};
 pub use options::{UnknownPreset, preset};
 #[cfg(feature = "nostr")]
 pub(crate) use relays::{RelayAddress, RelayOptions};
+#[cfg(feature = "process")]
+pub(crate) use socket::SocketAddress;
 
 /// The format of the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +63,7 @@ impl FromStr for WireKind {
             "loro" => Ok(Self::Loro),
             "whole" => Ok(Self::Whole),
             "cep22" => Ok(Self::Cep22),
-            _ => Err(EndpointError::Wire(name.to_owned())),
+            _ => Err(EndpointError::wire(name, name, "")),
         }
     }
 }
@@ -71,6 +77,9 @@ pub(crate) enum At {
     /// The standard streams of a command.
     #[cfg(feature = "process")]
     Exec(Vec<String>),
+    /// A TCP or Unix socket.
+    #[cfg(feature = "process")]
+    Socket(SocketAddress),
     /// A WebSocket.
     Ws(WsAddress),
     /// Nostr relays.
@@ -90,6 +99,25 @@ impl At {
 
     pub(crate) fn is_ws(&self) -> bool {
         self.ws().is_some()
+    }
+
+    /// Whether it is a TCP or Unix socket whose other end is any program.
+    pub(crate) fn is_socket(&self) -> bool {
+        #[cfg(feature = "process")]
+        return matches!(self, Self::Socket(_));
+        #[cfg(not(feature = "process"))]
+        false
+    }
+
+    /// Whether it can be a target: a listener's address may be shorter.
+    pub(crate) fn check_target(&self) -> Result<(), EndError> {
+        match self {
+            Self::Ws(address) => address.check_target(),
+            #[cfg(feature = "process")]
+            Self::Socket(address) => address.check_target(),
+            #[cfg(any(feature = "process", feature = "nostr"))]
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn is_relays(&self) -> bool {
@@ -135,15 +163,16 @@ pub(crate) enum TunnelUse {
     Never,
 }
 
-/// One end of a gateway, read from its text: `stdio:`, `exec:COMMAND`, `ws://HOST:PORT/PATH`,
-/// `wss://HOST:PORT/PATH` or `cep22+nostr:RELAY`, with options behind a question mark.
+/// One end of a gateway, read from its text: `stdio:`, `exec:COMMAND`, `tcp://HOST:PORT`, `unix:PATH`,
+/// `ws://HOST:PORT/PATH`, `wss://HOST:PORT/PATH` or `cep22+nostr:RELAY`, with options behind a question
+/// mark.
 ///
 /// ```
 /// use breakbulk_gateway::{Endpoint, EndpointError};
 ///
 /// let _: Endpoint = "whole+ws://127.0.0.1:8080/mcp?max-message=64MiB".parse()?;
-/// let error = "tcp://127.0.0.1:1".parse::<Endpoint>().unwrap_err();
-/// assert_eq!(error, EndpointError::Transport("tcp".to_owned()));
+/// let error = "udp://127.0.0.1:1".parse::<Endpoint>().unwrap_err();
+/// assert!(matches!(error, EndpointError::Transport { .. }));
 /// # Ok::<(), EndpointError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,13 +186,15 @@ impl FromStr for Endpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        let (scheme, rest) = text.split_once(':').ok_or(match text {
-            "stdio" => EndpointError::StdioColon,
-            _ => EndpointError::NoColon,
-        })?;
+        let (scheme, rest) = text
+            .split_once(':')
+            .ok_or_else(|| EndpointError::no_colon(text))?;
         let (wire, transport) = match scheme.split_once('+') {
             _ if scheme == "ws+unix" => (None, scheme),
-            Some((wire, transport)) => (Some(wire.parse()?), transport),
+            Some((wire, transport)) => match wire.parse() {
+                Ok(wire) => (Some(wire), transport),
+                Err(_) => return Err(EndpointError::wire(wire, scheme, rest)),
+            },
             None => (None, scheme),
         };
         let (usual, at, options) = match transport {
@@ -181,6 +212,10 @@ impl FromStr for Endpoint {
                 let words = process::split(command).map_err(EndpointError::Command)?;
                 (WireKind::Whole, At::Exec(words), options)
             }
+            #[cfg(feature = "process")]
+            "tcp" => socket::tcp(rest)?,
+            #[cfg(all(unix, feature = "process"))]
+            "unix" => socket::unix(rest)?,
             "ws" => web_socket(false, rest)?,
             #[cfg(unix)]
             "ws+unix" => unix_socket(rest)?,
@@ -194,10 +229,10 @@ impl FromStr for Endpoint {
             _ => {
                 let transport = transport.to_owned();
                 let feature = match &*transport {
-                    "stdio" | "exec" => "process",
+                    "stdio" | "exec" | "tcp" | "unix" => "process",
                     "wss" => "tls",
                     "nostr" => "nostr",
-                    _ => return Err(EndpointError::Transport(transport)),
+                    _ => return Err(EndpointError::transport(scheme, rest)),
                 };
                 return Err(EndpointError::NotBuilt { transport, feature });
             }
@@ -238,7 +273,7 @@ impl Endpoint {
                 (options.framing.is_some(), "framing"),
                 (options.keeps_process_id.is_some(), "process-id"),
             ] {
-                only(given, name, "stdio: and exec:")?;
+                only(given, name, "stdio:, exec:, tcp:// and unix:")?;
             }
         } else {
             if self.wire != WireKind::Whole {
@@ -297,52 +332,16 @@ impl WsAddress {
 
     /// Whether it can be a target: `ws://8080` is short for a listener, and has no host.
     pub(crate) fn check_target(&self) -> Result<(), EndError> {
-        let (host, port) = match self.authority.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => (host, port),
-            _ => (self.authority.as_str(), ""),
-        };
-        if !host.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Ok(());
-        }
-        let scheme = self.scheme();
-        let port = if port.is_empty() { host } else { port };
-        let meant = match port.parse::<u16>() {
-            Ok(port @ 1..) if host.is_empty() || host == port.to_string() => {
-                let path = if self.path == "/" { "" } else { &self.path };
-                Some(format!("{scheme}://127.0.0.1:{port}{path}"))
-            }
-            _ => None,
-        };
-        Err(EndError::NoHost {
-            scheme,
-            authority: self.authority.clone(),
-            meant,
-        })
+        address::check_target(self.scheme(), &self.authority, &self.path)
     }
 
-    /// The host and port to listen at; the host is 127.0.0.1 if it names none. Unknown options are an
-    /// error, since a listener has no server to pass them on to.
+    /// The host and port to listen at. Unknown options are an error, since a listener has no server to
+    /// pass them on to.
     pub(crate) fn listen_at(&self) -> Result<(String, u16), EndError> {
         if let Some(query) = &self.query {
             return Err(unknown_option(query, NAMES).into());
         }
-        let wrong = || EndError::ListenAddress {
-            scheme: self.scheme(),
-            authority: self.authority.clone(),
-        };
-        let (host, port) = match self.authority.rsplit_once(':') {
-            // An IPv6 address without a port ends in a bracket.
-            Some((_, port)) if port.ends_with(']') => return Err(wrong()),
-            Some((host, port)) => (host, port),
-            None => ("", self.authority.as_str()),
-        };
-        let port = port.parse().map_err(|_| wrong())?;
-        let host = match host.trim_matches(['[', ']']) {
-            "" => "127.0.0.1",
-            "*" => "0.0.0.0",
-            host => host,
-        };
-        Ok((host.to_owned(), port))
+        address::listen_at(self.scheme(), &self.authority)
     }
 }
 
@@ -381,7 +380,7 @@ fn web_socket(secure: bool, rest: &str) -> Result<(WireKind, At, EndpointOptions
 fn unix_socket(rest: &str) -> Result<(WireKind, At, EndpointOptions), EndpointError> {
     let (path, query) = at_question_mark(rest);
     if path.is_empty() {
-        return Err(EndpointError::NoSocket);
+        return Err(EndpointError::NoSocket("ws+unix:"));
     }
     let address = WsAddress {
         secure: false,

@@ -37,9 +37,12 @@ pub enum PlanError {
     /// Both ends are the standard streams of this process.
     #[error("both ends are stdio:, and a process has only one; use another target")]
     BothStdio,
-    /// One end carries bytes, the other one text.
-    #[error("loro+ws carries bytes, and the other end text; use whole+ws or loro+ws there")]
-    BytesAndText,
+    /// There is no kind of message that both ends carry.
+    #[error("{words}")]
+    NothingInCommon {
+        /// What each of them carries, and an end for each that works.
+        words: String,
+    },
     /// No session may begin.
     #[error("a gateway of 0 sessions accepts no client; give at least 1")]
     NoSessions,
@@ -109,6 +112,25 @@ pub enum EndError {
         /// The address.
         address: IpAddr,
     },
+    /// A stream that other machines can reach: it has no token.
+    #[error(
+        "{address} is open to others than this machine, and a stream has no token; listen at 127.0.0.1, at unix:PATH, or at ws:// with ?token-file=FILE"
+    )]
+    StreamOpenToOthers {
+        /// The address.
+        address: IpAddr,
+    },
+    /// A target without a port.
+    #[error("tcp://{authority} names no port; write tcp://HOST:PORT")]
+    NoPort {
+        /// What stands in the place of host and port.
+        authority: String,
+    },
+    /// A listener whose clients a proxy should name, where there are no headers.
+    #[error(
+        "a stream has no headers in which a proxy could name its client; listen at ws:// behind a proxy"
+    )]
+    NoProxyHeader,
     /// A path that carries no binary messages.
     #[error("{preset} lets no binary messages through")]
     NoBinary {

@@ -3,11 +3,15 @@
 use breakbulk_link::{Carries, Config, Link};
 use breakbulk_message::tunnel::TUNNEL;
 #[cfg(feature = "process")]
-use breakbulk_net::process;
+use breakbulk_net::process::{self, SocketStream};
+#[cfg(feature = "process")]
+use breakbulk_net::tcp;
 use breakbulk_net::ws::{self, ConnectOptions, WebSocket};
 use breakbulk_net::{Connection, Transport, fresh_seed};
 use breakbulk_wire::Loro;
 
+#[cfg(feature = "process")]
+use crate::endpoint::SocketAddress;
 use crate::endpoint::{At, TunnelUse, WireKind};
 use crate::error::OpenError;
 use crate::plan::{End, Plan};
@@ -19,6 +23,10 @@ use crate::pump::{
 };
 #[cfg(feature = "nostr")]
 use crate::relays;
+
+/// How long a TCP or Unix socket may take to be connected.
+#[cfg(feature = "process")]
+const DIAL: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// What the program at the other end of a connection speaks.
 pub(crate) enum EndKind {
@@ -51,9 +59,19 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    #[cfg(any(feature = "process", feature = "nostr"))]
+    #[cfg(feature = "nostr")]
     pub(crate) fn whole(port: Port) -> Self {
         let kind = EndKind::Whole;
+        Self { kind, port }
+    }
+
+    /// A stream of messages, text or bytes.
+    #[cfg(feature = "process")]
+    fn stream(end: &End, port: Port) -> Self {
+        let kind = match end.carries {
+            Carries::Text => EndKind::Whole,
+            Carries::Binary => EndKind::Binary,
+        };
         Self { kind, port }
     }
 
@@ -72,7 +90,35 @@ impl Opened {
 pub(crate) fn stdio(end: &End) -> Result<Opened, OpenError> {
     let mut stdio = process::stdio(end.framing, end.max_message).map_err(OpenError::Stdio)?;
     let ends = stdio.ends();
-    Ok(Opened::whole(stream(end, stdio, ends)?))
+    Ok(Opened::stream(end, stream(end, stdio, ends)?))
+}
+
+/// A TCP or Unix socket, accepted or dialed.
+#[cfg(feature = "process")]
+pub(crate) fn socket(end: &End, mut socket: SocketStream) -> Result<Opened, OpenError> {
+    let ends = socket.ends();
+    Ok(Opened::stream(end, stream(end, socket, ends)?))
+}
+
+#[cfg(feature = "process")]
+async fn dial(end: &End, address: &SocketAddress) -> Result<Opened, OpenError> {
+    let (framing, limit) = (end.framing, end.max_message);
+    let dialed = match address {
+        SocketAddress::Tcp(authority) => tcp::connect(authority, DIAL)
+            .await
+            .map(|stream| process::tcp_stream(stream, framing, limit)),
+        #[cfg(unix)]
+        SocketAddress::Unix(path) => tcp::connect_unix(path, DIAL)
+            .await
+            .map(|stream| process::unix_stream(stream, framing, limit)),
+        #[cfg(not(unix))]
+        SocketAddress::Unix(_) => Err(std::io::ErrorKind::Unsupported.into()),
+    };
+    let dialed = dialed.map_err(|error| OpenError::Unreachable {
+        address: address.name(),
+        error: error.into(),
+    });
+    socket(end, dialed?)
 }
 
 #[cfg(feature = "process")]
@@ -93,8 +139,10 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
             let (mut exec, _) = program.start(end.framing, end.max_message)?;
             let (ends, lines) = (exec.ends(), exec.stderr_lines());
             let port = stream(end, exec, ends)?.until_exit();
-            Ok(Opened::whole(port.ending_after(lines)))
+            Ok(Opened::stream(end, port.ending_after(lines)))
         }
+        #[cfg(feature = "process")]
+        At::Socket(address) => dial(end, address).await,
         At::Ws(address) => {
             let options = ConnectOptions {
                 bearer: end.token.clone(),

@@ -1,5 +1,7 @@
 //! Makes a plan of two endpoints and a configuration: everything is checked before anything is opened.
 
+mod kinds;
+
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 #[cfg(feature = "tls")]
 use std::path::PathBuf;
@@ -26,6 +28,7 @@ use crate::pump::{Side, TunnelConfig, session_memory};
 #[cfg(feature = "nostr")]
 use crate::relays::RelayEnd;
 use crate::token::{self, TokenFile};
+pub(crate) use kinds::Carried;
 
 /// AHP's proposal names this frame size for a path with a relay in it.
 const DEFAULT_FRAME: usize = 900_000;
@@ -207,10 +210,11 @@ impl Plan {
         if config.max_sessions == 0 {
             return Err(PlanError::NoSessions);
         }
-        if let Some(address) = to.at.ws() {
-            address.check_target().map_err(of_to)?;
-        }
-        let carries = carries(&listen, &to)?;
+        to.at.check_target().map_err(of_to)?;
+        let carries = match kinds::in_common(&listen, &to)? {
+            Carried::Text => Carries::Text,
+            Carried::Loro | Carried::Bytes => Carries::Binary,
+        };
         // A quarter of the memory is divided among all sessions, so that those that need little do not
         // depend on what others do.
         let reserved = config.memory / 4 / config.max_sessions;
@@ -226,10 +230,7 @@ impl Plan {
                 needed,
             });
         }
-        if let Some(address) = listen.at.ws() {
-            let may = listen.may_listen(address, config.allow_remote);
-            may.map_err(of_listen)?;
-        }
+        listen.may_listen(&config).map_err(of_listen)?;
         Ok(Self {
             listen,
             to,
@@ -272,18 +273,14 @@ fn is_local(host: &str) -> bool {
     }
 }
 
-/// Both ends carry the same kind of messages.
-fn carries(listen: &Endpoint, to: &Endpoint) -> Result<Carries, PlanError> {
-    let loro = |end: &Endpoint| end.wire == WireKind::Loro;
-    let takes_bytes = |end: &Endpoint| end.at.is_ws() && end.wire != WireKind::Ahp;
-    match (
-        loro(listen) || loro(to),
-        takes_bytes(listen) && takes_bytes(to),
-    ) {
-        (false, _) => Ok(Carries::Text),
-        (true, true) => Ok(Carries::Binary),
-        (true, false) => Err(PlanError::BytesAndText),
-    }
+/// An address of a host that other machines can reach.
+fn open_to_others(host: String, port: u16) -> Result<Option<IpAddr>, EndError> {
+    let found: Vec<SocketAddr> = match (host.as_str(), port).to_socket_addrs() {
+        Ok(found) => found.collect(),
+        Err(error) => return Err(EndError::NoAddress { host, error }),
+    };
+    let open = found.iter().find(|address| !address.ip().is_loopback());
+    Ok(open.map(SocketAddr::ip))
 }
 
 /// The largest message that an end takes.
@@ -428,7 +425,25 @@ impl End {
     }
 
     /// Whether it may listen: other machines need a token.
-    fn may_listen(&self, address: &WsAddress, allow_remote: bool) -> Result<(), EndError> {
+    fn may_listen(&self, config: &Config) -> Result<(), EndError> {
+        match &self.at {
+            At::Ws(address) => self.may_listen_ws(address, config.allow_remote),
+            #[cfg(feature = "process")]
+            At::Socket(_) if config.per_address.proxy.is_some() => Err(EndError::NoProxyHeader),
+            #[cfg(feature = "process")]
+            At::Socket(address) => match address.listen_at()? {
+                Some((host, port)) if !config.allow_remote => match open_to_others(host, port)? {
+                    None => Ok(()),
+                    Some(address) => Err(EndError::StreamOpenToOthers { address }),
+                },
+                _ => Ok(()),
+            },
+            #[cfg(any(feature = "process", feature = "nostr"))]
+            _ => Ok(()),
+        }
+    }
+
+    fn may_listen_ws(&self, address: &WsAddress, allow_remote: bool) -> Result<(), EndError> {
         if address.socket.is_some() {
             return Ok(());
         }
@@ -444,13 +459,9 @@ impl End {
         if self.token.is_some() || self.tokens.is_some() || allow_remote {
             return Ok(());
         }
-        let found: Vec<SocketAddr> = match (host.as_str(), port).to_socket_addrs() {
-            Ok(found) => found.collect(),
-            Err(error) => return Err(EndError::NoAddress { host, error }),
-        };
-        match found.iter().find(|address| !address.ip().is_loopback()) {
+        match open_to_others(host, port)? {
             None => Ok(()),
-            Some(open) => Err(EndError::OpenToOthers { address: open.ip() }),
+            Some(address) => Err(EndError::OpenToOthers { address }),
         }
     }
 
@@ -474,7 +485,9 @@ impl End {
         let cap = Cap::frame(self.max_frame);
         match &self.at {
             #[cfg(feature = "process")]
-            At::Stdio | At::Exec(_) if self.framing == Framing::Lines => cap.lines(),
+            At::Stdio | At::Exec(_) | At::Socket(_) if self.framing == Framing::Lines => {
+                cap.lines()
+            }
             _ => cap,
         }
     }
@@ -521,6 +534,7 @@ impl End {
             (false, _) => Options {
                 keepalive: None,
                 silence: None,
+                write_time: self.at.is_socket().then_some(Options::WRITE_TIME),
                 ..usual
             },
         }

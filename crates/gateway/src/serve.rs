@@ -1,5 +1,7 @@
 //! The sessions of a gateway: one over the standard streams, or one for each client of a listener.
 
+#[cfg(feature = "process")]
+mod streams;
 mod ws;
 
 use std::pin::Pin;
@@ -12,6 +14,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::Instrument;
 
+#[cfg(feature = "process")]
+use crate::endpoint::SocketAddress;
 use crate::endpoint::{At, TunnelUse};
 use crate::error::{OpenError, Party, RunError, SessionEnd, Unreachable};
 use crate::open::{self, EndKind, Opened};
@@ -77,6 +81,8 @@ impl Plan {
         }
         match self.listen.at.clone() {
             At::Ws(address) => ws::listen(Arc::new(self), &address, stop, &tell).await,
+            #[cfg(feature = "process")]
+            At::Socket(address) => streams::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "nostr")]
             At::Relays(address) => relays::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "process")]
@@ -131,6 +137,8 @@ fn party(plan: &Plan, side: Side) -> Party {
         (At::Exec(_), _) => Party::Command,
         (_, Side::Listen) => Party::Client,
         (At::Ws(_), Side::To) => Party::Target,
+        #[cfg(feature = "process")]
+        (At::Socket(_), Side::To) => Party::Target,
         #[cfg(feature = "nostr")]
         (At::Relays(_), Side::To) => Party::Server,
     }
@@ -213,6 +221,20 @@ pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
                 error,
             })
         }
+        #[cfg(feature = "process")]
+        At::Socket(address) => {
+            let found = match address {
+                SocketAddress::Tcp(authority) => accepts(authority, false).await,
+                #[cfg(unix)]
+                SocketAddress::Unix(path) => accepts_unix(path).await,
+                #[cfg(not(unix))]
+                SocketAddress::Unix(_) => Ok(()),
+            };
+            found.map_err(|error| OpenError::Unreachable {
+                address: address.name(),
+                error,
+            })
+        }
         #[cfg(feature = "nostr")]
         At::Relays(address) => relays::check(address).await,
         #[cfg(feature = "process")]
@@ -282,6 +304,21 @@ async fn session(plan: &Plan, open: OpenArrival, stop: &Stop) {
         "session started"
     );
     log_end(&pump(plan, listen, to, stop).await);
+}
+
+/// The error of binding a listener, with the host and port as they were given.
+fn not_bound(host: &str, port: u16, error: ListenError) -> RunError {
+    let named = match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    };
+    RunError::Listen(match error {
+        ListenError::Bind { error, .. } => ListenError::Bind {
+            address: named,
+            error,
+        },
+        error => error,
+    })
 }
 
 /// Logs how the session of a client ended.

@@ -17,6 +17,8 @@ mod limiter;
 #[cfg(feature = "ws")]
 mod listening;
 pub mod memory;
+#[cfg(any(feature = "process", feature = "ws"))]
+mod message_timer;
 #[cfg(feature = "nostr")]
 pub mod nostr;
 mod observed;
@@ -36,6 +38,8 @@ pub mod stream;
 #[cfg(feature = "tcp")]
 pub mod tcp;
 mod transport;
+#[cfg(any(feature = "process", feature = "ws"))]
+mod unfinished;
 #[cfg(feature = "webrtc")]
 pub mod webrtc;
 #[cfg(feature = "ws")]

@@ -11,4 +11,6 @@ mod losses;
 mod mend;
 mod nostr;
 mod sizes;
+mod spelling;
+mod streams;
 mod web_sockets;

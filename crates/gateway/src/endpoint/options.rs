@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use breakbulk_link::Preset;
 #[cfg(feature = "process")]
-use breakbulk_net::process::Framing;
+use breakbulk_net::process::{Framing, LengthField};
 
 #[cfg(feature = "nostr")]
 use super::RelayOptions;
+use super::spelling::{nearest, suggestion};
 use super::{EndpointError, OptionError, TunnelUse};
 use crate::size::Size;
 
@@ -32,6 +33,15 @@ pub(crate) struct EndpointOptions {
     #[cfg(feature = "nostr")]
     pub(crate) relay: RelayOptions,
 }
+
+/// The framing of VSCode's `ipc.net`: type, id, acknowledged id and length of the body. Header and body
+/// are one message here, so plain and persistent sessions pass with their acknowledgements.
+#[cfg(feature = "process")]
+const IPC: Framing = Framing::LengthField(LengthField {
+    name: "ipc",
+    header: 13,
+    at: 9,
+});
 
 /// The options of streams and WebSockets.
 pub(super) const NAMES: &[&str] = &[
@@ -121,8 +131,12 @@ impl EndpointOptions {
         let was_there = match name {
             #[cfg(feature = "process")]
             "framing" => {
-                let framing = value.parse();
-                let framing = framing.map_err(|_| none_of(value, "lines, content-length"))?;
+                let framing = match value {
+                    "ipc" => IPC,
+                    _ => value
+                        .parse()
+                        .map_err(|_| none_of(value, "lines, content-length, ipc"))?,
+                };
                 self.framing.replace(framing).is_some()
             }
             "token-file" => self.token_file.replace(value.into()).is_some(),
@@ -173,7 +187,7 @@ pub(super) fn none_of(value: &str, expected: &'static str) -> OptionError {
 
 /// A name that is no preset's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no preset; use {known}", known = Preset::ALL.map(|preset| preset.name).join(", "))]
+#[error("{0:?} is no preset; use {known}{near}", known = Preset::ALL.map(|preset| preset.name).join(", "), near = suggestion(nearest(.0, &Preset::ALL.map(|preset| preset.name))))]
 pub struct UnknownPreset(pub String);
 
 /// What a path is known to let through, by the path's name.

@@ -72,6 +72,16 @@ impl Port {
         }
     }
 
+    /// Its connection, if it is one.
+    #[cfg(feature = "process")]
+    pub(crate) fn connection(&self) -> Option<&Connection> {
+        match &self.channel {
+            Channel::Connection(connection) => Some(connection),
+            #[cfg(feature = "nostr")]
+            _ => None,
+        }
+    }
+
     /// A client at relays; when the pump ends, what is queued may take this long to reach a relay.
     #[cfg(feature = "nostr")]
     pub fn client(client: breakbulk_contextvm::Client, grace: std::time::Duration) -> Self {

@@ -7,7 +7,7 @@ use breakbulk_net::ListenAddress;
 use breakbulk_net::ListenSocket;
 use breakbulk_net::ws::{Accepted, ListenError, ListenOptions, Listener, Tokens};
 
-use super::{Arrival, Door, Tell, check_target};
+use super::{Arrival, Door, Tell, check_target, not_bound};
 use crate::endpoint::WsAddress;
 use crate::error::RunError;
 use crate::open;
@@ -83,20 +83,8 @@ async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, RunError> {
         side: Side::Listen,
         error: error.into(),
     })?;
-    let named = match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
-    };
     let bound = Listener::bind((host.as_str(), port), listen_options(plan, address)).await;
-    bound.map_err(|error| {
-        RunError::Listen(match error {
-            ListenError::Bind { error, .. } => ListenError::Bind {
-                address: named,
-                error,
-            },
-            error => error,
-        })
-    })
+    bound.map_err(|error| not_bound(&host, port, error))
 }
 
 fn listen_options(plan: &Plan, address: &WsAddress) -> ListenOptions {

@@ -1,22 +1,27 @@
-//! Finds the frames in a stream of bytes, as lines or by `Content-Length` headers.
+//! Finds the frames in a stream of bytes: lines, `Content-Length` headers, or headers of a fixed size.
 //!
 //! The decoder has one buffer. A small frame is copied out of it; a large frame takes the whole
 //! buffer, so that no large frame is copied. The search for a line's end continues where the last
 //! one stopped.
 
 mod headers;
+mod http;
 mod json_scan;
+mod length_field;
 mod unreadable;
 
 use std::fmt;
 use std::str::FromStr;
 
+use breakbulk_link::Carries;
 use bytes::Bytes;
 use memchr::memchr;
 
 use headers::{content_length, headers_end};
+use http::Beginning;
 use json_scan::JsonScan;
 pub use json_scan::Members;
+pub use length_field::LengthField;
 use unreadable::HEADERS;
 pub use unreadable::Unreadable;
 
@@ -43,6 +48,8 @@ pub enum Framing {
     Lines,
     /// `Content-Length: N`, an empty line, and N bytes, as LSP has it.
     ContentLength,
+    /// Binary frames with a header of a fixed size.
+    LengthField(LengthField),
 }
 
 impl FromStr for Framing {
@@ -64,6 +71,7 @@ impl fmt::Display for Framing {
         f.write_str(match self {
             Self::Lines => "lines",
             Self::ContentLength => "content-length",
+            Self::LengthField(field) => field.name,
         })
     }
 }
@@ -74,6 +82,15 @@ impl Framing {
         match self {
             Self::Lines => (String::new(), "\n"),
             Self::ContentLength => (format!("Content-Length: {len}\r\n\r\n"), ""),
+            Self::LengthField(_) => (String::new(), ""),
+        }
+    }
+
+    /// Whether its frames are text or binary.
+    pub fn carries(self) -> Carries {
+        match self {
+            Self::Lines | Self::ContentLength => Carries::Text,
+            Self::LengthField(_) => Carries::Binary,
         }
     }
 }
@@ -94,6 +111,8 @@ pub struct Decoder {
     /// frame is an error.
     keep_of_skipped: Option<&'static [&'static str]>,
     skip: Option<Skip>,
+    /// Whether the beginning of the stream is still to be checked for HTTP.
+    may_be_http: bool,
 }
 
 /// A frame that is being skipped.
@@ -119,7 +138,14 @@ impl Decoder {
             body: None,
             keep_of_skipped: None,
             skip: None,
+            may_be_http: false,
         }
+    }
+
+    /// Refuses a stream that begins like a request or an answer of HTTP. Any web page can make a browser
+    /// send a request to a port of this machine, and its body may hold valid frames.
+    pub fn refuse_http(&mut self) {
+        self.may_be_http = true;
     }
 
     /// With member names, a frame over the limit is skipped and reported as
@@ -127,6 +153,11 @@ impl Decoder {
     /// most `limit` bytes of it are buffered.
     pub fn skip_oversized(&mut self, wanted: Option<&'static [&'static str]>) {
         self.keep_of_skipped = wanted;
+    }
+
+    /// Whether its frames are text or binary.
+    pub fn carries(&self) -> Carries {
+        self.framing.carries()
     }
 
     /// The buffered bytes of an unfinished frame.
@@ -141,7 +172,8 @@ impl Decoder {
         const BLANK: usize = 256;
         let skipped = self.skip.as_ref().map_or(0, |skip| skip.size);
         let rest = &self.buffer[self.start..];
-        match rest.len() <= BLANK && rest.trim_ascii().is_empty() {
+        let is_text = self.framing.carries() == Carries::Text;
+        match rest.is_empty() || is_text && rest.len() <= BLANK && rest.trim_ascii().is_empty() {
             true => skipped,
             false => skipped + rest.len() as u64,
         }
@@ -163,7 +195,7 @@ impl Decoder {
         // A line needs room for the limit, one byte more and the line break to be recognized as too
         // long.
         let most = match (self.framing, self.body) {
-            (Framing::Lines, _) => self.limit.saturating_add(2) - len,
+            (Framing::Lines, _) => self.limit.saturating_add(2).saturating_sub(len),
             (_, Some((_, end))) if end - len > STEP => end - len,
             _ => self.limit.saturating_add(HEADERS + 4).saturating_sub(len),
         };
@@ -175,7 +207,12 @@ impl Decoder {
         (&mut self.buffer, step)
     }
 
-    /// The next complete frame, as UTF-8 text. After an error the stream cannot be read further, except
+    /// The memory that is held for frames that are not complete, in bytes.
+    pub fn held(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// The next complete frame: UTF-8 text, unless the framing is binary. After an error the stream cannot be read further, except
     /// after [`Unreadable::Oversized`].
     #[expect(clippy::should_implement_trait, reason = "it goes on after None")]
     pub fn next(&mut self) -> Option<Result<Bytes, Unreadable>> {
@@ -183,9 +220,17 @@ impl Decoder {
             if self.skip.is_some() {
                 return self.continue_skip();
             }
+            if self.may_be_http {
+                match http::beginning(&self.buffer[self.start..]) {
+                    Beginning::Http => return Some(Err(Unreadable::Http)),
+                    Beginning::Unknown => return None,
+                    Beginning::Other => self.may_be_http = false,
+                }
+            }
             let found = match self.framing {
                 Framing::Lines => self.line(),
                 Framing::ContentLength => self.body(),
+                Framing::LengthField(field) => self.field(field),
             };
             let (from, to, end) = match found {
                 Err(error) => {
@@ -198,12 +243,15 @@ impl Decoder {
                 Ok(None) => return None,
                 Ok(Some(found)) => found,
             };
+            if let Framing::LengthField(_) = self.framing {
+                return Some(Ok(self.take(from, to, end)));
+            }
             let Ok(text) = simdutf8::basic::from_utf8(&self.buffer[from..to]) else {
                 return Some(Err(Unreadable::NotUtf8 { size: to - from }));
             };
             let is_skipped = match self.framing {
                 Framing::Lines => is_blank(text),
-                Framing::ContentLength => text.is_empty(),
+                _ => text.is_empty(),
             };
             let frame = self.take(from, to, end);
             if !is_skipped {
@@ -227,6 +275,9 @@ impl Decoder {
             return cut_body(size as u64, (to - from) as u64);
         }
         let size = self.unfinished();
+        if let Framing::LengthField(_) = self.framing {
+            return (size > 0).then_some(Err(Unreadable::CutHeaders { size }));
+        }
         let rest = self.buffer[self.start..].trim_ascii_end();
         if rest.is_empty() {
             return None;
@@ -249,6 +300,8 @@ impl Decoder {
     /// Begins to skip the frame at `start`, if it is too large and frames are skipped.
     fn begin_skip(&self, error: &Unreadable) -> Option<Skip> {
         let announced = match *error {
+            // A peer that counts binary frames would wait for the skipped one.
+            _ if self.framing.carries() == Carries::Binary => return None,
             Unreadable::LineTooLong { .. } => None,
             Unreadable::TooLong { size, .. } if size <= SKIP_MAX => Some(size),
             _ => return None,
@@ -322,6 +375,23 @@ impl Decoder {
                 Some(body) => *self.body.insert(body),
             },
         };
+        Ok((self.buffer.len() >= to).then_some((from, to, to)))
+    }
+
+    /// The next frame with a length in its header: where it begins, where it ends, where the next one
+    /// begins.
+    fn field(&mut self, field: LengthField) -> Result<Option<(usize, usize, usize)>, Unreadable> {
+        let Some(size) = field.frame_len(&self.buffer[self.start..]) else {
+            return Ok(None);
+        };
+        let limit = self.limit;
+        let length = usize::try_from(size).ok().filter(|&len| len <= limit);
+        let Some(length) = length else {
+            let name = field.name;
+            return Err(Unreadable::FrameTooLong { name, size, limit });
+        };
+        let (from, to) = (self.start, self.start + length);
+        self.body = Some((from, to));
         Ok((self.buffer.len() >= to).then_some((from, to, to)))
     }
 

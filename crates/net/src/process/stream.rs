@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use breakbulk_link::lock;
-use breakbulk_link::{Carries, Closed, Frame};
+use breakbulk_link::{Budget, Carries, Closed, Frame};
 use bytes::{Buf, BufMut, Bytes};
 use memchr::memchr2;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, mpsc, watch};
 
 use super::framing::{Decoder, Framing, Unreadable};
+use crate::message_timer::MessageTimer;
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
+use crate::unfinished::{NO_MEMORY, Unfinished};
 
 /// A frame up to this size is copied, so that it is written together with its framing.
 const SMALL: usize = 16 << 10;
@@ -60,6 +62,8 @@ pub struct StreamSource<R> {
     unreported: Option<Unreadable>,
     /// Bytes that were read and belong to no frame yet; [`Ends`] tells them.
     unframed: Arc<AtomicU64>,
+    /// What an unfinished message of a socket is charged to; a program of our own is not watched.
+    unfinished: Option<Unfinished>,
 }
 
 /// The sending half.
@@ -100,6 +104,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
                 listener: SkipListener::default(),
                 unreported: None,
                 unframed: Arc::default(),
+                unfinished: None,
             },
             sink: StreamSink {
                 writer: Arc::new(Mutex::new(Some(Box::new(writer)))),
@@ -119,6 +124,17 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
             listener: self.source.listener.clone(),
             unframed: self.source.unframed.clone(),
         }
+    }
+
+    /// For a socket, whose other end nobody vouches for: an unfinished message is charged to the budget
+    /// and has a time limit, a stream that begins like HTTP is refused, and when this side has closed,
+    /// the rest of the input is read and dropped, since closing a socket with unread bytes resets it, and
+    /// the other end could lose the last frames.
+    #[cfg(feature = "ws")]
+    pub(super) fn watched(mut self) -> Self {
+        self.source.decoder.refuse_http();
+        self.source.unfinished = Some(Unfinished::default());
+        self
     }
 
     /// Bytes that are written together with the first frame, before it.
@@ -167,7 +183,13 @@ impl<R: AsyncRead + Send + Unpin + 'static> Transport for Stream<R> {
     type Sink = StreamSink;
 
     fn carries(&self, carries: Carries) -> bool {
-        carries == Carries::Text
+        carries == self.sink.framing.carries()
+    }
+
+    fn charge_to(&mut self, budget: &Budget) {
+        if let Some(unfinished) = &mut self.source.unfinished {
+            *unfinished = Unfinished::charged_to(budget);
+        }
     }
 
     fn split(self) -> (StreamSource<R>, StreamSink) {
@@ -181,11 +203,11 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
         if self.broken {
             return Incoming::Closed(end("the input could not be decoded", 1006));
         }
+        let mut timer = None;
         loop {
             let listener = self.listener.get();
             if let Err(closed) = self.report_skipped(listener.as_ref()).await {
-                self.broken = true;
-                return Incoming::Broken(closed);
+                return self.broken(closed);
             }
             let wanted = listener.as_ref().map(|(_, members)| *members);
             self.decoder.skip_oversized(wanted);
@@ -193,23 +215,24 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
             let unframed = self.decoder.unframed();
             self.unframed.store(unframed, Ordering::Relaxed);
             match next {
-                Some(Ok(frame)) => return Incoming::Frame(Frame::Text(frame)),
+                Some(Ok(frame)) => return self.frame(frame),
                 Some(Err(error @ Unreadable::Oversized { .. })) => {
                     self.unreported = Some(error);
+                    timer = None;
                     continue;
                 }
-                Some(Err(error)) => {
-                    self.broken = true;
-                    return Incoming::Broken(error.closed());
-                }
+                Some(Err(error)) => return self.broken(error.closed()),
                 None => {}
             }
-            let (buffer, most) = self.decoder.space();
-            match self.reader.read_buf(&mut buffer.limit(most)).await {
+            let read = match self.fill(&mut timer, unframed).await {
+                Ok(read) => read,
+                Err(closed) => return self.broken(closed),
+            };
+            match read {
                 Ok(0) => match self.decoder.finish() {
                     Some(Ok(frame)) => {
                         self.unframed.store(0, Ordering::Relaxed);
-                        return Incoming::Frame(Frame::Text(frame));
+                        return self.frame(frame);
                     }
                     Some(Err(error @ Unreadable::Oversized { .. })) => {
                         self.unreported = Some(error)
@@ -223,6 +246,60 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
                 }
             }
         }
+    }
+
+    /// Reads more bytes; an error if the unfinished message of a socket takes too long, or there is no
+    /// memory for it.
+    async fn fill(
+        &mut self,
+        timer: &mut Option<MessageTimer>,
+        unframed: u64,
+    ) -> Result<std::io::Result<usize>, Closed> {
+        let (buffer, most) = self.decoder.space();
+        let mut buffer = buffer.limit(most);
+        let read = self.reader.read_buf(&mut buffer);
+        let Some(unfinished) = self.unfinished.as_mut().filter(|_| unframed > 0) else {
+            return Ok(read.await);
+        };
+        let bytes = usize::try_from(unframed).unwrap_or(usize::MAX);
+        let timer = timer.get_or_insert_with(|| MessageTimer::new(bytes));
+        let read = tokio::select! {
+            biased;
+            read = read => read,
+            closed = timer.expired(bytes) => return Err(closed),
+        };
+        match unfinished.charge(self.decoder.held()) {
+            true => Ok(read),
+            false => Err(end(NO_MEMORY, 1013)),
+        }
+    }
+
+    fn frame(&mut self, bytes: Bytes) -> Incoming {
+        self.release();
+        Incoming::Frame(match self.decoder.carries() {
+            Carries::Text => Frame::Text(bytes),
+            Carries::Binary => Frame::Binary(bytes),
+        })
+    }
+
+    /// Nothing more is decoded.
+    fn broken(&mut self, closed: Closed) -> Incoming {
+        self.broken = true;
+        self.release();
+        Incoming::Broken(closed)
+    }
+
+    /// Ends the charge for an unfinished message.
+    fn release(&mut self) {
+        if let Some(unfinished) = &mut self.unfinished {
+            unfinished.release();
+        }
+    }
+
+    /// Reads and drops the rest of a socket's input.
+    async fn drain(&mut self) {
+        let mut room = [0; 4096];
+        while let Ok(1..) = self.reader.read(&mut room).await {}
     }
 
     /// Reports a skipped message; an error if there is no listener. Cancel-safe.
@@ -242,13 +319,18 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
 impl<R: AsyncRead + Send + Unpin + 'static> Source for StreamSource<R> {
     async fn next(&mut self) -> Incoming {
         let mut closed = self.closed.clone();
+        let is_socket = self.unfinished.is_some();
         let incoming = tokio::select! {
             biased;
             // The other end of a pipe does not answer a close: reading ends when this side closes.
-            _ = closed.wait_for(|closed| *closed) => {
-                return Incoming::Closed(end("closed", 1000));
+            _ = closed.wait_for(|closed| *closed) => None,
+            incoming = self.read(), if !(self.broken && is_socket) => Some(incoming),
+        };
+        let Some(incoming) = incoming else {
+            if is_socket {
+                self.drain().await;
             }
-            incoming = self.read() => incoming,
+            return Incoming::Closed(end("closed", 1000));
         };
         match incoming {
             Incoming::Closed(end) if end.code == 1000 && self.half_close => {
@@ -262,13 +344,26 @@ impl<R: AsyncRead + Send + Unpin + 'static> Source for StreamSource<R> {
 }
 
 impl StreamSink {
-    /// The text of a frame, if this framing can carry it.
-    fn text(&self, frame: Frame) -> Result<Bytes, Lost> {
-        let Frame::Text(bytes) = frame else {
-            return Err(Lost(
-                "a stream carries only text frames, and this is binary".to_owned(),
-            ));
+    /// The bytes of a frame, if this framing can carry it.
+    fn payload(&self, frame: Frame) -> Result<Bytes, Lost> {
+        let (carries, bytes) = match frame {
+            Frame::Text(bytes) => (Carries::Text, bytes),
+            Frame::Binary(bytes) => (Carries::Binary, bytes),
         };
+        if carries != self.framing.carries() {
+            let framing = self.framing;
+            return Err(Lost(format!(
+                "a stream with framing={framing} does not carry frames of this kind, {carries:?}"
+            )));
+        }
+        if let Framing::LengthField(field) = self.framing
+            && !field.is_frame(&bytes)
+        {
+            let (size, name) = (bytes.len(), field.name);
+            return Err(Lost(format!(
+                "a message of {size} bytes is not one frame of {name}: its header says another length"
+            )));
+        }
         if self.framing == Framing::Lines && memchr2(b'\n', b'\r', &bytes).is_some() {
             return Err(Lost(
                 "a frame that contains a line break cannot be sent as a line".to_owned(),
@@ -298,7 +393,7 @@ impl StreamSink {
 
 impl Sink for StreamSink {
     async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
-        let bytes = self.text(frame)?;
+        let bytes = self.payload(frame)?;
         if bytes.len() > SMALL {
             return self.write(Some(bytes)).await;
         }
@@ -311,7 +406,7 @@ impl Sink for StreamSink {
             return Some(frame);
         }
         // A frame that cannot be carried fails when it is sent.
-        match self.text(frame.clone()) {
+        match self.payload(frame.clone()) {
             Ok(bytes) => {
                 self.add(&bytes);
                 None

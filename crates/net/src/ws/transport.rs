@@ -8,23 +8,21 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 
-use breakbulk_link::{Budget, Carries, Closed, Frame, Held, lock};
+use breakbulk_link::{Budget, Carries, Closed, Frame, lock};
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
-use super::message_timer::MessageTimer;
 use super::reader::{ReadError, Reader, WsEvent, sendable};
 use super::socket::Socket;
 use super::writer::Writer;
 use crate::gate::Permit;
+use crate::message_timer::MessageTimer;
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
+use crate::unfinished::{NO_MEMORY, Unfinished};
 
 /// The longest reason that fits in a close frame.
 const REASON_MAX: usize = 123;
-
-/// What an unfinished message may hold without being charged: about what an idle connection holds.
-const UNCHARGED: usize = 16 << 10;
 
 /// An open WebSocket.
 #[derive(Debug)]
@@ -96,7 +94,7 @@ impl Transport for WebSocket {
     }
 
     fn charge_to(&mut self, budget: &Budget) {
-        self.shared.lock().unfinished.budget = Some(budget.clone());
+        self.shared.lock().unfinished = Unfinished::charged_to(budget);
     }
 
     fn split(self) -> (WsSource, WsSink) {
@@ -135,28 +133,6 @@ struct State {
     ends_first: bool,
 }
 
-/// What an unfinished incoming message is charged to.
-#[derive(Default)]
-struct Unfinished {
-    budget: Option<Budget>,
-    held: Option<Held>,
-}
-
-impl Unfinished {
-    /// Charges what a message holds so far; false if there is no room for it.
-    fn charge(&mut self, bytes: usize) -> bool {
-        match (&mut self.held, &self.budget) {
-            _ if bytes <= UNCHARGED => true,
-            (_, None) => true,
-            (Some(held), _) => held.grow_to(bytes),
-            (None, Some(budget)) => {
-                self.held = budget.charge(bytes);
-                self.held.is_some()
-            }
-        }
-    }
-}
-
 impl fmt::Debug for Shared {
     /// Omits the bytes of messages.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -189,16 +165,15 @@ impl State {
         }
         let Some(bytes) = self.reader.unfinished() else {
             self.timer = None;
-            self.unfinished.held = None;
+            self.unfinished.release();
             return incoming;
         };
         if !self.unfinished.charge(self.reader.held()) {
-            self.unfinished.held = None;
+            self.unfinished.release();
             self.reader.forget();
             return Poll::Ready(self.break_off(Closed {
                 code: 1013,
-                reason:
-                    "no memory for an unfinished message at the moment: try again later".to_owned(),
+                reason: NO_MEMORY.to_owned(),
             }));
         }
         let timer = self.timer.get_or_insert_with(|| MessageTimer::new(bytes));
