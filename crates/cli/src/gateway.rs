@@ -55,7 +55,7 @@ What a gateway between two ends does:
                                                                           and whole
   cep22+nostr              with streams, whole+ws or a tunnel    MCP over Nostr relays (ContextVM)
 
-A tunnel carries any JSON-RPC program (MCP, LSP) unchanged, but for one value: with
+A tunnel carries any program of text messages (MCP, LSP, tywrap), or of framing=ipc at both gateways, unchanged, but for one value: with
 framing=content-length at either gateway a number in params.processId of initialize becomes null, since
 it names a process of the client's machine, and servers that do not find it exit. process-id=keep at
 both gateways passes it on. Its gateways recognize each other by the
@@ -147,6 +147,10 @@ pub(crate) struct Gateway {
     /// seconds; closing may take 5 more
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
+    /// What a tywrap host appends to the command of its bridge; the host and the bridge agree by the lines
+    /// that pass here, and this gateway does not read it
+    #[arg(long, value_name = "BYTES", hide = true)]
+    tywrap_max_frame_bytes: Option<u64>,
     /// Log more
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,

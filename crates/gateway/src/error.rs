@@ -17,10 +17,11 @@ use breakbulk_net::ws::{ConnectError, ListenError};
 use breakbulk_net::{Mismatch, plain_text};
 
 use crate::endpoint::EndpointError;
-use crate::pump::{Ended, NoTunnel, Side, unanswered_words};
+use crate::pump::{Ended, Side, unanswered_words};
 #[cfg(feature = "nostr")]
 use crate::relays::{IntroduceError, KeyFileError};
 use crate::token::TokenError;
+use crate::tunnel::NoTunnel;
 
 /// Why two endpoints make no gateway.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +44,9 @@ pub enum PlanError {
         /// What each of them carries, and an end for each that works.
         words: String,
     },
+    /// Sessions of tunnels need names that nobody can guess.
+    #[error("the system has no random numbers: {0}")]
+    Random(io::Error),
     /// No session may begin.
     #[error("a gateway of 0 sessions accepts no client; give at least 1")]
     NoSessions,
@@ -233,7 +237,7 @@ pub enum OpenError {
     Relays(#[from] contextvm::OpenError),
     /// The other end must be a gateway and is none.
     #[error(
-        "{authority} is no breakbulk gateway (it does not speak {TUNNEL}); start one there or leave out tunnel=always"
+        "{authority} is no breakbulk gateway (it does not speak {TUNNEL}), and tunnel=always or framing=ipc needs one; start one there"
     )]
     NotGateway {
         /// Host and port.

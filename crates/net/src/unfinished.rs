@@ -17,12 +17,9 @@ pub(crate) struct Unfinished {
 }
 
 impl Unfinished {
-    /// Charges to this budget from now on.
-    pub(crate) fn charged_to(budget: &Budget) -> Self {
-        Self {
-            budget: Some(budget.clone()),
-            held: None,
-        }
+    /// Charges to this budget from now on; what is held already stays where it is until it is released.
+    pub(crate) fn charge_to(&mut self, budget: &Budget) {
+        self.budget = Some(budget.clone());
     }
 
     /// Charges what a message holds so far; false if there is no room for it.

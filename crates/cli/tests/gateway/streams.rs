@@ -127,6 +127,7 @@ fn two_gateways_carry_streams_unchanged_over_a_capped_path() {
     for (framing, input, path) in [
         ("lines", lines(&SIZES), ""),
         ("content-length", announced(&SIZES), ""),
+        ("ipc", ipc(&SIZES), ""),
         ("ipc", ipc(&SIZES), "loro+"),
     ] {
         for (listen, to) in [
@@ -153,6 +154,75 @@ fn two_gateways_carry_streams_unchanged_over_a_capped_path() {
             );
         }
     }
+}
+
+/// Not every program of lines speaks JSON-RPC.
+#[test]
+fn a_tunnel_cuts_any_text() {
+    let cap = ["--max-frame", "100KB"];
+    let far = Listening::new(&["--listen", "ws://0", "--to", "exec:cat", cap[0], cap[1]]);
+    let near = ["--listen", "stdio:", "--to", &far.address, cap[0], cap[1]];
+    let mut input = Vec::new();
+    for size in [10, 300_000, 10] {
+        input.extend_from_slice(format!("{{\"frame\":\"{}\"}}\n", "ä".repeat(size)).as_bytes());
+        input.extend_from_slice(format!("plain text {}\n", "x".repeat(size)).as_bytes());
+    }
+    let output = run(gateway(&near), input.clone());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(output.stdout == input, "not byte for byte");
+}
+
+/// The bridge is on another machine, behind a capped path; its host takes `breakbulk gateway` for it.
+#[test]
+fn a_tywrap_host_has_its_bridge_behind_two_gateways() {
+    let folder = tempfile::tempdir().unwrap();
+    let bridge = folder.path().join("bridge.py");
+    std::fs::write(&bridge, breakbulk::tywrap::python::SOURCE).unwrap();
+    let to = format!(
+        "exec:env TYWRAP_TRANSPORT_CHUNKING=1 python3 -u {} --tywrap-max-frame-bytes 1048576",
+        bridge.display()
+    );
+    let cap = ["--max-frame", "100KB"];
+    let far = Listening::new(&["--listen", "ws://0", "--to", &to, cap[0], cap[1]]);
+    let program = env!("CARGO_BIN_EXE_breakbulk");
+    let host = format!(
+        "tywrap+exec:{program} gateway --listen stdio: --to {} --max-frame 100KB",
+        far.address
+    );
+    // The result is three frames of the bridge, each over the cap.
+    let mut call = std::process::Command::new(program);
+    call.args(["call", &host, "operator", "mul", "\"0123456789\"", "250000"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    let output = run(call, Vec::new());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let expected = format!("\"{}\"\n", "0123456789".repeat(250_000));
+    assert!(
+        output.stdout == expected.as_bytes(),
+        "{} bytes",
+        output.stdout.len()
+    );
+}
+
+#[test]
+fn bytes_need_a_gateway_at_the_other_end_of_a_websocket() {
+    let plain = Listening::new(&["--listen", "whole+ws://0", "--to", "exec:cat"]);
+    let to = plain.address.clone();
+    let output = run(
+        gateway(&["--listen", "stdio:?framing=ipc", "--to", &to]),
+        Vec::new(),
+    );
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let words = "is no breakbulk gateway";
+    assert!(said(&output).contains(words), "{}", said(&output));
+    let to = format!("{to}?tunnel=never");
+    let output = run(
+        gateway(&["--listen", "stdio:?framing=ipc", "--to", &to]),
+        Vec::new(),
+    );
+    let words = "stdio: with framing=ipc carries bytes, and ws: with tunnel=never carries text (JSON-RPC); use ws://HOST:PORT of a gateway with stdio: with framing=ipc, or ws://HOST:PORT with ws: with tunnel=never";
+    assert!(said(&output).contains(words), "{}", said(&output));
 }
 
 // STREAM-1

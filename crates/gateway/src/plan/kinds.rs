@@ -5,7 +5,7 @@ use std::fmt;
 #[cfg(feature = "process")]
 use breakbulk_link::Carries;
 
-use crate::endpoint::{At, Endpoint, WireKind};
+use crate::endpoint::{At, Endpoint, TunnelUse, WireKind};
 use crate::error::PlanError;
 
 /// A kind of message.
@@ -25,7 +25,7 @@ impl Carried {
         match self {
             Self::Text => "ws://HOST:PORT",
             Self::Loro => "loro+ws://HOST:PORT",
-            Self::Bytes => "whole+ws://HOST:PORT",
+            Self::Bytes => "ws://HOST:PORT of a gateway",
         }
     }
 }
@@ -53,9 +53,13 @@ fn carried(end: &Endpoint) -> (&'static [Carried], String) {
         (At::Socket(address), _) => stream(end, address.scheme()),
         (At::Ws(address), WireKind::Whole) => (&[Text, Bytes], named(WireKind::Whole, address)),
         (At::Ws(address), WireKind::Loro) => (&[Loro, Bytes], named(WireKind::Loro, address)),
-        // The wire cep22 is for relays.
+        // An AHP program takes text alone; a gateway takes bytes, too. (The wire cep22 is for relays.)
         (At::Ws(address), WireKind::Ahp | WireKind::Cep22) => {
-            (&[Text], format!("{}:", address.scheme()))
+            let name = format!("{}:", address.scheme());
+            match end.options.tunnel {
+                Some(TunnelUse::Never) => (&[Text], format!("{name} with tunnel=never")),
+                _ => (&[Text, Bytes], name),
+            }
         }
         #[cfg(feature = "nostr")]
         (At::Relays(_), _) => (&[Text], "cep22+nostr:".to_owned()),

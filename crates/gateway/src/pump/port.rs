@@ -38,7 +38,14 @@ pub struct Port {
     /// Whether how it ended is for the log alone: a program's exit status and its output are no business
     /// of whoever is at the other side.
     pub(super) is_private: bool,
+    /// The control word by which the other end tells that no more messages arrive.
+    pub(super) end_word: Option<&'static str>,
+    /// How many frames did not arrive although the transport took them. Only tunnels can tell.
+    pub(super) undelivered: Option<Undelivered>,
 }
+
+/// Counts frames.
+pub(super) type Undelivered = Box<dyn Fn() -> usize + Send + Sync>;
 
 /// How one direction of a port ends while the other stays open.
 #[derive(Default)]
@@ -49,7 +56,6 @@ pub(super) enum EndOutput {
     /// By this message, which is sent after all others.
     Message(Bytes),
     /// By running this, once all that was queued is sent.
-    #[cfg(feature = "process")]
     Run(Done),
 }
 
@@ -113,9 +119,35 @@ impl Port {
     }
 
     /// Sets the message that tells the other end that no more messages are sent.
-    pub(super) fn ending_with(self, message: String) -> Self {
+    pub(crate) fn ending_with(self, message: String) -> Self {
         Self {
             end_output: EndOutput::Message(message.into()),
+            ..self
+        }
+    }
+
+    /// Sets the control word by which both ends tell that they send no more messages: a word of the wire,
+    /// where messages are bytes.
+    pub(crate) fn ending_with_word(self, word: &'static str, connection: &Connection) -> Self {
+        let connection = connection.clone();
+        let tell = async move {
+            // It fails if the connection is closed, which says the same.
+            let _ = connection.with(|link| link.send_control(word));
+        };
+        Self {
+            end_output: EndOutput::Run(Box::pin(tell)),
+            end_word: Some(word),
+            ..self
+        }
+    }
+
+    /// Adds how many frames did not arrive.
+    pub(crate) fn with_undelivered(
+        self,
+        undelivered: impl Fn() -> usize + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            undelivered: Some(Box::new(undelivered)),
             ..self
         }
     }
@@ -130,6 +162,8 @@ impl Port {
             ends: None,
             after: None,
             is_private: false,
+            end_word: None,
+            undelivered: None,
         }
     }
 }

@@ -7,13 +7,14 @@ use breakbulk_net::ws::ListenError;
 use breakbulk_net::{ListenAddress, ListenSocket};
 use tokio::net::TcpListener;
 
-use super::{Arrival, Door, Tell, check_target, not_bound};
+use super::{Arrival, Door, Entered, Tell, check_target, not_bound};
 use crate::endpoint::SocketAddress;
 use crate::error::RunError;
 use crate::open;
 use crate::plan::Plan;
 use crate::pump::Side;
 use crate::stop::Stop;
+use crate::tunnel::Caller;
 
 /// A session for each client that connects.
 pub(super) async fn listen(
@@ -37,8 +38,17 @@ pub(super) async fn listen(
 impl Door for StreamListener {
     async fn accept(&mut self) -> Result<Arrival, ListenError> {
         let accepted = StreamListener::accept(self).await?;
+        // All clients of a Unix socket have the same address.
+        let name = match self.address() {
+            ListenAddress::Unix(path) => format!("unix:{}", path.display()),
+            _ => accepted.peer.to_string(),
+        };
         Ok(Arrival {
-            name: accepted.peer.to_string(),
+            name,
+            caller: Caller {
+                holder: None,
+                address: Some(accepted.peer.ip()),
+            },
             open: Box::new(move |end| {
                 let stream = accepted.frames(end.framing, end.max_message);
                 let opened = open::socket(end, stream)?;
@@ -54,7 +64,7 @@ impl Door for StreamListener {
                         }
                     }) as _
                 };
-                Ok((opened, Box::new(refuse)))
+                Ok(Entered::Port(opened, Box::new(refuse)))
             }),
         })
     }

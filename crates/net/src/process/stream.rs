@@ -188,7 +188,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> Transport for Stream<R> {
 
     fn charge_to(&mut self, budget: &Budget) {
         if let Some(unfinished) = &mut self.source.unfinished {
-            *unfinished = Unfinished::charged_to(budget);
+            unfinished.charge_to(budget);
         }
     }
 

@@ -94,7 +94,7 @@ impl Transport for WebSocket {
     }
 
     fn charge_to(&mut self, budget: &Budget) {
-        self.shared.lock().unfinished = Unfinished::charged_to(budget);
+        self.shared.lock().unfinished.charge_to(budget);
     }
 
     fn split(self) -> (WsSource, WsSink) {
@@ -272,6 +272,10 @@ pub struct WsSource {
 impl Source for WsSource {
     async fn next(&mut self) -> Incoming {
         poll_fn(|context| self.shared.lock().poll_next(context)).await
+    }
+
+    fn charge_to(&mut self, budget: &Budget) {
+        self.shared.lock().unfinished.charge_to(budget);
     }
 }
 
