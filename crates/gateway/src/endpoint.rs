@@ -2,6 +2,8 @@
 
 mod address;
 mod error;
+#[cfg(feature = "loro")]
+mod loro;
 mod options;
 #[cfg(feature = "nostr")]
 mod relays;
@@ -18,6 +20,8 @@ use breakbulk_net::process;
 
 use crate::error::EndError;
 pub use error::{EndpointError, OptionError};
+#[cfg(feature = "loro")]
+pub(crate) use loro::{LoroAddress, LoroWay};
 #[cfg(feature = "process")]
 use options::command_options;
 #[cfg(any(unix, feature = "process"))]
@@ -28,6 +32,10 @@ pub use options::{UnknownPreset, preset};
 pub(crate) use relays::{RelayAddress, RelayOptions};
 #[cfg(feature = "process")]
 pub(crate) use socket::SocketAddress;
+
+/// The endpoints that have a framing.
+#[cfg(feature = "process")]
+const STREAMS: &str = "stdio:, exec:, tcp:// and unix:";
 
 /// The format of the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +90,9 @@ pub(crate) enum At {
     Socket(SocketAddress),
     /// A WebSocket.
     Ws(WsAddress),
+    /// loro-extended over HTTP.
+    #[cfg(feature = "loro")]
+    Loro(LoroAddress),
     /// Nostr relays.
     #[cfg(feature = "nostr")]
     Relays(RelayAddress),
@@ -92,7 +103,7 @@ impl At {
     pub(crate) fn ws(&self) -> Option<&WsAddress> {
         match self {
             Self::Ws(address) => Some(address),
-            #[cfg(any(feature = "process", feature = "nostr"))]
+            #[cfg(any(feature = "loro", feature = "process", feature = "nostr"))]
             _ => None,
         }
     }
@@ -109,12 +120,36 @@ impl At {
         false
     }
 
+    /// Whether its two sides know bearer tokens.
+    pub(crate) fn has_token(&self) -> bool {
+        match self {
+            Self::Ws(_) => true,
+            #[cfg(feature = "loro")]
+            Self::Loro(_) => true,
+            #[cfg(any(feature = "process", feature = "nostr"))]
+            _ => false,
+        }
+    }
+
+    /// Whether it is encrypted by TLS.
+    fn is_secure(&self) -> bool {
+        match self {
+            Self::Ws(address) => address.secure,
+            #[cfg(feature = "loro")]
+            Self::Loro(address) => address.secure,
+            #[cfg(any(feature = "process", feature = "nostr"))]
+            _ => false,
+        }
+    }
+
     /// Whether it can be a target: a listener's address may be shorter.
     pub(crate) fn check_target(&self) -> Result<(), EndError> {
         match self {
             Self::Ws(address) => address.check_target(),
             #[cfg(feature = "process")]
             Self::Socket(address) => address.check_target(),
+            #[cfg(feature = "loro")]
+            Self::Loro(address) => address.check_target(),
             #[cfg(any(feature = "process", feature = "nostr"))]
             _ => Ok(()),
         }
@@ -221,6 +256,10 @@ impl FromStr for Endpoint {
             "ws+unix" => unix_socket(rest)?,
             #[cfg(feature = "tls")]
             "wss" => web_socket(true, rest)?,
+            #[cfg(feature = "loro")]
+            "http" | "https" if wire == Some(WireKind::Loro) => {
+                loro::endpoint(transport == "https", rest)?
+            }
             #[cfg(feature = "nostr")]
             "nostr" => {
                 let (address, options) = relays::endpoint(rest)?;
@@ -273,14 +312,20 @@ impl Endpoint {
                 (options.framing.is_some(), "framing"),
                 (options.keeps_process_id.is_some(), "process-id"),
             ] {
-                only(given, name, "stdio:, exec:, tcp:// and unix:")?;
+                only(given, name, STREAMS)?;
             }
         } else {
-            if self.wire != WireKind::Whole {
+            if self.wire != WireKind::Whole && !self.at.has_token() {
                 return Err(EndpointError::StreamWire(self.wire));
             }
+            let token = options.token_file.is_some() && !self.at.has_token();
+            #[cfg(feature = "process")]
+            if self.at.has_token() {
+                only(options.framing.is_some(), "framing", STREAMS)?;
+                only(options.keeps_process_id.is_some(), "process-id", STREAMS)?;
+            }
             for (given, name) in [
-                (options.token_file.is_some(), "token-file"),
+                (token, "token-file"),
                 (options.preset.is_some(), "preset"),
                 (options.tunnel.is_some(), "tunnel"),
                 (options.fragment.is_some(), "fragment"),
@@ -288,7 +333,7 @@ impl Endpoint {
                 only(given, name, "ws:// and wss://")?;
             }
         }
-        let secure = self.at.ws().is_some_and(|address| address.secure);
+        let secure = self.at.is_secure();
         for (given, name) in [
             (options.cert.is_some(), "cert"),
             (options.key.is_some(), "key"),

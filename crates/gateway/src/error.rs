@@ -10,6 +10,7 @@ use std::time::Duration;
 
 #[cfg(feature = "nostr")]
 use breakbulk_contextvm as contextvm;
+use breakbulk_link::Closed;
 use breakbulk_message::tunnel::TUNNEL;
 #[cfg(feature = "process")]
 use breakbulk_net::process::ExecError;
@@ -135,6 +136,11 @@ pub enum EndError {
         "a stream has no headers in which a proxy could name its client; listen at ws:// behind a proxy"
     )]
     NoProxyHeader,
+    /// A transport of a listener that takes all of them.
+    #[error(
+        "transport is for targets: a listener takes clients by WebSocket, sse, poll and webrtc"
+    )]
+    LoroTransport,
     /// A path that carries no binary messages.
     #[error("{preset} lets no binary messages through")]
     NoBinary {
@@ -220,6 +226,21 @@ pub enum OpenError {
     /// There is no WebSocket.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// There is no connection to a server of loro-extended.
+    #[cfg(feature = "loro")]
+    #[error(transparent)]
+    Http(#[from] breakbulk_net::http::ConnectError),
+    /// The server of loro-extended closed before it was ready.
+    #[error("the server closed with {} {} before it was ready", .0.code, .0.reason)]
+    LoroClosed(Closed),
+    /// The server of loro-extended is not ready.
+    #[error(
+        "the server did not say \"ready\" within {} s; is it a server of loro-extended?", .0.as_secs()
+    )]
+    LoroSilent(Duration),
+    /// A message came before the server was ready.
+    #[error("the server sent a message before \"ready\"; is it a server of loro-extended?")]
+    LoroEarly,
     /// The target does not accept connections.
     #[error("{address} cannot be reached: {error}")]
     Unreachable {

@@ -40,6 +40,8 @@
 
 mod endpoint;
 mod error;
+#[cfg(feature = "loro")]
+mod loro;
 mod open;
 mod plan;
 mod pump;
@@ -53,6 +55,8 @@ mod tunnel;
 
 pub use endpoint::{Endpoint, EndpointError, OptionError, UnknownPreset, WireKind, preset};
 pub use error::{EndError, OpenError, Party, PlanError, RunError, SessionEnd, Unreachable};
+#[cfg(feature = "loro")]
+pub use loro::TokenCheck;
 pub use plan::{Config, Overruled, Plan};
 pub use pump::{
     BothBoxes, ClientBox, Ended, HostBox, Incoming, NoProcessId, Options, Oversized, Pass, Passing,

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use breakbulk_link::{Carries, Config, Link};
 use breakbulk_message::tunnel::TUNNEL;
+#[cfg(feature = "loro")]
+use breakbulk_net::http::Way;
 #[cfg(feature = "process")]
 use breakbulk_net::process::{self, SocketStream};
 #[cfg(feature = "process")]
@@ -16,6 +18,10 @@ use breakbulk_wire::Loro;
 use crate::endpoint::SocketAddress;
 use crate::endpoint::{At, TunnelUse, WireKind, WsAddress};
 use crate::error::OpenError;
+#[cfg(feature = "loro")]
+use crate::loro::{self, Bridge, LoroEnd};
+#[cfg(feature = "loro")]
+use crate::plan::Carried;
 use crate::plan::{End, Plan};
 #[cfg(feature = "process")]
 use crate::pump::Skipped;
@@ -41,6 +47,9 @@ pub(crate) enum EndKind {
     Ahp(Connection),
     /// Binary messages.
     Binary,
+    /// The messages of loro-extended.
+    #[cfg(feature = "loro")]
+    Loro(LoroEnd),
 }
 
 impl EndKind {
@@ -51,6 +60,8 @@ impl EndKind {
             Self::Tunnel => "tunnel",
             Self::Ahp(_) => "AHP",
             Self::Binary => "binary messages",
+            #[cfg(feature = "loro")]
+            Self::Loro(_) => "loro",
         }
     }
 }
@@ -76,6 +87,15 @@ impl Opened {
             Carries::Binary => EndKind::Binary,
         };
         Self { kind, port }
+    }
+
+    /// Exchanges what both sides say before the first message, where that is not a tunnel's.
+    pub(crate) async fn greeted(self) -> Result<Self, OpenError> {
+        #[cfg(feature = "loro")]
+        if let EndKind::Loro(end) = &self.kind {
+            loro::greet(end).await?;
+        }
+        Ok(self)
     }
 
     /// An end that is a tunnel.
@@ -154,8 +174,10 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
             if end.tunnel == TunnelUse::Always {
                 return Err(dial.no_gateway());
             }
-            Ok(web_socket(end, websocket)?.0)
+            web_socket(end, websocket, true)?.0.greeted().await
         }
+        #[cfg(feature = "loro")]
+        At::Loro(address) => loro::dial(end, address).await,
         #[cfg(feature = "nostr")]
         At::Relays(address) => relays::connect(end, address).await,
     }
@@ -178,10 +200,17 @@ pub(crate) fn is_tunnel(end: &End, websocket: &WebSocket) -> bool {
 pub(crate) fn web_socket(
     end: &End,
     websocket: WebSocket,
+    dialed: bool,
 ) -> Result<(Opened, Connection), OpenError> {
+    #[cfg(feature = "loro")]
+    if end.carried == Carried::Loro {
+        return loro::open(end, Way::WebSocket, dialed, websocket, end.options());
+    }
+    #[cfg(not(feature = "loro"))]
+    let _ = dialed;
     let link = match end.wire {
         WireKind::Ahp => end.ahp_config().fresh_link(),
-        WireKind::Loro => loro(end),
+        WireKind::Loro => fragments(end),
         // ContextVM's transfers are in the events of relays, never directly on a WebSocket.
         WireKind::Whole | WireKind::Cep22 => whole(end),
     };
@@ -254,7 +283,7 @@ fn whole(end: &End) -> Link {
     whole_link(end.carries, end.cap(), end.max_message, end.budget.clone())
 }
 
-fn loro(end: &End) -> Link {
+fn fragments(end: &End) -> Link {
     let mut config: Config = Loro::config();
     config.progress = 0;
     let limits = &mut config.limits;
@@ -275,6 +304,10 @@ pub(crate) fn passing(plan: &Plan, listen: &EndKind, to: &EndKind) -> Box<dyn Pa
     let of_listen = || plan.listen.ahp_config();
     let of_to = || plan.to.ahp_config();
     let inner: Box<dyn Passing> = match (listen, to) {
+        #[cfg(feature = "loro")]
+        (EndKind::Loro(client), EndKind::Loro(server)) => {
+            return Box::new(Bridge::new(client.clone(), server.clone()));
+        }
         (EndKind::Binary, _) | (_, EndKind::Binary) => return Box::new(Raw),
         (EndKind::Ahp(client), EndKind::Ahp(host)) => Box::new(BothBoxes::new(
             (client.clone(), of_listen(), clients),

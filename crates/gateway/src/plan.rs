@@ -22,7 +22,7 @@ use breakbulk_net::ws::{self, Bearer};
 use breakbulk_net::ws::{Identity, Roots};
 use breakbulk_net::{AddressLimits, Options};
 
-use crate::endpoint::{At, Endpoint, TunnelUse, WireKind, WsAddress};
+use crate::endpoint::{At, Endpoint, TunnelUse, WireKind};
 use crate::error::{EndError, OpenError, PlanError};
 use crate::pump::{Side, session_memory};
 #[cfg(feature = "nostr")]
@@ -155,6 +155,8 @@ pub(crate) struct Guests {
 pub(crate) struct End {
     pub(crate) wire: WireKind,
     pub(crate) at: At,
+    /// The kind of message that both ends carry.
+    pub(crate) carried: Carried,
     pub(crate) carries: Carries,
     #[cfg(feature = "process")]
     pub(crate) framing: Framing,
@@ -221,17 +223,14 @@ impl Plan {
             return Err(PlanError::NoSessions);
         }
         to.at.check_target().map_err(of_to)?;
-        let carries = match kinds::in_common(&listen, &to)? {
-            Carried::Text => Carries::Text,
-            Carried::Loro | Carried::Bytes => Carries::Binary,
-        };
+        let carried = kinds::in_common(&listen, &to)?;
         // A quarter of the memory is divided among all sessions, so that those that need little do not
         // depend on what others do.
         let reserved = config.memory / 4 / config.max_sessions;
         let budget = Budget::new(config.memory - reserved * config.max_sessions);
         let at = listen.at.clone();
-        let listen = End::new(listen, None, &config, carries, &budget).map_err(of_listen)?;
-        let to = End::new(to, Some(&at), &config, carries, &budget).map_err(of_to)?;
+        let listen = End::new(listen, None, &config, carried, &budget).map_err(of_listen)?;
+        let to = End::new(to, Some(&at), &config, carried, &budget).map_err(of_to)?;
         let needed =
             session_memory(listen.max_message).saturating_add(session_memory(to.max_message));
         if needed > config.memory {
@@ -366,9 +365,13 @@ impl End {
         endpoint: Endpoint,
         listener: Option<&At>,
         config: &Config,
-        carries: Carries,
+        carried: Carried,
         budget: &Budget,
     ) -> Result<Self, EndError> {
+        let carries = match carried {
+            Carried::Text => Carries::Text,
+            Carried::Loro | Carried::Bytes => Carries::Binary,
+        };
         #[cfg(feature = "nostr")]
         let relay = match endpoint.is_relays() {
             true => Some(RelayEnd::new(&endpoint, listener, config)?),
@@ -399,8 +402,8 @@ impl End {
             Some(_) if listener.is_none() => None,
             Some(file) => Some(token::token_from_file(file)?),
             // The token that clients must send to this gateway is not sent to the target.
-            None if listener.is_some_and(At::is_ws) => None,
-            None => config.token.clone().filter(|_| is_ws),
+            None if listener.is_some_and(At::has_token) => None,
+            None => config.token.clone().filter(|_| endpoint.at.has_token()),
         };
         #[cfg(feature = "tls")]
         let identity = match (options.cert, options.key) {
@@ -413,6 +416,7 @@ impl End {
         Ok(Self {
             wire: endpoint.wire,
             at: endpoint.at,
+            carried,
             carries,
             #[cfg(feature = "process")]
             framing: options.framing.unwrap_or_default(),
@@ -446,7 +450,16 @@ impl End {
     /// Whether it may listen: other machines need a token.
     fn may_listen(&self, config: &Config) -> Result<(), EndError> {
         match &self.at {
-            At::Ws(address) => self.may_listen_ws(address, config.allow_remote),
+            At::Ws(address) if address.socket.is_some() => Ok(()),
+            At::Ws(address) => {
+                let at = address.listen_at()?;
+                self.may_listen_with_token(address.secure, at, config.allow_remote)
+            }
+            #[cfg(feature = "loro")]
+            At::Loro(address) => {
+                let at = address.listen_at()?;
+                self.may_listen_with_token(address.secure, at, config.allow_remote)
+            }
             #[cfg(feature = "process")]
             At::Socket(_) if config.per_address.proxy.is_some() => Err(EndError::NoProxyHeader),
             #[cfg(feature = "process")]
@@ -462,13 +475,17 @@ impl End {
         }
     }
 
-    fn may_listen_ws(&self, address: &WsAddress, allow_remote: bool) -> Result<(), EndError> {
-        if address.socket.is_some() {
-            return Ok(());
-        }
-        let (host, port) = address.listen_at()?;
+    /// The same where clients know tokens, at this host and port.
+    fn may_listen_with_token(
+        &self,
+        is_secure: bool,
+        (host, port): (String, u16),
+        allow_remote: bool,
+    ) -> Result<(), EndError> {
+        #[cfg(not(feature = "tls"))]
+        let _ = is_secure;
         #[cfg(feature = "tls")]
-        if address.secure && self.identity.is_none() {
+        if is_secure && self.identity.is_none() {
             return Err(EndError::NoCertificate);
         }
         #[cfg(feature = "tls")]
@@ -486,17 +503,18 @@ impl End {
 
     /// Whether its token travels in clear text beyond this machine.
     pub(crate) fn shows_token(&self) -> bool {
-        let Some(address) = self.at.ws() else {
-            return false;
+        let (secure, authority) = match &self.at {
+            At::Ws(address) if address.socket.is_some() => return false,
+            At::Ws(address) => (address.secure, &address.authority),
+            #[cfg(feature = "loro")]
+            At::Loro(address) => (address.secure, &address.authority),
+            #[cfg(any(feature = "process", feature = "nostr"))]
+            _ => return false,
         };
         let has_token = self.token.is_some() || self.tokens.is_some();
-        if address.socket.is_some() {
-            return false;
-        }
-        let (host, _) = address
-            .listen_at()
-            .unwrap_or_else(|_| (address.authority.clone(), 0));
-        has_token && !address.secure && !is_local(&host)
+        // A port alone is one of this machine.
+        let is_port = authority.trim_start_matches(':').parse::<u16>().is_ok();
+        has_token && !secure && !is_port && !is_local(authority)
     }
 
     /// The largest frame that is sent, and how it is counted.
@@ -561,6 +579,8 @@ impl End {
     pub(crate) fn frame_limit(&self) -> usize {
         match self.wire {
             WireKind::Whole | WireKind::Cep22 => self.max_message,
+            // A program of loro-extended does not know the cap of this gateway's path.
+            WireKind::Loro if self.carried == Carried::Loro => ws::FRAME_LIMIT,
             WireKind::Ahp | WireKind::Loro => self.max_frame,
         }
     }

@@ -87,6 +87,8 @@ impl Plan {
             At::Ws(address) => ws::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "process")]
             At::Socket(address) => streams::listen(Arc::new(self), &address, stop, &tell).await,
+            #[cfg(feature = "loro")]
+            At::Loro(address) => crate::loro::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "nostr")]
             At::Relays(address) => relays::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "process")]
@@ -138,6 +140,8 @@ fn party(plan: &Plan, side: Side) -> Party {
         (At::Ws(_), Side::To) => Party::Target,
         #[cfg(feature = "process")]
         (At::Socket(_), Side::To) => Party::Target,
+        #[cfg(feature = "loro")]
+        (At::Loro(_), Side::To) => Party::Target,
         #[cfg(feature = "nostr")]
         (At::Relays(_), Side::To) => Party::Server,
     }
@@ -244,6 +248,14 @@ pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
                 error,
             })
         }
+        #[cfg(feature = "loro")]
+        At::Loro(address) => {
+            let found = accepts(&address.authority, address.secure).await;
+            found.map_err(|error| OpenError::Unreachable {
+                address: address.authority.clone(),
+                error,
+            })
+        }
         #[cfg(feature = "nostr")]
         At::Relays(address) => relays::check(address).await,
         #[cfg(feature = "process")]
@@ -327,7 +339,12 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
         }
     };
     let listen = match client {
-        Client::Other(opened, _) => opened,
+        Client::Other(opened, _) => match opened.greeted().await {
+            Ok(opened) => opened,
+            Err(error) => {
+                return tracing::error!(%error, "closed a client: its session could not start");
+            }
+        },
         // The hello of the tunnel is sent only once the target is connected.
         Client::Gateway(newcomer) => match newcomer.accept(&config).await {
             Ok(tunnelled) => Opened::tunnel(tunnelled),
@@ -345,7 +362,7 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
 }
 
 /// The error of binding a listener, with the host and port as they were given.
-fn not_bound(host: &str, port: u16, error: ListenError) -> RunError {
+pub(crate) fn not_bound(host: &str, port: u16, error: ListenError) -> RunError {
     let named = match host.contains(':') {
         true => format!("[{host}]:{port}"),
         false => format!("{host}:{port}"),

@@ -8,6 +8,7 @@ mod carry;
 mod common;
 mod ends;
 mod losses;
+mod matrix;
 mod mend;
 mod nostr;
 mod sizes;

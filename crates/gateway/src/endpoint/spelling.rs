@@ -25,6 +25,8 @@ const FORMS: &[(&str, &str)] = &[
     ("ahp+ws+unix", "ws+unix:PATH"),
     ("whole+ws+unix", "whole+ws+unix:PATH"),
     ("loro+ws+unix", "loro+ws+unix:PATH"),
+    ("loro+http", "loro+http://HOST:PORT"),
+    ("loro+https", "loro+https://HOST:PORT"),
 ];
 
 /// Words that people use for an endpoint that is called otherwise here.

@@ -61,6 +61,8 @@ fn carried(end: &Endpoint) -> (&'static [Carried], String) {
                 _ => (&[Text, Bytes], name),
             }
         }
+        #[cfg(feature = "loro")]
+        (At::Loro(address), _) => (&[Loro], address.form().to_owned()),
         #[cfg(feature = "nostr")]
         (At::Relays(_), _) => (&[Text], "cep22+nostr:".to_owned()),
     }

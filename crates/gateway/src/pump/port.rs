@@ -3,7 +3,9 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use breakbulk_link::{Budget, Charge, Closed, Event, Key, Outgoing, SendError, Shape, TransferId};
+use breakbulk_link::{
+    Budget, Charge, Closed, Event, Key, MessageId, Outgoing, SendError, Shape, TransferId,
+};
 use breakbulk_net::Connection;
 use bytes::Bytes;
 
@@ -200,6 +202,8 @@ pub(crate) struct Arrived {
     pub(crate) shape: Shape,
     /// The transfer it came by; `None` if it came in one frame.
     pub(crate) key: Option<Key>,
+    /// The name by which its connection can be told what became of it.
+    pub(crate) id: Option<MessageId>,
     /// The memory that it is charged to the side it came by until it is dropped; errors made by the
     /// gateway are not charged.
     pub(crate) charge: Option<Charge>,
@@ -232,11 +236,13 @@ impl Channel {
             Self::Connection(connection) => match connection.event().await {
                 Some(Event::Message(message)) => {
                     let (shape, key) = (message.shape.clone(), message.key.clone());
+                    let id = Some(message.id);
                     let (bytes, charge) = message.into_parts();
                     Heard::Message(Arrived {
                         bytes,
                         shape,
                         key,
+                        id,
                         charge: Some(charge),
                     })
                 }

@@ -213,12 +213,14 @@ impl<P: Passing> Pump<P> {
                     bytes,
                     shape,
                     key,
+                    id,
                     charge,
                 } = message;
                 let message = Incoming {
                     bytes,
                     shape: &shape,
                     key: key.as_ref(),
+                    id,
                 };
                 if let Some(mut message) = self.pass(from, message) {
                     message.charge = charge.map(Arc::new);
@@ -230,9 +232,10 @@ impl<P: Passing> Pump<P> {
                 }
             }
             Heard::Event(Event::Sent { tag: HELLO, .. }) => {}
-            Heard::Event(Event::Sent { .. }) => {
+            Heard::Event(Event::Sent { tag, .. }) => {
                 let end = self.end(from);
                 end.queued = end.queued.saturating_sub(1);
+                self.passing.sent(from, tag);
             }
             Heard::Event(Event::SendFailed {
                 id,

@@ -42,7 +42,7 @@ impl Door for Listener {
                 if open::is_tunnel(end, &accepted.websocket) {
                     return Ok(Entered::Line(Line::new(accepted.websocket)));
                 }
-                let (opened, connection) = open::web_socket(end, accepted.websocket)?;
+                let (opened, connection) = open::web_socket(end, accepted.websocket, false)?;
                 let refuse = move |code, reason: &str| {
                     connection.close(code, reason);
                     Box::pin(async move { connection.ended().await }) as _
