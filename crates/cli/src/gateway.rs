@@ -23,6 +23,9 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   stdio:              this process's own standard streams
   exec:COMMAND        a command's standard streams; quotes and backslashes as in a shell, but no shell:
                       for pipes and the like exec:sh -c '…'
+  tcp://HOST:PORT     a TCP socket; to listen, tcp://PORT is tcp://127.0.0.1:PORT, and port 0 any free one.
+                      It has no token: beyond this machine it needs --allow-remote
+  unix:PATH           a Unix socket, for this user and root alone (--allow-user adds others)
   ws://HOST:PORT/PATH a WebSocket; to listen, ws://PORT is ws://127.0.0.1:PORT, and port 0 any free one
   ws+unix:PATH        the same over a Unix socket, for this user and root alone (--allow-user adds others)
   wss://…             the same with TLS
@@ -34,7 +37,8 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   cep22+nostr:RELAY[,RELAY…]?server=PUBKEY  as a target: that server (npub or hex)
   WIRE+               ahp (the default of WebSockets), whole (of streams: one message, one frame), loro,
                       cep22 (of relays)
-  OPTIONS             framing=lines|content-length (streams), token-file=FILE, cert=FILE&key=FILE (the
+  OPTIONS             framing=lines|content-length|ipc (streams; ipc is VSCode's ipc.net, whose frames
+                      pass as they are), token-file=FILE, cert=FILE&key=FILE (the
                       certificate of a wss listener, or the one that a wss target is shown), ca=FILE (whom
                       to trust: a wss target's authority, or that of the clients of a wss listener, who
                       need a certificate then), preset=NAME (of a path), client=NAME (the program
@@ -52,17 +56,18 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
                       nothing at all, and 3600 afterwards, since a tool at work may say nothing)
 
 What a gateway between two ends does:
-  stdio:, exec:, whole+ws  with the same        passes messages on
-  stdio:, exec:, whole+ws  with ahp+ws          a tunnel, if the other end of ahp+ws is a gateway too;
+  streams, whole+ws        with the same        passes messages on (streams: stdio:, exec:, tcp:, unix:)
+  streams, whole+ws        with ahp+ws          a tunnel, if the other end of ahp+ws is a gateway too;
                                                 else the middle box for an AHP program:
       --listen whole side --to ahp side           for a client that does not know segments
       --listen ahp side --to whole side           for a host that does not know segments
   ahp+ws                   with ahp+ws          assembles messages and cuts them again
-  loro+ws                  with loro+ws, whole+ws    binary messages, in fragments and whole
-  http://, https://        with stdio:, exec:, whole+ws, http:// or a tunnel    MCP over HTTP
-  cep22+nostr              with stdio:, exec:, whole+ws or a tunnel    MCP over Nostr relays (ContextVM)
+  loro+ws                  with loro+ws, whole+ws, streams with framing=ipc    binary messages, in fragments
+                                                                          and whole
+  http://, https://        with streams, whole+ws, http:// or a tunnel    MCP over HTTP
+  cep22+nostr              with streams, whole+ws or a tunnel    MCP over Nostr relays (ContextVM)
 
-A tunnel carries any JSON-RPC program (MCP, LSP) unchanged, but for one value: with
+A tunnel carries any program of text messages (MCP, LSP, tywrap), or of framing=ipc at both gateways, unchanged, but for one value: with
 framing=content-length at either gateway a number in params.processId of initialize becomes null, since
 it names a process of the client's machine, and servers that do not find it exit. process-id=keep at
 both gateways passes it on. Its gateways recognize each other by the
@@ -129,6 +134,7 @@ Examples:
   breakbulk gateway --listen stdio: --to ws://127.0.0.1:8080/ --max-frame 100KB
   breakbulk gateway --listen stdio: --to 'https://mcp.example/mcp?token-file=FILE'
   breakbulk gateway --listen http://127.0.0.1:8080/mcp --to 'exec:npx some-mcp-server'
+  breakbulk gateway --listen 'tcp://7000?framing=content-length' --to ws://127.0.0.1:8080
   breakbulk gateway --listen 'cep22+nostr:wss://relay.example?key=FILE' --to 'exec:npx some-mcp-server'
   breakbulk gateway --listen stdio: --to 'cep22+nostr:wss://relay.example?server=npub1…'";
 
@@ -184,6 +190,10 @@ pub(crate) struct Gateway {
     /// breakbulk/caps.json in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
+    /// What a tywrap host appends to the command of its bridge; the host and the bridge agree by the lines
+    /// that pass here, and this gateway does not read it
+    #[arg(long, value_name = "BYTES", hide = true)]
+    tywrap_max_frame_bytes: Option<u64>,
     /// Log more
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,

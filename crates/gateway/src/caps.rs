@@ -115,7 +115,7 @@ fn unknown(name: &str, fits: impl Fn(&Preset) -> bool) -> NameError {
         let names = Preset::ALL.iter().filter(|preset| fits(preset));
         names.map(|preset| preset.name).collect::<Vec<_>>()
     };
-    let near = |fits: &dyn Fn(&Preset) -> bool| nearest(name, names(fits).into_iter());
+    let near = |fits: &dyn Fn(&Preset) -> bool| nearest(name, &names(fits));
     NameError::Unknown {
         nearest: near(&fits).or_else(|| near(&|_| true)),
         name: name.chars().take(64).collect(),

@@ -41,6 +41,8 @@
 pub mod caps;
 mod endpoint;
 mod error;
+#[cfg(feature = "loro")]
+mod loro;
 #[cfg(feature = "http")]
 mod mcp;
 mod nearest;
@@ -58,6 +60,8 @@ mod tunnel;
 
 pub use endpoint::{Endpoint, EndpointError, OptionError, WireKind};
 pub use error::{EndError, OpenError, Party, PlanError, RunError, SessionEnd, Unreachable};
+#[cfg(feature = "loro")]
+pub use loro::TokenCheck;
 #[cfg(feature = "http")]
 pub use mcp::HeadersError;
 pub use plan::{Config, Overruled, Plan};

@@ -1,47 +1,32 @@
-//! The nearest right spelling of a wrong name.
+//! The nearest right spelling of a wrong word.
 
-/// The candidate that a person may have meant: the one that differs in the fewest letters, if that is at
-/// most a third of them, or else the only one that begins with the name.
-pub(crate) fn nearest<'a>(
-    name: &str,
-    candidates: impl Iterator<Item = &'a str> + Clone,
-) -> Option<&'a str> {
-    // A name of any length is compared; only so much of it can be near to one of ours.
-    let name: String = name.chars().take(64).flat_map(char::to_lowercase).collect();
-    let distances = candidates.clone().map(|it| (distance(&name, it), it));
-    if let Some((distance, candidate)) = distances.min_by_key(|(distance, _)| *distance)
-        && distance * 3 <= candidate.len().max(3)
+use strsim::damerau_levenshtein;
+
+/// The longest word that is compared: no longer one is near to one of ours.
+const LONGEST: usize = 64;
+
+/// The word of a list that a person probably meant: at most one letter in three is wrong, or it is only
+/// the beginning.
+pub(crate) fn nearest<'a>(word: &str, words: &[&'a str]) -> Option<&'a str> {
+    let word: String = word
+        .chars()
+        .take(LONGEST)
+        .map(|letter| letter.to_ascii_lowercase())
+        .collect();
+    if word.len() > 2
+        && let Some(whole) = words.iter().find(|whole| whole.starts_with(&word))
     {
-        return Some(candidate);
+        return Some(whole);
     }
-    let mut longer = candidates.filter(|it| !name.is_empty() && it.starts_with(&name));
-    match (longer.next(), longer.next()) {
-        (Some(only), None) => Some(only),
-        _ => None,
-    }
+    let distance = |other: &str| damerau_levenshtein(&word, other);
+    let nearest = words.iter().min_by_key(|other| distance(other))?;
+    let (found, longest) = (distance(nearest), word.len().max(nearest.len()));
+    (found <= longest.div_ceil(3) && found < longest).then_some(*nearest)
 }
 
-/// How many letters must be added, removed, changed or swapped with their neighbour.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for (i, row) in rows.iter_mut().enumerate() {
-        row[0] = i;
-    }
-    rows[0] = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        for j in 1..=b.len() {
-            let same = usize::from(a[i - 1] != b[j - 1]);
-            let mut least = (rows[i - 1][j] + 1)
-                .min(rows[i][j - 1] + 1)
-                .min(rows[i - 1][j - 1] + same);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                least = least.min(rows[i - 2][j - 2] + 1);
-            }
-            rows[i][j] = least;
-        }
-    }
-    rows[a.len()][b.len()]
+/// `; did you mean …?`, or nothing.
+pub(crate) fn suggestion(meant: Option<&str>) -> String {
+    meant.map_or(String::new(), |meant| format!("; did you mean {meant}?"))
 }
 
 #[cfg(test)]
@@ -49,24 +34,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_name_is_found_and_nothing_far_off() {
-        let names = [
-            "aws-api-gateway",
-            "azure-web-pubsub",
-            "kong",
-            "kong-upstream",
-        ];
-        for (name, expected) in [
-            ("aws-api-gatway", Some("aws-api-gateway")),
-            ("aws_api_gateway", Some("aws-api-gateway")),
-            ("AWS-API-Gateway", Some("aws-api-gateway")),
-            ("azure", Some("azure-web-pubsub")),
-            ("kogn", Some("kong")),
-            ("nginx", None),
-            ("a", None),
-            ("", None),
+    fn the_nearest_word_is_near() {
+        let options = ["framing", "max-frame", "max-message", "ca", "key"].as_slice();
+        let names = ["aws-api-gateway", "azure-web-pubsub", "kong"].as_slice();
+        for (words, word, expected) in [
+            (options, "framing", Some("framing")),
+            (options, "fraiming", Some("framing")),
+            (options, "max-fram", Some("max-frame")),
+            (options, "maxmessage", Some("max-message")),
+            (options, "max_message", Some("max-message")),
+            (options, "KEY", Some("key")),
+            (options, "cat", Some("ca")),
+            (options, "max-m", Some("max-message")),
+            (options, "colour", None),
+            (options, "x", None),
+            (options, "", None),
+            (names, "aws-api-gatway", Some("aws-api-gateway")),
+            (names, "AWS-API-Gateway", Some("aws-api-gateway")),
+            (names, "azure", Some("azure-web-pubsub")),
+            (names, "kogn", Some("kong")),
+            (names, "nginx", None),
         ] {
-            assert_eq!(nearest(name, names.into_iter()), expected, "{name}");
+            assert_eq!(nearest(word, words), expected, "{word}");
         }
     }
 }

@@ -4,14 +4,24 @@ use std::sync::Arc;
 
 use breakbulk_link::{Carries, Config, Link};
 use breakbulk_message::tunnel::TUNNEL;
+#[cfg(feature = "loro")]
+use breakbulk_net::http::Way;
 #[cfg(feature = "process")]
-use breakbulk_net::process;
+use breakbulk_net::process::{self, SocketStream};
+#[cfg(feature = "process")]
+use breakbulk_net::tcp;
 use breakbulk_net::ws::{self, ConnectOptions, WebSocket};
 use breakbulk_net::{Connection, Transport, fresh_seed};
 use breakbulk_wire::Loro;
 
+#[cfg(feature = "process")]
+use crate::endpoint::SocketAddress;
 use crate::endpoint::{At, TunnelUse, WireKind, WsAddress};
 use crate::error::OpenError;
+#[cfg(feature = "loro")]
+use crate::loro::{self, Bridge, LoroEnd};
+#[cfg(feature = "loro")]
+use crate::plan::Carried;
 use crate::plan::{End, Plan};
 #[cfg(feature = "process")]
 use crate::pump::Skipped;
@@ -23,6 +33,10 @@ use crate::pump::{
 use crate::relays;
 use crate::tunnel::{Boxed, Dial, Line, Tunnelled, connect};
 
+/// How long a TCP or Unix socket may take to be connected.
+#[cfg(feature = "process")]
+const DIAL: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// What the program at the other end of a connection speaks.
 pub(crate) enum EndKind {
     /// JSON-RPC in whole messages.
@@ -33,6 +47,9 @@ pub(crate) enum EndKind {
     Ahp(Connection),
     /// Binary messages.
     Binary,
+    /// The messages of loro-extended.
+    #[cfg(feature = "loro")]
+    Loro(LoroEnd),
 }
 
 impl EndKind {
@@ -43,6 +60,8 @@ impl EndKind {
             Self::Tunnel => "tunnel",
             Self::Ahp(_) => "AHP",
             Self::Binary => "binary messages",
+            #[cfg(feature = "loro")]
+            Self::Loro(_) => "loro",
         }
     }
 }
@@ -60,6 +79,25 @@ impl Opened {
         Self { kind, port }
     }
 
+    /// A stream of messages, text or bytes.
+    #[cfg(feature = "process")]
+    fn stream(end: &End, port: Port) -> Self {
+        let kind = match end.carries {
+            Carries::Text => EndKind::Whole,
+            Carries::Binary => EndKind::Binary,
+        };
+        Self { kind, port }
+    }
+
+    /// Exchanges what both sides say before the first message, where that is not a tunnel's.
+    pub(crate) async fn greeted(self) -> Result<Self, OpenError> {
+        #[cfg(feature = "loro")]
+        if let EndKind::Loro(end) = &self.kind {
+            loro::greet(end).await?;
+        }
+        Ok(self)
+    }
+
     /// An end that is a tunnel.
     pub(crate) fn tunnel(tunnelled: Tunnelled) -> Self {
         let (kind, port) = (EndKind::Tunnel, tunnelled.port);
@@ -72,7 +110,35 @@ impl Opened {
 pub(crate) fn stdio(end: &End) -> Result<Opened, OpenError> {
     let mut stdio = process::stdio(end.framing, end.max_message).map_err(OpenError::Stdio)?;
     let ends = stdio.ends();
-    Ok(Opened::whole(stream(end, stdio, ends)?))
+    Ok(Opened::stream(end, stream(end, stdio, ends)?))
+}
+
+/// A TCP or Unix socket, accepted or dialed.
+#[cfg(feature = "process")]
+pub(crate) fn socket(end: &End, mut socket: SocketStream) -> Result<Opened, OpenError> {
+    let ends = socket.ends();
+    Ok(Opened::stream(end, stream(end, socket, ends)?))
+}
+
+#[cfg(feature = "process")]
+async fn dial(end: &End, address: &SocketAddress) -> Result<Opened, OpenError> {
+    let (framing, limit) = (end.framing, end.max_message);
+    let dialed = match address {
+        SocketAddress::Tcp(authority) => tcp::connect(authority, DIAL)
+            .await
+            .map(|stream| process::tcp_stream(stream, framing, limit)),
+        #[cfg(unix)]
+        SocketAddress::Unix(path) => tcp::connect_unix(path, DIAL)
+            .await
+            .map(|stream| process::unix_stream(stream, framing, limit)),
+        #[cfg(not(unix))]
+        SocketAddress::Unix(_) => Err(std::io::ErrorKind::Unsupported.into()),
+    };
+    let dialed = dialed.map_err(|error| OpenError::Unreachable {
+        address: address.name(),
+        error: error.into(),
+    });
+    socket(end, dialed?)
 }
 
 #[cfg(feature = "process")]
@@ -93,8 +159,10 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
             let (mut exec, _) = program.start(end.framing, end.max_message)?;
             let (ends, lines) = (exec.ends(), exec.stderr_lines());
             let port = stream(end, exec, ends)?.until_exit();
-            Ok(Opened::whole(port.ending_after(lines)))
+            Ok(Opened::stream(end, port.ending_after(lines)))
         }
+        #[cfg(feature = "process")]
+        At::Socket(address) => dial(end, address).await,
         At::Ws(address) => {
             let dial = WsDial::new(end, address);
             let websocket = dial.connect().await?;
@@ -106,10 +174,12 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
             if end.tunnel == TunnelUse::Always {
                 return Err(dial.no_gateway());
             }
-            Ok(web_socket(end, websocket)?.0)
+            web_socket(end, websocket, true)?.0.greeted().await
         }
         #[cfg(feature = "http")]
         At::Http(address) => crate::mcp::connect(end, address).await,
+        #[cfg(feature = "loro")]
+        At::Loro(address) => loro::dial(end, address).await,
         #[cfg(feature = "nostr")]
         At::Relays(address) => relays::connect(end, address).await,
     }
@@ -149,12 +219,19 @@ pub(crate) fn is_tunnel(end: &End, websocket: &WebSocket) -> bool {
 pub(crate) fn web_socket(
     end: &End,
     mut websocket: WebSocket,
+    dialed: bool,
 ) -> Result<(Opened, Connection), OpenError> {
     // A listener that answers probes takes larger messages of those.
     websocket.limit_frames(end.frame_limit());
+    #[cfg(feature = "loro")]
+    if end.carried == Carried::Loro {
+        return loro::open(end, Way::WebSocket, dialed, websocket, end.options());
+    }
+    #[cfg(not(feature = "loro"))]
+    let _ = dialed;
     let link = match end.wire {
         WireKind::Ahp => end.ahp_config().fresh_link(),
-        WireKind::Loro => loro(end),
+        WireKind::Loro => fragments(end),
         // ContextVM's transfers are in the events of relays, never directly on a WebSocket.
         WireKind::Whole | WireKind::Cep22 => whole(end),
     };
@@ -219,7 +296,7 @@ pub(crate) fn whole(end: &End) -> Link {
     whole_link(end.carries, end.cap(), end.max_message, end.budget.clone())
 }
 
-fn loro(end: &End) -> Link {
+fn fragments(end: &End) -> Link {
     let mut config: Config = Loro::config();
     config.progress = 0;
     let limits = &mut config.limits;
@@ -240,6 +317,10 @@ pub(crate) fn passing(plan: &Plan, listen: &EndKind, to: &EndKind) -> Box<dyn Pa
     let of_listen = || plan.listen.ahp_config();
     let of_to = || plan.to.ahp_config();
     let inner: Box<dyn Passing> = match (listen, to) {
+        #[cfg(feature = "loro")]
+        (EndKind::Loro(client), EndKind::Loro(server)) => {
+            return Box::new(Bridge::new(client.clone(), server.clone()));
+        }
         (EndKind::Binary, _) | (_, EndKind::Binary) => return Box::new(Raw),
         (EndKind::Ahp(client), EndKind::Ahp(host)) => Box::new(BothBoxes::new(
             (client.clone(), of_listen(), clients),

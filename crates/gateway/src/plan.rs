@@ -1,5 +1,7 @@
 //! Makes a plan of two endpoints and a configuration: everything is checked before anything is opened.
 
+mod kinds;
+
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 #[cfg(feature = "tls")]
 use std::path::PathBuf;
@@ -20,7 +22,7 @@ use breakbulk_net::ws::{self, Bearer};
 use breakbulk_net::ws::{Identity, Roots};
 use breakbulk_net::{AddressLimits, Options};
 
-use crate::endpoint::{At, Endpoint, TunnelUse, WireKind, WsAddress};
+use crate::endpoint::{At, Endpoint, TunnelUse, WireKind};
 use crate::error::{EndError, OpenError, PlanError};
 #[cfg(feature = "http")]
 use crate::mcp::HttpEnd;
@@ -29,6 +31,7 @@ use crate::pump::{ReceiverLimit, Side, session_memory};
 use crate::relays::RelayEnd;
 use crate::token::{self, TokenFile};
 use crate::tunnel::{KnownCaps, LearnedCaps, Lobby, TunnelConfig, WINDOW};
+pub(crate) use kinds::Carried;
 
 /// AHP's proposal names this frame size for a path with a relay in it.
 const DEFAULT_FRAME: usize = 900_000;
@@ -175,6 +178,8 @@ impl Guests {
 pub(crate) struct End {
     pub(crate) wire: WireKind,
     pub(crate) at: At,
+    /// The kind of message that both ends carry.
+    pub(crate) carried: Carried,
     pub(crate) carries: Carries,
     #[cfg(feature = "process")]
     pub(crate) framing: Framing,
@@ -247,17 +252,15 @@ impl Plan {
         if config.max_sessions == 0 {
             return Err(PlanError::NoSessions);
         }
-        if let Some(address) = to.at.web() {
-            address.check_target().map_err(of_to)?;
-        }
-        let carries = carries(&listen, &to)?;
+        to.at.check_target().map_err(of_to)?;
+        let carried = kinds::in_common(&listen, &to)?;
         // A quarter of the memory is divided among all sessions, so that those that need little do not
         // depend on what others do.
         let reserved = config.memory / 4 / config.max_sessions;
         let budget = Budget::new(config.memory - reserved * config.max_sessions);
         let at = listen.at.clone();
-        let listen = End::new(listen, None, &config, carries, &budget).map_err(of_listen)?;
-        let to = End::new(to, Some(&at), &config, carries, &budget).map_err(of_to)?;
+        let listen = End::new(listen, None, &config, carried, &budget).map_err(of_listen)?;
+        let to = End::new(to, Some(&at), &config, carried, &budget).map_err(of_to)?;
         let needed =
             session_memory(listen.max_message).saturating_add(session_memory(to.max_message));
         if needed > config.memory {
@@ -266,10 +269,7 @@ impl Plan {
                 needed,
             });
         }
-        if let Some(address) = listen.at.web() {
-            let may = listen.may_listen(address, config.allow_remote);
-            may.map_err(of_listen)?;
-        }
+        listen.may_listen(&config).map_err(of_listen)?;
         let of_address = config.per_address.connections;
         let lobby = Lobby::new(config.max_sessions, of_address).map_err(PlanError::Random)?;
         Ok(Self {
@@ -309,18 +309,14 @@ fn is_local(host: &str) -> bool {
     }
 }
 
-/// Both ends carry the same kind of messages.
-fn carries(listen: &Endpoint, to: &Endpoint) -> Result<Carries, PlanError> {
-    let loro = |end: &Endpoint| end.wire == WireKind::Loro;
-    let takes_bytes = |end: &Endpoint| end.at.is_ws() && end.wire != WireKind::Ahp;
-    match (
-        loro(listen) || loro(to),
-        takes_bytes(listen) && takes_bytes(to),
-    ) {
-        (false, _) => Ok(Carries::Text),
-        (true, true) => Ok(Carries::Binary),
-        (true, false) => Err(PlanError::BytesAndText),
-    }
+/// An address of a host that other machines can reach.
+fn open_to_others(host: String, port: u16) -> Result<Option<IpAddr>, EndError> {
+    let found: Vec<SocketAddr> = match (host.as_str(), port).to_socket_addrs() {
+        Ok(found) => found.collect(),
+        Err(error) => return Err(EndError::NoAddress { host, error }),
+    };
+    let open = found.iter().find(|address| !address.ip().is_loopback());
+    Ok(open.map(SocketAddr::ip))
 }
 
 /// The largest message that an end takes.
@@ -395,9 +391,13 @@ impl End {
         endpoint: Endpoint,
         listener: Option<&At>,
         config: &Config,
-        carries: Carries,
+        carried: Carried,
         budget: &Budget,
     ) -> Result<Self, EndError> {
+        let carries = match carried {
+            Carried::Text => Carries::Text,
+            Carried::Loro | Carried::Bytes => Carries::Binary,
+        };
         #[cfg(feature = "nostr")]
         let relay = match endpoint.is_relays() {
             true => Some(RelayEnd::new(&endpoint, listener, config)?),
@@ -435,8 +435,8 @@ impl End {
             Some(_) if listener.is_none() => None,
             Some(file) => Some(token::token_from_file(file)?),
             // The token that clients must send to this gateway is not sent to the target.
-            None if listener.is_some_and(At::is_web) => None,
-            None => config.token.clone().filter(|_| endpoint.at.is_web()),
+            None if listener.is_some_and(At::has_token) => None,
+            None => config.token.clone().filter(|_| endpoint.at.has_token()),
         };
         #[cfg(feature = "tls")]
         let identity = match (options.cert, options.key) {
@@ -449,12 +449,17 @@ impl End {
         Ok(Self {
             wire: endpoint.wire,
             at: endpoint.at,
+            carried,
             carries,
             #[cfg(feature = "process")]
             framing: options.framing.unwrap_or_default(),
             #[cfg(feature = "process")]
             keeps_process_id: options.keeps_process_id.unwrap_or_default(),
-            tunnel: options.tunnel.unwrap_or_default(),
+            // Only a gateway takes bytes where an AHP program would take text.
+            tunnel: match (endpoint.wire, carries) {
+                (WireKind::Ahp, Carries::Binary) => TunnelUse::Always,
+                _ => options.tunnel.unwrap_or_default(),
+            },
             max_frame,
             max_message,
             fragment: Some(fragment),
@@ -483,17 +488,49 @@ impl End {
     }
 
     /// Whether it may listen: other machines need a token.
-    pub(crate) fn may_listen(
+    pub(crate) fn may_listen(&self, config: &Config) -> Result<(), EndError> {
+        match &self.at {
+            At::Ws(address) if address.socket.is_some() => Ok(()),
+            At::Ws(address) => {
+                let at = address.listen_at()?;
+                self.may_listen_with_token(address.secure, at, config.allow_remote)
+            }
+            #[cfg(feature = "http")]
+            At::Http(address) => {
+                let at = address.listen_at()?;
+                self.may_listen_with_token(address.secure, at, config.allow_remote)
+            }
+            #[cfg(feature = "loro")]
+            At::Loro(address) => {
+                let at = address.listen_at()?;
+                self.may_listen_with_token(address.secure, at, config.allow_remote)
+            }
+            #[cfg(feature = "process")]
+            At::Socket(_) if config.per_address.proxy.is_some() => Err(EndError::NoProxyHeader),
+            #[cfg(feature = "process")]
+            At::Socket(address) => match address.listen_at()? {
+                Some((host, port)) if !config.allow_remote => match open_to_others(host, port)? {
+                    None => Ok(()),
+                    Some(address) => Err(EndError::StreamOpenToOthers { address }),
+                },
+                _ => Ok(()),
+            },
+            #[cfg(any(feature = "process", feature = "nostr"))]
+            _ => Ok(()),
+        }
+    }
+
+    /// The same where clients know tokens, at this host and port.
+    fn may_listen_with_token(
         &self,
-        address: &WsAddress,
+        is_secure: bool,
+        (host, port): (String, u16),
         allow_remote: bool,
     ) -> Result<(), EndError> {
-        if address.socket.is_some() {
-            return Ok(());
-        }
-        let (host, port) = address.listen_at()?;
+        #[cfg(not(feature = "tls"))]
+        let _ = is_secure;
         #[cfg(feature = "tls")]
-        if address.secure && self.identity.is_none() {
+        if is_secure && self.identity.is_none() {
             return Err(EndError::NoCertificate);
         }
         #[cfg(feature = "tls")]
@@ -503,29 +540,28 @@ impl End {
         if self.token.is_some() || self.tokens.is_some() || allow_remote {
             return Ok(());
         }
-        let found: Vec<SocketAddr> = match (host.as_str(), port).to_socket_addrs() {
-            Ok(found) => found.collect(),
-            Err(error) => return Err(EndError::NoAddress { host, error }),
-        };
-        match found.iter().find(|address| !address.ip().is_loopback()) {
+        match open_to_others(host, port)? {
             None => Ok(()),
-            Some(open) => Err(EndError::OpenToOthers { address: open.ip() }),
+            Some(address) => Err(EndError::OpenToOthers { address }),
         }
     }
 
     /// Whether its token travels in clear text beyond this machine.
     pub(crate) fn shows_token(&self) -> bool {
-        let Some(address) = self.at.web() else {
-            return false;
+        let (secure, authority) = match &self.at {
+            At::Ws(address) if address.socket.is_some() => return false,
+            At::Ws(address) => (address.secure, &address.authority),
+            #[cfg(feature = "http")]
+            At::Http(address) => (address.secure, &address.authority),
+            #[cfg(feature = "loro")]
+            At::Loro(address) => (address.secure, &address.authority),
+            #[cfg(any(feature = "process", feature = "nostr"))]
+            _ => return false,
         };
         let has_token = self.token.is_some() || self.tokens.is_some();
-        if address.socket.is_some() {
-            return false;
-        }
-        let (host, _) = address
-            .listen_at()
-            .unwrap_or_else(|_| (address.authority.clone(), 0));
-        has_token && !address.secure && !is_local(&host)
+        // A port alone is one of this machine.
+        let is_port = authority.trim_start_matches(':').parse::<u16>().is_ok();
+        has_token && !secure && !is_port && !is_local(authority)
     }
 
     /// The largest frame that is sent, and how it is counted.
@@ -534,7 +570,9 @@ impl End {
         let cap = Cap::frame(self.max_frame.min(receiver.unwrap_or(usize::MAX)));
         match &self.at {
             #[cfg(feature = "process")]
-            At::Stdio | At::Exec(_) if self.framing == Framing::Lines => cap.lines(),
+            At::Stdio | At::Exec(_) | At::Socket(_) if self.framing == Framing::Lines => {
+                cap.lines()
+            }
             _ => cap,
         }
     }
@@ -598,6 +636,7 @@ impl End {
             false => Options {
                 keepalive: None,
                 silence: None,
+                write_time: self.at.is_socket().then_some(Options::WRITE_TIME),
                 ..usual
             },
         }
@@ -607,6 +646,8 @@ impl End {
     pub(crate) fn frame_limit(&self) -> usize {
         match self.wire {
             WireKind::Whole | WireKind::Cep22 => self.max_message,
+            // A program of loro-extended does not know the cap of this gateway's path.
+            WireKind::Loro if self.carried == Carried::Loro => ws::FRAME_LIMIT,
             WireKind::Ahp | WireKind::Loro => self.max_frame,
         }
     }

@@ -21,7 +21,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk_link::{Budget, Carries, Closed};
+use breakbulk_link::{Budget, Closed};
 use breakbulk_net::plain_text;
 use breakbulk_net::ws::{Bearer, ConnectError, ListenError, Listener, Tokens};
 use tokio::net::TcpListener;
@@ -30,7 +30,7 @@ use tokio::task::JoinSet;
 use crate::endpoint::{Endpoint, EndpointError, WsAddress};
 use crate::error::{EndError, RunError};
 use crate::open;
-use crate::plan::{self, End, Guests};
+use crate::plan::{self, Carried, End, Guests};
 use crate::pump::Side;
 use crate::serve::{Event, ws as door};
 use crate::stop::Stop;
@@ -223,7 +223,7 @@ pub async fn run(
     address.check_target()?;
     let at = endpoint.at.clone();
     let (gateway, budget) = (plan::Config::default(), Budget::unlimited());
-    let mut end = End::new(endpoint, Some(&at), &gateway, Carries::Text, &budget)?;
+    let mut end = End::new(endpoint, Some(&at), &gateway, Carried::Text, &budget)?;
     end.token = end.token.or_else(|| config.token.clone());
     let options = open::connect_options(&end, &address);
     let scope = Scope {
@@ -306,9 +306,8 @@ pub async fn listen(
         return Err(wrong(EndError::NoProbe));
     }
     let budget = Budget::new(config.memory);
-    let end = End::new(endpoint, None, &config, Carries::Text, &budget).map_err(wrong)?;
-    let may = end.may_listen(&address, config.allow_remote);
-    may.map_err(wrong)?;
+    let end = End::new(endpoint, None, &config, Carried::Text, &budget).map_err(wrong)?;
+    end.may_listen(&config).map_err(wrong)?;
     let echo = Echo::new(EchoLimits::ALONE, budget);
     if is_http {
         return listen_http(&end, &address, echo, stop, tell).await;

@@ -23,7 +23,7 @@ mod unsent;
 use std::fmt;
 use std::time::Duration;
 
-use breakbulk_link::{Closed, Event, Key, Limits, Outgoing, SendError, Shape};
+use breakbulk_link::{Closed, Event, Key, Limits, MessageId, Outgoing, SendError, Shape};
 use bytes::Bytes;
 
 pub use boxes::{BothBoxes, ClientBox, HostBox};
@@ -88,6 +88,9 @@ pub trait Passing: Send {
         false
     }
 
+    /// A message with a tag of its own was sent by a side.
+    fn sent(&mut self, _to: Side, _tag: u64) {}
+
     /// A message could not be sent by a side.
     fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement;
 
@@ -111,6 +114,10 @@ impl Passing for Box<dyn Passing> {
 
     fn asks_again(&self, method: &str) -> bool {
         (**self).asks_again(method)
+    }
+
+    fn sent(&mut self, to: Side, tag: u64) {
+        (**self).sent(to, tag);
     }
 
     fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement {
@@ -145,6 +152,8 @@ pub struct Incoming<'a> {
     pub shape: &'a Shape,
     /// The transfer it came by; `None` if it came in one frame.
     pub key: Option<&'a Key>,
+    /// The name by which its connection can be told what became of it.
+    pub id: Option<MessageId>,
 }
 
 /// What to do with a message.

@@ -1,5 +1,7 @@
 //! The sessions of a gateway: one over the standard streams, or one for each client of a listener.
 
+#[cfg(feature = "process")]
+mod streams;
 pub(crate) mod ws;
 
 use std::pin::Pin;
@@ -12,6 +14,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::Instrument;
 
+#[cfg(feature = "process")]
+use crate::endpoint::SocketAddress;
 use crate::endpoint::{At, TunnelUse};
 use crate::error::{OpenError, Party, RunError, SessionEnd, Unreachable};
 use crate::open::{self, Opened};
@@ -83,6 +87,10 @@ impl Plan {
             At::Ws(address) => ws::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "http")]
             At::Http(address) => crate::mcp::listen(Arc::new(self), &address, stop, &tell).await,
+            #[cfg(feature = "process")]
+            At::Socket(address) => streams::listen(Arc::new(self), &address, stop, &tell).await,
+            #[cfg(feature = "loro")]
+            At::Loro(address) => crate::loro::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "nostr")]
             At::Relays(address) => relays::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "process")]
@@ -134,6 +142,10 @@ fn party(plan: &Plan, side: Side) -> Party {
         (At::Ws(_), Side::To) => Party::Target,
         #[cfg(feature = "http")]
         (At::Http(_), Side::To) => Party::Target,
+        #[cfg(feature = "process")]
+        (At::Socket(_), Side::To) => Party::Target,
+        #[cfg(feature = "loro")]
+        (At::Loro(_), Side::To) => Party::Target,
         #[cfg(feature = "nostr")]
         (At::Relays(_), Side::To) => Party::Server,
     }
@@ -238,6 +250,28 @@ pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
                 error,
             })
         }
+        #[cfg(feature = "process")]
+        At::Socket(address) => {
+            let found = match address {
+                SocketAddress::Tcp(authority) => accepts(authority, false).await,
+                #[cfg(unix)]
+                SocketAddress::Unix(path) => accepts_unix(path).await,
+                #[cfg(not(unix))]
+                SocketAddress::Unix(_) => Ok(()),
+            };
+            found.map_err(|error| OpenError::Unreachable {
+                address: address.name(),
+                error,
+            })
+        }
+        #[cfg(feature = "loro")]
+        At::Loro(address) => {
+            let found = accepts(&address.authority, address.secure).await;
+            found.map_err(|error| OpenError::Unreachable {
+                address: address.authority.clone(),
+                error,
+            })
+        }
         #[cfg(feature = "nostr")]
         At::Relays(address) => relays::check(address).await,
         #[cfg(feature = "process")]
@@ -296,8 +330,10 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
         }
     };
     if plan.listen.tunnel == TunnelUse::Always && matches!(client, Client::Other(..)) {
-        tracing::warn!("refused a client: it is not a breakbulk gateway, and tunnel=always");
-        let reason = "this listener is for breakbulk gateways (tunnel=always)";
+        tracing::warn!(
+            "refused a client: it is not a breakbulk gateway, and tunnel=always or framing=ipc needs one"
+        );
+        let reason = "this listener is for breakbulk gateways";
         return client.refuse(1002, reason).await;
     }
     let Some(_seat) = plan.lobby.seat(caller.address) else {
@@ -319,7 +355,12 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
         }
     };
     let listen = match client {
-        Client::Other(opened, _) => opened,
+        Client::Other(opened, _) => match opened.greeted().await {
+            Ok(opened) => opened,
+            Err(error) => {
+                return tracing::error!(%error, "closed a client: its session could not start");
+            }
+        },
         // The hello of the tunnel is sent only once the target is connected.
         Client::Gateway(newcomer) => match newcomer.accept(&config).await {
             Ok(tunnelled) => Opened::tunnel(tunnelled),
@@ -334,6 +375,21 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
         "session started"
     );
     log_end(&pump(plan, listen, to, stop).await);
+}
+
+/// The error of binding a listener, with the host and port as they were given.
+pub(crate) fn not_bound(host: &str, port: u16, error: ListenError) -> RunError {
+    let named = match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    };
+    RunError::Listen(match error {
+        ListenError::Bind { error, .. } => ListenError::Bind {
+            address: named,
+            error,
+        },
+        error => error,
+    })
 }
 
 /// A client whose session has not begun.

@@ -19,6 +19,8 @@ mod limiter;
 #[cfg(feature = "ws")]
 mod listening;
 pub mod memory;
+#[cfg(any(feature = "process", feature = "ws"))]
+mod message_timer;
 #[cfg(feature = "nostr")]
 pub mod nostr;
 mod observed;

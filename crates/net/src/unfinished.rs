@@ -1,10 +1,14 @@
-//! The memory of a message of which only a part has arrived.
+//! Charges an incoming message to a budget while it is not whole: the link charges it only afterwards.
 
-use breakbulk_link::{Budget, Closed, Held};
+use breakbulk_link::{Budget, Held};
 
 use crate::connection::UNCHARGED;
 
-/// What an unfinished incoming message is charged to.
+/// The reason of the close if there is no memory for it.
+pub(crate) const NO_MEMORY: &str =
+    "no memory for an unfinished message at the moment: try again later";
+
+/// What the unfinished message of one connection is charged to.
 #[derive(Debug, Default)]
 pub(crate) struct Unfinished {
     budget: Option<Budget>,
@@ -12,14 +16,14 @@ pub(crate) struct Unfinished {
 }
 
 impl Unfinished {
+    /// Charges to this budget from now on; what is held already stays where it is until it is released.
     pub(crate) fn charge_to(&mut self, budget: &Budget) {
         self.budget = Some(budget.clone());
     }
 
-    /// Charges what a message holds so far. If there is no room for it, the connection has to be closed as
-    /// returned, or to wait without reading.
-    pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), Closed> {
-        let granted = match (&mut self.held, &self.budget) {
+    /// Charges what a message holds so far; false if there is no room for it.
+    pub(crate) fn charge(&mut self, bytes: usize) -> bool {
+        match (&mut self.held, &self.budget) {
             _ if bytes <= UNCHARGED => true,
             (_, None) => true,
             (Some(held), _) => held.grow_to(bytes),
@@ -27,19 +31,11 @@ impl Unfinished {
                 self.held = budget.charge(bytes);
                 self.held.is_some()
             }
-        };
-        match granted {
-            true => Ok(()),
-            false => Err(Closed {
-                code: 1013,
-                reason: "no memory for an unfinished message at the moment: try again later"
-                    .to_owned(),
-            }),
         }
     }
 
-    /// The message is whole, and charged by whoever takes it, or it is given up.
-    pub(crate) fn finished(&mut self) {
+    /// The message is whole, or given up.
+    pub(crate) fn release(&mut self) {
         self.held = None;
     }
 }

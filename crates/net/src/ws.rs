@@ -16,7 +16,6 @@ mod error;
 pub mod fuzzing;
 mod head;
 mod mask;
-mod message_timer;
 mod pages;
 mod reader;
 mod request;

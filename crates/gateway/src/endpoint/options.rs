@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use breakbulk_link::Preset;
 #[cfg(feature = "process")]
-use breakbulk_net::process::Framing;
+use breakbulk_net::process::{Framing, LengthField};
 
 #[cfg(feature = "nostr")]
 use super::RelayOptions;
@@ -43,6 +43,15 @@ pub(crate) struct EndpointOptions {
     #[cfg(feature = "nostr")]
     pub(crate) relay: RelayOptions,
 }
+
+/// The framing of VSCode's `ipc.net`: type, id, acknowledged id and length of the body. Header and body
+/// are one message here, so plain and persistent sessions pass with their acknowledgements.
+#[cfg(feature = "process")]
+const IPC: Framing = Framing::LengthField(LengthField {
+    name: "ipc",
+    header: 13,
+    at: 9,
+});
 
 /// The options of streams and WebSockets.
 pub(super) const NAMES: &[&str] = &[
@@ -133,8 +142,12 @@ impl EndpointOptions {
         let was_there = match name {
             #[cfg(feature = "process")]
             "framing" => {
-                let framing = value.parse();
-                let framing = framing.map_err(|_| none_of(value, "lines, content-length"))?;
+                let framing = match value {
+                    "ipc" => IPC,
+                    _ => value
+                        .parse()
+                        .map_err(|_| none_of(value, "lines, content-length, ipc"))?,
+                };
                 self.framing.replace(framing).is_some()
             }
             "token-file" => self.token_file.replace(value.into()).is_some(),

@@ -52,6 +52,21 @@ fn endpoints_as_they_are_written() {
             WireKind::Whole,
             exec(&["what", "is?framing=lines"]),
         ),
+        (
+            "tcp://8080",
+            WireKind::Whole,
+            At::Socket(SocketAddress::Tcp("8080".to_owned())),
+        ),
+        (
+            "tcp://[::1]:1/?framing=ipc",
+            WireKind::Whole,
+            At::Socket(SocketAddress::Tcp("[::1]:1".to_owned())),
+        ),
+        (
+            "unix:/run/s?max-message=1KB",
+            WireKind::Whole,
+            At::Socket(SocketAddress::Unix("/run/s".into())),
+        ),
         ("ws://8080", WireKind::Ahp, ws(false, "8080", "/", None)),
         ("ws+unix:/run/s", WireKind::Ahp, socket("/run/s")),
         (
@@ -208,10 +223,16 @@ fn relays_and_their_options_are_read() {
 #[test]
 fn what_is_wrong_says_what_to_mend() {
     for (text, words) in [
-        ("", "there is no colon; an endpoint is stdio:"),
-        ("stdio", "write stdio: with its colon"),
+        (
+            "",
+            "there is no colon; an endpoint is stdio:, exec:COMMAND, tcp://HOST:PORT, unix:PATH, ws://",
+        ),
+        ("stdio", "there is no colon; did you mean stdio:?"),
         ("cat", "there is no colon"),
-        ("tcp://x:1", "\"tcp\" is no transport; an endpoint is"),
+        (
+            "udp://x:1",
+            "\"udp\" is no transport; did you mean tcp://HOST:PORT?",
+        ),
         ("ftp://x", "\"ftp\" is no transport"),
         (
             "mcp+ws://x:1",
@@ -237,7 +258,7 @@ fn what_is_wrong_says_what_to_mend() {
         ("stdio:x", "stdio: has no address"),
         (
             "stdio:?framing=json",
-            "framing: \"json\" is none of lines, content-length",
+            "framing: \"json\" is none of lines, content-length, ipc",
         ),
         (
             "stdio:?framing=",
@@ -256,7 +277,7 @@ fn what_is_wrong_says_what_to_mend() {
         ("stdio:?fragment=1KB", "fragment is for ws:// and wss://"),
         (
             "ws://x:1?process-id=keep",
-            "process-id is for stdio: and exec:",
+            "process-id is for stdio:, exec:, tcp:// and unix:",
         ),
         (
             "stdio:?process-id=4711",
@@ -289,7 +310,10 @@ fn what_is_wrong_says_what_to_mend() {
             "ws://x:1?token=secret",
             "seen by every program; use ?token-file=FILE",
         ),
-        ("ws://x:1?framing=lines", "framing is for stdio: and exec:"),
+        (
+            "ws://x:1?framing=lines",
+            "framing is for stdio:, exec:, tcp:// and unix:",
+        ),
         ("ws://x:1?cert=a", "cert is for wss://"),
         ("ws://x:1?ca=a", "ca is for wss://"),
         (

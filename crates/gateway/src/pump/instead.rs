@@ -46,6 +46,7 @@ impl<P: Passing> Pump<P> {
                     bytes,
                     shape: &shape,
                     key: None,
+                    id: None,
                 };
                 if let Some(message) = self.pass(from, message) {
                     self.end(from.other()).send(message.tagged(SUBSTITUTE));

@@ -215,12 +215,14 @@ impl<P: Passing> Pump<P> {
                     bytes,
                     shape,
                     key,
+                    id,
                     charge,
                 } = message;
                 let message = Incoming {
                     bytes,
                     shape: &shape,
                     key: key.as_ref(),
+                    id,
                 };
                 if let Some(mut message) = self.pass(from, message) {
                     message.charge = charge.map(Arc::new);
@@ -232,9 +234,10 @@ impl<P: Passing> Pump<P> {
                 }
             }
             Heard::Event(Event::Sent { tag: HELLO, .. }) => {}
-            Heard::Event(Event::Sent { .. }) => {
+            Heard::Event(Event::Sent { tag, .. }) => {
                 let end = self.end(from);
                 end.queued = end.queued.saturating_sub(1);
+                self.passing.sent(from, tag);
             }
             Heard::Event(Event::SendFailed {
                 id,
@@ -249,6 +252,11 @@ impl<P: Passing> Pump<P> {
                     _ => self.passing.not_sent(from, &bytes, &error),
                 };
                 self.not_sent(from, Some(id), &bytes, instead, &error);
+            }
+            Heard::Event(Event::Control(word))
+                if self.end(from).end_word.is_some_and(|end| word == end) =>
+            {
+                self.end(from).ended_input();
             }
             Heard::Event(event) => {
                 match &event {

@@ -205,6 +205,7 @@ fn arrived(message: InboundMessage) -> Heard {
         shape: shape_of(std::str::from_utf8(&bytes).unwrap_or_default()),
         bytes,
         key: None,
+        id: None,
         charge,
     })
 }

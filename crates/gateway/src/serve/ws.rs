@@ -10,7 +10,7 @@ use breakbulk_net::ws::{Accepted, ListenError, ListenOptions, Listener, Tokens};
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
-use super::{Arrival, Door, Entered, Tell, check_target};
+use super::{Arrival, Door, Entered, Tell, check_target, not_bound};
 use crate::endpoint::WsAddress;
 use crate::error::RunError;
 use crate::open;
@@ -83,7 +83,7 @@ impl Door for WsDoor {
                 if open::is_tunnel(end, &accepted.websocket) {
                     return Ok(Entered::Line(Line::new(accepted.websocket)));
                 }
-                let (opened, connection) = open::web_socket(end, accepted.websocket)?;
+                let (opened, connection) = open::web_socket(end, accepted.websocket, false)?;
                 let refuse = move |code, reason: &str| {
                     connection.close(code, reason);
                     Box::pin(async move { connection.ended().await }) as _
@@ -142,20 +142,8 @@ pub(crate) async fn bind(
         side: Side::Listen,
         error: error.into(),
     })?;
-    let named = match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
-    };
     let bound = Listener::bind((host.as_str(), port), options).await;
-    bound.map_err(|error| {
-        RunError::Listen(match error {
-            ListenError::Bind { error, .. } => ListenError::Bind {
-                address: named,
-                error,
-            },
-            error => error,
-        })
-    })
+    bound.map_err(|error| not_bound(&host, port, error))
 }
 
 /// How a listener accepts clients, and probes if there is an echo.

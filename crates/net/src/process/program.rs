@@ -13,7 +13,7 @@ use super::framing::Framing;
 use super::stderr::StderrTail;
 use super::stderr_lines::StderrLines;
 use super::stop::ChildGuard;
-use super::stream::{MEMORY_WAIT, Stream};
+use super::stream::Stream;
 
 /// Variables whose names begin so are ours, secrets among them. No command inherits them.
 const OURS: &str = "BREAKBULK_";
@@ -211,7 +211,6 @@ impl Program {
             _ => ChildStderr::Elsewhere,
         };
         let mut stream = Stream::new(output, input, framing, limit);
-        stream.wait_for_memory(MEMORY_WAIT);
         stream.write_first(&self.preamble);
         Ok(Exec::new(
             stream,

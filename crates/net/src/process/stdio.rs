@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::framing::Framing;
 use super::output::Output;
-use super::stream::{MEMORY_WAIT, Stream};
+use super::stream::Stream;
 
 /// How many bytes are read from the standard input at a time.
 const CHUNK: usize = 64 << 10;
@@ -53,9 +53,7 @@ pub fn stdio(framing: Framing, limit: usize) -> io::Result<Stdio> {
         receiver,
         chunk: Bytes::new(),
     };
-    let mut stream = Stream::new(input, Output::new(), framing, limit);
-    stream.wait_for_memory(MEMORY_WAIT);
-    Ok(stream)
+    Ok(Stream::new(input, Output::new(), framing, limit))
 }
 
 /// The standard input, as received from the thread that reads it.

@@ -13,13 +13,13 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
-use super::message_timer::MessageTimer;
 use super::reader::{ReadError, Reader, WsEvent, sendable};
 use super::socket::Socket;
 use super::writer::Writer;
 use crate::gate::Permit;
+use crate::message_timer::MessageTimer;
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
-use crate::unfinished::Unfinished;
+use crate::unfinished::{NO_MEMORY, Unfinished};
 
 /// The longest reason that fits in a close frame.
 const REASON_MAX: usize = 123;
@@ -203,13 +203,16 @@ impl State {
         }
         let Some(bytes) = self.reader.unfinished() else {
             self.timer = None;
-            self.unfinished.finished();
+            self.unfinished.release();
             return incoming;
         };
-        if let Err(closed) = self.unfinished.charge(self.reader.held()) {
-            self.unfinished.finished();
+        if !self.unfinished.charge(self.reader.held()) {
+            self.unfinished.release();
             self.reader.forget();
-            return Poll::Ready(self.break_off(closed));
+            return Poll::Ready(self.break_off(Closed {
+                code: 1013,
+                reason: NO_MEMORY.to_owned(),
+            }));
         }
         let timer = self.timer.get_or_insert_with(|| MessageTimer::new(bytes));
         if let Poll::Ready(closed) = timer.poll_expired(context, bytes) {
