@@ -489,7 +489,7 @@ async fn the_shorter_time_of_both_ends_applies() {
         for connection in [&setup.client.connection, &setup.server.connection] {
             let closed = connection.closed().await;
             assert_eq!(before.elapsed().as_secs(), seconds, "{closed:?}");
-            let words = format!("did not come back within {seconds} s (resume-for): ");
+            let words = format!("did not come back within {seconds} s (resume-for)");
             match seconds {
                 0 => assert_eq!((closed.code, &*closed.reason), (1006, "cut")),
                 _ => assert!(closed.reason.contains(&words), "{closed:?}"),
