@@ -27,7 +27,7 @@ mod upgrade;
 
 pub use arrival::{AcceptedSink, AcceptedSource, AcceptedTransport, Arrival, Arrivals};
 pub use authorize::{AllowAll, Authorize, Claim, Denied, Grant, Way};
-pub use client::{ClientOptions, ConnectError};
+pub use client::{ClientOptions, ConnectError, refused_post};
 pub use connection::HttpSource;
 pub use dialect::{Dialect, PostErrors};
 pub use listen::{Limits, serve, serve_until};
