@@ -210,6 +210,7 @@ async fn a_response_that_is_too_large_becomes_an_error() {
     log.assert_line(Level::WARN, &warning);
 }
 
+// PROG-18
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_answered_ends_both() {
     let large = "x".repeat(2000);

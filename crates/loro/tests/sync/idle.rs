@@ -132,9 +132,17 @@ async fn a_transfer_that_stands_still_is_told_to_its_sender() {
     }
 }
 
-/// A connection that is cut between two attempts: the status says so until it is back.
+/// A connection that is cut: the status of the client says so until it is back, and the server's log.
 #[tokio::test(start_paused = true)]
 async fn a_cut_is_in_the_status_of_the_connection() {
+    let log = Log::capture();
+    let server = node(server_config());
+    drop(Raw::established(&server, "5").await);
+    let line = [
+        "connection closed",
+        "closed with 1006: the other end is gone",
+    ];
+    log.wait_for(Level::DEBUG, &line).await;
     let client = node(client_config());
     let (remote, raw) = established_raw(&client).await;
     drop(raw);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk_link::Frame;
+use breakbulk_link::{Closed, Frame};
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
@@ -28,6 +28,18 @@ const IDLE: Duration = Duration::from_secs(4);
 /// A server that does not answer the probes of an idle socket is taken for gone: an answer may be long in
 /// coming, and a path that drops silently would never be noticed.
 const KEEPALIVE: Duration = Duration::from_secs(20);
+
+/// What a server's own words begin with where a POST was refused.
+const REFUSED: &str = "HTTP ";
+
+/// The status and the words with which the server refused a POST, if that is how the connection of a
+/// client ended: the same message would be refused by the next connection too, unless the status says
+/// otherwise.
+pub fn refused_post(closed: &Closed) -> Option<(u16, &str)> {
+    let failed = Lost(REFUSED.to_owned()).to_string();
+    let (status, words) = closed.reason.strip_prefix(&failed)?.split_once(": ")?;
+    Some((status.parse().ok()?, words))
+}
 
 /// The options of a client.
 #[derive(Clone, Debug)]
@@ -306,7 +318,7 @@ impl HttpClient {
             if let Some(told) = error_text(&text)
                 && status != StatusCode::NOT_FOUND
             {
-                return Err(Lost(format!("HTTP {code}: {told}")));
+                return Err(Lost(format!("{REFUSED}{code}: {told}")));
             }
             let remedy = match status {
                 StatusCode::NOT_FOUND => "the server does not know this connection: connect again",
