@@ -5,7 +5,7 @@ mod kinds;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 #[cfg(feature = "tls")]
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use breakbulk_ahp as ahp;
@@ -132,6 +132,8 @@ pub struct Plan {
     pub(crate) guests: Guests,
     pub(crate) check: bool,
     pub(crate) grace: Duration,
+    /// Where clients find the listener, once it listens.
+    pub(crate) heard_at: OnceLock<String>,
     /// The sessions of tunnels, which outlive their lines.
     pub(crate) lobby: Lobby,
     /// The sessions of AHP hosts and of AHP clients, which outlive their connections.
@@ -256,6 +258,7 @@ impl Plan {
             },
             check: config.check,
             grace: config.grace,
+            heard_at: OnceLock::new(),
             lobby,
             sessions: Default::default(),
             reserved,
