@@ -11,6 +11,7 @@ mod losses;
 mod matrix;
 mod mend;
 mod nostr;
+mod resume;
 mod sizes;
 mod spelling;
 mod streams;

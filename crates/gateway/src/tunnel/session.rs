@@ -22,7 +22,7 @@ use super::machine::{Learned, Machine, Write};
 const RETIRE_TIME: Duration = Duration::from_secs(1);
 
 /// What is done with a cap that was learned, and that frames kept to.
-pub(super) type KeepCap = Box<dyn Fn(Learned) + Send + Sync>;
+pub(super) type KeepCap = Box<dyn Fn(usize) + Send + Sync>;
 
 /// What the halves of the transport and the task share.
 pub(super) struct Session {
@@ -113,6 +113,8 @@ impl Session {
             dialing: None,
             cap,
             told_lost: false,
+            told_failed: false,
+            retired: line,
         };
         tokio::spawn(task.run().in_current_span());
         session
@@ -296,6 +298,9 @@ struct Task {
     cap: usize,
     /// Whether the log says that there is no line.
     told_lost: bool,
+    told_failed: bool,
+    /// The number since which there is no line, if what was left of the last one is closed.
+    retired: u64,
 }
 
 /// What the task waits for.
@@ -353,16 +358,11 @@ impl Task {
         let session = &self.session;
         if let Some((line, write)) = session.update(|machine| machine.poll_write(now())) {
             self.writing = Some(Box::pin(session.clone().write(line, write)));
-        } else if self.has_lost_line() {
+        } else if let (line, false) = session.look(|machine| (machine.line(), machine.is_up()))
+            && std::mem::replace(&mut self.retired, line) != line
+        {
             self.writing = Some(Box::pin(session.clone().retire()));
         }
-    }
-
-    /// Whether the carrier of a lost line is still there.
-    fn has_lost_line(&self) -> bool {
-        let current = self.session.look(Machine::line);
-        let sink = self.session.sink.try_lock();
-        sink.is_ok_and(|sink| sink.as_ref().is_some_and(|live| live.line != current))
     }
 
     fn begin_dial(&mut self) {
@@ -430,7 +430,7 @@ impl Task {
             );
         }
         if let (Some(confirmed), Some(keep)) = (confirmed, &self.keep) {
-            keep(confirmed);
+            keep(confirmed.cap);
         }
         let (cap, lost) = self.session.look(|machine| {
             let lost = machine
@@ -450,6 +450,14 @@ impl Task {
             );
         }
         self.told_lost = lost.is_some();
+        let failed = self.session.look(|machine| {
+            machine
+                .has_failed()
+                .then(|| machine.why_no_line().to_owned())
+        });
+        if let Some(why) = failed.filter(|_| !std::mem::replace(&mut self.told_failed, true)) {
+            tracing::error!(why, "the tunnel ends without a line");
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use breakbulk_link::{Carries, Event, Link, Outgoing};
 
+use super::line::LONGEST_PAUSE;
 use super::*;
 use crate::tunnel::TunnelConfig;
 
@@ -35,6 +36,7 @@ pub(super) fn config(cap: usize, budget: &Budget) -> TunnelConfig {
         carries: Carries::Text,
         resume_for: Duration::from_secs(60),
         window: 16 << 10,
+        caps: Default::default(),
     }
 }
 
