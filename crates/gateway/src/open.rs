@@ -322,11 +322,17 @@ pub(crate) fn passing(plan: &Plan, listen: &EndKind, to: &EndKind) -> Box<dyn Pa
             return Box::new(Bridge::new(client.clone(), server.clone()));
         }
         (EndKind::Binary, _) | (_, EndKind::Binary) => return Box::new(Raw),
-        (EndKind::Ahp(client), EndKind::Ahp(host)) => Box::new(BothBoxes::new(
-            (client.clone(), of_listen(), clients),
-            (host.clone(), of_to(), hosts),
-        )),
-        (EndKind::Ahp(client), _) => Box::new(HostBox::new(client.clone(), of_listen(), clients)),
+        (EndKind::Ahp(client), EndKind::Ahp(host)) => {
+            let boxes = BothBoxes::new(
+                (client.clone(), of_listen(), clients),
+                (host.clone(), of_to(), hosts),
+            );
+            Box::new(boxes.listening_at(plan.heard_at.get().cloned()))
+        }
+        (EndKind::Ahp(client), _) => {
+            let host_box = HostBox::new(client.clone(), of_listen(), clients);
+            Box::new(host_box.listening_at(plan.heard_at.get().cloned()))
+        }
         (_, EndKind::Ahp(host)) => Box::new(ClientBox::new(host.clone(), of_to(), hosts)),
         _ => Box::new(ForReceivers {
             listen: plan.listen.receiver_limit(),

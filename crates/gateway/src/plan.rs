@@ -5,7 +5,7 @@ mod kinds;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 #[cfg(feature = "tls")]
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use breakbulk_ahp as ahp;
@@ -142,6 +142,8 @@ pub struct Plan {
     pub(crate) probes: bool,
     pub(crate) check: bool,
     pub(crate) grace: Duration,
+    /// Where clients find the listener, once it listens.
+    pub(crate) heard_at: OnceLock<String>,
     /// The sessions of tunnels, which outlive their lines.
     pub(crate) lobby: Lobby,
     /// The sessions of AHP hosts and of AHP clients, which outlive their connections.
@@ -280,6 +282,7 @@ impl Plan {
             probes: config.probes,
             check: config.check,
             grace: config.grace,
+            heard_at: OnceLock::new(),
             lobby,
             sessions: Default::default(),
             reserved,

@@ -196,6 +196,12 @@ pub(crate) async fn listen(
     stop: &Stop,
     tell: Tell<'_>,
 ) -> Result<(), RunError> {
+    // Another machine knows this one by a name.
+    let address = heard_at
+        .replace("//0.0.0.0:", "//HOST:")
+        .replace("//[::]:", "//HOST:");
+    // It is set once: a plan is run once.
+    let _ = plan.heard_at.set(address);
     tell(Event::Listening(heard_at));
     let mut sessions = JoinSet::new();
     let outcome = loop {

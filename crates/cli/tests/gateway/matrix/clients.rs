@@ -55,16 +55,12 @@ impl Client {
                     exchange(name, writer, &mut reader, message);
                 }
             },
-            (Self::Loro(transports), _) => {
+            (Self::Loro(transports), _) => std::thread::scope(|scope| {
                 for transport in *transports {
-                    documents(
-                        &format!("{name} by {transport:?}"),
-                        address,
-                        transport,
-                        target,
-                    );
+                    let name = format!("{name} by {transport:?}");
+                    scope.spawn(move || documents(&name, address, transport, target));
                 }
-            }
+            }),
             (_, Message::Loro) => documents(name, address, "", target),
             (Self::Gateway(wire), _) => {
                 let framing = match message {
