@@ -33,7 +33,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use self::answer::{refusal, stream};
+use self::answer::{Refusal, refusal, stream};
 use self::body::Reading;
 use self::post::post;
 use self::session::{ClientSession, DoorTransport};
@@ -330,7 +330,7 @@ async fn answer(State(state): State<Arc<DoorState>>, request: Request) -> Respon
     let (head, body) = request.into_parts();
     let visitor = match state.guard.admit(&head) {
         Ok(visitor) => visitor,
-        Err(response) => return response,
+        Err(response) => return *response,
     };
     let is_here = state
         .path
@@ -352,7 +352,7 @@ async fn answer(State(state): State<Arc<DoorState>>, request: Request) -> Respon
             Ok(response)
         }
     };
-    let mut response = answered.unwrap_or_else(|response| response);
+    let mut response = answered.unwrap_or_else(Response::from);
     state.guard.let_page_read(&visitor, &mut response);
     response
 }
@@ -362,7 +362,7 @@ fn named(
     state: &DoorState,
     visitor: &Visitor,
     headers: &HeaderMap,
-) -> Result<Arc<ClientSession>, Response<Body>> {
+) -> Result<Arc<ClientSession>, Refusal> {
     if headers.all(SESSION).is_empty() {
         let words = "a session is needed: begin one by initialize, and send its Mcp-Session-Id";
         return Err(refusal(&Refused::new(400, SERVER_ERROR, words)));
@@ -382,7 +382,7 @@ fn get(
     state: &DoorState,
     visitor: &Visitor,
     headers: &HeaderMap,
-) -> Result<Response<Body>, Response<Body>> {
+) -> Result<Response<Body>, Refusal> {
     head::check_get(headers).map_err(|refused| refusal(&refused))?;
     let session = named(state, visitor, headers)?;
     session.touch();
@@ -415,7 +415,7 @@ fn delete(
     state: &DoorState,
     visitor: &Visitor,
     headers: &HeaderMap,
-) -> Result<Response<Body>, Response<Body>> {
+) -> Result<Response<Body>, Refusal> {
     let session = named(state, visitor, headers)?;
     session.end(1000, "the client ended the session");
     state.forget(&session);

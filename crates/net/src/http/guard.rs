@@ -85,7 +85,7 @@ impl Guard {
     ///
     /// # Errors
     /// The answer to a request that goes no further.
-    pub fn admit(&self, head: &Parts) -> Result<Visitor, Response<Body>> {
+    pub fn admit(&self, head: &Parts) -> Result<Visitor, Box<Response<Body>>> {
         let options = &self.options;
         let has_secret = options.bearer.is_some() || options.tokens.is_some() || options.is_proven;
         let rules = PageRules {
@@ -107,7 +107,9 @@ impl Guard {
             }
             response
         };
-        rules.check(&head.headers).map_err(refused)?;
+        rules
+            .check(&head.headers)
+            .map_err(|refusal| Box::new(refused(refusal)))?;
         let origin = head.headers.get(ORIGIN).cloned();
         if let Some(origin) = &origin
             && head.method == Method::OPTIONS
@@ -115,7 +117,7 @@ impl Guard {
         {
             let mut response = preflight(options.page.methods, options.page.asked);
             allow_page(&mut response, origin.clone());
-            return Err(response);
+            return Err(Box::new(response));
         }
         let holder = holder(
             &head.headers,
@@ -129,7 +131,7 @@ impl Guard {
                 if let Some(origin) = &origin {
                     allow_page(&mut response, origin.clone());
                 }
-                response
+                Box::new(response)
             })?,
             origin,
         })

@@ -308,3 +308,29 @@ fn a_target_gets_the_token_and_the_headers_of_their_files() {
     assert_eq!(asked.header("authorization"), Some("Bearer t0ken"));
     assert_eq!(asked.header("x-tenant"), Some("a"));
 }
+
+// MCPH-8
+#[test]
+fn no_message_is_posted_before_the_servers_own_stream_is_open() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let is_open = Arc::new(AtomicBool::new(false));
+    let seen = is_open.clone();
+    let server = Scripted::new(in_session(move |asked, stream| match &*asked.method {
+        "GET" => {
+            // Long enough for a message that does not wait.
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            seen.store(true, Ordering::SeqCst);
+            events(stream, ": open\n\n");
+        }
+        _ => {
+            let open = seen.load(Ordering::SeqCst);
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"open":{open}}}}}"#);
+            json(stream, "200 OK", &answer);
+        }
+    }));
+    let mut near = near(&server.url);
+    answered(&mut near, INITIALIZE);
+    let answer = answered(&mut near, &format!("{INITIALIZED}\n{LIST}"));
+    assert_eq!(answer["result"]["open"], true);
+}

@@ -11,6 +11,22 @@ use super::streams::Event;
 use crate::mcp::head::{EVENTS, JSON, Refused, SERVER_ERROR, SESSION_NOT_FOUND};
 use crate::mcp::message::Message;
 
+/// An answer to a request that goes no further.
+#[derive(Debug)]
+pub(super) struct Refusal(Box<Response<Body>>);
+
+impl From<Response<Body>> for Refusal {
+    fn from(response: Response<Body>) -> Self {
+        Self(Box::new(response))
+    }
+}
+
+impl From<Refusal> for Response<Body> {
+    fn from(refusal: Refusal) -> Self {
+        *refusal.0
+    }
+}
+
 /// 202: a message that has no answer is the server's.
 pub(super) fn accepted() -> Response<Body> {
     let mut response = Response::new(Body::empty());
@@ -50,7 +66,7 @@ pub(super) fn stream(
 }
 
 /// The answer to a request whose session has ended.
-pub(super) fn over(message: &Message, closed: &Closed) -> Response<Body> {
+pub(super) fn over(message: &Message, closed: &Closed) -> Refusal {
     let status = match closed.code {
         1014 => 502,
         1001 | 1013 => 503,
@@ -63,7 +79,7 @@ pub(super) fn over(message: &Message, closed: &Closed) -> Response<Body> {
     gone(message, status, reason)
 }
 
-pub(super) fn gone(message: &Message, status: u16, words: &str) -> Response<Body> {
+pub(super) fn gone(message: &Message, status: u16, words: &str) -> Refusal {
     let code = match status {
         404 => SESSION_NOT_FOUND,
         _ => SERVER_ERROR,
@@ -72,17 +88,17 @@ pub(super) fn gone(message: &Message, status: u16, words: &str) -> Response<Body
 }
 
 /// The answer to a request that is refused.
-pub(super) fn refusal(refused: &Refused) -> Response<Body> {
+pub(super) fn refusal(refused: &Refused) -> Refusal {
     let status = StatusCode::from_u16(refused.status).unwrap_or(StatusCode::BAD_REQUEST);
     let mut response = json(status, refused.body());
     if matches!(refused.status, 429 | 503) {
         let headers = response.headers_mut();
         headers.insert("retry-after", HeaderValue::from_static("5"));
     }
-    response
+    response.into()
 }
 
-pub(super) fn busy_for(message: &Message) -> impl FnOnce(&'static str) -> Response<Body> {
+pub(super) fn busy_for(message: &Message) -> impl FnOnce(&'static str) -> Refusal {
     let refused = Refused::new(503, SERVER_ERROR, "").to(message);
     move |words| {
         refusal(&Refused {
@@ -92,16 +108,16 @@ pub(super) fn busy_for(message: &Message) -> impl FnOnce(&'static str) -> Respon
     }
 }
 
-pub(super) fn busy(words: &str) -> Response<Body> {
+pub(super) fn busy(words: &str) -> Refusal {
     let words = format!("{words}: try again later");
     refusal(&Refused::new(503, SERVER_ERROR, words))
 }
 
 /// The rest of the request is not read.
-pub(super) fn closing(mut response: Response<Body>) -> Response<Body> {
-    let headers = response.headers_mut();
+pub(super) fn closing(mut refusal: Refusal) -> Refusal {
+    let headers = refusal.0.headers_mut();
     headers.insert("connection", HeaderValue::from_static("close"));
-    response
+    refusal
 }
 
 pub(super) fn json(status: StatusCode, body: String) -> Response<Body> {

@@ -17,7 +17,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::DoorState;
-use super::answer::{accepted, busy, busy_for, closing, gone, json, over, refusal, stream, whole};
+use super::answer::{
+    Refusal, accepted, busy, busy_for, closing, gone, json, over, refusal, stream, whole,
+};
 use super::body::Reading;
 use super::session::{ClientSession, Next, POSTS};
 use super::streams::Event;
@@ -60,7 +62,7 @@ pub(super) async fn post(
     visitor: &Visitor,
     head: &Parts,
     body: Body,
-) -> Result<Response<Body>, Response<Body>> {
+) -> Result<Response<Body>, Refusal> {
     let headers = &head.headers;
     head::check_post(headers).map_err(|refused| refusal(&refused))?;
     let mut charge = state.bodies.begin(owner(state, visitor, headers));
@@ -143,7 +145,7 @@ async fn read(
     headers: &HeaderMap,
     body: Body,
     charge: &mut BodyCharge,
-) -> Result<Bytes, Response<Body>> {
+) -> Result<Bytes, Refusal> {
     let limit = state.limit;
     let (mut scan, mut seen) = (JsonScan::new(&["id", "method"]), 0);
     // The id may stand at the end, and a client that still sends would not see the answer.
@@ -162,7 +164,7 @@ async fn read(
                 "message too large: {size} bytes, and the gateway takes {limit}; send less or start the gateway with a larger max-message"
             );
             let body = too_large(id, size, limit, &words);
-            let response = json(StatusCode::PAYLOAD_TOO_LARGE, body);
+            let response = Refusal::from(json(StatusCode::PAYLOAD_TOO_LARGE, body));
             match unread {
                 true => closing(response),
                 false => response,
@@ -231,7 +233,7 @@ async fn begin(
     session: Arc<ClientSession>,
     message: &Message,
     body: Received,
-) -> Result<Response<Body>, Response<Body>> {
+) -> Result<Response<Body>, Refusal> {
     // The client does not know the session before it has its answer: without it nobody does.
     let unknown = Unknown(Some(session.clone()));
     let (reading, posted) = ask(state, &session, message, body).await?;
@@ -253,7 +255,7 @@ async fn begin(
         None => stream(reading, Some(posted), Some(event), None),
     };
     if !is_refused {
-        unknown.is_known();
+        unknown.keep();
         if let Ok(id) = HeaderValue::from_str(&session.id) {
             response.headers_mut().insert(SESSION, id);
         }
@@ -265,7 +267,7 @@ async fn begin(
 struct Unknown(Option<Arc<ClientSession>>);
 
 impl Unknown {
-    fn is_known(mut self) {
+    fn keep(mut self) {
         self.0 = None;
     }
 }
@@ -284,7 +286,7 @@ async fn in_session(
     session: Arc<ClientSession>,
     message: &Message,
     body: Received,
-) -> Result<Response<Body>, Response<Body>> {
+) -> Result<Response<Body>, Refusal> {
     session.touch();
     if message.requests().is_empty() {
         let cancels = match message {
@@ -326,7 +328,7 @@ async fn stateless(
     session: Arc<ClientSession>,
     message: Message,
     body: Received,
-) -> Result<Response<Body>, Response<Body>> {
+) -> Result<Response<Body>, Refusal> {
     let Message::Request(_) = &message else {
         let outcome = accept(&session, &message, body).await;
         state.give_back(&session);
@@ -352,7 +354,7 @@ async fn ask(
     session: &Arc<ClientSession>,
     message: &Message,
     body: Received,
-) -> Result<(Reading, Posted), Response<Body>> {
+) -> Result<(Reading, Posted), Refusal> {
     let permit = session.posts.clone().try_acquire_owned().map_err(|_| {
         let words = format!("{POSTS} requests of this session are open, the most");
         refusal(&Refused::new(429, SERVER_ERROR, words).to(message))
@@ -392,11 +394,7 @@ async fn ask(
 }
 
 /// Hands a message to the server.
-async fn accept(
-    session: &ClientSession,
-    message: &Message,
-    body: Received,
-) -> Result<(), Response<Body>> {
+async fn accept(session: &ClientSession, message: &Message, body: Received) -> Result<(), Refusal> {
     let Received { bytes, charge } = body;
     let taken = timeout(TAKEN, session.receive(bytes)).await;
     drop(charge);
