@@ -75,14 +75,15 @@ impl Pace {
         self.round_trip
     }
 
-    /// The bytes per second of the largest message that passed, without the round trip.
+    /// The bytes per second of the largest message that passed, without the round trip; with it if the
+    /// message took no longer than a small one, so that this is the least it can be.
     pub(super) fn bytes_per_second(&self, direction: Direction) -> Option<f64> {
         let Rate { size, took } = match direction {
             Direction::Up => self.up,
             Direction::Down => self.down,
         };
-        let took = took.saturating_sub(self.round_trip.unwrap_or_default());
-        let seconds = took.as_secs_f64();
+        let sending = took.saturating_sub(self.round_trip.unwrap_or_default());
+        let seconds = if sending.is_zero() { took } else { sending }.as_secs_f64();
         (size > 0 && seconds > 0.0).then(|| size as f64 / seconds)
     }
 
@@ -127,5 +128,10 @@ mod tests {
         let rate = pace.bytes_per_second(Direction::Up).unwrap();
         assert!((rate - 111_111.1).abs() < 1.0, "{rate}");
         assert_eq!(pace.bytes_per_second(Direction::Down), None);
+        // No longer than a small message: at least so much.
+        let mut fast = Pace::new(second);
+        fast.returned(Duration::from_millis(100));
+        fast.passed(&question(1000, false), Duration::from_millis(100));
+        assert_eq!(fast.bytes_per_second(Direction::Up), Some(10_000.0));
     }
 }

@@ -1,5 +1,7 @@
 //! A probe finds planted caps to the byte, and tells how they refuse.
 
+use std::time::Duration;
+
 use breakbulk_gateway::Config;
 use breakbulk_gateway::probe::{self, Finding, Refusal, Report};
 use breakbulk_testkit::bad_path::{BadPath, Refusal as Planted, Way, Weather};
@@ -237,6 +239,36 @@ async fn a_path_without_caps_takes_few_messages() {
     assert!(report.questions < 20, "{report:#?}");
     assert!(report.up_rate.is_some() && report.down_rate.is_some());
     assert_eq!(report.advice.options(), "");
+    answering.stop().await;
+}
+
+// PATH-2
+#[tokio::test]
+async fn a_path_slower_than_the_least_patience_is_not_taken_for_silent() {
+    let answering = Answering::start("ws://0", Config::default()).await;
+    let weather = Weather::both_ways(Way {
+        message_cap: Some(10_000),
+        refusal: Planted::Drop,
+        delay: Duration::from_millis(30),
+        pace: Some(400_000),
+        ..Way::default()
+    });
+    let path = BadPath::start(answering.host(), weather).await.unwrap();
+    let target = format!("ws://{}/", path.address()).parse().unwrap();
+    let impatient = config().with(|config| {
+        config.patience = Duration::from_millis(1);
+        config.most = 20_000;
+    });
+    let report = probe::run(target, impatient, |_| {}).await.unwrap();
+    for way in [&report.up, &report.down] {
+        assert_eq!(
+            way.text.message,
+            cap(10_000, Refusal::Silence),
+            "{report:#?}"
+        );
+    }
+    assert!(report.round_trip >= Duration::from_millis(60));
+    assert!(report.up_rate.is_some() && report.down_rate.is_some());
     answering.stop().await;
 }
 

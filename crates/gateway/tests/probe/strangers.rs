@@ -9,6 +9,8 @@ use breakbulk_net::ws::{ConnectOptions, ListenOptions, Listener, WsSink, WsSourc
 use breakbulk_net::{Incoming, Sink, Source, Transport};
 use breakbulk_testkit::bad_path::{BadPath, Weather};
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::common::{Answering, config};
@@ -199,6 +201,61 @@ async fn a_gateway_answers_whom_it_lets_in() {
     let error = probe::run(endpoint, config(), |_| {}).await.unwrap_err();
     assert!(error.to_string().contains("answers no probes"), "{error}");
     gateway.stop().await;
+}
+
+#[tokio::test]
+async fn strangers_at_a_listener_for_http_are_refused_and_bounded() {
+    let secret = Config::default().with(|config| {
+        config.token = Some(breakbulk_gateway::token("secret").unwrap());
+    });
+    let answering = Answering::start("http://0/probe", secret).await;
+    let host = answering.host();
+    let host = host.split('/').next().unwrap();
+    let post = |path: &str, fields: &str, body: &str| {
+        let length = body.len();
+        format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n{fields}\r\n{body}")
+    };
+    let (token, mark) = (
+        "Authorization: Bearer secret\r\n",
+        r#"{"probe":"mark","number":1}"#,
+    );
+    let send = |size| format!(r#"{{"probe":"send","bytes":{size},"binary":false}}"#);
+    let too_long = format!(
+        "POST /probe HTTP/1.1\r\n{token}Content-Length: {}\r\n\r\n{}",
+        100 * MIB,
+        "x".repeat(65 * MIB)
+    );
+    for (request, status) in [
+        (post("/probe", token, mark), "200"),
+        (post("/probe", "", mark), "401"),
+        (
+            post("/probe", "Authorization: Bearer guess\r\n", mark),
+            "401",
+        ),
+        (post("/other", token, mark), "404"),
+        (format!("GET /probe HTTP/1.1\r\n{token}\r\n"), "405"),
+        ("nonsense\r\n\r\n".to_owned(), "400"),
+        (post("/probe", token, "nonsense"), "400"),
+        (post("/probe", token, &send(255)), "400"),
+        (post("/probe", token, &send(64 * MIB + 1)), "400"),
+        (too_long, "413"),
+        // A head without an end is not answered.
+        (
+            format!("POST /probe HTTP/1.1\r\nX: {}", "x".repeat(MIB)),
+            "",
+        ),
+    ] {
+        let mut stream = TcpStream::connect(host).await.unwrap();
+        // It may be refused before all is sent.
+        let _ = stream.write_all(request.as_bytes()).await;
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        let answer = String::from_utf8(answer).unwrap();
+        let found = answer.split(' ').nth(1).unwrap_or_default();
+        let shown: String = request.chars().take(80).collect();
+        assert_eq!(found, status, "{shown:?}: {answer}");
+    }
+    answering.stop().await;
 }
 
 /// An end that greets as one that answers probes, and then says the same to everything.
