@@ -7,6 +7,7 @@ mod admission;
 mod carry;
 mod common;
 mod ends;
+mod loro;
 mod losses;
 mod matrix;
 mod mend;
