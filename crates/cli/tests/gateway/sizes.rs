@@ -166,7 +166,7 @@ async fn a_plain_client_is_told_to_put_a_second_gateway_before_it() {
     };
     let text = String::from_utf8(frame.to_vec()).unwrap();
     let words = format!(
-        "message too large: 20041 bytes, one frame holds 10000, and the client takes no pieces; put a second gateway before the client: breakbulk gateway --listen stdio: --to {}",
+        "message too large: 20036 bytes, one frame holds 10000, and the client takes no pieces; put a second gateway before the client: breakbulk gateway --listen stdio: --to {}",
         far.address
     );
     assert!(far.address.ends_with("/mcp"), "{}", far.address);

@@ -58,10 +58,14 @@ impl Client {
             (Self::Loro(transports), _) => std::thread::scope(|scope| {
                 for transport in *transports {
                     let name = format!("{name} by {transport:?}");
-                    scope.spawn(move || documents(&name, address, transport, target));
+                    let direct = target.documents.as_deref().unwrap_or_default();
+                    scope.spawn(move || documents(&name, address, transport, direct));
                 }
             }),
-            (_, Message::Loro) => documents(name, address, "", target),
+            (_, Message::Loro) => {
+                let direct = target.documents.as_deref().unwrap_or_default();
+                documents(name, address, "", direct);
+            }
             (Self::Gateway(wire), _) => {
                 let framing = match message {
                     Message::Bytes => "ipc",
@@ -137,7 +141,7 @@ fn frame(size: usize) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// Pushes a small and a large document through the gateway, and pulls others through it.
-fn documents(name: &str, address: &str, transport: &str, target: &Started) {
+fn documents(name: &str, address: &str, transport: &str, direct: &str) {
     let address = address
         .strip_prefix("loro+http://")
         .or_else(|| address.strip_prefix("ws://"))
@@ -146,11 +150,10 @@ fn documents(name: &str, address: &str, transport: &str, target: &Started) {
         "" => format!("ws://{address}/ws"),
         transport => format!("http://{address}?transport={transport}"),
     };
-    let direct = target.documents.clone().unwrap_or_default();
     for size in [10, 300_000] {
         let json = format!("{{\"text\":\"{}\"}}", "ab".repeat(size));
-        for (from, to) in [(&through, &direct), (&direct, &through)] {
-            let id = format!("{transport}{size}{}", from == &through);
+        for (from, to) in [(through.as_str(), direct), (direct, &through)] {
+            let id = format!("{transport}{size}{}", from == through);
             loro(name, &["push", from, &id], &json);
             let pulled = loro(name, &["pull", to, &id], "");
             let pulled: serde_json::Value = serde_json::from_str(&pulled).unwrap();
