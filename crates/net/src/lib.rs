@@ -8,6 +8,8 @@
 
 mod connection;
 mod driver;
+#[cfg(feature = "http")]
+pub mod exchange;
 #[cfg(feature = "ws")]
 mod gate;
 #[cfg(feature = "http")]

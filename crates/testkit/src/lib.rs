@@ -3,6 +3,7 @@
 //! - [`links`]: two links, a clock and a seeded network between them, without IO.
 //! - `bad_path` (feature `path`): a proxy for WebSockets and TCP that enforces caps, delays, limits
 //!   the rate, holds and cuts.
+//! - `http_path` (feature `path`): a proxy for HTTP that caps bodies, loses answers and cuts.
 //! - `bad_relay` (feature `relay`): a Nostr relay that limits, delays, duplicates and reorders events.
 //! - `lying_relay` (feature `relay`): a Nostr relay that forges and repeats events.
 //! - `crash_disk` (feature `disk`): storage for redb that loses power.
@@ -16,6 +17,8 @@ pub mod bad_path;
 pub mod bad_relay;
 #[cfg(feature = "disk")]
 pub mod crash_disk;
+#[cfg(feature = "path")]
+pub mod http_path;
 pub mod links;
 #[cfg(feature = "relay")]
 pub mod lying_relay;

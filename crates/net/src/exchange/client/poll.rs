@@ -1,0 +1,111 @@
+//! Polls the server: one request when little comes, several at a time when much comes.
+
+use std::sync::Arc;
+
+use breakbulk_link::Closed;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
+use reqwest::{Method, StatusCode};
+use tokio::sync::mpsc;
+
+use super::super::REQUESTS;
+use super::super::body::Records;
+use super::repeat::{Reply, repeat};
+use super::{Arrived, Session};
+
+/// Polls until the session ends.
+pub(super) async fn poll_all(session: Arc<Session>, arrived: mpsc::Sender<Arrived>) {
+    if let Err(closed) = try_poll_all(&session, arrived).await {
+        session.end(closed);
+    }
+}
+
+async fn try_poll_all(session: &Session, arrived: mpsc::Sender<Arrived>) -> Result<(), Closed> {
+    let mut polls = FuturesOrdered::new();
+    // The last answer that came, and the last one that was asked for.
+    let (mut got, mut asked, mut wanted) = (0u64, 0u64, 1);
+    loop {
+        while polls.len() < wanted {
+            asked += 1;
+            polls.push_back(poll(session, asked, got, true));
+        }
+        let answer = tokio::select! {
+            Some(answer) = polls.next() => answer?,
+            _ = session.ended() => return Ok(()),
+        };
+        let Some(body) = answer else {
+            wanted = 1;
+            polls.push_front(poll(session, got + 1, got, true));
+            let _ = arrived.try_send(Arrived::Nothing);
+            continue;
+        };
+        got += 1;
+        wanted = match body.len() > session.answer_max / 2 {
+            true => REQUESTS,
+            false => 1,
+        };
+        let records = Records::read(body).map_err(|error| Closed {
+            code: 1002,
+            reason: format!("the server's answer cannot be read: {error}"),
+        })?;
+        if !hand_over(session, &arrived, records, got).await? {
+            return Ok(());
+        }
+    }
+}
+
+/// Waits until the source takes a body. Meanwhile the server is told that this client is still there.
+/// False if nobody is left to take it.
+async fn hand_over(
+    session: &Session,
+    arrived: &mpsc::Sender<Arrived>,
+    records: Records,
+    got: u64,
+) -> Result<bool, Closed> {
+    loop {
+        tokio::select! {
+            biased;
+            permit = arrived.reserve() => {
+                let Ok(permit) = permit else {
+                    return Ok(false);
+                };
+                permit.send(Arrived::Body(records));
+                return Ok(true);
+            }
+            _ = session.ended() => return Ok(false),
+            () = tokio::time::sleep(session.wait / 2) => {}
+        }
+        // It asks for what has come: the answer is empty, and comes at once.
+        poll(session, got, got, false).await?;
+    }
+}
+
+/// One poll; `None` if there was nothing for it.
+async fn poll(
+    session: &Session,
+    number: u64,
+    got: u64,
+    waits: bool,
+) -> Result<Option<Bytes>, Closed> {
+    let wait = if waits { session.wait.as_millis() } else { 0 };
+    let texts = [number, got, wait as u64, session.answer_max as u64].map(|it| it.to_string());
+    let [number, got, wait, max] = &texts;
+    let dialect = &session.client.options().dialect;
+    let query = [
+        ("number", number.as_str()),
+        ("got", got),
+        (dialect.wait_parameter, wait),
+        ("max", max),
+    ];
+    let request = || session.request(Method::GET, dialect.poll, &query);
+    let Reply { status, kind, body } = repeat(session, request, session.answer_max).await?;
+    match status {
+        StatusCode::NO_CONTENT => Ok(None),
+        StatusCode::OK if kind == "application/octet-stream" => Ok(Some(body)),
+        _ => Err(Closed {
+            code: 1002,
+            reason: format!("a poll was answered with HTTP {status} and {kind:?}"),
+        }),
+    }
+}

@@ -1,0 +1,128 @@
+//! Sends a request again when it or its answer was lost on the way.
+
+use std::time::Duration;
+
+use breakbulk_link::Closed;
+use bytes::Bytes;
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{RequestBuilder, StatusCode};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Session;
+use crate::http::client::{chain, printable_error, read};
+
+/// How long a path that loses requests is tried before the session is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pause before the first repetition; it doubles up to [`PAUSE_MAX`].
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// A whole answer.
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    /// Its content type.
+    pub(super) kind: String,
+    pub(super) body: Bytes,
+}
+
+/// Sends a request until the server itself has answered it.
+pub(super) async fn repeat(
+    session: &Session,
+    request: impl Fn() -> RequestBuilder,
+    answer_max: usize,
+) -> Result<Reply, Closed> {
+    let within = session.wait + session.client.options().timeout;
+    let (mut failing_since, mut pause) = (None, PAUSE);
+    loop {
+        let sent = timeout(within, send(request(), answer_max)).await;
+        let why = match sent {
+            Ok(Ok(reply)) => return Ok(reply),
+            Ok(Err(Failed::Over(closed))) => return Err(closed),
+            Ok(Err(Failed::Again(why))) => why,
+            Err(_) => format!("no answer in {} s", within.as_secs_f64()),
+        };
+        let since = *failing_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= PATIENCE {
+            return Err(over(1006, why));
+        }
+        tracing::debug!(why, "a request is sent again");
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+enum Failed {
+    /// It may have been lost on the way.
+    Again(String),
+    /// Another try would not help.
+    Over(Closed),
+}
+
+fn over(code: u16, reason: String) -> Closed {
+    Closed { code, reason }
+}
+
+async fn send(request: RequestBuilder, answer_max: usize) -> Result<Reply, Failed> {
+    let again = |error: &reqwest::Error| Failed::Again(chain(error));
+    let response = request.send().await.map_err(|error| again(&error))?;
+    let status = response.status();
+    if !status.is_success() {
+        return Err(refused(status, &printable_error(response).await));
+    }
+    let kind = response.headers().get(CONTENT_TYPE);
+    let kind = kind
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or_default()
+        .to_owned();
+    let body = read(response, answer_max).await.map_err(Failed::Again)?;
+    Ok(Reply { status, kind, body })
+}
+
+/// What an answer means that is no success.
+fn refused(status: StatusCode, text: &str) -> Failed {
+    let code = status.as_u16();
+    match status {
+        // It names no size of ours, which could be taken for the limit.
+        StatusCode::PAYLOAD_TOO_LARGE => Failed::Over(over(1009, format!("HTTP 413: {text}"))),
+        // Proxies and servers that are busy, restart, or gave up a request.
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
+            Failed::Again(format!("HTTP {code}: {text}"))
+        }
+        _ if status.is_server_error() => Failed::Again(format!("HTTP {code}: {text}")),
+        _ => Failed::Over(over(1006, format!("HTTP {code}: {text}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // LINE-2
+    #[test]
+    fn a_refusal_for_the_size_is_told_as_on_web_sockets() {
+        for (status, expected) in [
+            (200, Some(1006)),
+            (400, Some(1006)),
+            (401, Some(1006)),
+            (404, Some(1006)),
+            (408, None),
+            (409, Some(1006)),
+            (413, Some(1009)),
+            (429, None),
+            (500, None),
+            (502, None),
+            (503, None),
+            (504, None),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap_or_default();
+            let found = match refused(status, "no") {
+                Failed::Again(_) => None,
+                Failed::Over(closed) => Some(closed.code),
+            };
+            assert_eq!(found, expected, "{status}");
+        }
+    }
+}

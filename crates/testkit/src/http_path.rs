@@ -1,0 +1,182 @@
+//! A proxy for HTTP/1.1 that caps bodies, loses answers and cuts connections.
+//!
+//! It understands what programs here send: bodies with a length. A body over the cap gets 413, an answer
+//! over it 502, as proxies on the way do.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// The longest head that is understood.
+const HEAD_MAX: usize = 64 << 10;
+
+/// A running proxy; it ends when this is dropped.
+#[derive(Debug)]
+pub struct HttpPath {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    _serving: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    target: SocketAddr,
+    cap: AtomicUsize,
+    /// Every so many answers one is lost; 0: none.
+    loses_every: AtomicUsize,
+    down: AtomicBool,
+    requests: AtomicUsize,
+    largest: AtomicUsize,
+    /// How often all connections were cut.
+    cuts: watch::Sender<usize>,
+}
+
+impl HttpPath {
+    /// Starts a proxy to `target` at a free port, which lets bodies of at most `cap` bytes through.
+    pub async fn start(target: SocketAddr, cap: usize) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            target,
+            cap: AtomicUsize::new(cap),
+            loses_every: AtomicUsize::new(0),
+            down: AtomicBool::new(false),
+            requests: AtomicUsize::new(0),
+            largest: AtomicUsize::new(0),
+            cuts: watch::Sender::new(0),
+        });
+        let mut serving = JoinSet::new();
+        let accepts = shared.clone();
+        serving.spawn(async move {
+            let mut open = JoinSet::new();
+            while let Ok((client, _)) = listener.accept().await {
+                while open.try_join_next().is_some() {}
+                if !accepts.down.load(SeqCst) {
+                    open.spawn(accepts.clone().serve(client));
+                }
+            }
+        });
+        Ok(Self {
+            address,
+            shared,
+            _serving: serving,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The size of the largest body that passed, either way.
+    pub fn largest(&self) -> usize {
+        self.shared.largest.load(SeqCst)
+    }
+
+    /// How many requests came.
+    pub fn requests(&self) -> usize {
+        self.shared.requests.load(SeqCst)
+    }
+
+    /// Sets another cap.
+    pub fn set_cap(&self, cap: usize) {
+        self.shared.cap.store(cap, SeqCst);
+    }
+
+    /// From now on one of so many answers is lost: the client gets 504.
+    pub fn lose_every(&self, count: usize) {
+        self.shared.loses_every.store(count, SeqCst);
+    }
+
+    /// Cuts all connections; while it is `down`, new ones are closed at once.
+    pub fn cut(&self, down: bool) {
+        self.shared.down.store(down, SeqCst);
+        self.shared.cuts.send_modify(|cuts| *cuts += 1);
+    }
+}
+
+/// A request or an answer: its head, and its body.
+struct Exchange {
+    head: Vec<u8>,
+    body: Vec<u8>,
+}
+
+impl Shared {
+    async fn serve(self: Arc<Self>, client: TcpStream) {
+        let mut cuts = self.cuts.subscribe();
+        tokio::select! {
+            _ = self.carry(client) => {}
+            _ = cuts.changed() => {}
+        }
+    }
+
+    async fn carry(&self, client: TcpStream) -> io::Result<()> {
+        let mut client = BufStream::new(client);
+        let mut target = BufStream::new(TcpStream::connect(self.target).await?);
+        while let Some(request) = read(&mut client).await? {
+            let number = self.requests.fetch_add(1, SeqCst) + 1;
+            let cap = self.cap.load(SeqCst);
+            if request.body.len() > cap {
+                refuse(&mut client, "413 Payload Too Large").await?;
+                continue;
+            }
+            self.largest.fetch_max(request.body.len(), SeqCst);
+            write(&mut target, &request).await?;
+            let Some(answer) = read(&mut target).await? else {
+                return Ok(());
+            };
+            let every = self.loses_every.load(SeqCst);
+            if answer.body.len() > cap {
+                refuse(&mut client, "502 Bad Gateway").await?;
+            } else if every > 0 && number % every == 0 {
+                refuse(&mut client, "504 Gateway Timeout").await?;
+            } else {
+                self.largest.fetch_max(answer.body.len(), SeqCst);
+                write(&mut client, &answer).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn refuse(client: &mut BufStream<TcpStream>, status: &str) -> io::Result<()> {
+    let head = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+    let answer = Exchange {
+        head: head.into_bytes(),
+        body: Vec::new(),
+    };
+    write(client, &answer).await
+}
+
+async fn write(stream: &mut BufStream<TcpStream>, exchange: &Exchange) -> io::Result<()> {
+    stream.write_all(&exchange.head).await?;
+    stream.write_all(&exchange.body).await?;
+    stream.flush().await
+}
+
+/// The next request or answer; `None` at the end of the connection.
+async fn read(stream: &mut BufStream<TcpStream>) -> io::Result<Option<Exchange>> {
+    let (mut head, mut length) = (Vec::new(), 0);
+    loop {
+        let start = head.len();
+        if stream.read_until(b'\n', &mut head).await? == 0 || head.len() > HEAD_MAX {
+            return Ok(None);
+        }
+        let line = String::from_utf8_lossy(&head[start..]).to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().map_err(io::Error::other)?;
+        }
+        if line == "\r\n" {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await?;
+    Ok(Some(Exchange { head, body }))
+}
