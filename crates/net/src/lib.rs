@@ -19,6 +19,8 @@ mod limiter;
 #[cfg(feature = "ws")]
 mod listening;
 pub mod memory;
+#[cfg(feature = "nats")]
+pub mod nats;
 #[cfg(feature = "nostr")]
 pub mod nostr;
 mod observed;
