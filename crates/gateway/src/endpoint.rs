@@ -287,6 +287,14 @@ impl WsAddress {
         }
     }
 
+    /// The path to it: what a URL has before its query, or the Unix socket.
+    pub(crate) fn path_name(&self) -> String {
+        match &self.socket {
+            Some(path) => format!("ws+unix:{}", path.display()),
+            None => format!("{}://{}{}", self.scheme(), self.authority, self.path),
+        }
+    }
+
     pub(crate) fn scheme(&self) -> &'static str {
         match (self.secure, &self.socket) {
             (_, Some(_)) => "ws+unix",

@@ -17,10 +17,11 @@ use breakbulk_net::ws::{ConnectError, ListenError};
 use breakbulk_net::{Mismatch, plain_text};
 
 use crate::endpoint::EndpointError;
-use crate::pump::{Ended, NoTunnel, Side, unanswered_words};
+use crate::pump::{Ended, Side, unanswered_words};
 #[cfg(feature = "nostr")]
 use crate::relays::{IntroduceError, KeyFileError};
 use crate::token::TokenError;
+use crate::tunnel::NoTunnel;
 
 /// Why two endpoints make no gateway.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,9 @@ pub enum PlanError {
     /// One end carries bytes, the other one text.
     #[error("loro+ws carries bytes, and the other end text; use whole+ws or loro+ws there")]
     BytesAndText,
+    /// Sessions of tunnels need names that nobody can guess.
+    #[error("the system has no random numbers: {0}")]
+    Random(io::Error),
     /// No session may begin.
     #[error("a gateway of 0 sessions accepts no client; give at least 1")]
     NoSessions,

@@ -49,14 +49,15 @@ mod serve;
 mod size;
 mod stop;
 mod token;
+mod tunnel;
 
 pub use endpoint::{Endpoint, EndpointError, OptionError, UnknownPreset, WireKind, preset};
 pub use error::{EndError, OpenError, Party, PlanError, RunError, SessionEnd, Unreachable};
 pub use plan::{Config, Overruled, Plan};
 pub use pump::{
-    BothBoxes, ClientBox, Ended, HostBox, Incoming, NoProcessId, NoTunnel, Options, Oversized,
-    Pass, Passing, Plain, Port, Raw, RefusedFrame, Replacement, Side, Skipped, Tunnel,
-    TunnelConfig, greet, relay, session_memory, whole_link,
+    BothBoxes, ClientBox, Ended, HostBox, Incoming, NoProcessId, Options, Oversized, Pass, Passing,
+    Plain, Port, Raw, RefusedFrame, Replacement, Side, Skipped, Tunnel, relay, session_memory,
+    whole_link,
 };
 #[cfg(feature = "nostr")]
 pub use relays::{IntroduceError, KeyFileError};
@@ -64,3 +65,6 @@ pub use serve::Event;
 pub use size::{Size, SizeError};
 pub use stop::Stop;
 pub use token::{BadToken, TokenError, TokenFile, token, token_from_file};
+pub use tunnel::{
+    Boxed, Caller, Dial, Line, Lobby, Newcomer, NoTunnel, TunnelConfig, Tunnelled, WINDOW, connect,
+};

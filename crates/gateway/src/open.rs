@@ -1,5 +1,7 @@
 //! Opens the ends of a plan, as ports of the pump.
 
+use std::sync::Arc;
+
 use breakbulk_link::{Carries, Config, Link};
 use breakbulk_message::tunnel::TUNNEL;
 #[cfg(feature = "process")]
@@ -8,24 +10,25 @@ use breakbulk_net::ws::{self, ConnectOptions, WebSocket};
 use breakbulk_net::{Connection, Transport, fresh_seed};
 use breakbulk_wire::Loro;
 
-use crate::endpoint::{At, TunnelUse, WireKind};
+use crate::endpoint::{At, TunnelUse, WireKind, WsAddress};
 use crate::error::OpenError;
 use crate::plan::{End, Plan};
 #[cfg(feature = "process")]
 use crate::pump::Skipped;
 use crate::pump::{
-    BothBoxes, ClientBox, HostBox, NoProcessId, Passing, Plain, Port, Raw, Tunnel, greet,
-    session_memory, whole_link,
+    BothBoxes, ClientBox, HostBox, NoProcessId, Passing, Plain, Port, Raw, Tunnel, session_memory,
+    whole_link,
 };
 #[cfg(feature = "nostr")]
 use crate::relays;
+use crate::tunnel::{Boxed, Dial, Line, Tunnelled, connect};
 
 /// What the program at the other end of a connection speaks.
 pub(crate) enum EndKind {
     /// JSON-RPC in whole messages.
     Whole,
     /// The tunnel between two gateways.
-    Tunnel(Connection),
+    Tunnel,
     /// AHP, maybe in segments.
     Ahp(Connection),
     /// Binary messages.
@@ -37,7 +40,7 @@ impl EndKind {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Whole => "whole messages",
-            Self::Tunnel(_) => "tunnel",
+            Self::Tunnel => "tunnel",
             Self::Ahp(_) => "AHP",
             Self::Binary => "binary messages",
         }
@@ -57,13 +60,10 @@ impl Opened {
         Self { kind, port }
     }
 
-    /// Exchanges the hellos of a tunnel.
-    pub(crate) async fn greeted(self, end: &End) -> Result<Self, OpenError> {
-        let port = match &self.kind {
-            EndKind::Tunnel(connection) => greet(connection.clone(), &end.tunnel_config()).await?,
-            _ => self.port,
-        };
-        Ok(Self { port, ..self })
+    /// An end that is a tunnel.
+    pub(crate) fn tunnel(tunnelled: Tunnelled) -> Self {
+        let (kind, port) = (EndKind::Tunnel, tunnelled.port);
+        Self { kind, port }
     }
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn stdio(end: &End) -> Result<Opened, OpenError> {
 #[cfg(feature = "process")]
 fn stream(end: &End, transport: impl Transport, ends: process::Ends) -> Result<Port, OpenError> {
     let skipped = Skipped::of(&ends);
-    let connection = connect(end, whole(end), transport, false)?;
+    let connection = open(end, whole(end), transport)?;
     Ok(Port::with_ends(connection, ends).with_skipped(skipped))
 }
 
@@ -96,23 +96,15 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
             Ok(Opened::whole(port.ending_after(lines)))
         }
         At::Ws(address) => {
-            let options = ConnectOptions {
-                bearer: end.token.clone(),
-                subprotocols: subprotocols(end),
-                frame_limit: end.frame_limit(),
-                fragment: end.fragment,
-                #[cfg(feature = "tls")]
-                roots: end.roots.clone(),
-                #[cfg(feature = "tls")]
-                identity: end.identity.clone(),
-                #[cfg(unix)]
-                unix_socket: address.socket.clone(),
-                ..ConnectOptions::default()
-            };
-            let websocket = ws::connect(&address.url(), &options).await?;
-            if end.tunnel == TunnelUse::Always && websocket.subprotocol() != Some(TUNNEL) {
-                let authority = address.name();
-                return Err(OpenError::NotGateway { authority });
+            let dial = WsDial::new(end, address);
+            let websocket = dial.connect().await?;
+            if is_tunnel(end, &websocket) {
+                let line = Line::new(websocket);
+                let tunnelled = connect(line, Arc::new(dial), &end.tunnel_config()).await?;
+                return Ok(Opened::tunnel(tunnelled));
+            }
+            if end.tunnel == TunnelUse::Always {
+                return Err(dial.no_gateway());
             }
             Ok(web_socket(end, websocket)?.0)
         }
@@ -129,23 +121,25 @@ pub(crate) fn subprotocols(end: &End) -> Vec<String> {
     }
 }
 
-/// A WebSocket, accepted or dialed, and its connection.
+/// Whether the other end of a WebSocket is a gateway.
+pub(crate) fn is_tunnel(end: &End, websocket: &WebSocket) -> bool {
+    end.wire == WireKind::Ahp && websocket.subprotocol() == Some(TUNNEL)
+}
+
+/// A WebSocket that is no tunnel, accepted or dialed, and its connection.
 pub(crate) fn web_socket(
     end: &End,
     websocket: WebSocket,
 ) -> Result<(Opened, Connection), OpenError> {
-    let is_tunnel = end.wire == WireKind::Ahp && websocket.subprotocol() == Some(TUNNEL);
     let link = match end.wire {
-        WireKind::Ahp if is_tunnel => end.tunnel_config().link(fresh_seed()),
         WireKind::Ahp => end.ahp_config().fresh_link(),
         WireKind::Loro => loro(end),
         // ContextVM's transfers are in the events of relays, never directly on a WebSocket.
         WireKind::Whole | WireKind::Cep22 => whole(end),
     };
-    let connection = connect(end, link, websocket, is_tunnel)?;
+    let connection = open(end, link, websocket)?;
     let kind = match end.wire {
         _ if end.carries == Carries::Binary => EndKind::Binary,
-        WireKind::Ahp if is_tunnel => EndKind::Tunnel(connection.clone()),
         WireKind::Ahp => EndKind::Ahp(connection.clone()),
         _ => EndKind::Whole,
     };
@@ -153,13 +147,59 @@ pub(crate) fn web_socket(
     Ok((Opened { kind, port }, connection))
 }
 
-fn connect(
-    end: &End,
-    link: Link,
-    transport: impl Transport,
-    tunnel: bool,
-) -> Result<Connection, OpenError> {
-    Ok(Connection::open(link, transport, end.options(tunnel))?)
+/// Opens WebSockets to a target.
+struct WsDial {
+    address: WsAddress,
+    options: ConnectOptions,
+}
+
+impl WsDial {
+    fn new(end: &End, address: &WsAddress) -> Self {
+        let options = ConnectOptions {
+            bearer: end.token.clone(),
+            subprotocols: subprotocols(end),
+            frame_limit: end.frame_limit(),
+            fragment: end.fragment,
+            #[cfg(feature = "tls")]
+            roots: end.roots.clone(),
+            #[cfg(feature = "tls")]
+            identity: end.identity.clone(),
+            #[cfg(unix)]
+            unix_socket: address.socket.clone(),
+            ..ConnectOptions::default()
+        };
+        let address = address.clone();
+        Self { address, options }
+    }
+
+    async fn connect(&self) -> Result<WebSocket, OpenError> {
+        Ok(ws::connect(&self.address.url(), &self.options).await?)
+    }
+
+    fn no_gateway(&self) -> OpenError {
+        let authority = self.address.name();
+        OpenError::NotGateway { authority }
+    }
+}
+
+impl Dial for WsDial {
+    fn dial(&self) -> Boxed<'_, Result<Line, OpenError>> {
+        Box::pin(async {
+            let websocket = self.connect().await?;
+            match websocket.subprotocol() {
+                Some(TUNNEL) => Ok(Line::new(websocket)),
+                _ => Err(self.no_gateway()),
+            }
+        })
+    }
+
+    fn path(&self) -> String {
+        self.address.path_name()
+    }
+}
+
+fn open(end: &End, link: Link, transport: impl Transport) -> Result<Connection, OpenError> {
+    Ok(Connection::open(link, transport, end.options())?)
 }
 
 fn whole(end: &End) -> Link {
@@ -175,7 +215,7 @@ fn loro(end: &End) -> Link {
     limits.pending_bytes = end.max_message;
     limits.memory = session_memory(end.max_message);
     limits.queued_bytes = end.max_message;
-    let wire = std::sync::Arc::new(Loro);
+    let wire = Arc::new(Loro);
     let mut link = Link::new(wire.clone(), wire, config, end.budget.clone(), fresh_seed());
     link.set_cap(end.cap());
     link
@@ -196,7 +236,7 @@ pub(crate) fn passing(plan: &Plan, listen: &EndKind, to: &EndKind) -> Box<dyn Pa
         (_, EndKind::Ahp(host)) => Box::new(ClientBox::new(host.clone(), of_to(), hosts)),
         _ => Box::new(Plain::default()),
     };
-    let is_tunnel = |kind: &EndKind| matches!(kind, EndKind::Tunnel(_));
+    let is_tunnel = |kind: &EndKind| matches!(kind, EndKind::Tunnel);
     let (listen, to) = (is_tunnel(listen), is_tunnel(to));
     let hides = plan.listen.hides_process_id() || plan.to.hides_process_id();
     match (listen || to, hides) {

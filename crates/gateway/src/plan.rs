@@ -22,10 +22,11 @@ use breakbulk_net::{AddressLimits, Options};
 
 use crate::endpoint::{At, Endpoint, TunnelUse, WireKind, WsAddress};
 use crate::error::{EndError, OpenError, PlanError};
-use crate::pump::{Side, TunnelConfig, session_memory};
+use crate::pump::{Side, session_memory};
 #[cfg(feature = "nostr")]
 use crate::relays::RelayEnd;
 use crate::token::{self, TokenFile};
+use crate::tunnel::{Lobby, TunnelConfig, WINDOW};
 
 /// AHP's proposal names this frame size for a path with a relay in it.
 const DEFAULT_FRAME: usize = 900_000;
@@ -40,9 +41,8 @@ const LEAST_FRAME: usize = 256;
 #[cfg(feature = "nostr")]
 const LEAST_EVENT: usize = 4096;
 
-/// How long the other end of a tunnel may be silent: a gateway whose program does not read answers no
-/// pings meanwhile.
-const TUNNEL_SILENCE: Duration = Duration::from_secs(300);
+/// The smallest window of a tunnel: less than this costs more than it saves.
+const LEAST_WINDOW: usize = 256 << 10;
 
 /// The configuration of both ends of a gateway, and of all its sessions.
 #[derive(Clone, Debug)]
@@ -80,6 +80,9 @@ pub struct Config {
     pub check: bool,
     /// How long queued messages may take to be sent at the end.
     pub grace: Duration,
+    /// How long a tunnel is kept after its line was lost; zero ends it with its line. The smaller one of
+    /// both gateways applies.
+    pub resume_for: Duration,
     /// The bearer token of the listener or, if that is no WebSocket, of the target.
     pub token: Option<Bearer>,
     /// The key of the listener at relays or, if the listener is none, of the target at relays.
@@ -110,6 +113,7 @@ impl Default for Config {
             allow_remote: false,
             check: true,
             grace: Duration::from_secs(10),
+            resume_for: Duration::from_secs(60),
             token: None,
             #[cfg(feature = "nostr")]
             key: None,
@@ -125,6 +129,8 @@ pub struct Plan {
     pub(crate) guests: Guests,
     pub(crate) check: bool,
     pub(crate) grace: Duration,
+    /// The sessions of tunnels, which outlive their lines.
+    pub(crate) lobby: Lobby,
     /// The sessions of AHP hosts and of AHP clients, which outlive their connections.
     pub(crate) sessions: (Sessions, Sessions),
     /// The memory that every session has for itself; what it needs beyond is taken from the budget.
@@ -168,6 +174,10 @@ pub(crate) struct End {
     #[cfg(feature = "tls")]
     pub(crate) roots: Roots,
     pub(crate) budget: Budget,
+    /// How long a tunnel is kept after its line was lost.
+    pub(crate) resume_for: Duration,
+    /// How much a tunnel sends ahead.
+    pub(crate) window: usize,
     /// The further settings of an end at relays.
     #[cfg(feature = "nostr")]
     pub(crate) relay: Option<RelayEnd>,
@@ -230,6 +240,8 @@ impl Plan {
             let may = listen.may_listen(address, config.allow_remote);
             may.map_err(of_listen)?;
         }
+        let of_address = config.per_address.connections;
+        let lobby = Lobby::new(config.max_sessions, of_address).map_err(PlanError::Random)?;
         Ok(Self {
             listen,
             to,
@@ -244,6 +256,7 @@ impl Plan {
             },
             check: config.check,
             grace: config.grace,
+            lobby,
             sessions: Default::default(),
             reserved,
         })
@@ -421,6 +434,8 @@ impl End {
             #[cfg(feature = "tls")]
             roots: options.ca.map_or(Roots::Native, Roots::File),
             budget: budget.clone(),
+            resume_for: config.resume_for,
+            window: (config.memory / 64).clamp(LEAST_WINDOW, WINDOW),
             #[cfg(feature = "nostr")]
             relay,
             overruled,
@@ -485,6 +500,9 @@ impl End {
             max_frame: self.max_frame,
             max_message: self.max_message,
             budget: self.budget.clone(),
+            carries: self.carries,
+            resume_for: self.resume_for,
+            window: self.window,
         }
     }
 
@@ -501,24 +519,19 @@ impl End {
             config.cap = self.cap();
             config.budget = self.budget.clone();
             config.limits.queued_bytes = self.max_message.max(64 << 20);
-            config.options = self.options(false);
+            config.options = self.options();
         })
     }
 
-    /// How its connections are kept alive: streams have no pings.
-    pub(crate) fn options(&self, tunnel: bool) -> Options {
+    /// How its connections are kept alive: streams have no pings. (A tunnel looks after its lines itself.)
+    pub(crate) fn options(&self) -> Options {
         let usual = Options::default();
-        match (self.at.is_ws(), tunnel) {
-            (true, true) => Options {
-                silence: Some(TUNNEL_SILENCE),
-                write_time: Some(TUNNEL_SILENCE),
-                ..usual
-            },
-            (true, false) => Options {
+        match self.at.is_ws() {
+            true => Options {
                 write_time: Some(Options::WRITE_TIME),
                 ..usual
             },
-            (false, _) => Options {
+            false => Options {
                 keepalive: None,
                 silence: None,
                 ..usual

@@ -38,7 +38,7 @@ pub use refused::RefusedFrame;
 pub(crate) use run::HELLO;
 pub use run::relay;
 pub use skipped::{Oversized, Skipped};
-pub use tunnel::{NoTunnel, Tunnel, TunnelConfig, greet};
+pub use tunnel::Tunnel;
 pub(crate) use unanswered::unanswered_words;
 
 /// One of the two ends of a gateway.
@@ -118,7 +118,7 @@ impl Passing for Box<dyn Passing> {
 }
 
 /// The limits of a link in a pump: room for one message that arrives while another is still being sent.
-fn limits(max_message: usize) -> Limits {
+pub(crate) fn limits(max_message: usize) -> Limits {
     Limits::default().with(|limits| {
         limits.message = max_message;
         limits.memory = session_memory(max_message);

@@ -2,7 +2,7 @@
 //! state that the handle shares with that task.
 
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
@@ -132,6 +132,11 @@ impl Connection {
         self.shared.with(work)
     }
 
+    /// Access to the link that does not keep the connection open.
+    pub fn downgrade(&self) -> WeakConnection {
+        WeakConnection(Arc::downgrade(&self.shared))
+    }
+
     /// Closes the connection now; queued messages are dropped.
     pub fn close(&self, code: u16, reason: &str) {
         self.shared.with(|link| link.close(code, reason));
@@ -177,6 +182,17 @@ impl Connection {
     /// closing.
     pub fn closed_by_peer(&self) -> bool {
         self.shared.lock().by_peer
+    }
+}
+
+/// Access to the link of a connection that does not keep the connection open.
+#[derive(Clone)]
+pub struct WeakConnection(Weak<Shared>);
+
+impl WeakConnection {
+    /// Calls `work` with exclusive access to the link, if the connection still exists.
+    pub fn with<R>(&self, work: impl FnOnce(&mut Link) -> R) -> Option<R> {
+        Some(self.0.upgrade()?.with(work))
     }
 }
 

@@ -76,7 +76,7 @@ pub(crate) async fn drive(
 
 async fn read(shared: &Shared, source: &mut impl Source, grace: Duration) {
     let mut turn = 0;
-    while shared.readable().await {
+    while readable(shared, source).await {
         let incoming = tokio::select! {
             biased;
             incoming = source.next() => incoming,
@@ -119,6 +119,15 @@ async fn read(shared: &Shared, source: &mut impl Source, grace: Duration) {
     // This side closed. Frames that still come are dropped until the other end answers the close.
     let answer = async { while !matches!(source.next().await, Incoming::Closed(_)) {} };
     let _ = timeout(grace, answer).await;
+}
+
+/// Waits until the link wants a frame; returns false once it is closed.
+async fn readable(shared: &Shared, source: &mut impl Source) -> bool {
+    tokio::select! {
+        biased;
+        readable = shared.readable() => readable,
+        never = source.read_ahead() => match never {},
+    }
 }
 
 async fn write(shared: &Arc<Shared>, sink: &mut impl Sink, options: &Options) {

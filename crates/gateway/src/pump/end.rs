@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use breakbulk_link::{Budget, Outgoing};
 
 use super::open_requests::OpenRequests;
-use super::port::{Channel, Done, EndOutput, Outcome, Port, Sending};
+use super::port::{Channel, Done, EndOutput, Outcome, Port, Sending, Undelivered};
 use super::{Replacement, Skipped};
 
 /// One side.
@@ -36,6 +36,7 @@ pub(super) struct End {
     /// Messages of its other end that did not arrive whole.
     pub(super) incomplete: usize,
     pub(super) after: Option<Done>,
+    undelivered: Option<Undelivered>,
     #[cfg(feature = "process")]
     ends: Option<breakbulk_net::process::Ends>,
 }
@@ -72,6 +73,7 @@ impl End {
             lost: 0,
             incomplete: 0,
             after: port.after,
+            undelivered: port.undelivered,
             #[cfg(feature = "process")]
             ends: port.ends,
         }
@@ -168,6 +170,17 @@ impl End {
                 && self.waiting.is_empty()
                 && self.unframed() == 0
                 && self.channel.is_idle()
+    }
+
+    /// Waits until its transport is gone. Returns the number of messages that were not sent.
+    pub(super) fn ended(&self) -> impl Future<Output = usize> + use<'_> {
+        let (channel, undelivered) = (&self.channel, self.undelivered.as_ref());
+        async move {
+            let unsent = channel.ended().await;
+            let undelivered = undelivered.map_or(0, |count| count());
+            // How many messages the frames belong to is not known: at least one.
+            unsent.max(undelivered.min(1))
+        }
     }
 
     /// Whether a message can still be sent by it.

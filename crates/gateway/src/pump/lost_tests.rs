@@ -1,16 +1,19 @@
 //! What is lost when a side ends or the gateway is stopped, and who is told.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_link::Frame;
 use breakbulk_message::mcp;
+use breakbulk_message::tunnel::{Control, SESSION_BYTES, SessionId};
 use breakbulk_net::memory::pair;
 use breakbulk_net::{Incoming as Received, Sink, Source, Transport};
 
 use super::tests::{
-    Setup, closed, message, open, plain, program, request, run, send, tunnel, whole,
+    NoMoreLines, Setup, closed, message, open, plain, program, request, run, send, tunnel, whole,
 };
 use super::*;
+use crate::tunnel::{Line, connect};
 
 fn small(id: &str) -> String {
     request(id, 1)
@@ -128,13 +131,14 @@ async fn a_stop_waits_for_open_requests_within_the_grace_time() {
 async fn a_message_that_did_not_arrive_whole_is_told() {
     let (near, listen) = pair(1);
     let (far, to) = pair(1);
-    let ours = tunnel(1000);
-    let to = open(ours.link([1; 32]), to);
     let (mut source, mut sink) = far.split();
     let frame = |text: String| Frame::Text(text.into());
-    sink.send(frame(ours.hello().to_json())).await.unwrap();
-    let port = greet(to, &ours).await.unwrap();
-    let ports = [Port::new(open(whole(usize::MAX), listen)), port];
+    let config = tunnel(1000);
+    let session = SessionId([1; SESSION_BYTES]);
+    let hello = Control::Hello(config.hello(Some(session))).to_json();
+    sink.send(frame(hello)).await.unwrap();
+    let to = connect(Line::new(to), Arc::new(NoMoreLines), &config).await;
+    let ports = [Port::new(open(whole(usize::MAX), listen)), to.unwrap().port];
     let passing = Tunnel {
         listen: false,
         to: true,
@@ -145,8 +149,11 @@ async fn a_message_that_did_not_arrive_whole_is_told() {
     assert!(matches!(source.next().await, Received::Frame(_)));
     let segment = r#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":"g","index":0,"total":2,"data":"e30="}}"#;
     sink.send(frame(segment.to_owned())).await.unwrap();
-    sink.close(1001, "the gateway is stopping").await;
-    drop((source, sink));
+    let close = Control::Close {
+        code: 1001,
+        reason: "the gateway is stopping".to_owned(),
+    };
+    sink.send(frame(close.to_json())).await.unwrap();
     let ended = setup.pump.await.unwrap();
     assert_eq!((ended.incomplete, ended.lost), (1, 0), "{ended:?}");
     assert!(!ended.is_clean(), "{ended:?}");

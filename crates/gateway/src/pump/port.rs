@@ -38,7 +38,12 @@ pub struct Port {
     /// Whether how it ended is for the log alone: a program's exit status and its output are no business
     /// of whoever is at the other side.
     pub(super) is_private: bool,
+    /// How many frames did not arrive although the transport took them. Only tunnels can tell.
+    pub(super) undelivered: Option<Undelivered>,
 }
+
+/// Counts frames.
+pub(super) type Undelivered = Box<dyn Fn() -> usize + Send + Sync>;
 
 /// How one direction of a port ends while the other stays open.
 #[derive(Default)]
@@ -103,9 +108,20 @@ impl Port {
     }
 
     /// Sets the message that tells the other end that no more messages are sent.
-    pub(super) fn ending_with(self, message: String) -> Self {
+    pub(crate) fn ending_with(self, message: String) -> Self {
         Self {
             end_output: EndOutput::Message(message.into()),
+            ..self
+        }
+    }
+
+    /// Adds how many frames did not arrive.
+    pub(crate) fn with_undelivered(
+        self,
+        undelivered: impl Fn() -> usize + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            undelivered: Some(Box::new(undelivered)),
             ..self
         }
     }
@@ -120,6 +136,7 @@ impl Port {
             ends: None,
             after: None,
             is_private: false,
+            undelivered: None,
         }
     }
 }

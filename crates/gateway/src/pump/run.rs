@@ -93,7 +93,7 @@ pub async fn relay(
             () = until(pump.patience) => pump.waited(),
         }
     }
-    let (listen, to) = tokio::join!(pump.listen.channel.ended(), pump.to.channel.ended());
+    let (listen, to) = tokio::join!(pump.listen.ended(), pump.to.ended());
     for (side, lost) in [(Side::Listen, listen), (Side::To, to)] {
         if lost > 0 {
             tracing::error!(%side, messages = lost, "closed with messages unsent: the receiver is gone, or took longer than the grace time");

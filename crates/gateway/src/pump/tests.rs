@@ -1,9 +1,10 @@
+use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk_link::{Budget, Cap, Carries, Link, PeerSupport};
+use breakbulk_link::{Budget, Cap, Carries, Link};
 use breakbulk_message::ahp::MessageTooLarge;
 use breakbulk_message::jsonrpc::Envelope;
-use breakbulk_message::tunnel::{Hello, TUNNEL};
+use breakbulk_message::tunnel::{Control, TUNNEL};
 use breakbulk_net::memory::pair;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -11,6 +12,8 @@ use tokio::task::JoinHandle;
 use breakbulk_net::Connection;
 
 use super::*;
+use crate::OpenError;
+use crate::tunnel::{Boxed, Caller, Dial, Line, Lobby, TunnelConfig, Tunnelled, WINDOW, connect};
 
 const MESSAGE: usize = 1 << 20;
 
@@ -35,6 +38,22 @@ pub(super) fn tunnel(cap: usize) -> TunnelConfig {
         max_frame: cap,
         max_message: MESSAGE,
         budget: Budget::unlimited(),
+        carries: Carries::Text,
+        resume_for: Duration::from_secs(60),
+        window: WINDOW,
+    }
+}
+
+/// A path on which no further line can be opened.
+pub(super) struct NoMoreLines;
+
+impl Dial for NoMoreLines {
+    fn dial(&self) -> Boxed<'_, Result<Line, OpenError>> {
+        Box::pin(async { Err(OpenError::Stopped) })
+    }
+
+    fn path(&self) -> String {
+        "memory:".to_owned()
     }
 }
 
@@ -333,30 +352,35 @@ async fn a_stop_does_not_wait_for_ever() {
     assert!(ended.lost > 0 && !ended.is_clean(), "{ended:?}");
 }
 
-/// A tunnel on the target's side; its other end as a connection, before any hello.
-async fn tunnelled(cap: usize) -> (Setup, tokio::task::JoinHandle<Result<Port, NoTunnel>>) {
+/// A tunnel over a line within this process: the end that accepted it, and the end that opened it.
+pub(super) async fn tunnel_pair(cap: usize) -> (Tunnelled, Tunnelled) {
+    let (far, near) = pair(1);
+    let accepted = tokio::spawn(async move {
+        let (lobby, config) = (Lobby::new(8, 8).unwrap(), tunnel(cap));
+        let caller = Caller::default();
+        let newcomer = lobby.greet(Line::new(far), &caller, &config).await;
+        newcomer.unwrap().unwrap().accept(&config).await.unwrap()
+    });
+    let dialed = connect(Line::new(near), Arc::new(NoMoreLines), &tunnel(cap)).await;
+    (accepted.await.unwrap(), dialed.unwrap())
+}
+
+/// A tunnel on the target's side; its other end as a connection.
+async fn tunnelled(cap: usize) -> Setup {
     let (near, listen) = pair(1);
-    let (far, to) = pair(1);
-    let ours = tunnel(cap);
-    let to = open(ours.link([1; 32]), to);
-    let theirs = tunnel(cap);
-    let far = open(theirs.link([2; 32]), far);
-    let greeting = far.clone();
-    let hello = tokio::spawn(async move { greet(greeting, &theirs).await });
-    let to = greet(to, &ours).await.unwrap();
-    let ports = [Port::new(open(program(), listen)), to];
+    let (far, to) = tunnel_pair(cap).await;
+    let ports = [Port::new(open(program(), listen)), to.port];
     let passing = Tunnel {
         listen: false,
         to: true,
         inner: Plain::default(),
     };
-    (run(open(program(), near), far, ports, passing), hello)
+    run(open(program(), near), far.connection, ports, passing)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tunnel_carries_what_no_frame_holds() {
-    let (setup, hello) = tunnelled(1000).await;
-    hello.await.unwrap().unwrap();
+    let setup = tunnelled(1000).await;
     for size in [10, 900, 5000, 500_000] {
         send(&setup.listen, request("1", size));
         assert_eq!(message(&setup.to).await, request("1", size));
@@ -388,8 +412,7 @@ async fn a_tunnel_does_not_carry_what_it_would_take_for_its_own() {
         r"ahp\/messageSegment",
         "breakbulk/end",
     ] {
-        let (setup, hello) = tunnelled(1000).await;
-        hello.await.unwrap().unwrap();
+        let setup = tunnelled(1000).await;
         send(
             &setup.listen,
             format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{}}}}"#),
@@ -403,46 +426,56 @@ async fn a_tunnel_does_not_carry_what_it_would_take_for_its_own() {
 #[tokio::test(start_paused = true)]
 async fn a_first_frame_that_is_no_hello_ends_the_tunnel() {
     let segment = r#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":"g","index":0,"total":2,"data":"e30="}}"#;
-    let later = Hello {
-        chunking: Default::default(),
-    }
-    .to_json()
-    .replace("\"version\":1", "\"version\":9");
+    let hello = tunnel(1000).hello(None);
+    let later = Control::Hello(hello).to_json();
+    let later = later.replace("\"version\":2", "\"version\":9");
+    let binary = Control::Hello(breakbulk_message::tunnel::Hello {
+        binary: true,
+        ..hello
+    });
+    let other = "the first frame is no breakbulk/hello; is the other end a breakbulk gateway?";
     for (first, reason) in [
-        (
-            r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#,
-            "the first frame is no breakbulk/hello; is the other end a breakbulk gateway?",
-        ),
-        (
-            segment,
-            "the first frame is no breakbulk/hello; is the other end a breakbulk gateway?",
-        ),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#, other),
+        (segment, other),
+        (&Control::Ack { taken: 1 }.to_json(), other),
         (
             &later,
-            "the other gateway speaks version 9 of the tunnel, this one speaks 1; update this one",
+            "the other gateway speaks version 9 of the tunnel, this one speaks 2; update this one",
+        ),
+        (
+            &binary.to_json(),
+            "one gateway carries text and the other one binary messages; their other ends must be of one kind",
         ),
         ("", "the other gateway sent no breakbulk/hello within 30 s"),
     ] {
-        let (ours, theirs) = pair(1);
-        let config = tunnel(1000);
-        let other = open(whole(usize::MAX), theirs);
-        if !first.is_empty() {
-            send(&other, first);
+        for accepts in [true, false] {
+            let (ours, theirs) = pair(1);
+            let config = tunnel(1000);
+            let other = open(whole(usize::MAX), theirs);
+            if !first.is_empty() {
+                send(&other, first);
+            }
+            let ours = Line::new(ours);
+            let error = if accepts {
+                let lobby = Lobby::new(8, 8).unwrap();
+                let greeted = lobby.greet(ours, &Caller::default(), &config).await;
+                greeted.err().unwrap()
+            } else {
+                let dialed = connect(ours, Arc::new(NoMoreLines), &config).await;
+                let hello = Control::Hello(config.hello(None)).to_json();
+                assert_eq!(message(&other).await, hello);
+                dialed.err().unwrap()
+            };
+            assert_eq!(error.to_string(), reason);
+            assert_eq!(other.closed().await, closed(4400, reason));
         }
-        let connection = open(config.link([1; 32]), ours);
-        let error = greet(connection.clone(), &config).await.err().unwrap();
-        assert_eq!(error.to_string(), reason);
-        assert_eq!(message(&other).await, config.hello().to_json());
-        assert_eq!(other.closed().await, closed(4400, reason));
     }
-    assert_eq!(TUNNEL, "breakbulk.v1");
+    assert_eq!(TUNNEL, "breakbulk.v2");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_held_up_tunnel_lives_as_long_as_it_takes() {
-    let (setup, hello) = tunnelled(1000).await;
-    hello.await.unwrap().unwrap();
-    setup.to.with(|link| link.set_peer(PeerSupport::Unknown));
+    let setup = tunnelled(1000).await;
     for _ in 0..10 {
         send(&setup.listen, request("1", 400_000));
     }

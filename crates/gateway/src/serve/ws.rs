@@ -7,13 +7,14 @@ use breakbulk_net::ListenAddress;
 use breakbulk_net::ListenSocket;
 use breakbulk_net::ws::{Accepted, ListenError, ListenOptions, Listener, Tokens};
 
-use super::{Arrival, Door, Tell, check_target};
+use super::{Arrival, Door, Entered, Tell, check_target};
 use crate::endpoint::WsAddress;
 use crate::error::RunError;
 use crate::open;
 use crate::plan::Plan;
 use crate::pump::Side;
 use crate::stop::Stop;
+use crate::tunnel::{Caller, Line};
 
 /// A session for each client that connects.
 pub(super) async fn listen(
@@ -33,13 +34,20 @@ impl Door for Listener {
         let accepted = Listener::accept(self).await?;
         Ok(Arrival {
             name: name(&accepted),
+            caller: Caller {
+                holder: accepted.holder.clone(),
+                address: Some(accepted.client),
+            },
             open: Box::new(move |end| {
+                if open::is_tunnel(end, &accepted.websocket) {
+                    return Ok(Entered::Line(Line::new(accepted.websocket)));
+                }
                 let (opened, connection) = open::web_socket(end, accepted.websocket)?;
                 let refuse = move |code, reason: &str| {
                     connection.close(code, reason);
                     Box::pin(async move { connection.ended().await }) as _
                 };
-                Ok((opened, Box::new(refuse)))
+                Ok(Entered::Port(opened, Box::new(refuse)))
             }),
         })
     }

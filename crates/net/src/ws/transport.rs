@@ -298,6 +298,10 @@ impl Source for WsSource {
     async fn next(&mut self) -> Incoming {
         poll_fn(|context| self.shared.lock().poll_next(context)).await
     }
+
+    fn charge_to(&mut self, budget: &Budget) {
+        self.shared.lock().unfinished.budget = Some(budget.clone());
+    }
 }
 
 /// The sending half.
