@@ -22,6 +22,10 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   ws://HOST:PORT/PATH a WebSocket; to listen, ws://PORT is ws://127.0.0.1:PORT, and port 0 any free one
   ws+unix:PATH        the same over a Unix socket, for this user and root alone (--allow-user adds others)
   wss://…             the same with TLS
+  ahp+http://HOST:PORT/PATH  a tunnel between two gateways over plain HTTP, in POSTs and polls, for paths
+                      that let no WebSocket through or cap bodies: none is over max-frame; ahp+https:// with TLS
+  nats://[USER:PASSWORD@|TOKEN@]HOST:PORT/SUBJECT  a tunnel over NATS: each session is for one of the gateways
+                      that listen at the subject; the server's max_payload is the cap; tls:// with TLS
   cep22+nostr:RELAY[,RELAY…]?key=FILE       to listen: an MCP server that is found by its key, at relays
                                             that are written as wss://HOST
   cep22+nostr:RELAY[,RELAY…]?server=PUBKEY  as a target: that server (npub or hex)
@@ -33,6 +37,10 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
                       need a certificate then), preset=NAME, max-frame=SIZE, max-message=SIZE,
                       fragment=SIZE (of WebSockets), tunnel=auto|always|never, process-id=null|keep
                       (streams); anything else in a target's query goes to the server
+  OPTIONS of NATS     creds=FILE (a JWT and its seed), token-file=FILE (USER:PASSWORD or a token, which others
+                      cannot read there as they can on a command line), queue=NAME (breakbulk: the group
+                      that shares the sessions of a subject), inbox=PREFIX (_INBOX: what the subjects of
+                      sessions begin with, the same at both gateways), cert, key, ca, max-frame, max-message
   OPTIONS of relays   key=FILE, encryption=disabled|optional|required, wraps=any|persistent|ephemeral,
                       max-frame=SIZE (of an event), max-message=SIZE, window=SECONDS (600) that the
                       clocks of both ends may differ; listeners: allow=PUBKEY,…, idle=SECONDS (1800);
@@ -47,6 +55,7 @@ What a gateway between two ends does:
       --listen whole side --to ahp side           for a client that does not know segments
       --listen ahp side --to whole side           for a host that does not know segments
   ahp+ws                   with ahp+ws          assembles messages and cuts them again
+  ahp+http, nats           as ahp+ws, but always a tunnel: the other end is a gateway
   loro+ws                  with loro+ws, whole+ws    binary messages, in fragments and whole
   cep22+nostr              with stdio:, exec:, whole+ws or a tunnel    MCP over Nostr relays (ContextVM)
 
@@ -84,8 +93,9 @@ what it recorded. The events of that time are kept beside the key, in FILE.heard
 key file takes no event from before its start.
 
 A token comes from token-file, or from the environment: BREAKBULK_TOKEN is the listener's, and the
-target's if the listener is no WebSocket. The token-file of a listener may have several lines, each with
-a name for the log and a token; it is read again when it changes. Only its owner may be able to read it.
+target's if the listener is neither a WebSocket nor HTTP. The token-file of a listener may have several
+lines, each with a name for the log and a token; it is read again when it changes. Only its owner may be
+able to read it.
 
 After SIGINT, SIGTERM or SIGHUP queued messages are still sent and open requests are waited for, within
 --grace; a second signal, a second later or more, stops at once. A request that nobody is left to answer
@@ -97,6 +107,9 @@ endpoint, a port in use, an unreachable target.
 Examples:
   breakbulk gateway --listen ws://8080 --to 'exec:npx some-mcp-server' --max-frame 100KB
   breakbulk gateway --listen stdio: --to ws://127.0.0.1:8080/ --max-frame 100KB
+  breakbulk gateway --listen ahp+http://8080/tunnel --to 'exec:npx some-mcp-server' --max-frame 64KiB
+  breakbulk gateway --listen stdio: --to ahp+https://host.example/tunnel --max-frame 64KiB
+  breakbulk gateway --listen nats://127.0.0.1:4222/tools --to 'exec:npx some-mcp-server'
   breakbulk gateway --listen 'cep22+nostr:wss://relay.example?key=FILE' --to 'exec:npx some-mcp-server'
   breakbulk gateway --listen stdio: --to 'cep22+nostr:wss://relay.example?server=npub1…'";
 

@@ -1,6 +1,8 @@
 //! `[wire+]transport:address[?options]`: one end of a gateway as text.
 
 mod error;
+#[cfg(feature = "nats")]
+mod nats;
 mod options;
 #[cfg(feature = "nostr")]
 mod relays;
@@ -14,6 +16,8 @@ use breakbulk_net::process;
 
 use crate::error::EndError;
 pub use error::{EndpointError, OptionError};
+#[cfg(feature = "nats")]
+pub(crate) use nats::{NatsAddress, NatsNames};
 #[cfg(feature = "process")]
 use options::command_options;
 #[cfg(any(unix, feature = "process"))]
@@ -73,6 +77,12 @@ pub(crate) enum At {
     Exec(Vec<String>),
     /// A WebSocket.
     Ws(WsAddress),
+    /// A tunnel over plain HTTP.
+    #[cfg(feature = "http")]
+    Exchange(WsAddress),
+    /// A tunnel over NATS.
+    #[cfg(feature = "nats")]
+    Nats(NatsAddress),
     /// Nostr relays.
     #[cfg(feature = "nostr")]
     Relays(RelayAddress),
@@ -83,13 +93,61 @@ impl At {
     pub(crate) fn ws(&self) -> Option<&WsAddress> {
         match self {
             Self::Ws(address) => Some(address),
-            #[cfg(any(feature = "process", feature = "nostr"))]
+            #[cfg(any(
+                feature = "http",
+                feature = "nats",
+                feature = "process",
+                feature = "nostr"
+            ))]
+            _ => None,
+        }
+    }
+
+    /// The address, if this is a WebSocket or HTTP.
+    pub(crate) fn web(&self) -> Option<&WsAddress> {
+        match self {
+            Self::Ws(address) => Some(address),
+            #[cfg(feature = "http")]
+            Self::Exchange(address) => Some(address),
+            #[cfg(any(feature = "nats", feature = "process", feature = "nostr"))]
             _ => None,
         }
     }
 
     pub(crate) fn is_ws(&self) -> bool {
         self.ws().is_some()
+    }
+
+    pub(crate) fn is_web(&self) -> bool {
+        self.web().is_some()
+    }
+
+    pub(crate) fn is_exchange(&self) -> bool {
+        #[cfg(feature = "http")]
+        return matches!(self, Self::Exchange(_));
+        #[cfg(not(feature = "http"))]
+        false
+    }
+
+    pub(crate) fn is_nats(&self) -> bool {
+        #[cfg(feature = "nats")]
+        return matches!(self, Self::Nats(_));
+        #[cfg(not(feature = "nats"))]
+        false
+    }
+
+    /// Whether it has frames: a WebSocket, or what else carries a tunnel.
+    pub(crate) fn has_frames(&self) -> bool {
+        self.is_web() || self.is_nats()
+    }
+
+    /// Whether a certificate can be shown and checked there.
+    fn is_secure(&self) -> bool {
+        #[cfg(feature = "nats")]
+        if let Self::Nats(address) = self {
+            return address.secure;
+        }
+        self.web().is_some_and(|address| address.secure)
     }
 
     pub(crate) fn is_relays(&self) -> bool {
@@ -108,10 +166,14 @@ impl At {
     }
 }
 
-/// The address of a WebSocket.
+/// The address of a WebSocket, or of an HTTP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WsAddress {
-    /// `wss`.
+    /// HTTP instead of WebSockets.
+    pub(crate) http: bool,
+    /// Written with `ahp+`: HTTP that carries a tunnel.
+    pub(crate) ahp: bool,
+    /// `wss` or `https`.
     pub(crate) secure: bool,
     /// Host and port, as written.
     pub(crate) authority: String,
@@ -136,7 +198,8 @@ pub(crate) enum TunnelUse {
 }
 
 /// One end of a gateway, read from its text: `stdio:`, `exec:COMMAND`, `ws://HOST:PORT/PATH`,
-/// `wss://HOST:PORT/PATH` or `cep22+nostr:RELAY`, with options behind a question mark.
+/// `wss://HOST:PORT/PATH`, `ahp+http://HOST:PORT/PATH`, `ahp+https://HOST:PORT/PATH`,
+/// `nats://HOST:PORT/SUBJECT`, `tls://HOST:PORT/SUBJECT` or `cep22+nostr:RELAY`, with options behind a question mark.
 ///
 /// ```
 /// use breakbulk_gateway::{Endpoint, EndpointError};
@@ -186,6 +249,16 @@ impl FromStr for Endpoint {
             "ws+unix" => unix_socket(rest)?,
             #[cfg(feature = "tls")]
             "wss" => web_socket(true, rest)?,
+            #[cfg(feature = "http")]
+            "http" | "https" if wire == Some(WireKind::Ahp) => {
+                let (address, options) = web_address(transport, rest)?;
+                (WireKind::Ahp, At::Exchange(address), options)
+            }
+            #[cfg(feature = "nats")]
+            "nats" | "tls" => {
+                let (address, options) = nats::endpoint(transport == "tls", rest)?;
+                (WireKind::Ahp, At::Nats(address), options)
+            }
             #[cfg(feature = "nostr")]
             "nostr" => {
                 let (address, options) = relays::endpoint(rest)?;
@@ -196,6 +269,8 @@ impl FromStr for Endpoint {
                 let feature = match &*transport {
                     "stdio" | "exec" => "process",
                     "wss" => "tls",
+                    "nats" | "tls" => "nats",
+                    "http" | "https" if wire == Some(WireKind::Ahp) => "http",
                     "nostr" => "nostr",
                     _ => return Err(EndpointError::Transport(transport)),
                 };
@@ -232,7 +307,18 @@ impl Endpoint {
             (false, WireKind::Cep22) => return Err(EndpointError::OnlyRelays),
             _ => {}
         }
-        if self.at.is_ws() {
+        if self.at.is_nats() && self.wire != WireKind::Ahp {
+            return Err(EndpointError::NatsWire(self.wire));
+        }
+        if self.at.is_exchange() {
+            for (given, name) in [
+                (options.tunnel.is_some(), "tunnel"),
+                (options.fragment.is_some(), "fragment"),
+            ] {
+                only(given, name, "ws:// and wss://")?;
+            }
+        }
+        if self.at.has_frames() {
             #[cfg(feature = "process")]
             for (given, name) in [
                 (options.framing.is_some(), "framing"),
@@ -253,13 +339,13 @@ impl Endpoint {
                 only(given, name, "ws:// and wss://")?;
             }
         }
-        let secure = self.at.ws().is_some_and(|address| address.secure);
+        let secure = self.at.is_secure();
         for (given, name) in [
             (options.cert.is_some(), "cert"),
             (options.key.is_some(), "key"),
             (options.ca.is_some(), "ca"),
         ] {
-            only(given && !secure, name, "wss://")?;
+            only(given && !secure, name, "wss://, https:// and tls://")?;
         }
         let tunnel = options.tunnel.is_some() && self.wire != WireKind::Ahp;
         only(tunnel, "tunnel", "the wire ahp")
@@ -272,7 +358,7 @@ impl WsAddress {
         let query = self.query.as_ref().map(|query| format!("?{query}"));
         format!(
             "{}://{}{}{}",
-            if self.secure { "wss" } else { "ws" },
+            self.url_scheme(),
             self.authority,
             self.path,
             query.unwrap_or_default()
@@ -296,10 +382,20 @@ impl WsAddress {
     }
 
     pub(crate) fn scheme(&self) -> &'static str {
-        match (self.secure, &self.socket) {
-            (_, Some(_)) => "ws+unix",
-            (true, None) => "wss",
-            (false, None) => "ws",
+        match (self.ahp, self.secure, &self.socket) {
+            (_, _, Some(_)) => "ws+unix",
+            (true, true, None) => "ahp+https",
+            (true, false, None) => "ahp+http",
+            (false, _, None) => self.url_scheme(),
+        }
+    }
+
+    fn url_scheme(&self) -> &'static str {
+        match (self.http, self.secure) {
+            (true, true) => "https",
+            (true, false) => "http",
+            (false, true) => "wss",
+            (false, false) => "ws",
         }
     }
 
@@ -355,7 +451,19 @@ impl WsAddress {
 }
 
 fn web_socket(secure: bool, rest: &str) -> Result<(WireKind, At, EndpointOptions), EndpointError> {
-    let scheme = if secure { "wss" } else { "ws" };
+    let transport = if secure { "wss" } else { "ws" };
+    let (address, options) = web_address(transport, rest)?;
+    Ok((WireKind::Ahp, At::Ws(address), options))
+}
+
+/// What follows the transport and its colon: host, port, path and options.
+fn web_address(transport: &str, rest: &str) -> Result<(WsAddress, EndpointOptions), EndpointError> {
+    let (http, secure, scheme) = match transport {
+        "https" => (true, true, "ahp+https"),
+        "http" => (true, false, "ahp+http"),
+        "wss" => (false, true, "wss"),
+        _ => (false, false, "ws"),
+    };
     let rest = rest
         .strip_prefix("//")
         .ok_or(EndpointError::Slashes(scheme))?;
@@ -375,13 +483,15 @@ fn web_socket(secure: bool, rest: &str) -> Result<(WireKind, At, EndpointOptions
     }
     let (options, unknown) = options(query, NAMES)?;
     let address = WsAddress {
+        http,
+        ahp: http,
         secure,
         authority: authority.to_owned(),
         path: path.to_owned(),
         query: (!unknown.is_empty()).then(|| unknown.join("&")),
         socket: None,
     };
-    Ok((WireKind::Ahp, At::Ws(address), options))
+    Ok((address, options))
 }
 
 /// `ws+unix:/run/breakbulk.sock`: a WebSocket over a Unix socket.
@@ -392,6 +502,8 @@ fn unix_socket(rest: &str) -> Result<(WireKind, At, EndpointOptions), EndpointEr
         return Err(EndpointError::NoSocket);
     }
     let address = WsAddress {
+        http: false,
+        ahp: false,
         secure: false,
         authority: "localhost".to_owned(),
         path: "/".to_owned(),

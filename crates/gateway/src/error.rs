@@ -11,6 +11,8 @@ use std::time::Duration;
 #[cfg(feature = "nostr")]
 use breakbulk_contextvm as contextvm;
 use breakbulk_message::tunnel::TUNNEL;
+#[cfg(feature = "nats")]
+use breakbulk_net::nats::NatsError;
 #[cfg(feature = "process")]
 use breakbulk_net::process::ExecError;
 use breakbulk_net::ws::{ConnectError, ListenError};
@@ -152,7 +154,9 @@ pub enum EndError {
     #[error("cert and key go together; give both")]
     CertOrKey,
     /// A listener at `wss://` without a certificate.
-    #[error("wss:// needs a certificate: add ?cert=FILE&key=FILE, or listen at ws://")]
+    #[error(
+        "wss:// and https:// need a certificate: add ?cert=FILE&key=FILE, or listen without TLS"
+    )]
     NoCertificate,
     /// An option of the other end.
     #[error("{option} is for the other end ({})", side)]
@@ -198,6 +202,14 @@ pub enum OpenError {
     /// There is no WebSocket.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// There is no session over HTTP.
+    #[cfg(feature = "http")]
+    #[error(transparent)]
+    Http(#[from] breakbulk_net::http::ConnectError),
+    /// There is no session over NATS.
+    #[cfg(feature = "nats")]
+    #[error(transparent)]
+    Nats(#[from] NatsError),
     /// The target does not accept connections.
     #[error("{address} cannot be reached: {error}")]
     Unreachable {
@@ -276,7 +288,15 @@ pub enum RunError {
     },
     /// The listener failed while it listened.
     #[error(transparent)]
-    Accept(ListenError),
+    Accept(#[from] ListenError),
+    /// The gateway cannot listen at NATS.
+    #[cfg(feature = "nats")]
+    #[error("listen: {0}")]
+    ListenNats(NatsError),
+    /// The listener at NATS failed while it listened.
+    #[cfg(feature = "nats")]
+    #[error(transparent)]
+    Nats(NatsError),
     /// The server at the relays ended by itself.
     #[error("the server at the relays has ended")]
     RelaysEnded,
@@ -288,6 +308,10 @@ pub enum RunError {
 impl RunError {
     /// Whether the gateway could not start: the setup must be corrected first.
     pub fn is_setup(&self) -> bool {
+        #[cfg(feature = "nats")]
+        if matches!(self, Self::ListenNats(_)) {
+            return true;
+        }
         matches!(self, Self::Check(_) | Self::Listen(_) | Self::Open { .. })
     }
 }

@@ -1,5 +1,10 @@
 //! Opens the ends of a plan, as ports of the pump.
 
+#[cfg(feature = "http")]
+pub(crate) mod exchange;
+#[cfg(feature = "nats")]
+pub(crate) mod nats;
+
 use std::sync::Arc;
 
 use breakbulk_link::{Carries, Config, Link};
@@ -108,9 +113,21 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
             }
             Ok(web_socket(end, websocket)?.0)
         }
+        #[cfg(feature = "http")]
+        At::Exchange(address) => tunnel(end, exchange::ExchangeDial::new(end, address)).await,
+        #[cfg(feature = "nats")]
+        At::Nats(address) => tunnel(end, nats::NatsDial::new(end, address)).await,
         #[cfg(feature = "nostr")]
         At::Relays(address) => relays::connect(end, address).await,
     }
+}
+
+/// A tunnel over what carries nothing else.
+#[cfg(any(feature = "http", feature = "nats"))]
+async fn tunnel(end: &End, dial: impl Dial) -> Result<Opened, OpenError> {
+    let line = dial.dial().await?;
+    let tunnelled = connect(line, Arc::new(dial), &end.tunnel_config()).await?;
+    Ok(Opened::tunnel(tunnelled))
 }
 
 /// The subprotocols that are offered, or understood.

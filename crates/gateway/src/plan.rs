@@ -13,6 +13,8 @@ use breakbulk_contextvm::Keys;
 use breakbulk_link::Preset;
 use breakbulk_link::{Budget, Cap, Carries};
 use breakbulk_message::ahp::{Chunking, TimeoutFrom};
+#[cfg(feature = "nats")]
+use breakbulk_net::nats::Credentials;
 #[cfg(feature = "process")]
 use breakbulk_net::process::{self, Framing};
 use breakbulk_net::ws::{self, Bearer};
@@ -20,6 +22,8 @@ use breakbulk_net::ws::{self, Bearer};
 use breakbulk_net::ws::{Identity, Roots};
 use breakbulk_net::{AddressLimits, Options};
 
+#[cfg(feature = "nats")]
+use crate::endpoint::NatsNames;
 use crate::endpoint::{At, Endpoint, TunnelUse, WireKind, WsAddress};
 use crate::error::{EndError, OpenError, PlanError};
 use crate::pump::{Side, session_memory};
@@ -83,7 +87,7 @@ pub struct Config {
     /// How long a tunnel is kept after its line was lost; zero ends it with its line. The smaller one of
     /// both gateways applies.
     pub resume_for: Duration,
-    /// The bearer token of the listener or, if that is no WebSocket, of the target.
+    /// The bearer token of the listener or, if that is neither a WebSocket nor HTTP, of the target.
     pub token: Option<Bearer>,
     /// The key of the listener at relays or, if the listener is none, of the target at relays.
     #[cfg(feature = "nostr")]
@@ -178,6 +182,12 @@ pub(crate) struct End {
     pub(crate) resume_for: Duration,
     /// How much a tunnel sends ahead.
     pub(crate) window: usize,
+    /// The further names of an end at NATS.
+    #[cfg(feature = "nats")]
+    pub(crate) nats: NatsNames,
+    /// The user and password, or the token, for the NATS server.
+    #[cfg(feature = "nats")]
+    pub(crate) nats_secret: Option<Credentials>,
     /// The further settings of an end at relays.
     #[cfg(feature = "nostr")]
     pub(crate) relay: Option<RelayEnd>,
@@ -217,7 +227,7 @@ impl Plan {
         if config.max_sessions == 0 {
             return Err(PlanError::NoSessions);
         }
-        if let Some(address) = to.at.ws() {
+        if let Some(address) = to.at.web() {
             address.check_target().map_err(of_to)?;
         }
         let carries = carries(&listen, &to)?;
@@ -236,7 +246,7 @@ impl Plan {
                 needed,
             });
         }
-        if let Some(address) = listen.at.ws() {
+        if let Some(address) = listen.at.web() {
             let may = listen.may_listen(address, config.allow_remote);
             may.map_err(of_listen)?;
         }
@@ -322,7 +332,7 @@ fn max_frame(
     let (usual, least) = match endpoint.wire {
         #[cfg(feature = "nostr")]
         WireKind::Cep22 => (breakbulk_contextvm::EVENT_MAX, LEAST_EVENT),
-        _ if !endpoint.at.is_ws() => (usize::MAX, LEAST_FRAME),
+        _ if !endpoint.at.has_frames() => (usize::MAX, LEAST_FRAME),
         WireKind::Whole => (max_message, LEAST_FRAME),
         _ => (of_path.unwrap_or(DEFAULT_FRAME), LEAST_FRAME),
     };
@@ -379,10 +389,10 @@ impl End {
         };
         // The configuration of both ends is about the capped path, which is where messages are cut.
         let cuts = endpoint.wire != WireKind::Whole;
-        let is_ws = endpoint.at.is_ws();
-        // The presets are about WebSocket paths, not about Nostr relays.
+        let is_web = endpoint.at.is_web();
+        // The presets are about WebSocket and HTTP paths, not about Nostr relays and NATS.
         let preset = endpoint.options.preset;
-        let preset = preset.or(config.preset.filter(|_| cuts && is_ws));
+        let preset = preset.or(config.preset.filter(|_| cuts && is_web));
         if carries == Carries::Binary
             && let Some(preset) = preset.filter(|preset| !preset.binary)
         {
@@ -394,16 +404,24 @@ impl End {
         let (max_frame, overruled) = max_frame(&endpoint, config, preset, max_message)?;
         let fragment = fragment(&endpoint, config, preset)?;
         let options = endpoint.options;
+        let is_nats = endpoint.at.is_nats();
+        #[cfg(feature = "nats")]
+        let nats_secret = match &options.token_file {
+            Some(file) if is_nats => Some(token::nats_credentials(file)?),
+            _ => None,
+        };
         let tokens = match &options.token_file {
+            _ if is_nats => None,
             Some(file) if listener.is_none() => Some(Arc::new(TokenFile::open(file)?)),
             _ => None,
         };
         let token = match &options.token_file {
+            _ if is_nats => None,
             Some(_) if listener.is_none() => None,
             Some(file) => Some(token::token_from_file(file)?),
             // The token that clients must send to this gateway is not sent to the target.
-            None if listener.is_some_and(At::is_ws) => None,
-            None => config.token.clone().filter(|_| is_ws),
+            None if listener.is_some_and(At::is_web) => None,
+            None => config.token.clone().filter(|_| is_web),
         };
         #[cfg(feature = "tls")]
         let identity = match (options.cert, options.key) {
@@ -436,6 +454,10 @@ impl End {
             budget: budget.clone(),
             resume_for: config.resume_for,
             window: (config.memory / 64).clamp(LEAST_WINDOW, WINDOW),
+            #[cfg(feature = "nats")]
+            nats: options.nats,
+            #[cfg(feature = "nats")]
+            nats_secret,
             #[cfg(feature = "nostr")]
             relay,
             overruled,
@@ -471,7 +493,7 @@ impl End {
 
     /// Whether its token travels in clear text beyond this machine.
     pub(crate) fn shows_token(&self) -> bool {
-        let Some(address) = self.at.ws() else {
+        let Some(address) = self.at.web() else {
             return false;
         };
         let has_token = self.token.is_some() || self.tokens.is_some();

@@ -7,6 +7,7 @@ mod admission;
 mod carry;
 mod common;
 mod ends;
+mod lines;
 mod losses;
 mod mend;
 mod nostr;

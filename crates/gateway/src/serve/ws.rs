@@ -30,7 +30,7 @@ pub(super) async fn listen(
 }
 
 impl Door for Listener {
-    async fn accept(&mut self) -> Result<Arrival, ListenError> {
+    async fn accept(&mut self) -> Result<Arrival, RunError> {
         let accepted = Listener::accept(self).await?;
         Ok(Arrival {
             name: name(&accepted),

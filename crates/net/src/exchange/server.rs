@@ -20,7 +20,7 @@ use crate::http::connection::{HttpConnection, HttpSource, Registration, Requests
 use crate::http::presence::PresentGuard;
 use crate::http::query::parameter;
 use crate::http::server::{ServerState, peer_id_taken};
-use crate::http::{AcceptedTransport, Answer, Arrival, Grant, Way, read_body};
+use crate::http::{AcceptedTransport, Answer, Arrival, Grant, ServeOptions, Way, read_body};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
 /// How long a client may take from opening a session to its first poll. Only then the application hears
@@ -210,11 +210,22 @@ pub(crate) async fn post(
     uploads.expects(number).map_err(refusal)?;
     let mut charge = state.bodies.begin(Arc::as_ptr(&connection) as usize);
     let evicted = charge.evicted();
+    let ServeOptions {
+        body_max,
+        post_time,
+        wait_max,
+        ..
+    } = state.options;
     let work = async {
-        let limit = state.options.body_max;
-        let body = read_body(&head.headers, body, limit, &mut charge).await?;
+        let body = read_body(&head.headers, body, body_max, &mut charge);
+        let body = timeout(post_time, body).await.unwrap_or_else(|_| {
+            let error = format!("the body did not come within {} s", post_time.as_secs_f64());
+            Err(Answer::error(StatusCode::REQUEST_TIMEOUT, &error).closing())
+        })?;
         connection.report_alive();
-        let delivered = uploads.deliver(number, body).await;
+        // The answer says below whether it was taken.
+        let delivered = timeout(wait_max, uploads.deliver(number, body)).await;
+        let delivered = delivered.unwrap_or(Ok(()));
         if let Err(NotTaken::Bad(error)) = &delivered {
             connection.end(closed(1002, error));
         }
@@ -222,8 +233,7 @@ pub(crate) async fn post(
     };
     tokio::select! {
         biased;
-        // The answer says below whether it was taken.
-        done = timeout(state.options.wait_max, work) => done.unwrap_or(Ok(()))?,
+        done = work => done?,
         () = connection.ended() => return Err(unknown()),
         () = evicted => {
             connection.end(closed(1013, "too much of it waited to be taken"));

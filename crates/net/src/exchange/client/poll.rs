@@ -99,7 +99,7 @@ async fn poll(
         ("max", max),
     ];
     let request = || session.request(Method::GET, dialect.poll, &query);
-    let Reply { status, kind, body } = repeat(session, request, session.answer_max).await?;
+    let Reply { status, kind, body } = repeat(session, request, 0, session.answer_max).await?;
     match status {
         StatusCode::NO_CONTENT => Ok(None),
         StatusCode::OK if kind == "application/octet-stream" => Ok(Some(body)),

@@ -72,7 +72,7 @@ async fn post(session: &Session, number: u64, body: Bytes) -> Result<usize, Clos
                 .header("content-type", "application/octet-stream")
                 .body(body.clone())
         };
-        let Reply { status, body, .. } = repeat(session, request, ANSWER_MAX).await?;
+        let Reply { status, body, .. } = repeat(session, request, size, ANSWER_MAX).await?;
         let answer = match status {
             StatusCode::OK => serde_json::from_slice::<Next>(&body).ok(),
             _ => None,

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use breakbulk_link::Closed;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{RequestBuilder, StatusCode};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Session;
-use crate::http::client::{chain, printable_error, read};
+use crate::http::client::{chain, printable_error};
 
 /// How long a path that loses requests is tried before the session is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -20,6 +20,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// A path that carries this many bytes of a body per second is fast enough.
+const BYTES_A_SECOND: u64 = 4 << 10;
+
 /// A whole answer.
 pub(super) struct Reply {
     pub(super) status: StatusCode,
@@ -28,21 +31,21 @@ pub(super) struct Reply {
     pub(super) body: Bytes,
 }
 
-/// Sends a request until the server itself has answered it.
+/// Sends a request with a body of `size` bytes until the server itself has answered it.
 pub(super) async fn repeat(
     session: &Session,
     request: impl Fn() -> RequestBuilder,
+    size: usize,
     answer_max: usize,
 ) -> Result<Reply, Closed> {
-    let within = session.wait + session.client.options().timeout;
+    let usual = session.client.options().timeout;
+    let within = session.wait + usual + Duration::from_secs(size as u64 / BYTES_A_SECOND);
     let (mut failing_since, mut pause) = (None, PAUSE);
     loop {
-        let sent = timeout(within, send(request(), answer_max)).await;
-        let why = match sent {
-            Ok(Ok(reply)) => return Ok(reply),
-            Ok(Err(Failed::Over(closed))) => return Err(closed),
-            Ok(Err(Failed::Again(why))) => why,
-            Err(_) => format!("no answer in {} s", within.as_secs_f64()),
+        let why = match send(request(), within, usual, answer_max).await {
+            Ok(reply) => return Ok(reply),
+            Err(Failed::Over(closed)) => return Err(closed),
+            Err(Failed::Again(why)) => why,
         };
         let since = *failing_since.get_or_insert_with(Instant::now);
         if since.elapsed() >= PATIENCE {
@@ -65,19 +68,41 @@ fn over(code: u16, reason: String) -> Closed {
     Closed { code, reason }
 }
 
-async fn send(request: RequestBuilder, answer_max: usize) -> Result<Reply, Failed> {
+/// Sends a request; the head of its answer must come within a time, and so must each part of its body.
+async fn send(
+    request: RequestBuilder,
+    within: Duration,
+    each_part: Duration,
+    answer_max: usize,
+) -> Result<Reply, Failed> {
+    let late = |time: Duration| Failed::Again(format!("no answer in {} s", time.as_secs_f64()));
     let again = |error: &reqwest::Error| Failed::Again(chain(error));
-    let response = request.send().await.map_err(|error| again(&error))?;
+    let response = timeout(within, request.send()).await;
+    let mut response = response
+        .map_err(|_| late(within))?
+        .map_err(|error| again(&error))?;
     let status = response.status();
     if !status.is_success() {
-        return Err(refused(status, &printable_error(response).await));
+        let text = timeout(each_part, printable_error(response)).await;
+        return Err(refused(status, &text.unwrap_or_default()));
     }
     let kind = response.headers().get(CONTENT_TYPE);
-    let kind = kind
-        .and_then(|kind| kind.to_str().ok())
-        .unwrap_or_default()
-        .to_owned();
-    let body = read(response, answer_max).await.map_err(Failed::Again)?;
+    let kind = kind.and_then(|kind| kind.to_str().ok());
+    let kind = kind.unwrap_or_default().to_owned();
+    let mut body = BytesMut::new();
+    loop {
+        let part = timeout(each_part, response.chunk()).await;
+        let part = part.map_err(|_| late(each_part))?;
+        let Some(part) = part.map_err(|error| again(&error))? else {
+            break;
+        };
+        if body.len() + part.len() > answer_max {
+            let reason = format!("the server's answer is over the limit of {answer_max} bytes");
+            return Err(Failed::Over(over(1002, reason)));
+        }
+        body.extend_from_slice(&part);
+    }
+    let body = body.freeze();
     Ok(Reply { status, kind, body })
 }
 
