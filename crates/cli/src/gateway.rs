@@ -1,7 +1,10 @@
 //! `breakbulk gateway`: carries the messages of unchanged programs over a capped path.
 
 mod explain;
+mod state;
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side, preset};
@@ -63,8 +66,14 @@ A tunnel carries any JSON-RPC program (MCP, LSP) unchanged, but for one value: w
 framing=content-length at either gateway a number in params.processId of initialize becomes null, since
 it names a process of the client's machine, and servers that do not find it exit. process-id=keep at
 both gateways passes it on. Its gateways recognize each other by the
-WebSocket subprotocol breakbulk.v1, and each first tells its limits. Of an AHP program nothing is
+WebSocket subprotocol breakbulk.v2, and each first tells its limits. Of an AHP program nothing is
 edited but capabilities.chunking and lastSeenServerSeq.
+
+A tunnel outlives its connection: each gateway keeps what the other has not acknowledged, and the one
+that connected connects again and goes on where it broke off, for up to --resume-for. After that, or if
+the other gateway was restarted, open requests get error -32000, which says so. When the path refuses a
+frame for its size, the tunnel sends smaller ones from then on, says so once, and keeps the size in
+--state for the next time; --max-frame or a preset overrules what was learned.
 
 A gateway tells the other its max-frame and max-message, and the smaller of the two applies both ways;
 the frame size of a preset inside a message (aws-api-gateway: 32 KB) is not told. So give a preset to
@@ -154,6 +163,14 @@ pub(crate) struct Gateway {
     /// seconds; closing may take 5 more
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
+    /// How long a tunnel whose line was lost waits for another one, in seconds; 0 ends it at once. The
+    /// smaller one of both gateways applies
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    resume_for: u64,
+    /// Where the frame sizes are kept that paths turned out to let through, or none [default:
+    /// breakbulk/caps.json in $XDG_STATE_HOME or ~/.local/state]
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
     /// Log more
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
@@ -205,6 +222,8 @@ impl Gateway {
         config.allow_remote = self.allow_remote;
         config.check = !self.no_check;
         config.grace = Duration::from_secs(self.grace);
+        config.resume_for = Duration::from_secs(self.resume_for);
+        config.learned_caps = Arc::new(state::learned_caps(self.state.as_deref()));
         config.token = token::from_environment()?;
         if listen.is_relays() || to.is_relays() {
             config.key = key::from_environment()?;

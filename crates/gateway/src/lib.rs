@@ -66,5 +66,6 @@ pub use size::{Size, SizeError};
 pub use stop::Stop;
 pub use token::{BadToken, TokenError, TokenFile, token, token_from_file};
 pub use tunnel::{
-    Boxed, Caller, Dial, Line, Lobby, Newcomer, NoTunnel, TunnelConfig, Tunnelled, WINDOW, connect,
+    Boxed, BrokenFile, Caller, Dial, KnownCaps, LearnedCaps, Line, Lobby, Newcomer, NoTunnel,
+    TunnelConfig, Tunnelled, WINDOW, connect,
 };

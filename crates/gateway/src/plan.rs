@@ -30,7 +30,7 @@ use crate::pump::{Side, session_memory};
 #[cfg(feature = "nostr")]
 use crate::relays::RelayEnd;
 use crate::token::{self, TokenFile};
-use crate::tunnel::{Lobby, TunnelConfig, WINDOW};
+use crate::tunnel::{KnownCaps, LearnedCaps, Lobby, TunnelConfig, WINDOW};
 
 /// AHP's proposal names this frame size for a path with a relay in it.
 const DEFAULT_FRAME: usize = 900_000;
@@ -87,6 +87,8 @@ pub struct Config {
     /// How long a tunnel is kept after its line was lost; zero ends it with its line. The smaller one of
     /// both gateways applies.
     pub resume_for: Duration,
+    /// The caps of paths that tunnels learned, and learn.
+    pub learned_caps: Arc<LearnedCaps>,
     /// The bearer token of the listener or, if that is neither a WebSocket nor HTTP, of the target.
     pub token: Option<Bearer>,
     /// The key of the listener at relays or, if the listener is none, of the target at relays.
@@ -118,6 +120,7 @@ impl Default for Config {
             check: true,
             grace: Duration::from_secs(10),
             resume_for: Duration::from_secs(60),
+            learned_caps: Arc::default(),
             token: None,
             #[cfg(feature = "nostr")]
             key: None,
@@ -182,6 +185,8 @@ pub(crate) struct End {
     pub(crate) resume_for: Duration,
     /// How much a tunnel sends ahead.
     pub(crate) window: usize,
+    /// What is known about the caps of paths.
+    pub(crate) caps: KnownCaps,
     /// The further names of an end at NATS.
     #[cfg(feature = "nats")]
     pub(crate) nats: NatsNames,
@@ -403,6 +408,8 @@ impl End {
         let max_message = max_message(&endpoint, config)?;
         let (max_frame, overruled) = max_frame(&endpoint, config, preset, max_message)?;
         let fragment = fragment(&endpoint, config, preset)?;
+        let asked = endpoint.options.max_frame.or(config.max_frame);
+        let is_frame_asked_for = asked.is_some() || preset.is_some();
         let options = endpoint.options;
         let is_nats = endpoint.at.is_nats();
         #[cfg(feature = "nats")]
@@ -454,6 +461,10 @@ impl End {
             budget: budget.clone(),
             resume_for: config.resume_for,
             window: (config.memory / 64).clamp(LEAST_WINDOW, WINDOW),
+            caps: KnownCaps {
+                learned: config.learned_caps.clone(),
+                is_asked_for: is_frame_asked_for,
+            },
             #[cfg(feature = "nats")]
             nats: options.nats,
             #[cfg(feature = "nats")]
@@ -525,6 +536,7 @@ impl End {
             carries: self.carries,
             resume_for: self.resume_for,
             window: self.window,
+            caps: self.caps.clone(),
         }
     }
 

@@ -11,6 +11,7 @@
 //! carriers.
 
 mod client;
+mod learned_caps;
 mod lines;
 mod lobby;
 mod machine;
@@ -27,10 +28,11 @@ use breakbulk_wire::{Ahp, Loro};
 
 use client::Halves;
 pub use client::connect;
+pub use learned_caps::{BrokenFile, LearnedCaps};
 pub use lines::{Boxed, Caller, Dial, Line};
 pub use lobby::{Lobby, Newcomer};
-use machine::{Machine, Settings};
-use session::{Lines, Session};
+use machine::{LEAST_CAP, Machine, Settings};
+use session::{KeepCap, Lines, Session};
 use transport::Resuming;
 
 use crate::pump::{Port, limits, session_memory};
@@ -85,6 +87,37 @@ pub struct TunnelConfig {
     pub resume_for: Duration,
     /// How many bytes of frames may be on their way unacknowledged.
     pub window: usize,
+    /// What is known about the caps of paths.
+    pub caps: KnownCaps,
+}
+
+/// What is known about the caps of paths, and whether a session begins with it.
+#[derive(Clone, Debug, Default)]
+pub struct KnownCaps {
+    /// What was learned.
+    pub learned: Arc<LearnedCaps>,
+    /// Whether `cap` was asked for, so that what was learned before does not apply.
+    pub is_asked_for: bool,
+}
+
+impl KnownCaps {
+    /// The cap that was learned for a path, if it applies.
+    fn of(&self, path: &str) -> Option<usize> {
+        self.learned.of(path).filter(|_| !self.is_asked_for)
+    }
+
+    /// Remembers what is learned about a path.
+    fn keeper(&self, path: String) -> KeepCap {
+        let learned = self.learned.clone();
+        Box::new(move |cap| {
+            let (learned, path) = (learned.clone(), path.clone());
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = learned.learn(&path, cap) {
+                    tracing::warn!(%error, "the learned max-frame could not be written to the state file");
+                }
+            });
+        })
+    }
 }
 
 /// A tunnel that is open.
@@ -167,28 +200,34 @@ impl TunnelConfig {
         link
     }
 
-    /// Begins a session on its first line, with a gateway that said this hello.
+    /// Begins a session on its first line, with a gateway that said this hello. What is learned about
+    /// the path is kept under its name; an end that accepts lines has none, since its clients may come by
+    /// different paths.
     fn begin(
         &self,
         hello: &Hello,
         (source, sink, cap, pings): Halves,
         lines: Lines,
+        path: Option<String>,
     ) -> Result<Tunnelled, NoTunnel> {
         let seed = fresh_seed();
         let peer_frame = usize::try_from(hello.frame).unwrap_or(usize::MAX);
+        let learned = path.as_deref().and_then(|path| self.caps.of(path));
+        let learned = learned.unwrap_or(usize::MAX);
         let settings = Settings {
             resume_for: self.resume_for.min(Duration::from_millis(hello.resume_ms)),
             window: self.window,
             peer_window: usize::try_from(hello.window).unwrap_or(usize::MAX),
             frame_limit: self.largest_frame(),
-            cap: self.cap.max.min(peer_frame),
+            cap: self.cap.max.min(peer_frame).min(learned),
             binary: self.is_binary(),
             budget: self.budget.clone(),
             seed: u64::from_be_bytes(std::array::from_fn(|at| seed[at])),
         };
         let machine = Machine::new(now(), settings, cap, pings);
         let cap = machine.cap();
-        let session = Session::start(machine, source, sink, lines, None);
+        let keep = path.map(|path| self.caps.keeper(path));
+        let session = Session::start(machine, source, sink, lines, keep);
         let mut link = self.link(hello, seed);
         link.set_cap(Cap {
             max: self.cap.max.min(cap),

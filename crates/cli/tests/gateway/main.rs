@@ -11,5 +11,6 @@ mod lines;
 mod losses;
 mod mend;
 mod nostr;
+mod resume;
 mod sizes;
 mod web_sockets;

@@ -41,6 +41,7 @@ pub(super) fn tunnel(cap: usize) -> TunnelConfig {
         carries: Carries::Text,
         resume_for: Duration::from_secs(60),
         window: WINDOW,
+        caps: Default::default(),
     }
 }
 

@@ -31,6 +31,7 @@ pub async fn connect(
     if !line.carries(config.carries) {
         return Err(NoTunnel::Carries);
     }
+    let path = dial.path();
     let (cap, pings) = (line.cap, line.pings);
     let (mut source, mut sink) = line.split(config.largest_frame(), &config.budget);
     let greeting = async {
@@ -62,7 +63,7 @@ pub async fn connect(
         budget: config.budget.clone(),
     };
     let lines = Lines::Dialed(dialer);
-    config.begin(&hello, (source, sink, cap, pings), lines)
+    config.begin(&hello, (source, sink, cap, pings), lines, Some(path))
 }
 
 /// What the other gateway says must fit what was offered to it.

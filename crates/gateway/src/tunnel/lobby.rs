@@ -202,7 +202,7 @@ impl Newcomer {
             lines: next,
             _registration: Registration { lobby, session },
         };
-        config.begin(&hello, (source, sink, cap, pings), lines)
+        config.begin(&hello, (source, sink, cap, pings), lines, None)
     }
 
     /// Turns the client away.

@@ -20,6 +20,7 @@ use breakbulk_link::{Budget, Closed, Frame};
 use breakbulk_message::tunnel::{Control, Gone};
 
 use inbox::Inbox;
+pub(super) use learn::LEAST_CAP;
 use learn::{Learner, Verdict};
 use outbox::{Outbox, size_on_line};
 

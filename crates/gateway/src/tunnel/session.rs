@@ -22,7 +22,7 @@ use super::machine::{Learned, Machine, Write};
 const RETIRE_TIME: Duration = Duration::from_secs(1);
 
 /// What is done with a cap that was learned, and that frames kept to.
-pub(super) type KeepCap = Box<dyn Fn(Learned) + Send + Sync>;
+pub(super) type KeepCap = Box<dyn Fn(usize) + Send + Sync>;
 
 /// What the halves of the transport and the task share.
 pub(super) struct Session {
@@ -430,7 +430,7 @@ impl Task {
             );
         }
         if let (Some(confirmed), Some(keep)) = (confirmed, &self.keep) {
-            keep(confirmed);
+            keep(confirmed.cap);
         }
         let (cap, lost) = self.session.look(|machine| {
             let lost = machine

@@ -3,7 +3,7 @@
 use breakbulk_link::Closed;
 
 /// A learned cap is never below this: a path that lets less through is refused.
-pub(super) const FLOOR: usize = 4 << 10;
+pub(crate) const LEAST_CAP: usize = 4 << 10;
 
 /// The close code for a frame that is too large.
 const TOO_LARGE: u16 = 1009;
@@ -27,8 +27,9 @@ pub(super) enum Verdict {
 pub(super) struct Learner {
     /// The largest frame that arrived.
     passed: usize,
-    /// How the last line ended, if the reason was a size: the limit that the reason names.
-    refused: Option<Option<usize>>,
+    /// How the last line ended, if the reason was a size: the smallest and the largest size that the
+    /// reason names.
+    refused: Option<Option<(usize, usize)>>,
     /// The frame that was the first one missing when the last line ended, and how often in a row.
     stuck: Option<(u64, u32)>,
 }
@@ -41,7 +42,7 @@ impl Learner {
 
     /// The line ended.
     pub(super) fn line_ended(&mut self, closed: &Closed) {
-        self.refused = (closed.code == TOO_LARGE).then(|| limit_in(&closed.reason));
+        self.refused = (closed.code == TOO_LARGE).then(|| sizes_in(&closed.reason));
     }
 
     /// The next line is there. `missing` is the first frame that was put on the last line and did not
@@ -57,10 +58,13 @@ impl Learner {
             _ => 1,
         };
         self.stuck = Some((number, times));
-        if let Some(Some(limit)) = refused
-            && (FLOOR..size).contains(&limit)
-        {
-            return self.lower(limit);
+        match refused {
+            Some(Some((limit, _))) if limit < size => return self.lower(limit),
+            // A path closes both ways: a larger frame was refused, one of the other end.
+            Some(Some((_, largest))) if largest > size && times < PATIENCE => {
+                return Verdict::Again;
+            }
+            _ => {}
         }
         // A size that passed before is doubted only if it does not pass again and again.
         let needed = match (refused.is_some(), size > self.passed) {
@@ -68,9 +72,14 @@ impl Learner {
             (true, false) | (false, true) => 2,
             (false, false) => 4,
         };
-        if times >= needed && size > FLOOR {
+        if times >= needed && size > LEAST_CAP {
             let passed = if self.passed < size { self.passed } else { 0 };
-            return self.lower(passed.max(FLOOR).midpoint(size));
+            let cap = passed.max(LEAST_CAP).midpoint(size);
+            // Near the smallest cap it is not worth many more lines to find the last bytes.
+            return self.lower(match cap < LEAST_CAP + LEAST_CAP / 4 {
+                true => LEAST_CAP,
+                false => cap,
+            });
         }
         match times >= PATIENCE {
             true => Verdict::Stuck(size),
@@ -85,11 +94,14 @@ impl Learner {
     }
 }
 
-/// The limit that the reason of a close seems to name: the smallest number that can be one.
-fn limit_in(reason: &str) -> Option<usize> {
+/// The smallest and the largest size that the reason of a close seems to name: mostly a limit, and what
+/// was over it.
+fn sizes_in(reason: &str) -> Option<(usize, usize)> {
     let numbers = reason.split(|c: char| !c.is_ascii_digit());
-    let limits = numbers.filter_map(|number| number.parse().ok());
-    limits.filter(|limit| *limit >= FLOOR).min()
+    let sizes = numbers.filter_map(|number| number.parse().ok());
+    let mut sizes: Vec<usize> = sizes.filter(|size| *size >= LEAST_CAP).collect();
+    sizes.sort_unstable();
+    Some((*sizes.first()?, *sizes.last()?))
 }
 
 #[cfg(test)]
@@ -126,14 +138,32 @@ mod tests {
                 ],
             ),
             (
-                "a number that explains nothing is no limit",
+                "a close names the size alone",
                 50_000,
                 &[(
                     1009,
-                    "code 13, 5000000 bytes",
+                    "code 13, 60000 bytes",
                     Some((5, 60_000)),
                     Lower(55_000),
                 )],
+            ),
+            (
+                "a larger size was refused: a frame of the other end",
+                50_000,
+                &[
+                    (1009, "5000000 bytes", Some((5, 60_000)), Again),
+                    (
+                        1009,
+                        "message of 900000 bytes over the cap of 100003",
+                        Some((6, 100_003)),
+                        Again,
+                    ),
+                ],
+            ),
+            (
+                "near the smallest cap",
+                0,
+                &[(1009, "", Some((5, 5000)), Lower(4096))],
             ),
             (
                 "one cut says nothing, two at the same frame do",

@@ -35,6 +35,7 @@ pub(super) fn config(cap: usize, budget: &Budget) -> TunnelConfig {
         carries: Carries::Text,
         resume_for: Duration::from_secs(60),
         window: 16 << 10,
+        caps: Default::default(),
     }
 }
 
