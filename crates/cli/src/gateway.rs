@@ -255,7 +255,7 @@ fn tell(event: Event) {
         Event::Listening(address) => eprintln!("listening on {address}"),
         Event::Overruled(side, overruled) => tracing::warn!("--{side}: {overruled}"),
         Event::TokenInClear(side) => tracing::warn!(
-            "--{side}: the token travels in clear text, and whoever sees it can use it; use wss://"
+            "--{side}: the token travels in clear text, and whoever sees it can use it; use TLS"
         ),
         Event::Stopping(sessions) => tracing::info!(
             sessions,

@@ -504,6 +504,11 @@ impl End {
 
     /// Whether its token travels in clear text beyond this machine.
     pub(crate) fn shows_token(&self) -> bool {
+        #[cfg(feature = "nats")]
+        if let At::Nats(address) = &self.at {
+            let has_secret = self.nats_secret.is_some() || address.credentials.is_some();
+            return has_secret && !address.secure && !is_local(&address.server);
+        }
         let Some(address) = self.at.web() else {
             return false;
         };

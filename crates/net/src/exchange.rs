@@ -14,7 +14,7 @@
 //! | `POST open` | a new session | 200, JSON: `session`, `wait` (the longest wait of a poll, in ms), `body` (the largest body of a POST) |
 //! | `POST frames?number=N` | body N of the client | 200, JSON: `next`, the number of the next body to send; if it is N, this one could not be taken in time |
 //! | `GET poll?number=N&got=G&wait=W&max=M` | asks for body N of the server, of at most M bytes, and waits for W ms; all up to G have come | 200 and the body, or 204: nothing in this time |
-//! | `DELETE poll` | the client has gone | 200 |
+//! | `DELETE poll` | the client has gone; with `refused=N`: something on the way refuses body N of the server | 200 |
 
 mod body;
 mod client;

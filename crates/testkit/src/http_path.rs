@@ -117,8 +117,10 @@ impl Shared {
     }
 
     async fn carry(&self, client: TcpStream) -> io::Result<()> {
-        let mut client = BufStream::new(client);
-        let mut target = BufStream::new(TcpStream::connect(self.target).await?);
+        let target = TcpStream::connect(self.target).await?;
+        client.set_nodelay(true)?;
+        target.set_nodelay(true)?;
+        let (mut client, mut target) = (BufStream::new(client), BufStream::new(target));
         while let Some(request) = read(&mut client).await? {
             let number = self.requests.fetch_add(1, SeqCst) + 1;
             let cap = self.cap.load(SeqCst);

@@ -5,7 +5,7 @@ mod nats;
 
 use std::io::Write;
 
-use crate::common::{Near, requests};
+use crate::common::{Near, lines};
 
 /// A program that answers each line with itself.
 const ECHO: &str = "exec:cat";
@@ -15,7 +15,7 @@ const SIZES: [usize; 7] = [10, 20_000_000, 3, 63_000, 64_000, 66_000, 1];
 
 /// Sends lines one after another, and calls `between` after each has come back.
 fn echo_each(near: &mut Near, sizes: &[usize], mut between: impl FnMut(usize)) {
-    for (number, line) in requests(sizes)
+    for (number, line) in lines(sizes)
         .split_inclusive(|byte| *byte == b'\n')
         .enumerate()
     {
@@ -32,7 +32,7 @@ fn echo_each(near: &mut Near, sizes: &[usize], mut between: impl FnMut(usize)) {
 
 /// Sends a large line while `meanwhile` runs, and reads it back.
 fn echo_during(near: &mut Near, size: usize, meanwhile: impl FnOnce() + Send) {
-    let input = requests(&[size]);
+    let input = lines(&[size]);
     let mut stdin = near.stdin.take().unwrap();
     let back = std::thread::scope(|scope| {
         scope.spawn(|| {

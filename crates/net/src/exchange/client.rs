@@ -156,11 +156,18 @@ impl Session {
     /// Tells the server that nobody polls any more.
     fn say_goodbye(self: &Arc<Self>) {
         let session = self.clone();
-        tokio::spawn(async move {
-            let path = session.client.options().dialect.poll;
-            let request = session.request(Method::DELETE, path, &[]);
-            let _ = timeout(GOODBYE, request.send()).await;
-        });
+        tokio::spawn(async move { session.disconnect(&[]).await });
+    }
+
+    /// Tells the server that its answer of this number does not come through.
+    async fn report_refused(&self, number: u64) {
+        self.disconnect(&[("refused", &number.to_string())]).await;
+    }
+
+    async fn disconnect(&self, query: &[(&str, &str)]) {
+        let path = self.client.options().dialect.poll;
+        let request = self.request(Method::DELETE, path, query);
+        let _ = timeout(GOODBYE, request.send()).await;
     }
 }
 

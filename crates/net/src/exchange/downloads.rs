@@ -114,7 +114,7 @@ impl Downloads {
         wait: Duration,
     ) -> Result<Option<Bytes>, NoAnswer> {
         let known = *self.progress.borrow();
-        if number == 0 || number > known.got.saturating_add(REQUESTS as u64) {
+        if number > known.got.saturating_add(REQUESTS as u64) {
             return Err(NoAnswer::Number { made: known.made });
         }
         let made = async {
@@ -134,6 +134,11 @@ impl Downloads {
             }
         };
         timeout(wait, made).await.unwrap_or(Ok(None))
+    }
+
+    /// Whether the answer was made, and has not come as far as is known.
+    pub(crate) fn is_kept(&self, number: u64) -> bool {
+        matches!(self.find(number), Some(Some(_)))
     }
 
     /// The answer, if it was made: `None` inside if the client has it.
@@ -196,8 +201,9 @@ mod tests {
         downloads.acknowledge(1).unwrap();
         let second = downloads.answer(2, 100, WAIT).await.unwrap().unwrap();
         assert_eq!(second, b"t\0\0\0\x01b"[..]);
-        // A late poll for what has come gets nothing, one that waits for nothing neither.
+        // A late poll for what has come gets nothing, and so does one that asks for nothing.
         assert_eq!(downloads.answer(1, 100, WAIT).await, Ok(None));
+        assert_eq!(downloads.answer(0, 100, WAIT).await, Ok(None));
         downloads.acknowledge(2).unwrap();
         assert_eq!(downloads.answer(3, 100, WAIT).await, Ok(None));
         tokio::time::timeout(WAIT, downloads.all_got())
@@ -226,7 +232,7 @@ mod tests {
     async fn what_is_kept_is_bounded() {
         let downloads = Downloads::new();
         let large = "x".repeat(WINDOW);
-        for number in [0, 1 + REQUESTS as u64, u64::MAX] {
+        for number in [1 + REQUESTS as u64, u64::MAX] {
             let refused = downloads.answer(number, 100, WAIT).await;
             assert_eq!(refused, Err(NoAnswer::Number { made: 0 }), "{number}");
         }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use breakbulk_link::{Closed, lock};
 use bytes::{Bytes, BytesMut};
@@ -10,16 +10,14 @@ use tokio::sync::watch;
 
 use super::body::{FRAME_HEAD, Record};
 
-/// Small records share a body up to this size, or that of the largest record so far: a body that is refused
-/// for its size is then not larger than a frame that was sent, which is what the sender can change.
-const SHARED: usize = 4 << 10;
+/// Small records share a body of at most this size; a larger one has a body of its own. So a body that a
+/// path refuses for its size is one frame, whose size the sender can change.
+pub(crate) const SHARED: usize = 4 << 10;
 
 /// A queue with one writer. It takes a record whenever less than its limit waits.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     records: Mutex<VecDeque<Record>>,
-    /// The largest record so far.
-    largest: AtomicUsize,
     /// What waits, in bytes of bodies.
     bytes: watch::Sender<usize>,
     limit: usize,
@@ -49,7 +47,6 @@ impl Outbox {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             records: Mutex::default(),
-            largest: AtomicUsize::new(0),
             bytes: watch::Sender::new(0),
             limit,
             finished: AtomicBool::new(false),
@@ -62,7 +59,6 @@ impl Outbox {
         // The sender is `self`, so that this cannot fail.
         let _ = self.bytes.subscribe().wait_for(room).await;
         let size = record.size();
-        self.largest.fetch_max(size, Relaxed);
         lock(&self.records).push_back(record);
         self.bytes.send_modify(|bytes| *bytes += size);
     }
@@ -86,11 +82,10 @@ impl Outbox {
     pub(crate) fn take(&self, max: usize) -> Result<Bytes, DoesNotFit> {
         let mut records = lock(&self.records);
         let (mut count, mut size) = (0, 0);
-        let shared = max.min(SHARED.max(self.largest.load(Relaxed)));
         for record in records.iter() {
             match record.size() {
-                next if size + next <= shared => size += next,
-                next if count == 0 => return Err(DoesNotFit { size: next, max }),
+                next if count == 0 && next > max => return Err(DoesNotFit { size: next, max }),
+                next if count == 0 || size + next <= max.min(SHARED) => size += next,
                 _ => break,
             }
             count += 1;
@@ -142,21 +137,15 @@ mod tests {
 
     // LINE-1
     #[tokio::test]
-    async fn no_shared_body_is_larger_than_the_largest_frame() {
+    async fn only_small_frames_share_a_body() {
         let outbox = Outbox::new(1 << 20);
-        let sizes = |outbox: &Outbox| -> Vec<_> {
-            let bodies = std::iter::repeat_with(|| outbox.take(60_000).map(|body| body.len()));
-            bodies.take_while(|body| *body != Ok(0)).collect()
-        };
-        for _ in 0..10 {
-            outbox.put(text(995)).await;
+        for size in [995, 995, 995, 995, 995, 9_995, 95, 95, 4_095, 95] {
+            outbox.put(text(size)).await;
         }
-        assert_eq!(sizes(&outbox), [Ok(4000), Ok(4000), Ok(2000)]);
-        outbox.put(text(9_995)).await;
-        for _ in 0..10 {
-            outbox.put(text(1_995)).await;
-        }
-        assert_eq!(sizes(&outbox), [Ok(10_000), Ok(10_000), Ok(10_000)]);
+        let bodies = std::iter::repeat_with(|| outbox.take(60_000).map(|body| body.len()));
+        let bodies: Vec<_> = bodies.take_while(|body| *body != Ok(0)).collect();
+        let expected = [4000, 1000, 10_000, 200, 4_100, 100];
+        assert_eq!(bodies, expected.map(Ok));
     }
 
     #[tokio::test]

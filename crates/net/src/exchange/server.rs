@@ -303,14 +303,23 @@ pub(crate) async fn poll(
     Ok(response)
 }
 
-/// Handles a DELETE: the client has gone, or has got the last word.
+/// Handles a DELETE: the client has gone, has got the last word, or does not get an answer that was made.
 pub(crate) async fn disconnect(
     State(state): State<Arc<ServerState>>,
     request: Request,
 ) -> Result<Answer, Answer> {
     let (head, _) = request.into_parts();
     let (connection, _) = find(&state, &head)?;
-    connection.end(closed(1001, "the client has gone"));
+    let refused = parameter(head.uri.query(), "refused").and_then(|number| number.parse().ok());
+    let exchange = connection.exchange();
+    let is_made = |number| exchange.is_some_and(|it| it.downloads.is_kept(number));
+    connection.end(match refused {
+        Some(number) if is_made(number) => closed(
+            1009,
+            "something on the way refuses this answer, probably for its size",
+        ),
+        _ => closed(1001, "the client has gone"),
+    });
     Ok(Answer::json(StatusCode::OK, state.options.dialect.kept))
 }
 

@@ -91,6 +91,26 @@ async fn a_body_over_the_cap_of_a_proxy_is_told_as_refused_for_its_size() {
     assert!(sink.send(numbered(1, 1)).await.is_err());
 }
 
+/// The server hears that its answer is refused, and the client that it was not its fault.
+// LINE-2
+#[tokio::test]
+async fn an_answer_that_a_proxy_refuses_is_told_to_the_server() {
+    let (address, mut arrivals) = server(serve_options()).await;
+    let (path, _) = Proxy::start(address, 10_000, |_| Fate::Pass).await;
+    let (client, server) = pair(path, &mut arrivals).await;
+    let (mut source, _sink) = client.split();
+    let (mut theirs, mut their_sink) = server.split();
+    their_sink.send(numbered(0, 9_000)).await.unwrap();
+    assert_eq!(frame(&mut source).await, numbered(0, 9_000));
+    their_sink.send(numbered(1, 10_000)).await.unwrap();
+    let (closed, told) = tokio::join!(end(&mut source), end(&mut theirs));
+    assert_eq!(
+        (closed.code, told.code),
+        (1006, 1009),
+        "{closed:?} {told:?}"
+    );
+}
+
 /// A client that goes without a word is noticed by its silence.
 #[tokio::test]
 async fn a_silent_client_is_gone_after_a_time() {

@@ -76,7 +76,7 @@ async fn a_frame_that_fits_in_no_body_ends_the_session_for_its_size() {
     let (mut theirs, mut their_sink) = server.split();
     their_sink.send(numbered(0, CAP)).await.unwrap();
     let (closed, theirs) = tokio::join!(end(&mut source), end(&mut theirs));
-    assert_eq!((closed.code, theirs.code), (1009, 1009));
+    assert_eq!((closed.code, theirs.code), (1006, 1009));
 }
 
 /// 20 MB there and back, in bodies of 64 KB.

@@ -110,7 +110,7 @@ fn tokens_pages_and_certificates_are_as_for_web_sockets() {
     far.line("ben@127.0.0.1:");
     let output = near("wrong");
     assert_eq!(output.status.code(), Some(2));
-    let expected = "HTTP 401: this server does not accept this bearer token";
+    let expected = "this server does not accept this bearer token";
     assert!(said(&output).contains(expected), "{}", said(&output));
     for (arguments, expected) in [
         (

@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 
 use super::super::REQUESTS;
 use super::super::body::Records;
-use super::repeat::{Reply, repeat};
+use super::super::outbox::SHARED;
+use super::repeat::{NoReply, Reply, repeat};
 use super::{Arrived, Session};
 
 /// Polls until the session ends.
@@ -41,7 +42,7 @@ async fn try_poll_all(session: &Session, arrived: mpsc::Sender<Arrived>) -> Resu
             continue;
         };
         got += 1;
-        wanted = match body.len() > session.answer_max / 2 {
+        wanted = match body.len() > SHARED / 2 {
             true => REQUESTS,
             false => 1,
         };
@@ -88,6 +89,36 @@ async fn poll(
     got: u64,
     waits: bool,
 ) -> Result<Option<Bytes>, Closed> {
+    let gone = |reason| Closed { code: 1006, reason };
+    let mut was_there = false;
+    loop {
+        match try_poll(session, number, got, waits).await {
+            Ok(answer) => return Ok(answer),
+            // What is too large is a frame of the server, not one of this side.
+            Err(NoReply::Over(closed)) => return Err(gone(closed.reason)),
+            Err(NoReply::Replaced(why)) if was_there || !waits => {
+                session.report_refused(number).await;
+                return Err(gone(format!("an answer does not come through: {why}")));
+            }
+            Err(NoReply::Replaced(_)) => {}
+        }
+        // It asks for what has come: the answer is empty, and comes at once. If it does, the path is fine,
+        // and it is the other answer that does not pass.
+        let small = try_poll(session, got, got, false).await;
+        small.map_err(|error| match error {
+            NoReply::Over(closed) => gone(closed.reason),
+            NoReply::Replaced(why) => gone(why),
+        })?;
+        was_there = true;
+    }
+}
+
+async fn try_poll(
+    session: &Session,
+    number: u64,
+    got: u64,
+    waits: bool,
+) -> Result<Option<Bytes>, NoReply> {
     let wait = if waits { session.wait.as_millis() } else { 0 };
     let texts = [number, got, wait as u64, session.answer_max as u64].map(|it| it.to_string());
     let [number, got, wait, max] = &texts;
@@ -99,13 +130,14 @@ async fn poll(
         ("max", max),
     ];
     let request = || session.request(Method::GET, dialect.poll, &query);
-    let Reply { status, kind, body } = repeat(session, request, 0, session.answer_max).await?;
+    let reply = repeat(session, request, 0, session.answer_max, waits).await?;
+    let Reply { status, kind, body } = reply;
     match status {
         StatusCode::NO_CONTENT => Ok(None),
         StatusCode::OK if kind == "application/octet-stream" => Ok(Some(body)),
-        _ => Err(Closed {
+        _ => Err(NoReply::Over(Closed {
             code: 1002,
             reason: format!("a poll was answered with HTTP {status} and {kind:?}"),
-        }),
+        })),
     }
 }

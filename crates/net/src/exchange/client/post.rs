@@ -9,12 +9,13 @@ use futures_util::stream::FuturesUnordered;
 use reqwest::{Method, StatusCode};
 use serde::Deserialize;
 
+use super::super::outbox::SHARED;
 use super::super::{REQUESTS, WINDOW};
 use super::Session;
-use super::repeat::{Reply, repeat};
+use super::repeat::{NoReply, Reply, repeat};
 
-/// A second POST is sent while the first one is on its way; a third one only if it is about full, since
-/// each costs a round trip and the small ones can share a body.
+/// A second POST is sent while the first one is on its way; a third one only if so much waits that no more
+/// small frames could share its body.
 const EAGER: usize = 2;
 
 /// How much of the answer to a POST is read.
@@ -33,7 +34,7 @@ pub(super) async fn post_all(session: Arc<Session>) {
     loop {
         let least = match posts.len() {
             count if count < EAGER => 1,
-            _ => session.body_max / 2,
+            _ => SHARED.min(session.body_max),
         };
         let room = posts.len() < REQUESTS && (posts.is_empty() || on_their_way < WINDOW) && !last;
         tokio::select! {
@@ -72,7 +73,11 @@ async fn post(session: &Session, number: u64, body: Bytes) -> Result<usize, Clos
                 .header("content-type", "application/octet-stream")
                 .body(body.clone())
         };
-        let Reply { status, body, .. } = repeat(session, request, size, ANSWER_MAX).await?;
+        let reply = repeat(session, request, size, ANSWER_MAX, false).await;
+        let Reply { status, body, .. } = reply.map_err(|error| match error {
+            NoReply::Over(closed) => closed,
+            NoReply::Replaced(reason) => Closed { code: 1006, reason },
+        })?;
         let answer = match status {
             StatusCode::OK => serde_json::from_slice::<Next>(&body).ok(),
             _ => None,

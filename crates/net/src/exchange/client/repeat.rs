@@ -23,6 +23,18 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A path that carries this many bytes of a body per second is fast enough.
 const BYTES_A_SECOND: u64 = 4 << 10;
 
+/// After so many answers of a proxy in its place, the server's answer is taken for refused.
+const REFUSED_AFTER: usize = 3;
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(super) enum NoReply {
+    /// The session is over.
+    Over(Closed),
+    /// Something on the way answered instead of the server, again and again.
+    Replaced(String),
+}
+
 /// A whole answer.
 pub(super) struct Reply {
     pub(super) status: StatusCode,
@@ -31,25 +43,34 @@ pub(super) struct Reply {
     pub(super) body: Bytes,
 }
 
-/// Sends a request with a body of `size` bytes until the server itself has answered it.
+/// Sends a request with a body of `size` bytes until the server itself has answered it. If `gives_up` is
+/// set, a proxy that answers instead of it ends this sooner.
 pub(super) async fn repeat(
     session: &Session,
     request: impl Fn() -> RequestBuilder,
     size: usize,
     answer_max: usize,
-) -> Result<Reply, Closed> {
+    gives_up: bool,
+) -> Result<Reply, NoReply> {
     let usual = session.client.options().timeout;
     let within = session.wait + usual + Duration::from_secs(size as u64 / BYTES_A_SECOND);
-    let (mut failing_since, mut pause) = (None, PAUSE);
+    let (mut failing_since, mut pause, mut replaced) = (None, PAUSE, 0);
     loop {
         let why = match send(request(), within, usual, answer_max).await {
             Ok(reply) => return Ok(reply),
-            Err(Failed::Over(closed)) => return Err(closed),
-            Err(Failed::Again(why)) => why,
+            Err(Failed::Over(closed)) => return Err(NoReply::Over(closed)),
+            Err(Failed::Lost(why)) => why,
+            Err(Failed::Replaced(why)) => {
+                replaced += 1;
+                why
+            }
         };
+        if gives_up && replaced >= REFUSED_AFTER {
+            return Err(NoReply::Replaced(why));
+        }
         let since = *failing_since.get_or_insert_with(Instant::now);
         if since.elapsed() >= PATIENCE {
-            return Err(over(1006, why));
+            return Err(NoReply::Over(over(1006, why)));
         }
         tracing::debug!(why, "a request is sent again");
         sleep(pause).await;
@@ -59,7 +80,9 @@ pub(super) async fn repeat(
 
 enum Failed {
     /// It may have been lost on the way.
-    Again(String),
+    Lost(String),
+    /// A proxy or a busy server answered, and another try may help.
+    Replaced(String),
     /// Another try would not help.
     Over(Closed),
 }
@@ -75,8 +98,8 @@ async fn send(
     each_part: Duration,
     answer_max: usize,
 ) -> Result<Reply, Failed> {
-    let late = |time: Duration| Failed::Again(format!("no answer in {} s", time.as_secs_f64()));
-    let again = |error: &reqwest::Error| Failed::Again(chain(error));
+    let late = |time: Duration| Failed::Lost(format!("no answer in {} s", time.as_secs_f64()));
+    let again = |error: &reqwest::Error| Failed::Lost(chain(error));
     let response = timeout(within, request.send()).await;
     let mut response = response
         .map_err(|_| late(within))?
@@ -114,9 +137,9 @@ fn refused(status: StatusCode, text: &str) -> Failed {
         StatusCode::PAYLOAD_TOO_LARGE => Failed::Over(over(1009, format!("HTTP 413: {text}"))),
         // Proxies and servers that are busy, restart, or gave up a request.
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-            Failed::Again(format!("HTTP {code}: {text}"))
+            Failed::Replaced(format!("HTTP {code}: {text}"))
         }
-        _ if status.is_server_error() => Failed::Again(format!("HTTP {code}: {text}")),
+        _ if status.is_server_error() => Failed::Replaced(format!("HTTP {code}: {text}")),
         _ => Failed::Over(over(1006, format!("HTTP {code}: {text}"))),
     }
 }
@@ -144,7 +167,7 @@ mod tests {
         ] {
             let status = StatusCode::from_u16(status).unwrap_or_default();
             let found = match refused(status, "no") {
-                Failed::Again(_) => None,
+                Failed::Lost(_) | Failed::Replaced(_) => None,
                 Failed::Over(closed) => Some(closed.code),
             };
             assert_eq!(found, expected, "{status}");
