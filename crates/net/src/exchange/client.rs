@@ -55,10 +55,13 @@ pub async fn connect(
         client,
     });
     let (arrived, bodies) = mpsc::channel(1);
-    let mut tasks = JoinSet::new();
-    tasks.spawn(post::post_all(session.clone()));
-    tasks.spawn(poll::poll_all(session.clone(), arrived));
-    let tasks = Arc::new(tasks);
+    let mut running = JoinSet::new();
+    running.spawn(post::post_all(session.clone()));
+    running.spawn(poll::poll_all(session.clone(), arrived));
+    let tasks = Arc::new(Tasks {
+        session: session.clone(),
+        _running: running,
+    });
     Ok(ExchangeTransport {
         source: ExchangeSource {
             session: session.clone(),
@@ -171,6 +174,23 @@ impl Session {
     }
 }
 
+/// The tasks of a session, which end with both halves.
+#[derive(Debug)]
+struct Tasks {
+    session: Arc<Session>,
+    _running: JoinSet<()>,
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        // Without a last word the server would wait for further polls.
+        let is_over = self.session.over.borrow().is_some();
+        if !is_over && tokio::runtime::Handle::try_current().is_ok() {
+            self.session.say_goodbye();
+        }
+    }
+}
+
 impl Transport for ExchangeTransport {
     type Source = ExchangeSource;
     type Sink = ExchangeSink;
@@ -196,8 +216,7 @@ pub struct ExchangeSource {
     bodies: mpsc::Receiver<Arrived>,
     /// The body whose frames are being returned.
     current: Option<Records>,
-    /// They end with both halves.
-    _tasks: Arc<JoinSet<()>>,
+    _tasks: Arc<Tasks>,
 }
 
 impl std::fmt::Debug for ExchangeSource {
@@ -235,7 +254,7 @@ impl Source for ExchangeSource {
 #[derive(Debug)]
 pub struct ExchangeSink {
     session: Arc<Session>,
-    _tasks: Arc<JoinSet<()>>,
+    _tasks: Arc<Tasks>,
 }
 
 impl ExchangeSink {

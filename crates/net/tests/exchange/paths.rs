@@ -119,12 +119,34 @@ async fn a_silent_client_is_gone_after_a_time() {
         ..serve_options()
     };
     let (address, mut arrivals) = server(options).await;
-    let (client, server) = pair(address, &mut arrivals).await;
-    let (mut theirs, mut their_sink) = server.split();
-    drop(client);
+    // It polls once, and no more.
+    let raw = super::hostile::Raw::open(address, "").await.unwrap();
+    raw.ask("GET", "poll?number=1&wait=0", "").await;
+    let (mut theirs, mut their_sink) = arrivals.next().await.unwrap().transport.split();
     let closed = end(&mut theirs).await;
     assert_eq!((closed.code, &*closed.reason), (1001, "no poll for 0.3 s"));
     assert!(their_sink.send(numbered(0, 1)).await.is_err());
+}
+
+/// A client that is dropped says goodbye, and one that closes without reading keeps no server waiting.
+#[tokio::test]
+async fn a_client_that_reads_no_more_keeps_no_server_waiting() {
+    let (address, mut arrivals) = server(serve_options()).await;
+    let (client, server) = pair(address, &mut arrivals).await;
+    let (mut theirs, _their_sink) = server.split();
+    drop(client);
+    let closed = tokio::time::timeout(Duration::from_secs(5), end(&mut theirs)).await;
+    assert_eq!(closed.unwrap().reason, "the client has gone");
+
+    let (client, server) = pair(address, &mut arrivals).await;
+    let (source, mut sink) = client.split();
+    let (_theirs, mut their_sink) = server.split();
+    drop(source);
+    their_sink.send(numbered(0, 50_000)).await.unwrap();
+    // Both close, and neither reads.
+    let both = async { tokio::join!(their_sink.close(1000, ""), sink.close(1000, "")) };
+    let closed = tokio::time::timeout(Duration::from_secs(5), both).await;
+    assert!(closed.is_ok(), "both wait for each other");
 }
 
 /// A client whose application does not read is still there, and gets everything later.

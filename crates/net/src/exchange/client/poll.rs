@@ -57,7 +57,7 @@ async fn try_poll_all(session: &Session, arrived: mpsc::Sender<Arrived>) -> Resu
 }
 
 /// Waits until the source takes a body. Meanwhile the server is told that this client is still there.
-/// False if nobody is left to take it.
+/// False if the session ended.
 async fn hand_over(
     session: &Session,
     arrived: &mpsc::Sender<Arrived>,
@@ -68,10 +68,10 @@ async fn hand_over(
         tokio::select! {
             biased;
             permit = arrived.reserve() => {
-                let Ok(permit) = permit else {
-                    return Ok(false);
-                };
-                permit.send(Arrived::Body(records));
+                // Without a source the rest is dropped, so that the server is not kept waiting at its end.
+                if let Ok(permit) = permit {
+                    permit.send(Arrived::Body(records));
+                }
                 return Ok(true);
             }
             _ = session.ended() => return Ok(false),
