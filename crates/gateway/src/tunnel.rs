@@ -244,9 +244,16 @@ impl TunnelConfig {
         let connection = Connection::open(link, transport, options)?;
         session.follow(connection.downgrade());
         let undelivered = move || session.look(Machine::undelivered);
-        let port = Port::new(connection.clone())
-            .ending_with(tunnel_end())
-            .with_undelivered(undelivered);
+        let port = Port::new(connection.clone()).with_undelivered(undelivered);
+        // The end of one side's input is a message; a binary session has none that means that.
+        let port = match self.carries {
+            Carries::Text => port.ending_with(tunnel_end()),
+            Carries::Binary => port,
+        };
         Ok(Tunnelled { connection, port })
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -136,7 +136,7 @@ async fn a_line_that_does_not_come_back_gives_named_errors() {
     });
     let since = Instant::now();
     let (line, _near) = told.await.unwrap();
-    let words = "the request was not answered: the line to the other gateway was lost and did not come back within 2 s (resume-for): ";
+    let words = "the request was not answered: the line to the other gateway was lost and did not come back within 2 s (resume-for) (1011)";
     assert!(line.contains(words), "{line}");
     assert!(since.elapsed() < PATIENCE);
     far.line("the line to the other gateway is lost");

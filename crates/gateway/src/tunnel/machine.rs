@@ -11,7 +11,9 @@
 
 mod inbox;
 mod learn;
+mod line;
 mod outbox;
+mod timing;
 
 use std::time::{Duration, Instant};
 
@@ -22,22 +24,11 @@ use breakbulk_message::tunnel::{Control, Gone};
 use inbox::Inbox;
 pub(super) use learn::LEAST_CAP;
 use learn::{Learner, Verdict};
+use line::{Attempts, CloseFrame, Line, words};
 use outbox::{Outbox, size_on_line};
-
-/// A ping is sent after this much time in which nothing arrived.
-const KEEPALIVE: Duration = Duration::from_secs(10);
-
-/// A line on which nothing arrived for this time is lost.
-const SILENCE: Duration = Duration::from_secs(30);
 
 /// How long a line that cannot be written may take to say why.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-
-/// The longest pause between two attempts to open a line.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
-/// The first pause; the first attempt is made at once.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A line that lived this long was a good one: the next attempt after it is made at once.
 const GOOD_LINE: Duration = Duration::from_secs(10);
@@ -100,67 +91,6 @@ pub(crate) struct Learned {
     pub(crate) cap: usize,
     /// The size that was refused.
     pub(crate) refused: usize,
-}
-
-/// The line of a session.
-#[derive(Debug)]
-struct Line {
-    /// Lines are numbered; what comes from an earlier one is ignored.
-    number: u64,
-    is_up: bool,
-    pings: bool,
-    /// Since when it is up or down.
-    since: Instant,
-    last_heard: Instant,
-    last_ping: Instant,
-    /// A write failed: unless the line says why until then, it is lost for this reason.
-    failed: Option<(Instant, Closed)>,
-    /// Whether this side does not read for lack of memory, so that it cannot tell silence.
-    paused: bool,
-    /// Whether the close of this side is on it.
-    close: CloseFrame,
-}
-
-/// The close of this side on a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CloseFrame {
-    NotSent,
-    Begun,
-    Sent,
-}
-
-/// The attempts to open a line.
-#[derive(Debug)]
-struct Attempts {
-    next_at: Instant,
-    /// How many were made since a line was of use.
-    failed: u32,
-    /// Why the last one failed, or why the last line was lost.
-    why: String,
-    random: u64,
-}
-
-impl Attempts {
-    /// The first attempt is made at once, and each further one after a pause that doubles. A random part
-    /// of it, up to a half, is left out, so that many clients of one server do not come at once.
-    fn pause(&mut self, now: Instant, why: String) {
-        self.why = why;
-        self.next_at = now;
-        if let Some(doublings) = self.failed.checked_sub(1) {
-            let doubled = FIRST_PAUSE.saturating_mul(1 << doublings.min(10));
-            let pause = doubled.min(LONGEST_PAUSE);
-            let left_out = pause.mul_f64(self.random() / 2.0);
-            self.next_at += pause - left_out;
-        }
-    }
-
-    /// A number from 0 to 1 (xorshift).
-    fn random(&mut self) -> f64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 11) as f64 / (1_u64 << 53) as f64
-    }
 }
 
 /// One end of a session.
@@ -367,6 +297,11 @@ impl Machine {
         Some(frame)
     }
 
+    /// Whether frames wait for the application.
+    pub(crate) fn has_stashed(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
     /// Whether the line may be read although the application takes nothing.
     pub(crate) fn reads_ahead(&self) -> bool {
         !self.line.paused
@@ -459,8 +394,7 @@ impl Machine {
             }
             Verdict::Stuck(size) => {
                 let reason = format!(
-                    "every line to the other gateway ends when a frame of {size} bytes is sent: {}",
-                    self.attempts.why
+                    "every line to the other gateway ends when a frame of {size} bytes is sent"
                 );
                 self.fail(1009, &reason);
                 return Err(Gone::Expired);
@@ -479,6 +413,11 @@ impl Machine {
         };
         self.inbox.new_line(now);
         Ok(self.line.number)
+    }
+
+    /// Whether there is a line.
+    pub(crate) fn is_up(&self) -> bool {
+        self.line.is_up
     }
 
     /// Whether another line is needed.
@@ -562,121 +501,6 @@ impl Machine {
         self.finished
     }
 
-    // What to do.
-
-    /// What to write now, besides frames of the session.
-    pub(crate) fn poll_write(&mut self, now: Instant) -> Option<(u64, Write)> {
-        if !self.line.is_up || self.finished {
-            return None;
-        }
-        let control = |control| Some(Write::Control(control));
-        let write = if self.inbox.ack_at().is_some_and(|at| at <= now) {
-            self.line.last_ping = now;
-            control(Control::Ack {
-                taken: self.inbox.acknowledge(),
-            })
-        } else if let Some(closed) = self.close_to_write() {
-            self.line.close = CloseFrame::Begun;
-            control(Control::Close {
-                code: closed.code,
-                reason: closed.reason,
-            })
-        } else if self.ping_at() <= now {
-            self.line.last_ping = now;
-            match self.line.pings {
-                true => Some(Write::Ping),
-                false => control(Control::Ack {
-                    taken: self.inbox.acknowledge(),
-                }),
-            }
-        } else {
-            None
-        };
-        write.map(|write| (self.line.number, write))
-    }
-
-    /// Something is written on a line.
-    pub(crate) fn wrote(&mut self, line: u64, write: &Write) {
-        if line == self.line.number && matches!(write, Write::Control(Control::Close { .. })) {
-            self.line.close = CloseFrame::Sent;
-        }
-    }
-
-    /// The close of this side: once all frames are out, or as the answer to the other side's.
-    fn close_to_write(&self) -> Option<Closed> {
-        if self.line.close != CloseFrame::NotSent {
-            return None;
-        }
-        if let Some(closed) = &self.peer_closed {
-            return Some(self.closing.clone().unwrap_or_else(|| closed.clone()));
-        }
-        if let Some((closed, _)) = &self.failed {
-            return Some(closed.clone());
-        }
-        self.closing.clone().filter(|_| self.outbox.is_sent())
-    }
-
-    fn ping_at(&self) -> Instant {
-        let last = match self.line.paused {
-            true => self.line.last_ping,
-            false => self.line.last_heard.max(self.line.last_ping),
-        };
-        last + KEEPALIVE
-    }
-
-    fn silent_at(&self) -> Option<Instant> {
-        (!self.line.paused).then(|| self.line.last_heard + SILENCE)
-    }
-
-    fn given_up_at(&self) -> Instant {
-        self.line.since + self.settings.resume_for
-    }
-
-    /// When something is to be done: to write and to dial, if that is possible, or to give up.
-    pub(crate) fn poll_timeout(&self, dials: bool, writes: bool) -> Option<Instant> {
-        if self.line.is_up {
-            let failed = self.line.failed.as_ref().map(|(at, _)| *at);
-            let ack = self.inbox.ack_at().filter(|_| writes);
-            let ping = Some(self.ping_at()).filter(|_| writes);
-            let each = [ping, self.silent_at(), failed, ack];
-            return each.into_iter().flatten().min();
-        }
-        let dial_at = dials.then_some(self.attempts.next_at);
-        self.needs_line()
-            .then(|| dial_at.into_iter().chain([self.given_up_at()]).min())
-            .flatten()
-    }
-
-    /// Time has passed: a silent line is lost, and a session without a line ends.
-    pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        if self.line.is_up {
-            let failed = self.line.failed.as_ref();
-            let failed = failed
-                .filter(|(at, _)| *at <= now)
-                .map(|(_, why)| why.clone());
-            let silent = self
-                .silent_at()
-                .is_some_and(|at| at <= now)
-                .then(|| Closed {
-                    code: 1006,
-                    reason: format!(
-                        "nothing received from the other end for {} s",
-                        SILENCE.as_secs()
-                    ),
-                });
-            if let Some(why) = failed.or(silent) {
-                self.line_down(now, self.line.number, why);
-            }
-        } else if self.needs_line() && self.given_up_at() <= now {
-            let reason = format!(
-                "the line to the other gateway was lost and did not come back within {} s (resume-for): {}",
-                self.settings.resume_for.as_secs_f64(),
-                self.attempts.why
-            );
-            self.fail(LOST_SESSION, &reason);
-        }
-    }
-
     /// What was learned about the path since the last call.
     pub(crate) fn poll_learned(&mut self) -> Option<Learned> {
         self.learned.take()
@@ -687,18 +511,14 @@ impl Machine {
         self.confirmed.take()
     }
 
+    /// Whether the session ended by itself.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
     /// Why the last line was lost, or why the last attempt to open one failed.
     pub(crate) fn why_no_line(&self) -> &str {
         &self.attempts.why
-    }
-}
-
-/// How a line ended, for people.
-fn words(closed: &Closed) -> String {
-    match (&*closed.reason, closed.code) {
-        ("", code) => format!("closed with {code}"),
-        (reason, 1006) => reason.to_owned(),
-        (reason, code) => format!("{reason} ({code})"),
     }
 }
 

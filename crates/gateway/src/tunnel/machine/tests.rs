@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use breakbulk_link::{Carries, Event, Link, Outgoing};
 
+use super::line::LONGEST_PAUSE;
 use super::*;
 use crate::tunnel::TunnelConfig;
 

@@ -1,5 +1,6 @@
 //! Sessions whose lines are cut: each message arrives once and in order.
 
+use super::super::timing::KEEPALIVE;
 use super::*;
 
 const CAP: usize = 1000;
@@ -206,9 +207,10 @@ fn a_session_without_a_line_waits_for_its_time_and_says_why_it_ends() {
     assert_eq!(closed.code, 1011);
     assert_eq!(
         closed.reason,
-        "the line to the other gateway was lost and did not come back within 60 s (resume-for): refused"
+        "the line to the other gateway was lost and did not come back within 60 s (resume-for)"
     );
     assert!(!broken);
+    assert_eq!(machine.why_no_line(), "refused");
     assert_eq!(machine.line_up(now, 0, None, true), Err(Gone::Expired));
 }
 
