@@ -32,6 +32,10 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   http://HOST:PORT/PATH  MCP over HTTP (Streamable HTTP, of 2025-03-26 to 2026-07-28): to listen, one URL
                       for clients of all versions; as a target, a server. http://PORT as for ws://
   https://…           the same with TLS
+  ahp+http://HOST:PORT/PATH  a tunnel between two gateways over plain HTTP, in POSTs and polls, for paths
+                      that let no WebSocket through or cap bodies: none is over max-frame; ahp+https:// with TLS
+  nats://[USER:PASSWORD@|TOKEN@]HOST:PORT/SUBJECT  a tunnel over NATS: each session is for one of the gateways
+                      that listen at the subject; the server's max_payload is the cap; tls:// with TLS
   cep22+nostr:RELAY[,RELAY…]?key=FILE       to listen: an MCP server that is found by its key, at relays
                                             that are written as wss://HOST
   cep22+nostr:RELAY[,RELAY…]?server=PUBKEY  as a target: that server (npub or hex)
@@ -48,6 +52,10 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   OPTIONS of HTTP     token-file, cert, key, ca, max-message as above, max-frame=SIZE (the largest POST
                       to a target); targets: headers-file=FILE (NAME: VALUE on each line; only its owner
                       may be able to read it); listeners: idle=SECONDS (1800) until a session ends
+  OPTIONS of NATS     creds=FILE (a JWT and its seed), token-file=FILE (USER:PASSWORD or a token, which others
+                      cannot read there as they can on a command line), queue=NAME (breakbulk: the group
+                      that shares the sessions of a subject), inbox=PREFIX (_INBOX: what the subjects of
+                      sessions begin with, the same at both gateways), cert, key, ca, max-frame, max-message
   OPTIONS of relays   key=FILE, encryption=disabled|optional|required, wraps=any|persistent|ephemeral,
                       max-frame=SIZE (of an event), max-message=SIZE, window=SECONDS (600) that the
                       clocks of both ends may differ; listeners: allow=PUBKEY,…, idle=SECONDS (1800);
@@ -64,6 +72,7 @@ What a gateway between two ends does:
   ahp+ws                   with ahp+ws          assembles messages and cuts them again
   loro+ws                  with loro+ws, whole+ws, streams with framing=ipc    binary messages, in fragments
                                                                           and whole
+  ahp+http, nats           as ahp+ws, but always a tunnel: the other end is a gateway
   http://, https://        with streams, whole+ws, http:// or a tunnel    MCP over HTTP
   cep22+nostr              with streams, whole+ws or a tunnel    MCP over Nostr relays (ContextVM)
 
@@ -119,8 +128,9 @@ what it recorded. The events of that time are kept beside the key, in FILE.heard
 key file takes no event from before its start.
 
 A token comes from token-file, or from the environment: BREAKBULK_TOKEN is the listener's, and the
-target's if the listener is neither a WebSocket nor HTTP. The token-file of a listener may have several lines, each with
-a name for the log and a token; it is read again when it changes. Only its owner may be able to read it.
+target's if the listener is neither a WebSocket nor HTTP. The token-file of a listener may have several
+lines, each with a name for the log and a token; it is read again when it changes. Only its owner may be
+able to read it.
 
 After SIGINT, SIGTERM or SIGHUP queued messages are still sent and open requests are waited for, within
 --grace; a second signal, a second later or more, stops at once. A request that nobody is left to answer
@@ -135,6 +145,9 @@ Examples:
   breakbulk gateway --listen stdio: --to 'https://mcp.example/mcp?token-file=FILE'
   breakbulk gateway --listen http://127.0.0.1:8080/mcp --to 'exec:npx some-mcp-server'
   breakbulk gateway --listen 'tcp://7000?framing=content-length' --to ws://127.0.0.1:8080
+  breakbulk gateway --listen ahp+http://8080/tunnel --to 'exec:npx some-mcp-server' --max-frame 64KiB
+  breakbulk gateway --listen stdio: --to ahp+https://host.example/tunnel --max-frame 64KiB
+  breakbulk gateway --listen nats://127.0.0.1:4222/tools --to 'exec:npx some-mcp-server'
   breakbulk gateway --listen 'cep22+nostr:wss://relay.example?key=FILE' --to 'exec:npx some-mcp-server'
   breakbulk gateway --listen stdio: --to 'cep22+nostr:wss://relay.example?server=npub1…'";
 
@@ -279,7 +292,7 @@ fn tell(event: Event) {
         Event::Listening(address) => eprintln!("listening on {address}"),
         Event::Overruled(side, overruled) => tracing::warn!("--{side}: {overruled}"),
         Event::TokenInClear(side) => tracing::warn!(
-            "--{side}: the token travels in clear text, and whoever sees it can use it; use wss:// or https://"
+            "--{side}: the token travels in clear text, and whoever sees it can use it; use TLS"
         ),
         Event::Stopping(sessions) => tracing::info!(
             sessions,

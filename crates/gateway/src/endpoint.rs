@@ -6,6 +6,8 @@ mod error;
 mod http;
 #[cfg(feature = "loro")]
 mod loro;
+#[cfg(feature = "nats")]
+mod nats;
 mod options;
 #[cfg(feature = "nostr")]
 mod relays;
@@ -26,6 +28,8 @@ use crate::error::EndError;
 pub use error::{EndpointError, OptionError};
 #[cfg(feature = "loro")]
 pub(crate) use loro::{LoroAddress, LoroWay};
+#[cfg(feature = "nats")]
+pub(crate) use nats::{NatsAddress, NatsNames};
 #[cfg(feature = "process")]
 use options::command_options;
 #[cfg(any(unix, feature = "process"))]
@@ -99,6 +103,12 @@ pub(crate) enum At {
     /// loro-extended over HTTP.
     #[cfg(feature = "loro")]
     Loro(LoroAddress),
+    /// A tunnel over plain HTTP.
+    #[cfg(feature = "http")]
+    Exchange(WsAddress),
+    /// A tunnel over NATS.
+    #[cfg(feature = "nats")]
+    Nats(NatsAddress),
     /// Nostr relays.
     #[cfg(feature = "nostr")]
     Relays(RelayAddress),
@@ -112,6 +122,23 @@ impl At {
             #[cfg(any(
                 feature = "http",
                 feature = "loro",
+                feature = "nats",
+                feature = "process",
+                feature = "nostr"
+            ))]
+            _ => None,
+        }
+    }
+
+    /// The address, if this is a WebSocket or HTTP.
+    pub(crate) fn web(&self) -> Option<&WsAddress> {
+        match self {
+            Self::Ws(address) => Some(address),
+            #[cfg(feature = "http")]
+            Self::Http(address) | Self::Exchange(address) => Some(address),
+            #[cfg(any(
+                feature = "loro",
+                feature = "nats",
                 feature = "process",
                 feature = "nostr"
             ))]
@@ -138,6 +165,10 @@ impl At {
             Self::Ws(_) => &[Carrier::WebSocket],
             #[cfg(feature = "http")]
             Self::Http(_) => &[Carrier::Post, Carrier::EventStream],
+            #[cfg(feature = "http")]
+            Self::Exchange(_) => &[],
+            #[cfg(feature = "nats")]
+            Self::Nats(_) => &[],
             #[cfg(feature = "loro")]
             Self::Loro(_) => &[],
             #[cfg(feature = "nostr")]
@@ -158,10 +189,10 @@ impl At {
         match self {
             Self::Ws(_) => true,
             #[cfg(feature = "http")]
-            Self::Http(_) => true,
+            Self::Http(_) | Self::Exchange(_) => true,
             #[cfg(feature = "loro")]
             Self::Loro(_) => true,
-            #[cfg(any(feature = "process", feature = "nostr"))]
+            #[cfg(any(feature = "nats", feature = "process", feature = "nostr"))]
             _ => false,
         }
     }
@@ -171,10 +202,12 @@ impl At {
         match self {
             Self::Ws(address) => address.secure,
             #[cfg(feature = "http")]
-            Self::Http(address) => address.secure,
+            Self::Http(address) | Self::Exchange(address) => address.secure,
+            #[cfg(feature = "nats")]
+            Self::Nats(address) => address.secure,
             #[cfg(feature = "loro")]
             Self::Loro(address) => address.secure,
-            #[cfg(any(feature = "process", feature = "nostr"))]
+            #[cfg(any(feature = "nats", feature = "process", feature = "nostr"))]
             _ => false,
         }
     }
@@ -184,14 +217,37 @@ impl At {
         match self {
             Self::Ws(address) => address.check_target(),
             #[cfg(feature = "http")]
-            Self::Http(address) => address.check_target(),
+            Self::Http(address) | Self::Exchange(address) => address.check_target(),
             #[cfg(feature = "process")]
             Self::Socket(address) => address.check_target(),
             #[cfg(feature = "loro")]
             Self::Loro(address) => address.check_target(),
-            #[cfg(any(feature = "process", feature = "nostr"))]
+            #[cfg(any(feature = "nats", feature = "process", feature = "nostr"))]
             _ => Ok(()),
         }
+    }
+
+    pub(crate) fn is_web(&self) -> bool {
+        self.web().is_some()
+    }
+
+    pub(crate) fn is_exchange(&self) -> bool {
+        #[cfg(feature = "http")]
+        return matches!(self, Self::Exchange(_));
+        #[cfg(not(feature = "http"))]
+        false
+    }
+
+    pub(crate) fn is_nats(&self) -> bool {
+        #[cfg(feature = "nats")]
+        return matches!(self, Self::Nats(_));
+        #[cfg(not(feature = "nats"))]
+        false
+    }
+
+    /// Whether it has frames: a WebSocket, or what else carries a tunnel.
+    pub(crate) fn has_frames(&self) -> bool {
+        self.is_ws() || self.is_exchange() || self.is_nats()
     }
 
     pub(crate) fn is_relays(&self) -> bool {
@@ -215,6 +271,8 @@ impl At {
 pub(crate) struct WsAddress {
     /// HTTP instead of WebSockets.
     pub(crate) http: bool,
+    /// Written with `ahp+`: HTTP that carries a tunnel.
+    pub(crate) ahp: bool,
     /// `wss` or `https`.
     pub(crate) secure: bool,
     /// Host and port, as written.
@@ -241,7 +299,9 @@ pub(crate) enum TunnelUse {
 
 /// One end of a gateway, read from its text: `stdio:`, `exec:COMMAND`, `tcp://HOST:PORT`, `unix:PATH`,
 /// `ws://HOST:PORT/PATH`, `wss://HOST:PORT/PATH`, `http://HOST:PORT/PATH`, `https://HOST:PORT/PATH`,
-/// `loro+http://HOST:PORT` or `cep22+nostr:RELAY`, with options behind a question mark.
+/// `ahp+http://HOST:PORT/PATH`, `ahp+https://HOST:PORT/PATH`, `nats://HOST:PORT/SUBJECT`,
+/// `tls://HOST:PORT/SUBJECT`, `loro+http://HOST:PORT` or `cep22+nostr:RELAY`, with options behind a question
+/// mark.
 ///
 /// ```
 /// use breakbulk_gateway::{Endpoint, EndpointError};
@@ -297,12 +357,30 @@ impl FromStr for Endpoint {
             "ws+unix" => unix_socket(rest)?,
             #[cfg(feature = "tls")]
             "wss" => web_socket(true, rest)?,
+            #[cfg(feature = "http")]
+            "http" | "https" if wire == Some(WireKind::Ahp) => {
+                let (address, options) = web_address(
+                    if transport == "https" {
+                        "ahp+https"
+                    } else {
+                        "ahp+http"
+                    },
+                    rest,
+                    NAMES,
+                )?;
+                (WireKind::Ahp, At::Exchange(address), options)
+            }
             #[cfg(feature = "loro")]
             "http" | "https" if wire == Some(WireKind::Loro) => {
                 loro::endpoint(transport == "https", rest)?
             }
             #[cfg(feature = "http")]
             "http" | "https" => http::endpoint(transport == "https", rest)?,
+            #[cfg(feature = "nats")]
+            "nats" | "tls" => {
+                let (address, options) = nats::endpoint(transport == "tls", rest)?;
+                (WireKind::Ahp, At::Nats(address), options)
+            }
             #[cfg(feature = "nostr")]
             "nostr" => {
                 let (address, options) = relays::endpoint(rest)?;
@@ -313,6 +391,7 @@ impl FromStr for Endpoint {
                 let feature = match &*transport {
                     "stdio" | "exec" | "tcp" | "unix" => "process",
                     "wss" => "tls",
+                    "nats" | "tls" => "nats",
                     "http" | "https" => "http",
                     "nostr" => "nostr",
                     _ => return Err(EndpointError::transport(scheme, rest)),
@@ -359,7 +438,18 @@ impl Endpoint {
                 wire => Err(EndpointError::HttpWire(wire)),
             };
         }
-        if self.at.is_ws() {
+        if self.at.is_nats() && self.wire != WireKind::Ahp {
+            return Err(EndpointError::NatsWire(self.wire));
+        }
+        if self.at.is_exchange() {
+            for (given, name) in [
+                (options.tunnel.is_some(), "tunnel"),
+                (options.fragment.is_some(), "fragment"),
+            ] {
+                only(given, name, "ws:// and wss://")?;
+            }
+        }
+        if self.at.has_frames() {
             #[cfg(feature = "process")]
             for (given, name) in [
                 (options.framing.is_some(), "framing"),
@@ -403,7 +493,7 @@ impl Endpoint {
         match given.into_iter().find(|(given, _)| *given && !secure) {
             Some((_, option)) => Err(EndpointError::OnlyFor {
                 option,
-                only: "wss:// and https://",
+                only: "wss://, https:// and tls://",
             }),
             None => Ok(()),
         }
@@ -440,9 +530,11 @@ impl WsAddress {
     }
 
     pub(crate) fn scheme(&self) -> &'static str {
-        match &self.socket {
-            Some(_) => "ws+unix",
-            None => self.url_scheme(),
+        match (self.ahp, self.secure, &self.socket) {
+            (_, _, Some(_)) => "ws+unix",
+            (true, true, None) => "ahp+https",
+            (true, false, None) => "ahp+http",
+            (false, _, None) => self.url_scheme(),
         }
     }
 
@@ -510,8 +602,9 @@ fn web_address(
     }
     let (options, unknown) = options(query, names)?;
     let address = WsAddress {
-        http: scheme.starts_with("http"),
-        secure: scheme.ends_with('s') && scheme != "ws",
+        http: scheme.contains("http"),
+        ahp: scheme.starts_with("ahp+"),
+        secure: matches!(scheme, "wss" | "https" | "ahp+https"),
         authority: authority.to_owned(),
         path: path.to_owned(),
         query: (!unknown.is_empty()).then(|| unknown.join("&")),
@@ -529,6 +622,7 @@ fn unix_socket(rest: &str) -> Result<(WireKind, At, EndpointOptions), EndpointEr
     }
     let address = WsAddress {
         http: false,
+        ahp: false,
         secure: false,
         authority: "localhost".to_owned(),
         path: "/".to_owned(),

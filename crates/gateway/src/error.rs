@@ -12,6 +12,8 @@ use std::time::Duration;
 use breakbulk_contextvm as contextvm;
 use breakbulk_link::Closed;
 use breakbulk_message::tunnel::TUNNEL;
+#[cfg(feature = "nats")]
+use breakbulk_net::nats::NatsError;
 #[cfg(feature = "process")]
 use breakbulk_net::process::ExecError;
 use breakbulk_net::ws::{ConnectError, ListenError};
@@ -189,7 +191,9 @@ pub enum EndError {
     #[error("cert and key go together; give both")]
     CertOrKey,
     /// A listener at `wss://` without a certificate.
-    #[error("TLS needs a certificate: add ?cert=FILE&key=FILE, or listen at ws:// or http://")]
+    #[error(
+        "wss:// and https:// need a certificate: add ?cert=FILE&key=FILE, or listen without TLS"
+    )]
     NoCertificate,
     /// An option of the other end.
     #[error("{option} is for the other end ({})", side)]
@@ -250,6 +254,10 @@ pub enum OpenError {
     /// A message came before the server was ready.
     #[error("the server sent a message before \"ready\"; is it a server of loro-extended?")]
     LoroEarly,
+    /// There is no session over NATS.
+    #[cfg(feature = "nats")]
+    #[error(transparent)]
+    Nats(#[from] NatsError),
     /// The target does not accept connections.
     #[error("{address} cannot be reached: {error}")]
     Unreachable {
@@ -328,7 +336,15 @@ pub enum RunError {
     },
     /// The listener failed while it listened.
     #[error(transparent)]
-    Accept(ListenError),
+    Accept(#[from] ListenError),
+    /// The gateway cannot listen at NATS.
+    #[cfg(feature = "nats")]
+    #[error("listen: {0}")]
+    ListenNats(NatsError),
+    /// The listener at NATS failed while it listened.
+    #[cfg(feature = "nats")]
+    #[error(transparent)]
+    Nats(NatsError),
     /// The server at the relays ended by itself.
     #[error("the server at the relays has ended")]
     RelaysEnded,
@@ -340,6 +356,10 @@ pub enum RunError {
 impl RunError {
     /// Whether the gateway could not start: the setup must be corrected first.
     pub fn is_setup(&self) -> bool {
+        #[cfg(feature = "nats")]
+        if matches!(self, Self::ListenNats(_)) {
+            return true;
+        }
         matches!(self, Self::Check(_) | Self::Listen(_) | Self::Open { .. })
     }
 }

@@ -1,5 +1,10 @@
 //! Opens the ends of a plan, as ports of the pump.
 
+#[cfg(feature = "http")]
+pub(crate) mod exchange;
+#[cfg(feature = "nats")]
+pub(crate) mod nats;
+
 use std::sync::Arc;
 
 use breakbulk_link::{Carries, Config, Link};
@@ -178,6 +183,10 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
         }
         #[cfg(feature = "http")]
         At::Http(address) => crate::mcp::connect(end, address).await,
+        #[cfg(feature = "http")]
+        At::Exchange(address) => tunnel(end, exchange::ExchangeDial::new(end, address)).await,
+        #[cfg(feature = "nats")]
+        At::Nats(address) => tunnel(end, nats::NatsDial::new(end, address)).await,
         #[cfg(feature = "loro")]
         At::Loro(address) => loro::dial(end, address).await,
         #[cfg(feature = "nostr")]
@@ -200,6 +209,14 @@ pub(crate) fn connect_options(end: &End, address: &WsAddress) -> ConnectOptions 
         unix_socket: address.socket.clone(),
         ..ConnectOptions::default()
     }
+}
+
+/// A tunnel over what carries nothing else.
+#[cfg(any(feature = "http", feature = "nats"))]
+async fn tunnel(end: &End, dial: impl Dial) -> Result<Opened, OpenError> {
+    let line = dial.dial().await?;
+    let tunnelled = connect(line, Arc::new(dial), &end.tunnel_config()).await?;
+    Ok(Opened::tunnel(tunnelled))
 }
 
 /// The subprotocols that are offered, or understood.

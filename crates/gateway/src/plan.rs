@@ -15,6 +15,8 @@ use breakbulk_contextvm::Keys;
 use breakbulk_link::Preset;
 use breakbulk_link::{Budget, Cap, Carries};
 use breakbulk_message::ahp::{Chunking, TimeoutFrom};
+#[cfg(feature = "nats")]
+use breakbulk_net::nats::Credentials;
 #[cfg(feature = "process")]
 use breakbulk_net::process::{self, Framing};
 use breakbulk_net::ws::{self, Bearer};
@@ -22,6 +24,8 @@ use breakbulk_net::ws::{self, Bearer};
 use breakbulk_net::ws::{Identity, Roots};
 use breakbulk_net::{AddressLimits, Options};
 
+#[cfg(feature = "nats")]
+use crate::endpoint::NatsNames;
 use crate::endpoint::{At, Endpoint, TunnelUse, WireKind};
 use crate::error::{EndError, OpenError, PlanError};
 #[cfg(feature = "http")]
@@ -213,6 +217,12 @@ pub(crate) struct End {
     /// The further settings of an end over HTTP.
     #[cfg(feature = "http")]
     pub(crate) http: Option<HttpEnd>,
+    /// The further names of an end at NATS.
+    #[cfg(feature = "nats")]
+    pub(crate) nats: NatsNames,
+    /// The user and password, or the token, for the NATS server.
+    #[cfg(feature = "nats")]
+    pub(crate) nats_secret: Option<Credentials>,
     /// The further settings of an end at relays.
     #[cfg(feature = "nostr")]
     pub(crate) relay: Option<RelayEnd>,
@@ -345,7 +355,7 @@ fn max_frame(
     let (usual, least) = match endpoint.wire {
         #[cfg(feature = "nostr")]
         WireKind::Cep22 => (breakbulk_contextvm::EVENT_MAX, LEAST_EVENT),
-        _ if !endpoint.at.is_ws() => (usize::MAX, LEAST_FRAME),
+        _ if !endpoint.at.has_frames() => (usize::MAX, LEAST_FRAME),
         WireKind::Whole => (max_message, LEAST_FRAME),
         _ => (of_path.unwrap_or(DEFAULT_FRAME), LEAST_FRAME),
     };
@@ -408,10 +418,10 @@ impl End {
         };
         // The configuration of both ends is about the capped path, which is where messages are cut.
         let cuts = endpoint.wire != WireKind::Whole;
-        let is_ws = endpoint.at.is_ws();
-        // The presets are about WebSocket paths, not about Nostr relays.
+        let is_web = endpoint.at.is_web();
+        // The presets are about WebSocket and HTTP paths, not about Nostr relays and NATS.
         let preset = endpoint.options.preset;
-        let preset = preset.or(config.preset.filter(|_| cuts && is_ws));
+        let preset = preset.or(config.preset.filter(|_| cuts && is_web));
         if carries == Carries::Binary
             && let Some(preset) = preset.filter(|preset| preset.binary == Some(false))
         {
@@ -430,11 +440,19 @@ impl End {
             false => None,
         };
         let options = endpoint.options;
+        let is_nats = endpoint.at.is_nats();
+        #[cfg(feature = "nats")]
+        let nats_secret = match &options.token_file {
+            Some(file) if is_nats => Some(token::nats_credentials(file)?),
+            _ => None,
+        };
         let tokens = match &options.token_file {
+            _ if is_nats => None,
             Some(file) if listener.is_none() => Some(Arc::new(TokenFile::open(file)?)),
             _ => None,
         };
         let token = match &options.token_file {
+            _ if is_nats => None,
             Some(_) if listener.is_none() => None,
             Some(file) => Some(token::token_from_file(file)?),
             // The token that clients must send to this gateway is not sent to the target.
@@ -483,6 +501,10 @@ impl End {
             },
             #[cfg(feature = "http")]
             http,
+            #[cfg(feature = "nats")]
+            nats: options.nats,
+            #[cfg(feature = "nats")]
+            nats_secret,
             #[cfg(feature = "nostr")]
             relay,
             overruled,
@@ -551,14 +573,19 @@ impl End {
 
     /// Whether its token travels in clear text beyond this machine.
     pub(crate) fn shows_token(&self) -> bool {
+        #[cfg(feature = "nats")]
+        if let At::Nats(address) = &self.at {
+            let has_secret = self.nats_secret.is_some() || address.credentials.is_some();
+            return has_secret && !address.secure && !is_local(&address.server);
+        }
         let (secure, authority) = match &self.at {
             At::Ws(address) if address.socket.is_some() => return false,
             At::Ws(address) => (address.secure, &address.authority),
             #[cfg(feature = "http")]
-            At::Http(address) => (address.secure, &address.authority),
+            At::Http(address) | At::Exchange(address) => (address.secure, &address.authority),
             #[cfg(feature = "loro")]
             At::Loro(address) => (address.secure, &address.authority),
-            #[cfg(any(feature = "process", feature = "nostr"))]
+            #[cfg(any(feature = "nats", feature = "process", feature = "nostr"))]
             _ => return false,
         };
         let has_token = self.token.is_some() || self.tokens.is_some();

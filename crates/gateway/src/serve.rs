@@ -1,5 +1,9 @@
 //! The sessions of a gateway: one over the standard streams, or one for each client of a listener.
 
+#[cfg(feature = "http")]
+mod exchange;
+#[cfg(feature = "nats")]
+mod nats;
 #[cfg(feature = "process")]
 mod streams;
 pub(crate) mod ws;
@@ -86,11 +90,15 @@ impl Plan {
         match self.listen.at.clone() {
             At::Ws(address) => ws::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "http")]
+            At::Exchange(address) => exchange::listen(Arc::new(self), &address, stop, &tell).await,
+            #[cfg(feature = "http")]
             At::Http(address) => crate::mcp::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "process")]
             At::Socket(address) => streams::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "loro")]
             At::Loro(address) => crate::loro::listen(Arc::new(self), &address, stop, &tell).await,
+            #[cfg(feature = "nats")]
+            At::Nats(address) => nats::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "nostr")]
             At::Relays(address) => relays::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "process")]
@@ -139,22 +147,16 @@ fn party(plan: &Plan, side: Side) -> Party {
         #[cfg(feature = "process")]
         (At::Exec(_), _) => Party::Command,
         (_, Side::Listen) => Party::Client,
-        (At::Ws(_), Side::To) => Party::Target,
-        #[cfg(feature = "http")]
-        (At::Http(_), Side::To) => Party::Target,
-        #[cfg(feature = "process")]
-        (At::Socket(_), Side::To) => Party::Target,
-        #[cfg(feature = "loro")]
-        (At::Loro(_), Side::To) => Party::Target,
         #[cfg(feature = "nostr")]
         (At::Relays(_), Side::To) => Party::Server,
+        (_, Side::To) => Party::Target,
     }
 }
 
 /// Where clients come in.
 pub(crate) trait Door {
     /// The next client. Cancel-safe.
-    async fn accept(&mut self) -> Result<Arrival, ListenError>;
+    async fn accept(&mut self) -> Result<Arrival, RunError>;
 
     /// Lets nobody in any more.
     async fn close(&mut self);
@@ -213,7 +215,7 @@ pub(crate) async fn listen(
                     let session = async move { session(&plan, arrival, &stop).await };
                     sessions.spawn(session.instrument(span));
                 }
-                Err(error) => break Err(RunError::Accept(error)),
+                Err(error) => break Err(error),
             },
             Some(_) = sessions.join_next() => {}
             () = stop.stopped() => break Ok(()),
@@ -270,11 +272,27 @@ pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
                 error,
             })
         }
+        #[cfg(feature = "http")]
+        At::Exchange(address) => {
+            let found = accepts(&address.authority, address.secure).await;
+            found.map_err(|error| OpenError::Unreachable {
+                address: address.name(),
+                error,
+            })
+        }
         #[cfg(feature = "loro")]
         At::Loro(address) => {
             let found = accepts(&address.authority, address.secure).await;
             found.map_err(|error| OpenError::Unreachable {
                 address: address.authority.clone(),
+                error,
+            })
+        }
+        #[cfg(feature = "nats")]
+        At::Nats(address) => {
+            let found = accepts(&address.server, false).await;
+            found.map_err(|error| OpenError::Unreachable {
+                address: address.server.clone(),
                 error,
             })
         }

@@ -6,6 +6,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 
 use breakbulk_link::lock;
+#[cfg(feature = "nats")]
+use breakbulk_net::nats::Credentials;
 use breakbulk_net::ws::{Bearer, Tokens};
 
 /// A file of tokens is looked at again after this time, when somebody comes.
@@ -76,6 +78,21 @@ pub fn token_from_file(file: &Path) -> Result<Bearer, TokenError> {
     token(text.trim()).map_err(|error| TokenError::Bad {
         file: file.to_owned(),
         error,
+    })
+}
+
+/// The user and password, or the token, that a NATS server wants, from a file that nobody else can read.
+#[cfg(feature = "nats")]
+pub(crate) fn nats_credentials(file: &Path) -> Result<Credentials, TokenError> {
+    let (text, _) = read(file)?;
+    let text = text.trim();
+    token(text).map_err(|error| TokenError::Bad {
+        file: file.to_owned(),
+        error,
+    })?;
+    Ok(match text.split_once(':') {
+        Some((user, password)) => Credentials::User(user.to_owned(), password.to_owned()),
+        None => Credentials::Token(text.to_owned()),
     })
 }
 

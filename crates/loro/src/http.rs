@@ -9,6 +9,7 @@ pub const DIALECT: Dialect = Dialect {
     events: "events",
     poll: "poll",
     post: "sync",
+    open: "open",
     offer: "offer",
     peer_parameter: "peerId",
     peer_header: "x-peer-id",

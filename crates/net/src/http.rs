@@ -1,7 +1,8 @@
 //! Frames over HTTP: routers that an axum application mounts, and what the clients share.
 //!
-//! A [`Server`] has routers for four kinds of transport: an event stream with POSTs
-//! ([`sse`](crate::sse)), long polling ([`poll`](crate::poll)), WebSockets, and WebRTC data channels.
+//! A [`Server`] has routers for five kinds of transport: an event stream with POSTs
+//! ([`sse`](crate::sse)), long polling ([`poll`](crate::poll)), numbered POSTs and polls
+//! ([`exchange`](crate::exchange)), WebSockets, and WebRTC data channels.
 //! Each client that connects by any of them is handed to the application as an [`Arrival`], whose
 //! transport is driven like any other.
 //!
@@ -21,6 +22,7 @@ mod guard;
 mod listen;
 mod options;
 mod posts;
+pub(crate) mod presence;
 pub(crate) mod query;
 mod registry;
 pub(crate) mod server;
@@ -39,5 +41,4 @@ pub use options::ServeOptions;
 pub use server::{Server, router};
 
 pub(crate) use answer::Answer;
-#[cfg(feature = "webrtc")]
 pub(crate) use body::read as read_or_answer;

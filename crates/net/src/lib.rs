@@ -8,6 +8,8 @@
 
 mod connection;
 mod driver;
+#[cfg(feature = "http")]
+pub mod exchange;
 #[cfg(feature = "ws")]
 mod gate;
 #[cfg(feature = "http")]
@@ -21,6 +23,8 @@ mod listening;
 pub mod memory;
 #[cfg(any(feature = "process", feature = "ws"))]
 mod message_timer;
+#[cfg(feature = "nats")]
+pub mod nats;
 #[cfg(feature = "nostr")]
 pub mod nostr;
 mod observed;

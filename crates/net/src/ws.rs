@@ -43,7 +43,9 @@ pub(crate) use pages::PageRules;
 pub(crate) use request::{Refusal, admit, holder};
 pub(crate) use socket::{Socket, tune};
 #[cfg(feature = "http")]
-pub(crate) use tls::{accept, acceptor, client_config, provider};
+pub(crate) use tls::{accept, acceptor};
+#[cfg(any(feature = "http", feature = "nats"))]
+pub(crate) use tls::{client_config, provider};
 #[cfg(feature = "http")]
 pub(crate) use transport::Parts;
 

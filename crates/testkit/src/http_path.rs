@@ -1,175 +1,184 @@
-//! A path of HTTP requests that caps the bodies of requests and responses, and refuses larger ones in a way
-//! of the test's choice.
+//! A proxy for HTTP/1.1 that caps bodies, loses answers and cuts connections.
 //!
-//! One request for each connection, with a `Content-Length`: what a probe sends.
+//! It understands what programs here send: bodies with a length. A body over the cap gets 413, an answer
+//! over it 502, as proxies on the way do.
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
-/// The longest head.
+/// The longest head that is understood.
 const HEAD_MAX: usize = 64 << 10;
 
-/// What happens to a body over its cap.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HttpRefusal {
-    /// The request is answered with this status; its body is read first, or not.
-    Status(u16),
-    /// The same, in the middle of the body, which is not read to its end.
-    EarlyStatus(u16),
-    /// The connection ends without an answer.
-    End,
-    /// A reset.
-    Reset,
-    /// Nothing is said any more.
-    Silence,
-    /// What is over the cap is cut off, and the length corrected.
-    Truncate,
-}
-
-/// The caps of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HttpCaps {
-    /// The largest body of a request.
-    pub request: usize,
-    /// The largest body of a response.
-    pub response: usize,
-    /// What happens to a larger one.
-    pub refusal: HttpRefusal,
-}
-
-/// A running proxy; dropping it ends it.
+/// A running proxy; it ends when this is dropped.
 #[derive(Debug)]
 pub struct HttpPath {
     address: SocketAddr,
-    task: JoinHandle<()>,
+    shared: Arc<Shared>,
+    _serving: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    target: SocketAddr,
+    cap: AtomicUsize,
+    /// Every so many answers one is lost; 0: none.
+    loses_every: AtomicUsize,
+    down: AtomicBool,
+    requests: AtomicUsize,
+    largest: AtomicUsize,
+    /// How often all connections were cut.
+    cuts: watch::Sender<usize>,
 }
 
 impl HttpPath {
-    /// Starts a proxy to `target`, on a free port of 127.0.0.1.
-    pub async fn start(target: SocketAddr, caps: HttpCaps) -> io::Result<Self> {
+    /// Starts a proxy to `target` at a free port, which lets bodies of at most `cap` bytes through.
+    pub async fn start(target: SocketAddr, cap: usize) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let task = tokio::spawn(async move {
-            let mut running = JoinSet::new();
+        let shared = Arc::new(Shared {
+            target,
+            cap: AtomicUsize::new(cap),
+            loses_every: AtomicUsize::new(0),
+            down: AtomicBool::new(false),
+            requests: AtomicUsize::new(0),
+            largest: AtomicUsize::new(0),
+            cuts: watch::Sender::new(0),
+        });
+        let mut serving = JoinSet::new();
+        let accepts = shared.clone();
+        serving.spawn(async move {
+            let mut open = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                while running.try_join_next().is_some() {}
-                running.spawn(async move { drop(serve(client, target, caps).await) });
+                while open.try_join_next().is_some() {}
+                if !accepts.down.load(SeqCst) {
+                    open.spawn(accepts.clone().serve(client));
+                }
             }
         });
-        Ok(Self { address, task })
+        Ok(Self {
+            address,
+            shared,
+            _serving: serving,
+        })
     }
 
-    /// The address that clients connect to.
+    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
-}
 
-impl Drop for HttpPath {
-    fn drop(&mut self) {
-        self.task.abort();
+    /// The size of the largest body that passed, either way.
+    pub fn largest(&self) -> usize {
+        self.shared.largest.load(SeqCst)
+    }
+
+    /// How many requests came.
+    pub fn requests(&self) -> usize {
+        self.shared.requests.load(SeqCst)
+    }
+
+    /// Sets another cap.
+    pub fn set_cap(&self, cap: usize) {
+        self.shared.cap.store(cap, SeqCst);
+    }
+
+    /// From now on one of so many answers is lost: the client gets 504.
+    pub fn lose_every(&self, count: usize) {
+        self.shared.loses_every.store(count, SeqCst);
+    }
+
+    /// Cuts all connections; while it is `down`, new ones are closed at once.
+    pub fn cut(&self, down: bool) {
+        self.shared.down.store(down, SeqCst);
+        self.shared.cuts.send_modify(|cuts| *cuts += 1);
     }
 }
 
-async fn serve(mut client: TcpStream, target: SocketAddr, caps: HttpCaps) -> io::Result<()> {
-    let (head, length, begun) = head(&mut client).await?;
-    let Some((head, length)) = judge(head, length, caps.request, caps.refusal) else {
-        let seen = begun.len();
-        return refuse(client, length - seen.min(length), caps.refusal).await;
-    };
-    let mut server = TcpStream::connect(target).await?;
-    server.write_all(head.as_bytes()).await?;
-    pass(&mut client, &mut server, &begun, length).await?;
-    let (head, length, begun) = self::head(&mut server).await?;
-    let Some((head, length)) = judge(head, length, caps.response, caps.refusal) else {
-        return refuse(client, 0, caps.refusal).await;
-    };
-    client.write_all(head.as_bytes()).await?;
-    pass(&mut server, &mut client, &begun, length).await?;
-    client.shutdown().await?;
-    drain(&mut client, usize::MAX).await
+/// A request or an answer: its head, and its body.
+struct Exchange {
+    head: Vec<u8>,
+    body: Vec<u8>,
 }
 
-/// A head, the length of the body that it announces, and the beginning of the body.
-async fn head(stream: &mut TcpStream) -> io::Result<(String, usize, Vec<u8>)> {
-    let wrong = || io::Error::from(io::ErrorKind::InvalidData);
-    let mut bytes = Vec::new();
-    loop {
-        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
-            let body = bytes.split_off(end + 4);
-            let head = String::from_utf8(bytes).map_err(|_| wrong())?;
-            let lines = head.lines().map(str::to_ascii_lowercase);
-            let lengths = lines.filter_map(|line| {
-                let value = line.strip_prefix("content-length:")?;
-                value.trim().parse().ok()
-            });
-            let length = { lengths }.next().unwrap_or(0);
-            return Ok((head, length, body));
-        }
-        if bytes.len() > HEAD_MAX || stream.read_buf(&mut bytes).await? == 0 {
-            return Err(wrong());
+impl Shared {
+    async fn serve(self: Arc<Self>, client: TcpStream) {
+        let mut cuts = self.cuts.subscribe();
+        tokio::select! {
+            _ = self.carry(client) => {}
+            _ = cuts.changed() => {}
         }
     }
-}
 
-/// The head to forward and the length of the body; `None` if the body is refused.
-fn judge(head: String, length: usize, cap: usize, refusal: HttpRefusal) -> Option<(String, usize)> {
-    match refusal {
-        _ if length <= cap => Some((head, length)),
-        HttpRefusal::Truncate => {
-            let head = head.replace(
-                &format!("Content-Length: {length}\r\n"),
-                &format!("Content-Length: {cap}\r\n"),
-            );
-            Some((head, cap))
-        }
-        _ => None,
-    }
-}
-
-/// Forwards `length` bytes of a body, of which some have come.
-async fn pass(
-    from: &mut TcpStream,
-    to: &mut TcpStream,
-    begun: &[u8],
-    length: usize,
-) -> io::Result<()> {
-    let begun = &begun[..begun.len().min(length)];
-    to.write_all(begun).await?;
-    let mut rest = from.take((length - begun.len()) as u64);
-    tokio::io::copy(&mut rest, to).await?;
-    Ok(())
-}
-
-/// Refuses the client's request, of whose body so much has not come.
-async fn refuse(mut client: TcpStream, left: usize, refusal: HttpRefusal) -> io::Result<()> {
-    match refusal {
-        HttpRefusal::Status(code) | HttpRefusal::EarlyStatus(code) => {
-            if matches!(refusal, HttpRefusal::Status(_)) {
-                drain(&mut client, left).await?;
+    async fn carry(&self, client: TcpStream) -> io::Result<()> {
+        let target = TcpStream::connect(self.target).await?;
+        client.set_nodelay(true)?;
+        target.set_nodelay(true)?;
+        let (mut client, mut target) = (BufStream::new(client), BufStream::new(target));
+        while let Some(request) = read(&mut client).await? {
+            let number = self.requests.fetch_add(1, SeqCst) + 1;
+            let cap = self.cap.load(SeqCst);
+            if request.body.len() > cap {
+                refuse(&mut client, "413 Payload Too Large").await?;
+                continue;
             }
-            let answer =
-                format!("HTTP/1.1 {code} x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-            client.write_all(answer.as_bytes()).await?;
+            self.largest.fetch_max(request.body.len(), SeqCst);
+            write(&mut target, &request).await?;
+            let Some(answer) = read(&mut target).await? else {
+                return Ok(());
+            };
+            let every = self.loses_every.load(SeqCst);
+            if answer.body.len() > cap {
+                refuse(&mut client, "502 Bad Gateway").await?;
+            } else if every > 0 && number % every == 0 {
+                refuse(&mut client, "504 Gateway Timeout").await?;
+            } else {
+                self.largest.fetch_max(answer.body.len(), SeqCst);
+                write(&mut client, &answer).await?;
+            }
         }
-        HttpRefusal::Reset => {
-            client.set_zero_linger()?;
-            return Ok(());
-        }
-        HttpRefusal::Silence => std::future::pending().await,
-        HttpRefusal::End | HttpRefusal::Truncate => drain(&mut client, left).await?,
+        Ok(())
     }
-    client.shutdown().await?;
-    drain(&mut client, usize::MAX).await
 }
 
-/// Reads and forgets at most so many bytes.
-async fn drain(stream: &mut TcpStream, most: usize) -> io::Result<()> {
-    let mut rest = stream.take(most as u64);
-    tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
-    Ok(())
+async fn refuse(client: &mut BufStream<TcpStream>, status: &str) -> io::Result<()> {
+    let head = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+    let answer = Exchange {
+        head: head.into_bytes(),
+        body: Vec::new(),
+    };
+    write(client, &answer).await
+}
+
+async fn write(stream: &mut BufStream<TcpStream>, exchange: &Exchange) -> io::Result<()> {
+    stream.write_all(&exchange.head).await?;
+    stream.write_all(&exchange.body).await?;
+    stream.flush().await
+}
+
+/// The next request or answer; `None` at the end of the connection.
+async fn read(stream: &mut BufStream<TcpStream>) -> io::Result<Option<Exchange>> {
+    let (mut head, mut length) = (Vec::new(), 0);
+    loop {
+        let start = head.len();
+        if stream.read_until(b'\n', &mut head).await? == 0 || head.len() > HEAD_MAX {
+            return Ok(None);
+        }
+        let line = String::from_utf8_lossy(&head[start..]).to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().map_err(io::Error::other)?;
+        }
+        if line == "\r\n" {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await?;
+    Ok(Some(Exchange { head, body }))
 }

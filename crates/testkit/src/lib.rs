@@ -3,7 +3,8 @@
 //! - [`links`]: two links, a clock and a seeded network between them, without IO.
 //! - `bad_path` (feature `path`): a proxy for WebSockets and TCP that enforces caps, delays, limits
 //!   the rate, holds and cuts.
-//! - `http_path` (feature `path`): a proxy for HTTP requests that caps bodies.
+//! - `http_path` (feature `path`): a proxy for HTTP that caps bodies, loses answers and cuts.
+//! - `http_refusal` (feature `path`): one that refuses bodies over its cap in a way of the test's choice.
 //! - `bad_relay` (feature `relay`): a Nostr relay that limits, delays, duplicates and reorders events.
 //! - `lying_relay` (feature `relay`): a Nostr relay that forges and repeats events.
 //! - `crash_disk` (feature `disk`): storage for redb that loses power.
@@ -21,6 +22,8 @@ pub mod bad_relay;
 pub mod crash_disk;
 #[cfg(feature = "path")]
 pub mod http_path;
+#[cfg(feature = "path")]
+pub mod http_refusal;
 pub mod links;
 #[cfg(feature = "log")]
 pub mod log;

@@ -111,6 +111,7 @@ pub(crate) fn transport(way: Way) -> &'static str {
         Way::Sse => "sse",
         Way::Poll => "poll",
         Way::DataChannel => "webrtc",
+        Way::Exchange => "none",
     }
 }
 

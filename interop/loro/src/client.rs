@@ -56,7 +56,7 @@ impl Client {
             Way::WebSocket => format!("{}/ws", url.replace("http", "ws")),
             Way::Sse => format!("{url}?transport=sse"),
             Way::Poll => format!("{url}?transport=poll"),
-            Way::DataChannel => bail!("a Repo in node has no data channels"),
+            Way::DataChannel | Way::Exchange => bail!("a Repo in node has no {way:?}"),
         });
         dial.backoff = Backoff {
             tries: u32::MAX,

@@ -44,7 +44,9 @@ impl Party {
                 let url = format!("http://{}?transport={transport}", path.address());
                 (path, url)
             }
-            Way::DataChannel => return Err(anyhow!("a data channel cannot be cut on its way")),
+            Way::DataChannel | Way::Exchange => {
+                return Err(anyhow!("{way:?} cannot be cut on its way"));
+            }
         };
         let node = Node::new(Config::client(name), MemoryStore::new())?;
         let doc = node.open(doc).await?;

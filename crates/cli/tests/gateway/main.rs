@@ -8,6 +8,7 @@ mod carry;
 mod common;
 mod ends;
 mod http;
+mod lines;
 mod loro;
 mod losses;
 mod matrix;

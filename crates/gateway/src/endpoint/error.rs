@@ -82,6 +82,22 @@ pub enum EndpointError {
     /// A part after a `#`.
     #[error("an address has no part after a #")]
     Fragment,
+    /// A NATS server that cannot be one.
+    #[error(
+        "there is no NATS server; write {0}://HOST:PORT/SUBJECT, as in {0}://127.0.0.1:4222/tools"
+    )]
+    NatsServer(&'static str),
+    /// An address at NATS without a subject.
+    #[error("there is no subject; write {0}://HOST:PORT/SUBJECT, with dots within it")]
+    NatsSubject(&'static str),
+    /// Credentials in an address that cannot be read.
+    #[error(
+        "before the @ stand USER:PASSWORD or a token, with % and two digits for special characters"
+    )]
+    NatsCredentials,
+    /// A wire that NATS does not carry.
+    #[error("NATS carries tunnels between two gateways alone: write nats:// without {0}+")]
+    NatsWire(WireKind),
     /// What is no address of a relay.
     #[error("a relay is written as wss://HOST or ws://HOST:PORT, several with commas between them")]
     Relay,

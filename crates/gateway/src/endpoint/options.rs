@@ -8,6 +8,8 @@ use breakbulk_link::Preset;
 #[cfg(feature = "process")]
 use breakbulk_net::process::{Framing, LengthField};
 
+#[cfg(feature = "nats")]
+use super::NatsNames;
 #[cfg(feature = "nostr")]
 use super::RelayOptions;
 use super::{EndpointError, OptionError, TunnelUse};
@@ -39,6 +41,9 @@ pub(crate) struct EndpointOptions {
     /// A session ends after this much time without a message.
     #[cfg(any(feature = "http", feature = "nostr"))]
     pub(crate) idle: Option<Duration>,
+    /// Those of NATS alone.
+    #[cfg(feature = "nats")]
+    pub(crate) nats: NatsNames,
     /// Those of relays alone.
     #[cfg(feature = "nostr")]
     pub(crate) relay: RelayOptions,
@@ -96,7 +101,7 @@ pub(crate) fn unknown_option(pair: &str, known: &'static [&'static str]) -> Endp
 }
 
 /// The options of a query; anything else in it is an error.
-#[cfg(any(unix, feature = "process", feature = "nostr"))]
+#[cfg(any(unix, feature = "process", feature = "nats", feature = "nostr"))]
 pub(super) fn only_options(
     query: &str,
     names: &'static [&'static str],
@@ -181,6 +186,12 @@ impl EndpointOptions {
                 };
                 self.tunnel.replace(tunnel).is_some()
             }
+            #[cfg(feature = "nats")]
+            "creds" => self.nats.creds.replace(value.into()).is_some(),
+            #[cfg(feature = "nats")]
+            "queue" => self.nats.queue.replace(value.to_owned()).is_some(),
+            #[cfg(feature = "nats")]
+            "inbox" => self.nats.inbox.replace(value.to_owned()).is_some(),
             #[cfg(feature = "nostr")]
             _ => self.relay.set(name, value)?,
             // Only names of `names` come here.
@@ -216,7 +227,7 @@ pub(super) fn none_of(value: &str, expected: &'static str) -> OptionError {
 }
 
 /// `%26` and the like, for file names with an `&` in them.
-fn decoded(value: &str) -> Result<String, OptionError> {
+pub(super) fn decoded(value: &str) -> Result<String, OptionError> {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.bytes();
     while let Some(byte) = rest.next() {

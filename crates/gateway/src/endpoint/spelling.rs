@@ -27,6 +27,10 @@ const FORMS: &[(&str, &str)] = &[
     ("loro+ws+unix", "loro+ws+unix:PATH"),
     ("http", "http://HOST:PORT/PATH"),
     ("https", "https://HOST:PORT/PATH"),
+    ("ahp+http", "ahp+http://HOST:PORT/PATH"),
+    ("ahp+https", "ahp+https://HOST:PORT/PATH"),
+    ("nats", "nats://HOST:PORT/SUBJECT"),
+    ("tls", "tls://HOST:PORT/SUBJECT"),
     ("loro+http", "loro+http://HOST:PORT"),
     ("loro+https", "loro+https://HOST:PORT"),
 ];

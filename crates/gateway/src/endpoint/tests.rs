@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use breakbulk_contextvm::{Encryption, Wraps, public_key};
 use breakbulk_link::Preset;
+#[cfg(feature = "nats")]
+use breakbulk_net::nats::Credentials;
 use breakbulk_net::process::Framing;
 
 use super::*;
@@ -11,6 +13,7 @@ use super::*;
 fn ws(secure: bool, authority: &str, path: &str, query: Option<&str>) -> At {
     At::Ws(WsAddress {
         http: false,
+        ahp: false,
         secure,
         authority: authority.to_owned(),
         path: path.to_owned(),
@@ -25,6 +28,106 @@ fn socket(path: &str) -> At {
     };
     address.socket = Some(path.into());
     At::Ws(address)
+}
+
+/// A tunnel over HTTP.
+#[cfg(feature = "http")]
+fn http(secure: bool, authority: &str, path: &str) -> At {
+    let At::Ws(address) = ws(secure, authority, path, None) else {
+        unreachable!()
+    };
+    At::Exchange(WsAddress {
+        http: true,
+        ahp: true,
+        ..address
+    })
+}
+
+/// A tunnel over NATS.
+#[cfg(feature = "nats")]
+fn nats(secure: bool, server: &str, credentials: Option<Credentials>, subject: &str) -> At {
+    At::Nats(NatsAddress {
+        secure,
+        server: server.to_owned(),
+        credentials,
+        subject: subject.to_owned(),
+    })
+}
+
+#[cfg(all(feature = "http", feature = "nats"))]
+#[test]
+fn tunnels_over_http_and_nats_as_they_are_written() {
+    let user = Credentials::User("anna".to_owned(), "p@:ss".to_owned());
+    for (text, at) in [
+        ("ahp+http://8080", http(false, "8080", "/")),
+        ("ahp+http://host:80/a/b", http(false, "host:80", "/a/b")),
+        ("ahp+https://host/t?ca=x", http(true, "host", "/t")),
+        ("nats://host/tools", nats(false, "host:4222", None, "tools")),
+        ("tls://host:1/a.b", nats(true, "host:1", None, "a.b")),
+        ("nats://[::1]/a", nats(false, "[::1]:4222", None, "a")),
+        ("ahp+nats://[::1]:1/a", nats(false, "[::1]:1", None, "a")),
+        (
+            "nats://anna:p%40:ss@host/a?queue=q&inbox=_X&creds=f",
+            nats(false, "host:4222", Some(user), "a"),
+        ),
+        (
+            "nats://t0ken@host/a",
+            nats(
+                false,
+                "host:4222",
+                Some(Credentials::Token("t0ken".to_owned())),
+                "a",
+            ),
+        ),
+    ] {
+        let endpoint: Endpoint = text.parse().unwrap();
+        assert_eq!((endpoint.wire, endpoint.at), (WireKind::Ahp, at), "{text}");
+    }
+    for (text, expected) in [
+        ("ahp+http:host", "write ahp+http:// with its slashes"),
+        ("ahp+https://", "there is no host; write ahp+https://"),
+        (
+            "ahp+http://host?cert=a",
+            "cert is for wss://, https:// and tls://",
+        ),
+        (
+            "ahp+http://host?tunnel=auto",
+            "tunnel is for ws:// and wss://",
+        ),
+        (
+            "ahp+http://host?fragment=1KB",
+            "fragment is for ws:// and wss://",
+        ),
+        ("loro+http://host", "\"http\" is no transport"),
+        ("nats:host/a", "write nats:// with its slashes"),
+        ("nats://host", "there is no subject; write nats://"),
+        ("nats://host/a/b", "there is no subject"),
+        ("tls:///a", "there is no NATS server; write tls://"),
+        ("nats://host:port/a", "there is no NATS server"),
+        (
+            "nats://@host/a",
+            "before the @ stand USER:PASSWORD or a token",
+        ),
+        (
+            "nats://a%@host/a",
+            "before the @ stand USER:PASSWORD or a token",
+        ),
+        (
+            "nats://host/a?ca=x",
+            "ca is for wss://, https:// and tls://",
+        ),
+        (
+            "nats://host/a?tunnel=auto",
+            "\"tunnel\" is no option; use token-file, creds",
+        ),
+        (
+            "whole+nats://host/a",
+            "NATS carries tunnels between two gateways alone",
+        ),
+    ] {
+        let error = text.parse::<Endpoint>().unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{text}: {error}");
+    }
 }
 
 fn exec(words: &[&str]) -> At {

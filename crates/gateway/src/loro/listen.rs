@@ -79,17 +79,17 @@ impl LoroDoor {
 }
 
 impl Door for LoroDoor {
-    async fn accept(&mut self) -> Result<Arrival, ListenError> {
+    async fn accept(&mut self) -> Result<Arrival, RunError> {
         let ended = |address: &ListenAddress| ListenError::Ended {
             address: address.clone(),
         };
         let arrival = tokio::select! {
             arrival = self.arrivals.next() => arrival.ok_or_else(|| ended(&self.address))?,
             outcome = &mut self.serving => {
-                return Err(match outcome {
+                return Err(RunError::Accept(match outcome {
                     Ok(Err(error)) => error,
                     _ => ended(&self.address),
-                });
+                }));
             }
         };
         let remote = arrival.claim.remote;

@@ -147,7 +147,7 @@ fn limits(plan: &Plan, address: &WsAddress) -> Limits {
 }
 
 impl Door for HttpDoor {
-    async fn accept(&mut self) -> Result<Arrival, ListenError> {
+    async fn accept(&mut self) -> Result<Arrival, RunError> {
         tokio::select! {
             Some(NewSession { name, transport }) = self.arrivals.recv() => Ok(Arrival {
                 name,
@@ -164,10 +164,10 @@ impl Door for HttpDoor {
             }),
             ended = &mut self.server => {
                 let address = ListenAddress::Tcp(self.at);
-                match ended {
-                    Ok(Err(error)) => Err(error),
-                    _ => Err(ListenError::Ended { address }),
-                }
+                Err(RunError::Accept(match ended {
+                    Ok(Err(error)) => error,
+                    _ => ListenError::Ended { address },
+                }))
             }
         }
     }

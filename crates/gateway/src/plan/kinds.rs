@@ -63,6 +63,10 @@ fn carried(end: &Endpoint) -> (&'static [Carried], String) {
         }
         #[cfg(feature = "http")]
         (At::Http(address), _) => (&[Text], format!("{}:", address.scheme())),
+        #[cfg(feature = "http")]
+        (At::Exchange(address), _) => (&[Text, Bytes], format!("{}:", address.scheme())),
+        #[cfg(feature = "nats")]
+        (At::Nats(_), _) => (&[Text, Bytes], "nats:".to_owned()),
         #[cfg(feature = "loro")]
         (At::Loro(address), _) => (&[Loro], address.form().to_owned()),
         #[cfg(feature = "nostr")]

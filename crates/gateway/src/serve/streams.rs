@@ -41,7 +41,7 @@ pub(super) async fn listen(
 struct StreamDoor(Option<StreamListener>);
 
 impl Door for StreamDoor {
-    async fn accept(&mut self) -> Result<Arrival, ListenError> {
+    async fn accept(&mut self) -> Result<Arrival, RunError> {
         let Some(listener) = &mut self.0 else {
             return pending().await;
         };

@@ -71,7 +71,7 @@ impl WsDoor {
 }
 
 impl Door for WsDoor {
-    async fn accept(&mut self) -> Result<Arrival, ListenError> {
+    async fn accept(&mut self) -> Result<Arrival, RunError> {
         let accepted = self.next().await?;
         Ok(Arrival {
             name: name(&accepted),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use breakbulk_gateway::Config;
 use breakbulk_gateway::probe::{self, Finding, Refusal, Report};
 use breakbulk_testkit::bad_path::{BadPath, Refusal as Planted, Way, Weather};
-use breakbulk_testkit::http_path::{HttpCaps, HttpPath, HttpRefusal};
+use breakbulk_testkit::http_refusal::{HttpCaps, HttpPath, HttpRefusal};
 use breakbulk_testkit::tls_front::TlsFront;
 
 use crate::common::{Answering, MOST, config};

@@ -109,7 +109,7 @@ impl Config {
         let (http, cut) = match way {
             Way::WebSocket => (false, self.cuts.web_socket),
             Way::DataChannel => (false, self.cuts.data_channel),
-            Way::Sse | Way::Poll => (true, self.cuts.post),
+            Way::Sse | Way::Poll | Way::Exchange => (true, self.cuts.post),
         };
         let mut config = Loro::config();
         if http {

@@ -121,7 +121,7 @@ fn keepalive(way: Way, options: Options) -> Options {
             silence: None,
             ..options
         },
-        Way::Sse | Way::Poll => options,
+        Way::Sse | Way::Poll | Way::Exchange => options,
     }
 }
 

@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 use super::authorize::{Claim, Grant, Way};
 use super::connection::HttpSource;
 use crate::driver::Options;
+use crate::exchange::{ExchangeServer, ExchangeServerSink, ExchangeServerSource};
 use crate::poll::{PollServer, PollServerSink};
 use crate::sse::{SseServer, SseServerSink};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
@@ -45,6 +46,8 @@ pub enum AcceptedTransport {
     Sse(SseServer),
     /// Polls: text down, binary up.
     Poll(PollServer),
+    /// Numbered POSTs and polls: frames both ways.
+    Exchange(ExchangeServer),
     /// A data channel: binary both ways.
     #[cfg(feature = "webrtc")]
     Channel(Channel),
@@ -57,6 +60,7 @@ impl AcceptedTransport {
             Self::WebSocket(_) => Way::WebSocket,
             Self::Sse(_) => Way::Sse,
             Self::Poll(_) => Way::Poll,
+            Self::Exchange(_) => Way::Exchange,
             #[cfg(feature = "webrtc")]
             Self::Channel(_) => Way::DataChannel,
         }
@@ -78,7 +82,7 @@ impl AcceptedTransport {
                 ..bounded
             },
             // Event streams and polls have deadlines of their own.
-            Self::Sse(_) | Self::Poll(_) => Options {
+            Self::Sse(_) | Self::Poll(_) | Self::Exchange(_) => Options {
                 keepalive: None,
                 silence: None,
                 ..Options::default()
@@ -96,6 +100,7 @@ impl Transport for AcceptedTransport {
             Self::WebSocket(transport) => transport.carries(carries),
             Self::Sse(transport) => transport.carries(carries),
             Self::Poll(transport) => transport.carries(carries),
+            Self::Exchange(transport) => transport.carries(carries),
             #[cfg(feature = "webrtc")]
             Self::Channel(transport) => transport.carries(carries),
         }
@@ -106,6 +111,7 @@ impl Transport for AcceptedTransport {
             Self::WebSocket(transport) => transport.limit_frames(largest),
             Self::Sse(transport) => transport.limit_frames(largest),
             Self::Poll(transport) => transport.limit_frames(largest),
+            Self::Exchange(transport) => transport.limit_frames(largest),
             #[cfg(feature = "webrtc")]
             Self::Channel(transport) => transport.limit_frames(largest),
         }
@@ -116,6 +122,7 @@ impl Transport for AcceptedTransport {
             Self::WebSocket(transport) => transport.charge_to(budget),
             Self::Sse(transport) => transport.charge_to(budget),
             Self::Poll(transport) => transport.charge_to(budget),
+            Self::Exchange(transport) => transport.charge_to(budget),
             #[cfg(feature = "webrtc")]
             Self::Channel(transport) => transport.charge_to(budget),
         }
@@ -138,6 +145,13 @@ impl Transport for AcceptedTransport {
                 let (source, sink) = transport.split();
                 (AcceptedSource::Http(source), AcceptedSink::Poll(sink))
             }
+            Self::Exchange(transport) => {
+                let (source, sink) = transport.split();
+                (
+                    AcceptedSource::Exchange(source),
+                    AcceptedSink::Exchange(sink),
+                )
+            }
             #[cfg(feature = "webrtc")]
             Self::Channel(transport) => {
                 let (source, sink) = transport.split();
@@ -155,6 +169,8 @@ pub enum AcceptedSource {
     WebSocket(WsSource),
     /// Of an event stream or of polls: the POSTs.
     Http(HttpSource),
+    /// Of numbered POSTs.
+    Exchange(ExchangeServerSource),
     /// Of a data channel.
     #[cfg(feature = "webrtc")]
     Channel(ChannelSource),
@@ -165,6 +181,7 @@ impl Source for AcceptedSource {
         match self {
             Self::WebSocket(source) => source.next().await,
             Self::Http(source) => source.next().await,
+            Self::Exchange(source) => source.next().await,
             #[cfg(feature = "webrtc")]
             Self::Channel(source) => source.next().await,
         }
@@ -181,6 +198,8 @@ pub enum AcceptedSink {
     Sse(SseServerSink),
     /// Of polls.
     Poll(PollServerSink),
+    /// Of numbered polls.
+    Exchange(ExchangeServerSink),
     /// Of a data channel.
     #[cfg(feature = "webrtc")]
     Channel(ChannelSink),
@@ -192,6 +211,7 @@ impl Sink for AcceptedSink {
             Self::WebSocket(sink) => sink.send(frame).await,
             Self::Sse(sink) => sink.send(frame).await,
             Self::Poll(sink) => sink.send(frame).await,
+            Self::Exchange(sink) => sink.send(frame).await,
             #[cfg(feature = "webrtc")]
             Self::Channel(sink) => sink.send(frame).await,
         }
@@ -202,6 +222,7 @@ impl Sink for AcceptedSink {
             Self::WebSocket(sink) => sink.ping().await,
             Self::Sse(sink) => sink.ping().await,
             Self::Poll(sink) => sink.ping().await,
+            Self::Exchange(sink) => sink.ping().await,
             #[cfg(feature = "webrtc")]
             Self::Channel(sink) => sink.ping().await,
         }
@@ -212,6 +233,7 @@ impl Sink for AcceptedSink {
             Self::WebSocket(sink) => sink.close(code, reason).await,
             Self::Sse(sink) => sink.close(code, reason).await,
             Self::Poll(sink) => sink.close(code, reason).await,
+            Self::Exchange(sink) => sink.close(code, reason).await,
             #[cfg(feature = "webrtc")]
             Self::Channel(sink) => sink.close(code, reason).await,
         }

@@ -16,6 +16,8 @@ pub enum Way {
     Sse,
     /// Long polling, with POSTs the other way.
     Poll,
+    /// Numbered POSTs and polls, see [`exchange`](crate::exchange).
+    Exchange,
     /// A WebRTC data channel.
     DataChannel,
 }

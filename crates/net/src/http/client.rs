@@ -58,6 +58,8 @@ pub struct ClientOptions {
     pub post_time: Duration,
     /// How long each poll asks the server to wait.
     pub wait: Duration,
+    /// The largest body of a request and of an answer, for [exchanges](crate::exchange).
+    pub body_max: usize,
     /// The certificates to trust.
     pub roots: Roots,
     /// The certificate to show to a server that asks for one.
@@ -75,6 +77,7 @@ impl ClientOptions {
             timeout: Duration::from_secs(10),
             post_time: Duration::from_secs(90),
             wait: Duration::from_secs(30),
+            body_max: 1 << 20,
             roots: Roots::Native,
             identity: None,
         }
@@ -404,6 +407,12 @@ async fn printable_text(response: Response) -> String {
     let mut line = words.join(" ");
     line.retain(|c| !c.is_control());
     line
+}
+
+/// The error in an answer: its JSON member `error`, or the beginning of its text.
+pub(crate) async fn printable_error(response: Response) -> String {
+    let text = printable_text(response).await;
+    error_text(&text).unwrap_or(text)
 }
 
 /// The error in a JSON answer.

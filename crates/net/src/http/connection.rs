@@ -6,10 +6,12 @@ use std::sync::Arc;
 use breakbulk_link::{Closed, Frame};
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::time::{Duration, Instant, sleep_until};
+use tokio::time::Duration;
 
 use super::authorize::{Claim, Grant, Way};
+use super::presence::Presence;
 use super::server::ServerState;
+use crate::exchange::Exchange;
 use crate::gate::Permit;
 use crate::poll::Polls;
 use crate::receipt::{Receipt, Verdict};
@@ -23,8 +25,20 @@ pub(crate) struct HttpConnection {
     posts: Arc<Semaphore>,
     frames: mpsc::Sender<Incoming>,
     over: watch::Sender<Option<Closed>>,
-    /// The polls that take outgoing frames; `None` for an event stream.
-    polls: Option<Polls>,
+    requests: Requests,
+    /// Whether the client is there; `None` for an event stream, which ends when its client goes.
+    presence: Option<Presence>,
+}
+
+/// What takes a connection's outgoing frames.
+#[derive(Debug)]
+pub(crate) enum Requests {
+    /// An event stream.
+    Events,
+    /// Polls.
+    Polls(Polls),
+    /// Numbered polls, and numbered POSTs.
+    Exchange(Exchange),
 }
 
 /// The connection has ended.
@@ -39,7 +53,7 @@ impl HttpConnection {
         claim: &Claim,
         grant: &Grant,
         permit: Permit,
-        polls: Option<Polls>,
+        requests: Requests,
     ) -> HttpSource {
         // Only the link queues frames: a POST waits until the link takes its frame.
         let (frame_sender, frames) = mpsc::channel(1);
@@ -52,7 +66,8 @@ impl HttpConnection {
             )),
             frames: frame_sender,
             over,
-            polls,
+            presence: (!matches!(requests, Requests::Events)).then(Presence::new),
+            requests,
         });
         state.registry.put(connection.clone());
         HttpSource {
@@ -72,14 +87,37 @@ impl HttpConnection {
     }
 
     pub(crate) fn way(&self) -> Way {
-        match self.polls {
-            Some(_) => Way::Poll,
-            None => Way::Sse,
+        match self.requests {
+            Requests::Events => Way::Sse,
+            Requests::Polls(_) => Way::Poll,
+            Requests::Exchange(_) => Way::Exchange,
         }
     }
 
     pub(crate) fn polls(&self) -> Option<&Polls> {
-        self.polls.as_ref()
+        match &self.requests {
+            Requests::Polls(polls) => Some(polls),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn exchange(&self) -> Option<&Exchange> {
+        match &self.requests {
+            Requests::Exchange(exchange) => Some(exchange),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn presence(&self) -> Option<&Presence> {
+        self.presence.as_ref()
+    }
+
+    /// Waits until the client has been away for this long; for ever if this is an event stream.
+    pub(crate) async fn absent_for(&self, after: Duration) {
+        match &self.presence {
+            Some(presence) => presence.absent_for(after).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Whether a request with this grant may use this connection.
@@ -171,39 +209,12 @@ impl Source for HttpSource {
                 let over = over.ok().and_then(|over| over.clone());
                 Incoming::Closed(over.unwrap_or_else(|| closed(1006, "")))
             }
-            () = no_poll_for(self.registration.connection.polls(), self.stale) => {
+            () = self.registration.connection.absent_for(self.stale) => {
                 let seconds = self.stale.as_secs_f64();
                 let gone = closed(1001, &format!("no poll for {seconds} s"));
                 self.registration.connection.end(gone.clone());
                 Incoming::Closed(gone)
             }
-        }
-    }
-}
-
-/// Waits until the client has not polled for this long; for ever if this is not a polling connection.
-pub(crate) async fn no_poll_for(polls: Option<&Polls>, after: Duration) {
-    let Some(polls) = polls else {
-        return std::future::pending().await;
-    };
-    let mut presence = polls.presence();
-    loop {
-        let due = presence
-            .borrow_and_update()
-            .absent_since
-            .map(|at| at + after);
-        if due.is_some_and(|due| due <= Instant::now()) {
-            return;
-        }
-        let wait = async {
-            match due {
-                Some(due) => sleep_until(due).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = wait => {}
-            _ = presence.changed() => {}
         }
     }
 }

@@ -14,6 +14,8 @@ pub struct Dialect {
     pub poll: &'static str,
     /// The path that frames are posted to.
     pub post: &'static str,
+    /// The path that sessions of [exchanges](crate::exchange) are opened at.
+    pub open: &'static str,
     /// The path that data channel offers are posted to.
     pub offer: &'static str,
     /// The query parameter with a client's id.
@@ -66,6 +68,7 @@ impl Default for Dialect {
             events: "events",
             poll: "poll",
             post: "frames",
+            open: "open",
             offer: "offer",
             peer_parameter: "peer",
             peer_header: "x-peer",

@@ -41,10 +41,10 @@ impl Registry {
         }
     }
 
-    /// The open connections whose clients poll.
+    /// The open connections whose clients send single requests, and can be away.
     pub(crate) fn polling(&self) -> Vec<Arc<HttpConnection>> {
         let connections = self.lock();
-        let polling = connections.values().filter(|it| it.polls().is_some());
+        let polling = connections.values().filter(|it| it.presence().is_some());
         polling.cloned().collect()
     }
 

@@ -18,7 +18,7 @@ use super::answer::Answer;
 use super::arrival::{Arrival, Arrivals};
 use super::authorize::{Claim, Grant, Way};
 use super::bodies::Bodies;
-use super::connection::{closed, no_poll_for};
+use super::connection::closed;
 use super::cors::cors;
 use super::dialect::Dialect;
 use super::options::ServeOptions;
@@ -100,7 +100,7 @@ impl Server {
             .polling()
             .into_iter()
             .map(|connection| async move {
-                no_poll_for(connection.polls(), after).await;
+                connection.absent_for(after).await;
                 connection.end(closed(1001, "the client polls no more"));
             });
         futures_util::future::join_all(absent).await;
@@ -116,6 +116,31 @@ impl Server {
     pub fn poll(&self) -> Router {
         let router = self.polls(Router::new());
         self.finish(router.route(&self.path(self.dialect().post), post(poll_post)))
+    }
+
+    /// The router of [`exchange`](Self::exchange) below a path, which is taken literally.
+    pub fn exchange_below(&self, path: &str) -> Router {
+        let path = path.trim_end_matches('/');
+        match path {
+            "" => self.exchange(),
+            path => {
+                let literal = path.replace('{', "{{").replace('}', "}}");
+                let router = Router::new().without_v07_checks();
+                router.nest(&literal, self.exchange())
+            }
+        }
+    }
+
+    /// A router with the numbered POSTs and polls of [exchanges](crate::exchange).
+    pub fn exchange(&self) -> Router {
+        use crate::exchange;
+        let dialect = self.dialect();
+        let poll = get(exchange::poll).delete(exchange::disconnect);
+        let router = Router::new()
+            .route(&self.path(dialect.open), post(exchange::open))
+            .route(&self.path(dialect.post), post(exchange::post))
+            .route(&self.path(dialect.poll), poll);
+        self.finish(router)
     }
 
     /// A router that accepts WebSockets at any path.

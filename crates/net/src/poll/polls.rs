@@ -1,5 +1,4 @@
-//! The polls of one connection on the server: collects messages into an answer, and tracks whether the
-//! client is polling.
+//! The polls of one connection on the server: collects messages into an answer.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::http::Dialect;
 use crate::http::connection::{HttpConnection, closed};
+use crate::http::presence::PresentGuard;
 
 /// The size of the chunks given to hyper.
 const CHUNK: usize = 32 << 10;
@@ -32,15 +32,6 @@ pub(crate) struct Polls {
     messages: Mutex<mpsc::Receiver<OutgoingMessage>>,
     /// The number of the newest poll.
     newest: watch::Sender<u64>,
-    presence: watch::Sender<Presence>,
-}
-
-/// Whether the client is polling.
-#[derive(Debug)]
-pub(crate) struct Presence {
-    waiting: usize,
-    /// When the last poll was answered, if none waits now.
-    pub(crate) absent_since: Option<Instant>,
 }
 
 /// When a poll is answered: after `wait` without a message, `linger` after a message, or once it has
@@ -54,19 +45,10 @@ pub(crate) struct PollLimits {
 
 impl Polls {
     pub(crate) fn new(messages: mpsc::Receiver<OutgoingMessage>) -> Self {
-        let presence = Presence {
-            waiting: 0,
-            absent_since: Some(Instant::now()),
-        };
         Self {
             messages: Mutex::new(messages),
             newest: watch::channel(0).0,
-            presence: watch::channel(presence).0,
         }
-    }
-
-    pub(crate) fn presence(&self) -> watch::Receiver<Presence> {
-        self.presence.subscribe()
     }
 
     /// Collects the messages for one poll: those that are ready, or the first that come.
@@ -75,7 +57,7 @@ impl Polls {
         connection: &Arc<HttpConnection>,
         limits: PollLimits,
     ) -> Batch {
-        let polling = PollingGuard::new(connection.clone());
+        let polling = PresentGuard::new(connection.clone());
         let mut newest = self.newest.subscribe();
         let mut number = 0;
         self.newest.send_modify(|newest| {
@@ -112,36 +94,6 @@ impl Polls {
     }
 }
 
-/// Marks the client as present while a poll waits, and while its answer is sent.
-#[derive(Debug)]
-struct PollingGuard(Arc<HttpConnection>);
-
-impl PollingGuard {
-    fn new(connection: Arc<HttpConnection>) -> Self {
-        let guard = Self(connection);
-        guard.change(|presence| {
-            presence.waiting += 1;
-            presence.absent_since = None;
-        });
-        guard
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Presence)) {
-        if let Some(polls) = self.0.polls() {
-            polls.presence.send_modify(change);
-        }
-    }
-}
-
-impl Drop for PollingGuard {
-    fn drop(&mut self) {
-        self.change(|presence| {
-            presence.waiting -= 1;
-            presence.absent_since = (presence.waiting == 0).then(Instant::now);
-        });
-    }
-}
-
 /// Messages that were taken from the link for one answer. If the answer is dropped before it was sent,
 /// the connection is ended: the client would miss the messages without knowing.
 #[derive(Debug)]
@@ -150,11 +102,11 @@ pub(crate) struct Batch {
     messages: Vec<Bytes>,
     bytes: usize,
     delivered: bool,
-    _polling: PollingGuard,
+    _polling: PresentGuard,
 }
 
 impl Batch {
-    fn new(connection: Arc<HttpConnection>, polling: PollingGuard) -> Self {
+    fn new(connection: Arc<HttpConnection>, polling: PresentGuard) -> Self {
         Self {
             connection,
             _polling: polling,

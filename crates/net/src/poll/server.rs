@@ -12,7 +12,7 @@ use breakbulk_link::{Carries, Frame};
 use tokio::sync::{mpsc, oneshot};
 
 use super::polls::{OutgoingMessage, PollLimits, Polls};
-use crate::http::connection::{HttpConnection, HttpSource, Registration, closed};
+use crate::http::connection::{HttpConnection, HttpSource, Registration, Requests, closed};
 use crate::http::server::{ServerState, peer_id_taken};
 use crate::http::{AcceptedTransport, Answer, Arrival, Claim, Dialect, Grant, Way};
 use crate::transport::{Lost, Sink, Transport};
@@ -144,7 +144,7 @@ async fn open(state: &Arc<ServerState>, claim: Claim, grant: Grant) -> Result<()
     let permit = state.permit_for(&claim).await?;
     let (out, messages) = mpsc::channel(1);
     let polls = Polls::new(messages);
-    let source = HttpConnection::open(state, &claim, &grant, permit, Some(polls));
+    let source = HttpConnection::open(state, &claim, &grant, permit, Requests::Polls(polls));
     let sink = PollServerSink {
         out,
         registration: source.registration(),

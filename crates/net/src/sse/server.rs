@@ -15,7 +15,7 @@ use futures_util::Stream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use crate::http::connection::{HttpConnection, HttpSource, Registration, closed};
+use crate::http::connection::{HttpConnection, HttpSource, Registration, Requests, closed};
 use crate::http::server::{ServerState, peer_id_taken};
 use crate::http::{AcceptedTransport, Answer, Arrival, Way};
 use crate::transport::{Lost, Sink, Transport};
@@ -118,7 +118,7 @@ pub(crate) async fn events(
         return Err(peer_id_taken());
     }
     let permit = state.permit_for(&claim).await?;
-    let source = HttpConnection::open(&state, &claim, &grant, permit, None);
+    let source = HttpConnection::open(&state, &claim, &grant, permit, Requests::Events);
     let (out, outs) = mpsc::channel(1);
     let events = Events {
         outs,

@@ -1,0 +1,185 @@
+//! `nats://`: tunnels over a NATS server that the test starts.
+
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::{ECHO, SIZES, certificate, echo_during, echo_each};
+use crate::common::{Listening, Near, PATIENCE, gateway, lines, run, said};
+
+/// A running `nats-server` with a small max_payload; it ends with the test.
+struct NatsServer {
+    child: Option<Child>,
+    port: u16,
+    folder: tempfile::TempDir,
+}
+
+impl NatsServer {
+    fn start(further: &str) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let folder = tempfile::tempdir().unwrap();
+        let config = format!("max_payload: 65536\n{further}\n");
+        std::fs::write(folder.path().join("nats.conf"), config).unwrap();
+        let mut server = Self {
+            child: None,
+            port,
+            folder,
+        };
+        server.restart();
+        server
+    }
+
+    fn restart(&mut self) {
+        self.stop();
+        let child = Command::new("nats-server")
+            .args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-c"])
+            .arg(self.folder.path().join("nats.conf"))
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("nats-server is installed (apt-get install nats-server)");
+        self.child = Some(child);
+        let begun = Instant::now();
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(begun.elapsed() < PATIENCE, "nats-server does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn stop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    fn url(&self, rest: &str) -> String {
+        format!("nats://127.0.0.1:{}/{rest}", self.port)
+    }
+}
+
+impl Drop for NatsServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+#[test]
+fn messages_of_any_size_cross_a_server_with_a_small_max_payload() {
+    let server = NatsServer::start("");
+    let url = server.url("tools.echo");
+    let far = Listening::new(&["--listen", &url, "--to", ECHO]);
+    assert_eq!(far.address, url);
+    let input = lines(&SIZES);
+    let output = run(
+        gateway(&["--listen", "stdio:", "--to", &url]),
+        input.clone(),
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(output.stdout == input, "not byte for byte");
+    far.line("the command exited with status 0");
+}
+
+#[test]
+fn a_restart_of_the_server_loses_no_message() {
+    let mut server = NatsServer::start("");
+    let url = server.url("tools");
+    let _far = Listening::new(&["--listen", &url, "--to", ECHO]);
+    let mut near = Near::new(&["--listen", "stdio:", "--to", &url]);
+    echo_each(&mut near, &[10, 100_000], |_| {});
+    echo_during(&mut near, 20_000_000, || {
+        std::thread::sleep(Duration::from_millis(150));
+        server.restart();
+    });
+    echo_each(&mut near, &[10, 100_000], |_| {});
+}
+
+#[test]
+fn a_queue_group_of_two_gateways_shares_the_sessions() {
+    let server = NatsServer::start("");
+    let url = server.url("tools");
+    let far = [(); 2].map(|()| Listening::new(&["--listen", &url, "--to", ECHO]));
+    let near: Vec<_> = (0..12)
+        .map(|_| {
+            let mut near = Near::new(&["--listen", "stdio:", "--to", &url]);
+            echo_each(&mut near, &[10], |_| {});
+            near
+        })
+        .collect();
+    drop(near);
+    for far in &far {
+        far.line("session started");
+    }
+}
+
+#[test]
+fn credentials_and_wrong_addresses_are_named() {
+    let users = "authorization { users: [ { user: anna, password: \"p@ss word\" } ] }";
+    let server = NatsServer::start(users);
+    let port = server.port;
+    let secret = server.folder.path().join("secret");
+    std::fs::write(&secret, "anna:wrong\n").unwrap();
+    let own = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&secret, own).unwrap();
+    let listen = format!("nats://anna:p%40ss%20word@127.0.0.1:{port}/tools");
+    let far = Listening::new(&["--listen", &listen, "--to", ECHO]);
+    assert_eq!(far.address, server.url("tools"), "no credentials are shown");
+    let output = run(
+        gateway(&["--listen", "stdio:", "--to", &listen]),
+        lines(&[10]),
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let in_file = format!(
+        "nats://127.0.0.1:{port}/tools?token-file={}",
+        secret.display()
+    );
+    let nobody = listen.replace("/tools", "/nobody");
+    for (to, expected) in [
+        (server.url("tools"), "refuses these credentials"),
+        (in_file, "refuses these credentials"),
+        (nobody, "nobody listens at the subject nobody"),
+        ("nats://127.0.0.1:1/tools".to_owned(), "127.0.0.1:1"),
+        ("nats://host".to_owned(), "there is no subject"),
+        ("nats:///tools".to_owned(), "there is no NATS server"),
+        ("nats://host:x/tools".to_owned(), "there is no NATS server"),
+        ("nats://host/a..b".to_owned(), "is no subject for sessions"),
+        (
+            "nats://host/a?frames=1".to_owned(),
+            "\"frames\" is no option",
+        ),
+        ("nats://host/a?ca=x".to_owned(), "ca is for"),
+        ("loro+nats://host/a".to_owned(), "without loro+"),
+        ("nats:host/a".to_owned(), "write nats:// with its slashes"),
+    ] {
+        let output = run(gateway(&["--listen", "stdio:", "--to", &to]), Vec::new());
+        assert_eq!(output.status.code(), Some(2), "{to}: {}", said(&output));
+        assert!(said(&output).contains(expected), "{to}: {}", said(&output));
+        assert!(!said(&output).contains("wrong"), "{}", said(&output));
+    }
+}
+
+#[test]
+fn two_gateways_meet_over_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cert, key) = certificate(folder.path());
+    let server = NatsServer::start(&format!(
+        "tls {{ cert_file: \"{cert}\", key_file: \"{key}\" }}"
+    ));
+    let url = format!("tls://127.0.0.1:{}/tools", server.port);
+    let trusted = format!("{url}?ca={cert}");
+    let far = Listening::new(&["--listen", &trusted, "--to", ECHO]);
+    assert_eq!(far.address, url);
+    let input = lines(&[10, 1_000_000]);
+    let output = run(
+        gateway(&["--listen", "stdio:", "--to", &trusted]),
+        input.clone(),
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(output.stdout == input, "not byte for byte");
+    let output = run(gateway(&["--listen", "stdio:", "--to", &url]), Vec::new());
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("certificate"), "{}", said(&output));
+}

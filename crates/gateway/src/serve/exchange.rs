@@ -1,0 +1,207 @@
+//! Gateways that come by plain HTTP.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakbulk_net::http::{
+    Arrivals, Authorize, Claim, Denied, Grant, Limits, ServeOptions, Server, serve,
+};
+use breakbulk_net::ws::{Bearer, ListenError, Tokens};
+use breakbulk_net::{AddressLimits, ListenSocket};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::{Arrival, Door, Entered, Tell, check_target};
+use crate::endpoint::WsAddress;
+use crate::error::RunError;
+use crate::open::exchange::{self, POLL};
+use crate::plan::Plan;
+use crate::pump::Side;
+use crate::stop::Stop;
+use crate::token::TokenFile;
+use crate::tunnel::Caller;
+
+/// A client that was not heard for this long is gone: two polls, and some time between.
+const STALE: Duration = Duration::from_secs(45);
+
+/// How many sockets the requests of one session take: those that are on their way, and some that are
+/// being opened or closed.
+const SOCKETS: usize = 12;
+
+/// A session for each gateway that connects.
+pub(super) async fn listen(
+    plan: Arc<Plan>,
+    address: &WsAddress,
+    stop: &Stop,
+    tell: Tell<'_>,
+) -> Result<(), RunError> {
+    check_target(&plan).await?;
+    let socket = bind(address).await?;
+    let at = socket.address().map_err(|error| {
+        RunError::Listen(ListenError::Bind {
+            address: address.authority.clone(),
+            error,
+        })
+    })?;
+    let (server, arrivals) = Server::new(serve_options(&plan));
+    let path = address.path.trim_end_matches('/');
+    let router = server.exchange_below(path);
+    let limits = limits(&plan, address);
+    let (fail, failed) = oneshot::channel();
+    // It serves until all sessions have ended: what is queued for them goes out by further polls.
+    let mut serving = JoinSet::new();
+    serving.spawn(async move {
+        let Err::<Infallible, _>(error) = serve(socket, router, limits).await;
+        let _ = fail.send(error);
+    });
+    let heard_at = format!("{}://{at}{path}", address.scheme());
+    let door = ExchangeDoor {
+        arrivals: Some(arrivals),
+        failed,
+    };
+    let outcome = super::listen(plan, door, heard_at, stop, tell).await;
+    drop(serving);
+    outcome
+}
+
+/// Clients that come by HTTP.
+struct ExchangeDoor {
+    /// None once it is closed: new sessions are refused from then on.
+    arrivals: Option<Arrivals>,
+    failed: oneshot::Receiver<ListenError>,
+}
+
+impl Door for ExchangeDoor {
+    async fn accept(&mut self) -> Result<Arrival, RunError> {
+        let Some(arrivals) = &mut self.arrivals else {
+            return pending().await;
+        };
+        let arrival = tokio::select! {
+            arrival = arrivals.next() => arrival,
+            Ok(error) = &mut self.failed => return Err(RunError::Accept(error)),
+        };
+        let Some(arrival) = arrival else {
+            return pending().await;
+        };
+        let address = arrival.claim.remote;
+        let shown = address.map_or_else(
+            || "unknown".to_owned(),
+            |address| match address.port() {
+                // Behind a proxy its port is not known.
+                0 => address.ip().to_string(),
+                _ => address.to_string(),
+            },
+        );
+        let holder = arrival.grant.subject;
+        let transport = arrival.transport;
+        Ok(Arrival {
+            name: match &holder {
+                Some(holder) => format!("{holder}@{shown}"),
+                None => shown,
+            },
+            caller: Caller {
+                holder,
+                address: address.map(|address| address.ip()),
+            },
+            open: Box::new(move |end| Ok(Entered::Line(exchange::line(transport, end.max_frame)))),
+        })
+    }
+
+    async fn close(&mut self) {
+        self.arrivals = None;
+    }
+
+    async fn finish(self) {}
+}
+
+async fn bind(address: &WsAddress) -> Result<ListenSocket, RunError> {
+    let (host, port) = address.listen_at().map_err(|error| RunError::Open {
+        side: Side::Listen,
+        error: error.into(),
+    })?;
+    let bound = tokio::net::TcpListener::bind((host.as_str(), port)).await;
+    let bound = bound.map_err(|error| {
+        let address = match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        };
+        RunError::Listen(ListenError::Bind { address, error })
+    })?;
+    Ok(bound.into())
+}
+
+/// A line that goes on with a session comes while the lost one may still have its place, so there are two
+/// for each session.
+fn serve_options(plan: &Plan) -> ServeOptions {
+    let end = &plan.listen;
+    ServeOptions {
+        dialect: exchange::dialect(),
+        authorize: Arc::new(Holders {
+            bearer: end.token.clone(),
+            tokens: end.tokens.clone(),
+        }),
+        allowed_origins: plan.guests.origins.clone(),
+        allowed_hosts: plan.guests.hosts.clone(),
+        body_max: end.max_frame,
+        answer_max: end.max_frame,
+        connections: plan.max_sessions.saturating_mul(2),
+        per_address: plan.guests.per_address.connections.saturating_mul(2),
+        budget: Some(end.budget.clone()),
+        wait_max: POLL,
+        stale: STALE,
+        ..ServeOptions::default()
+    }
+}
+
+fn limits(plan: &Plan, address: &WsAddress) -> Limits {
+    let per_address = plan.guests.per_address.clone();
+    let end = &plan.listen;
+    Limits::default().with(|limits| {
+        limits.sockets = plan.max_sessions.saturating_mul(SOCKETS);
+        limits.per_address = AddressLimits {
+            connections: per_address.connections.saturating_mul(SOCKETS),
+            ..per_address
+        };
+        limits.identity = end.identity.clone().filter(|_| address.secure);
+        limits.client_authority = end.client_authority.clone();
+    })
+}
+
+/// The tokens that a listener accepts.
+struct Holders {
+    bearer: Option<Bearer>,
+    tokens: Option<Arc<TokenFile>>,
+}
+
+impl Authorize for Holders {
+    fn authorize(&self, claim: &Claim) -> Result<Grant, Denied> {
+        if self.is_open() {
+            return Ok(Grant::default());
+        }
+        let header = claim.headers.get("authorization");
+        let header = header.map(|header| header.as_bytes()).unwrap_or_default();
+        let of_file = self
+            .tokens
+            .as_ref()
+            .and_then(|tokens| tokens.holder(header));
+        match (of_file, &self.bearer) {
+            (Some(holder), _) => Ok(Grant {
+                subject: Some(holder),
+            }),
+            (None, Some(bearer)) if bearer.admits(header) => Ok(Grant::default()),
+            _ => Err(Denied {
+                status: 401,
+                error: match header.is_empty() {
+                    true => "this server wants a bearer token, and none was given".to_owned(),
+                    false => "this server does not accept this bearer token".to_owned(),
+                },
+            }),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.bearer.is_none() && self.tokens.is_none()
+    }
+}

@@ -1,0 +1,290 @@
+//! The client: opens a session, posts frames and polls for them.
+
+mod poll;
+mod post;
+mod repeat;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use breakbulk_link::{Carries, Closed, Frame};
+use bytes::Bytes;
+use reqwest::{Method, RequestBuilder};
+use serde::Deserialize;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::WINDOW;
+use super::body::{Record, Records};
+use super::outbox::Outbox;
+use crate::http::client::{HttpClient, read};
+use crate::http::{ClientOptions, ConnectError};
+use crate::transport::{Incoming, Lost, Sink, Source, Transport};
+
+/// How much of the answer to `open` is read.
+const OPENED_MAX: usize = 4096;
+
+/// How long saying goodbye may take.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// A session at a server.
+#[derive(Debug)]
+pub struct ExchangeTransport {
+    source: ExchangeSource,
+    sink: ExchangeSink,
+}
+
+/// Opens a session at an `http://` or `https://` address.
+pub async fn connect(
+    url: &str,
+    options: &ClientOptions,
+) -> Result<ExchangeTransport, ConnectError> {
+    let client = HttpClient::new(url, options).await?;
+    let opened = open(&client).await?;
+    let body_max = options.body_max.min(opened.body);
+    let session = Arc::new(Session {
+        id: opened.session,
+        wait: options.wait.min(Duration::from_millis(opened.wait)),
+        body_max,
+        answer_max: options.body_max,
+        outbox: Outbox::new(WINDOW.max(body_max)),
+        last_word: OnceLock::new(),
+        over: watch::Sender::new(None),
+        posted: watch::Sender::new(false),
+        client,
+    });
+    let (arrived, bodies) = mpsc::channel(1);
+    let mut running = JoinSet::new();
+    running.spawn(post::post_all(session.clone()));
+    running.spawn(poll::poll_all(session.clone(), arrived));
+    let tasks = Arc::new(Tasks {
+        session: session.clone(),
+        _running: running,
+    });
+    Ok(ExchangeTransport {
+        source: ExchangeSource {
+            session: session.clone(),
+            bodies,
+            current: None,
+            _tasks: tasks.clone(),
+        },
+        sink: ExchangeSink {
+            session,
+            _tasks: tasks,
+        },
+    })
+}
+
+/// The answer to `open`.
+#[derive(Deserialize)]
+struct Opened {
+    session: String,
+    wait: u64,
+    body: usize,
+}
+
+async fn open(client: &HttpClient) -> Result<Opened, ConnectError> {
+    let options = client.options();
+    let request = client.request(Method::POST, options.dialect.open, &[]);
+    // Some proxies want a length.
+    let request = request.body(Bytes::new());
+    let response = client.ask(request, options.timeout).await?;
+    let answer = timeout(options.timeout, read(response, OPENED_MAX)).await;
+    let answer = answer.map_err(|_| client.timed_out(options.timeout))?;
+    let answer = answer.map_err(|reason| client.unexpected_answer(reason))?;
+    let opened: Opened = serde_json::from_slice(&answer).map_err(|error| {
+        client.unexpected_answer(format!("its answer opens no session ({error})"))
+    })?;
+    match opened
+        .session
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric())
+    {
+        true => Ok(opened),
+        false => Err(client.unexpected_answer("the session's name is none")),
+    }
+}
+
+/// What the tasks and both halves share.
+#[derive(Debug)]
+struct Session {
+    client: Arc<HttpClient>,
+    id: String,
+    /// How long a request may wait at the server.
+    wait: Duration,
+    /// The largest body of a POST.
+    body_max: usize,
+    /// The largest body of an answer.
+    answer_max: usize,
+    outbox: Outbox,
+    /// The last word of this side. Whatever then ends the session, this is why.
+    last_word: OnceLock<Closed>,
+    /// How the session ended.
+    over: watch::Sender<Option<Closed>>,
+    /// Whether the last word was posted.
+    posted: watch::Sender<bool>,
+}
+
+impl Session {
+    /// A request of this session.
+    fn request(&self, method: Method, path: &str, query: &[(&str, &str)]) -> RequestBuilder {
+        let header = self.client.options().dialect.peer_header;
+        let request = self.client.request(method, path, query);
+        request.header(header, &self.id)
+    }
+
+    /// Ends the session; only the first call sets the reason.
+    fn end(&self, closed: Closed) {
+        let closed = self.last_word.get().cloned().unwrap_or(closed);
+        self.over.send_if_modified(|over| {
+            let first = over.is_none();
+            if first {
+                *over = Some(closed);
+            }
+            first
+        });
+    }
+
+    /// Waits for the end.
+    async fn ended(&self) -> Closed {
+        let mut over = self.over.subscribe();
+        let over = over.wait_for(Option::is_some).await;
+        over.ok().and_then(|over| over.clone()).unwrap_or(Closed {
+            code: 1006,
+            reason: String::new(),
+        })
+    }
+
+    /// Tells the server that nobody polls any more.
+    fn say_goodbye(self: &Arc<Self>) {
+        let session = self.clone();
+        tokio::spawn(async move { session.disconnect(&[]).await });
+    }
+
+    /// Tells the server that its answer of this number does not come through.
+    async fn report_refused(&self, number: u64) {
+        self.disconnect(&[("refused", &number.to_string())]).await;
+    }
+
+    async fn disconnect(&self, query: &[(&str, &str)]) {
+        let path = self.client.options().dialect.poll;
+        let request = self.request(Method::DELETE, path, query);
+        let _ = timeout(GOODBYE, request.send()).await;
+    }
+}
+
+/// The tasks of a session, which end with both halves.
+#[derive(Debug)]
+struct Tasks {
+    session: Arc<Session>,
+    _running: JoinSet<()>,
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        // Without a last word the server would wait for further polls.
+        let is_over = self.session.over.borrow().is_some();
+        if !is_over && tokio::runtime::Handle::try_current().is_ok() {
+            self.session.say_goodbye();
+        }
+    }
+}
+
+impl Transport for ExchangeTransport {
+    type Source = ExchangeSource;
+    type Sink = ExchangeSink;
+
+    fn carries(&self, _carries: Carries) -> bool {
+        true
+    }
+
+    fn split(self) -> (ExchangeSource, ExchangeSink) {
+        (self.source, self.sink)
+    }
+}
+
+/// What polls brought.
+enum Arrived {
+    Body(Records),
+    Nothing,
+}
+
+/// The receiving half: the answers to polls.
+pub struct ExchangeSource {
+    session: Arc<Session>,
+    bodies: mpsc::Receiver<Arrived>,
+    /// The body whose frames are being returned.
+    current: Option<Records>,
+    _tasks: Arc<Tasks>,
+}
+
+impl std::fmt::Debug for ExchangeSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ExchangeSource").finish_non_exhaustive()
+    }
+}
+
+impl Source for ExchangeSource {
+    async fn next(&mut self) -> Incoming {
+        loop {
+            match self.current.as_mut().and_then(Iterator::next) {
+                Some(Record::Frame(frame)) => return Incoming::Frame(frame),
+                Some(Record::Close(closed)) => {
+                    self.session.end(closed.clone());
+                    self.session.say_goodbye();
+                    return Incoming::Closed(closed);
+                }
+                None => self.current = None,
+            }
+            tokio::select! {
+                // What came before the end is delivered before it.
+                biased;
+                Some(arrived) = self.bodies.recv() => match arrived {
+                    Arrived::Body(records) => self.current = Some(records),
+                    Arrived::Nothing => return Incoming::Alive,
+                },
+                closed = self.session.ended() => return Incoming::Closed(closed),
+            }
+        }
+    }
+}
+
+/// The sending half: POSTs.
+#[derive(Debug)]
+pub struct ExchangeSink {
+    session: Arc<Session>,
+    _tasks: Arc<Tasks>,
+}
+
+impl ExchangeSink {
+    async fn put(&self, record: Record) -> Result<(), Lost> {
+        tokio::select! {
+            biased;
+            closed = self.session.ended() => Err(Lost(closed.reason)),
+            () = self.session.outbox.put(record) => Ok(()),
+        }
+    }
+}
+
+impl Sink for ExchangeSink {
+    async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
+        self.put(Record::Frame(frame)).await
+    }
+
+    async fn close(&mut self, code: u16, reason: &str) {
+        let closed = Closed {
+            code,
+            reason: reason.to_owned(),
+        };
+        let _ = self.session.last_word.set(closed.clone());
+        if self.put(Record::close(code, reason)).await.is_ok() {
+            let mut posted = self.session.posted.subscribe();
+            tokio::select! {
+                _ = posted.wait_for(|posted| *posted) => {}
+                _ = self.session.ended() => {}
+            }
+        }
+        self.session.end(closed);
+    }
+}

@@ -1,0 +1,252 @@
+//! The answers to a client's polls on the server: each is kept until the client says that it has come.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use breakbulk_link::lock;
+use bytes::Bytes;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::body::Record;
+use super::outbox::{DoesNotFit, Outbox};
+use super::{REQUESTS, WINDOW};
+
+/// The answers of one session.
+#[derive(Debug)]
+pub(crate) struct Downloads {
+    outbox: Outbox,
+    kept: Mutex<Kept>,
+    progress: watch::Sender<Progress>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    bodies: VecDeque<Bytes>,
+    bytes: usize,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Progress {
+    /// The last answer that was made.
+    made: u64,
+    /// The last answer that the client has got.
+    got: u64,
+    /// Whether another answer can be made before more have come.
+    room: bool,
+}
+
+/// Why a poll is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// Its number, or what it says it has, cannot be.
+    Number {
+        /// The last answer that was made.
+        made: u64,
+    },
+    /// The next frame is larger than the client takes.
+    DoesNotFit(DoesNotFit),
+}
+
+impl Downloads {
+    pub(crate) fn new() -> Self {
+        let progress = Progress {
+            room: true,
+            ..Progress::default()
+        };
+        Self {
+            outbox: Outbox::new(WINDOW),
+            kept: Mutex::default(),
+            progress: watch::Sender::new(progress),
+        }
+    }
+
+    /// Adds a frame, or the last word, when there is room.
+    pub(crate) async fn put(&self, record: Record) {
+        self.outbox.put(record).await;
+    }
+
+    /// Waits until the client has got all that was put.
+    pub(crate) async fn all_got(&self) {
+        let mut progress = self.progress.subscribe();
+        loop {
+            let known = *progress.borrow_and_update();
+            if known.made == known.got && self.outbox.is_empty() {
+                return;
+            }
+            // The sender is `self`, so that this cannot fail.
+            let _ = progress.changed().await;
+        }
+    }
+
+    /// The client has got all answers up to this one.
+    pub(crate) fn acknowledge(&self, got: u64) -> Result<(), NoAnswer> {
+        let mut kept = lock(&self.kept);
+        let known = *self.progress.borrow();
+        if got > known.made {
+            return Err(NoAnswer::Number { made: known.made });
+        }
+        // A poll may be overtaken by a later one.
+        for _ in known.got..got {
+            let body = kept.bodies.pop_front();
+            kept.bytes -= body.map_or(0, |body| body.len());
+        }
+        let room = kept.bytes < WINDOW;
+        self.progress.send_if_modified(|progress| {
+            let news = Progress {
+                got: got.max(progress.got),
+                room,
+                ..*progress
+            };
+            std::mem::replace(progress, news) != news
+        });
+        Ok(())
+    }
+
+    /// The answer of this number, of at most `max` bytes if it is not made yet; `None` if there is
+    /// nothing for it in this time, or the client has it already.
+    pub(crate) async fn answer(
+        &self,
+        number: u64,
+        max: usize,
+        wait: Duration,
+    ) -> Result<Option<Bytes>, NoAnswer> {
+        let known = *self.progress.borrow();
+        if number > known.got.saturating_add(REQUESTS as u64) {
+            return Err(NoAnswer::Number { made: known.made });
+        }
+        let made = async {
+            loop {
+                let mut progress = self.progress.subscribe();
+                // Those before it are made by other polls, and an answer by the first poll for it.
+                let ready = |it: &Progress| it.made >= number || it.made + 1 == number && it.room;
+                let _ = progress.wait_for(ready).await;
+                if let Some(body) = self.find(number) {
+                    return Ok(body);
+                }
+                tokio::select! {
+                    () = self.outbox.filled(1) => {}
+                    _ = progress.changed() => continue,
+                }
+                self.make(number, max)?;
+            }
+        };
+        timeout(wait, made).await.unwrap_or(Ok(None))
+    }
+
+    /// Whether the answer was made, and has not come as far as is known.
+    pub(crate) fn is_kept(&self, number: u64) -> bool {
+        matches!(self.find(number), Some(Some(_)))
+    }
+
+    /// The answer, if it was made: `None` inside if the client has it.
+    fn find(&self, number: u64) -> Option<Option<Bytes>> {
+        let kept = lock(&self.kept);
+        let known = *self.progress.borrow();
+        if number <= known.got {
+            return Some(None);
+        }
+        let at = usize::try_from(number - known.got - 1).ok()?;
+        Some(Some(kept.bodies.get(at)?.clone()))
+    }
+
+    /// Makes the answer, unless another poll did.
+    fn make(&self, number: u64, max: usize) -> Result<(), NoAnswer> {
+        let mut kept = lock(&self.kept);
+        if self.progress.borrow().made + 1 != number {
+            return Ok(());
+        }
+        let body = self.outbox.take(max);
+        let body = body.map_err(NoAnswer::DoesNotFit)?;
+        if body.is_empty() {
+            return Ok(());
+        }
+        kept.bytes += body.len();
+        kept.bodies.push_back(body);
+        let room = kept.bytes < WINDOW;
+        self.progress.send_modify(|progress| {
+            progress.made = number;
+            progress.room = room;
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use breakbulk_link::Frame;
+    use futures_util::poll;
+
+    use super::*;
+
+    const WAIT: Duration = Duration::from_secs(20);
+
+    fn text(text: &'static str) -> Record {
+        Record::Frame(Frame::Text(Bytes::from_static(text.as_bytes())))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_the_same_until_it_has_come() {
+        let downloads = Downloads::new();
+        downloads.put(text("a")).await;
+        let first = downloads.answer(1, 100, WAIT).await.unwrap().unwrap();
+        assert_eq!(first, b"t\0\0\0\x01a"[..]);
+        downloads.put(text("b")).await;
+        // The answer was lost: the same again, although more could be in it now.
+        assert_eq!(downloads.answer(1, 100, WAIT).await, Ok(Some(first)));
+        assert_eq!(downloads.acknowledge(2), Err(NoAnswer::Number { made: 1 }));
+        downloads.acknowledge(1).unwrap();
+        let second = downloads.answer(2, 100, WAIT).await.unwrap().unwrap();
+        assert_eq!(second, b"t\0\0\0\x01b"[..]);
+        // A late poll for what has come gets nothing, and so does one that asks for nothing.
+        assert_eq!(downloads.answer(1, 100, WAIT).await, Ok(None));
+        assert_eq!(downloads.answer(0, 100, WAIT).await, Ok(None));
+        downloads.acknowledge(2).unwrap();
+        assert_eq!(downloads.answer(3, 100, WAIT).await, Ok(None));
+        tokio::time::timeout(WAIT, downloads.all_got())
+            .await
+            .unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn polls_are_answered_in_order_and_two_of_one_number_alike() {
+        let downloads = Downloads::new();
+        let mut second = Box::pin(downloads.answer(2, 100, WAIT));
+        let mut first = Box::pin(downloads.answer(1, 100, WAIT));
+        let mut again = Box::pin(downloads.answer(1, 100, WAIT));
+        assert!(poll!(&mut second).is_pending());
+        assert!(poll!(&mut first).is_pending());
+        assert!(poll!(&mut again).is_pending());
+        downloads.put(text("a")).await;
+        let (first, again) = tokio::join!(first, again);
+        assert_eq!(first, again);
+        assert!(poll!(&mut second).is_pending());
+        downloads.put(text("b")).await;
+        assert_eq!(second.await.unwrap().unwrap(), b"t\0\0\0\x01b"[..]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_kept_is_bounded() {
+        let downloads = Downloads::new();
+        let large = "x".repeat(WINDOW);
+        for number in [1 + REQUESTS as u64, u64::MAX] {
+            let refused = downloads.answer(number, 100, WAIT).await;
+            assert_eq!(refused, Err(NoAnswer::Number { made: 0 }), "{number}");
+        }
+        let frame = || Record::Frame(Frame::Text(Bytes::from(large.clone())));
+        downloads.put(frame()).await;
+        let small = downloads.answer(1, WINDOW, WAIT).await;
+        let size = WINDOW + super::super::FRAME_HEAD;
+        let max = WINDOW;
+        assert_eq!(small, Err(NoAnswer::DoesNotFit(DoesNotFit { size, max })));
+        assert!(downloads.answer(1, size, WAIT).await.unwrap().is_some());
+        downloads.put(frame()).await;
+        // The window is full until the first has come.
+        assert_eq!(downloads.answer(2, size, WAIT).await, Ok(None));
+        downloads.acknowledge(1).unwrap();
+        assert!(downloads.answer(2, size, WAIT).await.unwrap().is_some());
+    }
+}

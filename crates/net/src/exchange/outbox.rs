@@ -1,0 +1,161 @@
+//! Frames that wait for the next body to take them, bounded in bytes.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use breakbulk_link::{Closed, lock};
+use bytes::{Bytes, BytesMut};
+use tokio::sync::watch;
+
+use super::body::{FRAME_HEAD, Record};
+
+/// Small records share a body of at most this size; a larger one has a body of its own. So a body that a
+/// path refuses for its size is one frame, whose size the sender can change.
+pub(crate) const SHARED: usize = 4 << 10;
+
+/// A queue with one writer. It takes a record whenever less than its limit waits.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    records: Mutex<VecDeque<Record>>,
+    /// What waits, in bytes of bodies.
+    bytes: watch::Sender<usize>,
+    limit: usize,
+    /// Whether the last word was taken.
+    finished: AtomicBool,
+}
+
+/// A record that fits in no body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DoesNotFit {
+    /// What it takes.
+    pub(crate) size: usize,
+    /// What a body may have.
+    pub(crate) max: usize,
+}
+
+impl DoesNotFit {
+    /// The end of a session that cannot carry the record. Its reason names the largest frame that fits.
+    pub(crate) fn closed(self) -> Closed {
+        let (size, fits) = (self.size - FRAME_HEAD, self.max.saturating_sub(FRAME_HEAD));
+        let reason = format!("a frame of {size} bytes is too large: {fits} fit in a body");
+        Closed { code: 1009, reason }
+    }
+}
+
+impl Outbox {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            records: Mutex::default(),
+            bytes: watch::Sender::new(0),
+            limit,
+            finished: AtomicBool::new(false),
+        }
+    }
+
+    /// Waits for room, and adds a record.
+    pub(crate) async fn put(&self, record: Record) {
+        let room = |bytes: &usize| *bytes < self.limit;
+        // The sender is `self`, so that this cannot fail.
+        let _ = self.bytes.subscribe().wait_for(room).await;
+        let size = record.size();
+        lock(&self.records).push_back(record);
+        self.bytes.send_modify(|bytes| *bytes += size);
+    }
+
+    /// Waits until at least so many bytes wait.
+    pub(crate) async fn filled(&self, least: usize) {
+        let filled = |bytes: &usize| *bytes >= least;
+        let _ = self.bytes.subscribe().wait_for(filled).await;
+    }
+
+    /// Whether the last word was taken.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished.load(Relaxed)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        *self.bytes.borrow() == 0
+    }
+
+    /// A body of at most `max` bytes with the first records; an empty one if none waits.
+    pub(crate) fn take(&self, max: usize) -> Result<Bytes, DoesNotFit> {
+        let mut records = lock(&self.records);
+        let (mut count, mut size) = (0, 0);
+        for record in records.iter() {
+            match record.size() {
+                next if count == 0 && next > max => return Err(DoesNotFit { size: next, max }),
+                next if count == 0 || size + next <= max.min(SHARED) => size += next,
+                _ => break,
+            }
+            count += 1;
+        }
+        let mut body = BytesMut::with_capacity(size);
+        for record in records.drain(..count) {
+            if matches!(record, Record::Close(_)) {
+                self.finished.store(true, Relaxed);
+            }
+            record.write(&mut body);
+        }
+        drop(records);
+        self.bytes.send_modify(|bytes| *bytes -= size);
+        Ok(body.freeze())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use breakbulk_link::Frame;
+
+    use super::*;
+
+    fn text(size: usize) -> Record {
+        Record::Frame(Frame::Text(Bytes::from("x".repeat(size))))
+    }
+
+    #[tokio::test]
+    async fn bodies_take_what_fits_in_order() {
+        let outbox = Outbox::new(1000);
+        for size in [5, 5, 15, 16, 0] {
+            outbox.put(text(size)).await;
+        }
+        let bodies = std::iter::repeat_with(|| outbox.take(20).map(|body| body.len()));
+        let bodies: Vec<_> = bodies.take(4).collect();
+        // 10 and 10 share a body, 20 fills one, 21 fits in none and stays.
+        assert_eq!(
+            bodies,
+            [
+                Ok(20),
+                Ok(20),
+                Err(DoesNotFit { size: 21, max: 20 }),
+                Err(DoesNotFit { size: 21, max: 20 })
+            ]
+        );
+        assert_eq!(outbox.take(100).map(|body| body.len()), Ok(26));
+        assert_eq!(outbox.take(100).map(|body| body.len()), Ok(0));
+    }
+
+    // LINE-1
+    #[tokio::test]
+    async fn only_small_frames_share_a_body() {
+        let outbox = Outbox::new(1 << 20);
+        for size in [995, 995, 995, 995, 995, 9_995, 95, 95, 4_095, 95] {
+            outbox.put(text(size)).await;
+        }
+        let bodies = std::iter::repeat_with(|| outbox.take(60_000).map(|body| body.len()));
+        let bodies: Vec<_> = bodies.take_while(|body| *body != Ok(0)).collect();
+        let expected = [4000, 1000, 10_000, 200, 4_100, 100];
+        assert_eq!(bodies, expected.map(Ok));
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_waits_for_room() {
+        let outbox = Outbox::new(10);
+        outbox.put(text(100)).await;
+        let put = outbox.put(text(1));
+        tokio::pin!(put);
+        assert!(futures_util::poll!(&mut put).is_pending());
+        assert_eq!(outbox.take(105).map(|body| body.len()), Ok(105));
+        assert!(futures_util::poll!(&mut put).is_ready());
+    }
+}

@@ -1,0 +1,203 @@
+//! The task of a session: reads its messages as fast as they come, checks their numbers, and says
+//! regularly that this side is there.
+
+use std::sync::Arc;
+
+use async_nats::Subscriber;
+use breakbulk_link::{Closed, Frame};
+use futures_util::StreamExt;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use super::line::Line;
+use super::message::{Message, cost};
+use super::{HEARTBEAT, SILENCE, WINDOW};
+
+/// The other side is told as soon as so much of its window was taken.
+const TELL: u64 = WINDOW / 4;
+
+/// What came in, for the source.
+#[derive(Debug)]
+pub(super) enum Arrived {
+    Frame(Frame),
+    Alive,
+}
+
+pub(super) struct Keeper {
+    line: Arc<Line>,
+    subscriber: Subscriber,
+    out: mpsc::Sender<Arrived>,
+    /// How often the connection had been lost when the session began.
+    losses: u64,
+    inbound: Inbound,
+}
+
+/// The numbers of what came in.
+#[derive(Debug, Default)]
+struct Inbound {
+    /// The last frame.
+    number: u64,
+    /// What all frames count.
+    cost: u64,
+}
+
+impl Inbound {
+    /// Checks the number of a frame, and that the other side keeps to the window.
+    fn frame(&mut self, number: u64, frame: &Frame, taken: u64) -> Result<(), Closed> {
+        self.expects(number)?;
+        if self.cost.saturating_sub(taken) >= WINDOW {
+            let reason = format!("the other side sent more than the window of {WINDOW} bytes");
+            return Err(closed(1008, reason));
+        }
+        self.number = number;
+        self.cost += cost(frame);
+        Ok(())
+    }
+
+    /// Checks that nothing is missing before this number.
+    fn expects(&self, number: u64) -> Result<(), Closed> {
+        let expected = self.number + 1;
+        match number {
+            _ if number == expected => Ok(()),
+            _ if number > expected => Err(lost(number - expected)),
+            _ => {
+                let reason = format!("message {number} came twice, or in the wrong place");
+                Err(closed(1002, reason))
+            }
+        }
+    }
+
+    /// Checks that all came that the other side has sent before it said so.
+    fn sent(&self, sent: u64) -> Result<(), Closed> {
+        match sent.saturating_sub(self.number) {
+            0 => Ok(()),
+            missing => Err(lost(missing)),
+        }
+    }
+}
+
+fn lost(count: u64) -> Closed {
+    let reason =
+        format!("NATS lost {count} messages: a connection broke, or a reader was too slow");
+    closed(1006, reason)
+}
+
+fn closed(code: u16, reason: String) -> Closed {
+    Closed { code, reason }
+}
+
+impl Keeper {
+    pub(super) fn new(line: Arc<Line>, subscriber: Subscriber, out: mpsc::Sender<Arrived>) -> Self {
+        Self {
+            losses: line.bus.losses(),
+            line,
+            subscriber,
+            out,
+            inbound: Inbound::default(),
+        }
+    }
+
+    /// Runs until the session ends; the source hears the rest, and then how it ended.
+    pub(super) async fn run(mut self) {
+        let ended = self.keep().await;
+        self.line.end(ended);
+        let _ = self.subscriber.unsubscribe().await;
+    }
+
+    async fn keep(&mut self) -> Closed {
+        let line = self.line.clone();
+        let mut taken = line.taken_here.subscribe();
+        let (mut told, mut said, mut heard) = (0, Instant::now(), Instant::now());
+        loop {
+            tokio::select! {
+                biased;
+                ended = line.ended() => return ended,
+                () = line.bus.lost_since(self.losses) => {
+                    return closed(1006, "the connection to the NATS server was lost".to_owned());
+                }
+                message = self.subscriber.next() => {
+                    let Some(message) = message else {
+                        return closed(1006, "the NATS server ended the subscription".to_owned());
+                    };
+                    heard = Instant::now();
+                    if let Err(ended) = self.hear(message.payload) {
+                        return ended;
+                    }
+                    continue;
+                }
+                () = async { drop(taken.wait_for(|taken| *taken >= told + TELL).await) } => {}
+                () = sleep_until(said + HEARTBEAT) => {}
+                () = sleep_until(heard + SILENCE) => {
+                    let seconds = SILENCE.as_secs();
+                    let reason = format!("nothing was heard of the other side for {seconds} s");
+                    return closed(1006, reason);
+                }
+                () = self.out.closed() => {
+                    line.say_close(1001, "the other side has gone").await;
+                    return closed(1006, "the session was dropped".to_owned());
+                }
+            }
+            told = *line.taken_here.borrow();
+            said = Instant::now();
+            if let Err(lost) = line.say_here().await {
+                return closed(1006, lost.0);
+            }
+        }
+    }
+
+    fn hear(&mut self, payload: bytes::Bytes) -> Result<(), Closed> {
+        let message = Message::read(payload);
+        let message = message.ok_or_else(|| closed(1002, "a message is malformed".to_owned()))?;
+        match message {
+            Message::Frame(number, frame) => {
+                let taken = *self.line.taken_here.borrow();
+                self.inbound.frame(number, &frame, taken)?;
+                // The window keeps it from being full.
+                let full = |_| closed(1008, "too many messages wait".to_owned());
+                self.out.try_send(Arrived::Frame(frame)).map_err(full)
+            }
+            Message::Here { sent, taken } => {
+                self.inbound.sent(sent)?;
+                self.line.taken_there.send_if_modified(|known| {
+                    let more = taken > *known;
+                    *known = taken.max(*known);
+                    more
+                });
+                // If there is no room for it, frames say the same.
+                let _ = self.out.try_send(Arrived::Alive);
+                Ok(())
+            }
+            Message::Close(number, ended) => {
+                self.inbound.expects(number)?;
+                Err(ended)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    // LINE-4
+    #[test]
+    fn a_gap_a_repetition_and_a_full_window_end_the_session() {
+        let small = Frame::Binary(Bytes::from_static(b"x"));
+        let large = Frame::Binary(Bytes::from(vec![0; WINDOW as usize]));
+        let mut inbound = Inbound::default();
+        inbound.frame(1, &small, 0).unwrap();
+        inbound.sent(1).unwrap();
+        inbound.sent(0).unwrap();
+        let ended = |outcome: Result<(), Closed>| outcome.unwrap_err();
+        assert_eq!(ended(inbound.sent(3)), lost(2));
+        assert_eq!(ended(inbound.frame(4, &small, 0)), lost(2));
+        assert_eq!(ended(inbound.frame(1, &small, 0)).code, 1002);
+        // One frame more than the window is allowed, and no other before something was taken.
+        inbound.frame(2, &large, 0).unwrap();
+        assert_eq!(ended(inbound.frame(3, &small, 0)).code, 1008);
+        inbound.frame(3, &small, inbound.cost).unwrap();
+    }
+}

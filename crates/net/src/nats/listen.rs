@@ -1,0 +1,141 @@
+//! Accepts the sessions that NATS gives to this member of the queue group.
+
+use std::sync::Arc;
+
+use async_nats::{Message, Subject, Subscriber};
+use futures_util::StreamExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::timeout;
+
+use super::bus::{Bus, NatsOptions};
+use super::error::NatsError;
+use super::line::NatsTransport;
+use super::opening::{Reply, Side};
+
+/// How many sessions may wait to be accepted.
+const ARRIVALS: usize = 16;
+
+/// How many refusals may wait to be sent; further requests are not answered.
+const REFUSALS: usize = 64;
+
+/// Hears the subject at which sessions are opened.
+#[derive(Debug)]
+pub struct NatsListener {
+    bus: Bus,
+    requests: Subscriber,
+    /// One permit for each session that may be open.
+    open: Arc<Semaphore>,
+    limit: usize,
+    /// One permit for each refusal that may wait to be sent.
+    refusals: Arc<Semaphore>,
+    opened: mpsc::Sender<NatsTransport>,
+    arrivals: mpsc::Receiver<NatsTransport>,
+}
+
+impl NatsListener {
+    /// Connects to NATS and subscribes; at most `sessions` may be open.
+    pub async fn bind(options: &NatsOptions, sessions: usize) -> Result<Self, NatsError> {
+        let bus = Bus::connect(options).await?;
+        let subject = options.subject.clone();
+        let requests = bus
+            .client
+            .queue_subscribe(subject, options.queue.clone())
+            .await;
+        let requests = requests.map_err(|error| bus.failed(error))?;
+        bus.client
+            .flush()
+            .await
+            .map_err(|error| bus.failed(error))?;
+        let (opened, arrivals) = mpsc::channel(ARRIVALS);
+        Ok(Self {
+            bus,
+            requests,
+            open: Arc::new(Semaphore::new(sessions.min(Semaphore::MAX_PERMITS))),
+            limit: sessions,
+            refusals: Arc::new(Semaphore::new(REFUSALS)),
+            opened,
+            arrivals,
+        })
+    }
+
+    /// The next session. Cancel-safe.
+    pub async fn accept(&mut self) -> Result<NatsTransport, NatsError> {
+        loop {
+            tokio::select! {
+                biased;
+                denied = self.bus.denied() => return Err(denied),
+                // The sender is `self`, so that there is always a next one.
+                Some(transport) = self.arrivals.recv() => return Ok(transport),
+                request = self.requests.next() => {
+                    let Some(request) = request else {
+                        return Err(self.bus.failed("the subscription has ended"));
+                    };
+                    self.answer(request);
+                }
+            }
+        }
+    }
+
+    /// Stops listening; sessions go on.
+    pub async fn close(&mut self) {
+        let _ = self.requests.unsubscribe().await;
+    }
+
+    /// Answers a request. Each answer holds a place of those for sessions or of those for refusals, so
+    /// that their number is bounded.
+    fn answer(&self, request: Message) {
+        let bus = self.bus.clone();
+        let Some(reply_to) = request.reply.clone() else {
+            return tracing::debug!("a request for a session names no subject for the reply");
+        };
+        let Ok(permit) = self.open.clone().try_acquire_owned() else {
+            let Ok(refusal) = self.refusals.clone().try_acquire_owned() else {
+                return;
+            };
+            let error = format!("all {} sessions are taken: try again later", self.limit);
+            tokio::spawn(async move {
+                reply(&bus, reply_to, &Reply::Refused { error }).await;
+                drop(refusal);
+            });
+            return;
+        };
+        let opened = self.opened.clone();
+        tokio::spawn(async move {
+            let mut transport = match begin(&bus, &request, permit).await {
+                Ok((side, transport)) => {
+                    reply(&bus, reply_to, &Reply::Opened(side)).await;
+                    transport
+                }
+                Err(error) => return reply(&bus, reply_to, &Reply::Refused { error }).await,
+            };
+            // Whoever only asks starts nothing.
+            match timeout(super::OPEN_TIME, transport.first_message()).await {
+                Ok(true) => drop(opened.send(transport).await),
+                _ => tracing::debug!("a client asked for a session and said nothing more"),
+            }
+        });
+    }
+}
+
+async fn reply(bus: &Bus, to: Subject, reply: &Reply) {
+    // A client that hears nothing asks again.
+    if let Ok(reply) = serde_json::to_vec(reply) {
+        let _ = bus.client.publish(to, reply.into()).await;
+    }
+}
+
+async fn begin(
+    bus: &Bus,
+    request: &Message,
+    permit: OwnedSemaphorePermit,
+) -> Result<(Side, NatsTransport), String> {
+    let other: Side = serde_json::from_slice(&request.payload)
+        .map_err(|error| format!("this is no request for a session: {error}"))?;
+    other.check(&bus.options.inbox)?;
+    let subject = bus.fresh_subject().map_err(|error| error.to_string())?;
+    let subscriber = bus.client.subscribe(subject.clone()).await;
+    let subscriber = subscriber.map_err(|error| error.to_string())?;
+    let side = Side::new(bus, &subject);
+    let transport = NatsTransport::new(bus.clone(), subscriber, other, Some(permit));
+    Ok((side, transport))
+}

@@ -1,0 +1,84 @@
+//! What both sides say to open a session, in JSON.
+
+use serde::{Deserialize, Serialize};
+
+use super::bus::{Bus, bad_subject};
+
+/// What a side tells of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Side {
+    /// The subject that it hears.
+    pub(super) subject: String,
+    /// The largest message that its NATS server takes.
+    pub(super) max_payload: usize,
+    /// How much may be on its way to it.
+    pub(super) window: u64,
+}
+
+/// The reply to a request for a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Reply {
+    Opened(Side),
+    Refused { error: String },
+}
+
+impl Side {
+    pub(super) fn new(bus: &Bus, subject: &str) -> Self {
+        Self {
+            subject: subject.to_owned(),
+            max_payload: bus.client.max_payload(),
+            window: super::WINDOW,
+        }
+    }
+
+    /// Refuses a side whose subject is not one of a session: messages to it would reach somebody else.
+    pub(super) fn check(&self, inbox: &str) -> Result<(), String> {
+        let below = self.subject.strip_prefix(inbox);
+        let below = below.and_then(|rest| rest.strip_prefix('.'));
+        if below.is_none() || bad_subject(&self.subject).is_some() {
+            return Err(format!("the subject of a session must begin with {inbox}."));
+        }
+        match self.max_payload > super::MESSAGE_HEAD && self.window > 0 {
+            true => Ok(()),
+            false => Err("max_payload and window must be larger".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // LINE-6
+    #[test]
+    fn a_side_cannot_name_the_subject_of_somebody_else() {
+        let side = |subject: &str| Side {
+            subject: subject.to_owned(),
+            max_payload: 65536,
+            window: 1,
+        };
+        for (subject, fine) in [
+            ("_INBOX.a1", true),
+            ("_INBOX.a.b", true),
+            ("_INBOX", false),
+            ("_INBOX.", false),
+            ("_INBOXES.a", false),
+            ("_INBOX.>", false),
+            ("$SYS.REQ.SERVER.PING", false),
+            ("tools", false),
+        ] {
+            assert_eq!(side(subject).check("_INBOX").is_ok(), fine, "{subject}");
+        }
+        let reply: Reply =
+            serde_json::from_str(r#"{"error":"full"}"#).unwrap_or_else(|error| Reply::Refused {
+                error: error.to_string(),
+            });
+        assert_eq!(
+            reply,
+            Reply::Refused {
+                error: "full".to_owned()
+            }
+        );
+    }
+}

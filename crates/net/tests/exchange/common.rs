@@ -1,0 +1,215 @@
+//! A server, a client and a proxy between them that caps, loses and cuts.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use breakbulk_link::Frame;
+use breakbulk_net::exchange::{self, ExchangeTransport};
+use breakbulk_net::http::{
+    AcceptedTransport, Arrivals, ClientOptions, ConnectError, Limits, ServeOptions, Server, serve,
+};
+use breakbulk_net::{Incoming, Sink, Source, Transport};
+use bytes::Bytes;
+use tokio::net::TcpListener;
+
+/// The cap of the path in most tests.
+pub const CAP: usize = 64 << 10;
+
+pub fn serve_options() -> ServeOptions {
+    ServeOptions {
+        body_max: CAP,
+        answer_max: CAP,
+        wait_max: Duration::from_secs(20),
+        ..ServeOptions::default()
+    }
+}
+
+/// Starts a server, and returns its address and the clients that connect.
+pub async fn server(options: ServeOptions) -> (SocketAddr, Arrivals) {
+    let (server, arrivals) = Server::new(options);
+    let router = server.exchange_below("/tunnel");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, router, Limits::default()));
+    (address, arrivals)
+}
+
+pub fn client_options() -> ClientOptions {
+    let mut options = ClientOptions::new("");
+    options.body_max = CAP;
+    options
+}
+
+pub async fn dial(address: SocketAddr) -> Result<ExchangeTransport, ConnectError> {
+    let url = format!("http://{address}/tunnel");
+    exchange::connect(&url, &client_options()).await
+}
+
+/// Both ends of a session, over a path to the server.
+pub async fn pair(
+    path: SocketAddr,
+    arrivals: &mut Arrivals,
+) -> (ExchangeTransport, AcceptedTransport) {
+    let client = dial(path).await.unwrap();
+    let arrival = arrivals.next().await.unwrap();
+    (client, arrival.transport)
+}
+
+/// The next frame; panics at the end of the connection.
+pub async fn frame(source: &mut impl Source) -> Frame {
+    loop {
+        match source.next().await {
+            Incoming::Frame(frame) => return frame,
+            Incoming::Alive => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// How the connection ends.
+pub async fn end(source: &mut impl Source) -> breakbulk_link::Closed {
+    loop {
+        match source.next().await {
+            Incoming::Closed(closed) => return closed,
+            Incoming::Alive => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A frame whose content tells its number.
+pub fn numbered(number: usize, size: usize) -> Frame {
+    let mut bytes = format!("{number} ").into_bytes();
+    bytes.resize(size.max(bytes.len()), b'a' + (number % 26) as u8);
+    match number % 2 {
+        0 => Frame::Text(bytes.into()),
+        _ => Frame::Binary(bytes.into()),
+    }
+}
+
+/// Sends everything back, and closes when the other end does.
+pub async fn echo(transport: impl Transport) {
+    let (mut source, mut sink) = transport.split();
+    loop {
+        match source.next().await {
+            Incoming::Frame(frame) => {
+                if sink.send(frame).await.is_err() {
+                    return;
+                }
+            }
+            Incoming::Alive => {}
+            _ => return,
+        }
+    }
+}
+
+/// A client of the test's own.
+pub fn plain_client() -> reqwest::Client {
+    // An error means that another test of this process did it.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().no_proxy().build().unwrap()
+}
+
+/// What a proxy does to one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Pass,
+    /// 502, and the server never sees it.
+    Refuse,
+    /// The server answers it, and the answer is lost: 504.
+    LoseAnswer,
+    /// The server gets the request twice.
+    Twice,
+}
+
+/// A proxy between client and server.
+pub struct Proxy {
+    server: SocketAddr,
+    http: reqwest::Client,
+    /// The largest body that passes, either way.
+    cap: usize,
+    fate: fn(usize) -> Fate,
+    requests: AtomicUsize,
+    /// The largest body that passed.
+    pub largest: AtomicUsize,
+}
+
+impl Proxy {
+    pub async fn start(
+        server: SocketAddr,
+        cap: usize,
+        fate: fn(usize) -> Fate,
+    ) -> (SocketAddr, Arc<Self>) {
+        let proxy = Arc::new(Self {
+            server,
+            http: plain_client(),
+            cap,
+            fate,
+            requests: AtomicUsize::new(0),
+            largest: AtomicUsize::new(0),
+        });
+        let router = Router::new().fallback(pass).with_state(proxy.clone());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve(listener, router, Limits::default()));
+        (address, proxy)
+    }
+
+    async fn forward(&self, head: &axum::http::request::Parts, body: &Bytes) -> Response {
+        let path = head.uri.path_and_query().unwrap();
+        let url = format!("http://{}{path}", self.server);
+        let mut request = self.http.request(head.method.clone(), url);
+        for name in ["x-peer", "content-type", "authorization"] {
+            if let Some(value) = head.headers.get(name) {
+                request = request.header(name, value);
+            }
+        }
+        let Ok(answer) = request.body(body.clone()).send().await else {
+            return StatusCode::BAD_GATEWAY.into_response();
+        };
+        let (status, headers) = (answer.status(), answer.headers().clone());
+        let body = answer.bytes().await.unwrap();
+        if body.len() > self.cap {
+            return StatusCode::BAD_GATEWAY.into_response();
+        }
+        self.largest.fetch_max(body.len(), SeqCst);
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = status;
+        if let Some(kind) = headers.get("content-type") {
+            response.headers_mut().insert("content-type", kind.clone());
+        }
+        response
+    }
+}
+
+async fn pass(State(proxy): State<Arc<Proxy>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let Ok(body) = to_bytes(body, proxy.cap).await else {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    };
+    proxy.largest.fetch_max(body.len(), SeqCst);
+    // The session must be opened to see what is lost of it.
+    let fate = match head.uri.path().ends_with("/open") {
+        true => Fate::Pass,
+        false => (proxy.fate)(proxy.requests.fetch_add(1, SeqCst)),
+    };
+    match fate {
+        Fate::Pass => proxy.forward(&head, &body).await,
+        Fate::Refuse => StatusCode::BAD_GATEWAY.into_response(),
+        Fate::LoseAnswer => {
+            proxy.forward(&head, &body).await;
+            StatusCode::GATEWAY_TIMEOUT.into_response()
+        }
+        Fate::Twice => {
+            proxy.forward(&head, &body).await;
+            proxy.forward(&head, &body).await
+        }
+    }
+}
