@@ -238,8 +238,13 @@ impl Gateway {
             parse(Side::To, &self.to)?,
         );
         let preset = self.preset.as_deref().map(preset).transpose();
-        // A session has the client's socket, and the target's socket or a command's pipes.
-        let room = Room::make(self.max_sessions, 6, "--max-sessions");
+        // A session has the client's socket, and the target's socket or a command's pipes; over HTTP each
+        // request that is open has a socket.
+        let files = 6 + [&listen, &to]
+            .map(|end| 3 * usize::from(end.is_http()))
+            .iter()
+            .sum::<usize>();
+        let room = Room::make(self.max_sessions, files, "--max-sessions");
         let mut config = Config::default();
         config.max_frame = self.max_frame.map(|size| size.0);
         config.max_message = self.max_message.map(|size| size.0);

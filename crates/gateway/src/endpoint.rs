@@ -415,6 +415,11 @@ impl Endpoint {
         self.at.is_relays()
     }
 
+    /// Whether it is over HTTP, where a session may have several sockets.
+    pub fn is_http(&self) -> bool {
+        self.at.is_http()
+    }
+
     /// Refuses options and wires that belong to another transport.
     fn check(&self) -> Result<(), EndpointError> {
         let options = &self.options;

@@ -311,26 +311,31 @@ fn a_target_gets_the_token_and_the_headers_of_their_files() {
 
 // MCPH-8
 #[test]
-fn no_message_is_posted_before_the_servers_own_stream_is_open() {
+fn no_message_is_posted_before_the_servers_own_stream_is_asked_for() {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
-    let is_open = Arc::new(AtomicBool::new(false));
-    let seen = is_open.clone();
+    let seen = Arc::new(AtomicBool::new(false));
+    let (answered_list, list_answered) = std::sync::mpsc::channel();
+    let listed = Arc::new(std::sync::Mutex::new(list_answered));
     let server = Scripted::new(in_session(move |asked, stream| match &*asked.method {
         "GET" => {
-            // Long enough for a message that does not wait.
-            std::thread::sleep(std::time::Duration::from_millis(300));
             seen.store(true, Ordering::SeqCst);
+            // As some servers do, it sends the head only with the first event.
+            let _ = listed.lock().unwrap().recv_timeout(crate::common::PATIENCE);
             events(stream, ": open\n\n");
         }
         _ => {
-            let open = seen.load(Ordering::SeqCst);
-            let answer = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"open":{open}}}}}"#);
+            let seen = seen.load(Ordering::SeqCst);
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"seen":{seen}}}}}"#);
             json(stream, "200 OK", &answer);
+            let _ = answered_list.send(());
         }
     }));
     let mut near = near(&server.url);
     answered(&mut near, INITIALIZE);
     let answer = answered(&mut near, &format!("{INITIALIZED}\n{LIST}"));
-    assert_eq!(answer["result"]["open"], true);
+    assert_eq!(answer["result"]["seen"], true);
+    let listening = server.next("GET");
+    assert_eq!(listening.header("transfer-encoding"), None);
+    assert_eq!(listening.header("content-length"), None);
 }

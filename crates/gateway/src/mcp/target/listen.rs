@@ -4,44 +4,51 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 
 use super::TargetState;
 use super::post::Post;
 use super::resume::Place;
+use super::upload::{Stage, Upload};
 use crate::mcp::errors::Failure;
 
-/// How long the next message waits until the stream is open.
-const OPENED: Duration = Duration::from_secs(5);
+/// How long the next message waits until the request for the stream is written, and then until the server
+/// has answered it: some servers do that only with the first event.
+const WRITTEN: Duration = Duration::from_secs(5);
+const ANSWERED: Duration = Duration::from_millis(100);
 
 impl TargetState {
-    /// Opens the stream, if it is not open, and waits until the server has answered: what it says by
-    /// itself while no stream is open is lost with most servers.
+    /// Opens the stream, if it is not open, and waits until the server has been asked for it: what it says
+    /// by itself while no stream is open is lost with most servers.
     pub(super) async fn listen(self: &Arc<Self>) {
         let is_open = std::mem::replace(&mut self.session().is_listening, true);
         if is_open {
             return;
         }
         let (state, mut over) = (self.clone(), self.over.subscribe());
-        let (tell, opened) = oneshot::channel();
+        let (tell, answered) = oneshot::channel();
+        let stage = Arc::new(watch::Sender::new(Stage::Posting));
+        let mut reached = stage.subscribe();
+        let written = Upload::none(stage);
         tokio::spawn(async move {
             tokio::select! {
-                () = state.stay_open(tell) => {}
+                () = state.stay_open(tell, written) => {}
                 _ = over.wait_for(|over| *over) => {}
             }
             state.session().is_listening = false;
         });
-        // An error says that the stream has ended.
-        let _ = timeout(OPENED, opened).await;
+        // Errors say that the stream has ended.
+        let _ = timeout(WRITTEN, reached.wait_for(|stage| *stage >= Stage::Written)).await;
+        let _ = timeout(ANSWERED, answered).await;
     }
 
-    async fn stay_open(&self, tell: oneshot::Sender<()>) {
-        let mut tell = Some(tell);
+    async fn stay_open(&self, tell: oneshot::Sender<()>, written: Upload) {
+        let (mut tell, mut written) = (Some(tell), Some(written));
         let mut place = Place::default();
         let mut none = Post::new(None, 0);
         loop {
-            let opened = self.reopen(&place).await;
+            let opened = self.reopen(&place, written.take()).await;
             if let Some(tell) = tell.take() {
                 let _ = tell.send(());
             }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Method, Response};
+use reqwest::{Body, Method, Response};
 use tokio::time::{sleep, timeout};
 
 use super::post::Post;
+use super::upload::Upload;
 use super::{Memory, TargetState};
 use crate::mcp::errors::Failure;
 use crate::mcp::events::{Event, Reader};
@@ -66,7 +67,7 @@ impl TargetState {
                 }
                 sleep(place.pause()).await;
                 place.attempts += 1;
-                match self.reopen(&place).await {
+                match self.reopen(&place, None).await {
                     Ok(response) => break response,
                     Err(Failure::Unreachable(error)) => {
                         tracing::debug!(error, "a stream of the target could not be resumed yet");
@@ -78,10 +79,18 @@ impl TargetState {
         }
     }
 
-    /// Opens a stream: a new one for the server's own messages, or an old one from where it was.
-    pub(super) async fn reopen(&self, place: &Place) -> Result<Response, Failure> {
+    /// Opens a stream: a new one for the server's own messages, or an old one from where it was. `written`
+    /// is dropped when the request is written.
+    pub(super) async fn reopen(
+        &self,
+        place: &Place,
+        written: Option<Upload>,
+    ) -> Result<Response, Failure> {
         let (mut request, has_session) = self.in_session(Method::GET);
         request = request.header("accept", EVENTS);
+        if let Some(written) = written {
+            request = request.body(Body::wrap(written));
+        }
         if let Some(last) = &place.last {
             request = request.header(LAST_EVENT, last);
         }

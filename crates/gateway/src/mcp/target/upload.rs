@@ -65,6 +65,16 @@ impl Upload {
 }
 
 impl Upload {
+    /// No body: its stage is reached when the head is written.
+    pub(super) fn none(stage: Arc<watch::Sender<Stage>>) -> Self {
+        Self {
+            bytes: Bytes::new(),
+            stage,
+            _charge: None,
+            _room: None,
+        }
+    }
+
     /// The message.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
