@@ -20,12 +20,12 @@ pub(super) fn print(report: &Report, out: &mut Output) -> Result<(), Failure> {
         None => "unknown".to_owned(),
     };
     out.line(&format!(
-        "round trip {:.1} ms, up {}, down {}; {} messages over {} connections",
+        "round trip {:.1} ms, up {}, down {}; {} over {}",
         report.round_trip.as_secs_f64() * 1000.0,
         rate(report.up_rate),
         rate(report.down_rate),
-        report.questions,
-        report.connections
+        counted(report.questions, "message"),
+        counted(report.connections, "connection")
     ))?;
     let advice = &report.advice;
     if !advice.rows.is_empty() {
@@ -43,6 +43,11 @@ pub(super) fn print(report: &Report, out: &mut Output) -> Result<(), Failure> {
         },
     };
     out.line(&format!("use     {options}"))
+}
+
+fn counted(count: u32, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }
 
 fn limits(limits: &Limits) -> String {
@@ -76,8 +81,8 @@ pub(super) fn object(report: &Report) -> Value {
         "up": way(&report.up),
         "down": way(&report.down),
         "roundTripMs": report.round_trip.as_secs_f64() * 1000.0,
-        "upBytesPerSecond": report.up_rate.map(f64::round),
-        "downBytesPerSecond": report.down_rate.map(f64::round),
+        "upBytesPerSecond": report.up_rate.map(|rate| rate as u64),
+        "downBytesPerSecond": report.down_rate.map(|rate| rate as u64),
         "messages": report.questions,
         "connections": report.connections,
         "rows": advice.rows,

@@ -100,6 +100,7 @@ async fn what_was_found_is_printed_for_people_and_for_machines() {
     assert_eq!(report["maxFrame"], 131_072);
     assert_eq!(report["preset"], "strfry");
     assert!(report["roundTripMs"].as_f64().unwrap() > 0.0);
+    assert!(report["upBytesPerSecond"].as_u64().unwrap() > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,6 +112,9 @@ async fn bodies_of_http_are_probed_too() {
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines[0], "up    text    no limit up to 100000 bytes");
     assert_eq!(lines[1], "down  text    no limit up to 100000 bytes");
+    // A connection for each of three round trips, the greeting, and the messages.
+    let counted = lines[2].rsplit_once("; ").unwrap().1;
+    assert_eq!(counted, "8 messages over 12 connections");
     assert_eq!(
         *lines.last().unwrap(),
         "use     no option is needed for messages of this size"

@@ -51,8 +51,6 @@ enum Stage {
     Skip {
         left: u64,
     },
-    /// Everything is left out.
-    Swallow,
     /// A stream without frames.
     Plain,
 }
@@ -143,13 +141,6 @@ impl Scanner {
                         return scan;
                     }
                 },
-                Stage::Swallow => {
-                    if scan.has_bytes() {
-                        scan.verdict = Verdict::Again;
-                        return scan;
-                    }
-                    (scan.start, scan.end) = (chunk.len(), chunk.len());
-                }
                 Stage::Skip { left: skipped } => {
                     if scan.has_bytes() {
                         scan.verdict = Verdict::Again;
@@ -294,7 +285,8 @@ impl Scanner {
             )) => {
                 self.truncate(header, all, cap, scan);
             }
-            Some((_, Refusal::Silence)) => self.stage = Stage::Swallow,
+            // More than ever comes.
+            Some((_, Refusal::Silence)) => self.skip(u64::MAX),
             Some(_) => self.skip(header.length),
             None => {
                 self.skips_message = !header.last;
