@@ -349,9 +349,12 @@ fn bridges_that_misbehave_are_quoted_briefly() {
         );
         assert!(told.contains(said), "{name}: {told}");
         assert!(!told.contains("restarted"), "{name}: {told}");
-        // Whatever became of the call, its bridge is ended.
-        let pid = std::fs::read_to_string(folder.0.join(format!("{name}.pid"))).unwrap();
-        wait_until("the bridge is gone", || !lives(&pid));
+        // Whatever became of the call, its bridge is ended: perhaps before it could write its number.
+        let pid = std::fs::read_to_string(folder.0.join(format!("{name}.pid")));
+        assert!(pid.is_ok() || name == "deaf", "{name}");
+        wait_until("the bridge is gone", || {
+            !pid.as_ref().is_ok_and(|it| lives(it))
+        });
     }
 }
 
