@@ -64,7 +64,7 @@ impl Door for StreamListener {
                         }
                     }) as _
                 };
-                Ok(Entered::Port(opened, Box::new(refuse)))
+                Ok(Entered::Port(Box::new(opened), Box::new(refuse)))
             }),
         })
     }
