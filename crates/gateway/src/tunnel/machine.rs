@@ -297,6 +297,11 @@ impl Machine {
         Some(frame)
     }
 
+    /// Whether frames wait for the application.
+    pub(crate) fn has_stashed(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
     /// Whether the line may be read although the application takes nothing.
     pub(crate) fn reads_ahead(&self) -> bool {
         !self.line.paused

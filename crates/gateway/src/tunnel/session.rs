@@ -30,8 +30,6 @@ pub(super) struct Session {
     /// The sending half of the current line. Whoever writes holds it for one frame, or for all that are
     /// sent again on a new line.
     sink: AsyncMutex<Option<LiveSink>>,
-    /// The receiving half of a new line, until the source takes it.
-    source: Mutex<Option<(u64, Box<dyn LineSource>)>>,
     /// The line has changed, frames were acknowledged, or the session is over.
     changed: Notify,
     /// The task may have something to do.
@@ -40,6 +38,9 @@ pub(super) struct Session {
 
 struct State {
     machine: Machine,
+    /// The receiving half of a new line, until the source takes it. It changes with the number of the
+    /// line, so that nobody sees the one without the other.
+    source: Option<(u64, Box<dyn LineSource>)>,
     /// When the task wakes by itself.
     armed: Option<Instant>,
     /// Whether the task is writing, so that it can write nothing else.
@@ -65,6 +66,15 @@ pub(super) struct Fresh {
     pub(super) pings: bool,
     /// How many frames arrived at the other end.
     pub(super) received: u64,
+}
+
+/// A line that carries the session on.
+struct Renewed {
+    line: u64,
+    sink: Box<dyn LineSink>,
+    /// How many frames arrived here.
+    received: u64,
+    unacknowledged: usize,
 }
 
 /// Where the next line comes from.
@@ -93,6 +103,7 @@ impl Session {
         let session = Arc::new(Self {
             state: Mutex::new(State {
                 machine,
+                source: Some((line, source)),
                 armed: None,
                 writing: false,
                 dials: matches!(lines, Lines::Dialed(_)),
@@ -100,7 +111,6 @@ impl Session {
                 link: None,
             }),
             sink: AsyncMutex::new(Some(LiveSink { line, sink })),
-            source: Mutex::new(Some((line, source))),
             changed: Notify::new(),
             task: Notify::new(),
         });
@@ -167,9 +177,45 @@ impl Session {
         }
     }
 
-    /// The receiving half of a line that is newer than the one that the source has.
-    pub(super) fn new_source(&self) -> Option<(u64, Box<dyn LineSource>)> {
-        lock(&self.source).take()
+    /// Puts the receiving half of the current line in the place of another one's. Returns the number of
+    /// the line and whether the session is over.
+    pub(super) fn renew(&self, source: &mut Option<(u64, Box<dyn LineSource>)>) -> (u64, bool) {
+        let mut state = lock(&self.state);
+        let current = state.machine.line();
+        if source.as_ref().is_none_or(|(line, _)| *line != current) {
+            // A line that is lost is dropped, and with it its carrier.
+            *source = state.source.take_if(|(line, _)| *line == current);
+        }
+        (current, state.machine.is_over())
+    }
+
+    /// A new line carries the session on.
+    fn line_up(&self, fresh: Fresh) -> Result<Renewed, (Box<dyn LineSink>, Gone)> {
+        let Fresh {
+            source,
+            sink,
+            cap,
+            pings,
+            received,
+        } = fresh;
+        let renewed = {
+            let mut state = lock(&self.state);
+            match state.machine.line_up(now(), received, cap, pings) {
+                Ok(line) => {
+                    state.source = Some((line, source));
+                    Ok(Renewed {
+                        line,
+                        sink,
+                        received: state.machine.received(),
+                        unacknowledged: state.machine.undelivered(),
+                    })
+                }
+                Err(gone) => Err((sink, gone)),
+            }
+        };
+        self.changed.notify_waiters();
+        self.task.notify_one();
+        renewed
     }
 
     /// A line broke: it is closed with this code and reason, and the next one takes its place.
@@ -397,26 +443,25 @@ impl Task {
 
     /// The session goes on with a new line.
     fn go_on(&mut self, fresh: Fresh, answers: bool) {
-        let session = &self.session;
-        let up = session.update(|machine| {
-            let up = machine.line_up(now(), fresh.received, fresh.cap, fresh.pings);
-            (up, machine.received(), machine.undelivered())
-        });
-        let (line, received, unacknowledged) = match up {
-            (Ok(line), received, unacknowledged) => (line, received, unacknowledged),
-            (Err(gone), ..) => {
-                let refusal = refuse(fresh.sink, gone);
+        let renewed = match self.session.line_up(fresh) {
+            Ok(renewed) => renewed,
+            Err((sink, gone)) => {
                 if answers {
-                    self.installing = Some(Box::pin(refusal));
+                    self.installing = Some(Box::pin(refuse(sink, gone)));
                 }
                 return;
             }
         };
+        let Renewed {
+            line,
+            sink,
+            received,
+            unacknowledged,
+        } = renewed;
         tracing::info!(unacknowledged, "the tunnel goes on with a new line");
-        *lock(&session.source) = Some((line, fresh.source));
-        session.changed.notify_waiters();
         let first = answers.then_some(Control::Resumed { received });
-        self.installing = Some(Box::pin(session.clone().install(line, fresh.sink, first)));
+        let session = self.session.clone();
+        self.installing = Some(Box::pin(session.install(line, sink, first)));
     }
 
     /// Says what happened to the line and what was learned, and lowers the cap of the link.

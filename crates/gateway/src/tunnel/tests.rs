@@ -255,6 +255,40 @@ async fn an_application_that_does_not_read_does_not_stop_the_other_direction_or_
     assert_eq!(budget.used(), 0, "bytes that nobody holds");
 }
 
+/// On several threads, so that a line may change between any two steps of its users.
+// TUN-1
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn lines_that_change_at_any_moment_lose_and_repeat_nothing() {
+    let budget = Budget::new(64 << 20);
+    let setup = setup(&config(&budget), &config(&budget)).await;
+    let ends = [&setup.client.connection, &setup.server.connection];
+    let flows = ends.map(|from| {
+        let from = from.clone();
+        tokio::spawn(async move {
+            for number in 0..1000 {
+                send(&from, request(number, number % 40 * 500)).await;
+            }
+        })
+    });
+    let far = setup.far.clone();
+    let readers = ends.map(|to| {
+        let (to, far) = (to.clone(), far.clone());
+        tokio::spawn(async move {
+            for number in 0..1000 {
+                assert_eq!(message(&to).await, request(number, number % 40 * 500));
+                if number % 7 == 3 {
+                    far.cut();
+                }
+            }
+        })
+    });
+    for task in flows.into_iter().chain(readers) {
+        let done = timeout(Duration::from_secs(100), task).await;
+        done.expect("nothing moves").unwrap();
+    }
+    assert!(*lock(&far.dialed) > 20, "{}", lock(&far.dialed));
+}
+
 // TUN-4
 #[tokio::test(start_paused = true)]
 async fn a_close_is_told_to_the_other_end_by_whatever_line_there_is() {

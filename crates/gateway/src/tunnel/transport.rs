@@ -69,23 +69,16 @@ pub(crate) struct ResumingSource {
 impl Source for ResumingSource {
     async fn next(&mut self) -> Incoming {
         loop {
-            let (stashed, ended) = self.session.update(|machine| {
-                let stashed = machine.take_stashed(now());
-                let ended = stashed.is_none().then(|| machine.ended()).flatten();
-                (stashed, ended)
-            });
-            match (stashed, ended) {
-                (Some(frame), _) => return Incoming::Frame(frame),
-                (None, Some((closed, true))) if !self.told_broken => {
-                    self.told_broken = true;
-                    return Incoming::Broken(closed);
-                }
-                (None, Some((closed, _))) => return Incoming::Closed(closed),
-                (None, None) => {}
+            // Mostly there is nothing: a look is cheaper than a change.
+            if self
+                .session
+                .look(|machine| machine.has_stashed() || machine.is_over())
+                && let Some(incoming) = self.stashed_or_end()
+            {
+                return incoming;
             }
             let (line, incoming) = self.read().await;
-            if let Some(frame) = self.handle(line, incoming) {
-                self.session.update(|machine| machine.take(now(), &frame));
+            if let Some(frame) = self.handle(line, incoming, true) {
                 return Incoming::Frame(frame);
             }
         }
@@ -97,7 +90,7 @@ impl Source for ResumingSource {
                 return pending().await;
             }
             let (line, incoming) = self.read().await;
-            if let Some(frame) = self.handle(line, incoming) {
+            if let Some(frame) = self.handle(line, incoming, false) {
                 let kept = self.session.update(|machine| machine.stash(frame));
                 if let Err(violation) = kept {
                     self.violated(line, violation);
@@ -111,41 +104,45 @@ impl Source for ResumingSource {
 }
 
 impl ResumingSource {
-    /// The next thing that comes by the current line, whichever that is.
-    async fn read(&mut self) -> (u64, Incoming) {
-        loop {
-            let current = self.session.look(|machine| machine.line());
-            if let Some(new) = self.session.new_source() {
-                self.line = Some(new);
-            }
-            // A line that is lost is dropped, and with it its carrier.
-            self.line.take_if(|(line, _)| *line != current);
-            let over = self.session.look(|machine| machine.is_over());
-            match &mut self.line {
-                Some((line, source)) => {
-                    let line = *line;
-                    let changed = self
-                        .session
-                        .until(|machine| machine.line() != line || machine.is_over() != over);
-                    tokio::select! {
-                        biased;
-                        incoming = source.next() => return (line, incoming),
-                        () = changed => return (line, Incoming::Alive),
-                    }
-                }
-                None => {
-                    let changed = self
-                        .session
-                        .until(|machine| machine.line() != current || machine.is_over() != over);
-                    changed.await;
-                    return (current, Incoming::Alive);
-                }
-            }
+    /// A frame that waited, or the end of the session.
+    fn stashed_or_end(&mut self) -> Option<Incoming> {
+        let (stashed, ended) = self.session.update(|machine| {
+            let stashed = machine.take_stashed(now());
+            let ended = stashed.is_none().then(|| machine.ended()).flatten();
+            (stashed, ended)
+        });
+        if let Some(frame) = stashed {
+            return Some(Incoming::Frame(frame));
+        }
+        let (closed, is_broken) = ended?;
+        match is_broken && !std::mem::replace(&mut self.told_broken, true) {
+            true => Some(Incoming::Broken(closed)),
+            false => Some(Incoming::Closed(closed)),
         }
     }
 
-    /// Handles what came by a line; returns a frame of the session.
-    fn handle(&self, line: u64, incoming: Incoming) -> Option<Frame> {
+    /// The next thing that comes by the current line, whichever that is.
+    async fn read(&mut self) -> (u64, Incoming) {
+        let (current, over) = self.session.renew(&mut self.line);
+        let changed = self
+            .session
+            .until(|machine| machine.line() != current || machine.is_over() != over);
+        let incoming = async {
+            match &mut self.line {
+                Some((_, source)) => source.next().await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            incoming = incoming => (current, incoming),
+            () = changed => (current, Incoming::Alive),
+        }
+    }
+
+    /// Handles what came by a line; returns a frame of the session, which the application takes at once
+    /// or not.
+    fn handle(&self, line: u64, incoming: Incoming, takes: bool) -> Option<Frame> {
         let frame = match incoming {
             Incoming::Frame(frame) => frame,
             Incoming::Posted(frame, receipt) => {
@@ -167,9 +164,14 @@ impl ResumingSource {
                 return None;
             }
         };
-        let heard = self
-            .session
-            .update(|machine| machine.handle_frame(now(), line, frame));
+        let heard = self.session.update(|machine| {
+            let now = now();
+            let heard = machine.handle_frame(now, line, frame);
+            if let (Ok(Heard::Frame(frame)), true) = (&heard, takes) {
+                machine.take(now, frame);
+            }
+            heard
+        });
         match heard {
             Ok(Heard::Frame(frame)) => Some(frame),
             Ok(Heard::Handled) => None,
