@@ -184,7 +184,7 @@ pub(crate) enum Entered {
     /// A gateway, which says first whether it begins a session or goes on with one.
     Line(Line),
     /// Another program, and how it is turned away.
-    Port(Opened, Refuse),
+    Port(Box<Opened>, Refuse),
 }
 
 /// How a client is let in.
@@ -423,7 +423,7 @@ pub(crate) fn not_bound(host: &str, port: u16, error: ListenError) -> RunError {
 /// A client whose session has not begun.
 enum Client {
     Gateway(Newcomer),
-    Other(Opened, Refuse),
+    Other(Box<Opened>, Refuse),
 }
 
 impl Client {

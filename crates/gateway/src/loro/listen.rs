@@ -112,7 +112,7 @@ impl Door for LoroDoor {
                     connection.close(code, reason);
                     Box::pin(async move { connection.ended().await }) as _
                 };
-                Ok(Entered::Port(opened, Box::new(refuse)))
+                Ok(Entered::Port(Box::new(opened), Box::new(refuse)))
             }),
         })
     }

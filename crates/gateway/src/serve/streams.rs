@@ -72,7 +72,7 @@ impl Door for StreamDoor {
                         }
                     }) as _
                 };
-                Ok(Entered::Port(opened, Box::new(refuse)))
+                Ok(Entered::Port(Box::new(opened), Box::new(refuse)))
             }),
         })
     }
