@@ -211,6 +211,8 @@ fn options_are_read() {
             max_message: None,
             tunnel: Some(TunnelUse::Never),
             keeps_process_id: None,
+            #[cfg(feature = "nats")]
+            nats: NatsNames::default(),
             relay: RelayOptions::default(),
         }
     );
