@@ -230,6 +230,8 @@ fn options_are_read() {
             tunnel: Some(TunnelUse::Never),
             keeps_process_id: None,
             idle: None,
+            #[cfg(feature = "nats")]
+            nats: NatsNames::default(),
             relay: RelayOptions::default(),
         }
     );

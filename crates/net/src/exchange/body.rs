@@ -63,6 +63,7 @@ pub(crate) struct Records {
     /// Whether the body has a single record, which then shares its memory. Others get memory of their
     /// own, so that one that is kept does not keep the whole body.
     alone: bool,
+    has_close: bool,
 }
 
 /// A body that is not made of records.
@@ -76,7 +77,7 @@ pub(crate) struct BadBody {
 impl Records {
     /// Checks the whole body: none of its frames is used if one is wrong.
     pub(crate) fn read(body: Bytes) -> Result<Self, BadBody> {
-        let (mut at, mut count) = (0, 0usize);
+        let (mut at, mut count, mut has_close) = (0, 0usize, false);
         while at < body.len() {
             let wrong = |what| BadBody { at, what };
             let (kind, content) = split(&body[at..]).ok_or_else(|| wrong("it ends too early"))?;
@@ -86,13 +87,20 @@ impl Records {
                 CLOSE => return Err(wrong("a close without a code and a text")),
                 _ => return Err(wrong("its kind is unknown")),
             }
+            has_close |= kind == CLOSE;
             at += FRAME_HEAD + content.len();
             count += 1;
         }
         Ok(Self {
             rest: body,
             alone: count == 1,
+            has_close,
         })
+    }
+
+    /// Whether the last word of the other side is among them.
+    pub(crate) fn has_close(&self) -> bool {
+        self.has_close
     }
 }
 

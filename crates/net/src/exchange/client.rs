@@ -232,7 +232,6 @@ impl Source for ExchangeSource {
                 Some(Record::Frame(frame)) => return Incoming::Frame(frame),
                 Some(Record::Close(closed)) => {
                     self.session.end(closed.clone());
-                    self.session.say_goodbye();
                     return Incoming::Closed(closed);
                 }
                 None => self.current = None,

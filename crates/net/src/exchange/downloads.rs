@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::body::Record;
-use super::outbox::{DoesNotFit, Outbox};
+use super::outbox::{DoesNotFit, Outbox, SHARED};
 use super::{REQUESTS, WINDOW};
 
 /// The answers of one session.
@@ -136,9 +136,11 @@ impl Downloads {
         timeout(wait, made).await.unwrap_or(Ok(None))
     }
 
-    /// Whether the answer was made, and has not come as far as is known.
-    pub(crate) fn is_kept(&self, number: u64) -> bool {
-        matches!(self.find(number), Some(Some(_)))
+    /// Whether the answer was made, has not come as far as is known, and is so large that a path may refuse
+    /// it for its size.
+    pub(crate) fn keeps_large(&self, number: u64) -> bool {
+        let found = self.find(number).flatten();
+        found.is_some_and(|body| body.len() > SHARED)
     }
 
     /// The answer, if it was made: `None` inside if the client has it.

@@ -312,7 +312,7 @@ pub(crate) async fn disconnect(
     let (connection, _) = find(&state, &head)?;
     let refused = parameter(head.uri.query(), "refused").and_then(|number| number.parse().ok());
     let exchange = connection.exchange();
-    let is_made = |number| exchange.is_some_and(|it| it.downloads.is_kept(number));
+    let is_made = |number| exchange.is_some_and(|it| it.downloads.keeps_large(number));
     connection.end(match refused {
         Some(number) if is_made(number) => closed(
             1009,

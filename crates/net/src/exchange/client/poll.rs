@@ -8,12 +8,16 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use reqwest::{Method, StatusCode};
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
 
 use super::super::REQUESTS;
 use super::super::body::Records;
 use super::super::outbox::SHARED;
-use super::repeat::{NoReply, Reply, repeat};
+use super::repeat::{NoReply, PATIENCE, PAUSE, PAUSE_MAX, Reply, repeat};
 use super::{Arrived, Session};
+
+/// An answer that did not come so often, each time with an empty one that did, is taken for refused.
+const REFUSED_AFTER: usize = 5;
 
 /// Polls until the session ends.
 pub(super) async fn poll_all(session: Arc<Session>, arrived: mpsc::Sender<Arrived>) {
@@ -50,7 +54,13 @@ async fn try_poll_all(session: &Session, arrived: mpsc::Sender<Arrived>) -> Resu
             code: 1002,
             reason: format!("the server's answer cannot be read: {error}"),
         })?;
+        let is_last = records.has_close();
         if !hand_over(session, &arrived, records, got).await? {
+            return Ok(());
+        }
+        if is_last {
+            // The server waits to hear that its last word has come.
+            session.disconnect(&[]).await;
             return Ok(());
         }
     }
@@ -75,14 +85,15 @@ async fn hand_over(
                 return Ok(true);
             }
             _ = session.ended() => return Ok(false),
-            () = tokio::time::sleep(session.wait / 2) => {}
+            () = sleep(session.wait / 2) => {}
         }
         // It asks for what has come: the answer is empty, and comes at once.
         poll(session, got, got, false).await?;
     }
 }
 
-/// One poll; `None` if there was nothing for it.
+/// One poll; `None` if there was nothing for it. An answer in whose place something else comes again and
+/// again, while an empty one passes each time, is refused on the way: the server is told.
 async fn poll(
     session: &Session,
     number: u64,
@@ -90,26 +101,28 @@ async fn poll(
     waits: bool,
 ) -> Result<Option<Bytes>, Closed> {
     let gone = |reason| Closed { code: 1006, reason };
-    let mut was_there = false;
+    let (mut refused, mut pause, mut fine) = (0, PAUSE, Instant::now());
     loop {
-        match try_poll(session, number, got, waits).await {
+        let why = match try_poll(session, number, got, waits).await {
             Ok(answer) => return Ok(answer),
             // What is too large is a frame of the server, not one of this side.
             Err(NoReply::Over(closed)) => return Err(gone(closed.reason)),
-            Err(NoReply::Replaced(why)) if was_there || !waits => {
-                session.report_refused(number).await;
-                return Err(gone(format!("an answer does not come through: {why}")));
-            }
-            Err(NoReply::Replaced(_)) => {}
+            Err(NoReply::Replaced(why)) => why,
+        };
+        refused += 1;
+        if refused == REFUSED_AFTER {
+            session.report_refused(number).await;
+            return Err(gone(format!("an answer does not come through: {why}")));
         }
-        // It asks for what has come: the answer is empty, and comes at once. If it does, the path is fine,
-        // and it is the other answer that does not pass.
-        let small = try_poll(session, got, got, false).await;
-        small.map_err(|error| match error {
-            NoReply::Over(closed) => gone(closed.reason),
-            NoReply::Replaced(why) => gone(why),
-        })?;
-        was_there = true;
+        // It asks for what has come, so that the answer is empty and comes at once.
+        match try_poll(session, got, got, false).await {
+            Ok(_) => fine = Instant::now(),
+            Err(NoReply::Over(closed)) => return Err(gone(closed.reason)),
+            Err(NoReply::Replaced(why)) if fine.elapsed() >= PATIENCE => return Err(gone(why)),
+            Err(NoReply::Replaced(_)) => refused = 0,
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 
@@ -130,7 +143,7 @@ async fn try_poll(
         ("max", max),
     ];
     let request = || session.request(Method::GET, dialect.poll, &query);
-    let reply = repeat(session, request, 0, session.answer_max, waits).await?;
+    let reply = repeat(session, request, 0, session.answer_max, true).await?;
     let Reply { status, kind, body } = reply;
     match status {
         StatusCode::NO_CONTENT => Ok(None),

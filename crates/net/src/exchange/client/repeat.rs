@@ -12,26 +12,23 @@ use super::Session;
 use crate::http::client::{failure, printable_error};
 
 /// How long a path that loses requests is tried before the session is given up.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The pause before the first repetition; it doubles up to [`PAUSE_MAX`].
-const PAUSE: Duration = Duration::from_millis(50);
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
 /// The longest pause.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// A path that carries this many bytes of a body per second is fast enough.
 const BYTES_A_SECOND: u64 = 4 << 10;
-
-/// After so many answers of a proxy in its place, the server's answer is taken for refused.
-const REFUSED_AFTER: usize = 3;
 
 /// Why a request has no answer.
 #[derive(Debug)]
 pub(super) enum NoReply {
     /// The session is over.
     Over(Closed),
-    /// Something on the way answered instead of the server, again and again.
+    /// Something on the way answered instead of the server.
     Replaced(String),
 }
 
@@ -43,8 +40,8 @@ pub(super) struct Reply {
     pub(super) body: Bytes,
 }
 
-/// Sends a request with a body of `size` bytes until the server itself has answered it. If `gives_up` is
-/// set, a proxy that answers instead of it ends this sooner.
+/// Sends a request with a body of `size` bytes until the server itself has answered it or, if `gives_up` is
+/// set, until something on the way answers instead of it.
 pub(super) async fn repeat(
     session: &Session,
     request: impl Fn() -> RequestBuilder,
@@ -54,20 +51,14 @@ pub(super) async fn repeat(
 ) -> Result<Reply, NoReply> {
     let usual = session.client.options().timeout;
     let within = session.wait + usual + Duration::from_secs(size as u64 / BYTES_A_SECOND);
-    let (mut failing_since, mut pause, mut replaced) = (None, PAUSE, 0);
+    let (mut failing_since, mut pause) = (None, PAUSE);
     loop {
         let why = match send(request(), within, usual, answer_max).await {
             Ok(reply) => return Ok(reply),
             Err(Failed::Over(closed)) => return Err(NoReply::Over(closed)),
-            Err(Failed::Lost(why)) => why,
-            Err(Failed::Replaced(why)) => {
-                replaced += 1;
-                why
-            }
+            Err(Failed::Replaced(why)) if gives_up => return Err(NoReply::Replaced(why)),
+            Err(Failed::Lost(why) | Failed::Replaced(why)) => why,
         };
-        if gives_up && replaced >= REFUSED_AFTER {
-            return Err(NoReply::Replaced(why));
-        }
         let since = *failing_since.get_or_insert_with(Instant::now);
         if since.elapsed() >= PATIENCE {
             return Err(NoReply::Over(over(1006, why)));
