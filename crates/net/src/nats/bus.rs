@@ -244,7 +244,7 @@ impl Said {
             }
             Event::Connected => tracing::debug!("connected to a NATS server"),
             Event::ServerError(error) => {
-                let text = plain_text(&error.to_string());
+                let text = plain_text(error.to_string());
                 tracing::warn!(error = %text, "the NATS server reports an error");
                 if text.to_ascii_lowercase().contains("permissions violation") {
                     self.denial.send_replace(Some(text));
