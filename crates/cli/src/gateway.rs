@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side, preset};
+use breakbulk::gateway::caps::preset;
+use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side};
 use clap::Args;
 
 use crate::failure::Failure;
@@ -22,9 +23,15 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   stdio:              this process's own standard streams
   exec:COMMAND        a command's standard streams; quotes and backslashes as in a shell, but no shell:
                       for pipes and the like exec:sh -c '…'
+  tcp://HOST:PORT     a TCP socket; to listen, tcp://PORT is tcp://127.0.0.1:PORT, and port 0 any free one.
+                      It has no token: beyond this machine it needs --allow-remote
+  unix:PATH           a Unix socket, for this user and root alone (--allow-user adds others)
   ws://HOST:PORT/PATH a WebSocket; to listen, ws://PORT is ws://127.0.0.1:PORT, and port 0 any free one
   ws+unix:PATH        the same over a Unix socket, for this user and root alone (--allow-user adds others)
   wss://…             the same with TLS
+  http://HOST:PORT/PATH  MCP over HTTP (Streamable HTTP, of 2025-03-26 to 2026-07-28): to listen, one URL
+                      for clients of all versions; as a target, a server. http://PORT as for ws://
+  https://…           the same with TLS
   ahp+http://HOST:PORT/PATH  a tunnel between two gateways over plain HTTP, in POSTs and polls, for paths
                       that let no WebSocket through or cap bodies: none is over max-frame; ahp+https:// with TLS
   nats://[USER:PASSWORD@|TOKEN@]HOST:PORT/SUBJECT  a tunnel over NATS: each session is for one of the gateways
@@ -34,12 +41,17 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   cep22+nostr:RELAY[,RELAY…]?server=PUBKEY  as a target: that server (npub or hex)
   WIRE+               ahp (the default of WebSockets), whole (of streams: one message, one frame), loro,
                       cep22 (of relays)
-  OPTIONS             framing=lines|content-length (streams), token-file=FILE, cert=FILE&key=FILE (the
+  OPTIONS             framing=lines|content-length|ipc (streams; ipc is VSCode's ipc.net, whose frames
+                      pass as they are), token-file=FILE, cert=FILE&key=FILE (the
                       certificate of a wss listener, or the one that a wss target is shown), ca=FILE (whom
                       to trust: a wss target's authority, or that of the clients of a wss listener, who
-                      need a certificate then), preset=NAME, max-frame=SIZE, max-message=SIZE,
-                      fragment=SIZE (of WebSockets), tunnel=auto|always|never, process-id=null|keep
+                      need a certificate then), preset=NAME (of a path), client=NAME (the program
+                      that takes this end's messages; breakbulk caps lists both),
+                      max-frame=SIZE, max-message=SIZE, fragment=SIZE (of WebSockets), tunnel=auto|always|never, process-id=null|keep
                       (streams); anything else in a target's query goes to the server
+  OPTIONS of HTTP     token-file, cert, key, ca, max-message as above, max-frame=SIZE (the largest POST
+                      to a target); targets: headers-file=FILE (NAME: VALUE on each line; only its owner
+                      may be able to read it); listeners: idle=SECONDS (1800) until a session ends
   OPTIONS of NATS     creds=FILE (a JWT and its seed), token-file=FILE (USER:PASSWORD or a token, which others
                       cannot read there as they can on a command line), queue=NAME (breakbulk: the group
                       that shares the sessions of a subject), inbox=PREFIX (_INBOX: what the subjects of
@@ -52,17 +64,19 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
                       nothing at all, and 3600 afterwards, since a tool at work may say nothing)
 
 What a gateway between two ends does:
-  stdio:, exec:, whole+ws  with the same        passes messages on
-  stdio:, exec:, whole+ws  with ahp+ws          a tunnel, if the other end of ahp+ws is a gateway too;
+  streams, whole+ws        with the same        passes messages on (streams: stdio:, exec:, tcp:, unix:)
+  streams, whole+ws        with ahp+ws          a tunnel, if the other end of ahp+ws is a gateway too;
                                                 else the middle box for an AHP program:
       --listen whole side --to ahp side           for a client that does not know segments
       --listen ahp side --to whole side           for a host that does not know segments
   ahp+ws                   with ahp+ws          assembles messages and cuts them again
+  loro+ws                  with loro+ws, whole+ws, streams with framing=ipc    binary messages, in fragments
+                                                                          and whole
   ahp+http, nats           as ahp+ws, but always a tunnel: the other end is a gateway
-  loro+ws                  with loro+ws, whole+ws    binary messages, in fragments and whole
-  cep22+nostr              with stdio:, exec:, whole+ws or a tunnel    MCP over Nostr relays (ContextVM)
+  http://, https://        with streams, whole+ws, http:// or a tunnel    MCP over HTTP
+  cep22+nostr              with streams, whole+ws or a tunnel    MCP over Nostr relays (ContextVM)
 
-A tunnel carries any JSON-RPC program (MCP, LSP) unchanged, but for one value: with
+A tunnel carries any program of text messages (MCP, LSP, tywrap), or of framing=ipc at both gateways, unchanged, but for one value: with
 framing=content-length at either gateway a number in params.processId of initialize becomes null, since
 it names a process of the client's machine, and servers that do not find it exit. process-id=keep at
 both gateways passes it on. Its gateways recognize each other by the
@@ -82,6 +96,18 @@ both gateways. Of --max-frame and a preset the smaller one applies.
 A message over --max-message (32MiB) is skipped: a request is answered with error -32011, a response is
 replaced by it, a notification is dropped with a warning; an AHP action ends the session (4413), since
 later actions would hide that one is missing. On a WebSocket such a message closes the connection (1009).
+
+By HTTP each initialize begins a session, with a command or connection of its own (--max-sessions in
+all). Requests of MCP 2026-07-28 have no sessions: each takes a command that no other request uses, and
+the next one takes it again. A POST over max-message gets 413. A target's session is deleted at the end;
+if the target ends it, so does the gateway's.
+
+With client=NAME at an endpoint the program there is known to take only so much (breakbulk caps lists
+such programs): a larger request is answered with error -32011, a larger response is replaced by it, a
+larger notification is dropped with a warning, and the program lives on.
+
+A WebSocket listener answers breakbulk probe of clients that it lets in, within 8 MiB/s for all probes
+together; --no-probe turns that off.
 
 At relays each client has a command of its own (--max-sessions in all), which ends when the client is
 silent for too long; if the client sends again, another command gets the client's initialize. Requests
@@ -116,6 +142,9 @@ endpoint, a port in use, an unreachable target.
 Examples:
   breakbulk gateway --listen ws://8080 --to 'exec:npx some-mcp-server' --max-frame 100KB
   breakbulk gateway --listen stdio: --to ws://127.0.0.1:8080/ --max-frame 100KB
+  breakbulk gateway --listen stdio: --to 'https://mcp.example/mcp?token-file=FILE'
+  breakbulk gateway --listen http://127.0.0.1:8080/mcp --to 'exec:npx some-mcp-server'
+  breakbulk gateway --listen 'tcp://7000?framing=content-length' --to ws://127.0.0.1:8080
   breakbulk gateway --listen ahp+http://8080/tunnel --to 'exec:npx some-mcp-server' --max-frame 64KiB
   breakbulk gateway --listen stdio: --to ahp+https://host.example/tunnel --max-frame 64KiB
   breakbulk gateway --listen nats://127.0.0.1:4222/tools --to 'exec:npx some-mcp-server'
@@ -141,8 +170,8 @@ pub(crate) struct Gateway {
     /// The largest WebSocket fragment that is sent; a larger frame travels in several [default: 8MiB]
     #[arg(long, value_name = "SIZE")]
     fragment: Option<Size>,
-    /// The limits of a known path: azure-web-pubsub, aws-api-gateway, cloudflare, none; give
-    /// it to both gateways
+    /// The limits of a known path, as aws-api-gateway (breakbulk caps lists them); give it to both
+    /// gateways
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// The memory for the messages of all sessions
@@ -156,6 +185,9 @@ pub(crate) struct Gateway {
     /// Listen beyond this machine without a token
     #[arg(long)]
     allow_remote: bool,
+    /// Do not answer breakbulk probe
+    #[arg(long)]
+    no_probe: bool,
     /// Listen although the target cannot be reached yet
     #[arg(long)]
     no_check: bool,
@@ -171,6 +203,10 @@ pub(crate) struct Gateway {
     /// breakbulk/caps.json in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
+    /// What a tywrap host appends to the command of its bridge; the host and the bridge agree by the lines
+    /// that pass here, and this gateway does not read it
+    #[arg(long, value_name = "BYTES", hide = true)]
+    tywrap_max_frame_bytes: Option<u64>,
     /// Log more
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
@@ -202,8 +238,13 @@ impl Gateway {
             parse(Side::To, &self.to)?,
         );
         let preset = self.preset.as_deref().map(preset).transpose();
-        // A session has the client's socket, and the target's socket or a command's pipes.
-        let room = Room::make(self.max_sessions, 6, "--max-sessions");
+        // A session has the client's socket, and the target's socket or a command's pipes; over HTTP each
+        // request that is open has a socket.
+        let files = 6 + [&listen, &to]
+            .map(|end| 3 * usize::from(end.is_http()))
+            .iter()
+            .sum::<usize>();
+        let room = Room::make(self.max_sessions, files, "--max-sessions");
         let mut config = Config::default();
         config.max_frame = self.max_frame.map(|size| size.0);
         config.max_message = self.max_message.map(|size| size.0);
@@ -220,6 +261,7 @@ impl Gateway {
             config.allowed_users = self.guests.users().to_vec();
         }
         config.allow_remote = self.allow_remote;
+        config.probes = !self.no_probe;
         config.check = !self.no_check;
         config.grace = Duration::from_secs(self.grace);
         config.resume_for = Duration::from_secs(self.resume_for);

@@ -1,21 +1,33 @@
 //! `[wire+]transport:address[?options]`: one end of a gateway as text.
 
+mod address;
 mod error;
+#[cfg(feature = "http")]
+mod http;
+#[cfg(feature = "loro")]
+mod loro;
 #[cfg(feature = "nats")]
 mod nats;
 mod options;
 #[cfg(feature = "nostr")]
 mod relays;
+#[cfg(feature = "process")]
+mod socket;
+mod spelling;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use breakbulk_link::Carrier;
 #[cfg(feature = "process")]
 use breakbulk_net::process;
 
+use crate::caps;
 use crate::error::EndError;
 pub use error::{EndpointError, OptionError};
+#[cfg(feature = "loro")]
+pub(crate) use loro::{LoroAddress, LoroWay};
 #[cfg(feature = "nats")]
 pub(crate) use nats::{NatsAddress, NatsNames};
 #[cfg(feature = "process")]
@@ -23,9 +35,14 @@ use options::command_options;
 #[cfg(any(unix, feature = "process"))]
 use options::only_options;
 use options::{EndpointOptions, NAMES, options, unknown_option};
-pub use options::{UnknownPreset, preset};
 #[cfg(feature = "nostr")]
 pub(crate) use relays::{RelayAddress, RelayOptions};
+#[cfg(feature = "process")]
+pub(crate) use socket::SocketAddress;
+
+/// The endpoints that have a framing.
+#[cfg(feature = "process")]
+const STREAMS: &str = "stdio:, exec:, tcp:// and unix:";
 
 /// The format of the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +78,7 @@ impl FromStr for WireKind {
             "loro" => Ok(Self::Loro),
             "whole" => Ok(Self::Whole),
             "cep22" => Ok(Self::Cep22),
-            _ => Err(EndpointError::Wire(name.to_owned())),
+            _ => Err(EndpointError::wire(name, name, "")),
         }
     }
 }
@@ -75,8 +92,17 @@ pub(crate) enum At {
     /// The standard streams of a command.
     #[cfg(feature = "process")]
     Exec(Vec<String>),
+    /// A TCP or Unix socket.
+    #[cfg(feature = "process")]
+    Socket(SocketAddress),
     /// A WebSocket.
     Ws(WsAddress),
+    /// An MCP server over HTTP.
+    #[cfg(feature = "http")]
+    Http(WsAddress),
+    /// loro-extended over HTTP.
+    #[cfg(feature = "loro")]
+    Loro(LoroAddress),
     /// A tunnel over plain HTTP.
     #[cfg(feature = "http")]
     Exchange(WsAddress),
@@ -95,6 +121,7 @@ impl At {
             Self::Ws(address) => Some(address),
             #[cfg(any(
                 feature = "http",
+                feature = "loro",
                 feature = "nats",
                 feature = "process",
                 feature = "nostr"
@@ -108,14 +135,96 @@ impl At {
         match self {
             Self::Ws(address) => Some(address),
             #[cfg(feature = "http")]
-            Self::Exchange(address) => Some(address),
-            #[cfg(any(feature = "nats", feature = "process", feature = "nostr"))]
+            Self::Http(address) | Self::Exchange(address) => Some(address),
+            #[cfg(any(
+                feature = "loro",
+                feature = "nats",
+                feature = "process",
+                feature = "nostr"
+            ))]
             _ => None,
         }
     }
 
+    pub(crate) fn is_http(&self) -> bool {
+        #[cfg(feature = "http")]
+        return matches!(self, Self::Http(_));
+        #[cfg(not(feature = "http"))]
+        false
+    }
+
     pub(crate) fn is_ws(&self) -> bool {
         self.ws().is_some()
+    }
+
+    /// How the program at this end gets its messages.
+    fn carriers(&self) -> &'static [Carrier] {
+        match self {
+            #[cfg(feature = "process")]
+            Self::Stdio | Self::Exec(_) | Self::Socket(_) => &[Carrier::Lines],
+            Self::Ws(_) => &[Carrier::WebSocket],
+            #[cfg(feature = "http")]
+            Self::Http(_) => &[Carrier::Post, Carrier::EventStream],
+            #[cfg(feature = "http")]
+            Self::Exchange(_) => &[],
+            #[cfg(feature = "nats")]
+            Self::Nats(_) => &[],
+            #[cfg(feature = "loro")]
+            Self::Loro(_) => &[],
+            #[cfg(feature = "nostr")]
+            Self::Relays(_) => &[],
+        }
+    }
+
+    /// Whether it is a TCP or Unix socket whose other end is any program.
+    pub(crate) fn is_socket(&self) -> bool {
+        #[cfg(feature = "process")]
+        return matches!(self, Self::Socket(_));
+        #[cfg(not(feature = "process"))]
+        false
+    }
+
+    /// Whether its two sides know bearer tokens.
+    pub(crate) fn has_token(&self) -> bool {
+        match self {
+            Self::Ws(_) => true,
+            #[cfg(feature = "http")]
+            Self::Http(_) | Self::Exchange(_) => true,
+            #[cfg(feature = "loro")]
+            Self::Loro(_) => true,
+            #[cfg(any(feature = "nats", feature = "process", feature = "nostr"))]
+            _ => false,
+        }
+    }
+
+    /// Whether it is encrypted by TLS.
+    fn is_secure(&self) -> bool {
+        match self {
+            Self::Ws(address) => address.secure,
+            #[cfg(feature = "http")]
+            Self::Http(address) | Self::Exchange(address) => address.secure,
+            #[cfg(feature = "nats")]
+            Self::Nats(address) => address.secure,
+            #[cfg(feature = "loro")]
+            Self::Loro(address) => address.secure,
+            #[cfg(any(feature = "nats", feature = "process", feature = "nostr"))]
+            _ => false,
+        }
+    }
+
+    /// Whether it can be a target: a listener's address may be shorter.
+    pub(crate) fn check_target(&self) -> Result<(), EndError> {
+        match self {
+            Self::Ws(address) => address.check_target(),
+            #[cfg(feature = "http")]
+            Self::Http(address) | Self::Exchange(address) => address.check_target(),
+            #[cfg(feature = "process")]
+            Self::Socket(address) => address.check_target(),
+            #[cfg(feature = "loro")]
+            Self::Loro(address) => address.check_target(),
+            #[cfg(any(feature = "nats", feature = "process", feature = "nostr"))]
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn is_web(&self) -> bool {
@@ -138,16 +247,7 @@ impl At {
 
     /// Whether it has frames: a WebSocket, or what else carries a tunnel.
     pub(crate) fn has_frames(&self) -> bool {
-        self.is_web() || self.is_nats()
-    }
-
-    /// Whether a certificate can be shown and checked there.
-    fn is_secure(&self) -> bool {
-        #[cfg(feature = "nats")]
-        if let Self::Nats(address) = self {
-            return address.secure;
-        }
-        self.web().is_some_and(|address| address.secure)
+        self.is_ws() || self.is_exchange() || self.is_nats()
     }
 
     pub(crate) fn is_relays(&self) -> bool {
@@ -197,16 +297,18 @@ pub(crate) enum TunnelUse {
     Never,
 }
 
-/// One end of a gateway, read from its text: `stdio:`, `exec:COMMAND`, `ws://HOST:PORT/PATH`,
-/// `wss://HOST:PORT/PATH`, `ahp+http://HOST:PORT/PATH`, `ahp+https://HOST:PORT/PATH`,
-/// `nats://HOST:PORT/SUBJECT`, `tls://HOST:PORT/SUBJECT` or `cep22+nostr:RELAY`, with options behind a question mark.
+/// One end of a gateway, read from its text: `stdio:`, `exec:COMMAND`, `tcp://HOST:PORT`, `unix:PATH`,
+/// `ws://HOST:PORT/PATH`, `wss://HOST:PORT/PATH`, `http://HOST:PORT/PATH`, `https://HOST:PORT/PATH`,
+/// `ahp+http://HOST:PORT/PATH`, `ahp+https://HOST:PORT/PATH`, `nats://HOST:PORT/SUBJECT`,
+/// `tls://HOST:PORT/SUBJECT`, `loro+http://HOST:PORT` or `cep22+nostr:RELAY`, with options behind a question
+/// mark.
 ///
 /// ```
 /// use breakbulk_gateway::{Endpoint, EndpointError};
 ///
 /// let _: Endpoint = "whole+ws://127.0.0.1:8080/mcp?max-message=64MiB".parse()?;
-/// let error = "tcp://127.0.0.1:1".parse::<Endpoint>().unwrap_err();
-/// assert_eq!(error, EndpointError::Transport("tcp".to_owned()));
+/// let error = "udp://127.0.0.1:1".parse::<Endpoint>().unwrap_err();
+/// assert!(matches!(error, EndpointError::Transport { .. }));
 /// # Ok::<(), EndpointError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -220,13 +322,15 @@ impl FromStr for Endpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        let (scheme, rest) = text.split_once(':').ok_or(match text {
-            "stdio" => EndpointError::StdioColon,
-            _ => EndpointError::NoColon,
-        })?;
+        let (scheme, rest) = text
+            .split_once(':')
+            .ok_or_else(|| EndpointError::no_colon(text))?;
         let (wire, transport) = match scheme.split_once('+') {
             _ if scheme == "ws+unix" => (None, scheme),
-            Some((wire, transport)) => (Some(wire.parse()?), transport),
+            Some((wire, transport)) => match wire.parse() {
+                Ok(wire) => (Some(wire), transport),
+                Err(_) => return Err(EndpointError::wire(wire, scheme, rest)),
+            },
             None => (None, scheme),
         };
         let (usual, at, options) = match transport {
@@ -244,6 +348,10 @@ impl FromStr for Endpoint {
                 let words = process::split(command).map_err(EndpointError::Command)?;
                 (WireKind::Whole, At::Exec(words), options)
             }
+            #[cfg(feature = "process")]
+            "tcp" => socket::tcp(rest)?,
+            #[cfg(all(unix, feature = "process"))]
+            "unix" => socket::unix(rest)?,
             "ws" => web_socket(false, rest)?,
             #[cfg(unix)]
             "ws+unix" => unix_socket(rest)?,
@@ -251,9 +359,23 @@ impl FromStr for Endpoint {
             "wss" => web_socket(true, rest)?,
             #[cfg(feature = "http")]
             "http" | "https" if wire == Some(WireKind::Ahp) => {
-                let (address, options) = web_address(transport, rest)?;
+                let (address, options) = web_address(
+                    if transport == "https" {
+                        "ahp+https"
+                    } else {
+                        "ahp+http"
+                    },
+                    rest,
+                    NAMES,
+                )?;
                 (WireKind::Ahp, At::Exchange(address), options)
             }
+            #[cfg(feature = "loro")]
+            "http" | "https" if wire == Some(WireKind::Loro) => {
+                loro::endpoint(transport == "https", rest)?
+            }
+            #[cfg(feature = "http")]
+            "http" | "https" => http::endpoint(transport == "https", rest)?,
             #[cfg(feature = "nats")]
             "nats" | "tls" => {
                 let (address, options) = nats::endpoint(transport == "tls", rest)?;
@@ -267,12 +389,12 @@ impl FromStr for Endpoint {
             _ => {
                 let transport = transport.to_owned();
                 let feature = match &*transport {
-                    "stdio" | "exec" => "process",
+                    "stdio" | "exec" | "tcp" | "unix" => "process",
                     "wss" => "tls",
                     "nats" | "tls" => "nats",
-                    "http" | "https" if wire == Some(WireKind::Ahp) => "http",
+                    "http" | "https" => "http",
                     "nostr" => "nostr",
-                    _ => return Err(EndpointError::Transport(transport)),
+                    _ => return Err(EndpointError::transport(scheme, rest)),
                 };
                 return Err(EndpointError::NotBuilt { transport, feature });
             }
@@ -293,6 +415,11 @@ impl Endpoint {
         self.at.is_relays()
     }
 
+    /// Whether it is over HTTP, where a session may have several sockets.
+    pub fn is_http(&self) -> bool {
+        self.at.is_http()
+    }
+
     /// Refuses options and wires that belong to another transport.
     fn check(&self) -> Result<(), EndpointError> {
         let options = &self.options;
@@ -306,6 +433,15 @@ impl Endpoint {
             (true, wire) => return Err(EndpointError::RelayWire(wire)),
             (false, WireKind::Cep22) => return Err(EndpointError::OnlyRelays),
             _ => {}
+        }
+        if let Some(client) = &options.client {
+            caps::check_client(client, self.at.carriers())?;
+        }
+        if self.at.is_http() {
+            return match self.wire {
+                WireKind::Whole => self.check_secure(),
+                wire => Err(EndpointError::HttpWire(wire)),
+            };
         }
         if self.at.is_nats() && self.wire != WireKind::Ahp {
             return Err(EndpointError::NatsWire(self.wire));
@@ -324,14 +460,20 @@ impl Endpoint {
                 (options.framing.is_some(), "framing"),
                 (options.keeps_process_id.is_some(), "process-id"),
             ] {
-                only(given, name, "stdio: and exec:")?;
+                only(given, name, STREAMS)?;
             }
         } else {
-            if self.wire != WireKind::Whole {
+            if self.wire != WireKind::Whole && !self.at.has_token() {
                 return Err(EndpointError::StreamWire(self.wire));
             }
+            let token = options.token_file.is_some() && !self.at.has_token();
+            #[cfg(feature = "process")]
+            if self.at.has_token() {
+                only(options.framing.is_some(), "framing", STREAMS)?;
+                only(options.keeps_process_id.is_some(), "process-id", STREAMS)?;
+            }
             for (given, name) in [
-                (options.token_file.is_some(), "token-file"),
+                (token, "token-file"),
                 (options.preset.is_some(), "preset"),
                 (options.tunnel.is_some(), "tunnel"),
                 (options.fragment.is_some(), "fragment"),
@@ -339,16 +481,27 @@ impl Endpoint {
                 only(given, name, "ws:// and wss://")?;
             }
         }
+        self.check_secure()?;
+        let tunnel = options.tunnel.is_some() && self.wire != WireKind::Ahp;
+        only(tunnel, "tunnel", "the wire ahp")
+    }
+
+    /// Refuses certificates where there is no TLS.
+    fn check_secure(&self) -> Result<(), EndpointError> {
+        let options = &self.options;
         let secure = self.at.is_secure();
-        for (given, name) in [
+        let given = [
             (options.cert.is_some(), "cert"),
             (options.key.is_some(), "key"),
             (options.ca.is_some(), "ca"),
-        ] {
-            only(given && !secure, name, "wss://, https:// and tls://")?;
+        ];
+        match given.into_iter().find(|(given, _)| *given && !secure) {
+            Some((_, option)) => Err(EndpointError::OnlyFor {
+                option,
+                only: "wss://, https:// and tls://",
+            }),
+            None => Ok(()),
         }
-        let tunnel = options.tunnel.is_some() && self.wire != WireKind::Ahp;
-        only(tunnel, "tunnel", "the wire ahp")
     }
 }
 
@@ -399,71 +552,42 @@ impl WsAddress {
         }
     }
 
-    /// Whether it can be a target: `ws://8080` is short for a listener, and has no host.
-    pub(crate) fn check_target(&self) -> Result<(), EndError> {
-        let (host, port) = match self.authority.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => (host, port),
-            _ => (self.authority.as_str(), ""),
-        };
-        if !host.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Ok(());
+    /// The options of its kind of endpoint.
+    fn option_names(&self) -> &'static [&'static str] {
+        match self.http {
+            #[cfg(feature = "http")]
+            true => http::NAMES,
+            _ => NAMES,
         }
-        let scheme = self.scheme();
-        let port = if port.is_empty() { host } else { port };
-        let meant = match port.parse::<u16>() {
-            Ok(port @ 1..) if host.is_empty() || host == port.to_string() => {
-                let path = if self.path == "/" { "" } else { &self.path };
-                Some(format!("{scheme}://127.0.0.1:{port}{path}"))
-            }
-            _ => None,
-        };
-        Err(EndError::NoHost {
-            scheme,
-            authority: self.authority.clone(),
-            meant,
-        })
     }
 
-    /// The host and port to listen at; the host is 127.0.0.1 if it names none. Unknown options are an
-    /// error, since a listener has no server to pass them on to.
+    /// Whether it can be a target: `ws://8080` is short for a listener, and has no host.
+    pub(crate) fn check_target(&self) -> Result<(), EndError> {
+        address::check_target(self.scheme(), &self.authority, &self.path)
+    }
+
+    /// The host and port to listen at. Unknown options are an error, since a listener has no server to
+    /// pass them on to.
     pub(crate) fn listen_at(&self) -> Result<(String, u16), EndError> {
         if let Some(query) = &self.query {
-            return Err(unknown_option(query, NAMES).into());
+            return Err(unknown_option(query, self.option_names()).into());
         }
-        let wrong = || EndError::ListenAddress {
-            scheme: self.scheme(),
-            authority: self.authority.clone(),
-        };
-        let (host, port) = match self.authority.rsplit_once(':') {
-            // An IPv6 address without a port ends in a bracket.
-            Some((_, port)) if port.ends_with(']') => return Err(wrong()),
-            Some((host, port)) => (host, port),
-            None => ("", self.authority.as_str()),
-        };
-        let port = port.parse().map_err(|_| wrong())?;
-        let host = match host.trim_matches(['[', ']']) {
-            "" => "127.0.0.1",
-            "*" => "0.0.0.0",
-            host => host,
-        };
-        Ok((host.to_owned(), port))
+        address::listen_at(self.scheme(), &self.authority)
     }
 }
 
 fn web_socket(secure: bool, rest: &str) -> Result<(WireKind, At, EndpointOptions), EndpointError> {
-    let transport = if secure { "wss" } else { "ws" };
-    let (address, options) = web_address(transport, rest)?;
+    let scheme = if secure { "wss" } else { "ws" };
+    let (address, options) = web_address(scheme, rest, NAMES)?;
     Ok((WireKind::Ahp, At::Ws(address), options))
 }
 
-/// What follows the transport and its colon: host, port, path and options.
-fn web_address(transport: &str, rest: &str) -> Result<(WsAddress, EndpointOptions), EndpointError> {
-    let (http, secure, scheme) = match transport {
-        "https" => (true, true, "ahp+https"),
-        "http" => (true, false, "ahp+http"),
-        "wss" => (false, true, "wss"),
-        _ => (false, false, "ws"),
-    };
+/// What follows the scheme and its colon: host, port, path and options.
+fn web_address(
+    scheme: &'static str,
+    rest: &str,
+    names: &'static [&'static str],
+) -> Result<(WsAddress, EndpointOptions), EndpointError> {
     let rest = rest
         .strip_prefix("//")
         .ok_or(EndpointError::Slashes(scheme))?;
@@ -481,11 +605,11 @@ fn web_address(transport: &str, rest: &str) -> Result<(WsAddress, EndpointOption
     if address.contains('#') {
         return Err(EndpointError::Fragment);
     }
-    let (options, unknown) = options(query, NAMES)?;
+    let (options, unknown) = options(query, names)?;
     let address = WsAddress {
-        http,
-        ahp: http,
-        secure,
+        http: scheme.contains("http"),
+        ahp: scheme.starts_with("ahp+"),
+        secure: matches!(scheme, "wss" | "https" | "ahp+https"),
         authority: authority.to_owned(),
         path: path.to_owned(),
         query: (!unknown.is_empty()).then(|| unknown.join("&")),
@@ -499,7 +623,7 @@ fn web_address(transport: &str, rest: &str) -> Result<(WsAddress, EndpointOption
 fn unix_socket(rest: &str) -> Result<(WireKind, At, EndpointOptions), EndpointError> {
     let (path, query) = at_question_mark(rest);
     if path.is_empty() {
-        return Err(EndpointError::NoSocket);
+        return Err(EndpointError::NoSocket("ws+unix:"));
     }
     let address = WsAddress {
         http: false,

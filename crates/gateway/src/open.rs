@@ -9,24 +9,38 @@ use std::sync::Arc;
 
 use breakbulk_link::{Carries, Config, Link};
 use breakbulk_message::tunnel::TUNNEL;
+#[cfg(feature = "loro")]
+use breakbulk_net::http::Way;
 #[cfg(feature = "process")]
-use breakbulk_net::process;
+use breakbulk_net::process::{self, SocketStream};
+#[cfg(feature = "process")]
+use breakbulk_net::tcp;
 use breakbulk_net::ws::{self, ConnectOptions, WebSocket};
 use breakbulk_net::{Connection, Transport, fresh_seed};
 use breakbulk_wire::Loro;
 
+#[cfg(feature = "process")]
+use crate::endpoint::SocketAddress;
 use crate::endpoint::{At, TunnelUse, WireKind, WsAddress};
 use crate::error::OpenError;
+#[cfg(feature = "loro")]
+use crate::loro::{self, Bridge, LoroEnd};
+#[cfg(feature = "loro")]
+use crate::plan::Carried;
 use crate::plan::{End, Plan};
 #[cfg(feature = "process")]
 use crate::pump::Skipped;
 use crate::pump::{
-    BothBoxes, ClientBox, HostBox, NoProcessId, Passing, Plain, Port, Raw, Tunnel, session_memory,
-    whole_link,
+    BothBoxes, ClientBox, ForReceivers, HostBox, NoProcessId, Passing, Plain, Port, Raw, Tunnel,
+    session_memory, whole_link,
 };
 #[cfg(feature = "nostr")]
 use crate::relays;
 use crate::tunnel::{Boxed, Dial, Line, Tunnelled, connect};
+
+/// How long a TCP or Unix socket may take to be connected.
+#[cfg(feature = "process")]
+const DIAL: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// What the program at the other end of a connection speaks.
 pub(crate) enum EndKind {
@@ -38,6 +52,9 @@ pub(crate) enum EndKind {
     Ahp(Connection),
     /// Binary messages.
     Binary,
+    /// The messages of loro-extended.
+    #[cfg(feature = "loro")]
+    Loro(LoroEnd),
 }
 
 impl EndKind {
@@ -48,6 +65,8 @@ impl EndKind {
             Self::Tunnel => "tunnel",
             Self::Ahp(_) => "AHP",
             Self::Binary => "binary messages",
+            #[cfg(feature = "loro")]
+            Self::Loro(_) => "loro",
         }
     }
 }
@@ -59,10 +78,29 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    #[cfg(any(feature = "process", feature = "nostr"))]
+    #[cfg(any(feature = "http", feature = "process", feature = "nostr"))]
     pub(crate) fn whole(port: Port) -> Self {
         let kind = EndKind::Whole;
         Self { kind, port }
+    }
+
+    /// A stream of messages, text or bytes.
+    #[cfg(feature = "process")]
+    fn stream(end: &End, port: Port) -> Self {
+        let kind = match end.carries {
+            Carries::Text => EndKind::Whole,
+            Carries::Binary => EndKind::Binary,
+        };
+        Self { kind, port }
+    }
+
+    /// Exchanges what both sides say before the first message, where that is not a tunnel's.
+    pub(crate) async fn greeted(self) -> Result<Self, OpenError> {
+        #[cfg(feature = "loro")]
+        if let EndKind::Loro(end) = &self.kind {
+            loro::greet(end).await?;
+        }
+        Ok(self)
     }
 
     /// An end that is a tunnel.
@@ -77,7 +115,35 @@ impl Opened {
 pub(crate) fn stdio(end: &End) -> Result<Opened, OpenError> {
     let mut stdio = process::stdio(end.framing, end.max_message).map_err(OpenError::Stdio)?;
     let ends = stdio.ends();
-    Ok(Opened::whole(stream(end, stdio, ends)?))
+    Ok(Opened::stream(end, stream(end, stdio, ends)?))
+}
+
+/// A TCP or Unix socket, accepted or dialed.
+#[cfg(feature = "process")]
+pub(crate) fn socket(end: &End, mut socket: SocketStream) -> Result<Opened, OpenError> {
+    let ends = socket.ends();
+    Ok(Opened::stream(end, stream(end, socket, ends)?))
+}
+
+#[cfg(feature = "process")]
+async fn dial(end: &End, address: &SocketAddress) -> Result<Opened, OpenError> {
+    let (framing, limit) = (end.framing, end.max_message);
+    let dialed = match address {
+        SocketAddress::Tcp(authority) => tcp::connect(authority, DIAL)
+            .await
+            .map(|stream| process::tcp_stream(stream, framing, limit)),
+        #[cfg(unix)]
+        SocketAddress::Unix(path) => tcp::connect_unix(path, DIAL)
+            .await
+            .map(|stream| process::unix_stream(stream, framing, limit)),
+        #[cfg(not(unix))]
+        SocketAddress::Unix(_) => Err(std::io::ErrorKind::Unsupported.into()),
+    };
+    let dialed = dialed.map_err(|error| OpenError::Unreachable {
+        address: address.name(),
+        error: error.into(),
+    });
+    socket(end, dialed?)
 }
 
 #[cfg(feature = "process")]
@@ -98,8 +164,10 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
             let (mut exec, _) = program.start(end.framing, end.max_message)?;
             let (ends, lines) = (exec.ends(), exec.stderr_lines());
             let port = stream(end, exec, ends)?.until_exit();
-            Ok(Opened::whole(port.ending_after(lines)))
+            Ok(Opened::stream(end, port.ending_after(lines)))
         }
+        #[cfg(feature = "process")]
+        At::Socket(address) => dial(end, address).await,
         At::Ws(address) => {
             let dial = WsDial::new(end, address);
             let websocket = dial.connect().await?;
@@ -111,14 +179,35 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
             if end.tunnel == TunnelUse::Always {
                 return Err(dial.no_gateway());
             }
-            Ok(web_socket(end, websocket)?.0)
+            web_socket(end, websocket, true)?.0.greeted().await
         }
+        #[cfg(feature = "http")]
+        At::Http(address) => crate::mcp::connect(end, address).await,
         #[cfg(feature = "http")]
         At::Exchange(address) => tunnel(end, exchange::ExchangeDial::new(end, address)).await,
         #[cfg(feature = "nats")]
         At::Nats(address) => tunnel(end, nats::NatsDial::new(end, address)).await,
+        #[cfg(feature = "loro")]
+        At::Loro(address) => loro::dial(end, address).await,
         #[cfg(feature = "nostr")]
         At::Relays(address) => relays::connect(end, address).await,
+    }
+}
+
+/// How a WebSocket target is connected to.
+pub(crate) fn connect_options(end: &End, address: &WsAddress) -> ConnectOptions {
+    ConnectOptions {
+        bearer: end.token.clone(),
+        subprotocols: subprotocols(end),
+        frame_limit: end.frame_limit(),
+        fragment: end.fragment,
+        #[cfg(feature = "tls")]
+        roots: end.roots.clone(),
+        #[cfg(feature = "tls")]
+        identity: end.identity.clone(),
+        #[cfg(unix)]
+        unix_socket: address.socket.clone(),
+        ..ConnectOptions::default()
     }
 }
 
@@ -146,11 +235,20 @@ pub(crate) fn is_tunnel(end: &End, websocket: &WebSocket) -> bool {
 /// A WebSocket that is no tunnel, accepted or dialed, and its connection.
 pub(crate) fn web_socket(
     end: &End,
-    websocket: WebSocket,
+    mut websocket: WebSocket,
+    dialed: bool,
 ) -> Result<(Opened, Connection), OpenError> {
+    // A listener that answers probes takes larger messages of those.
+    websocket.limit_frames(end.frame_limit());
+    #[cfg(feature = "loro")]
+    if end.carried == Carried::Loro {
+        return loro::open(end, Way::WebSocket, dialed, websocket, end.options());
+    }
+    #[cfg(not(feature = "loro"))]
+    let _ = dialed;
     let link = match end.wire {
         WireKind::Ahp => end.ahp_config().fresh_link(),
-        WireKind::Loro => loro(end),
+        WireKind::Loro => fragments(end),
         // ContextVM's transfers are in the events of relays, never directly on a WebSocket.
         WireKind::Whole | WireKind::Cep22 => whole(end),
     };
@@ -172,19 +270,7 @@ struct WsDial {
 
 impl WsDial {
     fn new(end: &End, address: &WsAddress) -> Self {
-        let options = ConnectOptions {
-            bearer: end.token.clone(),
-            subprotocols: subprotocols(end),
-            frame_limit: end.frame_limit(),
-            fragment: end.fragment,
-            #[cfg(feature = "tls")]
-            roots: end.roots.clone(),
-            #[cfg(feature = "tls")]
-            identity: end.identity.clone(),
-            #[cfg(unix)]
-            unix_socket: address.socket.clone(),
-            ..ConnectOptions::default()
-        };
+        let options = connect_options(end, address);
         let address = address.clone();
         Self { address, options }
     }
@@ -215,15 +301,19 @@ impl Dial for WsDial {
     }
 }
 
-fn open(end: &End, link: Link, transport: impl Transport) -> Result<Connection, OpenError> {
+pub(crate) fn open(
+    end: &End,
+    link: Link,
+    transport: impl Transport,
+) -> Result<Connection, OpenError> {
     Ok(Connection::open(link, transport, end.options())?)
 }
 
-fn whole(end: &End) -> Link {
+pub(crate) fn whole(end: &End) -> Link {
     whole_link(end.carries, end.cap(), end.max_message, end.budget.clone())
 }
 
-fn loro(end: &End) -> Link {
+fn fragments(end: &End) -> Link {
     let mut config: Config = Loro::config();
     config.progress = 0;
     let limits = &mut config.limits;
@@ -244,14 +334,28 @@ pub(crate) fn passing(plan: &Plan, listen: &EndKind, to: &EndKind) -> Box<dyn Pa
     let of_listen = || plan.listen.ahp_config();
     let of_to = || plan.to.ahp_config();
     let inner: Box<dyn Passing> = match (listen, to) {
+        #[cfg(feature = "loro")]
+        (EndKind::Loro(client), EndKind::Loro(server)) => {
+            return Box::new(Bridge::new(client.clone(), server.clone()));
+        }
         (EndKind::Binary, _) | (_, EndKind::Binary) => return Box::new(Raw),
-        (EndKind::Ahp(client), EndKind::Ahp(host)) => Box::new(BothBoxes::new(
-            (client.clone(), of_listen(), clients),
-            (host.clone(), of_to(), hosts),
-        )),
-        (EndKind::Ahp(client), _) => Box::new(HostBox::new(client.clone(), of_listen(), clients)),
+        (EndKind::Ahp(client), EndKind::Ahp(host)) => {
+            let boxes = BothBoxes::new(
+                (client.clone(), of_listen(), clients),
+                (host.clone(), of_to(), hosts),
+            );
+            Box::new(boxes.listening_at(plan.heard_at.get().cloned()))
+        }
+        (EndKind::Ahp(client), _) => {
+            let host_box = HostBox::new(client.clone(), of_listen(), clients);
+            Box::new(host_box.listening_at(plan.heard_at.get().cloned()))
+        }
         (_, EndKind::Ahp(host)) => Box::new(ClientBox::new(host.clone(), of_to(), hosts)),
-        _ => Box::new(Plain::default()),
+        _ => Box::new(ForReceivers {
+            listen: plan.listen.receiver_limit(),
+            to: plan.to.receiver_limit(),
+            inner: Plain::default(),
+        }),
     };
     let is_tunnel = |kind: &EndKind| matches!(kind, EndKind::Tunnel);
     let (listen, to) = (is_tunnel(listen), is_tunnel(to));

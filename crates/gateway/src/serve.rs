@@ -4,17 +4,22 @@
 mod exchange;
 #[cfg(feature = "nats")]
 mod nats;
-mod ws;
+#[cfg(feature = "process")]
+mod streams;
+pub(crate) mod ws;
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakbulk_net::ws::ListenError;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::Instrument;
 
+#[cfg(feature = "process")]
+use crate::endpoint::SocketAddress;
 use crate::endpoint::{At, TunnelUse};
 use crate::error::{OpenError, Party, RunError, SessionEnd, Unreachable};
 use crate::open::{self, Opened};
@@ -86,6 +91,12 @@ impl Plan {
             At::Ws(address) => ws::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "http")]
             At::Exchange(address) => exchange::listen(Arc::new(self), &address, stop, &tell).await,
+            #[cfg(feature = "http")]
+            At::Http(address) => crate::mcp::listen(Arc::new(self), &address, stop, &tell).await,
+            #[cfg(feature = "process")]
+            At::Socket(address) => streams::listen(Arc::new(self), &address, stop, &tell).await,
+            #[cfg(feature = "loro")]
+            At::Loro(address) => crate::loro::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "nats")]
             At::Nats(address) => nats::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "nostr")]
@@ -147,8 +158,11 @@ pub(crate) trait Door {
     /// The next client. Cancel-safe.
     async fn accept(&mut self) -> Result<Arrival, RunError>;
 
-    /// Stops listening.
-    async fn close(self);
+    /// Lets nobody in any more.
+    async fn close(&mut self);
+
+    /// All sessions have ended.
+    async fn finish(self);
 }
 
 /// A client that came in, and has no session yet.
@@ -162,11 +176,15 @@ pub(crate) struct Arrival {
 }
 
 /// What a client that came in is.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each client, for a moment"
+)]
 pub(crate) enum Entered {
     /// A gateway, which says first whether it begins a session or goes on with one.
     Line(Line),
     /// Another program, and how it is turned away.
-    Port(Opened, Refuse),
+    Port(Box<Opened>, Refuse),
 }
 
 /// How a client is let in.
@@ -184,6 +202,12 @@ pub(crate) async fn listen(
     stop: &Stop,
     tell: Tell<'_>,
 ) -> Result<(), RunError> {
+    // Another machine knows this one by a name.
+    let address = heard_at
+        .replace("//0.0.0.0:", "//HOST:")
+        .replace("//[::]:", "//HOST:");
+    // It is set once: a plan is run once.
+    let _ = plan.heard_at.set(address);
     tell(Event::Listening(heard_at));
     let mut sessions = JoinSet::new();
     let outcome = loop {
@@ -203,6 +227,7 @@ pub(crate) async fn listen(
     };
     door.close().await;
     finish(sessions, tell).await;
+    door.finish().await;
     outcome
 }
 
@@ -218,6 +243,14 @@ pub(crate) async fn finish(mut sessions: JoinSet<()>, tell: Tell<'_>) {
 pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
     let found = match &plan.to.at {
         _ if !plan.check => Ok(()),
+        #[cfg(feature = "http")]
+        At::Http(address) => {
+            let found = accepts(&address.authority, address.secure).await;
+            found.map_err(|error| OpenError::Unreachable {
+                address: address.name(),
+                error,
+            })
+        }
         At::Ws(address) => {
             let found = match &address.socket {
                 #[cfg(unix)]
@@ -229,11 +262,33 @@ pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
                 error,
             })
         }
+        #[cfg(feature = "process")]
+        At::Socket(address) => {
+            let found = match address {
+                SocketAddress::Tcp(authority) => accepts(authority, false).await,
+                #[cfg(unix)]
+                SocketAddress::Unix(path) => accepts_unix(path).await,
+                #[cfg(not(unix))]
+                SocketAddress::Unix(_) => Ok(()),
+            };
+            found.map_err(|error| OpenError::Unreachable {
+                address: address.name(),
+                error,
+            })
+        }
         #[cfg(feature = "http")]
         At::Exchange(address) => {
             let found = accepts(&address.authority, address.secure).await;
             found.map_err(|error| OpenError::Unreachable {
                 address: address.name(),
+                error,
+            })
+        }
+        #[cfg(feature = "loro")]
+        At::Loro(address) => {
+            let found = accepts(&address.authority, address.secure).await;
+            found.map_err(|error| OpenError::Unreachable {
+                address: address.authority.clone(),
                 error,
             })
         }
@@ -303,8 +358,10 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
         }
     };
     if plan.listen.tunnel == TunnelUse::Always && matches!(client, Client::Other(..)) {
-        tracing::warn!("refused a client: it is not a breakbulk gateway, and tunnel=always");
-        let reason = "this listener is for breakbulk gateways (tunnel=always)";
+        tracing::warn!(
+            "refused a client: it is not a breakbulk gateway, and tunnel=always or framing=ipc needs one"
+        );
+        let reason = "this listener is for breakbulk gateways";
         return client.refuse(1002, reason).await;
     }
     let Some(_seat) = plan.lobby.seat(caller.address) else {
@@ -326,7 +383,12 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
         }
     };
     let listen = match client {
-        Client::Other(opened, _) => opened,
+        Client::Other(opened, _) => match opened.greeted().await {
+            Ok(opened) => opened,
+            Err(error) => {
+                return tracing::error!(%error, "closed a client: its session could not start");
+            }
+        },
         // The hello of the tunnel is sent only once the target is connected.
         Client::Gateway(newcomer) => match newcomer.accept(&config).await {
             Ok(tunnelled) => Opened::tunnel(tunnelled),
@@ -343,10 +405,25 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
     log_end(&pump(plan, listen, to, stop).await);
 }
 
+/// The error of binding a listener, with the host and port as they were given.
+pub(crate) fn not_bound(host: &str, port: u16, error: ListenError) -> RunError {
+    let named = match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    };
+    RunError::Listen(match error {
+        ListenError::Bind { error, .. } => ListenError::Bind {
+            address: named,
+            error,
+        },
+        error => error,
+    })
+}
+
 /// A client whose session has not begun.
 enum Client {
     Gateway(Newcomer),
-    Other(Opened, Refuse),
+    Other(Box<Opened>, Refuse),
 }
 
 impl Client {

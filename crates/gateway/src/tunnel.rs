@@ -24,7 +24,7 @@ use std::time::Duration;
 use breakbulk_link::{Budget, Cap, Carries, Closed, Link, PeerSupport};
 use breakbulk_message::tunnel::{ControlError, Hello, SessionId, tunnel_end};
 use breakbulk_net::{Connection, Mismatch, Options, fresh_seed, now};
-use breakbulk_wire::{Ahp, Loro};
+use breakbulk_wire::{Ahp, Loro, TextSegments};
 
 use client::Halves;
 pub use client::connect;
@@ -42,6 +42,10 @@ const HELLO_TIME: Duration = Duration::from_secs(30);
 
 /// How much may be on its way unacknowledged, if there is memory for it.
 pub const WINDOW: usize = 8 << 20;
+
+/// The control word between two gateways that carry binary messages: no more messages follow it, while
+/// others may still go the other way.
+const END: &str = "end";
 
 /// Why a tunnel could not be set up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -171,7 +175,7 @@ impl TunnelConfig {
             it.transfers = 1;
             it.pieces = config.limits.pieces;
         });
-        let wire = Arc::new(Ahp);
+        let wire = Arc::new(TextSegments);
         let budget = self.budget.clone();
         let mut link = Link::new(wire.clone(), wire, config, budget, seed);
         link.set_cap(self.cap);
@@ -245,10 +249,9 @@ impl TunnelConfig {
         session.follow(connection.downgrade());
         let undelivered = move || session.look(Machine::undelivered);
         let port = Port::new(connection.clone()).with_undelivered(undelivered);
-        // The end of one side's input is a message; a binary session has none that means that.
         let port = match self.carries {
             Carries::Text => port.ending_with(tunnel_end()),
-            Carries::Binary => port,
+            Carries::Binary => port.ending_with_word(END, &connection),
         };
         Ok(Tunnelled { connection, port })
     }

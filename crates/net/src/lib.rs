@@ -14,11 +14,15 @@ pub mod exchange;
 mod gate;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(any(feature = "process", feature = "http"))]
+mod json_scan;
 #[cfg(feature = "ws")]
 mod limiter;
 #[cfg(feature = "ws")]
 mod listening;
 pub mod memory;
+#[cfg(any(feature = "process", feature = "ws"))]
+mod message_timer;
 #[cfg(feature = "nats")]
 pub mod nats;
 #[cfg(feature = "nostr")]
@@ -40,6 +44,8 @@ pub mod stream;
 #[cfg(feature = "tcp")]
 pub mod tcp;
 mod transport;
+#[cfg(any(feature = "process", feature = "ws"))]
+mod unfinished;
 #[cfg(feature = "webrtc")]
 pub mod webrtc;
 #[cfg(feature = "ws")]
@@ -47,6 +53,8 @@ pub mod ws;
 
 pub use connection::{Connection, Mismatch, WeakConnection, fresh_seed, now};
 pub use driver::Options;
+#[cfg(any(feature = "process", feature = "http"))]
+pub use json_scan::{JsonScan, Members};
 #[cfg(feature = "ws")]
 pub use limiter::AddressLimits;
 #[cfg(feature = "ws")]

@@ -24,7 +24,7 @@ fn link(framing: Framing) -> Link {
     let mut link = Link::new(wire.clone(), wire, config, Budget::unlimited(), [1; 32]);
     link.set_cap(match framing {
         Framing::Lines => Cap::frame(LIMIT).lines(),
-        Framing::ContentLength => Cap::frame(LIMIT),
+        _ => Cap::frame(LIMIT),
     });
     link
 }

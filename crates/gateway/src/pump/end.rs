@@ -26,6 +26,8 @@ pub(super) struct End {
     /// No more messages arrive; the last ones may not have been taken yet.
     pub(super) no_input: bool,
     pub(super) end_output: EndOutput,
+    /// The control word by which its other end tells that no more messages arrive.
+    pub(super) end_word: Option<&'static str>,
     /// Messages that were too large to be received.
     pub(super) skipped: Option<Skipped>,
     /// Whether how it ended is for the log alone.
@@ -66,6 +68,7 @@ impl End {
             input_ended: port.input_ended,
             no_input: false,
             end_output: port.end_output,
+            end_word: port.end_word,
             skipped: port.skipped,
             is_private: port.is_private,
             leave: Leave::Stay,
@@ -156,7 +159,6 @@ impl End {
             Leave::EndOutput => match std::mem::take(&mut self.end_output) {
                 EndOutput::Close => self.channel.close(1000, "end of input"),
                 EndOutput::Message(bytes) => self.send(Outgoing::new(bytes)),
-                #[cfg(feature = "process")]
                 EndOutput::Run(run) => run.await,
             },
             Leave::Close(code, reason) => self.channel.close(code, &reason),

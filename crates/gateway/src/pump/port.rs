@@ -3,7 +3,9 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use breakbulk_link::{Budget, Charge, Closed, Event, Key, Outgoing, SendError, Shape, TransferId};
+use breakbulk_link::{
+    Budget, Charge, Closed, Event, Key, MessageId, Outgoing, SendError, Shape, TransferId,
+};
 use breakbulk_net::Connection;
 use bytes::Bytes;
 
@@ -38,6 +40,8 @@ pub struct Port {
     /// Whether how it ended is for the log alone: a program's exit status and its output are no business
     /// of whoever is at the other side.
     pub(super) is_private: bool,
+    /// The control word by which the other end tells that no more messages arrive.
+    pub(super) end_word: Option<&'static str>,
     /// How many frames did not arrive although the transport took them. Only tunnels can tell.
     pub(super) undelivered: Option<Undelivered>,
 }
@@ -54,7 +58,6 @@ pub(super) enum EndOutput {
     /// By this message, which is sent after all others.
     Message(Bytes),
     /// By running this, once all that was queued is sent.
-    #[cfg(feature = "process")]
     Run(Done),
 }
 
@@ -74,6 +77,16 @@ impl Port {
             end_output: EndOutput::Run(Box::pin(async move { ends.end_output().await })),
             is_private: true,
             ..Self::new(connection)
+        }
+    }
+
+    /// Its connection, if it is one.
+    #[cfg(feature = "process")]
+    pub(crate) fn connection(&self) -> Option<&Connection> {
+        match &self.channel {
+            Channel::Connection(connection) => Some(connection),
+            #[cfg(feature = "nostr")]
+            _ => None,
         }
     }
 
@@ -115,6 +128,21 @@ impl Port {
         }
     }
 
+    /// Sets the control word by which both ends tell that they send no more messages: a word of the wire,
+    /// where messages are bytes.
+    pub(crate) fn ending_with_word(self, word: &'static str, connection: &Connection) -> Self {
+        let connection = connection.clone();
+        let tell = async move {
+            // It fails if the connection is closed, which says the same.
+            let _ = connection.with(|link| link.send_control(word));
+        };
+        Self {
+            end_output: EndOutput::Run(Box::pin(tell)),
+            end_word: Some(word),
+            ..self
+        }
+    }
+
     /// Adds how many frames did not arrive.
     pub(crate) fn with_undelivered(
         self,
@@ -136,6 +164,7 @@ impl Port {
             ends: None,
             after: None,
             is_private: false,
+            end_word: None,
             undelivered: None,
         }
     }
@@ -173,6 +202,8 @@ pub(crate) struct Arrived {
     pub(crate) shape: Shape,
     /// The transfer it came by; `None` if it came in one frame.
     pub(crate) key: Option<Key>,
+    /// The name by which its connection can be told what became of it.
+    pub(crate) id: Option<MessageId>,
     /// The memory that it is charged to the side it came by until it is dropped; errors made by the
     /// gateway are not charged.
     pub(crate) charge: Option<Charge>,
@@ -205,11 +236,13 @@ impl Channel {
             Self::Connection(connection) => match connection.event().await {
                 Some(Event::Message(message)) => {
                     let (shape, key) = (message.shape.clone(), message.key.clone());
+                    let id = Some(message.id);
                     let (bytes, charge) = message.into_parts();
                     Heard::Message(Arrived {
                         bytes,
                         shape,
                         key,
+                        id,
                         charge: Some(charge),
                     })
                 }
@@ -308,6 +341,16 @@ impl Channel {
             #[cfg(feature = "nostr")]
             Self::Session(_) => 0,
         }
+    }
+
+    /// Why its last message was not sent, once it has ended.
+    pub(super) fn why_unsent(&self) -> String {
+        let why = match self {
+            Self::Connection(connection) => connection.why_broke_off(),
+            #[cfg(feature = "nostr")]
+            Self::Client(_) | Self::Session(_) => None,
+        };
+        why.unwrap_or_else(|| "no relay took it within the grace time".to_owned())
     }
 
     /// The memory of its session, if it is a connection.

@@ -6,6 +6,7 @@ use breakbulk_message::ahp::MessageTooLarge;
 use breakbulk_message::jsonrpc::Envelope;
 use breakbulk_message::tunnel::{Control, TUNNEL};
 use breakbulk_net::memory::pair;
+use breakbulk_testkit::log::{Level, Log};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -187,6 +188,7 @@ async fn a_request_that_is_too_large_is_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn a_response_that_is_too_large_becomes_an_error() {
+    let log = Log::capture();
     let setup = plain(1000);
     let result = format!(
         r#"{{"jsonrpc":"2.0","id":7,"result":"{}"}}"#,
@@ -200,8 +202,15 @@ async fn a_response_that_is_too_large_becomes_an_error() {
         "{answer}"
     );
     assert_eq!(message(&setup.to).await, request("8", 10));
+    let warning = [
+        "a response could not be sent and was replaced by an error",
+        "size=2036",
+        "1000",
+    ];
+    log.assert_line(Level::WARN, &warning);
 }
 
+// PROG-18
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_answered_ends_both() {
     let large = "x".repeat(2000);
@@ -224,6 +233,11 @@ async fn what_cannot_be_answered_ends_both() {
         send(&setup.listen, request("1", 10));
         send(&setup.listen, text);
         send(&setup.listen, request("2", 10));
+        // What is open is answered before the close.
+        let answer = message(&setup.listen).await;
+        let not_answered = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"#;
+        assert!(answer.starts_with(not_answered), "{answer}");
+        assert!(answer.contains("(4413)"), "{answer}");
         let ended = setup.pump.await.unwrap();
         assert_eq!(ended.closed.code, 4413, "{ended:?}");
         for connection in [&setup.listen, &setup.to] {
@@ -381,6 +395,7 @@ async fn tunnelled(cap: usize) -> Setup {
 
 #[tokio::test(start_paused = true)]
 async fn a_tunnel_carries_what_no_frame_holds() {
+    let log = Log::capture();
     let setup = tunnelled(1000).await;
     for size in [10, 900, 5000, 500_000] {
         send(&setup.listen, request("1", size));
@@ -399,6 +414,12 @@ async fn a_tunnel_carries_what_no_frame_holds() {
         answer.contains("start that gateway with a larger max-message"),
         "{answer}"
     );
+    let warning = [
+        "a request could not be sent and was answered with an error",
+        &format!("size={}", request("3", MESSAGE).len()),
+        "1048576",
+    ];
+    log.assert_line(Level::WARN, &warning);
     // The end of what the other side has to say is no end of the tunnel.
     send(&setup.to, breakbulk_message::tunnel::tunnel_end());
     send(&setup.listen, request("4", 5000));
@@ -413,6 +434,7 @@ async fn a_tunnel_does_not_carry_what_it_would_take_for_its_own() {
         r"ahp\/messageSegment",
         "breakbulk/end",
     ] {
+        let log = Log::capture();
         let setup = tunnelled(1000).await;
         send(
             &setup.listen,
@@ -421,6 +443,11 @@ async fn a_tunnel_does_not_carry_what_it_would_take_for_its_own() {
         let end = setup.listen.closed().await;
         assert_eq!(end.code, 4400, "{method}: {end:?}");
         assert!(end.reason.starts_with("a tunnel cannot carry"), "{end:?}");
+        while let Some(event) = setup.to.event().await {
+            assert!(!matches!(event, Event::Message(_)), "{event:?}");
+        }
+        let error = ["a message cannot be carried", "code=4400", &end.reason];
+        log.assert_line(Level::ERROR, &error);
     }
 }
 
@@ -507,6 +534,7 @@ async fn what_is_skipped_ends_both_only_where_it_would_leave_a_hole() {
         ("host", &action, false),
         ("host", &unread, false),
     ] {
+        let log = Log::capture();
         let (mut program, stream) = tokio::io::duplex(100_000);
         let (read, write) = tokio::io::split(stream);
         let mut stream = Stream::new(read, write, Framing::Lines, 1000);
@@ -533,9 +561,11 @@ async fn what_is_skipped_ends_both_only_where_it_would_leave_a_hole() {
         if goes_on {
             assert_eq!(message(&near).await, after, "{name}");
             near.close(1000, "");
+            log.assert_line(Level::WARN, &["is dropped", "limit=1000"]);
         } else {
             let end = near.closed().await;
             assert_eq!(end.code, 4413, "{name}: {end:?}");
+            log.assert_line(Level::ERROR, &["closed both ends", "limit=1000"]);
         }
         drop(program);
         let ended = pump.await.unwrap();

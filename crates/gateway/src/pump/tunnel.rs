@@ -44,7 +44,14 @@ impl<P: Passing> Passing for Tunnel<P> {
             );
             return Pass::Refuse(PROTOCOL, reason);
         }
-        self.inner.pass(from, message)
+        match self.inner.pass(from, message) {
+            // The other gateway assembles any text, but a batch.
+            Pass::On(mut outgoing) if self.is_tunnel(from.other()) => {
+                outgoing.may_cut = true;
+                Pass::On(outgoing)
+            }
+            passed => passed,
+        }
     }
 
     fn heard(&mut self, from: Side, event: &Event) {

@@ -1,6 +1,7 @@
 //! Gateways that come by plain HTTP.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,7 +57,10 @@ pub(super) async fn listen(
         let _ = fail.send(error);
     });
     let heard_at = format!("{}://{at}{path}", address.scheme());
-    let door = ExchangeDoor { arrivals, failed };
+    let door = ExchangeDoor {
+        arrivals: Some(arrivals),
+        failed,
+    };
     let outcome = super::listen(plan, door, heard_at, stop, tell).await;
     drop(serving);
     outcome
@@ -64,18 +68,22 @@ pub(super) async fn listen(
 
 /// Clients that come by HTTP.
 struct ExchangeDoor {
-    arrivals: Arrivals,
+    /// None once it is closed: new sessions are refused from then on.
+    arrivals: Option<Arrivals>,
     failed: oneshot::Receiver<ListenError>,
 }
 
 impl Door for ExchangeDoor {
     async fn accept(&mut self) -> Result<Arrival, RunError> {
+        let Some(arrivals) = &mut self.arrivals else {
+            return pending().await;
+        };
         let arrival = tokio::select! {
-            arrival = self.arrivals.next() => arrival,
+            arrival = arrivals.next() => arrival,
             Ok(error) = &mut self.failed => return Err(RunError::Accept(error)),
         };
         let Some(arrival) = arrival else {
-            return std::future::pending().await;
+            return pending().await;
         };
         let address = arrival.claim.remote;
         let shown = address.map_or_else(
@@ -101,8 +109,11 @@ impl Door for ExchangeDoor {
         })
     }
 
-    /// New sessions are refused from now on.
-    async fn close(self) {}
+    async fn close(&mut self) {
+        self.arrivals = None;
+    }
+
+    async fn finish(self) {}
 }
 
 async fn bind(address: &WsAddress) -> Result<ListenSocket, RunError> {

@@ -39,7 +39,9 @@ impl Door for NatsListener {
         })
     }
 
-    async fn close(self) {
+    async fn close(&mut self) {
         NatsListener::close(self).await;
     }
+
+    async fn finish(self) {}
 }

@@ -20,7 +20,7 @@ use crate::http::connection::{HttpConnection, HttpSource, Registration, Requests
 use crate::http::presence::PresentGuard;
 use crate::http::query::parameter;
 use crate::http::server::{ServerState, peer_id_taken};
-use crate::http::{AcceptedTransport, Answer, Arrival, Grant, ServeOptions, Way, read_body};
+use crate::http::{AcceptedTransport, Answer, Arrival, Grant, ServeOptions, Way, read_or_answer};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
 /// How long a client may take from opening a session to its first poll. Only then the application hears
@@ -217,7 +217,7 @@ pub(crate) async fn post(
         ..
     } = state.options;
     let work = async {
-        let body = read_body(&head.headers, body, body_max, &mut charge);
+        let body = read_or_answer(&head.headers, body, body_max, &mut charge);
         let body = timeout(post_time, body).await.unwrap_or_else(|_| {
             let error = format!("the body did not come within {} s", post_time.as_secs_f64());
             Err(Answer::error(StatusCode::REQUEST_TIMEOUT, &error).closing())

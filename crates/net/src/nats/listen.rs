@@ -77,7 +77,7 @@ impl NatsListener {
     }
 
     /// Stops listening; sessions go on.
-    pub async fn close(mut self) {
+    pub async fn close(&mut self) {
         let _ = self.requests.unsubscribe().await;
     }
 

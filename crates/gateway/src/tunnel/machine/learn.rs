@@ -114,6 +114,7 @@ mod tests {
     }
 
     /// Lines that end one after the other: how, the first missing frame and its size, and the verdict.
+    // TUN-5
     #[test]
     fn what_is_learned_from_how_lines_end() {
         use Verdict::{Again, Lower, Stuck};

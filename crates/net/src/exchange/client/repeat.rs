@@ -9,7 +9,7 @@ use reqwest::{RequestBuilder, StatusCode};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Session;
-use crate::http::client::{chain, printable_error};
+use crate::http::client::{failure, printable_error};
 
 /// How long a path that loses requests is tried before the session is given up.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -90,7 +90,7 @@ async fn send(
     answer_max: usize,
 ) -> Result<Reply, Failed> {
     let late = |time: Duration| Failed::Lost(format!("no answer in {} s", time.as_secs_f64()));
-    let again = |error: &reqwest::Error| Failed::Lost(chain(error));
+    let again = |error: &reqwest::Error| Failed::Lost(failure(error));
     let response = timeout(within, request.send()).await;
     let mut response = response
         .map_err(|_| late(within))?
