@@ -136,7 +136,7 @@ impl Shared {
             let every = self.loses_every.load(SeqCst);
             if answer.body.len() > cap {
                 refuse(&mut client, "502 Bad Gateway").await?;
-            } else if every > 0 && number % every == 0 {
+            } else if every > 0 && number.is_multiple_of(every) {
                 refuse(&mut client, "504 Gateway Timeout").await?;
             } else {
                 self.largest.fetch_max(answer.body.len(), SeqCst);

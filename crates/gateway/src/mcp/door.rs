@@ -159,7 +159,7 @@ impl Door for HttpDoor {
                         connection.close(code, reason);
                         Box::pin(async move { connection.ended().await }) as _
                     };
-                    Ok(Entered::Port(opened, Box::new(refuse)))
+                    Ok(Entered::Port(Box::new(opened), Box::new(refuse)))
                 }),
             }),
             ended = &mut self.server => {

@@ -10,10 +10,10 @@ use breakbulk_net::nats::{self, NatsListener, NatsOptions, NatsTransport};
 use breakbulk_net::{Incoming, Sink, Source, Transport};
 use tokio::net::TcpStream;
 
-pub const MAX_PAYLOAD: usize = 64 << 10;
+pub(crate) const MAX_PAYLOAD: usize = 64 << 10;
 
 /// A running `nats-server`; it ends with this.
-pub struct NatsServer {
+pub(crate) struct NatsServer {
     child: Child,
     port: u16,
     config: tempfile::NamedTempFile,
@@ -21,7 +21,7 @@ pub struct NatsServer {
 
 impl NatsServer {
     /// Starts one with these further lines of configuration.
-    pub async fn start(further: &str) -> Self {
+    pub(crate) async fn start(further: &str) -> Self {
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
@@ -41,7 +41,7 @@ impl NatsServer {
     }
 
     /// Ends it and starts it again at the same port.
-    pub async fn restart(&mut self) {
+    pub(crate) async fn restart(&mut self) {
         self.stop();
         self.child = Command::new("nats-server")
             .args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-c"])
@@ -59,17 +59,17 @@ impl NatsServer {
             .unwrap();
     }
 
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
     /// The options for a subject at it.
-    pub fn options(&self, subject: &str) -> NatsOptions {
+    pub(crate) fn options(&self, subject: &str) -> NatsOptions {
         NatsOptions::new(format!("127.0.0.1:{}", self.port), subject)
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
 }
@@ -81,13 +81,13 @@ impl Drop for NatsServer {
 }
 
 /// A listener, and both ends of a session.
-pub async fn pair(options: &NatsOptions) -> (NatsListener, NatsTransport, NatsTransport) {
+pub(crate) async fn pair(options: &NatsOptions) -> (NatsListener, NatsTransport, NatsTransport) {
     let mut listener = NatsListener::bind(options, 8).await.unwrap();
     let (client, server) = tokio::join!(nats::connect(options), listener.accept());
     (listener, client.unwrap(), server.unwrap())
 }
 
-pub async fn frame(source: &mut impl Source) -> Frame {
+pub(crate) async fn frame(source: &mut impl Source) -> Frame {
     loop {
         match source.next().await {
             Incoming::Frame(frame) => return frame,
@@ -97,7 +97,7 @@ pub async fn frame(source: &mut impl Source) -> Frame {
     }
 }
 
-pub async fn end(source: &mut impl Source) -> Closed {
+pub(crate) async fn end(source: &mut impl Source) -> Closed {
     loop {
         match source.next().await {
             Incoming::Closed(closed) => return closed,
@@ -108,7 +108,7 @@ pub async fn end(source: &mut impl Source) -> Closed {
 }
 
 /// A frame whose content tells its number.
-pub fn numbered(number: usize, size: usize) -> Frame {
+pub(crate) fn numbered(number: usize, size: usize) -> Frame {
     let mut bytes = format!("{number} ").into_bytes();
     bytes.resize(size.max(bytes.len()), b'a' + (number % 26) as u8);
     match number % 2 {
@@ -118,7 +118,7 @@ pub fn numbered(number: usize, size: usize) -> Frame {
 }
 
 /// Sends everything back until the other side ends.
-pub async fn echo(transport: impl Transport) {
+pub(crate) async fn echo(transport: impl Transport) {
     let (mut source, mut sink) = transport.split();
     loop {
         match source.next().await {
