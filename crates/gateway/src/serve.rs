@@ -176,10 +176,6 @@ pub(crate) struct Arrival {
 }
 
 /// What a client that came in is.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one for each client, for a moment"
-)]
 pub(crate) enum Entered {
     /// A gateway, which says first whether it begins a session or goes on with one.
     Line(Line),

@@ -238,13 +238,15 @@ impl Bus {
 impl Said {
     fn hear(&self, event: &Event) {
         match event {
-            Event::Disconnected | Event::Closed => {
+            Event::Disconnected => {
                 self.losses.send_modify(|losses| *losses += 1);
                 tracing::warn!("the connection to the NATS server was lost");
             }
+            // Also when this side closes it, at the end of a session.
+            Event::Closed => self.losses.send_modify(|losses| *losses += 1),
             Event::Connected => tracing::debug!("connected to a NATS server"),
             Event::ServerError(error) => {
-                let text = plain_text(error.to_string());
+                let text = plain_text(error);
                 tracing::warn!(error = %text, "the NATS server reports an error");
                 if text.to_ascii_lowercase().contains("permissions violation") {
                     self.denial.send_replace(Some(text));

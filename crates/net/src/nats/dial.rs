@@ -32,7 +32,7 @@ async fn open(bus: &Bus) -> Result<NatsTransport, NatsError> {
     let mut refused = String::new();
     for _ in 0..TRIES {
         match ask(bus, &bus.client, request.clone()).await? {
-            Reply::Refused { error } => refused = plain_text(&error),
+            Reply::Refused { error } => refused = plain_text(error),
             Reply::Opened(side) => {
                 side.check(&bus.options.inbox)
                     .map_err(|reason| unexpected(bus, reason))?;

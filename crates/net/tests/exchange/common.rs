@@ -20,9 +20,9 @@ use bytes::Bytes;
 use tokio::net::TcpListener;
 
 /// The cap of the path in most tests.
-pub const CAP: usize = 64 << 10;
+pub(crate) const CAP: usize = 64 << 10;
 
-pub fn serve_options() -> ServeOptions {
+pub(crate) fn serve_options() -> ServeOptions {
     ServeOptions {
         body_max: CAP,
         answer_max: CAP,
@@ -32,7 +32,7 @@ pub fn serve_options() -> ServeOptions {
 }
 
 /// Starts a server, and returns its address and the clients that connect.
-pub async fn server(options: ServeOptions) -> (SocketAddr, Arrivals) {
+pub(crate) async fn server(options: ServeOptions) -> (SocketAddr, Arrivals) {
     let (server, arrivals) = Server::new(options);
     let router = server.exchange_below("/tunnel");
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -41,19 +41,19 @@ pub async fn server(options: ServeOptions) -> (SocketAddr, Arrivals) {
     (address, arrivals)
 }
 
-pub fn client_options() -> ClientOptions {
+pub(crate) fn client_options() -> ClientOptions {
     let mut options = ClientOptions::new("");
     options.body_max = CAP;
     options
 }
 
-pub async fn dial(address: SocketAddr) -> Result<ExchangeTransport, ConnectError> {
+pub(crate) async fn dial(address: SocketAddr) -> Result<ExchangeTransport, ConnectError> {
     let url = format!("http://{address}/tunnel");
     exchange::connect(&url, &client_options()).await
 }
 
 /// Both ends of a session, over a path to the server.
-pub async fn pair(
+pub(crate) async fn pair(
     path: SocketAddr,
     arrivals: &mut Arrivals,
 ) -> (ExchangeTransport, AcceptedTransport) {
@@ -63,7 +63,7 @@ pub async fn pair(
 }
 
 /// The next frame; panics at the end of the connection.
-pub async fn frame(source: &mut impl Source) -> Frame {
+pub(crate) async fn frame(source: &mut impl Source) -> Frame {
     loop {
         match source.next().await {
             Incoming::Frame(frame) => return frame,
@@ -74,7 +74,7 @@ pub async fn frame(source: &mut impl Source) -> Frame {
 }
 
 /// How the connection ends.
-pub async fn end(source: &mut impl Source) -> breakbulk_link::Closed {
+pub(crate) async fn end(source: &mut impl Source) -> breakbulk_link::Closed {
     loop {
         match source.next().await {
             Incoming::Closed(closed) => return closed,
@@ -85,7 +85,7 @@ pub async fn end(source: &mut impl Source) -> breakbulk_link::Closed {
 }
 
 /// A frame whose content tells its number.
-pub fn numbered(number: usize, size: usize) -> Frame {
+pub(crate) fn numbered(number: usize, size: usize) -> Frame {
     let mut bytes = format!("{number} ").into_bytes();
     bytes.resize(size.max(bytes.len()), b'a' + (number % 26) as u8);
     match number % 2 {
@@ -95,7 +95,7 @@ pub fn numbered(number: usize, size: usize) -> Frame {
 }
 
 /// Sends everything back, and closes when the other end does.
-pub async fn echo(transport: impl Transport) {
+pub(crate) async fn echo(transport: impl Transport) {
     let (mut source, mut sink) = transport.split();
     loop {
         match source.next().await {
@@ -111,7 +111,7 @@ pub async fn echo(transport: impl Transport) {
 }
 
 /// A client of the test's own.
-pub fn plain_client() -> reqwest::Client {
+pub(crate) fn plain_client() -> reqwest::Client {
     // An error means that another test of this process did it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().no_proxy().build().unwrap()
@@ -119,7 +119,7 @@ pub fn plain_client() -> reqwest::Client {
 
 /// What a proxy does to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub(crate) enum Fate {
     Pass,
     /// 502, and the server never sees it.
     Refuse,
@@ -130,7 +130,7 @@ pub enum Fate {
 }
 
 /// A proxy between client and server.
-pub struct Proxy {
+pub(crate) struct Proxy {
     server: SocketAddr,
     http: reqwest::Client,
     /// The largest body that passes, either way.
@@ -138,11 +138,11 @@ pub struct Proxy {
     fate: fn(usize) -> Fate,
     requests: AtomicUsize,
     /// The largest body that passed.
-    pub largest: AtomicUsize,
+    pub(crate) largest: AtomicUsize,
 }
 
 impl Proxy {
-    pub async fn start(
+    pub(crate) async fn start(
         server: SocketAddr,
         cap: usize,
         fate: fn(usize) -> Fate,

@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::common::*;
 
-pub struct Raw {
+pub(crate) struct Raw {
     http: reqwest::Client,
     address: SocketAddr,
     session: String,
@@ -18,7 +18,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    pub async fn open(address: SocketAddr, token: &'static str) -> Result<Self, u16> {
+    pub(crate) async fn open(address: SocketAddr, token: &'static str) -> Result<Self, u16> {
         let http = plain_client();
         let mut raw = Self {
             http,
@@ -35,7 +35,7 @@ impl Raw {
         Ok(raw)
     }
 
-    pub async fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+    pub(crate) async fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let url = format!("http://{}/tunnel/{path}", self.address);
         let request = self
             .http
