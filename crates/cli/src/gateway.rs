@@ -28,6 +28,8 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   ws://HOST:PORT/PATH a WebSocket; to listen, ws://PORT is ws://127.0.0.1:PORT, and port 0 any free one
   ws+unix:PATH        the same over a Unix socket, for this user and root alone (--allow-user adds others)
   wss://…             the same with TLS
+  loro+http://HOST:PORT, loro+https://…     loro-extended: to listen, by WebSocket, SSE, polling and WebRTC
+                      on one port; as a target, by ?transport=sse (the default), poll or webrtc
   cep22+nostr:RELAY[,RELAY…]?key=FILE       to listen: an MCP server that is found by its key, at relays
                                             that are written as wss://HOST
   cep22+nostr:RELAY[,RELAY…]?server=PUBKEY  as a target: that server (npub or hex)
@@ -56,6 +58,8 @@ What a gateway between two ends does:
   ahp+ws                   with ahp+ws          assembles messages and cuts them again
   loro+ws                  with loro+ws, whole+ws, streams with framing=ipc    binary messages, in fragments
                                                                           and whole
+  streams with framing=ipc with the same, or a tunnel    the frames of VSCode's ipc.net, as they are
+  loro+ws, loro+http       with the same        a client and a server of loro-extended, each by its transport
   cep22+nostr              with streams, whole+ws or a tunnel    MCP over Nostr relays (ContextVM)
 
 A tunnel carries any program of text messages (MCP, LSP, tywrap), or of framing=ipc at both gateways, unchanged, but for one value: with

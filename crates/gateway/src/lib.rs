@@ -1,7 +1,7 @@
 //! Gateways: they carry the messages of unchanged programs over paths whose frames are capped.
 //!
 //! A gateway stands between two ends, each given as text: this process's standard streams, a command, a
-//! WebSocket, or Nostr relays. [`Plan::new`] checks both [`Endpoint`]s and the [`Config`];
+//! TCP or Unix socket, a WebSocket, a transport of loro-extended, or Nostr relays. [`Plan::new`] checks both [`Endpoint`]s and the [`Config`];
 //! [`Plan::run`] opens them and carries messages until a [`Stop`] fires. The program `breakbulk gateway`
 //! only parses options and calls this library.
 //!
