@@ -36,6 +36,8 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
                       that let no WebSocket through or cap bodies: none is over max-frame; ahp+https:// with TLS
   nats://[USER:PASSWORD@|TOKEN@]HOST:PORT/SUBJECT  a tunnel over NATS: each session is for one of the gateways
                       that listen at the subject; the server's max_payload is the cap; tls:// with TLS
+  loro+http://HOST:PORT, loro+https://…     loro-extended: to listen, by WebSocket, SSE, polling and WebRTC
+                      on one port; as a target, by ?transport=sse (the default), poll or webrtc
   cep22+nostr:RELAY[,RELAY…]?key=FILE       to listen: an MCP server that is found by its key, at relays
                                             that are written as wss://HOST
   cep22+nostr:RELAY[,RELAY…]?server=PUBKEY  as a target: that server (npub or hex)
@@ -74,6 +76,8 @@ What a gateway between two ends does:
                                                                           and whole
   ahp+http, nats           as ahp+ws, but always a tunnel: the other end is a gateway
   http://, https://        with streams, whole+ws, http:// or a tunnel    MCP over HTTP
+  streams with framing=ipc with the same, or a tunnel    the frames of VSCode's ipc.net, as they are
+  loro+ws, loro+http       with the same        a client and a server of loro-extended, each by its transport
   cep22+nostr              with streams, whole+ws or a tunnel    MCP over Nostr relays (ContextVM)
 
 A tunnel carries any program of text messages (MCP, LSP, tywrap), or of framing=ipc at both gateways, unchanged, but for one value: with

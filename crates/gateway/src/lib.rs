@@ -1,7 +1,8 @@
 //! Gateways: they carry the messages of unchanged programs over paths whose frames are capped.
 //!
 //! A gateway stands between two ends, each given as text: this process's standard streams, a command, a
-//! WebSocket, MCP over HTTP, or Nostr relays. [`Plan::new`] checks both [`Endpoint`]s and the [`Config`];
+//! TCP or Unix socket, a WebSocket, MCP over HTTP, plain HTTP, NATS, a transport of loro-extended, or Nostr
+//! relays. [`Plan::new`] checks both [`Endpoint`]s and the [`Config`];
 //! [`Plan::run`] opens them and carries messages until a [`Stop`] fires. The program `breakbulk gateway`
 //! only parses options and calls this library.
 //!

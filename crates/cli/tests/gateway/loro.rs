@@ -55,7 +55,8 @@ fn push(url: &str, token: Option<&str>, size: usize) -> Output {
     let mut command = loro(&["push", url, "doc"]);
     command.envs(token.map(|token| ("BREAKBULK_TOKEN", token)));
     // Documents are compressed, so that each word is another one.
-    let words = (0..size as u64 / 8).map(|n| format!("{:08x}", (n * n * 2_654_435_761) as u32));
+    let words =
+        (0..size as u64 / 8).map(|n| format!("{:08x}", (n * n).wrapping_mul(2_654_435_761) as u32));
     let json = format!("{{\"text\":\"{}\"}}", words.collect::<String>());
     run(command, json.into_bytes())
 }

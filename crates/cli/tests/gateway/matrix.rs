@@ -246,6 +246,7 @@ fn row(relay: &str, listen: &Kind) {
     }
 }
 
+// PROG-22, LORO-35
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_pair_of_endpoints_works_or_is_refused_by_name() {
     let relay = BadRelay::start(Weather::default()).await.unwrap();

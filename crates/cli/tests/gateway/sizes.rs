@@ -148,6 +148,7 @@ fn a_response_that_is_too_large_for_this_side_becomes_an_error() {
 }
 
 /// A plain client has no gateway of its own, and an answer over the cap would need pieces.
+// PROG-23
 #[tokio::test]
 async fn a_plain_client_is_told_to_put_a_second_gateway_before_it() {
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":"%020000d"}\n"#;

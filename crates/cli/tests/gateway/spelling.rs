@@ -141,6 +141,7 @@ fn refused(listen: &str, to: &str) -> String {
     said
 }
 
+// PROG-22
 #[test]
 fn every_wrong_endpoint_is_one_line_with_the_nearest_right_one() {
     assert!(WRONG.len() + WRONG_THERE.len() >= 60);

@@ -164,6 +164,7 @@ impl Passing for Bridge {
 mod tests {
     use super::*;
 
+    // LORO-35
     #[test]
     fn several_messages_of_a_frame_are_a_batch() {
         let new = |name: &str| ChannelMsg::NewDoc {
