@@ -68,7 +68,10 @@ fn ahp() -> Result<()> {
 /// Servers and clients from npm and PyPI, through gateways.
 fn mcp() -> Result<()> {
     install_mcp()?;
-    tests("interop-mcp", &["published_server", "both_eras"])
+    tests(
+        "interop-mcp",
+        &["published_server", "both_eras", "conformance"],
+    )
 }
 
 /// Installs what npm and PyPI have of both eras of MCP.

@@ -2,4 +2,5 @@
 //!
 //! `cargo xtask interop mcp` installs what they need and runs them, `cargo xtask long mcp` the long one.
 
+pub mod conformance;
 pub mod eras;
