@@ -51,7 +51,7 @@ pub async fn run(url: &str) -> Result<Verdicts> {
 }
 
 async fn run_revision(url: &str, revision: &str) -> Result<Scenarios> {
-    let packages = folder().join("node_modules");
+    let packages = packages();
     let results = tempfile::tempdir()?;
     // The package needs a newer node than Debian has: the one that npm installed beside it.
     let mut command = Command::new(packages.join(".bin/node"));
@@ -136,6 +136,11 @@ fn changed(expected: Option<&Checks>, found: Option<&Checks>) -> String {
         }
     }
     format!("[{}] became [{}]", missing.join(", "), more.join(", "))
+}
+
+/// What npm installed.
+pub(crate) fn packages() -> PathBuf {
+    folder().join("node_modules")
 }
 
 fn folder() -> PathBuf {

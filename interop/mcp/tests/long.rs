@@ -4,7 +4,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use interop_mcp::eras::{OVER, Row, SDKS, each};
+use interop_mcp::eras::{OVER, Row};
+use interop_mcp::sdk::SDKS;
+use interop_mcp::table::each;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask long mcp"]
@@ -19,5 +21,5 @@ async fn every_client_with_every_server_over_everything() {
             over,
         })
     });
-    each(rows).await.unwrap();
+    each(rows, Row::run).await.unwrap();
 }
