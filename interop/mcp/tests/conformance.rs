@@ -6,9 +6,11 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::path::PathBuf;
-use std::time::Instant;
 
+use anyhow::{Result, ensure};
 use interop_mcp::conformance::{Verdicts, differences, run, server};
+use interop_mcp::doors::{Between, Door};
+use interop_mcp::table::each;
 
 /// What is said of the server without anything between them.
 fn recorded() -> (PathBuf, Verdicts) {
@@ -17,22 +19,31 @@ fn recorded() -> (PathBuf, Verdicts) {
     (path, serde_json::from_str(&text).unwrap())
 }
 
-#[track_caller]
-fn is_as_recorded(over: &str, found: &Verdicts) {
-    let different = differences(&recorded().1, found);
-    assert!(different.is_empty(), "{over}:\n{}", different.join("\n"));
+/// Runs the conformance package against the server with this between them, and compares what it says.
+async fn check(between: Option<Between>) -> Result<()> {
+    let server = server().await?;
+    let found = match between {
+        None => run(&server.address).await?,
+        Some(between) => {
+            let door = Door::open(between, &server.address).await?;
+            let found = run(&door.url).await?;
+            door.stop().await?;
+            found
+        }
+    };
+    let (path, mut expected) = recorded();
+    if between.is_none() && std::env::var_os("BREAKBULK_RECORD").is_some() {
+        std::fs::write(path, serde_json::to_string_pretty(&found)? + "\n")?;
+        expected = recorded().1;
+    }
+    let different = differences(&expected, &found);
+    ensure!(different.is_empty(), "{}", different.join("\n"));
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask interop mcp"]
-async fn the_server_alone_is_as_recorded() {
-    let server = server().await.unwrap();
-    let start = Instant::now();
-    let found = run(&server.address).await.unwrap();
-    println!("{:.1} s", start.elapsed().as_secs_f64());
-    if std::env::var_os("BREAKBULK_RECORD").is_some() {
-        let text = serde_json::to_string_pretty(&found).unwrap();
-        std::fs::write(recorded().0, text + "\n").unwrap();
-    }
-    is_as_recorded("nothing between", &found);
+async fn a_server_is_judged_alike_whatever_is_between() {
+    let between = [None, Some(Between::Gateway), Some(Between::WebSocket)];
+    each(between, check).await.unwrap();
 }
