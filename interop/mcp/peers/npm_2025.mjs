@@ -34,7 +34,7 @@ import {
 
 function make() {
   const server = new McpServer({ name: "npm 2025", version: "0" });
-  const inputSchema = { data: z.string(), down: z.number() };
+  const inputSchema = { data: z.string(), down: z.number(), unit: z.string().optional() };
   server.registerTool("exchange", { inputSchema }, (args, { _meta, sendNotification }) =>
     exchange(args, async (progress, total) => {
       const progressToken = _meta?.progressToken;

@@ -28,7 +28,8 @@ function make() {
   const server = new McpServer({ name: "npm 2026", version: "0" });
   const tool = (name, shape, call) =>
     server.registerTool(name, { inputSchema: z.object(shape) }, (args, { mcpReq }) => call(args, mcpReq));
-  tool("exchange", { data: z.string(), down: z.number() }, (args, request) =>
+  const texts = { data: z.string(), down: z.number(), unit: z.string().optional() };
+  tool("exchange", texts, (args, request) =>
     exchange(args, async (progress, total) => {
       const progressToken = request._meta?.progressToken;
       if (progressToken === undefined) return;

@@ -60,10 +60,10 @@ class Form(BaseModel):
     colour: str
 
 
-async def exchange(data: str, down: int, context: Context) -> list[str]:
+async def exchange(data: str, down: int, context: Context, unit: str = UNIT) -> list[str]:
     for value, total in PROGRESS:
         await context.report_progress(value, total)
-    return [UNIT * down, json.dumps(about(data))]
+    return [unit * down, json.dumps(about(data))]
 
 
 async def wait(folder: str) -> str:
@@ -135,7 +135,8 @@ async def make_calls(plan, agreed, call, cancellable):
         async def heard(value, total, message):
             progress.append([value, total])
 
-        arguments = {"data": UNIT * sizes["up"], "down": sizes["down"]}
+        other = {"unit": sizes["unit"]} if "unit" in sizes else {}
+        arguments = {"data": other.get("unit", UNIT) * sizes["up"], "down": sizes["down"], **other}
         try:
             result = await call("exchange", arguments, progress_callback=heard)
             texts = [part.text for part in result.content]

@@ -6,7 +6,7 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 
-/** Texts are so many of it: letters of each length in UTF-8, and those that JSON escapes. */
+/** Texts are so many of it, unless a call names another: letters of each length in UTF-8, and those that JSON escapes. */
 export const UNIT = 'a "quoted" \\ é 漢 🚢\n';
 
 /** The client's and the server's own limit of a message is 10 MiB on stdio and 4 MiB in a POST unless they are told otherwise. */
@@ -36,11 +36,12 @@ const tell = (line) => console.log(JSON.stringify(line));
  */
 export async function makeCalls({ calls, extras }, version, call) {
   tell({ version });
-  const exchange = async ({ up, down }) => {
+  const exchange = async ({ up, down, unit }) => {
     const progress = [];
+    const data = (unit ?? UNIT).repeat(up);
     const onprogress = ({ progress: value, total }) => progress.push([value, total]);
     try {
-      const { content } = await call("exchange", { data: UNIT.repeat(up), down }, { onprogress });
+      const { content } = await call("exchange", { data, down, unit }, { onprogress });
       return { text: about(content[0].text), heard: JSON.parse(content[1].text), progress };
     } catch (error) {
       return { error: { code: error.code, message: error.message, data: error.data } };
@@ -73,9 +74,9 @@ async function appears(path) {
 }
 
 /** The result of the tool `exchange`. `progress(value, total)` tells the client. */
-export async function exchange({ data, down }, progress) {
+export async function exchange({ data, down, unit }, progress) {
   for (const [value, total] of PROGRESS) await progress(value, total);
-  return texts(UNIT.repeat(down), JSON.stringify(about(data)));
+  return texts((unit ?? UNIT).repeat(down), JSON.stringify(about(data)));
 }
 
 /** The result of the tool `wait`, which ends when it is cancelled. It says in files how far it is. */

@@ -114,7 +114,7 @@ impl Row {
             Speaks::Stdio => {
                 let tunnel = self.between.tunnel(&target).await?;
                 let to = tunnel.as_ref().map_or(&target, |tunnel| &tunnel.to);
-                plan.run(&Reach::Stdio(to.clone())).await?;
+                plan.run(&Reach::stdio(to)).await?;
                 match tunnel {
                     Some(tunnel) => tunnel.stop().await,
                     None => Ok(()),

@@ -74,6 +74,6 @@ impl Row {
             extras: true,
             more_progress: self.over == Over::Relay,
         };
-        plan.run(&Reach::Stdio(to.to_owned())).await
+        plan.run(&Reach::stdio(to)).await
     }
 }

@@ -26,10 +26,10 @@ pub async fn says(reach: &Reach, era: &str, arguments: &[&str]) -> Result<String
         .env("HOME", home.path());
     match reach {
         Reach::Http(url) => command.args(["--transport", "http", "--server-url", url]),
-        Reach::Stdio(to) => {
+        Reach::Stdio { listen, to } => {
             command.args(["--transport", "stdio", "--"]);
             command.arg(breakbulk()?);
-            command.args(["gateway", "--listen", "stdio:", "--to", to])
+            command.args(["gateway", "--listen", listen, "--to", to])
         }
     };
     let run = command.stdin(Stdio::null()).kill_on_drop(true).output();

@@ -6,6 +6,7 @@ pub mod conformance;
 pub mod doors;
 pub mod eras;
 pub mod inspector;
+pub mod limits;
 pub mod paths;
 pub mod sdk;
 pub mod table;

@@ -49,10 +49,36 @@ const ASKED: usize = 10_000;
 /// How a client gets to its server.
 #[derive(Clone, Debug)]
 pub enum Reach {
-    /// It starts a gateway to this endpoint.
-    Stdio(String),
+    /// It starts a gateway between these endpoints.
+    Stdio {
+        /// The client's standard streams.
+        listen: String,
+        /// The server, or the gateway before it.
+        to: String,
+    },
     /// It goes to this URL.
     Http(String),
+}
+
+impl Reach {
+    /// It starts a gateway to this endpoint.
+    pub fn stdio(to: &str) -> Self {
+        Self::Stdio {
+            listen: format!("stdio:?max-message={MAX_MESSAGE}"),
+            to: to.to_owned(),
+        }
+    }
+
+    /// The beginning of a client's plan.
+    pub(crate) fn plan(&self) -> Result<Value> {
+        Ok(match self {
+            Self::Http(url) => json!({ "url": url }),
+            Self::Stdio { listen, to } => {
+                let gateway = ["gateway", "--listen", listen, "--to", to];
+                json!({"command": breakbulk()?, "args": gateway})
+            }
+        })
+    }
 }
 
 /// What a client shall do, and what is expected of it.
@@ -88,30 +114,15 @@ impl Plan<'_> {
 
     async fn told(self, reach: &Reach, folder: &Path) -> Result<Vec<Value>> {
         let sizes = |(up, down): &Sizes| json!({"up": up, "down": down});
-        let mut plan = match reach {
-            Reach::Http(url) => json!({ "url": url }),
-            Reach::Stdio(to) => {
-                let listen = format!("stdio:?max-message={MAX_MESSAGE}");
-                let gateway = ["gateway", "--listen", &listen, "--to", to];
-                json!({"command": breakbulk()?, "args": gateway})
-            }
-        };
+        let mut plan = reach.plan()?;
         plan["calls"] = self.calls.iter().map(sizes).collect();
         if self.extras {
             let parallel: Value = PARALLEL.iter().map(sizes).collect();
             plan["extras"] = json!({"parallel": parallel, "units": ASKED, "folder": folder});
         }
-        let output = run(self.client, &plan).await?;
-        let told = String::from_utf8_lossy(&output.stdout);
-        let lines = told.lines().map(serde_json::from_str);
-        let lines: Vec<Value> = lines.collect::<Result<_, _>>()?;
         let expected = 1 + self.calls.len() + if self.extras { 4 } else { 0 };
-        ensure!(
-            output.status.success() && lines.len() == expected,
-            "{}: {told}{}",
-            output.status,
-            shorten(&output.stderr)
-        );
+        let lines = lines(self.client, &plan).await?;
+        ensure!(lines.len() == expected, "not {expected} lines: {lines:?}");
         Ok(lines)
     }
 
@@ -166,13 +177,22 @@ impl Plan<'_> {
     }
 }
 
-/// Runs a client with a plan.
-async fn run(client: Sdk, plan: &Value) -> Result<std::process::Output> {
+/// Runs a client with a plan to its end: the lines that it tells.
+pub(crate) async fn lines(client: Sdk, plan: &Value) -> Result<Vec<Value>> {
     let [program, script] = client.command();
     let mut command = Command::new(program);
     command.args([&script, "client", &plan.to_string()]);
     let run = command.stdin(Stdio::null()).kill_on_drop(true).output();
-    Ok(timeout(PATIENCE, run).await.context("the client hangs")??)
+    let output = timeout(PATIENCE, run).await.context("the client hangs")??;
+    let told = String::from_utf8_lossy(&output.stdout);
+    ensure!(
+        output.status.success(),
+        "{}: {told}{}",
+        output.status,
+        shorten(&output.stderr)
+    );
+    let lines = told.lines().map(serde_json::from_str);
+    Ok(lines.collect::<Result<_, _>>()?)
 }
 
 #[derive(Debug, Deserialize)]
