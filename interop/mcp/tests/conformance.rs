@@ -19,6 +19,24 @@ fn recorded() -> (PathBuf, Verdicts) {
     (path, serde_json::from_str(&text).unwrap())
 }
 
+/// What is checked of one connection alone: a server that ends the stream of an answer early is asked again by the
+/// gateway, whose own client keeps its stream.
+const OF_ONE_CONNECTION: [(&str, &str, &str); 1] = [(
+    "2025-11-25",
+    "server-sse-polling",
+    "server-sse-disconnect-resume",
+)];
+
+/// What is expected where a gateway is between.
+fn through_a_gateway(mut verdicts: Verdicts) -> Verdicts {
+    for (revision, scenario, check) in OF_ONE_CONNECTION {
+        let scenarios = verdicts.get_mut(revision).unwrap();
+        let checks = scenarios.get_mut(scenario).unwrap();
+        checks.get_mut("SUCCESS").unwrap().retain(|id| id != check);
+    }
+    verdicts
+}
+
 /// Runs the conformance package against the server with this between them, and compares what it says.
 async fn check(between: Option<Between>) -> Result<()> {
     let server = server().await?;
@@ -35,6 +53,9 @@ async fn check(between: Option<Between>) -> Result<()> {
     if between.is_none() && std::env::var_os("BREAKBULK_RECORD").is_some() {
         std::fs::write(path, serde_json::to_string_pretty(&found)? + "\n")?;
         expected = recorded().1;
+    }
+    if between.is_some() {
+        expected = through_a_gateway(expected);
     }
     let different = differences(&expected, &found);
     ensure!(different.is_empty(), "{}", different.join("\n"));

@@ -107,7 +107,7 @@ async fn check(frame: usize) -> Result<()> {
     calls(&host).await?;
 
     // A bridge that ends takes its gateway with it, and the next call has another.
-    let exited = host.call("os", "_exit", "[3]", None).await;
+    let exited = host.call("os", "abort", "[]", None).await;
     ensure!(
         matches!(exited, Err(CallError::Exited { .. })),
         "{exited:?}"
