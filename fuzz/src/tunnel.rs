@@ -1,16 +1,17 @@
 //! A gateway between a program and a tunnel, both hostile: whatever they send, what one input causes is
 //! bounded, the session ends, and what it held comes back.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use breakbulk_gateway::{
-    Ended, Options, Plain, Port, Tunnel, TunnelConfig, greet, relay, whole_link,
+    Boxed, Dial, Ended, Line, OpenError, Options, Plain, Port, Tunnel, TunnelConfig, connect,
+    relay, whole_link,
 };
-use breakbulk_link::{Budget, Cap, Carries, Frame, Outgoing, PeerSupport};
-use breakbulk_message::tunnel::{Hello, tunnel_end};
+use breakbulk_link::{Budget, Cap, Carries, Frame, Outgoing};
+use breakbulk_message::tunnel::{Control, Gone, SESSION_BYTES, SessionId, tunnel_end};
 use breakbulk_net::memory::{Memory, MemorySink, MemorySource, pair};
 use breakbulk_net::{Connection, Incoming, Sink, Source, Transport};
-use breakbulk_wire::Ahp;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -34,8 +35,11 @@ const MEMORY: usize = 4 << 20;
 /// What the gateway may add for each message that came in: an error with a name of the sender's in it.
 const ADDED: usize = 2 << 10;
 
-/// The pump, and the driver of each connection with its two halves.
-const TASKS: usize = 8;
+/// The pump, the driver of each connection with its two halves, and the task of the tunnel.
+const TASKS: usize = 9;
+
+/// What the frames that the tunnel sends again on a new line may add, for each line.
+const WINDOW: usize = 4 << 10;
 
 /// How long a side is waited for; time is paused.
 const MOMENT: Duration = Duration::from_millis(1);
@@ -106,9 +110,30 @@ impl Peer {
     }
 }
 
+/// The lines that the gateway opened, at the end of the fuzzer: the last one counts.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<(Option<Memory>, usize)>>);
+
+impl Dial for Lines {
+    fn dial(&self) -> Boxed<'_, Result<Line, OpenError>> {
+        Box::pin(async {
+            let (far, near) = pair(2);
+            let mut lines = self.0.lock().expect("no panic");
+            lines.0 = Some(far);
+            lines.1 += 1;
+            Ok(Line::new(near))
+        })
+    }
+
+    fn path(&self) -> String {
+        "memory:".to_owned()
+    }
+}
+
 struct World {
     program: Peer,
     tunnel: Peer,
+    lines: Lines,
     /// Cuts the other gateway's messages as that one would.
     other: breakbulk_link::Link,
     stop: Option<oneshot::Sender<()>>,
@@ -119,19 +144,11 @@ impl World {
     fn new(budget: &Budget, input: &mut Input<'_>) -> Self {
         let (near, listen) = pair(2);
         let (far, to) = pair(2);
-        let config = TunnelConfig {
-            cap: Cap::frame(FRAME),
-            max_frame: FRAME,
-            max_message: MESSAGE,
-            budget: budget.clone(),
-        };
-        let mut other = TunnelConfig {
-            budget: Budget::unlimited(),
-            ..config.clone()
-        }
-        .link([9; 32]);
-        let limits = Ahp::peer_limits(&config.hello().chunking);
-        other.set_peer(PeerSupport::Yes(limits));
+        let config = config(budget);
+        let unlimited = self::config(&Budget::unlimited());
+        let other = unlimited.link(&config.hello(None), [9; 32]);
+        let lines = Lines::default();
+        let dial = Arc::new(lines.clone());
         let link = whole_link(
             Carries::Text,
             Cap::frame(if input.flag() { FRAME } else { 2 * MESSAGE }),
@@ -141,9 +158,8 @@ impl World {
         let (stop, stopped) = oneshot::channel();
         let session = tokio::spawn(async move {
             let open = breakbulk_net::Options::default();
-            let listen = Connection::open(link, listen, open.clone()).expect("text");
-            let to = Connection::open(config.link([3; 32]), to, open).expect("text");
-            let to = greet(to, &config).await.ok()?;
+            let listen = Connection::open(link, listen, open).expect("text");
+            let to = connect(Line::new(to), dial, &config).await.ok()?.port;
             let passing = Tunnel {
                 listen: false,
                 to: true,
@@ -159,14 +175,26 @@ impl World {
         Self {
             program: Peer::new(near),
             tunnel: Peer::new(far),
+            lines,
             other,
             stop: Some(stop),
             session,
         }
     }
 
+    /// Takes the line that the gateway has opened last.
+    fn next_line(&mut self) {
+        let line = self.lines.0.lock().expect("no panic").0.take();
+        if let Some(line) = line {
+            let new = Peer::new(line);
+            (self.tunnel.source, self.tunnel.sink) = (new.source, new.sink);
+        }
+    }
+
     async fn step(&mut self, input: &mut Input<'_>) {
-        match input.below(12) {
+        match input.below(14) {
+            12 => self.next_line(),
+            13 => self.tunnel.send(Frame::Text(control(input).into())).await,
             0 => self.tunnel.send(Frame::Text(hello(input).into())).await,
             1 => self.transfer(input).await,
             2 => self.tunnel.send(made_up(input)).await,
@@ -227,7 +255,8 @@ impl World {
         let sent = self.program.sent + self.tunnel.sent + 2;
         for (to, from) in [(&self.program, &self.tunnel), (&self.tunnel, &self.program)] {
             // A message is cut into frames with heads of their own: less than twice its size.
-            let most = 2 * from.sent_bytes + sent * ADDED;
+            let lines = self.lines.0.lock().expect("no panic").1 + 1;
+            let most = 2 * from.sent_bytes + sent * ADDED + lines * WINDOW;
             let received = to.received_bytes;
             assert!(received <= most, "{received} bytes came of {most}");
         }
@@ -239,6 +268,7 @@ impl World {
         self.tunnel.sink = None;
         self.program.source = None;
         self.tunnel.source = None;
+        self.lines.0.lock().expect("no panic").0 = None;
         drop(
             timeout(Duration::from_secs(600), &mut self.session)
                 .await
@@ -251,21 +281,56 @@ impl World {
     }
 }
 
-/// A hello: one that fits, or with limits from the input.
-fn hello(input: &mut Input<'_>) -> String {
-    let config = TunnelConfig {
+fn config(budget: &Budget) -> TunnelConfig {
+    TunnelConfig {
         cap: Cap::frame(FRAME),
         max_frame: FRAME,
         max_message: MESSAGE,
-        budget: Budget::unlimited(),
-    };
-    let mut hello: Hello = config.hello();
-    if input.flag() {
-        hello.chunking.max_frame_bytes = input.number();
-        hello.chunking.max_message_bytes = input.number();
-        hello.chunking.max_groups = Some(input.number());
+        budget: budget.clone(),
+        carries: Carries::Text,
+        resume_for: Duration::from_secs(10),
+        window: WINDOW,
+        caps: Default::default(),
     }
-    hello.to_json()
+}
+
+/// A hello: one that fits, or with limits from the input.
+fn hello(input: &mut Input<'_>) -> String {
+    let session = SessionId([7; SESSION_BYTES]);
+    let mut hello = config(&Budget::unlimited()).hello(Some(session));
+    if input.flag() {
+        hello.frame = input.number();
+        hello.message = input.number();
+        hello.window = input.number();
+        hello.resume_ms = input.number();
+    }
+    Control::Hello(hello).to_json()
+}
+
+/// A control frame of the line, with numbers from the input.
+fn control(input: &mut Input<'_>) -> String {
+    let small = u64::from(input.byte() % 8);
+    let control = match input.below(8) {
+        0 => Control::Ack { taken: small },
+        1 => Control::Ack {
+            taken: input.number(),
+        },
+        2 | 3 => Control::Resumed { received: small },
+        4 => Control::Gone(match input.below(3) {
+            0 => Gone::Restarted,
+            1 => Gone::Expired,
+            _ => Gone::Numbers,
+        }),
+        5 | 6 => Control::Part {
+            last: input.flag(),
+            data: input.slice().to_vec(),
+        },
+        _ => Control::Close {
+            code: input.short(),
+            reason: String::from_utf8_lossy(input.slice()).into_owned(),
+        },
+    };
+    control.to_json()
 }
 
 /// A JSON-RPC message of any kind, up to twice the largest.

@@ -70,7 +70,7 @@ fn mcp() -> Result<()> {
     install_mcp()?;
     tests(
         "interop-mcp",
-        &["published_server", "both_eras", "conformance"],
+        &["published_server", "both_eras", "own_limit", "conformance"],
     )
 }
 

@@ -1,10 +1,14 @@
 //! `breakbulk gateway`: carries the messages of unchanged programs over a capped path.
 
 mod explain;
+mod state;
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side, preset};
+use breakbulk::gateway::caps::preset;
+use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side};
 use clap::Args;
 
 use crate::failure::Failure;
@@ -19,20 +23,31 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   stdio:              this process's own standard streams
   exec:COMMAND        a command's standard streams; quotes and backslashes as in a shell, but no shell:
                       for pipes and the like exec:sh -c '…'
+  tcp://HOST:PORT     a TCP socket; to listen, tcp://PORT is tcp://127.0.0.1:PORT, and port 0 any free one.
+                      It has no token: beyond this machine it needs --allow-remote
+  unix:PATH           a Unix socket, for this user and root alone (--allow-user adds others)
   ws://HOST:PORT/PATH a WebSocket; to listen, ws://PORT is ws://127.0.0.1:PORT, and port 0 any free one
   ws+unix:PATH        the same over a Unix socket, for this user and root alone (--allow-user adds others)
   wss://…             the same with TLS
+  http://HOST:PORT/PATH  MCP over HTTP (Streamable HTTP, of 2025-03-26 to 2026-07-28): to listen, one URL
+                      for clients of all versions; as a target, a server. http://PORT as for ws://
+  https://…           the same with TLS
   cep22+nostr:RELAY[,RELAY…]?key=FILE       to listen: an MCP server that is found by its key, at relays
                                             that are written as wss://HOST
   cep22+nostr:RELAY[,RELAY…]?server=PUBKEY  as a target: that server (npub or hex)
   WIRE+               ahp (the default of WebSockets), whole (of streams: one message, one frame), loro,
                       cep22 (of relays)
-  OPTIONS             framing=lines|content-length (streams), token-file=FILE, cert=FILE&key=FILE (the
+  OPTIONS             framing=lines|content-length|ipc (streams; ipc is VSCode's ipc.net, whose frames
+                      pass as they are), token-file=FILE, cert=FILE&key=FILE (the
                       certificate of a wss listener, or the one that a wss target is shown), ca=FILE (whom
                       to trust: a wss target's authority, or that of the clients of a wss listener, who
-                      need a certificate then), preset=NAME, max-frame=SIZE, max-message=SIZE,
-                      fragment=SIZE (of WebSockets), tunnel=auto|always|never, process-id=null|keep
+                      need a certificate then), preset=NAME (of a path), client=NAME (the program
+                      that takes this end's messages; breakbulk caps lists both),
+                      max-frame=SIZE, max-message=SIZE, fragment=SIZE (of WebSockets), tunnel=auto|always|never, process-id=null|keep
                       (streams); anything else in a target's query goes to the server
+  OPTIONS of HTTP     token-file, cert, key, ca, max-message as above, max-frame=SIZE (the largest POST
+                      to a target); targets: headers-file=FILE (NAME: VALUE on each line; only its owner
+                      may be able to read it); listeners: idle=SECONDS (1800) until a session ends
   OPTIONS of relays   key=FILE, encryption=disabled|optional|required, wraps=any|persistent|ephemeral,
                       max-frame=SIZE (of an event), max-message=SIZE, window=SECONDS (600) that the
                       clocks of both ends may differ; listeners: allow=PUBKEY,…, idle=SECONDS (1800);
@@ -41,21 +56,29 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
                       nothing at all, and 3600 afterwards, since a tool at work may say nothing)
 
 What a gateway between two ends does:
-  stdio:, exec:, whole+ws  with the same        passes messages on
-  stdio:, exec:, whole+ws  with ahp+ws          a tunnel, if the other end of ahp+ws is a gateway too;
+  streams, whole+ws        with the same        passes messages on (streams: stdio:, exec:, tcp:, unix:)
+  streams, whole+ws        with ahp+ws          a tunnel, if the other end of ahp+ws is a gateway too;
                                                 else the middle box for an AHP program:
       --listen whole side --to ahp side           for a client that does not know segments
       --listen ahp side --to whole side           for a host that does not know segments
   ahp+ws                   with ahp+ws          assembles messages and cuts them again
-  loro+ws                  with loro+ws, whole+ws    binary messages, in fragments and whole
-  cep22+nostr              with stdio:, exec:, whole+ws or a tunnel    MCP over Nostr relays (ContextVM)
+  loro+ws                  with loro+ws, whole+ws, streams with framing=ipc    binary messages, in fragments
+                                                                          and whole
+  http://, https://        with streams, whole+ws, http:// or a tunnel    MCP over HTTP
+  cep22+nostr              with streams, whole+ws or a tunnel    MCP over Nostr relays (ContextVM)
 
-A tunnel carries any JSON-RPC program (MCP, LSP) unchanged, but for one value: with
+A tunnel carries any program of text messages (MCP, LSP, tywrap), or of framing=ipc at both gateways, unchanged, but for one value: with
 framing=content-length at either gateway a number in params.processId of initialize becomes null, since
 it names a process of the client's machine, and servers that do not find it exit. process-id=keep at
 both gateways passes it on. Its gateways recognize each other by the
-WebSocket subprotocol breakbulk.v1, and each first tells its limits. Of an AHP program nothing is
+WebSocket subprotocol breakbulk.v2, and each first tells its limits. Of an AHP program nothing is
 edited but capabilities.chunking and lastSeenServerSeq.
+
+A tunnel outlives its connection: each gateway keeps what the other has not acknowledged, and the one
+that connected connects again and goes on where it broke off, for up to --resume-for. After that, or if
+the other gateway was restarted, open requests get error -32000, which says so. When the path refuses a
+frame for its size, the tunnel sends smaller ones from then on, says so once, and keeps the size in
+--state for the next time; --max-frame or a preset overrules what was learned.
 
 A gateway tells the other its max-frame and max-message, and the smaller of the two applies both ways;
 the frame size of a preset inside a message (aws-api-gateway: 32 KB) is not told. So give a preset to
@@ -64,6 +87,18 @@ both gateways. Of --max-frame and a preset the smaller one applies.
 A message over --max-message (32MiB) is skipped: a request is answered with error -32011, a response is
 replaced by it, a notification is dropped with a warning; an AHP action ends the session (4413), since
 later actions would hide that one is missing. On a WebSocket such a message closes the connection (1009).
+
+By HTTP each initialize begins a session, with a command or connection of its own (--max-sessions in
+all). Requests of MCP 2026-07-28 have no sessions: each takes a command that no other request uses, and
+the next one takes it again. A POST over max-message gets 413. A target's session is deleted at the end;
+if the target ends it, so does the gateway's.
+
+With client=NAME at an endpoint the program there is known to take only so much (breakbulk caps lists
+such programs): a larger request is answered with error -32011, a larger response is replaced by it, a
+larger notification is dropped with a warning, and the program lives on.
+
+A WebSocket listener answers breakbulk probe of clients that it lets in, within 8 MiB/s for all probes
+together; --no-probe turns that off.
 
 At relays each client has a command of its own (--max-sessions in all), which ends when the client is
 silent for too long; if the client sends again, another command gets the client's initialize. Requests
@@ -84,7 +119,7 @@ what it recorded. The events of that time are kept beside the key, in FILE.heard
 key file takes no event from before its start.
 
 A token comes from token-file, or from the environment: BREAKBULK_TOKEN is the listener's, and the
-target's if the listener is no WebSocket. The token-file of a listener may have several lines, each with
+target's if the listener is neither a WebSocket nor HTTP. The token-file of a listener may have several lines, each with
 a name for the log and a token; it is read again when it changes. Only its owner may be able to read it.
 
 After SIGINT, SIGTERM or SIGHUP queued messages are still sent and open requests are waited for, within
@@ -97,6 +132,9 @@ endpoint, a port in use, an unreachable target.
 Examples:
   breakbulk gateway --listen ws://8080 --to 'exec:npx some-mcp-server' --max-frame 100KB
   breakbulk gateway --listen stdio: --to ws://127.0.0.1:8080/ --max-frame 100KB
+  breakbulk gateway --listen stdio: --to 'https://mcp.example/mcp?token-file=FILE'
+  breakbulk gateway --listen http://127.0.0.1:8080/mcp --to 'exec:npx some-mcp-server'
+  breakbulk gateway --listen 'tcp://7000?framing=content-length' --to ws://127.0.0.1:8080
   breakbulk gateway --listen 'cep22+nostr:wss://relay.example?key=FILE' --to 'exec:npx some-mcp-server'
   breakbulk gateway --listen stdio: --to 'cep22+nostr:wss://relay.example?server=npub1…'";
 
@@ -119,8 +157,8 @@ pub(crate) struct Gateway {
     /// The largest WebSocket fragment that is sent; a larger frame travels in several [default: 8MiB]
     #[arg(long, value_name = "SIZE")]
     fragment: Option<Size>,
-    /// The limits of a known path: azure-web-pubsub, aws-api-gateway, cloudflare, none; give
-    /// it to both gateways
+    /// The limits of a known path, as aws-api-gateway (breakbulk caps lists them); give it to both
+    /// gateways
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// The memory for the messages of all sessions
@@ -134,6 +172,9 @@ pub(crate) struct Gateway {
     /// Listen beyond this machine without a token
     #[arg(long)]
     allow_remote: bool,
+    /// Do not answer breakbulk probe
+    #[arg(long)]
+    no_probe: bool,
     /// Listen although the target cannot be reached yet
     #[arg(long)]
     no_check: bool,
@@ -141,6 +182,18 @@ pub(crate) struct Gateway {
     /// seconds; closing may take 5 more
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
+    /// How long a tunnel whose line was lost waits for another one, in seconds; 0 ends it at once. The
+    /// smaller one of both gateways applies
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    resume_for: u64,
+    /// Where the frame sizes are kept that paths turned out to let through, or none [default:
+    /// breakbulk/caps.json in $XDG_STATE_HOME or ~/.local/state]
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// What a tywrap host appends to the command of its bridge; the host and the bridge agree by the lines
+    /// that pass here, and this gateway does not read it
+    #[arg(long, value_name = "BYTES", hide = true)]
+    tywrap_max_frame_bytes: Option<u64>,
     /// Log more
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
@@ -190,8 +243,11 @@ impl Gateway {
             config.allowed_users = self.guests.users().to_vec();
         }
         config.allow_remote = self.allow_remote;
+        config.probes = !self.no_probe;
         config.check = !self.no_check;
         config.grace = Duration::from_secs(self.grace);
+        config.resume_for = Duration::from_secs(self.resume_for);
+        config.learned_caps = Arc::new(state::learned_caps(self.state.as_deref()));
         config.token = token::from_environment()?;
         if listen.is_relays() || to.is_relays() {
             config.key = key::from_environment()?;
@@ -223,7 +279,7 @@ fn tell(event: Event) {
         Event::Listening(address) => eprintln!("listening on {address}"),
         Event::Overruled(side, overruled) => tracing::warn!("--{side}: {overruled}"),
         Event::TokenInClear(side) => tracing::warn!(
-            "--{side}: the token travels in clear text, and whoever sees it can use it; use wss://"
+            "--{side}: the token travels in clear text, and whoever sees it can use it; use wss:// or https://"
         ),
         Event::Stopping(sessions) => tracing::info!(
             sessions,

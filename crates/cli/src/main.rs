@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod call;
+mod caps;
 mod check;
 mod demo;
 mod failure;
@@ -17,6 +18,7 @@ mod loro;
 mod memory;
 mod options;
 mod output;
+mod probe;
 mod progress;
 mod signals;
 mod size;
@@ -48,6 +50,10 @@ enum Command {
     Inspect(inspect::Inspect),
     /// Carry the messages of programs over a capped path, or add segments for AHP programs without them.
     Gateway(gateway::Gateway),
+    /// List what services, servers and receivers let through, with the source of each figure.
+    Caps(caps::Caps),
+    /// Find out what a path lets through, to the byte, and which options keep a gateway within it.
+    Probe(probe::Probe),
     /// Call a function in another process, with arguments and results of any size.
     Call(call::Call),
     /// Serve loro documents over four transports, or pull, push and watch one.
@@ -81,6 +87,8 @@ fn main() -> ExitCode {
         Command::Join(join) => join.run(),
         Command::Inspect(inspect) => inspect.run(),
         Command::Gateway(gateway) => gateway.run(),
+        Command::Caps(caps) => caps.run(),
+        Command::Probe(probe) => probe.run(),
         Command::Call(call) => call.run(),
         Command::Loro(loro) => loro.run(),
         Command::Keygen(keygen) => keygen.run(),

@@ -152,6 +152,25 @@ fn a_large_result_becomes_a_file_and_a_failed_one_does_not() {
     let output = call(&["python:", "operator", "neg", "x", "-o", &failed]);
     assert!(!output.status.success());
     assert!(!std::path::Path::new(&failed).exists());
+    // A limit for files stands for a full disk; the signal that comes with it is ignored.
+    std::fs::write(&failed, "mine").unwrap();
+    let full = "trap '' XFSZ; ulimit -f 100; exec \"$0\" call python: builtins str --args-from \"$1\" -o \"$2\"";
+    let output = Command::new("sh")
+        .args(["-c", full, env!("CARGO_BIN_EXE_breakbulk"), &args, &failed])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains(&failed) && said.contains("File too large"),
+        "{said}"
+    );
+    assert_eq!(std::fs::read_to_string(&failed).unwrap(), "mine");
+    assert_eq!(
+        std::fs::read_dir(&folder).unwrap().count(),
+        3,
+        "nothing else is left"
+    );
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -228,7 +247,8 @@ impl Folder {
     /// A bridge in Python that does this with each line of its host.
     fn bridge(&self, name: &str, each_line: &str) -> String {
         let code = format!(
-            "import json, sys, time\nfor line in sys.stdin:\n    message = json.loads(line)\n{each_line}"
+            "import json, os, sys, time\nopen({:?}, 'w').write(str(os.getpid()))\nfor line in sys.stdin:\n    message = json.loads(line)\n{each_line}",
+            self.0.join(format!("{name}.pid"))
         );
         let path = self.0.join(name);
         std::fs::write(&path, code).unwrap();
@@ -329,6 +349,9 @@ fn bridges_that_misbehave_are_quoted_briefly() {
         );
         assert!(told.contains(said), "{name}: {told}");
         assert!(!told.contains("restarted"), "{name}: {told}");
+        // Whatever became of the call, its bridge is ended.
+        let pid = std::fs::read_to_string(folder.0.join(format!("{name}.pid"))).unwrap();
+        wait_until("the bridge is gone", || !lives(&pid));
     }
 }
 
@@ -399,4 +422,48 @@ fn progress_has_a_total_once_it_is_known() {
         shown.contains("receiving") && shown.contains("/38.15 MiB"),
         "{shown}"
     );
+}
+
+/// What is too large is not sent: the called code does not run.
+#[test]
+fn arguments_over_the_limit_are_not_sent() {
+    let folder = Folder::new("arguments");
+    let (args, mark) = (folder.0.join("args.json"), folder.0.join("mark"));
+    let code = format!("open('{}', 'w') #{}", mark.display(), "x".repeat(2_000_000));
+    std::fs::write(&args, format!("[\"{code}\"]")).unwrap();
+    let args = args.display().to_string();
+    let eval = ["python:", "builtins", "eval", "--args-from", &args];
+    let output = call(&[&eval[..], &["--max-message", "1MB"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("over the limit of 1000000 bytes"), "{said}");
+    assert!(said.contains("raise --max-message"), "{said}");
+    assert!(output.stdout.is_empty());
+    assert!(!mark.exists(), "it ran");
+}
+
+/// The peer is cut off, between two messages or within one.
+#[test]
+fn an_actor_whose_connection_is_lost_is_told() {
+    use std::io::{Read, Write};
+
+    for (sent, words) in [
+        (&b""[..], "the peer has left"),
+        (b"\x01\0\0\0", "the connection is lost: "),
+    ] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = format!("vscode+tcp:{}", listener.local_addr().unwrap());
+        let dropping = std::thread::spawn(move || {
+            let (mut peer, _) = listener.accept().unwrap();
+            let mut some = [0; 100];
+            assert!(peer.read(&mut some).unwrap() > 0);
+            peer.write_all(sent).unwrap();
+        });
+        let output = call(&[&target, "3", "$add", "2", "40"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(words), "{said}");
+        assert!(output.stdout.is_empty());
+        dropping.join().unwrap();
+    }
 }

@@ -9,6 +9,7 @@ use breakbulk_contextvm::envelope::{Draft, Signed, open, sign};
 use breakbulk_contextvm::{Keys, Seal};
 use breakbulk_net::nostr::{Event, Outcome, RelayOptions, Relays};
 use breakbulk_testkit::bad_relay::{BadRelay, Weather};
+use breakbulk_testkit::log::{Level, Log};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -103,7 +104,7 @@ async fn by_two_relays_each_event_comes_once() {
     assert_eq!(from.relays.limit(), 65_536);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn too_large_is_told_apart_and_one_relay_that_takes_it_is_enough() {
     let small = relay(Weather {
         event_max: 1_000,
@@ -119,10 +120,12 @@ async fn too_large_is_told_apart_and_one_relay_that_takes_it_is_enough() {
     assert!(reason.contains("too large"), "{reason}");
     let large_relay = relay(Weather::default()).await;
     let both = End::new(&[&small, &large_relay]).await;
+    let log = Log::capture();
     assert_eq!(
         both.publish(&from, &large, Seal::Plain).await,
         Outcome::Accepted
     );
+    log.assert_quiet();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -176,8 +179,9 @@ async fn a_cut_connection_is_made_again_and_the_subscription_with_it() {
 
 /// An outage cuts off both ends, and whoever comes back later has missed what relays do not keep.
 // CEP22-25
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn what_came_while_its_receiver_was_cut_off_comes_again() {
+    let log = Log::capture();
     let relay = relay(Weather {
         shim: true,
         ..Weather::default()
@@ -201,6 +205,12 @@ async fn what_came_while_its_receiver_was_cut_off_comes_again() {
     let mut heard = [to.next().await, to.next().await];
     heard.sort();
     assert_eq!(heard, ["Ephemeral", "Plain"]);
+    let line = [
+        "sent recent events again after an outage of the relay",
+        relay.url(),
+        "events=2",
+    ];
+    log.assert_line(Level::INFO, &line);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,27 +1,44 @@
 //! `[wire+]transport:address[?options]`: one end of a gateway as text.
 
+mod address;
 mod error;
+#[cfg(feature = "http")]
+mod http;
+#[cfg(feature = "loro")]
+mod loro;
 mod options;
 #[cfg(feature = "nostr")]
 mod relays;
+#[cfg(feature = "process")]
+mod socket;
+mod spelling;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use breakbulk_link::Carrier;
 #[cfg(feature = "process")]
 use breakbulk_net::process;
 
+use crate::caps;
 use crate::error::EndError;
 pub use error::{EndpointError, OptionError};
+#[cfg(feature = "loro")]
+pub(crate) use loro::{LoroAddress, LoroWay};
 #[cfg(feature = "process")]
 use options::command_options;
 #[cfg(any(unix, feature = "process"))]
 use options::only_options;
 use options::{EndpointOptions, NAMES, options, unknown_option};
-pub use options::{UnknownPreset, preset};
 #[cfg(feature = "nostr")]
 pub(crate) use relays::{RelayAddress, RelayOptions};
+#[cfg(feature = "process")]
+pub(crate) use socket::SocketAddress;
+
+/// The endpoints that have a framing.
+#[cfg(feature = "process")]
+const STREAMS: &str = "stdio:, exec:, tcp:// and unix:";
 
 /// The format of the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +74,7 @@ impl FromStr for WireKind {
             "loro" => Ok(Self::Loro),
             "whole" => Ok(Self::Whole),
             "cep22" => Ok(Self::Cep22),
-            _ => Err(EndpointError::Wire(name.to_owned())),
+            _ => Err(EndpointError::wire(name, name, "")),
         }
     }
 }
@@ -71,8 +88,17 @@ pub(crate) enum At {
     /// The standard streams of a command.
     #[cfg(feature = "process")]
     Exec(Vec<String>),
+    /// A TCP or Unix socket.
+    #[cfg(feature = "process")]
+    Socket(SocketAddress),
     /// A WebSocket.
     Ws(WsAddress),
+    /// An MCP server over HTTP.
+    #[cfg(feature = "http")]
+    Http(WsAddress),
+    /// loro-extended over HTTP.
+    #[cfg(feature = "loro")]
+    Loro(LoroAddress),
     /// Nostr relays.
     #[cfg(feature = "nostr")]
     Relays(RelayAddress),
@@ -83,13 +109,89 @@ impl At {
     pub(crate) fn ws(&self) -> Option<&WsAddress> {
         match self {
             Self::Ws(address) => Some(address),
-            #[cfg(any(feature = "process", feature = "nostr"))]
+            #[cfg(any(
+                feature = "http",
+                feature = "loro",
+                feature = "process",
+                feature = "nostr"
+            ))]
             _ => None,
         }
     }
 
+    pub(crate) fn is_http(&self) -> bool {
+        #[cfg(feature = "http")]
+        return matches!(self, Self::Http(_));
+        #[cfg(not(feature = "http"))]
+        false
+    }
+
     pub(crate) fn is_ws(&self) -> bool {
         self.ws().is_some()
+    }
+
+    /// How the program at this end gets its messages.
+    fn carriers(&self) -> &'static [Carrier] {
+        match self {
+            #[cfg(feature = "process")]
+            Self::Stdio | Self::Exec(_) | Self::Socket(_) => &[Carrier::Lines],
+            Self::Ws(_) => &[Carrier::WebSocket],
+            #[cfg(feature = "http")]
+            Self::Http(_) => &[Carrier::Post, Carrier::EventStream],
+            #[cfg(feature = "loro")]
+            Self::Loro(_) => &[],
+            #[cfg(feature = "nostr")]
+            Self::Relays(_) => &[],
+        }
+    }
+
+    /// Whether it is a TCP or Unix socket whose other end is any program.
+    pub(crate) fn is_socket(&self) -> bool {
+        #[cfg(feature = "process")]
+        return matches!(self, Self::Socket(_));
+        #[cfg(not(feature = "process"))]
+        false
+    }
+
+    /// Whether its two sides know bearer tokens.
+    pub(crate) fn has_token(&self) -> bool {
+        match self {
+            Self::Ws(_) => true,
+            #[cfg(feature = "http")]
+            Self::Http(_) => true,
+            #[cfg(feature = "loro")]
+            Self::Loro(_) => true,
+            #[cfg(any(feature = "process", feature = "nostr"))]
+            _ => false,
+        }
+    }
+
+    /// Whether it is encrypted by TLS.
+    fn is_secure(&self) -> bool {
+        match self {
+            Self::Ws(address) => address.secure,
+            #[cfg(feature = "http")]
+            Self::Http(address) => address.secure,
+            #[cfg(feature = "loro")]
+            Self::Loro(address) => address.secure,
+            #[cfg(any(feature = "process", feature = "nostr"))]
+            _ => false,
+        }
+    }
+
+    /// Whether it can be a target: a listener's address may be shorter.
+    pub(crate) fn check_target(&self) -> Result<(), EndError> {
+        match self {
+            Self::Ws(address) => address.check_target(),
+            #[cfg(feature = "http")]
+            Self::Http(address) => address.check_target(),
+            #[cfg(feature = "process")]
+            Self::Socket(address) => address.check_target(),
+            #[cfg(feature = "loro")]
+            Self::Loro(address) => address.check_target(),
+            #[cfg(any(feature = "process", feature = "nostr"))]
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn is_relays(&self) -> bool {
@@ -108,10 +210,12 @@ impl At {
     }
 }
 
-/// The address of a WebSocket.
+/// The address of a WebSocket, or of an HTTP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WsAddress {
-    /// `wss`.
+    /// HTTP instead of WebSockets.
+    pub(crate) http: bool,
+    /// `wss` or `https`.
     pub(crate) secure: bool,
     /// Host and port, as written.
     pub(crate) authority: String,
@@ -135,15 +239,16 @@ pub(crate) enum TunnelUse {
     Never,
 }
 
-/// One end of a gateway, read from its text: `stdio:`, `exec:COMMAND`, `ws://HOST:PORT/PATH`,
-/// `wss://HOST:PORT/PATH` or `cep22+nostr:RELAY`, with options behind a question mark.
+/// One end of a gateway, read from its text: `stdio:`, `exec:COMMAND`, `tcp://HOST:PORT`, `unix:PATH`,
+/// `ws://HOST:PORT/PATH`, `wss://HOST:PORT/PATH`, `http://HOST:PORT/PATH`, `https://HOST:PORT/PATH`,
+/// `loro+http://HOST:PORT` or `cep22+nostr:RELAY`, with options behind a question mark.
 ///
 /// ```
 /// use breakbulk_gateway::{Endpoint, EndpointError};
 ///
 /// let _: Endpoint = "whole+ws://127.0.0.1:8080/mcp?max-message=64MiB".parse()?;
-/// let error = "tcp://127.0.0.1:1".parse::<Endpoint>().unwrap_err();
-/// assert_eq!(error, EndpointError::Transport("tcp".to_owned()));
+/// let error = "udp://127.0.0.1:1".parse::<Endpoint>().unwrap_err();
+/// assert!(matches!(error, EndpointError::Transport { .. }));
 /// # Ok::<(), EndpointError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,13 +262,15 @@ impl FromStr for Endpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        let (scheme, rest) = text.split_once(':').ok_or(match text {
-            "stdio" => EndpointError::StdioColon,
-            _ => EndpointError::NoColon,
-        })?;
+        let (scheme, rest) = text
+            .split_once(':')
+            .ok_or_else(|| EndpointError::no_colon(text))?;
         let (wire, transport) = match scheme.split_once('+') {
             _ if scheme == "ws+unix" => (None, scheme),
-            Some((wire, transport)) => (Some(wire.parse()?), transport),
+            Some((wire, transport)) => match wire.parse() {
+                Ok(wire) => (Some(wire), transport),
+                Err(_) => return Err(EndpointError::wire(wire, scheme, rest)),
+            },
             None => (None, scheme),
         };
         let (usual, at, options) = match transport {
@@ -181,11 +288,21 @@ impl FromStr for Endpoint {
                 let words = process::split(command).map_err(EndpointError::Command)?;
                 (WireKind::Whole, At::Exec(words), options)
             }
+            #[cfg(feature = "process")]
+            "tcp" => socket::tcp(rest)?,
+            #[cfg(all(unix, feature = "process"))]
+            "unix" => socket::unix(rest)?,
             "ws" => web_socket(false, rest)?,
             #[cfg(unix)]
             "ws+unix" => unix_socket(rest)?,
             #[cfg(feature = "tls")]
             "wss" => web_socket(true, rest)?,
+            #[cfg(feature = "loro")]
+            "http" | "https" if wire == Some(WireKind::Loro) => {
+                loro::endpoint(transport == "https", rest)?
+            }
+            #[cfg(feature = "http")]
+            "http" | "https" => http::endpoint(transport == "https", rest)?,
             #[cfg(feature = "nostr")]
             "nostr" => {
                 let (address, options) = relays::endpoint(rest)?;
@@ -194,10 +311,11 @@ impl FromStr for Endpoint {
             _ => {
                 let transport = transport.to_owned();
                 let feature = match &*transport {
-                    "stdio" | "exec" => "process",
+                    "stdio" | "exec" | "tcp" | "unix" => "process",
                     "wss" => "tls",
+                    "http" | "https" => "http",
                     "nostr" => "nostr",
-                    _ => return Err(EndpointError::Transport(transport)),
+                    _ => return Err(EndpointError::transport(scheme, rest)),
                 };
                 return Err(EndpointError::NotBuilt { transport, feature });
             }
@@ -232,20 +350,35 @@ impl Endpoint {
             (false, WireKind::Cep22) => return Err(EndpointError::OnlyRelays),
             _ => {}
         }
+        if let Some(client) = &options.client {
+            caps::check_client(client, self.at.carriers())?;
+        }
+        if self.at.is_http() {
+            return match self.wire {
+                WireKind::Whole => self.check_secure(),
+                wire => Err(EndpointError::HttpWire(wire)),
+            };
+        }
         if self.at.is_ws() {
             #[cfg(feature = "process")]
             for (given, name) in [
                 (options.framing.is_some(), "framing"),
                 (options.keeps_process_id.is_some(), "process-id"),
             ] {
-                only(given, name, "stdio: and exec:")?;
+                only(given, name, STREAMS)?;
             }
         } else {
-            if self.wire != WireKind::Whole {
+            if self.wire != WireKind::Whole && !self.at.has_token() {
                 return Err(EndpointError::StreamWire(self.wire));
             }
+            let token = options.token_file.is_some() && !self.at.has_token();
+            #[cfg(feature = "process")]
+            if self.at.has_token() {
+                only(options.framing.is_some(), "framing", STREAMS)?;
+                only(options.keeps_process_id.is_some(), "process-id", STREAMS)?;
+            }
             for (given, name) in [
-                (options.token_file.is_some(), "token-file"),
+                (token, "token-file"),
                 (options.preset.is_some(), "preset"),
                 (options.tunnel.is_some(), "tunnel"),
                 (options.fragment.is_some(), "fragment"),
@@ -253,16 +386,27 @@ impl Endpoint {
                 only(given, name, "ws:// and wss://")?;
             }
         }
-        let secure = self.at.ws().is_some_and(|address| address.secure);
-        for (given, name) in [
+        self.check_secure()?;
+        let tunnel = options.tunnel.is_some() && self.wire != WireKind::Ahp;
+        only(tunnel, "tunnel", "the wire ahp")
+    }
+
+    /// Refuses certificates where there is no TLS.
+    fn check_secure(&self) -> Result<(), EndpointError> {
+        let options = &self.options;
+        let secure = self.at.is_secure();
+        let given = [
             (options.cert.is_some(), "cert"),
             (options.key.is_some(), "key"),
             (options.ca.is_some(), "ca"),
-        ] {
-            only(given && !secure, name, "wss://")?;
+        ];
+        match given.into_iter().find(|(given, _)| *given && !secure) {
+            Some((_, option)) => Err(EndpointError::OnlyFor {
+                option,
+                only: "wss:// and https://",
+            }),
+            None => Ok(()),
         }
-        let tunnel = options.tunnel.is_some() && self.wire != WireKind::Ahp;
-        only(tunnel, "tunnel", "the wire ahp")
     }
 }
 
@@ -272,7 +416,7 @@ impl WsAddress {
         let query = self.query.as_ref().map(|query| format!("?{query}"));
         format!(
             "{}://{}{}{}",
-            if self.secure { "wss" } else { "ws" },
+            self.url_scheme(),
             self.authority,
             self.path,
             query.unwrap_or_default()
@@ -287,67 +431,66 @@ impl WsAddress {
         }
     }
 
+    /// The path to it: what a URL has before its query, or the Unix socket.
+    pub(crate) fn path_name(&self) -> String {
+        match &self.socket {
+            Some(path) => format!("ws+unix:{}", path.display()),
+            None => format!("{}://{}{}", self.scheme(), self.authority, self.path),
+        }
+    }
+
     pub(crate) fn scheme(&self) -> &'static str {
-        match (self.secure, &self.socket) {
-            (_, Some(_)) => "ws+unix",
-            (true, None) => "wss",
-            (false, None) => "ws",
+        match &self.socket {
+            Some(_) => "ws+unix",
+            None => self.url_scheme(),
+        }
+    }
+
+    fn url_scheme(&self) -> &'static str {
+        match (self.http, self.secure) {
+            (true, true) => "https",
+            (true, false) => "http",
+            (false, true) => "wss",
+            (false, false) => "ws",
+        }
+    }
+
+    /// The options of its kind of endpoint.
+    fn option_names(&self) -> &'static [&'static str] {
+        match self.http {
+            #[cfg(feature = "http")]
+            true => http::NAMES,
+            _ => NAMES,
         }
     }
 
     /// Whether it can be a target: `ws://8080` is short for a listener, and has no host.
     pub(crate) fn check_target(&self) -> Result<(), EndError> {
-        let (host, port) = match self.authority.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => (host, port),
-            _ => (self.authority.as_str(), ""),
-        };
-        if !host.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Ok(());
-        }
-        let scheme = self.scheme();
-        let port = if port.is_empty() { host } else { port };
-        let meant = match port.parse::<u16>() {
-            Ok(port @ 1..) if host.is_empty() || host == port.to_string() => {
-                let path = if self.path == "/" { "" } else { &self.path };
-                Some(format!("{scheme}://127.0.0.1:{port}{path}"))
-            }
-            _ => None,
-        };
-        Err(EndError::NoHost {
-            scheme,
-            authority: self.authority.clone(),
-            meant,
-        })
+        address::check_target(self.scheme(), &self.authority, &self.path)
     }
 
-    /// The host and port to listen at; the host is 127.0.0.1 if it names none. Unknown options are an
-    /// error, since a listener has no server to pass them on to.
+    /// The host and port to listen at. Unknown options are an error, since a listener has no server to
+    /// pass them on to.
     pub(crate) fn listen_at(&self) -> Result<(String, u16), EndError> {
         if let Some(query) = &self.query {
-            return Err(unknown_option(query, NAMES).into());
+            return Err(unknown_option(query, self.option_names()).into());
         }
-        let wrong = || EndError::ListenAddress {
-            scheme: self.scheme(),
-            authority: self.authority.clone(),
-        };
-        let (host, port) = match self.authority.rsplit_once(':') {
-            // An IPv6 address without a port ends in a bracket.
-            Some((_, port)) if port.ends_with(']') => return Err(wrong()),
-            Some((host, port)) => (host, port),
-            None => ("", self.authority.as_str()),
-        };
-        let port = port.parse().map_err(|_| wrong())?;
-        let host = match host.trim_matches(['[', ']']) {
-            "" => "127.0.0.1",
-            "*" => "0.0.0.0",
-            host => host,
-        };
-        Ok((host.to_owned(), port))
+        address::listen_at(self.scheme(), &self.authority)
     }
 }
 
 fn web_socket(secure: bool, rest: &str) -> Result<(WireKind, At, EndpointOptions), EndpointError> {
     let scheme = if secure { "wss" } else { "ws" };
+    let (address, options) = web_address(scheme, rest, NAMES)?;
+    Ok((WireKind::Ahp, At::Ws(address), options))
+}
+
+/// What follows the scheme and its colon: host, port, path and options.
+fn web_address(
+    scheme: &'static str,
+    rest: &str,
+    names: &'static [&'static str],
+) -> Result<(WsAddress, EndpointOptions), EndpointError> {
     let rest = rest
         .strip_prefix("//")
         .ok_or(EndpointError::Slashes(scheme))?;
@@ -365,15 +508,16 @@ fn web_socket(secure: bool, rest: &str) -> Result<(WireKind, At, EndpointOptions
     if address.contains('#') {
         return Err(EndpointError::Fragment);
     }
-    let (options, unknown) = options(query, NAMES)?;
+    let (options, unknown) = options(query, names)?;
     let address = WsAddress {
-        secure,
+        http: scheme.starts_with("http"),
+        secure: scheme.ends_with('s') && scheme != "ws",
         authority: authority.to_owned(),
         path: path.to_owned(),
         query: (!unknown.is_empty()).then(|| unknown.join("&")),
         socket: None,
     };
-    Ok((WireKind::Ahp, At::Ws(address), options))
+    Ok((address, options))
 }
 
 /// `ws+unix:/run/breakbulk.sock`: a WebSocket over a Unix socket.
@@ -381,9 +525,10 @@ fn web_socket(secure: bool, rest: &str) -> Result<(WireKind, At, EndpointOptions
 fn unix_socket(rest: &str) -> Result<(WireKind, At, EndpointOptions), EndpointError> {
     let (path, query) = at_question_mark(rest);
     if path.is_empty() {
-        return Err(EndpointError::NoSocket);
+        return Err(EndpointError::NoSocket("ws+unix:"));
     }
     let address = WsAddress {
+        http: false,
         secure: false,
         authority: "localhost".to_owned(),
         path: "/".to_owned(),

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 #[cfg(feature = "nostr")]
 use breakbulk_contextvm as contextvm;
+use breakbulk_link::Closed;
 use breakbulk_message::tunnel::TUNNEL;
 #[cfg(feature = "process")]
 use breakbulk_net::process::ExecError;
@@ -17,10 +18,13 @@ use breakbulk_net::ws::{ConnectError, ListenError};
 use breakbulk_net::{Mismatch, plain_text};
 
 use crate::endpoint::EndpointError;
-use crate::pump::{Ended, NoTunnel, Side, unanswered_words};
+#[cfg(feature = "http")]
+use crate::mcp::HeadersError;
+use crate::pump::{Ended, Side, unanswered_words};
 #[cfg(feature = "nostr")]
 use crate::relays::{IntroduceError, KeyFileError};
 use crate::token::TokenError;
+use crate::tunnel::NoTunnel;
 
 /// Why two endpoints make no gateway.
 #[derive(Debug, thiserror::Error)]
@@ -37,9 +41,15 @@ pub enum PlanError {
     /// Both ends are the standard streams of this process.
     #[error("both ends are stdio:, and a process has only one; use another target")]
     BothStdio,
-    /// One end carries bytes, the other one text.
-    #[error("loro+ws carries bytes, and the other end text; use whole+ws or loro+ws there")]
-    BytesAndText,
+    /// There is no kind of message that both ends carry.
+    #[error("{words}")]
+    NothingInCommon {
+        /// What each of them carries, and an end for each that works.
+        words: String,
+    },
+    /// Sessions of tunnels need names that nobody can guess.
+    #[error("the system has no random numbers: {0}")]
+    Random(io::Error),
     /// No session may begin.
     #[error("a gateway of 0 sessions accepts no client; give at least 1")]
     NoSessions,
@@ -70,13 +80,16 @@ pub enum EndError {
         "stdio: cannot be the target of a listener: many clients may connect, and there is one standard output; use stdio: as the listener"
     )]
     TargetStdio,
+    /// An end that answers no probes.
+    #[error("probes are answered at ws://, wss://, ws+unix: and http://")]
+    NoProbe,
     /// A target without a host.
     #[error(
         "{scheme}://{authority} names no host; {}",
         meant.as_ref().map_or(format!("write {scheme}://HOST:PORT/PATH"), |url| format!("did you mean {url}?"))
     )]
     NoHost {
-        /// `ws` or `wss`.
+        /// `ws`, `wss`, `http` or `https`.
         scheme: &'static str,
         /// What stands in the place of host and port.
         authority: String,
@@ -109,6 +122,30 @@ pub enum EndError {
         /// The address.
         address: IpAddr,
     },
+    /// A stream that other machines can reach: it has no token.
+    #[error(
+        "{address} is open to others than this machine, and a stream has no token; listen at 127.0.0.1, at unix:PATH, or at ws:// with ?token-file=FILE"
+    )]
+    StreamOpenToOthers {
+        /// The address.
+        address: IpAddr,
+    },
+    /// A target without a port.
+    #[error("tcp://{authority} names no port; write tcp://HOST:PORT")]
+    NoPort {
+        /// What stands in the place of host and port.
+        authority: String,
+    },
+    /// A listener whose clients a proxy should name, where there are no headers.
+    #[error(
+        "a stream has no headers in which a proxy could name its client; listen at ws:// behind a proxy"
+    )]
+    NoProxyHeader,
+    /// A transport of a listener that takes all of them.
+    #[error(
+        "transport is for targets: a listener takes clients by WebSocket, sse, poll and webrtc"
+    )]
+    LoroTransport,
     /// A path that carries no binary messages.
     #[error("{preset} lets no binary messages through")]
     NoBinary {
@@ -144,11 +181,15 @@ pub enum EndError {
     /// No token in its file.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// No headers in their file.
+    #[cfg(feature = "http")]
+    #[error(transparent)]
+    Headers(#[from] HeadersError),
     /// A certificate without its key, or a key without its certificate.
     #[error("cert and key go together; give both")]
     CertOrKey,
     /// A listener at `wss://` without a certificate.
-    #[error("wss:// needs a certificate: add ?cert=FILE&key=FILE, or listen at ws://")]
+    #[error("TLS needs a certificate: add ?cert=FILE&key=FILE, or listen at ws:// or http://")]
     NoCertificate,
     /// An option of the other end.
     #[error("{option} is for the other end ({})", side)]
@@ -194,6 +235,21 @@ pub enum OpenError {
     /// There is no WebSocket.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The HTTP server of the target cannot be asked.
+    #[cfg(any(feature = "http", feature = "loro"))]
+    #[error(transparent)]
+    Http(#[from] breakbulk_net::http::ConnectError),
+    /// The server of loro-extended closed before it was ready.
+    #[error("the server closed with {} {} before it was ready", .0.code, .0.reason)]
+    LoroClosed(Closed),
+    /// The server of loro-extended is not ready.
+    #[error(
+        "the server did not say \"ready\" within {} s; is it a server of loro-extended?", .0.as_secs()
+    )]
+    LoroSilent(Duration),
+    /// A message came before the server was ready.
+    #[error("the server sent a message before \"ready\"; is it a server of loro-extended?")]
+    LoroEarly,
     /// The target does not accept connections.
     #[error("{address} cannot be reached: {error}")]
     Unreachable {
@@ -211,7 +267,7 @@ pub enum OpenError {
     Relays(#[from] contextvm::OpenError),
     /// The other end must be a gateway and is none.
     #[error(
-        "{authority} is no breakbulk gateway (it does not speak {TUNNEL}); start one there or leave out tunnel=always"
+        "{authority} is no breakbulk gateway (it does not speak {TUNNEL}), and tunnel=always or framing=ipc needs one; start one there"
     )]
     NotGateway {
         /// Host and port.

@@ -1,7 +1,7 @@
 //! Gateways: they carry the messages of unchanged programs over paths whose frames are capped.
 //!
 //! A gateway stands between two ends, each given as text: this process's standard streams, a command, a
-//! WebSocket, or Nostr relays. [`Plan::new`] checks both [`Endpoint`]s and the [`Config`];
+//! WebSocket, MCP over HTTP, or Nostr relays. [`Plan::new`] checks both [`Endpoint`]s and the [`Config`];
 //! [`Plan::run`] opens them and carries messages until a [`Stop`] fires. The program `breakbulk gateway`
 //! only parses options and calls this library.
 //!
@@ -38,10 +38,17 @@
 
 #![forbid(unsafe_code)]
 
+pub mod caps;
 mod endpoint;
 mod error;
+#[cfg(feature = "loro")]
+mod loro;
+#[cfg(feature = "http")]
+mod mcp;
+mod nearest;
 mod open;
 mod plan;
+pub mod probe;
 mod pump;
 #[cfg(feature = "nostr")]
 mod relays;
@@ -49,14 +56,19 @@ mod serve;
 mod size;
 mod stop;
 mod token;
+mod tunnel;
 
-pub use endpoint::{Endpoint, EndpointError, OptionError, UnknownPreset, WireKind, preset};
+pub use endpoint::{Endpoint, EndpointError, OptionError, WireKind};
 pub use error::{EndError, OpenError, Party, PlanError, RunError, SessionEnd, Unreachable};
+#[cfg(feature = "loro")]
+pub use loro::TokenCheck;
+#[cfg(feature = "http")]
+pub use mcp::HeadersError;
 pub use plan::{Config, Overruled, Plan};
 pub use pump::{
-    BothBoxes, ClientBox, Ended, HostBox, Incoming, NoProcessId, NoTunnel, Options, Oversized,
-    Pass, Passing, Plain, Port, Raw, RefusedFrame, Replacement, Side, Skipped, Tunnel,
-    TunnelConfig, greet, relay, session_memory, whole_link,
+    BothBoxes, ClientBox, Ended, HostBox, Incoming, NoProcessId, Options, Oversized, Pass, Passing,
+    Plain, Port, Raw, RefusedFrame, Replacement, Side, Skipped, Tunnel, relay, session_memory,
+    whole_link,
 };
 #[cfg(feature = "nostr")]
 pub use relays::{IntroduceError, KeyFileError};
@@ -64,3 +76,7 @@ pub use serve::Event;
 pub use size::{Size, SizeError};
 pub use stop::Stop;
 pub use token::{BadToken, TokenError, TokenFile, token, token_from_file};
+pub use tunnel::{
+    Boxed, BrokenFile, Caller, Dial, KnownCaps, LearnedCaps, Line, Lobby, Newcomer, NoTunnel,
+    TunnelConfig, Tunnelled, WINDOW, connect,
+};

@@ -1,35 +1,55 @@
 //! Opens the ends of a plan, as ports of the pump.
 
+use std::sync::Arc;
+
 use breakbulk_link::{Carries, Config, Link};
 use breakbulk_message::tunnel::TUNNEL;
+#[cfg(feature = "loro")]
+use breakbulk_net::http::Way;
 #[cfg(feature = "process")]
-use breakbulk_net::process;
+use breakbulk_net::process::{self, SocketStream};
+#[cfg(feature = "process")]
+use breakbulk_net::tcp;
 use breakbulk_net::ws::{self, ConnectOptions, WebSocket};
 use breakbulk_net::{Connection, Transport, fresh_seed};
 use breakbulk_wire::Loro;
 
-use crate::endpoint::{At, TunnelUse, WireKind};
+#[cfg(feature = "process")]
+use crate::endpoint::SocketAddress;
+use crate::endpoint::{At, TunnelUse, WireKind, WsAddress};
 use crate::error::OpenError;
+#[cfg(feature = "loro")]
+use crate::loro::{self, Bridge, LoroEnd};
+#[cfg(feature = "loro")]
+use crate::plan::Carried;
 use crate::plan::{End, Plan};
 #[cfg(feature = "process")]
 use crate::pump::Skipped;
 use crate::pump::{
-    BothBoxes, ClientBox, HostBox, NoProcessId, Passing, Plain, Port, Raw, Tunnel, greet,
+    BothBoxes, ClientBox, ForReceivers, HostBox, NoProcessId, Passing, Plain, Port, Raw, Tunnel,
     session_memory, whole_link,
 };
 #[cfg(feature = "nostr")]
 use crate::relays;
+use crate::tunnel::{Boxed, Dial, Line, Tunnelled, connect};
+
+/// How long a TCP or Unix socket may take to be connected.
+#[cfg(feature = "process")]
+const DIAL: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// What the program at the other end of a connection speaks.
 pub(crate) enum EndKind {
     /// JSON-RPC in whole messages.
     Whole,
     /// The tunnel between two gateways.
-    Tunnel(Connection),
+    Tunnel,
     /// AHP, maybe in segments.
     Ahp(Connection),
     /// Binary messages.
     Binary,
+    /// The messages of loro-extended.
+    #[cfg(feature = "loro")]
+    Loro(LoroEnd),
 }
 
 impl EndKind {
@@ -37,9 +57,11 @@ impl EndKind {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Whole => "whole messages",
-            Self::Tunnel(_) => "tunnel",
+            Self::Tunnel => "tunnel",
             Self::Ahp(_) => "AHP",
             Self::Binary => "binary messages",
+            #[cfg(feature = "loro")]
+            Self::Loro(_) => "loro",
         }
     }
 }
@@ -51,19 +73,35 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    #[cfg(any(feature = "process", feature = "nostr"))]
+    #[cfg(any(feature = "http", feature = "process", feature = "nostr"))]
     pub(crate) fn whole(port: Port) -> Self {
         let kind = EndKind::Whole;
         Self { kind, port }
     }
 
-    /// Exchanges the hellos of a tunnel.
-    pub(crate) async fn greeted(self, end: &End) -> Result<Self, OpenError> {
-        let port = match &self.kind {
-            EndKind::Tunnel(connection) => greet(connection.clone(), &end.tunnel_config()).await?,
-            _ => self.port,
+    /// A stream of messages, text or bytes.
+    #[cfg(feature = "process")]
+    fn stream(end: &End, port: Port) -> Self {
+        let kind = match end.carries {
+            Carries::Text => EndKind::Whole,
+            Carries::Binary => EndKind::Binary,
         };
-        Ok(Self { port, ..self })
+        Self { kind, port }
+    }
+
+    /// Exchanges what both sides say before the first message, where that is not a tunnel's.
+    pub(crate) async fn greeted(self) -> Result<Self, OpenError> {
+        #[cfg(feature = "loro")]
+        if let EndKind::Loro(end) = &self.kind {
+            loro::greet(end).await?;
+        }
+        Ok(self)
+    }
+
+    /// An end that is a tunnel.
+    pub(crate) fn tunnel(tunnelled: Tunnelled) -> Self {
+        let (kind, port) = (EndKind::Tunnel, tunnelled.port);
+        Self { kind, port }
     }
 }
 
@@ -72,13 +110,41 @@ impl Opened {
 pub(crate) fn stdio(end: &End) -> Result<Opened, OpenError> {
     let mut stdio = process::stdio(end.framing, end.max_message).map_err(OpenError::Stdio)?;
     let ends = stdio.ends();
-    Ok(Opened::whole(stream(end, stdio, ends)?))
+    Ok(Opened::stream(end, stream(end, stdio, ends)?))
+}
+
+/// A TCP or Unix socket, accepted or dialed.
+#[cfg(feature = "process")]
+pub(crate) fn socket(end: &End, mut socket: SocketStream) -> Result<Opened, OpenError> {
+    let ends = socket.ends();
+    Ok(Opened::stream(end, stream(end, socket, ends)?))
+}
+
+#[cfg(feature = "process")]
+async fn dial(end: &End, address: &SocketAddress) -> Result<Opened, OpenError> {
+    let (framing, limit) = (end.framing, end.max_message);
+    let dialed = match address {
+        SocketAddress::Tcp(authority) => tcp::connect(authority, DIAL)
+            .await
+            .map(|stream| process::tcp_stream(stream, framing, limit)),
+        #[cfg(unix)]
+        SocketAddress::Unix(path) => tcp::connect_unix(path, DIAL)
+            .await
+            .map(|stream| process::unix_stream(stream, framing, limit)),
+        #[cfg(not(unix))]
+        SocketAddress::Unix(_) => Err(std::io::ErrorKind::Unsupported.into()),
+    };
+    let dialed = dialed.map_err(|error| OpenError::Unreachable {
+        address: address.name(),
+        error: error.into(),
+    });
+    socket(end, dialed?)
 }
 
 #[cfg(feature = "process")]
 fn stream(end: &End, transport: impl Transport, ends: process::Ends) -> Result<Port, OpenError> {
     let skipped = Skipped::of(&ends);
-    let connection = connect(end, whole(end), transport, false)?;
+    let connection = open(end, whole(end), transport)?;
     Ok(Port::with_ends(connection, ends).with_skipped(skipped))
 }
 
@@ -93,31 +159,46 @@ pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
             let (mut exec, _) = program.start(end.framing, end.max_message)?;
             let (ends, lines) = (exec.ends(), exec.stderr_lines());
             let port = stream(end, exec, ends)?.until_exit();
-            Ok(Opened::whole(port.ending_after(lines)))
+            Ok(Opened::stream(end, port.ending_after(lines)))
         }
+        #[cfg(feature = "process")]
+        At::Socket(address) => dial(end, address).await,
         At::Ws(address) => {
-            let options = ConnectOptions {
-                bearer: end.token.clone(),
-                subprotocols: subprotocols(end),
-                frame_limit: end.frame_limit(),
-                fragment: end.fragment,
-                #[cfg(feature = "tls")]
-                roots: end.roots.clone(),
-                #[cfg(feature = "tls")]
-                identity: end.identity.clone(),
-                #[cfg(unix)]
-                unix_socket: address.socket.clone(),
-                ..ConnectOptions::default()
-            };
-            let websocket = ws::connect(&address.url(), &options).await?;
-            if end.tunnel == TunnelUse::Always && websocket.subprotocol() != Some(TUNNEL) {
-                let authority = address.name();
-                return Err(OpenError::NotGateway { authority });
+            let dial = WsDial::new(end, address);
+            let websocket = dial.connect().await?;
+            if is_tunnel(end, &websocket) {
+                let line = Line::new(websocket);
+                let tunnelled = connect(line, Arc::new(dial), &end.tunnel_config()).await?;
+                return Ok(Opened::tunnel(tunnelled));
             }
-            Ok(web_socket(end, websocket)?.0)
+            if end.tunnel == TunnelUse::Always {
+                return Err(dial.no_gateway());
+            }
+            web_socket(end, websocket, true)?.0.greeted().await
         }
+        #[cfg(feature = "http")]
+        At::Http(address) => crate::mcp::connect(end, address).await,
+        #[cfg(feature = "loro")]
+        At::Loro(address) => loro::dial(end, address).await,
         #[cfg(feature = "nostr")]
         At::Relays(address) => relays::connect(end, address).await,
+    }
+}
+
+/// How a WebSocket target is connected to.
+pub(crate) fn connect_options(end: &End, address: &WsAddress) -> ConnectOptions {
+    ConnectOptions {
+        bearer: end.token.clone(),
+        subprotocols: subprotocols(end),
+        frame_limit: end.frame_limit(),
+        fragment: end.fragment,
+        #[cfg(feature = "tls")]
+        roots: end.roots.clone(),
+        #[cfg(feature = "tls")]
+        identity: end.identity.clone(),
+        #[cfg(unix)]
+        unix_socket: address.socket.clone(),
+        ..ConnectOptions::default()
     }
 }
 
@@ -129,23 +210,34 @@ pub(crate) fn subprotocols(end: &End) -> Vec<String> {
     }
 }
 
-/// A WebSocket, accepted or dialed, and its connection.
+/// Whether the other end of a WebSocket is a gateway.
+pub(crate) fn is_tunnel(end: &End, websocket: &WebSocket) -> bool {
+    end.wire == WireKind::Ahp && websocket.subprotocol() == Some(TUNNEL)
+}
+
+/// A WebSocket that is no tunnel, accepted or dialed, and its connection.
 pub(crate) fn web_socket(
     end: &End,
-    websocket: WebSocket,
+    mut websocket: WebSocket,
+    dialed: bool,
 ) -> Result<(Opened, Connection), OpenError> {
-    let is_tunnel = end.wire == WireKind::Ahp && websocket.subprotocol() == Some(TUNNEL);
+    // A listener that answers probes takes larger messages of those.
+    websocket.limit_frames(end.frame_limit());
+    #[cfg(feature = "loro")]
+    if end.carried == Carried::Loro {
+        return loro::open(end, Way::WebSocket, dialed, websocket, end.options());
+    }
+    #[cfg(not(feature = "loro"))]
+    let _ = dialed;
     let link = match end.wire {
-        WireKind::Ahp if is_tunnel => end.tunnel_config().link(fresh_seed()),
         WireKind::Ahp => end.ahp_config().fresh_link(),
-        WireKind::Loro => loro(end),
+        WireKind::Loro => fragments(end),
         // ContextVM's transfers are in the events of relays, never directly on a WebSocket.
         WireKind::Whole | WireKind::Cep22 => whole(end),
     };
-    let connection = connect(end, link, websocket, is_tunnel)?;
+    let connection = open(end, link, websocket)?;
     let kind = match end.wire {
         _ if end.carries == Carries::Binary => EndKind::Binary,
-        WireKind::Ahp if is_tunnel => EndKind::Tunnel(connection.clone()),
         WireKind::Ahp => EndKind::Ahp(connection.clone()),
         _ => EndKind::Whole,
     };
@@ -153,20 +245,58 @@ pub(crate) fn web_socket(
     Ok((Opened { kind, port }, connection))
 }
 
-fn connect(
+/// Opens WebSockets to a target.
+struct WsDial {
+    address: WsAddress,
+    options: ConnectOptions,
+}
+
+impl WsDial {
+    fn new(end: &End, address: &WsAddress) -> Self {
+        let options = connect_options(end, address);
+        let address = address.clone();
+        Self { address, options }
+    }
+
+    async fn connect(&self) -> Result<WebSocket, OpenError> {
+        Ok(ws::connect(&self.address.url(), &self.options).await?)
+    }
+
+    fn no_gateway(&self) -> OpenError {
+        let authority = self.address.name();
+        OpenError::NotGateway { authority }
+    }
+}
+
+impl Dial for WsDial {
+    fn dial(&self) -> Boxed<'_, Result<Line, OpenError>> {
+        Box::pin(async {
+            let websocket = self.connect().await?;
+            match websocket.subprotocol() {
+                Some(TUNNEL) => Ok(Line::new(websocket)),
+                _ => Err(self.no_gateway()),
+            }
+        })
+    }
+
+    fn path(&self) -> String {
+        self.address.path_name()
+    }
+}
+
+pub(crate) fn open(
     end: &End,
     link: Link,
     transport: impl Transport,
-    tunnel: bool,
 ) -> Result<Connection, OpenError> {
-    Ok(Connection::open(link, transport, end.options(tunnel))?)
+    Ok(Connection::open(link, transport, end.options())?)
 }
 
-fn whole(end: &End) -> Link {
+pub(crate) fn whole(end: &End) -> Link {
     whole_link(end.carries, end.cap(), end.max_message, end.budget.clone())
 }
 
-fn loro(end: &End) -> Link {
+fn fragments(end: &End) -> Link {
     let mut config: Config = Loro::config();
     config.progress = 0;
     let limits = &mut config.limits;
@@ -175,7 +305,7 @@ fn loro(end: &End) -> Link {
     limits.pending_bytes = end.max_message;
     limits.memory = session_memory(end.max_message);
     limits.queued_bytes = end.max_message;
-    let wire = std::sync::Arc::new(Loro);
+    let wire = Arc::new(Loro);
     let mut link = Link::new(wire.clone(), wire, config, end.budget.clone(), fresh_seed());
     link.set_cap(end.cap());
     link
@@ -187,16 +317,30 @@ pub(crate) fn passing(plan: &Plan, listen: &EndKind, to: &EndKind) -> Box<dyn Pa
     let of_listen = || plan.listen.ahp_config();
     let of_to = || plan.to.ahp_config();
     let inner: Box<dyn Passing> = match (listen, to) {
+        #[cfg(feature = "loro")]
+        (EndKind::Loro(client), EndKind::Loro(server)) => {
+            return Box::new(Bridge::new(client.clone(), server.clone()));
+        }
         (EndKind::Binary, _) | (_, EndKind::Binary) => return Box::new(Raw),
-        (EndKind::Ahp(client), EndKind::Ahp(host)) => Box::new(BothBoxes::new(
-            (client.clone(), of_listen(), clients),
-            (host.clone(), of_to(), hosts),
-        )),
-        (EndKind::Ahp(client), _) => Box::new(HostBox::new(client.clone(), of_listen(), clients)),
+        (EndKind::Ahp(client), EndKind::Ahp(host)) => {
+            let boxes = BothBoxes::new(
+                (client.clone(), of_listen(), clients),
+                (host.clone(), of_to(), hosts),
+            );
+            Box::new(boxes.listening_at(plan.heard_at.get().cloned()))
+        }
+        (EndKind::Ahp(client), _) => {
+            let host_box = HostBox::new(client.clone(), of_listen(), clients);
+            Box::new(host_box.listening_at(plan.heard_at.get().cloned()))
+        }
         (_, EndKind::Ahp(host)) => Box::new(ClientBox::new(host.clone(), of_to(), hosts)),
-        _ => Box::new(Plain::default()),
+        _ => Box::new(ForReceivers {
+            listen: plan.listen.receiver_limit(),
+            to: plan.to.receiver_limit(),
+            inner: Plain::default(),
+        }),
     };
-    let is_tunnel = |kind: &EndKind| matches!(kind, EndKind::Tunnel(_));
+    let is_tunnel = |kind: &EndKind| matches!(kind, EndKind::Tunnel);
     let (listen, to) = (is_tunnel(listen), is_tunnel(to));
     let hides = plan.listen.hides_process_id() || plan.to.hides_process_id();
     match (listen || to, hides) {

@@ -1,9 +1,11 @@
 //! Makes a plan of two endpoints and a configuration: everything is checked before anything is opened.
 
+mod kinds;
+
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 #[cfg(feature = "tls")]
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use breakbulk_ahp as ahp;
@@ -20,12 +22,16 @@ use breakbulk_net::ws::{self, Bearer};
 use breakbulk_net::ws::{Identity, Roots};
 use breakbulk_net::{AddressLimits, Options};
 
-use crate::endpoint::{At, Endpoint, TunnelUse, WireKind, WsAddress};
+use crate::endpoint::{At, Endpoint, TunnelUse, WireKind};
 use crate::error::{EndError, OpenError, PlanError};
-use crate::pump::{Side, TunnelConfig, session_memory};
+#[cfg(feature = "http")]
+use crate::mcp::HttpEnd;
+use crate::pump::{ReceiverLimit, Side, session_memory};
 #[cfg(feature = "nostr")]
 use crate::relays::RelayEnd;
 use crate::token::{self, TokenFile};
+use crate::tunnel::{KnownCaps, LearnedCaps, Lobby, TunnelConfig, WINDOW};
+pub(crate) use kinds::Carried;
 
 /// AHP's proposal names this frame size for a path with a relay in it.
 const DEFAULT_FRAME: usize = 900_000;
@@ -40,9 +46,8 @@ const LEAST_FRAME: usize = 256;
 #[cfg(feature = "nostr")]
 const LEAST_EVENT: usize = 4096;
 
-/// How long the other end of a tunnel may be silent: a gateway whose program does not read answers no
-/// pings meanwhile.
-const TUNNEL_SILENCE: Duration = Duration::from_secs(300);
+/// The smallest window of a tunnel: less than this costs more than it saves.
+const LEAST_WINDOW: usize = 256 << 10;
 
 /// The configuration of both ends of a gateway, and of all its sessions.
 #[derive(Clone, Debug)]
@@ -76,11 +81,18 @@ pub struct Config {
     pub allowed_users: Vec<u32>,
     /// Whether a listener without a token may be open to other machines.
     pub allow_remote: bool,
+    /// Whether a WebSocket listener answers probes of clients that it lets in: see [`crate::probe`].
+    pub probes: bool,
     /// Whether to look for the target before listening.
     pub check: bool,
     /// How long queued messages may take to be sent at the end.
     pub grace: Duration,
-    /// The bearer token of the listener or, if that is no WebSocket, of the target.
+    /// How long a tunnel is kept after its line was lost; zero ends it with its line. The smaller one of
+    /// both gateways applies.
+    pub resume_for: Duration,
+    /// The caps of paths that tunnels learned, and learn.
+    pub learned_caps: Arc<LearnedCaps>,
+    /// The bearer token of the listener or, if that is neither a WebSocket nor HTTP, of the target.
     pub token: Option<Bearer>,
     /// The key of the listener at relays or, if the listener is none, of the target at relays.
     #[cfg(feature = "nostr")]
@@ -108,8 +120,11 @@ impl Default for Config {
             #[cfg(unix)]
             allowed_users: Vec::new(),
             allow_remote: false,
+            probes: true,
             check: true,
             grace: Duration::from_secs(10),
+            resume_for: Duration::from_secs(60),
+            learned_caps: Arc::default(),
             token: None,
             #[cfg(feature = "nostr")]
             key: None,
@@ -123,8 +138,14 @@ pub struct Plan {
     pub(crate) to: End,
     pub(crate) max_sessions: usize,
     pub(crate) guests: Guests,
+    /// Whether probes are answered.
+    pub(crate) probes: bool,
     pub(crate) check: bool,
     pub(crate) grace: Duration,
+    /// Where clients find the listener, once it listens.
+    pub(crate) heard_at: OnceLock<String>,
+    /// The sessions of tunnels, which outlive their lines.
+    pub(crate) lobby: Lobby,
     /// The sessions of AHP hosts and of AHP clients, which outlive their connections.
     pub(crate) sessions: (Sessions, Sessions),
     /// The memory that every session has for itself; what it needs beyond is taken from the budget.
@@ -141,11 +162,26 @@ pub(crate) struct Guests {
     pub(crate) users: Vec<u32>,
 }
 
+impl Guests {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            per_address: config.per_address.clone(),
+            handshakes: config.handshakes,
+            origins: config.allowed_origins.clone(),
+            hosts: config.allowed_hosts.clone(),
+            #[cfg(unix)]
+            users: config.allowed_users.clone(),
+        }
+    }
+}
+
 /// One end, checked.
 #[derive(Clone)]
 pub(crate) struct End {
     pub(crate) wire: WireKind,
     pub(crate) at: At,
+    /// The kind of message that both ends carry.
+    pub(crate) carried: Carried,
     pub(crate) carries: Carries,
     #[cfg(feature = "process")]
     pub(crate) framing: Framing,
@@ -168,11 +204,22 @@ pub(crate) struct End {
     #[cfg(feature = "tls")]
     pub(crate) roots: Roots,
     pub(crate) budget: Budget,
+    /// How long a tunnel is kept after its line was lost.
+    pub(crate) resume_for: Duration,
+    /// How much a tunnel sends ahead.
+    pub(crate) window: usize,
+    /// What is known about the caps of paths.
+    pub(crate) caps: KnownCaps,
+    /// The further settings of an end over HTTP.
+    #[cfg(feature = "http")]
+    pub(crate) http: Option<HttpEnd>,
     /// The further settings of an end at relays.
     #[cfg(feature = "nostr")]
     pub(crate) relay: Option<RelayEnd>,
     /// The preset whose frame is smaller than the one that was asked for.
     pub(crate) overruled: Option<Overruled>,
+    /// The program that takes its messages, whose limits are known.
+    pub(crate) client: Option<Preset>,
 }
 
 /// A max-frame that does not apply, since the path takes less.
@@ -207,17 +254,15 @@ impl Plan {
         if config.max_sessions == 0 {
             return Err(PlanError::NoSessions);
         }
-        if let Some(address) = to.at.ws() {
-            address.check_target().map_err(of_to)?;
-        }
-        let carries = carries(&listen, &to)?;
+        to.at.check_target().map_err(of_to)?;
+        let carried = kinds::in_common(&listen, &to)?;
         // A quarter of the memory is divided among all sessions, so that those that need little do not
         // depend on what others do.
         let reserved = config.memory / 4 / config.max_sessions;
         let budget = Budget::new(config.memory - reserved * config.max_sessions);
         let at = listen.at.clone();
-        let listen = End::new(listen, None, &config, carries, &budget).map_err(of_listen)?;
-        let to = End::new(to, Some(&at), &config, carries, &budget).map_err(of_to)?;
+        let listen = End::new(listen, None, &config, carried, &budget).map_err(of_listen)?;
+        let to = End::new(to, Some(&at), &config, carried, &budget).map_err(of_to)?;
         let needed =
             session_memory(listen.max_message).saturating_add(session_memory(to.max_message));
         if needed > config.memory {
@@ -226,24 +271,19 @@ impl Plan {
                 needed,
             });
         }
-        if let Some(address) = listen.at.ws() {
-            let may = listen.may_listen(address, config.allow_remote);
-            may.map_err(of_listen)?;
-        }
+        listen.may_listen(&config).map_err(of_listen)?;
+        let of_address = config.per_address.connections;
+        let lobby = Lobby::new(config.max_sessions, of_address).map_err(PlanError::Random)?;
         Ok(Self {
             listen,
             to,
             max_sessions: config.max_sessions,
-            guests: Guests {
-                per_address: config.per_address,
-                handshakes: config.handshakes,
-                origins: config.allowed_origins,
-                hosts: config.allowed_hosts,
-                #[cfg(unix)]
-                users: config.allowed_users,
-            },
+            guests: Guests::new(&config),
+            probes: config.probes,
             check: config.check,
             grace: config.grace,
+            heard_at: OnceLock::new(),
+            lobby,
             sessions: Default::default(),
             reserved,
         })
@@ -272,18 +312,14 @@ fn is_local(host: &str) -> bool {
     }
 }
 
-/// Both ends carry the same kind of messages.
-fn carries(listen: &Endpoint, to: &Endpoint) -> Result<Carries, PlanError> {
-    let loro = |end: &Endpoint| end.wire == WireKind::Loro;
-    let takes_bytes = |end: &Endpoint| end.at.is_ws() && end.wire != WireKind::Ahp;
-    match (
-        loro(listen) || loro(to),
-        takes_bytes(listen) && takes_bytes(to),
-    ) {
-        (false, _) => Ok(Carries::Text),
-        (true, true) => Ok(Carries::Binary),
-        (true, false) => Err(PlanError::BytesAndText),
-    }
+/// An address of a host that other machines can reach.
+fn open_to_others(host: String, port: u16) -> Result<Option<IpAddr>, EndError> {
+    let found: Vec<SocketAddr> = match (host.as_str(), port).to_socket_addrs() {
+        Ok(found) => found.collect(),
+        Err(error) => return Err(EndError::NoAddress { host, error }),
+    };
+    let open = found.iter().find(|address| !address.ip().is_loopback());
+    Ok(open.map(SocketAddr::ip))
 }
 
 /// The largest message that an end takes.
@@ -332,15 +368,17 @@ fn max_frame(
     Ok((max_frame, overruled))
 }
 
-/// The largest WebSocket fragment of an end: the smaller one of what was asked for and the preset's.
+/// The largest WebSocket fragment of an end: the smallest of what was asked for, the path's and the
+/// receiver's.
 fn fragment(
     endpoint: &Endpoint,
     config: &Config,
     preset: Option<Preset>,
 ) -> Result<usize, EndError> {
     let asked = endpoint.options.fragment.or(config.fragment);
-    let of_path = preset.and_then(|preset| preset.fragment);
-    let fragment = asked.into_iter().chain(of_path).min();
+    let known = [preset, endpoint.options.client].into_iter().flatten();
+    let known = known.filter_map(|preset| preset.fragment);
+    let fragment = asked.into_iter().chain(known).min();
     match fragment.unwrap_or(ws::FRAGMENT) {
         fragment if fragment < LEAST_FRAME => Err(EndError::FragmentTooSmall {
             fragment,
@@ -352,13 +390,17 @@ fn fragment(
 
 impl End {
     /// Checks an end; `listener` is the other one, if this is the target.
-    fn new(
+    pub(crate) fn new(
         endpoint: Endpoint,
         listener: Option<&At>,
         config: &Config,
-        carries: Carries,
+        carried: Carried,
         budget: &Budget,
     ) -> Result<Self, EndError> {
+        let carries = match carried {
+            Carried::Text => Carries::Text,
+            Carried::Loro | Carried::Bytes => Carries::Binary,
+        };
         #[cfg(feature = "nostr")]
         let relay = match endpoint.is_relays() {
             true => Some(RelayEnd::new(&endpoint, listener, config)?),
@@ -371,7 +413,7 @@ impl End {
         let preset = endpoint.options.preset;
         let preset = preset.or(config.preset.filter(|_| cuts && is_ws));
         if carries == Carries::Binary
-            && let Some(preset) = preset.filter(|preset| !preset.binary)
+            && let Some(preset) = preset.filter(|preset| preset.binary == Some(false))
         {
             return Err(EndError::NoBinary {
                 preset: preset.name,
@@ -380,6 +422,13 @@ impl End {
         let max_message = max_message(&endpoint, config)?;
         let (max_frame, overruled) = max_frame(&endpoint, config, preset, max_message)?;
         let fragment = fragment(&endpoint, config, preset)?;
+        let asked = endpoint.options.max_frame.or(config.max_frame);
+        let is_frame_asked_for = asked.is_some() || preset.is_some();
+        #[cfg(feature = "http")]
+        let http = match endpoint.at.is_http() {
+            true => Some(HttpEnd::new(&endpoint, listener.is_none())?),
+            false => None,
+        };
         let options = endpoint.options;
         let tokens = match &options.token_file {
             Some(file) if listener.is_none() => Some(Arc::new(TokenFile::open(file)?)),
@@ -389,8 +438,8 @@ impl End {
             Some(_) if listener.is_none() => None,
             Some(file) => Some(token::token_from_file(file)?),
             // The token that clients must send to this gateway is not sent to the target.
-            None if listener.is_some_and(At::is_ws) => None,
-            None => config.token.clone().filter(|_| is_ws),
+            None if listener.is_some_and(At::has_token) => None,
+            None => config.token.clone().filter(|_| endpoint.at.has_token()),
         };
         #[cfg(feature = "tls")]
         let identity = match (options.cert, options.key) {
@@ -403,12 +452,17 @@ impl End {
         Ok(Self {
             wire: endpoint.wire,
             at: endpoint.at,
+            carried,
             carries,
             #[cfg(feature = "process")]
             framing: options.framing.unwrap_or_default(),
             #[cfg(feature = "process")]
             keeps_process_id: options.keeps_process_id.unwrap_or_default(),
-            tunnel: options.tunnel.unwrap_or_default(),
+            // Only a gateway takes bytes where an AHP program would take text.
+            tunnel: match (endpoint.wire, carries) {
+                (WireKind::Ahp, Carries::Binary) => TunnelUse::Always,
+                _ => options.tunnel.unwrap_or_default(),
+            },
             max_frame,
             max_message,
             fragment: Some(fragment),
@@ -421,20 +475,65 @@ impl End {
             #[cfg(feature = "tls")]
             roots: options.ca.map_or(Roots::Native, Roots::File),
             budget: budget.clone(),
+            resume_for: config.resume_for,
+            window: (config.memory / 64).clamp(LEAST_WINDOW, WINDOW),
+            caps: KnownCaps {
+                learned: config.learned_caps.clone(),
+                is_asked_for: is_frame_asked_for,
+            },
+            #[cfg(feature = "http")]
+            http,
             #[cfg(feature = "nostr")]
             relay,
             overruled,
+            client: options.client,
         })
     }
 
     /// Whether it may listen: other machines need a token.
-    fn may_listen(&self, address: &WsAddress, allow_remote: bool) -> Result<(), EndError> {
-        if address.socket.is_some() {
-            return Ok(());
+    pub(crate) fn may_listen(&self, config: &Config) -> Result<(), EndError> {
+        match &self.at {
+            At::Ws(address) if address.socket.is_some() => Ok(()),
+            At::Ws(address) => {
+                let at = address.listen_at()?;
+                self.may_listen_with_token(address.secure, at, config.allow_remote)
+            }
+            #[cfg(feature = "http")]
+            At::Http(address) => {
+                let at = address.listen_at()?;
+                self.may_listen_with_token(address.secure, at, config.allow_remote)
+            }
+            #[cfg(feature = "loro")]
+            At::Loro(address) => {
+                let at = address.listen_at()?;
+                self.may_listen_with_token(address.secure, at, config.allow_remote)
+            }
+            #[cfg(feature = "process")]
+            At::Socket(_) if config.per_address.proxy.is_some() => Err(EndError::NoProxyHeader),
+            #[cfg(feature = "process")]
+            At::Socket(address) => match address.listen_at()? {
+                Some((host, port)) if !config.allow_remote => match open_to_others(host, port)? {
+                    None => Ok(()),
+                    Some(address) => Err(EndError::StreamOpenToOthers { address }),
+                },
+                _ => Ok(()),
+            },
+            #[cfg(any(feature = "process", feature = "nostr"))]
+            _ => Ok(()),
         }
-        let (host, port) = address.listen_at()?;
+    }
+
+    /// The same where clients know tokens, at this host and port.
+    fn may_listen_with_token(
+        &self,
+        is_secure: bool,
+        (host, port): (String, u16),
+        allow_remote: bool,
+    ) -> Result<(), EndError> {
+        #[cfg(not(feature = "tls"))]
+        let _ = is_secure;
         #[cfg(feature = "tls")]
-        if address.secure && self.identity.is_none() {
+        if is_secure && self.identity.is_none() {
             return Err(EndError::NoCertificate);
         }
         #[cfg(feature = "tls")]
@@ -444,38 +543,58 @@ impl End {
         if self.token.is_some() || self.tokens.is_some() || allow_remote {
             return Ok(());
         }
-        let found: Vec<SocketAddr> = match (host.as_str(), port).to_socket_addrs() {
-            Ok(found) => found.collect(),
-            Err(error) => return Err(EndError::NoAddress { host, error }),
-        };
-        match found.iter().find(|address| !address.ip().is_loopback()) {
+        match open_to_others(host, port)? {
             None => Ok(()),
-            Some(open) => Err(EndError::OpenToOthers { address: open.ip() }),
+            Some(address) => Err(EndError::OpenToOthers { address }),
         }
     }
 
     /// Whether its token travels in clear text beyond this machine.
     pub(crate) fn shows_token(&self) -> bool {
-        let Some(address) = self.at.ws() else {
-            return false;
+        let (secure, authority) = match &self.at {
+            At::Ws(address) if address.socket.is_some() => return false,
+            At::Ws(address) => (address.secure, &address.authority),
+            #[cfg(feature = "http")]
+            At::Http(address) => (address.secure, &address.authority),
+            #[cfg(feature = "loro")]
+            At::Loro(address) => (address.secure, &address.authority),
+            #[cfg(any(feature = "process", feature = "nostr"))]
+            _ => return false,
         };
         let has_token = self.token.is_some() || self.tokens.is_some();
-        if address.socket.is_some() {
-            return false;
-        }
-        let (host, _) = address
-            .listen_at()
-            .unwrap_or_else(|_| (address.authority.clone(), 0));
-        has_token && !address.secure && !is_local(&host)
+        // A port alone is one of this machine.
+        let is_port = authority.trim_start_matches(':').parse::<u16>().is_ok();
+        has_token && !secure && !is_port && !is_local(authority)
     }
 
     /// The largest frame that is sent, and how it is counted.
     pub(crate) fn cap(&self) -> Cap {
-        let cap = Cap::frame(self.max_frame);
+        let receiver = self.receiver_limit().map(|limit| limit.bytes);
+        let cap = Cap::frame(self.max_frame.min(receiver.unwrap_or(usize::MAX)));
         match &self.at {
             #[cfg(feature = "process")]
-            At::Stdio | At::Exec(_) if self.framing == Framing::Lines => cap.lines(),
+            At::Stdio | At::Exec(_) | At::Socket(_) if self.framing == Framing::Lines => {
+                cap.lines()
+            }
             _ => cap,
+        }
+    }
+
+    /// The largest message that the program at this end takes at once, if it is known.
+    pub(crate) fn receiver_limit(&self) -> Option<ReceiverLimit> {
+        let client = self.client?;
+        let limit = ReceiverLimit {
+            name: client.name,
+            bytes: client.message?,
+        };
+        match &self.at {
+            // The line break behind a message counts.
+            #[cfg(feature = "process")]
+            At::Stdio | At::Exec(_) => Some(ReceiverLimit {
+                bytes: limit.bytes.saturating_sub(1),
+                ..limit
+            }),
+            _ => Some(limit),
         }
     }
 
@@ -485,6 +604,10 @@ impl End {
             max_frame: self.max_frame,
             max_message: self.max_message,
             budget: self.budget.clone(),
+            carries: self.carries,
+            resume_for: self.resume_for,
+            window: self.window,
+            caps: self.caps.clone(),
         }
     }
 
@@ -501,26 +624,22 @@ impl End {
             config.cap = self.cap();
             config.budget = self.budget.clone();
             config.limits.queued_bytes = self.max_message.max(64 << 20);
-            config.options = self.options(false);
+            config.options = self.options();
         })
     }
 
-    /// How its connections are kept alive: streams have no pings.
-    pub(crate) fn options(&self, tunnel: bool) -> Options {
+    /// How its connections are kept alive: streams have no pings. (A tunnel looks after its lines itself.)
+    pub(crate) fn options(&self) -> Options {
         let usual = Options::default();
-        match (self.at.is_ws(), tunnel) {
-            (true, true) => Options {
-                silence: Some(TUNNEL_SILENCE),
-                write_time: Some(TUNNEL_SILENCE),
-                ..usual
-            },
-            (true, false) => Options {
+        match self.at.is_ws() {
+            true => Options {
                 write_time: Some(Options::WRITE_TIME),
                 ..usual
             },
-            (false, _) => Options {
+            false => Options {
                 keepalive: None,
                 silence: None,
+                write_time: self.at.is_socket().then_some(Options::WRITE_TIME),
                 ..usual
             },
         }
@@ -530,6 +649,8 @@ impl End {
     pub(crate) fn frame_limit(&self) -> usize {
         match self.wire {
             WireKind::Whole | WireKind::Cep22 => self.max_message,
+            // A program of loro-extended does not know the cap of this gateway's path.
+            WireKind::Loro if self.carried == Carried::Loro => ws::FRAME_LIMIT,
             WireKind::Ahp | WireKind::Loro => self.max_frame,
         }
     }

@@ -12,6 +12,7 @@ mod open_requests;
 mod plain;
 mod port;
 mod process_id;
+mod receiver;
 mod refused;
 mod run;
 mod skipped;
@@ -22,23 +23,27 @@ mod unsent;
 use std::fmt;
 use std::time::Duration;
 
-use breakbulk_link::{Closed, Event, Key, Limits, Outgoing, SendError, Shape};
+use breakbulk_link::{Closed, Event, Key, Limits, MessageId, Outgoing, SendError, Shape};
 use bytes::Bytes;
 
 pub use boxes::{BothBoxes, ClientBox, HostBox};
 pub use breakbulk_ahp::foreign::Instead as Replacement;
 pub(crate) use breakbulk_ahp::host::close::TOO_LARGE;
+#[cfg(feature = "http")]
+pub(crate) use open_requests::shortest;
 pub use plain::{Plain, Raw, whole_link};
 pub use port::Port;
 #[cfg(feature = "nostr")]
 pub(crate) use port::{Arrived, Channel, Heard, Outcome};
 pub use process_id::NoProcessId;
+pub(crate) use receiver::{ForReceivers, ReceiverLimit};
 pub use refused::RefusedFrame;
 #[cfg(feature = "nostr")]
 pub(crate) use run::HELLO;
 pub use run::relay;
+pub(crate) use skipped::Missed;
 pub use skipped::{Oversized, Skipped};
-pub use tunnel::{NoTunnel, Tunnel, TunnelConfig, greet};
+pub use tunnel::Tunnel;
 pub(crate) use unanswered::unanswered_words;
 
 /// One of the two ends of a gateway.
@@ -83,6 +88,9 @@ pub trait Passing: Send {
         false
     }
 
+    /// A message with a tag of its own was sent by a side.
+    fn sent(&mut self, _to: Side, _tag: u64) {}
+
     /// A message could not be sent by a side.
     fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement;
 
@@ -108,6 +116,10 @@ impl Passing for Box<dyn Passing> {
         (**self).asks_again(method)
     }
 
+    fn sent(&mut self, to: Side, tag: u64) {
+        (**self).sent(to, tag);
+    }
+
     fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement {
         (**self).not_sent(to, bytes, error)
     }
@@ -118,7 +130,7 @@ impl Passing for Box<dyn Passing> {
 }
 
 /// The limits of a link in a pump: room for one message that arrives while another is still being sent.
-fn limits(max_message: usize) -> Limits {
+pub(crate) fn limits(max_message: usize) -> Limits {
     Limits::default().with(|limits| {
         limits.message = max_message;
         limits.memory = session_memory(max_message);
@@ -140,6 +152,8 @@ pub struct Incoming<'a> {
     pub shape: &'a Shape,
     /// The transfer it came by; `None` if it came in one frame.
     pub key: Option<&'a Key>,
+    /// The name by which its connection can be told what became of it.
+    pub id: Option<MessageId>,
 }
 
 /// What to do with a message.

@@ -53,6 +53,8 @@ pub(crate) struct RelayEnd {
     /// Where the key was read; what is learned of servers and which events were heard is kept beside it.
     file: Option<PathBuf>,
     options: RelayOptions,
+    /// A session ends after this much time without a message.
+    idle: Option<Duration>,
     /// The memory of all sessions.
     memory: usize,
     /// How long what is queued may take to reach a relay at the end.
@@ -78,7 +80,7 @@ impl RelayEnd {
             Some(_) => {
                 let others = [
                     ("allow", options.allow.is_some()),
-                    ("idle", options.idle.is_some()),
+                    ("idle", end.options.idle.is_some()),
                 ];
                 (others, Side::Listen)
             }
@@ -105,13 +107,14 @@ impl RelayEnd {
             keys,
             file,
             options,
+            idle: end.options.idle,
             memory: config.memory,
             grace: config.grace,
         })
     }
 
     fn idle(&self) -> Duration {
-        self.options.idle.unwrap_or(IDLE)
+        self.idle.unwrap_or(IDLE)
     }
 
     /// Where heard events are kept: beside the key, if it is in a file.

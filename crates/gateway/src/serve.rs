@@ -1,6 +1,8 @@
 //! The sessions of a gateway: one over the standard streams, or one for each client of a listener.
 
-mod ws;
+#[cfg(feature = "process")]
+mod streams;
+pub(crate) mod ws;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,20 +14,26 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::Instrument;
 
+#[cfg(feature = "process")]
+use crate::endpoint::SocketAddress;
 use crate::endpoint::{At, TunnelUse};
 use crate::error::{OpenError, Party, RunError, SessionEnd, Unreachable};
-use crate::open::{self, EndKind, Opened};
+use crate::open::{self, Opened};
 use crate::plan::{End, Overruled, Plan};
 use crate::pump::{Options, Side, relay};
 #[cfg(feature = "nostr")]
 use crate::relays;
 use crate::stop::Stop;
+use crate::tunnel::{Caller, Line, Newcomer};
 
 /// How long the target may take to accept a connection when it is looked for before listening.
 const CHECK: Duration = Duration::from_secs(5);
 
 /// The close code of a client's connection when the target cannot be reached: bad gateway.
 const NO_TARGET: u16 = 1014;
+
+/// The reason of a close when all sessions are taken.
+const TOO_MANY: &str = "too many sessions: try again later";
 
 /// The details are in the log: they may contain what clients should not know.
 const NO_TARGET_REASON: &str = "the gateway has no connection to its target; its log says why";
@@ -77,6 +85,12 @@ impl Plan {
         }
         match self.listen.at.clone() {
             At::Ws(address) => ws::listen(Arc::new(self), &address, stop, &tell).await,
+            #[cfg(feature = "http")]
+            At::Http(address) => crate::mcp::listen(Arc::new(self), &address, stop, &tell).await,
+            #[cfg(feature = "process")]
+            At::Socket(address) => streams::listen(Arc::new(self), &address, stop, &tell).await,
+            #[cfg(feature = "loro")]
+            At::Loro(address) => crate::loro::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "nostr")]
             At::Relays(address) => relays::listen(Arc::new(self), &address, stop, &tell).await,
             #[cfg(feature = "process")]
@@ -90,7 +104,7 @@ impl Plan {
 async fn once(plan: &Plan, stop: &Stop) -> Result<(), RunError> {
     let failed = |side| move |error| RunError::Open { side, error };
     let to = tokio::select! {
-        to = target(&plan.to) => to.map_err(failed(Side::To))?,
+        to = open::target(&plan.to) => to.map_err(failed(Side::To))?,
         () = stop.stopped() => return Ok(()),
     };
     // Only now: what is read from the standard input cannot be put back.
@@ -100,11 +114,6 @@ async fn once(plan: &Plan, stop: &Stop) -> Result<(), RunError> {
         true => Ok(()),
         false => Err(RunError::Session(end)),
     }
-}
-
-/// The target, ready for messages.
-pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
-    open::target(end).await?.greeted(end).await
 }
 
 /// Carries the messages of one session until it ends.
@@ -131,6 +140,12 @@ fn party(plan: &Plan, side: Side) -> Party {
         (At::Exec(_), _) => Party::Command,
         (_, Side::Listen) => Party::Client,
         (At::Ws(_), Side::To) => Party::Target,
+        #[cfg(feature = "http")]
+        (At::Http(_), Side::To) => Party::Target,
+        #[cfg(feature = "process")]
+        (At::Socket(_), Side::To) => Party::Target,
+        #[cfg(feature = "loro")]
+        (At::Loro(_), Side::To) => Party::Target,
         #[cfg(feature = "nostr")]
         (At::Relays(_), Side::To) => Party::Server,
     }
@@ -141,20 +156,33 @@ pub(crate) trait Door {
     /// The next client. Cancel-safe.
     async fn accept(&mut self) -> Result<Arrival, ListenError>;
 
-    /// Stops listening.
-    async fn close(self);
+    /// Lets nobody in any more.
+    async fn close(&mut self);
+
+    /// All sessions have ended.
+    async fn finish(self);
 }
 
 /// A client that came in, and has no session yet.
 pub(crate) struct Arrival {
     /// Its name in the log.
     pub(crate) name: String,
-    /// Makes a port of it, with the memory of its session.
+    /// Who it is: a session of a tunnel is resumed by the same one alone.
+    pub(crate) caller: Caller,
+    /// Makes a port or a line of it, with the memory of its session.
     pub(crate) open: OpenArrival,
 }
 
-/// How a client becomes a port.
-pub(crate) type OpenArrival = Box<dyn FnOnce(&End) -> Result<(Opened, Refuse), OpenError> + Send>;
+/// What a client that came in is.
+pub(crate) enum Entered {
+    /// A gateway, which says first whether it begins a session or goes on with one.
+    Line(Line),
+    /// Another program, and how it is turned away.
+    Port(Opened, Refuse),
+}
+
+/// How a client is let in.
+pub(crate) type OpenArrival = Box<dyn FnOnce(&End) -> Result<Entered, OpenError> + Send>;
 
 /// Turns a client away, with a close code and a reason, while its session has not begun.
 pub(crate) type Refuse =
@@ -168,15 +196,21 @@ pub(crate) async fn listen(
     stop: &Stop,
     tell: Tell<'_>,
 ) -> Result<(), RunError> {
+    // Another machine knows this one by a name.
+    let address = heard_at
+        .replace("//0.0.0.0:", "//HOST:")
+        .replace("//[::]:", "//HOST:");
+    // It is set once: a plan is run once.
+    let _ = plan.heard_at.set(address);
     tell(Event::Listening(heard_at));
     let mut sessions = JoinSet::new();
     let outcome = loop {
         tokio::select! {
             arrival = door.accept() => match arrival {
-                Ok(Arrival { name, open }) => {
+                Ok(arrival) => {
                     let (plan, stop) = (plan.clone(), stop.clone());
-                    let span = tracing::error_span!("session", peer = %name);
-                    let session = async move { session(&plan, open, &stop).await };
+                    let span = tracing::error_span!("session", peer = %arrival.name);
+                    let session = async move { session(&plan, arrival, &stop).await };
                     sessions.spawn(session.instrument(span));
                 }
                 Err(error) => break Err(RunError::Accept(error)),
@@ -187,6 +221,7 @@ pub(crate) async fn listen(
     };
     door.close().await;
     finish(sessions, tell).await;
+    door.finish().await;
     outcome
 }
 
@@ -202,6 +237,14 @@ pub(crate) async fn finish(mut sessions: JoinSet<()>, tell: Tell<'_>) {
 pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
     let found = match &plan.to.at {
         _ if !plan.check => Ok(()),
+        #[cfg(feature = "http")]
+        At::Http(address) => {
+            let found = accepts(&address.authority, address.secure).await;
+            found.map_err(|error| OpenError::Unreachable {
+                address: address.name(),
+                error,
+            })
+        }
         At::Ws(address) => {
             let found = match &address.socket {
                 #[cfg(unix)]
@@ -210,6 +253,28 @@ pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
             };
             found.map_err(|error| OpenError::Unreachable {
                 address: address.name(),
+                error,
+            })
+        }
+        #[cfg(feature = "process")]
+        At::Socket(address) => {
+            let found = match address {
+                SocketAddress::Tcp(authority) => accepts(authority, false).await,
+                #[cfg(unix)]
+                SocketAddress::Unix(path) => accepts_unix(path).await,
+                #[cfg(not(unix))]
+                SocketAddress::Unix(_) => Ok(()),
+            };
+            found.map_err(|error| OpenError::Unreachable {
+                address: address.name(),
+                error,
+            })
+        }
+        #[cfg(feature = "loro")]
+        At::Loro(address) => {
+            let found = accepts(&address.authority, address.secure).await;
+            found.map_err(|error| OpenError::Unreachable {
+                address: address.authority.clone(),
                 error,
             })
         }
@@ -242,46 +307,110 @@ async fn accepts_unix(path: &std::path::Path) -> Result<(), Unreachable> {
     }
 }
 
-/// The session of one client.
-async fn session(plan: &Plan, open: OpenArrival, stop: &Stop) {
+/// The session of one client, or the way of a line to its session.
+async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
     let (listen_end, to_end) = plan.session_ends();
-    let (listen, refuse) = match open(&listen_end) {
-        Ok(opened) => opened,
+    let Arrival { caller, open, .. } = arrival;
+    let entered = match open(&listen_end) {
+        Ok(entered) => entered,
         Err(error) => {
             return tracing::error!(%error, "a client's connection cannot be used");
         }
     };
-    if plan.listen.tunnel == TunnelUse::Always && !matches!(listen.kind, EndKind::Tunnel(_)) {
-        tracing::warn!("refused a client: it is not a breakbulk gateway, and tunnel=always");
-        let reason = "this listener is for breakbulk gateways (tunnel=always)";
-        return refuse(1002, reason).await;
-    }
-    // The hello of the tunnel is sent only once the target is connected.
-    let both = async {
-        let to = target(&to_end).await?;
-        Ok::<_, OpenError>((listen.greeted(&listen_end).await?, to))
+    let config = listen_end.tunnel_config();
+    let client = match entered {
+        Entered::Port(opened, refuse) => Client::Other(opened, refuse),
+        Entered::Line(line) => {
+            let greeted = tokio::select! {
+                greeted = plan.lobby.greet(line, &caller, &config) => greeted,
+                () = stop.stopped() => return,
+            };
+            match greeted {
+                Ok(Some(newcomer)) => Client::Gateway(newcomer),
+                // The line belongs to a session that goes on.
+                Ok(None) => return,
+                Err(error) => {
+                    return tracing::error!(%error, "closed a client: its session could not start");
+                }
+            }
+        }
     };
-    let opened = tokio::select! {
-        opened = both => opened,
+    if plan.listen.tunnel == TunnelUse::Always && matches!(client, Client::Other(..)) {
+        tracing::warn!(
+            "refused a client: it is not a breakbulk gateway, and tunnel=always or framing=ipc needs one"
+        );
+        let reason = "this listener is for breakbulk gateways";
+        return client.refuse(1002, reason).await;
+    }
+    let Some(_seat) = plan.lobby.seat(caller.address) else {
+        tracing::warn!(
+            "refused a client: too many sessions, with those that wait for their client"
+        );
+        return client.refuse(1013, TOO_MANY).await;
+    };
+    let to = tokio::select! {
+        to = open::target(&to_end) => to,
         () = stop.stopped() => Err(OpenError::Stopped),
     };
-    let (listen, to) = match opened {
-        Ok(opened) => opened,
-        Err(OpenError::Stopped) => {
-            return refuse(1001, "the gateway is stopping").await;
-        }
+    let to = match to {
+        Ok(to) => to,
+        Err(OpenError::Stopped) => return client.refuse(1001, "the gateway is stopping").await,
         Err(error) => {
             tracing::error!(%error, "closed a client: its session could not start");
-            return refuse(NO_TARGET, NO_TARGET_REASON).await;
+            return client.refuse(NO_TARGET, NO_TARGET_REASON).await;
         }
     };
-    drop(refuse);
+    let listen = match client {
+        Client::Other(opened, _) => match opened.greeted().await {
+            Ok(opened) => opened,
+            Err(error) => {
+                return tracing::error!(%error, "closed a client: its session could not start");
+            }
+        },
+        // The hello of the tunnel is sent only once the target is connected.
+        Client::Gateway(newcomer) => match newcomer.accept(&config).await {
+            Ok(tunnelled) => Opened::tunnel(tunnelled),
+            Err(error) => {
+                return tracing::error!(%error, "closed a client: its session could not start");
+            }
+        },
+    };
     tracing::info!(
         listen = listen.kind.name(),
         to = to.kind.name(),
         "session started"
     );
     log_end(&pump(plan, listen, to, stop).await);
+}
+
+/// The error of binding a listener, with the host and port as they were given.
+pub(crate) fn not_bound(host: &str, port: u16, error: ListenError) -> RunError {
+    let named = match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    };
+    RunError::Listen(match error {
+        ListenError::Bind { error, .. } => ListenError::Bind {
+            address: named,
+            error,
+        },
+        error => error,
+    })
+}
+
+/// A client whose session has not begun.
+enum Client {
+    Gateway(Newcomer),
+    Other(Opened, Refuse),
+}
+
+impl Client {
+    async fn refuse(self, code: u16, reason: &'static str) {
+        match self {
+            Self::Gateway(newcomer) => newcomer.refuse(code, reason).await,
+            Self::Other(_, refuse) => refuse(code, reason).await,
+        }
+    }
 }
 
 /// Logs how the session of a client ended.

@@ -107,7 +107,7 @@ struct State {
 }
 
 /// By what a changed file is known.
-type Version = (Option<SystemTime>, u64);
+pub(crate) type Version = (Option<SystemTime>, u64);
 
 impl TokenFile {
     /// Reads the tokens of a file.
@@ -179,7 +179,7 @@ fn load(file: &Path) -> Result<Loaded, TokenError> {
 }
 
 /// The text of a file that only its owner can read.
-fn read(file: &Path) -> Result<(String, Version), TokenError> {
+pub(crate) fn read(file: &Path) -> Result<(String, Version), TokenError> {
     let wrong = |error| TokenError::Read {
         file: file.to_owned(),
         error,

@@ -131,6 +131,7 @@ async fn a_slow_relay_stops_its_sender_within_the_senders_memory() {
         (60..most).contains(&sent),
         "{sent} messages, at most {most}"
     );
+    assert!(client.stats().outgoing > 0, "{:?}", client.stats());
     let memory = held.with(|link| link.memory());
     assert!(
         (MESSAGE..=session_memory(MESSAGE)).contains(&memory),

@@ -151,6 +151,16 @@ impl Budget {
         };
         held.grow_to(amount).then_some(held)
     }
+
+    /// Charges bytes that are allocated already, even if they do not fit: everything else that is
+    /// charged to this budget has to wait until they are gone.
+    pub fn charge_allocated(&self, amount: usize) -> Held {
+        self.0.take_anyway(amount);
+        Held {
+            budget: self.clone(),
+            amount,
+        }
+    }
 }
 
 /// A part of a [`Budget`] for something else than a link, such as messages that wait to be sent.

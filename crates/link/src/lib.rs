@@ -35,7 +35,7 @@ pub use key::Key;
 pub use link::{Cancelled, Link, PlanJob, Planned, Received, Sent, Unfinished, Unmatched};
 pub use lock::lock;
 pub use outbox::{Outgoing, Rejected};
-pub use preset::Preset;
+pub use preset::{Carrier, Evidence, Preset, PresetKind, exact_size};
 pub use random::Random;
 pub use recent::Recent;
 pub use rules::{

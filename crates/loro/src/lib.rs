@@ -19,7 +19,7 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "net")]
+#[cfg(feature = "http")]
 pub mod http;
 mod limits;
 pub mod machine;

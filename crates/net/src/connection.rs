@@ -2,13 +2,13 @@
 //! state that the handle shares with that task.
 
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use breakbulk_link::lock;
 use breakbulk_link::{
-    Carries, Closed, Event, Frame, FrameId, Link, MessageId, Outgoing, PlanJob, Rejected,
+    Carries, Closed, Event, Frame, FrameId, Held, Link, MessageId, Outgoing, PlanJob, Rejected,
     SendError, Sent, TransferId,
 };
 use tokio::sync::Notify;
@@ -16,6 +16,9 @@ use tokio::sync::Notify;
 use crate::driver::{self, Options};
 use crate::receipt::{Receipts, Refusal};
 use crate::transport::Transport;
+
+/// What a connection may hold without being charged for it: about what an idle one holds.
+pub(crate) const UNCHARGED: usize = 16 << 10;
 
 /// A handle to a connection. Clones share the connection; dropping the last one closes it with code
 /// 1000.
@@ -132,6 +135,11 @@ impl Connection {
         self.shared.with(work)
     }
 
+    /// Access to the link that does not keep the connection open.
+    pub fn downgrade(&self) -> WeakConnection {
+        WeakConnection(Arc::downgrade(&self.shared))
+    }
+
     /// Closes the connection now; queued messages are dropped.
     pub fn close(&self, code: u16, reason: &str) {
         self.shared.with(|link| link.close(code, reason));
@@ -165,7 +173,13 @@ impl Connection {
     /// Whether the connection ended while a frame was being sent: the other end got at most a part
     /// of it.
     pub fn broke_off(&self) -> bool {
-        self.shared.lock().broke_off
+        self.shared.lock().broke_off.is_some()
+    }
+
+    /// Why the frame that was being sent when the connection ended was not sent in full; `None`: there
+    /// was none.
+    pub fn why_broke_off(&self) -> Option<String> {
+        self.shared.lock().broke_off.clone()
     }
 
     /// The size of the largest frame that was sent, in bytes.
@@ -177,6 +191,17 @@ impl Connection {
     /// closing.
     pub fn closed_by_peer(&self) -> bool {
         self.shared.lock().by_peer
+    }
+}
+
+/// Access to the link of a connection that does not keep the connection open.
+#[derive(Clone)]
+pub struct WeakConnection(Weak<Shared>);
+
+impl WeakConnection {
+    /// Calls `work` with exclusive access to the link, if the connection still exists.
+    pub fn with<R>(&self, work: impl FnOnce(&mut Link) -> R) -> Option<R> {
+        Some(self.0.upgrade()?.with(work))
     }
 }
 
@@ -244,8 +269,8 @@ pub(crate) struct State {
     /// The deadline that the timer loop sleeps until.
     pub(crate) timer_set_for: Option<Instant>,
     pub(crate) by_peer: bool,
-    /// A frame was being sent when the transport failed or the grace period ended.
-    pub(crate) broke_off: bool,
+    /// A frame was being sent when the transport failed or the grace period ended: why.
+    pub(crate) broke_off: Option<String>,
     /// The size of the largest frame that was made.
     largest_frame: usize,
     pub(crate) ended: bool,
@@ -269,11 +294,21 @@ impl State {
 
 /// What the writer does next.
 pub(crate) enum Next {
-    /// A frame to send, with its id if the link wants a confirmation that it was sent.
-    Frame(Option<FrameId>, Frame),
+    /// A frame to send.
+    Frame(NextFrame),
     Ping,
     Close(Closed),
     Wait,
+}
+
+/// A frame that is made and not sent.
+pub(crate) struct NextFrame {
+    pub(crate) frame: Frame,
+    /// Its id, if the link wants a confirmation that it was sent.
+    pub(crate) id: Option<FrameId>,
+    /// Its charge. The link no longer holds the message whose last frame this is, and a peer that does not
+    /// read may leave it here for long.
+    pub(crate) charge: Option<Held>,
 }
 
 impl Shared {
@@ -289,7 +324,7 @@ impl Shared {
                 last_ping: now(),
                 timer_set_for: None,
                 by_peer: false,
-                broke_off: false,
+                broke_off: None,
                 largest_frame: 0,
                 ended: false,
             }),
@@ -409,13 +444,16 @@ impl Shared {
                 Some(transmit) => {
                     state.sending = true;
                     state.largest_frame = state.largest_frame.max(buffer.len());
+                    let budget = state.link.shared_budget();
+                    let charge = (buffer.len() > UNCHARGED)
+                        .then(|| budget.charge_allocated(buffer.capacity()));
                     let bytes = std::mem::take(&mut buffer).into();
                     let id = state.link.confirms().then_some(transmit.frame);
                     let frame = match transmit.carries {
                         Carries::Text => Frame::Text(bytes),
                         Carries::Binary => Frame::Binary(bytes),
                     };
-                    Next::Frame(id, frame)
+                    Next::Frame(NextFrame { frame, id, charge })
                 }
             }
         });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use breakbulk_link::{Closed, Frame};
 use tokio::time::{sleep_until, timeout};
 
-use crate::connection::{Next, Shared, State, now};
+use crate::connection::{Next, NextFrame, Shared, State, now};
 use crate::transport::{Incoming, Lost, Sink, Source};
 
 /// After this many bytes the read loop yields to the write loop, and the other way round.
@@ -76,7 +76,7 @@ pub(crate) async fn drive(
 
 async fn read(shared: &Shared, source: &mut impl Source, grace: Duration) {
     let mut turn = 0;
-    while shared.readable().await {
+    while readable(shared, source).await {
         let incoming = tokio::select! {
             biased;
             incoming = source.next() => incoming,
@@ -121,6 +121,15 @@ async fn read(shared: &Shared, source: &mut impl Source, grace: Duration) {
     let _ = timeout(grace, answer).await;
 }
 
+/// Waits until the link wants a frame; returns false once it is closed.
+async fn readable(shared: &Shared, source: &mut impl Source) -> bool {
+    tokio::select! {
+        biased;
+        readable = shared.readable() => readable,
+        never = source.read_ahead() => match never {},
+    }
+}
+
 async fn write(shared: &Arc<Shared>, sink: &mut impl Sink, options: &Options) {
     let grace = options.grace;
     let (mut turn, mut holds) = (0, false);
@@ -130,14 +139,19 @@ async fn write(shared: &Arc<Shared>, sink: &mut impl Sink, options: &Options) {
         match shared.next(holds) {
             Next::Wait if holds => {
                 holds = false;
-                if !wait_for_sink(shared, sink.flush(), 0, options).await {
-                    shared.update(|state| state.broke_off = true);
+                if let Err(why) = wait_for_sink(shared, sink.flush(), 0, options).await {
+                    shared.update(|state| state.broke_off = Some(why));
                     return;
                 }
                 shared.confirm_sent(&mut unconfirmed);
             }
             Next::Wait => shared.outbound.notified().await,
-            Next::Frame(id, mut frame) => {
+            Next::Frame(next) => {
+                let NextFrame {
+                    mut frame,
+                    id,
+                    charge,
+                } = next;
                 unconfirmed.extend(id);
                 turn += frame_len(&frame) + FRAME_TURN;
                 if frame_len(&frame) <= SMALL && turn <= TURN && shared.has_more() {
@@ -151,14 +165,16 @@ async fn write(shared: &Arc<Shared>, sink: &mut impl Sink, options: &Options) {
                 }
                 holds = false;
                 let size = frame_len(&frame);
-                if !wait_for_sink(shared, sink.send(frame), size, options).await {
-                    shared.update(|state| state.broke_off = true);
+                if let Err(why) = wait_for_sink(shared, sink.send(frame), size, options).await {
+                    shared.update(|state| state.broke_off = Some(why));
                     return;
                 }
+                drop(charge);
                 shared.confirm_sent(&mut unconfirmed);
             }
             Next::Ping => {
-                if !wait_for_sink(shared, sink.ping(), 0, options).await {
+                let pinged = wait_for_sink(shared, sink.ping(), 0, options).await;
+                if pinged.is_err() {
                     return;
                 }
             }
@@ -174,14 +190,14 @@ async fn write(shared: &Arc<Shared>, sink: &mut impl Sink, options: &Options) {
     }
 }
 
-/// Waits until the sink has written `size` bytes. Returns false if it failed, if the other end took too
+/// Waits until the sink has written `size` bytes. Returns why not, if it failed, if the other end took too
 /// long to read them, or if that did not finish within the grace period after this side closed.
 async fn wait_for_sink(
     shared: &Shared,
     operation: impl Future<Output = Result<(), Lost>>,
     size: usize,
     options: &Options,
-) -> bool {
+) -> Result<(), String> {
     let too_long = async {
         shared.until(State::is_closed).await;
         tokio::time::sleep(options.grace).await;
@@ -202,13 +218,17 @@ async fn wait_for_sink(
     tokio::select! {
         biased;
         outcome = operation => match outcome {
-            Ok(()) => true,
+            Ok(()) => Ok(()),
             Err(lost) => {
-                closed_by_peer(shared, &Closed { code: 1006, reason: lost.to_string() });
-                false
+                let reason = lost.to_string();
+                closed_by_peer(shared, &Closed { code: 1006, reason: reason.clone() });
+                Err(reason)
             }
         },
-        () = too_long => false,
+        () = too_long => {
+            let seconds = options.grace.as_secs_f64();
+            Err(format!("the other end did not take it within {seconds} s after the close"))
+        }
     }
 }
 

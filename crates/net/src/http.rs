@@ -17,6 +17,7 @@ pub(crate) mod client;
 pub(crate) mod connection;
 mod cors;
 mod dialect;
+mod guard;
 mod listen;
 mod options;
 mod posts;
@@ -27,13 +28,16 @@ mod upgrade;
 
 pub use arrival::{AcceptedSink, AcceptedSource, AcceptedTransport, Arrival, Arrivals};
 pub use authorize::{AllowAll, Authorize, Claim, Denied, Grant, Way};
-pub use client::{ClientOptions, ConnectError};
+pub use bodies::{Bodies, BodyCharge};
+pub use body::{BodyError, read_body};
+pub use client::{ClientOptions, ConnectError, HttpTarget, failure, refused_post};
 pub use connection::HttpSource;
 pub use dialect::{Dialect, PostErrors};
+pub use guard::{Guard, GuardOptions, PageHeaders, Place, Visitor, secret_name, text_answer};
 pub use listen::{Limits, serve, serve_until};
 pub use options::ServeOptions;
 pub use server::{Server, router};
 
 pub(crate) use answer::Answer;
 #[cfg(feature = "webrtc")]
-pub(crate) use body::read as read_body;
+pub(crate) use body::read as read_or_answer;

@@ -12,11 +12,15 @@ mod driver;
 mod gate;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(any(feature = "process", feature = "http"))]
+mod json_scan;
 #[cfg(feature = "ws")]
 mod limiter;
 #[cfg(feature = "ws")]
 mod listening;
 pub mod memory;
+#[cfg(any(feature = "process", feature = "ws"))]
+mod message_timer;
 #[cfg(feature = "nostr")]
 pub mod nostr;
 mod observed;
@@ -36,13 +40,17 @@ pub mod stream;
 #[cfg(feature = "tcp")]
 pub mod tcp;
 mod transport;
+#[cfg(any(feature = "process", feature = "ws"))]
+mod unfinished;
 #[cfg(feature = "webrtc")]
 pub mod webrtc;
 #[cfg(feature = "ws")]
 pub mod ws;
 
-pub use connection::{Connection, Mismatch, fresh_seed, now};
+pub use connection::{Connection, Mismatch, WeakConnection, fresh_seed, now};
 pub use driver::Options;
+#[cfg(any(feature = "process", feature = "http"))]
+pub use json_scan::{JsonScan, Members};
 #[cfg(feature = "ws")]
 pub use limiter::AddressLimits;
 #[cfg(feature = "ws")]

@@ -1,5 +1,7 @@
 //! A transport that is watched: every call is forwarded, and an observer is told what passed.
 
+use std::convert::Infallible;
+
 use breakbulk_link::{Budget, Carries, Frame};
 
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
@@ -48,6 +50,14 @@ impl<S: Source, O: Observer> Source for Observed<S, O> {
         let incoming = self.0.next().await;
         self.1.received(&incoming);
         incoming
+    }
+
+    async fn read_ahead(&mut self) -> Infallible {
+        self.0.read_ahead().await
+    }
+
+    fn charge_to(&mut self, budget: &Budget) {
+        self.0.charge_to(budget);
     }
 }
 

@@ -1,7 +1,8 @@
-//! Frames over byte streams: this process's standard input and output, or those of a child process.
+//! Frames over byte streams: this process's standard input and output, those of a child process, and TCP
+//! and Unix sockets.
 //!
-//! A [`Framing`] says where a frame begins and ends in the stream. Frames are text. No more than the
-//! caller's limit is buffered, whatever the other end writes.
+//! A [`Framing`] says where a frame begins and ends in the stream. No more than the caller's limit is
+//! buffered, whatever the other end writes.
 //!
 //! One direction of a stream can end while the other goes on; a [`Connection`](crate::Connection)
 //! has no such half-closed state, and closes when its input ends. An application that still has to
@@ -13,6 +14,8 @@ mod exec;
 mod framing;
 mod output;
 mod program;
+#[cfg(feature = "ws")]
+mod sockets;
 mod stderr;
 mod stderr_lines;
 mod stdio;
@@ -22,8 +25,12 @@ mod supervisor;
 
 pub use command_line::{SplitError, split};
 pub use exec::{Exec, ExecError, ExecSink, ExecSource, Exited, exec};
-pub use framing::{Decoder, Framing, Members, Unreadable};
+pub use framing::{Decoder, Framing, LengthField, Members, Unreadable};
 pub use program::{Program, Stderr, find};
+#[cfg(all(unix, feature = "ws"))]
+pub use sockets::unix_stream;
+#[cfg(feature = "ws")]
+pub use sockets::{AcceptedStream, SocketReader, SocketStream, StreamListener, tcp_stream};
 pub use stderr::StderrTail;
 pub use stderr_lines::StderrLines;
 pub use stdio::{Stdio, stdio};

@@ -1,6 +1,7 @@
 //! The traits that a transport implements: [`Transport`], which splits into a [`Source`] that the
 //! driver's read loop uses and a [`Sink`] that its write loop uses.
 
+use std::convert::Infallible;
 use std::future::Future;
 
 use breakbulk_link::{Budget, Carries, Closed, Frame};
@@ -33,6 +34,15 @@ pub trait Transport: Send + 'static {
 pub trait Source: Send + 'static {
     /// Waits for the next frame or event. Cancel-safe; not called again after [`Incoming::Closed`].
     fn next(&mut self) -> impl Future<Output = Incoming> + Send;
+
+    /// Runs while the link wants no frame, and is dropped when it wants one. A transport that must hear
+    /// more than frames reads on here, and keeps the frames that it finds; others do nothing.
+    fn read_ahead(&mut self) -> impl Future<Output = Infallible> + Send {
+        std::future::pending()
+    }
+
+    /// Sets the budget of [`Transport::charge_to`] again.
+    fn charge_to(&mut self, _budget: &Budget) {}
 }
 
 /// The sending half of a transport.

@@ -16,7 +16,6 @@ mod error;
 pub mod fuzzing;
 mod head;
 mod mask;
-mod message_timer;
 mod pages;
 mod reader;
 mod request;
@@ -28,19 +27,20 @@ mod transport;
 mod writer;
 
 pub use bearer::{Bearer, Tokens};
-pub use client::{ConnectOptions, connect};
+pub use client::{ConnectOptions, connect, dial};
 pub use error::{ConnectError, ListenError};
 pub use server::{Accepted, ListenOptions, Listener};
+pub use socket::ByteStream;
 #[cfg(feature = "tls")]
 pub use tls::{Identity, Roots};
-pub use transport::{WebSocket, WsSink, WsSource};
+pub use transport::{Ending, WebSocket, WsSink, WsSource};
 
 #[cfg(feature = "http")]
 pub(crate) use client::without_secrets;
 #[cfg(feature = "http")]
 pub(crate) use pages::PageRules;
 #[cfg(feature = "http")]
-pub(crate) use request::{Refusal, admit};
+pub(crate) use request::{Refusal, admit, holder};
 pub(crate) use socket::{Socket, tune};
 #[cfg(feature = "http")]
 pub(crate) use tls::{accept, acceptor, client_config, provider};

@@ -3,7 +3,7 @@
 #![cfg(feature = "process")]
 #![allow(clippy::unwrap_used)]
 
-use breakbulk_net::process::{Decoder, Framing, Unreadable};
+use breakbulk_net::process::{Decoder, Framing, LengthField, Unreadable};
 
 /// Feeds at most `step` bytes at a time and collects frames; the bytes left, or the error.
 fn decode(
@@ -546,4 +546,98 @@ fn what_goes_out_is_read_back() {
         "line".parse::<Framing>().unwrap_err(),
         "\"line\" is no framing; use lines or content-length"
     );
+}
+
+const FIELD: Framing = Framing::LengthField(LengthField {
+    name: "test",
+    header: 6,
+    at: 2,
+});
+
+#[test]
+fn headers_of_a_fixed_size_make_frames() {
+    for (input, frames, left) in [
+        ("", vec![], 0),
+        ("ab\0\0\0\0", vec!["ab\0\0\0\0"], 0),
+        (
+            "ab\0\0\0\x02\n\ncd\0\0\0\x01x",
+            vec!["ab\0\0\0\x02\n\n", "cd\0\0\0\x01x"],
+            0,
+        ),
+        ("ab\0\0\0\x02x", vec![], 7),
+        ("ab\0\0\0", vec![], 5),
+        // Blank space is no blank space in bytes.
+        ("    ", vec![], 4),
+        (
+            "ab\0\0\0\x120123456789abcdefgh",
+            vec!["ab\0\0\0\x120123456789abcdefgh"],
+            0,
+        ),
+    ] {
+        check(FIELD, 24, input.as_bytes(), &frames, Ok(left));
+    }
+    // One more than the limit: known from the header alone, and never skipped.
+    let too_long = |size| Unreadable::FrameTooLong {
+        name: "test",
+        size,
+        limit: 24,
+    };
+    check(FIELD, 24, b"ab\0\0\0\x13", &[], Err(too_long(25)));
+    let mut decoder = Decoder::new(FIELD, 24);
+    decoder.skip_oversized(Some(&["id"]));
+    decoder.space().0.extend_from_slice(b"ab\xff\xff\xff\xff");
+    assert_eq!(decoder.next(), Some(Err(too_long(0x1_0000_0005))));
+    for (input, error) in [
+        (&b"ab\0\0\0"[..], Unreadable::CutHeaders { size: 5 }),
+        (
+            b"ab\0\0\0\x02x",
+            Unreadable::CutBody {
+                size: 7,
+                announced: 8,
+            },
+        ),
+    ] {
+        let mut decoder = Decoder::new(FIELD, 24);
+        decoder.space().0.extend_from_slice(input);
+        assert_eq!(decoder.next(), None);
+        assert_eq!(decoder.unframed(), input.len() as u64);
+        assert_eq!(decoder.finish(), Some(Err(error)));
+    }
+}
+
+#[test]
+fn a_stream_that_begins_like_http_is_refused_before_any_frame() {
+    for framing in [Framing::Lines, Framing::ContentLength, FIELD] {
+        for (input, is_http) in [
+            ("POST /x:y HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}\n", true),
+            ("GET / HTTP/1.1\r\n\r\n", true),
+            ("HTTP/1.1 400 Bad Request\r\n\r\n", true),
+            ("OPTIONS * HTTP/1.1\r\n\r\n", true),
+            ("{}\nPOST / HTTP/1.1\n", false),
+            ("POSTS", false),
+        ] {
+            for step in [1, 3, usize::MAX] {
+                // The smallest limit: not even a line that is skipped hides what it is.
+                let mut decoder = Decoder::new(framing, 4);
+                decoder.refuse_http();
+                decoder.skip_oversized(Some(&["id"]));
+                let (mut found, mut rest) = (Vec::new(), input.as_bytes());
+                while !rest.is_empty() {
+                    let (buffer, most) = decoder.space();
+                    let (now, later) = rest.split_at(step.min(most).min(rest.len()));
+                    buffer.extend_from_slice(now);
+                    rest = later;
+                    match decoder.next() {
+                        Some(Err(error)) if !matches!(error, Unreadable::Oversized { .. }) => {
+                            found.push(Err(error));
+                            break;
+                        }
+                        next => found.extend(next),
+                    }
+                }
+                let refused = found == [Err(Unreadable::Http)];
+                assert_eq!(refused, is_http, "{framing} {input:?} by {step}: {found:?}");
+            }
+        }
+    }
 }

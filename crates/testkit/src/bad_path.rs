@@ -40,7 +40,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 pub use counts::{Counts, Passed};
-pub use weather::{After, Cut, Direction, How, Over, Way, Weather};
+pub use weather::{After, Cut, Direction, How, Over, Refusal, Way, Weather};
 
 use connection::ConnectionGuard;
 use meter::Meter;

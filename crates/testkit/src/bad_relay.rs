@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -80,6 +80,10 @@ struct Counts {
     events: AtomicU64,
     largest: AtomicUsize,
     refused: AtomicU64,
+    /// A larger event is refused.
+    event_max: AtomicUsize,
+    /// Whether every event is refused.
+    is_closed: AtomicBool,
 }
 
 /// The relay could not be started.
@@ -91,13 +95,13 @@ impl BadRelay {
     /// Starts a relay on a free port of this machine.
     pub async fn start(weather: Weather) -> Result<Self, StartError> {
         let counts = Arc::new(Counts::default());
+        counts.event_max.store(weather.event_max, Ordering::Relaxed);
         let mut builder = RelayBuilder::default()
             .rate_limit(RateLimit {
                 max_reqs: 500,
                 notes_per_minute: weather.per_minute,
             })
             .write_policy(SizePolicy {
-                max: weather.event_max,
                 counts: counts.clone(),
             });
         if weather.auth {
@@ -150,6 +154,16 @@ impl BadRelay {
         self.counts.largest.load(Ordering::Relaxed)
     }
 
+    /// Refuses larger events than this from now on.
+    pub fn limit(&self, event_max: usize) {
+        self.counts.event_max.store(event_max, Ordering::Relaxed);
+    }
+
+    /// Refuses every event from now on, or no longer: as a relay that accepts listed authors alone.
+    pub fn refuse_all(&self, refuse: bool) {
+        self.counts.is_closed.store(refuse, Ordering::Relaxed);
+    }
+
     /// Cuts all connections through the proxy; new ones are accepted.
     pub fn cut(&self) {
         self.cuts.send_modify(|cuts| *cuts += 1);
@@ -181,7 +195,6 @@ impl fmt::Debug for BadRelay {
 /// Refuses events that are too large, and counts events.
 #[derive(Debug)]
 struct SizePolicy {
-    max: usize,
     counts: Arc<Counts>,
 }
 
@@ -193,9 +206,12 @@ impl WritePolicy for SizePolicy {
     ) -> BoxedFuture<'a, PolicyResult> {
         let size = event.as_json().len();
         self.counts.largest.fetch_max(size, Ordering::Relaxed);
-        let result = if size > self.max {
+        let max = self.counts.event_max.load(Ordering::Relaxed);
+        let result = if self.counts.is_closed.load(Ordering::Relaxed) {
+            PolicyResult::Reject("not for you".to_owned())
+        } else if size > max {
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
-            PolicyResult::Reject(format!("event too large: {size} of {} bytes", self.max))
+            PolicyResult::Reject(format!("event too large: {size} of {max} bytes"))
         } else {
             self.counts.events.fetch_add(1, Ordering::Relaxed);
             PolicyResult::Accept

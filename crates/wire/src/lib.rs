@@ -11,6 +11,7 @@ mod cep22;
 pub mod json_text;
 mod loro;
 mod shape;
+mod text_segments;
 mod tywrap;
 mod whole;
 
@@ -18,5 +19,6 @@ pub use ahp::Ahp;
 pub use cep22::{Cep22, Layout, nostr_cap};
 pub use loro::Loro;
 pub use shape::shape_of;
+pub use text_segments::TextSegments;
 pub use tywrap::{Stream, Style, Tywrap};
 pub use whole::Whole;

@@ -9,7 +9,7 @@ mod published;
 
 use std::path::PathBuf;
 
-use breakbulk_testkit::bad_path::{BadPath, Counts, Way, Weather};
+use breakbulk_testkit::bad_path::{BadPath, Counts, Refusal, Way, Weather};
 use interop_ahp::program::Gateway;
 use interop_ahp::text::text;
 use published::{call, client, server, write};
@@ -18,6 +18,7 @@ use published::{call, client, server, write};
 const WAY: Way = Way {
     frame_cap: Some(32_768),
     message_cap: Some(131_072),
+    refusal: Refusal::Close(1009),
     text_only: true,
     delay: std::time::Duration::ZERO,
     pace: None,

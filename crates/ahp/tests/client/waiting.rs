@@ -127,3 +127,23 @@ async fn a_slow_application_stops_its_own_connection_and_loses_nothing() {
     host.connection.drained().await;
     assert_eq!(budget.used(), 0);
 }
+
+/// The path is cut without a word: the host hears nothing, and nothing comes from it.
+#[tokio::test(start_paused = true)]
+async fn a_silent_path_fails_the_open_calls() {
+    let mut config = ClientConfig::new("c");
+    // The connection is lost before the call is late.
+    config.request_timeout = None;
+    let (client, _silent) = connected(config).await;
+    let began = Instant::now();
+    let failed = client.request("m", None).await.unwrap_err();
+    assert_eq!(
+        failed.to_string(),
+        "the connection ended with 1006 (nothing received from the other end for 60 s) before there was an answer; reconnect, and call again where that is safe"
+    );
+    assert_eq!(began.elapsed(), Duration::from_secs(60));
+    assert_eq!(
+        next(&client).await,
+        r#"closed 1006 "nothing received from the other end for 60 s" unsent []"#
+    );
+}

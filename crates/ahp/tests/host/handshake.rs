@@ -95,6 +95,7 @@ async fn without_a_version_in_common_it_ends() {
         (closed.code, &*closed.reason),
         (4406, "no protocol version in common")
     );
+    assert_eq!(client.served.await.unwrap(), closed, "the operator's view");
 }
 
 // AHP-10
@@ -136,6 +137,7 @@ async fn who_does_not_introduce_itself_goes() {
         (4408, "no initialize or reconnect within 30 s")
     );
     assert_eq!(start.elapsed().as_secs(), 30);
+    assert_eq!(client.served.await.unwrap(), closed, "the operator's view");
 }
 
 // AHP-7
@@ -153,6 +155,7 @@ async fn the_second_connection_of_a_client_takes_over() {
         (closed.code, &*closed.reason),
         (4409, "another connection with this clientId has taken over")
     );
+    assert_eq!(first.served.await.unwrap(), closed, "the operator's view");
     publish(&host, ROOT, "1").await;
     for client in [&second, &other] {
         assert_eq!(client.hear().await, action(ROOT, "1", 1));

@@ -2,6 +2,9 @@
 
 use super::common::*;
 use breakbulk_ahp::HostConfig;
+use breakbulk_link::{Budget, Frame};
+use breakbulk_net::{Incoming, Sink, Source, Transport, memory};
+use breakbulk_testkit::log::{Level, Log};
 
 enum End {
     Hears(&'static str),
@@ -156,6 +159,7 @@ async fn what_is_wrong_is_answered_or_ends_the_connection() {
             ),
         ),
     ] {
+        let log = Log::capture();
         let host = host(HostConfig::default());
         let client = Client::raw(&host);
         if shaken {
@@ -167,6 +171,8 @@ async fn what_is_wrong_is_answered_or_ends_the_connection() {
             Closed(code, reason) => {
                 let closed = client.closed().await;
                 assert_eq!((closed.code, &*closed.reason), (code, reason), "{name}");
+                assert_eq!(client.served.await.unwrap(), closed, "{name}");
+                log.assert_line(Level::DEBUG, &["has ended", "code=4400", reason]);
             }
             Nothing => {
                 let ping = r#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#;
@@ -185,7 +191,9 @@ async fn there_is_room_for_so_many_clients() {
     for (number, client) in here.iter().enumerate() {
         client.initialize(&format!("c{number}"), "").await;
     }
-    let closed = Client::new(&host).closed().await;
+    let refused = Client::new(&host);
+    let closed = refused.closed().await;
+    assert_eq!(refused.served.await.unwrap(), closed, "the operator's view");
     assert_eq!(
         (closed.code, &*closed.reason),
         (
@@ -207,6 +215,7 @@ async fn there_is_room_for_so_many_clients() {
 // AHP-7
 #[tokio::test(start_paused = true)]
 async fn who_asks_and_never_reads_is_cut_off() {
+    let log = Log::capture();
     let host = host(config().with(|it| it.connection.limits.queued = 10));
     let client = Client::slow(&host, 1);
     client.initialize("c", "").await;
@@ -221,5 +230,74 @@ async fn who_asks_and_never_reads_is_cut_off() {
             1013,
             "your send queue is full: read faster, reconnect, and replay what you missed"
         )
+    );
+    let warning = [
+        "disconnected a client that reads too slowly",
+        r#"client=Some("c")"#,
+        "limit=",
+    ];
+    log.assert_line(Level::WARN, &warning);
+}
+
+/// One segment of a message of eight, with 600 bytes of it.
+fn segment(index: usize) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{{"groupId":"g","index":{index},"total":8,"data":"{}"}}}}"#,
+        "A".repeat(800)
+    )
+}
+
+/// What the sender of segments is told by the close, and the operator by `serve` and the log.
+#[tokio::test(start_paused = true)]
+async fn segments_over_a_limit_end_the_connection_with_it() {
+    let over_the_limit = config().with(|it| it.connection.chunking.max_message_bytes = 2000);
+    let no_memory = config().with(|it| it.connection.budget = Budget::new(1500));
+    for (config, code, reason) in [
+        (
+            over_the_limit,
+            4400,
+            "invalid messageSegment: message of 2400 bytes is over the limit of 2000",
+        ),
+        (
+            no_memory,
+            1013,
+            "no memory to spare for this transfer at the moment; try again later",
+        ),
+    ] {
+        let log = Log::capture();
+        let host = host(config);
+        let client = Client::raw(&host);
+        client.initialize("c", "").await;
+        for index in 0..8 {
+            client.say(segment(index));
+        }
+        let closed = client.closed().await;
+        assert_eq!((closed.code, &*closed.reason), (code, reason));
+        assert_eq!(client.served.await.unwrap(), closed);
+        let line = [
+            "the connection of a client has ended",
+            &format!("code={code}"),
+            reason,
+        ];
+        log.assert_line(Level::DEBUG, &line);
+    }
+}
+
+/// A path that is cut without a close frame.
+#[tokio::test(start_paused = true)]
+async fn a_cut_within_segments_is_told_by_serve() {
+    let host = host(config());
+    let (ours, theirs) = memory::pair(8);
+    let served = tokio::spawn(host.serve(theirs));
+    let (mut source, mut sink) = ours.split();
+    let hello = initialize("c", "", &takes(1000, 5000));
+    sink.send(Frame::Text(hello.into())).await.unwrap();
+    while !matches!(source.next().await, Incoming::Frame(_)) {}
+    sink.send(Frame::Text(segment(0).into())).await.unwrap();
+    drop((source, sink));
+    let closed = served.await.unwrap();
+    assert_eq!(
+        (closed.code, &*closed.reason),
+        (1006, "the other end is gone")
     );
 }

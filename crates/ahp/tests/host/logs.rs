@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use breakbulk_ahp::log::{Entry, LogError, MemoryLog, ReplayLog, ReplayReader};
 use breakbulk_ahp::{Host, PublishError};
 use breakbulk_message::ahp::Chunking;
+use breakbulk_testkit::log::{Level, Log};
 
 use super::common::*;
 
@@ -56,6 +57,7 @@ fn odd(fails_at: usize) -> Odd {
 // AHP-5
 #[tokio::test(start_paused = true)]
 async fn a_log_that_fails_ends_the_host_and_shows_nothing() {
+    let log = Log::capture();
     let host = Host::new(Board::with(&[ROOT, CHAT]), odd(2), config());
     let client = Client::new(&host);
     client.initialize("c", r#""ahp-root://""#).await;
@@ -71,6 +73,11 @@ async fn a_log_that_fails_ends_the_host_and_shows_nothing() {
         "the host takes no more actions: the replay log odd takes nothing after a failed append: open it again, it then tells which action is its last"
     );
     assert_eq!(host.publish(ROOT, &raw("0"), None), Err(failed));
+    let error = [
+        "the host has failed: no further action is accepted or sent",
+        "takes nothing after a failed append",
+    ];
+    log.assert_line(Level::ERROR, &error);
     assert_eq!((host.visible(1).await, host.last_visible()), (Ok(()), 1));
     assert_eq!(*host.app().applied.lock().unwrap(), [1]);
     for client in [client, Client::new(&host)] {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use breakbulk_ahp::Host;
 use breakbulk_link::{Cap, Closed, Frame};
 use breakbulk_net::{Incoming, Sink, Source, Transport, memory};
+use breakbulk_testkit::log::{Level, Log};
 
 use super::common::*;
 
@@ -42,7 +43,11 @@ const PONG: &str = r#"{"jsonrpc":"2.0","id":5,"result":null}"#;
 
 #[tokio::test(start_paused = true)]
 async fn a_response_is_replaced_in_its_place() {
-    for (more, takes) in [(String::new(), None), (takes(300, 1500), Some((300, 1500)))] {
+    for (more, takes, limit) in [
+        (String::new(), None, "1000"),
+        (takes(300, 1500), Some((300, 1500)), "1500"),
+    ] {
+        let log = Log::capture();
         let host = capped();
         let client = Client::new(&host);
         client.ask(initialize("c", r#""ahp-root://""#, &more)).await;
@@ -52,6 +57,13 @@ async fn a_response_is_replaced_in_its_place() {
         client.say(big(r#""x""#, 2000));
         client.say(r#"{"jsonrpc":"2.0","id":3,"method":"echo","params":[1]}"#);
         assert_eq!(client.hear().await, too_large(r#""x""#, 2000 + 36, takes));
+        let warning = [
+            "a response could not be sent; an error is sent in its place",
+            r#"client=Some("c")"#,
+            "2036 bytes",
+            limit,
+        ];
+        log.assert_line(Level::WARN, &warning);
         assert_eq!(
             client.hear().await,
             r#"{"jsonrpc":"2.0","id":3,"result":[1]}"#
@@ -88,6 +100,7 @@ async fn an_action_ends_the_connection_and_the_next_one_begins_with_a_snapshot()
             "action of 2094 bytes, and you take 1500: reconnect for a snapshot",
         ),
     ] {
+        let log = Log::capture();
         let host = capped();
         let client = Client::new(&host);
         client.ask(initialize("c", r#""ahp-chat:/a""#, &more)).await;
@@ -98,6 +111,15 @@ async fn an_action_ends_the_connection_and_the_next_one_begins_with_a_snapshot()
         // Nothing overtakes it: 3 must not hide 2.
         let closed = ended(&client).await;
         assert_eq!((closed.code, &*closed.reason), (4413, reason));
+        let limit = if takes.is_some() { "1500" } else { "1000" };
+        let warning = [
+            "the client is closed with 4413 and gets a snapshot when it reconnects",
+            r#"client=Some("c")"#,
+            "what=action",
+            "2094 bytes",
+            limit,
+        ];
+        log.assert_line(Level::WARN, &warning);
 
         // The state is as large: it is said, whatever is tried, and nothing loops.
         for _ in 0..3 {
@@ -166,6 +188,7 @@ async fn the_mark_makes_the_next_reconnect_a_snapshot() {
 
 #[tokio::test(start_paused = true)]
 async fn a_notification_that_is_not_replayed_is_dropped() {
+    let log = Log::capture();
     let host = capped();
     let client = Client::new(&host);
     client.initialize("c", r#""ahp-root://""#).await;
@@ -175,10 +198,18 @@ async fn a_notification_that_is_not_replayed_is_dropped() {
         client.hear().await,
         r#"{"jsonrpc":"2.0","method":"note","params":[1]}"#
     );
+    let warning = [
+        "dropped a notification that could not be sent",
+        r#"client=Some("c")"#,
+        "2047 bytes",
+        "1000",
+    ];
+    log.assert_line(Level::WARN, &warning);
 }
 
 #[tokio::test(start_paused = true)]
 async fn limits_that_leave_no_room_for_the_error_end_the_connection() {
+    let log = Log::capture();
     let host = capped();
     let client = Client::new(&host);
     // Frames without room for a segment: there is no way to welcome it.
@@ -200,6 +231,13 @@ async fn limits_that_leave_no_room_for_the_error_end_the_connection() {
             .ends_with("and you take 200: reconnect for a snapshot"),
         "{closed}"
     );
+    let warning = [
+        "the client is closed with 4413",
+        r#"client=Some("c")"#,
+        "what=answer",
+        "200",
+    ];
+    log.assert_line(Level::WARN, &warning);
 }
 
 #[tokio::test(start_paused = true)]
@@ -255,6 +293,7 @@ impl Crawler {
 // AHP-9
 #[tokio::test(start_paused = true)]
 async fn what_is_too_slow_is_said_with_the_rate_and_not_tried_again() {
+    let log = Log::capture();
     let host = host(config());
     let takes = r#","capabilities":{"chunking":{"maxIncomingFrameBytes":300,"maxIncomingMessageBytes":100000,"groupTimeoutMs":1000}}"#;
     let mut client = Crawler::new(&host);
@@ -272,6 +311,14 @@ async fn what_is_too_slow_is_said_with_the_rate_and_not_tried_again() {
         closed.reason.contains(" of 5096 bytes went out in the 1 s"),
         "{closed}"
     );
+    let warning = [
+        "gave up a message: it took longer than the client waits for one",
+        r#"client=Some("c")"#,
+        "size=5096",
+        "seconds=1",
+        "bytes_per_second=",
+    ];
+    log.assert_line(Level::WARN, &warning);
 
     // The state is as large as the action: no transfer is begun, by whatever handshake.
     for said in [
@@ -330,4 +377,44 @@ async fn ended(client: &Client) -> Closed {
 fn answer_size(answer: &str) -> usize {
     let answer: serde_json::Value = serde_json::from_str(answer).unwrap();
     answer["error"]["data"]["messageBytes"].as_u64().unwrap() as usize
+}
+
+/// A proxy between host and client that takes less than both: it closes with 1009 when a frame is too
+/// large for it.
+#[tokio::test(start_paused = true)]
+async fn a_path_that_refuses_a_frame_ends_the_connection_and_the_replay_is_as_large() {
+    let log = Log::capture();
+    let host = host(config());
+    let (ours, theirs) = memory::pair(8);
+    let served = tokio::spawn(host.serve(theirs));
+    let (mut source, mut sink) = ours.split();
+    let said = Frame::Text(initialize("c", r#""ahp-chat:/a""#, "").into());
+    sink.send(said).await.unwrap();
+    let large = format!(r#""{}""#, "x".repeat(2000));
+    let mut seen = 0;
+    loop {
+        match source.next().await {
+            Incoming::Frame(Frame::Text(frame)) if frame.len() > 2000 => break,
+            Incoming::Frame(_) => seen += 1,
+            Incoming::Closed(closed) => panic!("{closed}"),
+            _ => {}
+        }
+        if seen == 1 {
+            // The publisher is not concerned: the action is in the log.
+            assert_eq!(publish(&host, CHAT, &large).await, 1);
+        }
+    }
+    sink.close(1009, "message too big").await;
+    drop((source, sink));
+    let closed = served.await.unwrap();
+    assert_eq!((closed.code, &*closed.reason), (1009, "message too big"));
+    let ended = [
+        "the connection of a client has ended",
+        "code=1009",
+        "reason=message too big",
+    ];
+    log.assert_line(Level::DEBUG, &ended);
+    let back = Client::new(&host);
+    let replay = back.ask(reconnect("c", 0, r#""ahp-chat:/a""#, "")).await;
+    assert!(replay.contains(&envelope(CHAT, &large, 1)), "{replay}");
 }

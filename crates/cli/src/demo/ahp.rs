@@ -44,7 +44,7 @@ pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
     out.line(&format!(
         "An AHP host with a state of {}, behind a relay ({}).\n",
         size::show(MESSAGE),
-        relay.about
+        relay.about()
     ))?;
 
     // This host does not know the path's cap, and its client does not support segments.
@@ -165,7 +165,7 @@ impl Scene {
             }
         });
         let relay = Way {
-            message_cap: Preset::AZURE_WEB_PUBSUB.message.map(|cap| cap as u64),
+            message_cap: Some(Preset::AZURE_WEB_PUBSUB.cap().max as u64),
             ..Way::default()
         };
         let relay = BadPath::start(address, Weather::both_ways(relay))

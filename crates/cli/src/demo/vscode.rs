@@ -32,7 +32,7 @@ pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
     out.line(&format!(
         "An actor behind VSCode's RPC gets a buffer of {}, behind a relay ({}).\n",
         size::show(BUFFER),
-        relay.about
+        relay.about()
     ))?;
     let buffer = Bytes::from(vec![7; BUFFER]);
 
@@ -72,7 +72,7 @@ impl Scene {
         let listener = Listener::bind("127.0.0.1:0", options).await;
         let mut listener = listener.map_err(|error| failed(&error.to_string()))?;
         let way = Way {
-            message_cap: Preset::AZURE_WEB_PUBSUB.message.map(|cap| cap as u64),
+            message_cap: Some(Preset::AZURE_WEB_PUBSUB.cap().max as u64),
             ..Way::default()
         };
         let relay = BadPath::start(listener.local_addr(), Weather::both_ways(way)).await;

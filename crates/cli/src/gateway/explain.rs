@@ -28,6 +28,10 @@ pub(super) fn end(side: Side, error: &EndError) -> String {
         EndError::OpenToOthers { .. } => {
             ", or set BREAKBULK_TOKEN (--allow-remote accepts clients without a token)".to_owned()
         }
+        EndError::StreamOpenToOthers { .. } => {
+            " (--allow-remote accepts whoever connects)".to_owned()
+        }
+        EndError::NoProxyHeader => return format!("--trust-proxy: {error}"),
         EndError::NoKey => format!(" (breakbulk keygen FILE makes one), or set {KEY}"),
         EndError::SharedKey => format!("; unset {KEY} too"),
         EndError::Key(KeyFileError::NotFound(file)) => {

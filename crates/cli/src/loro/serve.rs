@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk::gateway::TokenFile;
+use breakbulk::gateway::{TokenCheck, TokenFile};
 use breakbulk::link::Budget;
 use breakbulk::loro::http::serve_options;
 use breakbulk::loro::store::{DiskStore, MemoryStore, StoreStatus};
 use breakbulk::loro::{Config, Node, Rights, Rule};
-use breakbulk::net::http::{self, Authorize, Claim, Denied, Grant, ServeOptions};
-use breakbulk::net::ws::{Bearer, Identity, Tokens};
+use breakbulk::net::http::{self, ServeOptions};
+use breakbulk::net::ws::Identity;
 use breakbulk::net::{AddressLimits, ListenAddress, ListenSocket};
 use clap::Args;
 use tokio::net::TcpListener;
@@ -107,9 +107,8 @@ impl Serve {
         let tokens = match &self.token_file {
             Some(file) => {
                 let tokens = TokenFile::open(file);
-                Some(TokenCheck::File(
-                    tokens.map_err(|error| Failure::Usage(error.to_string()))?,
-                ))
+                let tokens = tokens.map_err(|error| Failure::Usage(error.to_string()))?;
+                Some(TokenCheck::File(Arc::new(tokens)))
             }
             None => token::from_environment()?.map(TokenCheck::One),
         };
@@ -293,38 +292,5 @@ async fn store_lost(node: &Node) -> String {
     match lost.await.as_deref() {
         Ok(StoreStatus::Lost { reason }) => reason.clone(),
         _ => std::future::pending().await,
-    }
-}
-
-/// Accepts clients that send a token.
-enum TokenCheck {
-    One(Bearer),
-    File(TokenFile),
-}
-
-impl TokenCheck {
-    /// What a header with a token grants, if it grants anything.
-    fn grant(&self, header: &[u8]) -> Option<Grant> {
-        match self {
-            Self::One(token) => token.admits(header).then(Grant::default),
-            Self::File(tokens) => Some(Grant {
-                subject: Some(tokens.holder(header)?),
-            }),
-        }
-    }
-}
-
-impl Authorize for TokenCheck {
-    fn authorize(&self, claim: &Claim) -> Result<Grant, Denied> {
-        let header = claim.headers.get("authorization");
-        let by_header = header.and_then(|header| self.grant(header.as_bytes()));
-        let by_query = || {
-            let token = claim.parameter("token")?;
-            self.grant(format!("Bearer {token}").as_bytes())
-        };
-        by_header.or_else(by_query).ok_or_else(|| Denied {
-            status: 401,
-            error: "this server requires a token: send Authorization: Bearer".to_owned(),
-        })
     }
 }

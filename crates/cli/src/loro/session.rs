@@ -194,7 +194,7 @@ pub(super) fn failed(doc: &str, error: &DocError) -> Failure {
             "; ask the server's operator for the right (loro serve --right)"
         }
         DocError::Refused { status: 413, .. } => {
-            "; the server's limits are options of loro serve (--max-document, --max-message, --memory), this command's is --max-message"
+            "; the server's limits are options of loro serve (--max-document, --max-message, --memory), this command's are --max-message, and --max-frame for a path that takes smaller frames"
         }
         DocError::Refused { status: 503, .. } => "; the server's log tells why",
         _ => "",

@@ -15,6 +15,9 @@ pub(crate) fn gateway(arguments: &[&str]) -> Command {
         .args(arguments)
         .env_remove("BREAKBULK_TOKEN")
         .env_remove("BREAKBULK_NOSTR_KEY")
+        // What a test learns about a path is no business of the next one.
+        .env_remove("XDG_STATE_HOME")
+        .env("HOME", "")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -27,19 +30,46 @@ pub(crate) struct Listening {
     pub(crate) address: String,
     /// What it said before it listened.
     pub(crate) before: Vec<String>,
-    log: mpsc::Receiver<String>,
+    log: Lines,
+}
+
+/// The standard error of a process, line by line as it comes.
+pub(crate) struct Lines(mpsc::Receiver<String>);
+
+impl Lines {
+    /// `show`: whether the lines are passed on to our own standard error, too.
+    fn of(child: &mut Child, show: bool) -> Self {
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (tell, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in stderr.lines() {
+                let line = line.unwrap_or_default();
+                if show {
+                    eprintln!("{line}");
+                }
+                let _ = tell.send(line);
+            }
+        });
+        Self(lines)
+    }
+
+    /// Waits for a line with these words.
+    pub(crate) fn line(&self, words: &str) -> String {
+        let mut seen = Vec::new();
+        loop {
+            match self.0.recv_timeout(PATIENCE) {
+                Ok(line) if line.contains(words) => return line,
+                Ok(line) => seen.push(line),
+                Err(error) => panic!("no line with {words:?} ({error}): {seen:#?}"),
+            }
+        }
+    }
 }
 
 impl Listening {
     pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        let (tell, log) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in stderr.lines() {
-                let _ = tell.send(line.unwrap_or_default());
-            }
-        });
+        let log = Lines::of(&mut child, false);
         let mut gateway = Self {
             child,
             address: String::new(),
@@ -64,19 +94,12 @@ impl Listening {
 
     /// Waits for a line with these words on its standard error.
     pub(crate) fn line(&self, words: &str) -> String {
-        let mut seen = Vec::new();
-        loop {
-            match self.log.recv_timeout(PATIENCE) {
-                Ok(line) if line.contains(words) => return line,
-                Ok(line) => seen.push(line),
-                Err(error) => panic!("no line with {words:?} ({error}): {seen:#?}"),
-            }
-        }
+        self.log.line(words)
     }
 
     /// The next line, if it comes in this time.
     pub(crate) fn told_within(&self, time: Duration) -> Option<String> {
-        self.log.recv_timeout(time).ok()
+        self.log.0.recv_timeout(time).ok()
     }
 
     /// What else it said, and says in a while.
@@ -178,13 +201,15 @@ pub(crate) struct Near {
     pub(crate) child: Child,
     pub(crate) stdin: Option<ChildStdin>,
     pub(crate) stdout: BufReader<ChildStdout>,
+    pub(crate) log: Lines,
 }
 
 impl Near {
     pub(crate) fn new(arguments: &[&str]) -> Self {
-        let mut child = gateway(arguments).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut child = gateway(arguments).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         Self {
+            log: Lines::of(&mut child, true),
             stdin: child.stdin.take(),
             stdout,
             child,

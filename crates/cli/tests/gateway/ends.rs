@@ -3,7 +3,7 @@
 use std::io::BufRead;
 use std::time::Duration;
 
-use crate::common::{Listening, Near, gateway, lines, requests, run, said, signal, wait};
+use crate::common::{Listening, Near, PATIENCE, gateway, lines, requests, run, said, signal, wait};
 
 #[test]
 fn a_session_that_fails_midway_is_1_and_says_why() {
@@ -51,9 +51,26 @@ fn a_session_that_fails_midway_is_1_and_says_why() {
             input.into(),
         );
         let said = said(&output);
+        // It has ended, and with it the connection to the program at its standard streams.
         assert_eq!(output.status.code(), Some(1), "{to}: {said}");
         assert!(said.contains(words), "{to}: {said}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{to}");
     }
+}
+
+/// What was written before the disk was full stays; the program's request is not left open in silence.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_standard_output_that_is_full_is_no_success() {
+    use std::process::Stdio;
+
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let mut command = gateway(&["--listen", "stdio:", "--to", "exec:cat"]);
+    command.stdout(Stdio::from(full.unwrap()));
+    let output = run(command, requests(&[10, 10]));
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("No space left on device"), "{said}");
 }
 
 #[test]
@@ -122,7 +139,8 @@ fn stubborn() -> (Listening, Near) {
 
 #[test]
 fn a_second_signal_does_not_wait() {
-    let (mut far, _near) = stubborn();
+    let (mut far, mut near) = stubborn();
+    near.write(&requests(&[1]));
     far.signal("-TERM");
     far.line("stopping");
     // It is the second one as soon as it cannot be an echo of the first.
@@ -131,6 +149,14 @@ fn a_second_signal_does_not_wait() {
         let _ = far.told_within(Duration::from_millis(50));
     }
     assert_eq!(far.exit_code(), Some(1));
+    // The other end sees a cut, and tells its program.
+    let answer = near.read_line();
+    assert!(
+        answer.contains(r#""id":0,"error":{"code":-32000"#),
+        "{answer}"
+    );
+    assert_eq!(near.read_line(), "");
+    assert_eq!(wait(&mut near.child), Some(1));
 }
 
 #[test]
@@ -173,10 +199,13 @@ fn over_a_plain_websocket_answers_are_waited_for_at_the_end_of_input() {
     let input = requests(&[100, 2_000_000]);
     let answered = String::from_utf8(input.clone()).unwrap();
     let answered = answered.replace(r#""method":"m","params""#, r#""result""#);
-    // A program that never answers: its client gets errors.
+    let folder = tempfile::tempdir().unwrap();
+    let ended = folder.path().join("ended");
+    // A program that never answers: its client gets errors, and it sees the end of its input.
+    let silent = format!("exec:sh -c 'sed -u d; echo > {}'", ended.display());
     for (program, expected, grace, code) in [
         (answers, answered, "30", 0),
-        ("exec:sed -u d", String::new(), "1", 1),
+        (&silent, String::new(), "1", 1),
     ] {
         let end = Listening::new(&["--listen", "whole+ws://0", "--to", program]);
         let whole = end.address.replace("ws://", "whole+ws://");
@@ -192,5 +221,10 @@ fn over_a_plain_websocket_answers_are_waited_for_at_the_end_of_input() {
             ),
         }
         assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+        let start = std::time::Instant::now();
+        while program == silent && !ended.exists() {
+            assert!(start.elapsed() < PATIENCE, "its input did not end");
+            std::thread::yield_now();
+        }
     }
 }

@@ -129,8 +129,10 @@ fn a_transfer_that_the_grace_time_of_the_other_end_cuts_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("line");
     std::fs::write(&file, lines(&[5_000_000])).unwrap();
+    let pid = folder.path().join("pid");
     let command = format!(
-        "exec:sh -c 'for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do cat {}; done; cat'",
+        "exec:sh -c 'echo $$ > {}; for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do cat {}; done; cat'",
+        pid.display(),
         file.display()
     );
     let mut far = Listening::new(&["--listen", "ws://0", "--to", &command, "--grace", "1"]);
@@ -140,6 +142,11 @@ fn a_transfer_that_the_grace_time_of_the_other_end_cuts_is_told() {
     signal(&client.child, "-STOP");
     far.signal("-TERM");
     assert_eq!(far.exit_code(), Some(0));
+    // The command, whose messages these were, is ended.
+    let pid = std::fs::read_to_string(pid).unwrap();
+    let mut is_there = std::process::Command::new("kill");
+    let is_there = is_there.args(["-0", pid.trim()]).output().unwrap();
+    assert!(!is_there.status.success(), "the command still runs");
     signal(&client.child, "-CONT");
     let mut read = 0;
     loop {

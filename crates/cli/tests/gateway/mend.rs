@@ -54,8 +54,18 @@ fn what_must_be_mended_is_one_line_and_2() {
             &[],
             "--to: stdio: cannot be the target of a listener",
         ),
-        ("stdio:", "loro+ws://x:1", &[], "loro+ws carries bytes"),
-        ("ws://0", "loro+ws://x:1", &[], "use whole+ws or loro+ws"),
+        (
+            "stdio:",
+            "loro+ws://x:1",
+            &[],
+            "loro+ws: carries loro's messages or bytes",
+        ),
+        (
+            "ws://0?tunnel=never",
+            "loro+ws://x:1",
+            &[],
+            "or loro+ws://HOST:PORT with loro+ws:",
+        ),
         (&taken_address, "exec:cat", &[], &cannot_listen),
         (
             "stdio:",
@@ -117,7 +127,7 @@ fn what_must_be_mended_is_one_line_and_2() {
             "ws://0",
             "exec:cat",
             &["--preset", "azure"],
-            "\"azure\" is no preset",
+            "nothing is known of \"azure\" (did you mean azure-web-pubsub?)",
         ),
         (
             "ws://0",

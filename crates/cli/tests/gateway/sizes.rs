@@ -1,5 +1,9 @@
 //! Messages that are too large.
 
+use breakbulk::link::Frame;
+use breakbulk::net::ws::{ConnectOptions, connect};
+use breakbulk::net::{Incoming, Sink, Source, Transport};
+
 use crate::common::{Listening, Near, gateway, lines, requests, run, said};
 
 #[test]
@@ -39,6 +43,13 @@ fn too_many_pieces_are_told_as_what_they_are() {
         "{answer}"
     );
     assert!(!answer.contains("maxMessageBytes"), "{answer}");
+    let warning = near
+        .log
+        .line("could not be sent and was answered with an error");
+    assert!(
+        warning.contains(" WARN ") && warning.contains("pieces"),
+        "{warning}"
+    );
     near.write(b"{}\n");
     assert_eq!(near.read_line(), "{}\n");
 }
@@ -134,4 +145,40 @@ fn a_response_that_is_too_large_for_this_side_becomes_an_error() {
     assert_eq!(out.lines().count(), 1, "{out}");
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     far.line("a response is too large and was replaced by an error");
+}
+
+/// A plain client has no gateway of its own, and an answer over the cap would need pieces.
+#[tokio::test]
+async fn a_plain_client_is_told_to_put_a_second_gateway_before_it() {
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":"%020000d"}\n"#;
+    let to = format!("exec:sh -c 'read line; printf '\\''{answer}'\\'' 0; cat'");
+    let far = Listening::new(&["--listen", "ws://0/mcp", "--to", &to, "--max-frame", "10KB"]);
+    let websocket = connect(&far.address, &ConnectOptions::default()).await;
+    let (mut source, mut sink) = websocket.unwrap().split();
+    let request = Frame::Text(r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#.into());
+    sink.send(request).await.unwrap();
+    let frame = loop {
+        match source.next().await {
+            Incoming::Frame(Frame::Text(bytes)) => break bytes,
+            Incoming::Alive => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    let text = String::from_utf8(frame.to_vec()).unwrap();
+    let words = format!(
+        "message too large: 20036 bytes, one frame holds 10000, and the client takes no pieces; put a second gateway before the client: breakbulk gateway --listen stdio: --to {}",
+        far.address
+    );
+    assert!(far.address.ends_with("/mcp"), "{}", far.address);
+    assert!(
+        text.contains(r#""id":1,"error":{"code":-32011,"#) && text.contains(&words),
+        "{text}"
+    );
+    // What it is told to do helps.
+    let near = gateway(&["--listen", "stdio:", "--to", &far.address]);
+    let output = run(
+        near,
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\"}\n".to_vec(),
+    );
+    assert!(output.stdout.len() > 20_000, "{}", said(&output));
 }

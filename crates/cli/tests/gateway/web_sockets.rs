@@ -4,7 +4,7 @@ use breakbulk::link::Frame;
 use breakbulk::net::ws::{ConnectOptions, ListenOptions, Listener, connect};
 use breakbulk::net::{Incoming, Sink, Source, Transport};
 
-use crate::common::{Listening, gateway, lines, requests, run, said};
+use crate::common::{Listening, PATIENCE, gateway, lines, requests, run, said};
 
 #[test]
 fn two_gateways_carry_a_program_over_wss() {
@@ -46,11 +46,14 @@ fn two_gateways_carry_a_program_over_wss() {
 
 #[tokio::test]
 async fn a_message_over_the_limit_closes_a_websocket_with_1009() {
+    let folder = tempfile::tempdir().unwrap();
+    let ended = folder.path().join("ended");
+    let command = format!("exec:sh -c 'cat; echo > {}'", ended.display());
     let end = Listening::new(&[
         "--listen",
         "whole+ws://0",
         "--to",
-        "exec:cat",
+        &command,
         "--max-message",
         "1KB",
     ]);
@@ -72,6 +75,12 @@ async fn a_message_over_the_limit_closes_a_websocket_with_1009() {
         line.contains("start this gateway with a larger max-message"),
         "{line}"
     );
+    // The command sees the end of its input.
+    let start = std::time::Instant::now();
+    while !ended.exists() {
+        assert!(start.elapsed() < PATIENCE, "its input did not end");
+        tokio::task::yield_now().await;
+    }
 }
 
 /// A WebSocket server that finds the first message too large.

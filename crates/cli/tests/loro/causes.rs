@@ -1,10 +1,12 @@
 //! Why something did not work is told to whoever asked for it.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use breakbulk::message::loro::{ChannelMsg, PeerIdentity, PeerType, encode_frame};
+use breakbulk_testkit::bad_path::{BadPath, Weather};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 use super::common::{Server, noise, program, run, succeed};
@@ -27,10 +29,22 @@ fn a_document_over_a_limit_of_the_server_is_refused_by_that_limit() {
             let stderr = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(1), "{url}: {stderr}");
             assert!(stderr.contains(limit), "{url}: {stderr}");
-            let http = url.contains("sse") || url.contains("poll");
-            assert!(http || stderr.contains(option), "{url}: {stderr}");
+            assert!(stderr.contains(option), "{url}: {stderr}");
             assert!(!stderr.contains("--timeout"), "{url}: {stderr}");
         }
+    }
+    // Others see nothing of it.
+    let output = run(&["loro", "pull", &server.ways()[0], "doc"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("has no document \"doc\""), "{stderr}");
+    let (_, said) = server.stop();
+    // By each of four ways it was tried once.
+    for (level, words, times) in [
+        ("WARN refused changes", "1048576", 4),
+        ("INFO", "8388608", 2),
+    ] {
+        let told = |line: &&str| line.contains(level) && line.contains(words);
+        assert_eq!(said.lines().filter(told).count(), times, "{said}");
     }
 }
 
@@ -48,6 +62,7 @@ fn a_document_over_the_limit_of_the_client_is_refused_by_that_limit() {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("1048576"), "{stderr}");
     assert!(stderr.contains("--max-message"), "{stderr}");
+    assert!(output.stdout.is_empty());
 }
 
 #[test]
@@ -68,6 +83,9 @@ fn a_right_that_is_missing_is_told() {
         assert_eq!(output.status.code(), Some(1), "{url}: {stderr}");
         assert!(stderr.contains("right to change"), "{url}: {stderr}");
     }
+    // Whoever asked is told, and nobody else.
+    let (_, said) = server.stop();
+    assert!(!said.contains("WARN") && !said.contains("ERROR"), "{said}");
 }
 
 /// Sends a request, and leaves once it is answered.
@@ -168,4 +186,107 @@ fn a_client_shows_its_certificate() {
         .output()
         .unwrap();
     assert_eq!(half.status.code(), Some(2));
+}
+
+/// A server that is not there, that says nothing, or that is behind a path which takes less than the
+/// client sends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_cannot_be_reached_is_told_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("in.json").display().to_string();
+    std::fs::write(&file, format!("{{\"text\":\"{}\"}}", noise(200_000))).unwrap();
+    let server = Server::start(None);
+    let path = BadPath::start(server.address(), Weather::capped(50_000))
+        .await
+        .unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = free.local_addr().unwrap();
+    drop(free);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = (silent.local_addr().unwrap(), silent);
+    for (address, timeout, words) in [
+        (nobody, "60", &["refuses connections"][..]),
+        (silent.0, "1", &["is not done after 1 s", "raise --timeout"]),
+        (path.address(), "60", &["50000", "--max-frame"]),
+    ] {
+        let url = format!("ws://{address}/ws");
+        for command in ["push", "pull", "list"] {
+            // What is small goes over that path.
+            if address == path.address() && command != "push" {
+                continue;
+            }
+            let mut arguments = vec!["loro", command, &url];
+            match command {
+                "push" => arguments.extend(["doc", &file]),
+                "pull" => arguments.push("doc"),
+                _ => {}
+            }
+            arguments.extend(["--timeout", timeout]);
+            let output = run(&arguments);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
+            for words in words {
+                assert!(stderr.contains(words), "{arguments:?}: {stderr}");
+            }
+            assert!(output.stdout.is_empty(), "{arguments:?}");
+        }
+    }
+    let output = run(&["loro", "pull", &server.ways()[0], "doc"]);
+    assert_eq!(output.status.code(), Some(1), "nothing of it arrived");
+}
+
+/// A command that is ended before the server has answered is no success, and sent nothing of the document.
+#[test]
+fn a_push_that_is_stopped_is_no_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("in.json").display().to_string();
+    std::fs::write(&file, "{\"text\":\"a secret\"}").unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}/ws", silent.local_addr().unwrap());
+    for signal in ["-TERM", "-INT", "-HUP"] {
+        let mut push = program()
+            .args(["loro", "push", &url, "doc", &file])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut peer, _) = silent.accept().unwrap();
+        let mut some = [0; 4];
+        peer.read_exact(&mut some).unwrap();
+        let pid = push.id().to_string();
+        let asked = Command::new("kill").args([signal, &pid]).status();
+        assert!(asked.unwrap().success());
+        assert!(!push.wait().unwrap().success(), "{signal}");
+        let mut sent = Vec::new();
+        peer.read_to_end(&mut sent).unwrap();
+        let sent = String::from_utf8_lossy(&sent);
+        assert!(!sent.contains("a secret"), "{sent}");
+    }
+}
+
+/// The file that was there stays as it was.
+#[test]
+fn a_pull_onto_a_full_disk_touches_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(None);
+    let input = folder.path().join("in.json").display().to_string();
+    std::fs::write(&input, format!("{{\"text\":\"{}\"}}", noise(1 << 20))).unwrap();
+    let [url, ..] = &server.ways();
+    succeed(&["loro", "push", url, "doc", &input]);
+    let disk = folder.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let file = disk.join("out.json");
+    std::fs::write(&file, "mine").unwrap();
+    // A limit for files stands for a full disk; the signal that comes with it is ignored.
+    let script = "trap '' XFSZ; ulimit -f 100; exec \"$0\" loro pull \"$1\" doc \"$2\"";
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_breakbulk"), url])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("out.json"), "{stderr}");
+    assert!(stderr.contains("File too large"), "{stderr}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    assert_eq!(std::fs::read_dir(&disk).unwrap().count(), 1);
 }

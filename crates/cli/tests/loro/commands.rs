@@ -130,6 +130,14 @@ fn errors_name_what_is_wrong() {
         .env("BREAKBULK_TOKEN", "secret")
         .status();
     assert!(pushed.unwrap().success());
+    let (_, said) = server.stop();
+    let refused = said
+        .lines()
+        .find(|line| line.contains("a client is refused"));
+    let refused = refused.unwrap_or_else(|| panic!("{said}"));
+    for words in ["WARN", "127.0.0.1", "token"] {
+        assert!(refused.contains(words), "{refused}");
+    }
 }
 
 #[test]

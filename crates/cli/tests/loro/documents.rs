@@ -1,6 +1,6 @@
 //! What becomes of documents: those that do not exist, those of apps, lists and deletions.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
 use breakbulk::loro::crdt::{ExportMode, LoroDoc, LoroMap};
@@ -134,7 +134,7 @@ fn who_watches_sees_whole_pushes_and_outlives_a_restart() {
     let mut watch = program()
         .args(["loro", "watch", &url, "doc"])
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
@@ -165,4 +165,10 @@ fn who_watches_sees_whole_pushes_and_outlives_a_restart() {
     }
     watch.kill().unwrap();
     watch.wait().unwrap();
+    let mut said = String::new();
+    let mut stderr = watch.stderr.take().unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    let lost = "the server is lost (closed with 1001: Server shutting down); connecting again";
+    assert_eq!(said.matches(lost).count(), 2, "{said}");
+    assert!(said.contains("breakbulk: connected again"), "{said}");
 }

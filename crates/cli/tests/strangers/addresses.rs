@@ -1,6 +1,6 @@
 //! What one address may take, counted by the header of a proxy where the program was told so.
 
-use crate::common::Server;
+use crate::common::{INITIALIZE, Server};
 
 #[test]
 fn one_address_does_not_take_all_places() {
@@ -29,6 +29,17 @@ fn one_address_does_not_take_all_places() {
         }
         server.line("(max-per-address)");
     }
+    let mcp = Server::mcp(&proxy);
+    for (forwarded, expected) in [
+        ("203.0.113.7", 200),
+        ("203.0.113.7", 200),
+        ("203.0.113.7", 503),
+        ("203.0.113.8", 200),
+    ] {
+        let head = format!("POST /mcp HTTP/1.1\r\nX-Forwarded-For: {forwarded}\r\n{INITIALIZE}");
+        assert_eq!(mcp.ask(&head).0, expected, "{forwarded}: {}", mcp.log());
+    }
+    mcp.line("(max-per-address)");
     // Nobody believes the header unasked.
     let server = Server::gateway(&["--max-per-address", "1"]);
     for _ in 0..3 {
@@ -39,7 +50,13 @@ fn one_address_does_not_take_all_places() {
 
 #[test]
 fn one_address_asks_only_so_often() {
-    let server = Server::documents(&["--trust-proxy", "forwarded", "--rate-per-address", "5"]);
+    let limits = ["--trust-proxy", "forwarded", "--rate-per-address", "5"];
+    for server in [Server::documents(&limits), Server::mcp(&limits)] {
+        asks_only_so_often(&server);
+    }
+}
+
+fn asks_only_so_often(server: &Server) {
     let ask = |client: &str| {
         let head = format!(
             "GET /nothing HTTP/1.1\r\nHost: localhost\r\nForwarded: for=\"{client}\"\r\n\r\n"

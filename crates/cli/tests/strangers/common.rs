@@ -23,6 +23,12 @@ impl Server {
         Self::start(&mut program(&arguments, more))
     }
 
+    /// The same for MCP over HTTP.
+    pub(crate) fn mcp(more: &[&str]) -> Self {
+        let arguments = ["gateway", "--listen", "http://0/mcp", "--to", "exec:cat"];
+        Self::start(&mut program(&arguments, more))
+    }
+
     pub(crate) fn documents(more: &[&str]) -> Self {
         let arguments = ["loro", "serve", "--listen", "127.0.0.1:0"];
         Self::start(&mut program(&arguments, more))
@@ -50,8 +56,8 @@ impl Server {
             address: String::new(),
             log,
         };
-        let line = server.line("ws://");
-        let address = line.split("ws://").nth(1).unwrap();
+        let line = server.line("://");
+        let address = line.split("://").nth(1).unwrap();
         let end = address.find(['/', '\n', ' ']).unwrap_or(address.len());
         server.address = address[..end].to_owned();
         server
@@ -72,6 +78,15 @@ impl Server {
             assert!(since.elapsed() < PATIENCE, "no line with {words:?}: {log}");
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// The most resident memory it had, in bytes.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn peak_memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.unwrap().trim().strip_suffix(" kB").unwrap();
+        kilobytes.parse::<usize>().unwrap() * 1024
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
@@ -96,6 +111,9 @@ impl Server {
         ))
     }
 }
+
+/// A POST that begins an MCP session.
+pub(crate) const INITIALIZE: &str = "Host: localhost\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\nContent-Length: 46\r\n\r\n{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\"}";
 
 /// The header lines of a handshake.
 pub(crate) const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";

@@ -5,10 +5,13 @@
 
 mod addresses;
 mod common;
+#[cfg(target_os = "linux")]
+mod crowds;
 mod drain;
 mod files;
 mod offers;
 mod pages;
+mod raw;
 mod shares;
 mod silent;
 mod words;

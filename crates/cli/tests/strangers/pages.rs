@@ -55,6 +55,7 @@ const CASES: [(&str, &str, Option<u16>); 19] = [
 fn pages_of_strangers_reach_no_listener_of_this_machine() {
     let gateway = Server::gateway(&[]);
     let documents = Server::documents(&[]);
+    let mcp = Server::mcp(&[]);
     let mut wrong = Vec::new();
     for (number, (host, headers, refused)) in CASES.into_iter().enumerate() {
         for (server, path, upgrade, fine) in [
@@ -62,6 +63,8 @@ fn pages_of_strangers_reach_no_listener_of_this_machine() {
             (&documents, "/ws".to_owned(), UPGRADE, 101),
             (&documents, format!("/poll?peerId={number}"), "", 200),
             (&documents, format!("/events?peerId={number}"), "", 200),
+            // Let in, and told that there is nothing here.
+            (&mcp, "/else".to_owned(), "", 404),
         ] {
             let head = format!("GET {path} HTTP/1.1\r\n{host}{headers}{upgrade}\r\n");
             let (status, _) = server.ask(&head);
@@ -109,12 +112,14 @@ fn hosts_and_origins_are_allowed_by_name() {
 #[test]
 fn head_opens_and_resets_nothing() {
     let documents = Server::documents(&[]);
-    for (method, path, expected) in [
-        ("HEAD", "/poll?peerId=1", 405),
-        ("HEAD", "/events?peerId=1", 405),
-        ("HEAD", "/ws?peerId=1", 405),
+    let mcp = Server::mcp(&[]);
+    for (server, method, path, expected) in [
+        (&documents, "HEAD", "/poll?peerId=1", 405),
+        (&documents, "HEAD", "/events?peerId=1", 405),
+        (&documents, "HEAD", "/ws?peerId=1", 405),
+        (&mcp, "HEAD", "/mcp", 405),
     ] {
-        let (status, _) = documents.ask(&format!(
+        let (status, _) = server.ask(&format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"
         ));
         assert_eq!(status, expected, "{method} {path}");

@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 
-use crate::common::Server;
+use crate::common::{INITIALIZE, Server};
 
 const POLL: &str = "GET /poll?peerId=1 HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
@@ -10,11 +10,15 @@ const POLL: &str = "GET /poll?peerId=1 HTTP/1.1\r\nHost: localhost\r\n\r\n";
 fn silent_sockets_keep_no_newcomer_out() {
     let gateway = Server::gateway(&[]);
     let documents = Server::documents(&["--max-connections", "16"]);
-    for (server, sockets) in [(&gateway, 300), (&documents, 150)] {
+    let mcp = Server::mcp(&["--max-sessions", "16"]);
+    for (server, sockets) in [(&gateway, 300), (&documents, 150), (&mcp, 400)] {
         let silent: Vec<TcpStream> = (0..sockets).map(|_| server.connect()).collect();
-        let (status, _socket) = match std::ptr::eq(server, &gateway) {
-            true => server.web_socket("/", ""),
-            false => server.ask(POLL),
+        let (status, _socket) = match server {
+            server if std::ptr::eq(server, &gateway) => server.web_socket("/", ""),
+            server if std::ptr::eq(server, &mcp) => {
+                server.ask(&format!("POST /mcp HTTP/1.1\r\n{INITIALIZE}"))
+            }
+            server => server.ask(POLL),
         };
         assert!([101, 200].contains(&status), "{status}: {}", server.log());
         server.line("made room for a newcomer");

@@ -146,6 +146,10 @@ async fn route(server: Server, open: mpsc::Sender<Session>) {
                 }
                 continue;
             }
+            Some(Event::TransferFailed { peer, fault }) => {
+                tracing::warn!(%peer, %fault, "a transfer of a client failed, and the client is told why");
+                continue;
+            }
             Some(_) => continue,
             None => return,
         };

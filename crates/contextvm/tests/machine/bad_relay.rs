@@ -28,6 +28,7 @@ fn weather(hasty: bool) -> Weather {
         doubled: 20,
         hasty,
         event_max: 6_553,
+        closed: false,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use breakbulk_contextvm::{Config, Encryption, Event, Limits, Prepared};
+use breakbulk_contextvm::{Config, Encryption, Event, Failure, Kind, Limits, Prepared};
+use breakbulk_link::SendError;
 use sha2::{Digest, Sha256};
 
 use crate::sim::{Sim, Weather, call, key, reply, text};
@@ -357,4 +358,63 @@ fn who_waits_for_an_answer_keeps_its_place() {
     sim.machines[0].send(now, key(7), answer).unwrap();
     sim.run(sim.now);
     assert_eq!(sim.tape.last().unwrap().to, key(7));
+}
+
+/// No relay takes an event: a request is answered here, and what cannot be answered is told.
+#[test]
+fn what_no_relay_takes_is_lost_and_told() {
+    let plain = || Config::default().with(|config| config.encryption = Encryption::Disabled);
+    let mut sim = Sim::new(1, Weather::CALM, vec![plain(), plain()]);
+    sim.send(1, 0, &call(1, "x", 1));
+    sim.run(Duration::from_secs(1)).unwrap();
+    sim.weather.closed = true;
+    let say = |sim: &mut Sim, from: usize, to: u64, text: &str| {
+        let message = Prepared::outgoing(text.to_owned().into(), Some("t")).unwrap();
+        let now = sim.time();
+        sim.machines[from].send(now, key(to), message).unwrap();
+        sim.run(sim.now + Duration::from_secs(1))
+    };
+    let (to, _, error) = say(&mut sim, 1, 0, &call(2, "x", 1)).unwrap();
+    assert_eq!(to, 1);
+    assert_eq!(
+        error,
+        r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"the transport lost a frame of this message","data":{"reason":"lost"}}}"#
+    );
+    assert_eq!(
+        sim.failed(1),
+        Some((Kind::Request, Failure::Unsent(SendError::Lost)))
+    );
+    // A response, and the error in its place, reach nobody: its sender is told.
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+    assert_eq!(say(&mut sim, 0, 1, answer), None);
+    assert_eq!(
+        sim.failed(0),
+        Some((Kind::Response, Failure::Unsent(SendError::Lost)))
+    );
+    let note = r#"{"jsonrpc":"2.0","method":"n"}"#;
+    assert_eq!(say(&mut sim, 0, 1, note), None);
+    assert_eq!(
+        sim.failed(0),
+        Some((Kind::Notification, Failure::Unsent(SendError::Lost)))
+    );
+    assert_eq!(sim.machines[0].stats().lost, 1);
+}
+
+/// All memory is taken by a message that the application holds: a request is answered with `busy`.
+#[test]
+fn a_request_that_finds_no_memory_is_answered() {
+    let server = Config::default().with(|config| {
+        config.encryption = Encryption::Disabled;
+        config.limits.memory = 20_000;
+    });
+    let mut sim = Sim::new(1, Weather::CALM, vec![server]);
+    let request = call(1, &text(0, 30_000), 1);
+    let event = sim.inject(key(1), 0, &request, &[]);
+    assert_eq!(sim.run(Duration::from_secs(1)), None, "it is not heard");
+    let answer = sim.tape.last().unwrap();
+    assert_eq!(answer.e(), Some(event.to_hex().as_str()));
+    assert_eq!(
+        answer.content,
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"all memory for messages is in use; try again later","data":{"reason":"busy"}}}"#
+    );
 }

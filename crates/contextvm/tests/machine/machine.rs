@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use breakbulk_contextvm::{
-    Config, Encryption, Event, Kind, Learned, Limits, Machine, Prepared, Refused, Role, Seal,
-    SendId, Timeouts, Wraps,
+    Config, Encryption, Event, Failure, Kind, Learned, Limits, Machine, Prepared, Refused, Role,
+    Seal, SendId, Timeouts, Wraps,
 };
+use breakbulk_testkit::log::{Level, Log};
 use serde_json::Value;
 
 use crate::sim::{Sim, Weather, call, key, reply, text};
@@ -300,6 +301,9 @@ fn a_request_without_an_answer_ends_and_frames_hold_it_up() {
         error.contains(r#""code":-32001"#) && error.contains("5 s"),
         "{error}"
     );
+    let after = Duration::from_secs(5);
+    let silent = Failure::NoServer { after };
+    assert_eq!(sim.failed(1), Some((Kind::Request, silent)));
     let (to, _, cancelled) = sim.run(LONG).unwrap();
     assert_eq!(to, 0);
     assert!(cancelled.contains("notifications/cancelled"), "{cancelled}");
@@ -346,6 +350,8 @@ fn a_server_that_does_not_accept_gets_no_chunks() {
     sim.machines[1].send(now, to, message).unwrap();
     let (_, _, error) = sim.run(LONG).unwrap();
     assert!(error.contains(r#""reason":"notAccepted""#), "{error}");
+    let (kind, failure) = sim.failed(1).unwrap();
+    assert_eq!((kind, failure.reason()), (Kind::Request, "notAccepted"));
     assert_eq!(
         sim.now,
         Duration::from_secs(33),
@@ -579,6 +585,7 @@ fn what_stays_too_large_is_an_error_and_never_silence() {
 // CEP22-20
 #[test]
 fn what_waits_behind_a_message_that_fails_is_sent() {
+    let log = Log::capture();
     let mut sim = pair(plain(), plain());
     exchange(&mut sim, &call(1, "x", 1));
     sim.send(1, 0, &call(2, "x", 1));
@@ -591,6 +598,14 @@ fn what_waits_behind_a_message_that_fails_is_sent() {
     answer(&mut sim, &reply(&heard, 0));
     let (to, _, got) = sim.run(sim.now + Duration::from_secs(1)).unwrap();
     assert_eq!((to, got), (1, reply(&heard, 0)));
+    let warning = [
+        "a notification is dropped",
+        "65536",
+        r#"method="notifications/message""#,
+        &format!("size={}", note.len()),
+        &key(1).to_hex(),
+    ];
+    log.assert_line(Level::WARN, &warning);
 }
 
 // CEP22-2
@@ -628,11 +643,18 @@ fn without_a_token_or_support_one_event_up_to_the_cap_else_an_error() {
             "{}",
             too_large.content
         );
+        let (kind, failure) = sim.failed(0).unwrap();
+        assert_eq!(
+            (kind, failure.reason()),
+            (Kind::Response, "messageTooLarge")
+        );
+        sim.news.clear();
     }
 }
 
 #[test]
 fn an_answer_to_an_older_request_is_not_taken_for_this_one() {
+    let log = Log::capture();
     let mut sim = pair(plain(), plain());
     sim.send(1, 0, &call(1, "x", 1));
     sim.run(LONG).unwrap();
@@ -640,6 +662,8 @@ fn an_answer_to_an_older_request_is_not_taken_for_this_one() {
     let text = r#"{"jsonrpc":"2.0","id":1,"result":"stale"}"#;
     sim.inject(key(0), 1, text, &[stale]);
     assert!(sim.run(sim.now + Duration::from_secs(1)).is_none());
+    log.assert_line(Level::DEBUG, &["response dropped", "id=1"]);
+    log.assert_quiet();
     // Without a reference the id decides; from another key nothing counts.
     sim.inject(key(9), 1, text, &[]);
     assert!(sim.run(sim.now + Duration::from_secs(1)).is_none());
@@ -741,6 +765,7 @@ fn only_those_on_the_list_are_heard() {
 
 #[test]
 fn limits_on_requests_are_told() {
+    let log = Log::capture();
     let mut server = plain();
     server.limits = Limits::default().with(|limits| limits.requests = 2);
     let mut sim = pair(server, plain());
@@ -752,11 +777,14 @@ fn limits_on_requests_are_told() {
         let (to, _, message) = sim.run(LONG).unwrap();
         if to == 1 {
             assert!(message.contains(r#""reason":"busy""#), "{message}");
+            assert!(message.contains(r#""code":-32000"#), "{message}");
             break;
         }
         heard += 1;
     }
     assert_eq!(heard, 2);
+    // Its client is told, and nobody else.
+    log.assert_quiet();
     // The same id twice is told apart from a new one.
     let twice = Prepared::outgoing(call(1, "x", 1).into(), Some("t2")).unwrap();
     let now = sim.time();

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use breakbulk_contextvm::{
-    Arrival, Config, Event, EventId, Learned, Machine, Prepared, PublicKey, Publish, PublishId,
-    Role, Seal,
+    Arrival, Config, Event, EventId, Failure, Kind, Learned, Machine, Prepared, PublicKey, Publish,
+    PublishId, Role, Seal,
 };
 use breakbulk_link::{Random, Sent};
 
@@ -21,6 +21,8 @@ pub(crate) struct Weather {
     pub(crate) hasty: bool,
     /// Larger events are refused.
     pub(crate) event_max: usize,
+    /// Every event is refused, for another reason than its size.
+    pub(crate) closed: bool,
 }
 
 impl Weather {
@@ -29,6 +31,7 @@ impl Weather {
         doubled: 0,
         hasty: false,
         event_max: 65_536,
+        closed: false,
     };
 }
 
@@ -266,6 +269,10 @@ impl Sim {
             self.at(taken, Action::Confirm(from, publish.id, Sent::TooLarge));
             return;
         }
+        if self.weather.closed {
+            self.at(taken, Action::Confirm(from, publish.id, Sent::Failed));
+            return;
+        }
         let mut seen = Seen {
             from: self.keys[from],
             to: publish.to,
@@ -326,6 +333,15 @@ impl Sim {
     fn at(&mut self, at: Duration, action: Action) {
         self.count += 1;
         self.queue.insert((at, self.count), action);
+    }
+
+    /// The last message of a machine that failed: which kind it was, and why.
+    pub(crate) fn failed(&self, who: usize) -> Option<(Kind, Failure)> {
+        let mut news = self.news.iter().rev();
+        news.find_map(|(_, whose, event)| match event {
+            Event::Failed { kind, failure, .. } if *whose == who => Some((*kind, failure.clone())),
+            _ => None,
+        })
     }
 
     /// Nothing stays behind: no memory, no table entry.

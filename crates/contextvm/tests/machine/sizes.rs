@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breakbulk_contextvm::{Config, Encryption, Event, Learned, Prepared, Seal};
+use breakbulk_contextvm::{Config, Encryption, Event, Kind, Learned, Prepared, Seal};
 
 use crate::sim::{Sim, Weather, call, key, reply, text};
 
@@ -116,4 +116,51 @@ fn what_no_seal_holds_is_refused_with_its_own_size() {
         told.as_ref().is_some_and(|told| told.contains(&expected)),
         "{told:?}"
     );
+}
+
+/// CEP-22's limit for a receiver that told none, in both directions.
+#[test]
+fn a_message_over_100_mib_is_refused_before_it_is_sent() {
+    let plain = || Config::default().with(|config| config.encryption = Encryption::Disabled);
+    let learned = Learned {
+        oversized: true,
+        ..Learned::default()
+    };
+    let mut sim = Sim::new(1, Weather::CALM, vec![plain(), plain()]);
+    sim.restart_client(1, plain(), Some(learned));
+    let limit = 100 << 20;
+    // A request: its caller gets the error.
+    sim.send(1, 0, &call(1, &"x".repeat(limit), 1));
+    let (to, _, request_error) = sim.run(Duration::from_secs(60)).unwrap();
+    assert_eq!(to, 1);
+    let (kind, failure) = sim.failed(1).unwrap();
+    assert_eq!((kind, failure.reason()), (Kind::Request, "messageTooLarge"));
+    // A response: the error goes to the client in its place.
+    sim.send(1, 0, &call(2, "x", 1));
+    sim.run(Duration::from_secs(60)).unwrap();
+    let large = format!(
+        r#"{{"jsonrpc":"2.0","id":2,"result":"{}"}}"#,
+        "x".repeat(limit)
+    );
+    let message = Prepared::outgoing(large.into(), None).unwrap();
+    let now = sim.time();
+    sim.machines[0].send(now, key(1), message).unwrap();
+    let (to, _, response_error) = sim.run(Duration::from_secs(60)).unwrap();
+    assert_eq!(to, 1);
+    let (kind, failure) = sim.failed(0).unwrap();
+    assert_eq!(
+        (kind, failure.reason()),
+        (Kind::Response, "messageTooLarge")
+    );
+    for (id, error) in [(1, request_error), (2, response_error)] {
+        let error: serde_json::Value = serde_json::from_str(&error).unwrap();
+        assert_eq!(error["id"], id, "{error}");
+        assert_eq!(error["error"]["code"], -32011, "{error}");
+        assert_eq!(error["error"]["data"]["reason"], "messageTooLarge");
+        let words = error["error"]["message"].as_str().unwrap();
+        assert!(words.contains(&limit.to_string()), "{words}");
+    }
+    // Nothing of either was sent.
+    assert!(sim.tape.iter().all(|seen| seen.frame_type().is_none()));
+    sim.assert_clean("over 100 MiB");
 }

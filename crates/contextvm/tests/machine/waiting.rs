@@ -3,8 +3,11 @@
 
 use std::time::Duration;
 
-use breakbulk_contextvm::{Config, Encryption, Learned, Machine, Prepared, PublicKey, Role, Seal};
+use breakbulk_contextvm::{
+    Config, Encryption, Failure, Kind, Learned, Machine, Prepared, PublicKey, Role, Seal,
+};
 use breakbulk_link::Sent;
+use breakbulk_testkit::log::Log;
 use serde_json::Value;
 
 use crate::sim::{Sim, Weather, call, key, text};
@@ -160,9 +163,16 @@ fn requests_wait_for_nothing_but_a_notification_before_them() {
 #[test]
 fn a_call_waits_two_minutes_for_a_server_that_is_not_there_and_an_hour_for_one_that_is() {
     // Nothing ever came from the server.
+    let log = Log::capture();
     let mut sim = alone(plain(), None);
     say(&mut sim, &call(1, "x", 1), "t1");
     let failed = error(&mut sim);
+    let after = second(120);
+    assert_eq!(
+        sim.failed(1),
+        Some((Kind::Request, Failure::NoServer { after }))
+    );
+    log.assert_quiet();
     assert_eq!((failed["id"].as_u64(), sim.now), (Some(1), second(120)));
     let words = failed["error"]["message"].as_str().unwrap();
     assert!(
@@ -224,6 +234,11 @@ fn a_call_without_a_token_to_a_server_of_streams_fails_with_the_remedy() {
     assert!(
         words.contains("give the request a progressToken"),
         "{words}"
+    );
+    let after = second(120);
+    assert_eq!(
+        sim.failed(1),
+        Some((Kind::Request, Failure::NoToken { after }))
     );
 }
 

@@ -9,6 +9,7 @@ use breakbulk_contextvm::{
     Client, ClientConfig, Config, Encryption, Heard, Journal, Keys, PublicKey, Seal, Server,
     ServerConfig,
 };
+use breakbulk_testkit::log::{Level, Log};
 use breakbulk_testkit::lying_relay::{Forged, LyingRelay};
 use nostr_sdk::{EventBuilder, Kind, Tag};
 use serde_json::{Value, json};
@@ -188,9 +189,10 @@ async fn what_was_heard_before_a_restart_is_not_heard_again() {
 }
 
 // CEP22-17
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn an_event_of_another_time_is_refused_and_its_author_is_told() {
     for (seconds, taken) in [(-500, true), (-700, false), (500, true), (700, false)] {
+        let log = Log::capture();
         let relay = LyingRelay::start().await.unwrap();
         let (keys, friend) = (Keys::generate(), Keys::generate());
         let us = keys.public_key();
@@ -213,6 +215,9 @@ async fn an_event_of_another_time_is_refused_and_its_author_is_told() {
         if !taken {
             let told = relay.recorded(1).await[0]["content"].to_string();
             assert!(told.contains("wrongTime"), "{seconds}: {told}");
+            let made = format!("the event's time is {}", event.created_at.as_secs());
+            let warning = ["event refused", &made, &friend.public_key().to_hex()];
+            log.assert_line(Level::WARN, &warning);
         }
     }
 }

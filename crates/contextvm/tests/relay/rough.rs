@@ -5,8 +5,9 @@ use std::time::Duration;
 use breakbulk_contextvm::{Config, Encryption, Keys, OpenError, Server, ServerConfig};
 use breakbulk_net::nostr::RelaysError;
 use breakbulk_testkit::bad_relay::{BadRelay, Weather};
+use breakbulk_testkit::log::{Level, Log};
 
-use super::{connect, echo_server, exchange, relay_options};
+use super::{PATIENCE, connect, echo_server, exchange, relay_options};
 
 fn plain() -> Config {
     Config::default().with(|config| config.encryption = Encryption::Disabled)
@@ -31,8 +32,9 @@ async fn events_that_are_late_doubled_and_out_of_order() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_relay_that_takes_less_than_it_should() {
+    let log = Log::capture();
     let relay = BadRelay::start(Weather {
         event_max: 30_000,
         ..Weather::default()
@@ -44,6 +46,11 @@ async fn a_relay_that_takes_less_than_it_should() {
     exchange(&client, 1, 0, 10, 10).await;
     exchange(&client, 2, 0, 300_000, 300_000).await;
     assert!(relay.refused() > 0);
+    let line = [
+        "a relay refused an event as too large; smaller pieces are tried once",
+        "of 30000 bytes",
+    ];
+    log.assert_line(Level::INFO, &line);
     // Both have learned.
     relay.reset();
     exchange(&client, 3, 0, 300_000, 300_000).await;
@@ -112,4 +119,26 @@ async fn no_relay_is_a_clear_error() {
     drop(listener);
     let gone = bind(vec![url]).await.err().unwrap();
     assert!(gone.to_string().contains("none of 1 relays"), "{gone}");
+}
+
+/// A relay that takes events of listed authors alone, for example.
+#[tokio::test]
+async fn what_no_relay_takes_is_an_error_and_in_the_log() {
+    let log = Log::capture();
+    let relay = BadRelay::start(Weather::default()).await.unwrap();
+    let server = echo_server(&[relay.url()], plain()).await;
+    let client = connect(&server, &[relay.url()], plain()).await;
+    exchange(&client, 1, 0, 10, 10).await;
+    relay.refuse_all(true);
+    let request = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
+    client.send(request).await.unwrap();
+    let told = tokio::time::timeout(PATIENCE, client.recv()).await;
+    let told = told.unwrap().unwrap();
+    let told = std::str::from_utf8(&told.bytes).unwrap();
+    assert!(told.contains(r#""reason":"lost""#), "{told}");
+    let warning = ["no relay accepted an event", "blocked: not for you"];
+    log.assert_line(Level::WARN, &warning);
+    // The next one is sent as if nothing had been.
+    relay.refuse_all(false);
+    exchange(&client, 3, 0, 10, 10).await;
 }

@@ -1,15 +1,19 @@
 //! What could not be sent is told to whoever sent it.
 
-use breakbulk_contextvm::{Config, Event, Kind, Server, ServerConfig};
+use std::time::Duration;
+
+use breakbulk_contextvm::{Client, ClientConfig, Config, Event, Kind, Server, ServerConfig};
 use breakbulk_testkit::bad_relay::{BadRelay, Weather};
+use breakbulk_testkit::log::{Level, Log};
 use tokio::time::timeout;
 
 use super::{PATIENCE, connect, relay_options};
 
 /// A notification is never cut, and in a gift wrap a relay's 64 KiB hold about 47 KB of it.
 // CEP22-20
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_sealed_notification_that_is_too_large_is_reported_and_counted() {
+    let log = Log::capture();
     let relay = BadRelay::start(Weather::default()).await.unwrap();
     let relays = vec![relay.url().to_owned()];
     let mut setup = ServerConfig::new(breakbulk_contextvm::Keys::generate(), relays);
@@ -46,6 +50,9 @@ async fn a_sealed_notification_that_is_too_large_is_reported_and_counted() {
         assert_eq!(failure.reason(), "messageTooLarge", "{failure}");
         assert!(failure.to_string().contains("65536"), "{failure}");
         assert_eq!(server.stats().lost, lost);
+        let size = format!("size={}", note.len());
+        let warning = ["a notification is dropped", &size, "65536"];
+        log.assert_line(Level::WARN, &warning);
     }
 }
 
@@ -85,4 +92,30 @@ async fn a_session_begins_with_a_request() {
         .unwrap();
     timeout(PATIENCE, client.recv()).await.unwrap().unwrap();
     assert!(sessions.try_recv().is_err());
+}
+
+/// `Stats::outgoing` counts what no relay has taken; closing, or dropping the last handle, drops that.
+#[tokio::test]
+async fn what_no_relay_has_taken_is_counted_and_goes_with_the_last_handle() {
+    let log = Log::capture();
+    let relay = BadRelay::start(Weather {
+        delay: Duration::from_secs(3600),
+        ..Weather::default()
+    })
+    .await
+    .unwrap();
+    let relays = vec![relay.url().to_owned()];
+    let nobody = breakbulk_contextvm::Keys::generate().public_key();
+    let mut setup = ClientConfig::new(breakbulk_contextvm::Keys::generate(), nobody, relays);
+    setup.relay_options = relay_options();
+    let client = Client::connect(setup).await.unwrap();
+    let note = r#"{"jsonrpc":"2.0","method":"n"}"#;
+    client.send(note).await.unwrap();
+    assert_eq!(client.stats().outgoing, 1);
+    let drained = timeout(Duration::from_millis(200), client.drained()).await;
+    assert!(drained.is_err(), "no relay has it");
+    client.close();
+    assert!(client.event().await.is_none(), "nobody is told");
+    log.assert_quiet();
+    assert_eq!(relay.events(), 0);
 }

@@ -5,25 +5,30 @@ use breakbulk_contextvm::KeyError;
 #[cfg(feature = "process")]
 use breakbulk_net::process::SplitError;
 
-use super::{UnknownPreset, WireKind};
+use super::WireKind;
+use super::spelling::{forms, meant};
+use crate::caps::{ClientMismatch, NameError};
+use crate::nearest::{nearest, suggestion};
 use crate::size::SizeError;
-
-/// The forms of an endpoint, for error texts.
-const FORMS: &str = "an endpoint is stdio:, exec:COMMAND, ws://HOST:PORT/PATH, wss://HOST:PORT/PATH or cep22+nostr:RELAY";
 
 /// Why a text is no endpoint. No error repeats a text that may hold a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
     /// There is no colon between transport and address.
-    #[error("there is no colon; {FORMS}")]
-    NoColon,
-    /// `stdio` alone.
-    #[error("write stdio: with its colon")]
-    StdioColon,
+    #[error("there is no colon; {}", meant_or_forms(*.0))]
+    NoColon(
+        /// The form that was probably meant.
+        Option<&'static str>,
+    ),
     /// A transport that does not exist.
-    #[error("{0:?} is no transport; {FORMS}")]
-    Transport(String),
+    #[error("{name:?} is no transport; {}", meant_or_forms(*.meant))]
+    Transport {
+        /// What stands in its place.
+        name: String,
+        /// The form that was probably meant.
+        meant: Option<&'static str>,
+    },
     /// A transport that this build does not have.
     #[error("{transport}: is not built in; build with the feature `{feature}`")]
     NotBuilt {
@@ -33,8 +38,13 @@ pub enum EndpointError {
         feature: &'static str,
     },
     /// A wire that does not exist.
-    #[error("{0:?} is no wire; use ahp, loro, whole or cep22")]
-    Wire(String),
+    #[error("{name:?} is no wire; use ahp, loro, whole or cep22{}", suggestion(*.meant))]
+    Wire {
+        /// What stands in its place.
+        name: String,
+        /// The form that was probably meant.
+        meant: Option<&'static str>,
+    },
     /// The standard streams with an address.
     #[error("stdio: has no address, and {0:?} is one; leave it out")]
     StdioAddress(String),
@@ -46,12 +56,24 @@ pub enum EndpointError {
     #[error("write {0}:// with its slashes")]
     Slashes(&'static str),
     /// A Unix socket without its path.
-    #[error("there is no socket; write ws+unix:/PATH")]
-    NoSocket,
+    #[error("there is no socket; write {0}/PATH")]
+    NoSocket(&'static str),
+    /// `unix:` with the slashes of a URL.
+    #[error("a Unix socket has no host; did you mean unix:/{0}?")]
+    UnixSlashes(String),
+    /// A TCP socket without a host.
+    #[error("there is no host; write tcp://HOST:PORT, or tcp://PORT to listen")]
+    NoTcpHost,
+    /// A path behind a TCP socket.
+    #[error("tcp:// has no path; write tcp://HOST:PORT, or ws://HOST:PORT/PATH for a WebSocket")]
+    TcpPath,
+    /// A user's name in the address of a TCP socket.
+    #[error("no names or passwords in an address; a stream has neither, use ws:// with a token")]
+    TcpCredentials,
     /// A WebSocket without a host.
     #[error("there is no host; write {0}://HOST:PORT/PATH, or {0}://PORT to listen")]
     Host(&'static str),
-    /// A user's name in the address of a WebSocket.
+    /// A user's name in the address of a server.
     #[error("no names or passwords in an address; use ?token-file=FILE")]
     Credentials,
     /// A user's name in the address of a relay.
@@ -79,9 +101,12 @@ pub enum EndpointError {
     OnlyRelays,
     /// A wire that streams do not carry.
     #[error(
-        "streams carry whole messages: write stdio: or exec: without {0}+, and put it on the ws:// end"
+        "streams carry whole messages: write stdio:, exec:, tcp:// or unix: without {0}+, and put it on the ws:// end"
     )]
     StreamWire(WireKind),
+    /// A wire that HTTP does not carry.
+    #[error("http:// and https:// carry MCP's whole messages: write them without {0}+")]
+    HttpWire(WireKind),
     /// An option of another transport.
     #[error("{option} is for {only}")]
     OnlyFor {
@@ -90,8 +115,11 @@ pub enum EndpointError {
         /// Where it belongs.
         only: &'static str,
     },
+    /// A receiver that gets its messages by another transport.
+    #[error(transparent)]
+    Client(#[from] ClientMismatch),
     /// An option that does not exist.
-    #[error("{name:?} is no option; use {}", known.join(", "))]
+    #[error("{name:?} is no option; use {}{}", known.join(", "), suggestion(nearest(.name, .known)))]
     UnknownOption {
         /// Its name.
         name: String,
@@ -127,7 +155,7 @@ pub enum OptionError {
     #[error("the option is given twice")]
     Twice,
     /// None of the allowed words.
-    #[error("{value:?} is none of {expected}")]
+    #[error("{value:?} is none of {expected}{}", suggestion(nearest(.value, &.expected.split(", ").collect::<Vec<_>>())))]
     Word {
         /// What was given.
         value: String,
@@ -140,9 +168,9 @@ pub enum OptionError {
     /// No duration.
     #[error("{0:?} is no number of seconds, at least 1")]
     Seconds(String),
-    /// No preset.
+    /// No path or receiver that is known.
     #[error(transparent)]
-    Preset(#[from] UnknownPreset),
+    Name(#[from] NameError),
     /// No public key.
     #[cfg(feature = "nostr")]
     #[error(transparent)]
@@ -153,6 +181,36 @@ pub enum OptionError {
     /// Escapes of bytes that are no text.
     #[error("{0:?} is not UTF-8")]
     NotUtf8(String),
+}
+
+impl EndpointError {
+    /// The error for a text without a colon.
+    pub(super) fn no_colon(text: &str) -> Self {
+        Self::NoColon(meant(text, ""))
+    }
+
+    /// The error for a wire that does not exist, before a transport.
+    pub(super) fn wire(name: &str, scheme: &str, rest: &str) -> Self {
+        Self::Wire {
+            name: name.to_owned(),
+            meant: meant(scheme, rest),
+        }
+    }
+
+    /// The error for a transport that does not exist.
+    pub(super) fn transport(name: &str, rest: &str) -> Self {
+        Self::Transport {
+            name: name.to_owned(),
+            meant: meant(name, rest),
+        }
+    }
+}
+
+fn meant_or_forms(meant: Option<&str>) -> String {
+    match meant {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => forms(),
+    }
 }
 
 #[cfg(feature = "process")]

@@ -1,14 +1,17 @@
 //! The options behind an endpoint's question mark.
 
 use std::path::PathBuf;
+#[cfg(any(feature = "http", feature = "nostr"))]
+use std::time::Duration;
 
 use breakbulk_link::Preset;
 #[cfg(feature = "process")]
-use breakbulk_net::process::Framing;
+use breakbulk_net::process::{Framing, LengthField};
 
 #[cfg(feature = "nostr")]
 use super::RelayOptions;
 use super::{EndpointError, OptionError, TunnelUse};
+use crate::caps::{self, preset};
 use crate::size::Size;
 
 /// The options of an endpoint.
@@ -17,10 +20,15 @@ pub(crate) struct EndpointOptions {
     #[cfg(feature = "process")]
     pub(crate) framing: Option<Framing>,
     pub(crate) token_file: Option<PathBuf>,
+    /// Headers that a target is sent.
+    #[cfg(feature = "http")]
+    pub(crate) headers_file: Option<PathBuf>,
     pub(crate) cert: Option<PathBuf>,
     pub(crate) key: Option<PathBuf>,
     pub(crate) ca: Option<PathBuf>,
     pub(crate) preset: Option<Preset>,
+    /// The program that takes this end's messages, whose limits are known.
+    pub(crate) client: Option<Preset>,
     pub(crate) max_frame: Option<usize>,
     pub(crate) fragment: Option<usize>,
     pub(crate) max_message: Option<usize>,
@@ -28,10 +36,22 @@ pub(crate) struct EndpointOptions {
     /// Whether the process id of an LSP client passes a tunnel.
     #[cfg(feature = "process")]
     pub(crate) keeps_process_id: Option<bool>,
+    /// A session ends after this much time without a message.
+    #[cfg(any(feature = "http", feature = "nostr"))]
+    pub(crate) idle: Option<Duration>,
     /// Those of relays alone.
     #[cfg(feature = "nostr")]
     pub(crate) relay: RelayOptions,
 }
+
+/// The framing of VSCode's `ipc.net`: type, id, acknowledged id and length of the body. Header and body
+/// are one message here, so plain and persistent sessions pass with their acknowledgements.
+#[cfg(feature = "process")]
+const IPC: Framing = Framing::LengthField(LengthField {
+    name: "ipc",
+    header: 13,
+    at: 9,
+});
 
 /// The options of streams and WebSockets.
 pub(super) const NAMES: &[&str] = &[
@@ -42,6 +62,7 @@ pub(super) const NAMES: &[&str] = &[
     "key",
     "ca",
     "preset",
+    "client",
     "max-frame",
     "max-message",
     "tunnel",
@@ -121,15 +142,24 @@ impl EndpointOptions {
         let was_there = match name {
             #[cfg(feature = "process")]
             "framing" => {
-                let framing = value.parse();
-                let framing = framing.map_err(|_| none_of(value, "lines, content-length"))?;
+                let framing = match value {
+                    "ipc" => IPC,
+                    _ => value
+                        .parse()
+                        .map_err(|_| none_of(value, "lines, content-length, ipc"))?,
+                };
                 self.framing.replace(framing).is_some()
             }
             "token-file" => self.token_file.replace(value.into()).is_some(),
+            #[cfg(feature = "http")]
+            "headers-file" => self.headers_file.replace(value.into()).is_some(),
+            #[cfg(any(feature = "http", feature = "nostr"))]
+            "idle" => self.idle.replace(seconds(value)?).is_some(),
             "cert" => self.cert.replace(value.into()).is_some(),
             "key" => self.key.replace(value.into()).is_some(),
             "ca" => self.ca.replace(value.into()).is_some(),
             "preset" => self.preset.replace(preset(value)?).is_some(),
+            "client" => self.client.replace(caps::client(value)?).is_some(),
             "max-frame" => self.max_frame.replace(size(value)?).is_some(),
             "fragment" => self.fragment.replace(size(value)?).is_some(),
             #[cfg(feature = "process")]
@@ -164,21 +194,25 @@ impl EndpointOptions {
     }
 }
 
+#[cfg(any(feature = "http", feature = "nostr"))]
+pub(super) fn seconds(value: &str) -> Result<Duration, OptionError> {
+    match value.parse::<u32>() {
+        Ok(seconds @ 1..) => Ok(Duration::from_secs(seconds.into())),
+        _ => Err(OptionError::Seconds(value.to_owned())),
+    }
+}
+
+/// The name of an option that only WebSockets and streams have, if this is one.
+#[cfg(feature = "http")]
+pub(super) fn of_others(name: &str) -> Option<&'static str> {
+    NAMES.iter().find(|known| **known == name).copied()
+}
+
 pub(super) fn none_of(value: &str, expected: &'static str) -> OptionError {
     OptionError::Word {
         value: value.to_owned(),
         expected,
     }
-}
-
-/// A name that is no preset's.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no preset; use {known}", known = Preset::ALL.map(|preset| preset.name).join(", "))]
-pub struct UnknownPreset(pub String);
-
-/// What a path is known to let through, by the path's name.
-pub fn preset(name: &str) -> Result<Preset, UnknownPreset> {
-    Preset::by_name(name).ok_or_else(|| UnknownPreset(name.to_owned()))
 }
 
 /// `%26` and the like, for file names with an `&` in them.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breakbulk_contextvm::{Encryption, Keys, PublicKey, Wraps, public_key};
 
-use super::options::{EndpointOptions, none_of, only_options};
+use super::options::{EndpointOptions, none_of, only_options, seconds};
 use super::{EndpointError, OptionError, at_question_mark};
 
 /// The most relays of one end: each is a connection, and each gets every event.
@@ -49,8 +49,6 @@ pub(crate) struct RelayOptions {
     pub(crate) allow: Option<BTreeSet<PublicKey>>,
     pub(crate) encryption: Option<Encryption>,
     pub(crate) wraps: Option<Wraps>,
-    /// A session ends after this much time without a message.
-    pub(crate) idle: Option<Duration>,
     /// A request is answered with an error after this much time without a message about it.
     pub(crate) timeout: Option<Duration>,
     /// How far an event's time may be from ours.
@@ -113,16 +111,8 @@ impl RelayOptions {
                 };
                 self.wraps.replace(wraps).is_some()
             }
-            "idle" => self.idle.replace(seconds(value)?).is_some(),
             "window" => self.window.replace(seconds(value)?).is_some(),
             _ => self.timeout.replace(seconds(value)?).is_some(),
         })
-    }
-}
-
-fn seconds(value: &str) -> Result<Duration, OptionError> {
-    match value.parse::<u32>() {
-        Ok(seconds @ 1..) => Ok(Duration::from_secs(seconds.into())),
-        _ => Err(OptionError::Seconds(value.to_owned())),
     }
 }

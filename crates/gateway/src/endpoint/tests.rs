@@ -10,6 +10,7 @@ use super::*;
 
 fn ws(secure: bool, authority: &str, path: &str, query: Option<&str>) -> At {
     At::Ws(WsAddress {
+        http: false,
         secure,
         authority: authority.to_owned(),
         path: path.to_owned(),
@@ -50,6 +51,21 @@ fn endpoints_as_they_are_written() {
             "exec:what 'is?framing=lines'",
             WireKind::Whole,
             exec(&["what", "is?framing=lines"]),
+        ),
+        (
+            "tcp://8080",
+            WireKind::Whole,
+            At::Socket(SocketAddress::Tcp("8080".to_owned())),
+        ),
+        (
+            "tcp://[::1]:1/?framing=ipc",
+            WireKind::Whole,
+            At::Socket(SocketAddress::Tcp("[::1]:1".to_owned())),
+        ),
+        (
+            "unix:/run/s?max-message=1KB",
+            WireKind::Whole,
+            At::Socket(SocketAddress::Unix("/run/s".into())),
         ),
         ("ws://8080", WireKind::Ahp, ws(false, "8080", "/", None)),
         ("ws+unix:/run/s", WireKind::Ahp, socket("/run/s")),
@@ -98,18 +114,78 @@ fn options_are_read() {
         EndpointOptions {
             framing: None,
             token_file: Some("d".into()),
+            #[cfg(feature = "http")]
+            headers_file: None,
             cert: Some("a&b".into()),
             key: Some("c".into()),
             ca: Some("e".into()),
             preset: Preset::by_name("aws-api-gateway"),
+            client: None,
             max_frame: Some(1024),
             fragment: Some(32_768),
             max_message: None,
             tunnel: Some(TunnelUse::Never),
             keeps_process_id: None,
+            idle: None,
             relay: RelayOptions::default(),
         }
     );
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn addresses_of_http_and_their_options_are_read() {
+    for (text, url, is_secure) in [
+        (
+            "http://127.0.0.1:8080/mcp",
+            "http://127.0.0.1:8080/mcp",
+            false,
+        ),
+        ("whole+http://8080", "http://8080/", false),
+        ("https://host/mcp?a=b&idle=5", "https://host/mcp?a=b", true),
+    ] {
+        let endpoint: Endpoint = text.parse().unwrap();
+        let At::Http(address) = &endpoint.at else {
+            panic!("{text}")
+        };
+        assert_eq!((address.url(), address.secure), (url.to_owned(), is_secure));
+        assert_eq!(endpoint.wire, WireKind::Whole);
+    }
+    let text = "https://x:1/?token-file=a&headers-file=b&cert=c&key=d&ca=e&idle=60&max-frame=4MiB&max-message=64MiB";
+    let endpoint: Endpoint = text.parse().unwrap();
+    let expected = EndpointOptions {
+        token_file: Some("a".into()),
+        headers_file: Some("b".into()),
+        cert: Some("c".into()),
+        key: Some("d".into()),
+        ca: Some("e".into()),
+        idle: Some(Duration::from_secs(60)),
+        max_frame: Some(4 << 20),
+        max_message: Some(64 << 20),
+        ..EndpointOptions::default()
+    };
+    assert_eq!(endpoint.options, expected);
+    for (text, words) in [
+        (
+            "ahp+http://x:1",
+            "http:// and https:// carry MCP's whole messages: write them without ahp+",
+        ),
+        ("http:x", "write http:// with its slashes"),
+        ("https://", "there is no host; write https://HOST:PORT/PATH"),
+        ("http://me:secret@x:1/", "no names or passwords"),
+        ("http://x:1?token=secret", "use ?token-file=FILE"),
+        (
+            "http://x:1?tunnel=auto",
+            "tunnel is for other endpoints than http:// and https://",
+        ),
+        ("http://x:1?preset=none", "preset is for other endpoints"),
+        ("http://x:1?ca=a", "ca is for wss:// and https://"),
+        ("http://x:1?idle=0", "idle: \"0\" is no number of seconds"),
+    ] {
+        let error = text.parse::<Endpoint>().unwrap_err().to_string();
+        assert!(error.contains(words), "{text}: {error}");
+        assert!(!error.contains("secret"), "{text}: {error}");
+    }
 }
 
 #[test]
@@ -133,11 +209,11 @@ fn relays_and_their_options_are_read() {
         allow: Some([key].into()),
         encryption: Some(Encryption::Required),
         wraps: Some(Wraps::Ephemeral),
-        idle: Some(Duration::from_secs(60)),
         timeout: Some(Duration::from_secs(5)),
         window: Some(Duration::from_secs(90)),
     };
     assert_eq!(options.relay, expected);
+    assert_eq!(options.idle, Some(Duration::from_secs(60)));
 
     // These words mean nothing to us in the address of a WebSocket.
     let endpoint: Endpoint = "ws://x:1?server=1&idle=2".parse().unwrap();
@@ -147,11 +223,17 @@ fn relays_and_their_options_are_read() {
 #[test]
 fn what_is_wrong_says_what_to_mend() {
     for (text, words) in [
-        ("", "there is no colon; an endpoint is stdio:"),
-        ("stdio", "write stdio: with its colon"),
+        (
+            "",
+            "there is no colon; an endpoint is stdio:, exec:COMMAND, tcp://HOST:PORT, unix:PATH, ws://",
+        ),
+        ("stdio", "there is no colon; did you mean stdio:?"),
         ("cat", "there is no colon"),
-        ("tcp://x:1", "\"tcp\" is no transport; an endpoint is"),
-        ("http://x", "\"http\" is no transport"),
+        (
+            "udp://x:1",
+            "\"udp\" is no transport; did you mean tcp://HOST:PORT?",
+        ),
+        ("ftp://x", "\"ftp\" is no transport"),
         (
             "mcp+ws://x:1",
             "\"mcp\" is no wire; use ahp, loro, whole or cep22",
@@ -176,7 +258,7 @@ fn what_is_wrong_says_what_to_mend() {
         ("stdio:x", "stdio: has no address"),
         (
             "stdio:?framing=json",
-            "framing: \"json\" is none of lines, content-length",
+            "framing: \"json\" is none of lines, content-length, ipc",
         ),
         (
             "stdio:?framing=",
@@ -195,7 +277,7 @@ fn what_is_wrong_says_what_to_mend() {
         ("stdio:?fragment=1KB", "fragment is for ws:// and wss://"),
         (
             "ws://x:1?process-id=keep",
-            "process-id is for stdio: and exec:",
+            "process-id is for stdio:, exec:, tcp:// and unix:",
         ),
         (
             "stdio:?process-id=4711",
@@ -228,12 +310,39 @@ fn what_is_wrong_says_what_to_mend() {
             "ws://x:1?token=secret",
             "seen by every program; use ?token-file=FILE",
         ),
-        ("ws://x:1?framing=lines", "framing is for stdio: and exec:"),
+        (
+            "ws://x:1?framing=lines",
+            "framing is for stdio:, exec:, tcp:// and unix:",
+        ),
         ("ws://x:1?cert=a", "cert is for wss://"),
         ("ws://x:1?ca=a", "ca is for wss://"),
         (
             "ws://x:1?preset=azure",
-            "\"azure\" is no preset; use none, azure-web-pubsub, aws-api-gateway, cloudflare",
+            "preset: nothing is known of \"azure\" (did you mean azure-web-pubsub?); breakbulk caps lists all names",
+        ),
+        (
+            "ws://x:1?preset=bun",
+            "preset: bun is a receiver, not a path; write client=bun at the endpoint whose messages it takes",
+        ),
+        (
+            "ws://x:1?client=kong",
+            "client: kong is a path, not a receiver; write preset=kong",
+        ),
+        (
+            "ws://x:1?client=rmpc",
+            "client: nothing is known of \"rmpc\" (did you mean rmcp?)",
+        ),
+        (
+            "ws://x:1?client=mcp-typescript",
+            "client=mcp-typescript is about standard streams, and this endpoint is about WebSockets",
+        ),
+        (
+            "stdio:?client=bun",
+            "client=bun is about WebSockets, and this endpoint is about standard streams",
+        ),
+        (
+            "exec:cat?client=mcp-http",
+            "client=mcp-http is about HTTP POST bodies, and this endpoint is about standard streams",
         ),
         ("ws://x:1?max-frame=1.5KB", "max-frame: no fractions"),
         (

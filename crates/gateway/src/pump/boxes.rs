@@ -4,7 +4,7 @@
 use breakbulk_link::{Event, Outgoing, SendError};
 use bytes::Bytes;
 
-use super::unsent::{instead, of_oversized};
+use super::unsent::{instead, of_oversized, second_gateway};
 use super::{Incoming, Oversized, Pass, Passing, Replacement, Side, TOO_LARGE};
 use breakbulk_ahp::Config;
 use breakbulk_ahp::foreign::{ClientSide, HostSide, Sessions};
@@ -86,6 +86,8 @@ pub struct HostBox {
     client: Connection,
     host: HostSide,
     too_large_code: i32,
+    /// Where clients find this gateway.
+    address: Option<String>,
 }
 
 impl HostBox {
@@ -95,7 +97,14 @@ impl HostBox {
             client,
             too_large_code: config.too_large_code,
             host: HostSide::new(config, sessions),
+            address: None,
         }
+    }
+
+    /// Sets where clients find this gateway: a client without pieces is told to put a second one before
+    /// it, with that target.
+    pub fn listening_at(self, address: Option<String>) -> Self {
+        Self { address, ..self }
     }
 }
 
@@ -121,7 +130,14 @@ impl Passing for HostBox {
 
     fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement {
         match to {
-            Side::Listen => self.host.not_sent(bytes, error),
+            Side::Listen => {
+                let instead = self.host.not_sent(bytes, error);
+                let second = self
+                    .address
+                    .as_deref()
+                    .and_then(|address| second_gateway(bytes, error, self.too_large_code, address));
+                second.unwrap_or(instead)
+            }
             Side::To => instead(bytes, error, self.too_large_code),
         }
     }
@@ -139,6 +155,9 @@ pub struct BothBoxes {
     host: HostSide,
     to: Connection,
     client: ClientSide,
+    too_large_code: i32,
+    /// Where clients find this gateway.
+    address: Option<String>,
 }
 
 impl BothBoxes {
@@ -150,10 +169,17 @@ impl BothBoxes {
     ) -> Self {
         Self {
             listen,
+            too_large_code: listen_config.too_large_code,
             host: HostSide::new(listen_config, clients),
             to,
             client: ClientSide::new(to_config, hosts),
+            address: None,
         }
+    }
+
+    /// Sets where clients find this gateway, as for a [`HostBox`].
+    pub fn listening_at(self, address: Option<String>) -> Self {
+        Self { address, ..self }
     }
 }
 
@@ -188,7 +214,14 @@ impl Passing for BothBoxes {
     fn not_sent(&mut self, to: Side, bytes: &Bytes, error: &SendError) -> Replacement {
         match to {
             Side::To => self.client.not_sent(bytes, error),
-            Side::Listen => self.host.not_sent(bytes, error),
+            Side::Listen => {
+                let instead = self.host.not_sent(bytes, error);
+                let second = self
+                    .address
+                    .as_deref()
+                    .and_then(|address| second_gateway(bytes, error, self.too_large_code, address));
+                second.unwrap_or(instead)
+            }
         }
     }
 }

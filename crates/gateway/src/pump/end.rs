@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use breakbulk_link::{Budget, Outgoing};
 
 use super::open_requests::OpenRequests;
-use super::port::{Channel, Done, EndOutput, Outcome, Port, Sending};
+use super::port::{Channel, Done, EndOutput, Outcome, Port, Sending, Undelivered};
 use super::{Replacement, Skipped};
 
 /// One side.
@@ -26,6 +26,8 @@ pub(super) struct End {
     /// No more messages arrive; the last ones may not have been taken yet.
     pub(super) no_input: bool,
     pub(super) end_output: EndOutput,
+    /// The control word by which its other end tells that no more messages arrive.
+    pub(super) end_word: Option<&'static str>,
     /// Messages that were too large to be received.
     pub(super) skipped: Option<Skipped>,
     /// Whether how it ended is for the log alone.
@@ -36,6 +38,7 @@ pub(super) struct End {
     /// Messages of its other end that did not arrive whole.
     pub(super) incomplete: usize,
     pub(super) after: Option<Done>,
+    undelivered: Option<Undelivered>,
     #[cfg(feature = "process")]
     ends: Option<breakbulk_net::process::Ends>,
 }
@@ -65,6 +68,7 @@ impl End {
             input_ended: port.input_ended,
             no_input: false,
             end_output: port.end_output,
+            end_word: port.end_word,
             skipped: port.skipped,
             is_private: port.is_private,
             leave: Leave::Stay,
@@ -72,6 +76,7 @@ impl End {
             lost: 0,
             incomplete: 0,
             after: port.after,
+            undelivered: port.undelivered,
             #[cfg(feature = "process")]
             ends: port.ends,
         }
@@ -154,7 +159,6 @@ impl End {
             Leave::EndOutput => match std::mem::take(&mut self.end_output) {
                 EndOutput::Close => self.channel.close(1000, "end of input"),
                 EndOutput::Message(bytes) => self.send(Outgoing::new(bytes)),
-                #[cfg(feature = "process")]
                 EndOutput::Run(run) => run.await,
             },
             Leave::Close(code, reason) => self.channel.close(code, &reason),
@@ -168,6 +172,17 @@ impl End {
                 && self.waiting.is_empty()
                 && self.unframed() == 0
                 && self.channel.is_idle()
+    }
+
+    /// Waits until its transport is gone. Returns the number of messages that were not sent.
+    pub(super) fn ended(&self) -> impl Future<Output = usize> + use<'_> {
+        let (channel, undelivered) = (&self.channel, self.undelivered.as_ref());
+        async move {
+            let unsent = channel.ended().await;
+            let undelivered = undelivered.map_or(0, |count| count());
+            // How many messages the frames belong to is not known: at least one.
+            unsent.max(undelivered.min(1))
+        }
     }
 
     /// Whether a message can still be sent by it.

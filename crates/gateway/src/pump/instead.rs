@@ -6,7 +6,7 @@ use breakbulk_link::{Outgoing, TransferId};
 use breakbulk_wire::shape_of;
 
 use super::run::{Pump, SUBSTITUTE};
-use super::{Incoming, Oversized, Passing, Replacement, Side};
+use super::{Incoming, Missed, Oversized, Passing, Replacement, Side};
 
 /// The most errors made by the gateway that wait to be sent by one side.
 const ANSWERS: usize = 1024;
@@ -17,14 +17,22 @@ impl<P: Passing> Pump<P> {
         self.listen.answers < ANSWERS && self.to.answers < ANSWERS
     }
 
+    /// A transport did not deliver a message.
+    pub(super) fn missed(&mut self, from: Side, missed: Option<Missed>) {
+        match missed {
+            None => self.end(from).skipped = None,
+            Some(Missed::Oversized(oversized)) => self.skipped(from, &oversized),
+            Some(Missed::Lost(words)) => {
+                self.end(from).lost += 1;
+                tracing::warn!(side = %from, "a message is lost: {words}");
+            }
+        }
+    }
+
     /// A message was too large to be received.
-    pub(super) fn skipped(&mut self, from: Side, oversized: Option<Oversized>) {
-        let Some(oversized) = oversized else {
-            self.end(from).skipped = None;
-            return;
-        };
-        let Oversized { size, limit, .. } = oversized;
-        match self.passing.oversized(from, &oversized) {
+    fn skipped(&mut self, from: Side, oversized: &Oversized) {
+        let &Oversized { size, limit, .. } = oversized;
+        match self.passing.oversized(from, oversized) {
             Replacement::Answer(answer) => {
                 tracing::warn!(side = %from, size, limit, "a request is too large and was answered with an error; raise max-message of this end or send less");
                 let answer = Outgoing::new(answer).tagged(SUBSTITUTE);
@@ -38,6 +46,7 @@ impl<P: Passing> Pump<P> {
                     bytes,
                     shape: &shape,
                     key: None,
+                    id: None,
                 };
                 if let Some(message) = self.pass(from, message) {
                     self.end(from.other()).send(message.tagged(SUBSTITUTE));
@@ -50,7 +59,7 @@ impl<P: Passing> Pump<P> {
             Replacement::Close(code, reason) => {
                 self.end(from.other()).lost += 1;
                 tracing::error!(side = %from, size, limit, reason, "closed both ends: a message is too large, and cannot be answered with an error; raise max-message of this end");
-                self.close(code, &reason);
+                self.give_up(from.other(), code, reason);
             }
         }
     }
@@ -93,7 +102,7 @@ impl<P: Passing> Pump<P> {
             Replacement::Close(code, reason) => {
                 end.lost += 1;
                 tracing::error!(side = %to, size, %error, "closed both ends: a message could not be sent, and cannot be answered with an error");
-                self.close(code, &reason);
+                self.give_up(to, code, reason);
             }
         }
     }

@@ -1,16 +1,20 @@
 //! What is lost when a side ends or the gateway is stopped, and who is told.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_link::Frame;
 use breakbulk_message::mcp;
+use breakbulk_message::tunnel::{Control, SESSION_BYTES, SessionId};
 use breakbulk_net::memory::pair;
 use breakbulk_net::{Incoming as Received, Sink, Source, Transport};
+use breakbulk_testkit::log::{Level, Log};
 
 use super::tests::{
-    Setup, closed, message, open, plain, program, request, run, send, tunnel, whole,
+    NoMoreLines, Setup, closed, message, open, plain, program, request, run, send, tunnel, whole,
 };
 use super::*;
+use crate::tunnel::{Line, connect};
 
 fn small(id: &str) -> String {
     request(id, 1)
@@ -123,33 +127,57 @@ async fn a_stop_waits_for_open_requests_within_the_grace_time() {
     assert!(!ended.is_clean(), "{ended:?}");
 }
 
-/// What came of a large message before its sender ended counts, however politely it ended.
+/// What came of a large message before its sender ended counts, however politely it ended; and so does
+/// what came before a frame that breaks the rules.
 #[tokio::test(start_paused = true)]
 async fn a_message_that_did_not_arrive_whole_is_told() {
-    let (near, listen) = pair(1);
-    let (far, to) = pair(1);
-    let ours = tunnel(1000);
-    let to = open(ours.link([1; 32]), to);
-    let (mut source, mut sink) = far.split();
-    let frame = |text: String| Frame::Text(text.into());
-    sink.send(frame(ours.hello().to_json())).await.unwrap();
-    let port = greet(to, &ours).await.unwrap();
-    let ports = [Port::new(open(whole(usize::MAX), listen)), port];
-    let passing = Tunnel {
-        listen: false,
-        to: true,
-        inner: Plain::default(),
+    let segment = |index: usize| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{{"groupId":"g","index":{index},"total":3,"data":"e30="}}}}"#
+        )
     };
-    let near = open(program(), near);
-    let setup = run(near.clone(), near, ports, passing);
-    assert!(matches!(source.next().await, Received::Frame(_)));
-    let segment = r#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":"g","index":0,"total":2,"data":"e30="}}"#;
-    sink.send(frame(segment.to_owned())).await.unwrap();
-    sink.close(1001, "the gateway is stopping").await;
-    drop((source, sink));
-    let ended = setup.pump.await.unwrap();
-    assert_eq!((ended.incomplete, ended.lost), (1, 0), "{ended:?}");
-    assert!(!ended.is_clean(), "{ended:?}");
+    for is_damaged in [false, true] {
+        let (near, listen) = pair(1);
+        let (far, to) = pair(1);
+        let (mut source, mut sink) = far.split();
+        let frame = |text: String| Frame::Text(text.into());
+        let config = tunnel(1000);
+        let session = SessionId([1; SESSION_BYTES]);
+        let hello = Control::Hello(config.hello(Some(session))).to_json();
+        sink.send(frame(hello)).await.unwrap();
+        let to = connect(Line::new(to), Arc::new(NoMoreLines), &config).await;
+        let ports = [Port::new(open(whole(usize::MAX), listen)), to.unwrap().port];
+        let passing = Tunnel {
+            listen: false,
+            to: true,
+            inner: Plain::default(),
+        };
+        let near = open(program(), near);
+        let setup = run(near.clone(), near, ports, passing);
+        assert!(matches!(source.next().await, Received::Frame(_)));
+        sink.send(frame(segment(0))).await.unwrap();
+        let code = if is_damaged {
+            sink.send(frame(segment(2))).await.unwrap();
+            let told = Control::Close {
+                code: 4400,
+                reason: "invalid messageSegment: piece 2 came where 1 was due".to_owned(),
+            };
+            let heard = source.next().await;
+            assert_eq!(heard, Received::Frame(frame(told.to_json())));
+            4400
+        } else {
+            let close = Control::Close {
+                code: 1001,
+                reason: "the gateway is stopping".to_owned(),
+            };
+            sink.send(frame(close.to_json())).await.unwrap();
+            1001
+        };
+        let ended = setup.pump.await.unwrap();
+        assert_eq!((ended.incomplete, ended.lost), (1, 0), "{ended:?}");
+        assert_eq!(ended.closed.code, code, "{ended:?}");
+        assert!(!ended.is_clean(), "{ended:?}");
+    }
 }
 
 #[cfg(feature = "process")]
@@ -206,6 +234,7 @@ async fn a_request_that_comes_after_the_other_side_has_ended_is_answered_too() {
 // PROG-19
 #[tokio::test(start_paused = true)]
 async fn a_batch_over_the_cap_is_answered_and_the_rest_goes_on() {
+    let log = Log::capture();
     let setup = plain(1000);
     let large = "x".repeat(2000);
     send(
@@ -219,6 +248,12 @@ async fn a_batch_over_the_cap_is_answered_and_the_rest_goes_on() {
         let error = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32011,"#);
         assert!(answer.contains(&error), "{answer}");
     }
+    let warning = [
+        "a request could not be sent and was answered with an error",
+        "size=2076",
+        "1000",
+    ];
+    log.assert_line(Level::WARN, &warning);
     let after = r#"{"jsonrpc":"2.0","method":"after"}"#;
     send(&setup.listen, after);
     assert_eq!(message(&setup.to).await, after);
@@ -265,3 +300,25 @@ async fn a_language_server_is_told_no_process_of_another_machine() {
 }
 
 const MESSAGE: usize = 1 << 20;
+
+/// A target that takes no frame any more: its connection breaks, and what waited for it counts as lost.
+#[tokio::test(start_paused = true)]
+async fn what_a_target_does_not_take_in_time_is_lost_and_told() {
+    let (near, listen) = pair(1);
+    let (_held, to) = pair(1);
+    let ports = [
+        Port::new(open(whole(usize::MAX), listen)),
+        Port::new(open(whole(usize::MAX), to)),
+    ];
+    let near = open(program(), near);
+    let setup = run(near.clone(), near, ports, Plain::default());
+    for id in ["1", "2", "3"] {
+        send(&setup.listen, request(id, 10));
+    }
+    let answer = message(&setup.listen).await;
+    assert!(answer.contains(r#""code":-32000"#), "{answer}");
+    let ended = setup.pump.await.unwrap();
+    let silent = "nothing received from the other end for 60 s";
+    assert_eq!(ended.closed, closed(1006, silent));
+    assert!(ended.lost > 0 && !ended.is_clean(), "{ended:?}");
+}

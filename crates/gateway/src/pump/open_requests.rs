@@ -186,7 +186,7 @@ fn of_envelope<'m>(envelope: &Envelope<'m>) -> Option<Step<'m>> {
 }
 
 /// An id as most programs write it: strings without needless escapes, whole numbers without a fraction.
-fn shortest(id: &str) -> Cow<'_, str> {
+pub(crate) fn shortest(id: &str) -> Cow<'_, str> {
     let written = match id.as_bytes().first() {
         Some(b'"') if id.contains('\\') => {
             let raw: Option<&RawValue> = serde_json::from_str(id).ok();

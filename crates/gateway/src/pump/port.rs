@@ -3,7 +3,9 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use breakbulk_link::{Budget, Charge, Closed, Event, Key, Outgoing, SendError, Shape, TransferId};
+use breakbulk_link::{
+    Budget, Charge, Closed, Event, Key, MessageId, Outgoing, SendError, Shape, TransferId,
+};
 use breakbulk_net::Connection;
 use bytes::Bytes;
 
@@ -38,7 +40,14 @@ pub struct Port {
     /// Whether how it ended is for the log alone: a program's exit status and its output are no business
     /// of whoever is at the other side.
     pub(super) is_private: bool,
+    /// The control word by which the other end tells that no more messages arrive.
+    pub(super) end_word: Option<&'static str>,
+    /// How many frames did not arrive although the transport took them. Only tunnels can tell.
+    pub(super) undelivered: Option<Undelivered>,
 }
+
+/// Counts frames.
+pub(super) type Undelivered = Box<dyn Fn() -> usize + Send + Sync>;
 
 /// How one direction of a port ends while the other stays open.
 #[derive(Default)]
@@ -49,7 +58,6 @@ pub(super) enum EndOutput {
     /// By this message, which is sent after all others.
     Message(Bytes),
     /// By running this, once all that was queued is sent.
-    #[cfg(feature = "process")]
     Run(Done),
 }
 
@@ -69,6 +77,16 @@ impl Port {
             end_output: EndOutput::Run(Box::pin(async move { ends.end_output().await })),
             is_private: true,
             ..Self::new(connection)
+        }
+    }
+
+    /// Its connection, if it is one.
+    #[cfg(feature = "process")]
+    pub(crate) fn connection(&self) -> Option<&Connection> {
+        match &self.channel {
+            Channel::Connection(connection) => Some(connection),
+            #[cfg(feature = "nostr")]
+            _ => None,
         }
     }
 
@@ -103,9 +121,35 @@ impl Port {
     }
 
     /// Sets the message that tells the other end that no more messages are sent.
-    pub(super) fn ending_with(self, message: String) -> Self {
+    pub(crate) fn ending_with(self, message: String) -> Self {
         Self {
             end_output: EndOutput::Message(message.into()),
+            ..self
+        }
+    }
+
+    /// Sets the control word by which both ends tell that they send no more messages: a word of the wire,
+    /// where messages are bytes.
+    pub(crate) fn ending_with_word(self, word: &'static str, connection: &Connection) -> Self {
+        let connection = connection.clone();
+        let tell = async move {
+            // It fails if the connection is closed, which says the same.
+            let _ = connection.with(|link| link.send_control(word));
+        };
+        Self {
+            end_output: EndOutput::Run(Box::pin(tell)),
+            end_word: Some(word),
+            ..self
+        }
+    }
+
+    /// Adds how many frames did not arrive.
+    pub(crate) fn with_undelivered(
+        self,
+        undelivered: impl Fn() -> usize + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            undelivered: Some(Box::new(undelivered)),
             ..self
         }
     }
@@ -120,6 +164,8 @@ impl Port {
             ends: None,
             after: None,
             is_private: false,
+            end_word: None,
+            undelivered: None,
         }
     }
 }
@@ -156,6 +202,8 @@ pub(crate) struct Arrived {
     pub(crate) shape: Shape,
     /// The transfer it came by; `None` if it came in one frame.
     pub(crate) key: Option<Key>,
+    /// The name by which its connection can be told what became of it.
+    pub(crate) id: Option<MessageId>,
     /// The memory that it is charged to the side it came by until it is dropped; errors made by the
     /// gateway are not charged.
     pub(crate) charge: Option<Charge>,
@@ -188,11 +236,13 @@ impl Channel {
             Self::Connection(connection) => match connection.event().await {
                 Some(Event::Message(message)) => {
                     let (shape, key) = (message.shape.clone(), message.key.clone());
+                    let id = Some(message.id);
                     let (bytes, charge) = message.into_parts();
                     Heard::Message(Arrived {
                         bytes,
                         shape,
                         key,
+                        id,
                         charge: Some(charge),
                     })
                 }
@@ -291,6 +341,16 @@ impl Channel {
             #[cfg(feature = "nostr")]
             Self::Session(_) => 0,
         }
+    }
+
+    /// Why its last message was not sent, once it has ended.
+    pub(super) fn why_unsent(&self) -> String {
+        let why = match self {
+            Self::Connection(connection) => connection.why_broke_off(),
+            #[cfg(feature = "nostr")]
+            Self::Client(_) | Self::Session(_) => None,
+        };
+        why.unwrap_or_else(|| "no relay took it within the grace time".to_owned())
     }
 
     /// The memory of its session, if it is a connection.

@@ -26,6 +26,7 @@ impl<P: Passing> Passing for NoProcessId<P> {
             bytes: edited.into(),
             shape: &shape,
             key: message.key,
+            id: message.id,
         };
         self.0.pass(from, message)
     }

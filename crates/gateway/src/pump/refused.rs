@@ -8,6 +8,9 @@ use breakbulk_link::{Closed, Preset};
 /// A limit below this is not taken for one of a message: a close reason may contain other numbers.
 const LEAST_LIMIT: usize = 1024;
 
+/// The most known paths that are named.
+const NAMED: usize = 3;
+
 /// The frame that seems to be too large for the path, and the limit that seems to apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -36,23 +39,20 @@ impl RefusedFrame {
     /// The known paths that do not take such a frame.
     fn paths(&self) -> Vec<String> {
         let mut paths: Vec<_> = Preset::ALL
-            .into_iter()
+            .iter()
+            .filter(|preset| preset.is_path())
             .filter_map(|preset| Some((preset.fragment.or(preset.message)?, preset)))
             .filter(|(limit, _)| *limit < self.size)
             .collect();
         paths.sort_by_key(|(limit, _)| std::cmp::Reverse(*limit));
-        let words = paths.into_iter().map(|(_, preset)| match preset {
-            Preset {
-                name,
-                message: Some(message),
-                fragment: Some(fragment),
-                ..
-            } => format!("{name} takes {message} in fragments of {fragment}"),
-            preset => format!(
-                "{} takes {}",
-                preset.name,
-                preset.message.unwrap_or_default()
-            ),
+        let words = paths.into_iter().take(NAMED).map(|(limit, preset)| {
+            let name = preset.name;
+            match (preset.message, preset.fragment) {
+                (Some(message), Some(fragment)) => {
+                    format!("{name} takes {message} in fragments of {fragment}")
+                }
+                _ => format!("{name} takes {limit}"),
+            }
         });
         words.collect()
     }
@@ -99,7 +99,7 @@ mod tests {
             (
                 2_000_000,
                 "",
-                "the largest frame that was sent has 2000000 bytes, and the path or its other end takes less (azure-web-pubsub takes 1000000, aws-api-gateway takes 128000 in fragments of 32000); start both gateways with the preset of that path, or with a max-frame below 2000000",
+                "the largest frame that was sent has 2000000 bytes, and the path or its other end takes less (kong takes 1048576, nats takes 1048576, azure-web-pubsub takes 1000000); start both gateways with the preset of that path, or with a max-frame below 2000000",
             ),
             (
                 900_000,

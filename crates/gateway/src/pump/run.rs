@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_link::{Closed, Event, Outgoing};
+use breakbulk_net::plain_text;
 use tokio::time::{Instant, sleep_until};
 
 use super::end::{End, Leave};
 use super::port::{Arrived, Channel, EndOutput, Heard, Outcome};
 use super::unanswered::unanswered_words;
 use super::{
-    Ended, Incoming, Options, Oversized, Pass, Passing, Port, RefusedFrame, Replacement, Side,
+    Ended, Incoming, Missed, Options, Pass, Passing, Port, RefusedFrame, Replacement, Side,
     Skipped, TOO_LARGE, is_normal,
 };
 
@@ -78,11 +79,11 @@ pub async fn relay(
                 pump.listen.leave().await;
             }
             () = pump.to.channel.drained(), if pump.to.is_leaving() => pump.to.leave().await,
-            oversized = next_skipped(&mut pump.listen.skipped), if pump.can_answer() => {
-                pump.skipped(Side::Listen, oversized);
+            missed = next_skipped(&mut pump.listen.skipped), if pump.can_answer() => {
+                pump.missed(Side::Listen, missed);
             }
-            oversized = next_skipped(&mut pump.to.skipped), if pump.can_answer() => {
-                pump.skipped(Side::To, oversized);
+            missed = next_skipped(&mut pump.to.skipped), if pump.can_answer() => {
+                pump.missed(Side::To, missed);
             }
             () = &mut stop, if !pump.stopping => pump.stop(),
             _ = both_drained(&pump.listen.channel, &pump.to.channel), if quiet => {
@@ -93,10 +94,11 @@ pub async fn relay(
             () = until(pump.patience) => pump.waited(),
         }
     }
-    let (listen, to) = tokio::join!(pump.listen.channel.ended(), pump.to.channel.ended());
+    let (listen, to) = tokio::join!(pump.listen.ended(), pump.to.ended());
     for (side, lost) in [(Side::Listen, listen), (Side::To, to)] {
         if lost > 0 {
-            tracing::error!(%side, messages = lost, "closed with messages unsent: the receiver is gone, or took longer than the grace time");
+            let why = pump.end(side).channel.why_unsent();
+            tracing::error!(%side, messages = lost, "closed with messages unsent: {}", plain_text(&why));
         }
     }
     let after = [pump.listen.after.take(), pump.to.after.take()];
@@ -114,7 +116,7 @@ async fn next<T>(future: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -
     }
 }
 
-async fn next_skipped(skipped: &mut Option<Skipped>) -> Option<Oversized> {
+async fn next_skipped(skipped: &mut Option<Skipped>) -> Option<Missed> {
     match skipped {
         Some(skipped) => skipped.next().await,
         None => pending().await,
@@ -213,12 +215,14 @@ impl<P: Passing> Pump<P> {
                     bytes,
                     shape,
                     key,
+                    id,
                     charge,
                 } = message;
                 let message = Incoming {
                     bytes,
                     shape: &shape,
                     key: key.as_ref(),
+                    id,
                 };
                 if let Some(mut message) = self.pass(from, message) {
                     message.charge = charge.map(Arc::new);
@@ -230,9 +234,10 @@ impl<P: Passing> Pump<P> {
                 }
             }
             Heard::Event(Event::Sent { tag: HELLO, .. }) => {}
-            Heard::Event(Event::Sent { .. }) => {
+            Heard::Event(Event::Sent { tag, .. }) => {
                 let end = self.end(from);
                 end.queued = end.queued.saturating_sub(1);
+                self.passing.sent(from, tag);
             }
             Heard::Event(Event::SendFailed {
                 id,
@@ -247,6 +252,11 @@ impl<P: Passing> Pump<P> {
                     _ => self.passing.not_sent(from, &bytes, &error),
                 };
                 self.not_sent(from, Some(id), &bytes, instead, &error);
+            }
+            Heard::Event(Event::Control(word))
+                if self.end(from).end_word.is_some_and(|end| word == end) =>
+            {
+                self.end(from).ended_input();
             }
             Heard::Event(event) => {
                 match &event {
@@ -282,7 +292,7 @@ impl<P: Passing> Pump<P> {
             Pass::InputEnded => self.end(from).ended_input(),
             Pass::Refuse(code, reason) => {
                 tracing::error!(side = %from, code, reason, "closed both ends: a message cannot be carried");
-                self.close(code, &reason);
+                self.give_up(from.other(), code, reason);
             }
         }
         None
@@ -291,8 +301,8 @@ impl<P: Passing> Pump<P> {
     /// A side is closed: the other one will be, once all that waits for it is sent.
     fn closed(&mut self, side: Side, closed: Closed) {
         // Messages that were skipped before the end are handled first.
-        while let Some(oversized) = self.end(side).skipped.as_mut().and_then(Skipped::try_next) {
-            self.skipped(side, Some(oversized));
+        while let Some(missed) = self.end(side).skipped.as_mut().and_then(Skipped::try_next) {
+            self.missed(side, Some(missed));
         }
         let end = self.end(side);
         end.clear();
@@ -389,6 +399,15 @@ impl<P: Passing> Pump<P> {
             unframed: listen.unframed() + unframed,
             refused: self.refused,
         }
+    }
+
+    /// Closes a side now, so that nothing follows a message that it cannot have. The other side is
+    /// closed once its open requests are answered with an error that says why.
+    pub(super) fn give_up(&mut self, side: Side, code: u16, reason: String) {
+        self.answer_open(side.other(), &format!("{reason} ({code})"), true);
+        self.end(side).channel.close(code, &reason);
+        self.end(side.other()).leave = Leave::Close(code, reason);
+        self.hurry();
     }
 
     /// Closes both sides now.

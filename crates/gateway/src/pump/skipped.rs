@@ -1,13 +1,6 @@
-//! Messages that a transport skipped because they were over its limit.
+//! Messages that a transport did not deliver: those over its limit, and those that it lost.
 
 use tokio::sync::mpsc;
-
-#[cfg(feature = "process")]
-type Report = breakbulk_net::process::Unreadable;
-
-/// Only streams skip messages.
-#[cfg(not(feature = "process"))]
-type Report = std::convert::Infallible;
 
 /// A message that was over the limit of the side it came by, and the members that were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,38 +17,87 @@ pub struct Oversized {
     pub is_answer: bool,
 }
 
-/// The messages that one transport skips.
+/// What a transport did not deliver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Missed {
+    /// A message that came in and is too large.
+    #[cfg_attr(
+        not(feature = "process"),
+        expect(dead_code, reason = "only streams skip messages")
+    )]
+    Oversized(Oversized),
+    /// A message that could not be sent, and that nobody waits for an answer to; or one that came in and
+    /// was dropped. The words say why.
+    #[cfg_attr(
+        not(feature = "http"),
+        expect(dead_code, reason = "only HTTP loses messages one by one")
+    )]
+    Lost(String),
+}
+
+/// The messages that one transport does not deliver.
 #[derive(Debug)]
-pub struct Skipped(mpsc::Receiver<Report>);
+pub struct Skipped(Reports);
+
+#[derive(Debug)]
+enum Reports {
+    #[cfg(feature = "process")]
+    Stream(mpsc::Receiver<breakbulk_net::process::Unreadable>),
+    #[cfg_attr(
+        not(feature = "http"),
+        expect(dead_code, reason = "only HTTP has them")
+    )]
+    Transport(mpsc::Receiver<Missed>),
+}
 
 impl Skipped {
     /// The messages that this stream skips. To be called before its connection is opened: without this
     /// call such a message closes the stream.
     #[cfg(feature = "process")]
     pub fn of(ends: &breakbulk_net::process::Ends) -> Self {
-        Self(ends.skipped(&["id", "method", "result", "error"]))
+        let members = &["id", "method", "result", "error"];
+        Self(Reports::Stream(ends.skipped(members)))
+    }
+
+    /// What a transport reports by itself.
+    #[cfg(feature = "http")]
+    pub(crate) fn of_transport(reports: mpsc::Receiver<Missed>) -> Self {
+        Self(Reports::Transport(reports))
     }
 
     /// The next one; `None` when there will be no more. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Option<Oversized> {
-        self.0.recv().await.map(oversized)
+    pub(super) async fn next(&mut self) -> Option<Missed> {
+        match &mut self.0 {
+            #[cfg(feature = "process")]
+            Reports::Stream(reports) => reports.recv().await.map(oversized),
+            Reports::Transport(reports) => reports.recv().await,
+        }
     }
 
     /// The next one, if it is there already.
-    pub(super) fn try_next(&mut self) -> Option<Oversized> {
-        self.0.try_recv().ok().map(oversized)
+    pub(super) fn try_next(&mut self) -> Option<Missed> {
+        match &mut self.0 {
+            #[cfg(feature = "process")]
+            Reports::Stream(reports) => reports.try_recv().ok().map(oversized),
+            Reports::Transport(reports) => reports.try_recv().ok(),
+        }
     }
 
     /// Whether none is waiting.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        match &self.0 {
+            #[cfg(feature = "process")]
+            Reports::Stream(reports) => reports.is_empty(),
+            Reports::Transport(reports) => reports.is_empty(),
+        }
     }
 }
 
 #[cfg(feature = "process")]
-fn oversized(report: Report) -> Oversized {
-    match report {
-        Report::Oversized {
+fn oversized(report: breakbulk_net::process::Unreadable) -> Missed {
+    use breakbulk_net::process::Unreadable;
+    Missed::Oversized(match report {
+        Unreadable::Oversized {
             size,
             limit,
             members,
@@ -71,10 +113,5 @@ fn oversized(report: Report) -> Oversized {
         }
         // Streams report nothing else. Without an id and a method it is not answered.
         _ => Oversized::default(),
-    }
-}
-
-#[cfg(not(feature = "process"))]
-fn oversized(report: Report) -> Oversized {
-    match report {}
+    })
 }

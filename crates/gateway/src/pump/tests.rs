@@ -1,16 +1,20 @@
+use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk_link::{Budget, Cap, Carries, Link, PeerSupport};
+use breakbulk_link::{Budget, Cap, Carries, Link};
 use breakbulk_message::ahp::MessageTooLarge;
 use breakbulk_message::jsonrpc::Envelope;
-use breakbulk_message::tunnel::{Hello, TUNNEL};
+use breakbulk_message::tunnel::{Control, TUNNEL};
 use breakbulk_net::memory::pair;
+use breakbulk_testkit::log::{Level, Log};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use breakbulk_net::Connection;
 
 use super::*;
+use crate::OpenError;
+use crate::tunnel::{Boxed, Caller, Dial, Line, Lobby, TunnelConfig, Tunnelled, WINDOW, connect};
 
 const MESSAGE: usize = 1 << 20;
 
@@ -35,6 +39,23 @@ pub(super) fn tunnel(cap: usize) -> TunnelConfig {
         max_frame: cap,
         max_message: MESSAGE,
         budget: Budget::unlimited(),
+        carries: Carries::Text,
+        resume_for: Duration::from_secs(60),
+        window: WINDOW,
+        caps: Default::default(),
+    }
+}
+
+/// A path on which no further line can be opened.
+pub(super) struct NoMoreLines;
+
+impl Dial for NoMoreLines {
+    fn dial(&self) -> Boxed<'_, Result<Line, OpenError>> {
+        Box::pin(async { Err(OpenError::Stopped) })
+    }
+
+    fn path(&self) -> String {
+        "memory:".to_owned()
     }
 }
 
@@ -167,6 +188,7 @@ async fn a_request_that_is_too_large_is_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn a_response_that_is_too_large_becomes_an_error() {
+    let log = Log::capture();
     let setup = plain(1000);
     let result = format!(
         r#"{{"jsonrpc":"2.0","id":7,"result":"{}"}}"#,
@@ -180,8 +202,15 @@ async fn a_response_that_is_too_large_becomes_an_error() {
         "{answer}"
     );
     assert_eq!(message(&setup.to).await, request("8", 10));
+    let warning = [
+        "a response could not be sent and was replaced by an error",
+        "size=2036",
+        "1000",
+    ];
+    log.assert_line(Level::WARN, &warning);
 }
 
+// PROG-18
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_answered_ends_both() {
     let large = "x".repeat(2000);
@@ -204,6 +233,11 @@ async fn what_cannot_be_answered_ends_both() {
         send(&setup.listen, request("1", 10));
         send(&setup.listen, text);
         send(&setup.listen, request("2", 10));
+        // What is open is answered before the close.
+        let answer = message(&setup.listen).await;
+        let not_answered = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"#;
+        assert!(answer.starts_with(not_answered), "{answer}");
+        assert!(answer.contains("(4413)"), "{answer}");
         let ended = setup.pump.await.unwrap();
         assert_eq!(ended.closed.code, 4413, "{ended:?}");
         for connection in [&setup.listen, &setup.to] {
@@ -333,30 +367,36 @@ async fn a_stop_does_not_wait_for_ever() {
     assert!(ended.lost > 0 && !ended.is_clean(), "{ended:?}");
 }
 
-/// A tunnel on the target's side; its other end as a connection, before any hello.
-async fn tunnelled(cap: usize) -> (Setup, tokio::task::JoinHandle<Result<Port, NoTunnel>>) {
+/// A tunnel over a line within this process: the end that accepted it, and the end that opened it.
+pub(super) async fn tunnel_pair(cap: usize) -> (Tunnelled, Tunnelled) {
+    let (far, near) = pair(1);
+    let accepted = tokio::spawn(async move {
+        let (lobby, config) = (Lobby::new(8, 8).unwrap(), tunnel(cap));
+        let caller = Caller::default();
+        let newcomer = lobby.greet(Line::new(far), &caller, &config).await;
+        newcomer.unwrap().unwrap().accept(&config).await.unwrap()
+    });
+    let dialed = connect(Line::new(near), Arc::new(NoMoreLines), &tunnel(cap)).await;
+    (accepted.await.unwrap(), dialed.unwrap())
+}
+
+/// A tunnel on the target's side; its other end as a connection.
+async fn tunnelled(cap: usize) -> Setup {
     let (near, listen) = pair(1);
-    let (far, to) = pair(1);
-    let ours = tunnel(cap);
-    let to = open(ours.link([1; 32]), to);
-    let theirs = tunnel(cap);
-    let far = open(theirs.link([2; 32]), far);
-    let greeting = far.clone();
-    let hello = tokio::spawn(async move { greet(greeting, &theirs).await });
-    let to = greet(to, &ours).await.unwrap();
-    let ports = [Port::new(open(program(), listen)), to];
+    let (far, to) = tunnel_pair(cap).await;
+    let ports = [Port::new(open(program(), listen)), to.port];
     let passing = Tunnel {
         listen: false,
         to: true,
         inner: Plain::default(),
     };
-    (run(open(program(), near), far, ports, passing), hello)
+    run(open(program(), near), far.connection, ports, passing)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tunnel_carries_what_no_frame_holds() {
-    let (setup, hello) = tunnelled(1000).await;
-    hello.await.unwrap().unwrap();
+    let log = Log::capture();
+    let setup = tunnelled(1000).await;
     for size in [10, 900, 5000, 500_000] {
         send(&setup.listen, request("1", size));
         assert_eq!(message(&setup.to).await, request("1", size));
@@ -374,6 +414,12 @@ async fn a_tunnel_carries_what_no_frame_holds() {
         answer.contains("start that gateway with a larger max-message"),
         "{answer}"
     );
+    let warning = [
+        "a request could not be sent and was answered with an error",
+        &format!("size={}", request("3", MESSAGE).len()),
+        "1048576",
+    ];
+    log.assert_line(Level::WARN, &warning);
     // The end of what the other side has to say is no end of the tunnel.
     send(&setup.to, breakbulk_message::tunnel::tunnel_end());
     send(&setup.listen, request("4", 5000));
@@ -388,8 +434,8 @@ async fn a_tunnel_does_not_carry_what_it_would_take_for_its_own() {
         r"ahp\/messageSegment",
         "breakbulk/end",
     ] {
-        let (setup, hello) = tunnelled(1000).await;
-        hello.await.unwrap().unwrap();
+        let log = Log::capture();
+        let setup = tunnelled(1000).await;
         send(
             &setup.listen,
             format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{}}}}"#),
@@ -397,52 +443,67 @@ async fn a_tunnel_does_not_carry_what_it_would_take_for_its_own() {
         let end = setup.listen.closed().await;
         assert_eq!(end.code, 4400, "{method}: {end:?}");
         assert!(end.reason.starts_with("a tunnel cannot carry"), "{end:?}");
+        while let Some(event) = setup.to.event().await {
+            assert!(!matches!(event, Event::Message(_)), "{event:?}");
+        }
+        let error = ["a message cannot be carried", "code=4400", &end.reason];
+        log.assert_line(Level::ERROR, &error);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_first_frame_that_is_no_hello_ends_the_tunnel() {
     let segment = r#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":"g","index":0,"total":2,"data":"e30="}}"#;
-    let later = Hello {
-        chunking: Default::default(),
-    }
-    .to_json()
-    .replace("\"version\":1", "\"version\":9");
+    let hello = tunnel(1000).hello(None);
+    let later = Control::Hello(hello).to_json();
+    let later = later.replace("\"version\":2", "\"version\":9");
+    let binary = Control::Hello(breakbulk_message::tunnel::Hello {
+        binary: true,
+        ..hello
+    });
+    let other = "the first frame is no breakbulk/hello; is the other end a breakbulk gateway?";
     for (first, reason) in [
-        (
-            r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#,
-            "the first frame is no breakbulk/hello; is the other end a breakbulk gateway?",
-        ),
-        (
-            segment,
-            "the first frame is no breakbulk/hello; is the other end a breakbulk gateway?",
-        ),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#, other),
+        (segment, other),
+        (&Control::Ack { taken: 1 }.to_json(), other),
         (
             &later,
-            "the other gateway speaks version 9 of the tunnel, this one speaks 1; update this one",
+            "the other gateway speaks version 9 of the tunnel, this one speaks 2; update this one",
+        ),
+        (
+            &binary.to_json(),
+            "one gateway carries text and the other one binary messages; their other ends must be of one kind",
         ),
         ("", "the other gateway sent no breakbulk/hello within 30 s"),
     ] {
-        let (ours, theirs) = pair(1);
-        let config = tunnel(1000);
-        let other = open(whole(usize::MAX), theirs);
-        if !first.is_empty() {
-            send(&other, first);
+        for accepts in [true, false] {
+            let (ours, theirs) = pair(1);
+            let config = tunnel(1000);
+            let other = open(whole(usize::MAX), theirs);
+            if !first.is_empty() {
+                send(&other, first);
+            }
+            let ours = Line::new(ours);
+            let error = if accepts {
+                let lobby = Lobby::new(8, 8).unwrap();
+                let greeted = lobby.greet(ours, &Caller::default(), &config).await;
+                greeted.err().unwrap()
+            } else {
+                let dialed = connect(ours, Arc::new(NoMoreLines), &config).await;
+                let hello = Control::Hello(config.hello(None)).to_json();
+                assert_eq!(message(&other).await, hello);
+                dialed.err().unwrap()
+            };
+            assert_eq!(error.to_string(), reason);
+            assert_eq!(other.closed().await, closed(4400, reason));
         }
-        let connection = open(config.link([1; 32]), ours);
-        let error = greet(connection.clone(), &config).await.err().unwrap();
-        assert_eq!(error.to_string(), reason);
-        assert_eq!(message(&other).await, config.hello().to_json());
-        assert_eq!(other.closed().await, closed(4400, reason));
     }
-    assert_eq!(TUNNEL, "breakbulk.v1");
+    assert_eq!(TUNNEL, "breakbulk.v2");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_held_up_tunnel_lives_as_long_as_it_takes() {
-    let (setup, hello) = tunnelled(1000).await;
-    hello.await.unwrap().unwrap();
-    setup.to.with(|link| link.set_peer(PeerSupport::Unknown));
+    let setup = tunnelled(1000).await;
     for _ in 0..10 {
         send(&setup.listen, request("1", 400_000));
     }
@@ -473,6 +534,7 @@ async fn what_is_skipped_ends_both_only_where_it_would_leave_a_hole() {
         ("host", &action, false),
         ("host", &unread, false),
     ] {
+        let log = Log::capture();
         let (mut program, stream) = tokio::io::duplex(100_000);
         let (read, write) = tokio::io::split(stream);
         let mut stream = Stream::new(read, write, Framing::Lines, 1000);
@@ -499,9 +561,11 @@ async fn what_is_skipped_ends_both_only_where_it_would_leave_a_hole() {
         if goes_on {
             assert_eq!(message(&near).await, after, "{name}");
             near.close(1000, "");
+            log.assert_line(Level::WARN, &["is dropped", "limit=1000"]);
         } else {
             let end = near.closed().await;
             assert_eq!(end.code, 4413, "{name}: {end:?}");
+            log.assert_line(Level::ERROR, &["closed both ends", "limit=1000"]);
         }
         drop(program);
         let ended = pump.await.unwrap();

@@ -46,8 +46,59 @@ pub(super) fn instead(bytes: &Bytes, error: &SendError, too_large_code: i32) -> 
     }
 }
 
+/// What to do about a request or a response that a program without pieces cannot be sent: the error names
+/// the second gateway that would help, at the address that this one listens at. `None` for other errors
+/// and messages.
+pub(super) fn second_gateway(
+    bytes: &Bytes,
+    error: &SendError,
+    too_large_code: i32,
+    address: &str,
+) -> Option<Replacement> {
+    let &SendError::FrameTooLarge {
+        limit,
+        uncut: Uncut::NotNegotiated,
+        ..
+    } = error
+    else {
+        return None;
+    };
+    let envelope = std::str::from_utf8(bytes).ok().and_then(Envelope::parse)?;
+    let size = bytes.len();
+    let words = format!(
+        "message too large: {size} bytes, one frame holds {limit}, and the client takes no pieces; put a second gateway before the client: breakbulk gateway --listen stdio: --to {address}"
+    );
+    let too_large = MessageTooLarge {
+        message_bytes: size as u64,
+        max_frame_bytes: limit as u64,
+        max_message_bytes: limit as u64,
+        chunking: false,
+    };
+    let answer = |id| too_large.response_with_text(id, too_large_code, &words);
+    match (envelope.kind(), envelope.id) {
+        (Some(Kind::Request), Some(id)) => Some(Replacement::Answer(answer(id).into())),
+        (Some(Kind::Result | Kind::Error), Some(id)) => {
+            Some(Replacement::Replace(Box::new(Outgoing::new(answer(id)))))
+        }
+        _ => None,
+    }
+}
+
 /// The same for a message that was too large to be received; a notification is dropped.
 pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Replacement {
+    let Oversized { size, limit, .. } = oversized;
+    let words = format!(
+        "message too large: {size} bytes, and the gateway at its sender takes {limit}; send less or start that gateway with a larger max-message"
+    );
+    of_oversized_because(oversized, too_large_code, &words)
+}
+
+/// The same with words that say whose limit it is.
+pub(super) fn of_oversized_because(
+    oversized: &Oversized,
+    too_large_code: i32,
+    words: &str,
+) -> Replacement {
     let Oversized {
         size,
         limit,
@@ -55,9 +106,6 @@ pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Replac
         method,
         is_answer,
     } = oversized;
-    let words = format!(
-        "message too large: {size} bytes, and the gateway at its sender takes {limit}; send less or start that gateway with a larger max-message"
-    );
     let too_large = MessageTooLarge {
         message_bytes: *size,
         max_frame_bytes: 0,
@@ -68,11 +116,11 @@ pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Replac
     match (id, method, is_answer) {
         (Some(id), Some(_), false) => Replacement::Answer(
             too_large
-                .response_with_text(id, too_large_code, &words)
+                .response_with_text(id, too_large_code, words)
                 .into(),
         ),
         (Some(id), None, true) => {
-            let answer = too_large.response_with_text(id, too_large_code, &words);
+            let answer = too_large.response_with_text(id, too_large_code, words);
             Replacement::Replace(Box::new(Outgoing::new(answer)))
         }
         (_, method, _) => {

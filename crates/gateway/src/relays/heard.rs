@@ -139,6 +139,8 @@ fn read(path: &Path) -> io::Result<Vec<Heard>> {
 mod tests {
     use std::fs;
 
+    use breakbulk_testkit::log::{Level, Log};
+
     use super::*;
 
     fn heard(number: u64) -> Heard {
@@ -197,9 +199,12 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_written_stops_nobody() {
         let folder = tempfile::tempdir().unwrap();
+        let log = Log::capture();
         let file = HeardFile::beside(&folder.path().join("none").join("key"));
         assert_eq!(file.load(), None);
         file.replace(vec![heard(0)]);
         assert!(!file.add(&heard(1)));
+        let error = ["the file of heard events cannot be written", "none/key"];
+        log.assert_line(Level::ERROR, &error);
     }
 }

@@ -20,10 +20,10 @@ use super::port::SessionPort;
 use super::session::SessionState;
 use crate::endpoint::RelayAddress;
 use crate::error::{OpenError, RunError};
-use crate::open::{EndKind, Opened};
+use crate::open::{self, EndKind, Opened};
 use crate::plan::Plan;
 use crate::pump::{Channel, Port, Side};
-use crate::serve::{Event, Tell, check_target, finish, log_end, pump, target};
+use crate::serve::{Event, Tell, check_target, finish, log_end, pump};
 use crate::stop::Stop;
 
 /// A session that was silent for this long ends when another client needs its place.
@@ -249,9 +249,9 @@ impl RelayListener {
 
     /// A target that is ready for the next message of this client.
     async fn target(&self, session: &Mutex<Session>, peer: PublicKey) -> Result<Opened, OpenError> {
-        let opened = target(&self.plan.session_ends().1).await?;
+        let opened = open::target(&self.plan.session_ends().1).await?;
         let initializes = session.lock().await.initializes;
-        if !initializes && matches!(opened.kind, EndKind::Whole | EndKind::Tunnel(_)) {
+        if !initializes && matches!(opened.kind, EndKind::Whole | EndKind::Tunnel) {
             // A client that never sent `initialize` may speak a version of MCP that has none, and a server
             // of several versions would be held to an old one.
             let before = self.introductions().of(&peer);

@@ -191,6 +191,10 @@ fn heard(event: Event) -> Option<Heard> {
             tracing::warn!(%failure, "a response could not be sent to a peer at relays");
             None
         }
+        Event::TransferFailed { fault, .. } => {
+            tracing::warn!(%fault, "a transfer of the server failed, and the server is told why");
+            None
+        }
         _ => None,
     }
 }
@@ -201,6 +205,7 @@ fn arrived(message: InboundMessage) -> Heard {
         shape: shape_of(std::str::from_utf8(&bytes).unwrap_or_default()),
         bytes,
         key: None,
+        id: None,
         charge,
     })
 }

@@ -7,13 +7,18 @@ use breakbulk_net::ListenAddress;
 use breakbulk_net::ListenSocket;
 use breakbulk_net::ws::{Accepted, ListenError, ListenOptions, Listener, Tokens};
 
-use super::{Arrival, Door, Tell, check_target};
+use tokio::task::JoinSet;
+use tracing::Instrument;
+
+use super::{Arrival, Door, Entered, Tell, check_target, not_bound};
 use crate::endpoint::WsAddress;
 use crate::error::RunError;
 use crate::open;
-use crate::plan::Plan;
+use crate::plan::{End, Guests, Plan};
+use crate::probe::{Echo, EchoLimits, PROBE};
 use crate::pump::Side;
 use crate::stop::Stop;
+use crate::tunnel::{Caller, Line};
 
 /// A session for each client that connects.
 pub(super) async fn listen(
@@ -23,34 +28,80 @@ pub(super) async fn listen(
     tell: Tell<'_>,
 ) -> Result<(), RunError> {
     check_target(&plan).await?;
-    let listener = bind(&plan, address).await?;
+    let budget = plan.listen.budget.share(0);
+    let echo = plan.probes.then(|| Echo::new(EchoLimits::GATEWAY, budget));
+    let (end, guests) = (&plan.listen, &plan.guests);
+    let options = listen_options(end, guests, plan.max_sessions, address, echo.as_ref());
+    let listener = bind(guests, address, options).await?;
     let heard_at = heard_at(address, listener.address());
-    super::listen(plan, listener, heard_at, stop, tell).await
+    let door = WsDoor {
+        listener,
+        echo,
+        probes: JoinSet::new(),
+    };
+    super::listen(plan, door, heard_at, stop, tell).await
 }
 
-impl Door for Listener {
+/// Clients that come by WebSockets, and probes, which have no session.
+struct WsDoor {
+    listener: Listener,
+    echo: Option<Arc<Echo>>,
+    probes: JoinSet<()>,
+}
+
+impl WsDoor {
+    /// The next client that is no probe.
+    async fn next(&mut self) -> Result<Accepted, ListenError> {
+        loop {
+            let accepted = self.listener.accept().await?;
+            let Some(echo) = self
+                .echo
+                .as_ref()
+                .filter(|_| accepted.subprotocol() == Some(PROBE))
+            else {
+                return Ok(accepted);
+            };
+            while self.probes.try_join_next().is_some() {}
+            let echo = echo.clone();
+            let span = tracing::error_span!("probe", peer = %name(&accepted));
+            let probe = async move { echo.serve(accepted.websocket).await };
+            self.probes.spawn(probe.instrument(span));
+        }
+    }
+}
+
+impl Door for WsDoor {
     async fn accept(&mut self) -> Result<Arrival, ListenError> {
-        let accepted = Listener::accept(self).await?;
+        let accepted = self.next().await?;
         Ok(Arrival {
             name: name(&accepted),
+            caller: Caller {
+                holder: accepted.holder.clone(),
+                address: Some(accepted.client),
+            },
             open: Box::new(move |end| {
-                let (opened, connection) = open::web_socket(end, accepted.websocket)?;
+                if open::is_tunnel(end, &accepted.websocket) {
+                    return Ok(Entered::Line(Line::new(accepted.websocket)));
+                }
+                let (opened, connection) = open::web_socket(end, accepted.websocket, false)?;
                 let refuse = move |code, reason: &str| {
                     connection.close(code, reason);
                     Box::pin(async move { connection.ended().await }) as _
                 };
-                Ok((opened, Box::new(refuse)))
+                Ok(Entered::Port(opened, Box::new(refuse)))
             }),
         })
     }
 
-    async fn close(self) {
-        Listener::close(self).await;
+    async fn close(&mut self) {
+        self.listener.close().await;
     }
+
+    async fn finish(self) {}
 }
 
 /// Where a gateway listens, as its clients write it.
-fn heard_at(address: &WsAddress, at: &ListenAddress) -> String {
+pub(crate) fn heard_at(address: &WsAddress, at: &ListenAddress) -> String {
     let path = match &*address.path {
         "/" => "",
         path => path,
@@ -73,45 +124,51 @@ fn name(accepted: &Accepted) -> String {
     }
 }
 
-async fn bind(plan: &Plan, address: &WsAddress) -> Result<Listener, RunError> {
+#[cfg_attr(
+    not(unix),
+    expect(unused_variables, reason = "only Unix sockets know users")
+)]
+pub(crate) async fn bind(
+    guests: &Guests,
+    address: &WsAddress,
+    options: ListenOptions,
+) -> Result<Listener, RunError> {
     #[cfg(unix)]
     if let Some(path) = &address.socket {
-        let socket = ListenSocket::unix(path, &plan.guests.users).map_err(RunError::Listen)?;
-        return Listener::new(socket, listen_options(plan, address)).map_err(RunError::Listen);
+        let socket = ListenSocket::unix(path, &guests.users).map_err(RunError::Listen)?;
+        return Listener::new(socket, options).map_err(RunError::Listen);
     }
     let (host, port) = address.listen_at().map_err(|error| RunError::Open {
         side: Side::Listen,
         error: error.into(),
     })?;
-    let named = match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
-    };
-    let bound = Listener::bind((host.as_str(), port), listen_options(plan, address)).await;
-    bound.map_err(|error| {
-        RunError::Listen(match error {
-            ListenError::Bind { error, .. } => ListenError::Bind {
-                address: named,
-                error,
-            },
-            error => error,
-        })
-    })
+    let bound = Listener::bind((host.as_str(), port), options).await;
+    bound.map_err(|error| not_bound(&host, port, error))
 }
 
-fn listen_options(plan: &Plan, address: &WsAddress) -> ListenOptions {
-    let end = &plan.listen;
+/// How a listener accepts clients, and probes if there is an echo.
+pub(crate) fn listen_options(
+    end: &End,
+    guests: &Guests,
+    connections: usize,
+    address: &WsAddress,
+    echo: Option<&Arc<Echo>>,
+) -> ListenOptions {
+    let mut subprotocols = open::subprotocols(end);
+    subprotocols.extend(echo.map(|_| PROBE.to_owned()));
+    let of_probes = echo.map_or(0, |echo| echo.frame_limit());
     ListenOptions {
         bearer: end.token.clone(),
         tokens: end.tokens.clone().map(|tokens| tokens as Arc<dyn Tokens>),
         path: (address.path != "/").then(|| address.path.clone()),
-        subprotocols: open::subprotocols(end),
-        connections: plan.max_sessions,
-        per_address: plan.guests.per_address.clone(),
-        handshakes: plan.guests.handshakes,
-        allowed_origins: plan.guests.origins.clone(),
-        allowed_hosts: plan.guests.hosts.clone(),
-        frame_limit: end.frame_limit(),
+        subprotocols,
+        connections,
+        per_address: guests.per_address.clone(),
+        handshakes: guests.handshakes,
+        allowed_origins: guests.origins.clone(),
+        allowed_hosts: guests.hosts.clone(),
+        // Lowered again for clients that are no probes.
+        frame_limit: end.frame_limit().max(of_probes),
         fragment: end.fragment,
         #[cfg(feature = "tls")]
         identity: end.identity.clone().filter(|_| address.secure),

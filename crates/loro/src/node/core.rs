@@ -243,6 +243,10 @@ impl Core {
                 {
                     if let Err(refused) = &outcome {
                         attached.tell_refused(refused);
+                        if refused.status == 413 {
+                            let error = &refused.error;
+                            tracing::warn!(channel = channel.0, error, "refused changes of a peer");
+                        }
                     }
                     let outcome = outcome.map_err(|r| Refusal::new(r.status, r.error));
                     attached.connection.settle(inbound.id, outcome);

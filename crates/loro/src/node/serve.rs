@@ -7,7 +7,7 @@ use breakbulk_link::{Closed, Event, Fault, FaultKind, Message};
 use breakbulk_message::loro::{
     ChannelMsg, DecodeError, Detail, WIRE_VERSION, decode_frame, from_json,
 };
-use breakbulk_net::http::Way;
+use breakbulk_net::http::{Way, refused_post};
 use breakbulk_net::{Connection, Options, Refusal, Transport};
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -176,16 +176,25 @@ pub(super) async fn run(
     }
     drop(detach_on_drop);
     let closed = connection.closed().await;
-    if !answers && closed.code == TOO_LARGE && connection.closed_by_peer() {
-        // The same message would be refused by the next connection too.
-        let refusal = control::Refusal {
-            status: 413,
-            doc: None,
-            error: closed.reason.clone(),
-        };
+    if !answers && let Some(refusal) = refusal(&connection, &closed) {
         core.drive(|state, _| state.refused(&refusal));
     }
     closed
+}
+
+/// What the peer refused, if that is why it ended the connection: the same message would be refused by the
+/// next connection too.
+fn refusal(connection: &Connection, closed: &Closed) -> Option<control::Refusal> {
+    let (status, error) = match refused_post(closed) {
+        Some((status @ (400 | 403 | 413), error)) => (status, error),
+        _ if closed.code == TOO_LARGE && connection.closed_by_peer() => (413, &*closed.reason),
+        _ => return None,
+    };
+    Some(control::Refusal {
+        status,
+        doc: None,
+        error: error.to_owned(),
+    })
 }
 
 /// Tells the machine whenever the send queue is as short as it asked for.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::Router;
 use breakbulk_loro::http::serve_options;
 use breakbulk_net::http::{Limits, ServeOptions, Server, Way};
+use breakbulk_testkit::log::Log;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -159,6 +160,7 @@ async fn what_is_never_settled_is_answered_in_time_or_at_the_end() {
         post_time: Duration::from_millis(50),
         ..serve_options()
     };
+    let log = Log::capture();
     for (options, closes) in [(options, false), (serve_options(), true)] {
         let (address, mut arrivals, _serving) = all_ways(options).await;
         let _stream = Open::new(address, "GET", EVENTS, &[], &[]).await;
@@ -172,10 +174,12 @@ async fn what_is_never_settled_is_answered_in_time_or_at_the_end() {
         let answer = soon("the answer", posting).await.unwrap();
         assert_eq!(answer.status, 503, "{answer:?}");
     }
+    log.assert_quiet();
 }
 
 #[tokio::test]
 async fn a_body_that_never_ends_is_given_up() {
+    let log = Log::capture();
     let options = ServeOptions {
         post_time: Duration::from_millis(100),
         ..serve_options()
@@ -190,6 +194,7 @@ async fn a_body_that_never_ends_is_given_up() {
     ];
     let answer = ask(address, "POST", "/loro/sync", &headers, b"\0").await;
     assert_eq!(answer.status, 503, "{answer:?}");
+    log.assert_quiet();
 }
 
 #[tokio::test]

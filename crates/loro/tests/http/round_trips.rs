@@ -3,7 +3,7 @@
 use breakbulk_loro::http::client_options;
 use breakbulk_loro::http::serve_options;
 use breakbulk_net::Connection;
-use breakbulk_net::http::Way;
+use breakbulk_net::http::{Way, refused_post};
 use breakbulk_net::{poll, sse, ws};
 
 use crate::common::{all_ways, dialled, echo, keepers, message, payload, send, soon};
@@ -70,6 +70,9 @@ async fn a_message_that_the_peer_refuses_ends_the_clients_connection_with_its_wo
         let closed = soon("the end", connection.closed()).await;
         let expected = "HTTP 400: Unsupported wire version: 1";
         assert!(closed.reason.contains(expected), "{way:?}: {closed}");
+        let (status, words) = refused_post(&closed).unwrap();
+        assert_eq!(status, 400, "{way:?}");
+        assert!(words.starts_with("Unsupported wire version: 1"), "{words}");
     }
 }
 

@@ -52,8 +52,13 @@ impl Raw {
 
     /// A peer that calls this node.
     pub(crate) async fn calling(server: &Node) -> Self {
+        Self::calling_with(server, Options::default()).await
+    }
+
+    /// The same over a connection that is kept alive in another way.
+    async fn calling_with(server: &Node, options: Options) -> Self {
         let (ours, theirs) = memory::pair(64);
-        server.accept(Way::WebSocket, "raw", theirs, Options::default());
+        server.accept(Way::WebSocket, "raw", theirs, options);
         let mut raw = Self::new(ours);
         assert_eq!(raw.next().await, Some(Frame::Text("ready".into())));
         raw
@@ -61,19 +66,33 @@ impl Raw {
 
     /// A peer that called and said who it is.
     pub(crate) async fn established(server: &Node, peer_id: &str) -> Self {
-        let mut raw = Self::calling(server).await;
+        Self::calling(server).await.introduced(peer_id).await
+    }
+
+    /// The same, and its silence does not end the connection.
+    pub(crate) async fn established_and_silent(server: &Node, peer_id: &str) -> Self {
+        let options = Options {
+            keepalive: None,
+            silence: None,
+            ..Options::default()
+        };
+        let raw = Self::calling_with(server, options).await;
+        raw.introduced(peer_id).await
+    }
+
+    async fn introduced(mut self, peer_id: &str) -> Self {
         let identity = PeerIdentity {
             peer_id: peer_id.to_owned(),
             name: None,
             kind: PeerType::User,
         };
-        raw.say(&ChannelMsg::EstablishRequest { identity }).await;
-        let answer = raw.hear().await;
+        self.say(&ChannelMsg::EstablishRequest { identity }).await;
+        let answer = self.hear().await;
         assert!(
             matches!(answer, ChannelMsg::EstablishResponse { .. }),
             "{answer:?}"
         );
-        raw
+        self
     }
 
     pub(crate) async fn send(&mut self, frame: Frame) -> bool {
@@ -179,6 +198,28 @@ pub(crate) fn dial_raw(client: &Node) -> (Remote, Raw) {
         }
     });
     (remote, Raw::new(ours))
+}
+
+/// The same, once both have said who they are.
+pub(crate) async fn established_raw(client: &Node) -> (Remote, Raw) {
+    let (remote, mut raw) = dial_raw(client);
+    raw.send(Frame::Text("ready".into())).await;
+    let hello = raw.hear().await;
+    assert!(matches!(hello, ChannelMsg::EstablishRequest { .. }));
+    let identity = PeerIdentity {
+        peer_id: "1000".into(),
+        name: None,
+        kind: PeerType::Service,
+    };
+    raw.say(&ChannelMsg::EstablishResponse { identity }).await;
+    remote.established().await.unwrap();
+    (remote, raw)
+}
+
+/// The announcement of a message in two pieces.
+pub(crate) fn header(key: u8, total: u32) -> Vec<u8> {
+    let count = 2u32.to_be_bytes();
+    [&[1], &[key; 8][..], &count, &total.to_be_bytes()].concat()
 }
 
 pub(crate) fn text(doc: &Doc) -> String {

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use breakbulk_link::Frame;
-use breakbulk_loro::{Backoff, Event, Node};
-use breakbulk_message::loro::{ChannelMsg, Transmission, VersionVector};
+use breakbulk_loro::{Backoff, Cut, Event, Node, Status};
+use breakbulk_message::loro::{ChannelMsg, PeerIdentity, PeerType, Transmission, VersionVector};
+use breakbulk_testkit::log::{Level, Log};
 use bytes::Bytes;
+use tokio::sync::broadcast;
 
 use super::common::{
-    Raw, client_config, dial_in_memory, insert, node, server_config, until_text, within,
+    Raw, client_config, dial_in_memory, established_raw, header, insert, node, server_config,
+    until_text, within,
 };
 
 fn update(doc: &str, data: &'static [u8]) -> ChannelMsg {
@@ -101,11 +104,12 @@ async fn a_hostile_peer_is_cut_off_and_the_others_do_not_notice() {
 
 #[tokio::test]
 async fn a_slow_reader_is_cut_off_and_nobody_waits_for_it() {
+    let log = Log::capture();
     let mut config = server_config();
     config.write_deadline = Duration::from_secs(2);
     let server = node(config);
     let doc = server.open("d").await.unwrap();
-    let mut slow = Raw::established(&server, "5").await;
+    let mut slow = Raw::established_and_silent(&server, "5").await;
     slow.say(&ChannelMsg::SyncRequest {
         doc_id: "d".into(),
         requester_doc_version: VersionVector::new(),
@@ -128,6 +132,12 @@ async fn a_slow_reader_is_cut_off_and_nobody_waits_for_it() {
     // Whoever reads nothing does not hear why either.
     assert!(matches!(code, 1006 | 1013), "{code} {reason}");
     assert_eq!(server.connections(), 1);
+    let line = [
+        "connection closed by this node",
+        "code=1013",
+        "nothing was read for",
+    ];
+    log.wait_for(Level::INFO, &line).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -172,26 +182,124 @@ async fn peers_that_read_nothing_make_room_for_those_who_do() {
 // LORO-22
 #[tokio::test]
 async fn a_message_that_does_not_arrive_is_told_to_its_sender() {
-    let header = |key: u8, total: u32| {
-        let count = 2u32.to_be_bytes();
-        [&[1], &[key; 8][..], &count, &total.to_be_bytes()].concat()
-    };
-    let mut config = server_config();
-    config.message = 1 << 20;
-    let server = node(config);
-    let mut raw = Raw::established(&server, "5").await;
-    raw.send_bytes(header(1, 2 << 20)).await;
-    let (code, reason) = raw.closed().await;
-    let told = "a message of 2097152 bytes is over the limit of 1048576: raise --max-message of the receiver";
-    assert_eq!((code, reason.as_str()), (1009, told));
+    let too_large: &[Vec<u8>] = &[header(1, 2 << 20)];
     // The table of unfinished messages is full: the oldest is dropped for a newer one.
-    let mut raw = Raw::established(&server, "5").await;
-    for key in 0..33 {
-        raw.send_bytes(header(key, 1000)).await;
+    let too_many: Vec<_> = (0..33).map(|key| header(key, 1000)).collect();
+    for (sent, code, reason) in [
+        (
+            too_large,
+            1009,
+            "a message of 2097152 bytes is over the limit of 1048576: raise --max-message of the receiver",
+        ),
+        (&too_many, 1013, "evicted to make room for a newer transfer"),
+    ] {
+        for dials in [false, true] {
+            let log = Log::capture();
+            let mut config = if dials {
+                client_config()
+            } else {
+                server_config()
+            };
+            config.message = 1 << 20;
+            let node = node(config);
+            let (remote, mut raw) = match dials {
+                true => {
+                    let (remote, raw) = established_raw(&node).await;
+                    (Some(remote), raw)
+                }
+                false => (None, Raw::established(&node, "5").await),
+            };
+            for frame in sent {
+                raw.send_bytes(frame.clone()).await;
+            }
+            assert_eq!(raw.closed().await, (code, reason.to_owned()));
+            let line = [
+                "connection closed by this node",
+                &format!("code={code}"),
+                reason,
+            ];
+            log.assert_line(Level::INFO, &line);
+            // A client connects again, and says why it had to.
+            if let Some(remote) = remote {
+                let mut status = remote.status();
+                let waits = status.wait_for(|status| matches!(status, Status::Waiting { .. }));
+                let waits = within("another attempt", waits).await.unwrap().clone();
+                let Status::Waiting { reason: why, .. } = &waits else {
+                    panic!("{waits:?}");
+                };
+                assert!(why.to_string().contains(reason), "{why}");
+            }
+        }
     }
+}
+
+/// A cap that leaves no room for a piece: the first message that does not fit ends the connection.
+#[tokio::test]
+async fn a_cap_without_room_for_a_piece_ends_the_connection() {
+    let log = Log::capture();
+    let mut config = server_config();
+    config.cuts.web_socket = Cut::Cap(10);
+    let server = node(config);
+    let mut raw = Raw::calling(&server).await;
+    let identity = PeerIdentity {
+        peer_id: "5".into(),
+        name: None,
+        kind: PeerType::User,
+    };
+    raw.say(&ChannelMsg::EstablishRequest { identity }).await;
     let (code, reason) = raw.closed().await;
-    let told = "evicted to make room for a newer transfer";
-    assert_eq!((code, reason.as_str()), (1013, told));
+    assert_eq!(code, 1009);
+    assert_eq!(
+        reason,
+        "a message does not fit: a frame cap of 10 bytes leaves no room for data; it must be at least 17"
+    );
+    log.wait_for(
+        Level::DEBUG,
+        &["connection closed", "closed with 1009", &reason],
+    )
+    .await;
+}
+
+/// What a server sends that is no message: the client takes nothing of it, and keeps the connection.
+#[tokio::test]
+async fn a_bad_message_of_a_server_is_an_event_of_the_client() {
+    let client = node(client_config());
+    let mut events = client.events();
+    let (_remote, mut raw) = established_raw(&client).await;
+    raw.send_bytes(&[9; 100][..]).await;
+    let fault = next_fault(&mut events).await;
+    assert_eq!(fault, "unknown kind of frame");
+    // The server hears nothing of it, and of the next question all the same.
+    let identity = PeerIdentity {
+        peer_id: "1000".into(),
+        name: None,
+        kind: PeerType::Service,
+    };
+    raw.say(&ChannelMsg::EstablishRequest { identity }).await;
+    let Some(Frame::Binary(answer)) = raw.next().await else {
+        panic!("no message");
+    };
+    assert_eq!(answer[0], 0);
+}
+
+/// Whoever is connected when a server shuts down.
+#[tokio::test]
+async fn a_shutdown_is_told_by_1001() {
+    let server = node(server_config());
+    let mut raw = Raw::established(&server, "5").await;
+    let (closed, ()) = tokio::join!(raw.closed(), server.shut_down(Duration::from_secs(5)));
+    assert_eq!(closed, (1001, "Server shutting down".to_owned()));
+}
+
+async fn next_fault(events: &mut broadcast::Receiver<Event>) -> String {
+    within("a fault", async {
+        loop {
+            if let Event::Fault { reason, .. } = events.recv().await.unwrap() {
+                return reason;
+            }
+        }
+    })
+    .await
 }
 
 // LORO-5
@@ -201,18 +309,17 @@ async fn a_bad_update_fails_alone() {
     let mut events = server.events();
     let mut raw = Raw::established(&server, "5").await;
     raw.say(&update("d", b"no changes at all")).await;
-    let fault = within("a fault", async {
-        loop {
-            if let Event::Fault { reason, .. } = events.recv().await.unwrap() {
-                return reason;
-            }
-        }
-    })
-    .await;
+    let fault = next_fault(&mut events).await;
     assert!(
         fault.starts_with("the changes of document \"d\" cannot be read ("),
         "{fault}"
     );
+    let refused = loop {
+        if let Some(Frame::Text(text)) = raw.next().await {
+            break String::from_utf8(text.to_vec()).unwrap();
+        }
+    };
+    assert_eq!(refused, format!("refused 400 1 d {fault}"));
     // It still is served.
     raw.say(&ChannelMsg::DirectoryRequest { doc_ids: None })
         .await;

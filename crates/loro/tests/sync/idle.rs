@@ -9,9 +9,10 @@ use breakbulk_loro::{Backoff, Status, Way};
 use breakbulk_message::loro::{ChannelMsg, PeerIdentity, PeerType};
 use breakbulk_net::Options;
 use breakbulk_net::memory;
+use breakbulk_testkit::log::{Level, Log};
 use tokio::time::Instant;
 
-use super::common::{Raw, client_config, node, server_config};
+use super::common::{Raw, client_config, established_raw, header, node, server_config};
 
 fn identity() -> PeerIdentity {
     PeerIdentity {
@@ -60,8 +61,13 @@ async fn a_client_leaves_an_idle_channel_open_and_notices_a_silent_cut() {
                 assert_eq!(dialed.load(Ordering::Relaxed), 1);
             }
             Some(lost) => {
-                ended.await.unwrap();
+                let ended = ended.await.unwrap().clone();
                 assert_eq!(silent_since.elapsed(), lost, "{way:?}");
+                let Status::Waiting { reason, .. } = &ended else {
+                    panic!("{ended:?}");
+                };
+                let words = "nothing received from the other end for 30 s";
+                assert!(reason.to_string().contains(words), "{reason}");
             }
         }
     }
@@ -84,4 +90,73 @@ async fn a_server_notices_a_silent_cut_after_the_same_time() {
     served.await.unwrap();
     assert_eq!(silent_since.elapsed(), Duration::from_secs(30));
     drop(raw);
+}
+
+/// A message of which one piece came, and then none: its sender is told when it is given up.
+#[tokio::test(start_paused = true)]
+async fn a_transfer_that_stands_still_is_told_to_its_sender() {
+    for dials in [false, true] {
+        let log = Log::capture();
+        let node = node(if dials {
+            client_config()
+        } else {
+            server_config()
+        });
+        let (_remote, mut raw) = match dials {
+            true => {
+                let (remote, raw) = established_raw(&node).await;
+                (Some(remote), raw)
+            }
+            false => (None, Raw::established(&node, "5").await),
+        };
+        raw.send_bytes(header(1, 2000)).await;
+        raw.send_bytes([&[2], &[1; 8][..], &[0; 4], &[7; 1000]].concat())
+            .await;
+        let began = Instant::now();
+        // It is alive, and sends nothing of the message.
+        let (code, reason) = loop {
+            tokio::select! {
+                closed = raw.closed() => break closed,
+                () = tokio::time::sleep(Duration::from_secs(7)) => {}
+            }
+            raw.send(Frame::Text("ping".into())).await;
+        };
+        assert_eq!(code, 1013);
+        assert_eq!(
+            reason,
+            "timed out after 1000 of 2000 bytes: no further piece came in time"
+        );
+        assert_eq!(began.elapsed(), Duration::from_secs(30));
+        let line = ["connection closed by this node", "code=1013", &reason];
+        log.assert_line(Level::INFO, &line);
+    }
+}
+
+/// A connection that is cut: the status of the client says so until it is back, and the server's log.
+#[tokio::test(start_paused = true)]
+async fn a_cut_is_in_the_status_of_the_connection() {
+    let log = Log::capture();
+    let server = node(server_config());
+    drop(Raw::established(&server, "5").await);
+    let line = [
+        "connection closed",
+        "closed with 1006: the other end is gone",
+    ];
+    log.wait_for(Level::DEBUG, &line).await;
+    let client = node(client_config());
+    let (remote, raw) = established_raw(&client).await;
+    drop(raw);
+    let mut status = remote.status();
+    let waits = status.wait_for(|status| matches!(status, Status::Waiting { .. }));
+    let waits = waits.await.unwrap().clone();
+    let Status::Waiting {
+        failures, reason, ..
+    } = &waits
+    else {
+        panic!("{waits:?}");
+    };
+    assert_eq!(
+        (*failures, reason.to_string().as_str()),
+        (1, "closed with 1006: the other end is gone")
+    );
 }

@@ -10,14 +10,15 @@ use tokio::sync::Notify;
 
 /// The bodies of all connections. Clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct Bodies {
+pub struct Bodies {
     table: Arc<Mutex<Table<Arc<Notify>>>>,
     /// The budget of the process, which they are charged to as well.
     budget: Option<Budget>,
 }
 
 impl Bodies {
-    pub(crate) fn new(limit: usize, budget: Option<Budget>) -> Self {
+    /// At most `limit` bytes of bodies in all, which are charged to the budget as well.
+    pub fn new(limit: usize, budget: Option<Budget>) -> Self {
         Self {
             table: Arc::new(Mutex::new(Table::new(limit))),
             budget,
@@ -25,7 +26,7 @@ impl Bodies {
     }
 
     /// Begins the body of an owner: one connection, or all clients that have none.
-    pub(crate) fn begin(&self, owner: usize) -> BodyCharge {
+    pub fn begin(&self, owner: usize) -> BodyCharge {
         let evicted = Arc::new(Notify::new());
         let id = lock(&self.table).begin(owner, evicted.clone());
         BodyCharge {
@@ -39,7 +40,7 @@ impl Bodies {
 
 /// The charge of one body, given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct BodyCharge {
+pub struct BodyCharge {
     bodies: Bodies,
     id: u64,
     evicted: Arc<Notify>,
@@ -48,7 +49,7 @@ pub(crate) struct BodyCharge {
 
 impl BodyCharge {
     /// Charges more bytes; false if there is no room for them.
-    pub(crate) fn grow_to(&mut self, bytes: usize) -> bool {
+    pub fn grow_to(&mut self, bytes: usize) -> bool {
         let Some(evicted) = lock(&self.bodies.table).grow_to(self.id, bytes) else {
             return false;
         };
@@ -66,7 +67,7 @@ impl BodyCharge {
     }
 
     /// Done when the body must be given up for somebody else.
-    pub(crate) fn evicted(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub fn evicted(&self) -> impl Future<Output = ()> + Send + use<> {
         let evicted = self.evicted.clone();
         async move { evicted.notified().await }
     }

@@ -14,8 +14,24 @@ use super::bodies::BodyCharge;
 /// client would not see the answer.
 const DRAIN_MAX: usize = 8 << 20;
 
-/// How long that may take.
+/// How long that may take, plus a second for each MiB beyond.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// Why a body was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyError {
+    /// It is over the limit.
+    TooLarge {
+        /// The length that its head declares.
+        declared: Option<u64>,
+        /// Whether the socket must be closed, since the rest of the body was not read.
+        unread: bool,
+    },
+    /// The client ended before its end.
+    EndedEarly,
+    /// There is no memory for it.
+    Busy,
+}
 
 /// Reads a body of at most `limit` bytes. The bytes that came in, not the declared length, are charged.
 pub(crate) async fn read(
@@ -24,6 +40,30 @@ pub(crate) async fn read(
     limit: usize,
     charge: &mut BodyCharge,
 ) -> Result<Bytes, Answer> {
+    let read = read_body(headers, body, (limit, DRAIN_MAX), charge, |_| {}).await;
+    read.map_err(|error| match error {
+        BodyError::TooLarge {
+            declared,
+            unread: false,
+        } => too_large(declared, limit),
+        BodyError::TooLarge { declared, .. } => too_large(declared, limit).closing(),
+        BodyError::EndedEarly => Answer::bad("the body ended early").closing(),
+        BodyError::Busy => {
+            Answer::busy("too much is being posted at once: try again later").closing()
+        }
+    })
+}
+
+/// Reads a body of at most `limit` bytes. The bytes that came in, not the declared length, are charged. Of
+/// a body that is too large at least 8 MiB and up to `drained` bytes are read, so that its sender sees the
+/// answer; `refused` is shown them from the beginning.
+pub async fn read_body(
+    headers: &HeaderMap,
+    body: Body,
+    (limit, drained): (usize, usize),
+    charge: &mut BodyCharge,
+    mut refused: impl FnMut(&[u8]),
+) -> Result<Bytes, BodyError> {
     let declared = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
@@ -31,26 +71,28 @@ pub(crate) async fn read(
     if let Some(size) = declared
         && size > limit as u64
     {
-        if size > DRAIN_MAX as u64 {
-            return Err(too_large(declared, limit).closing());
+        let unread = size > drained.max(DRAIN_MAX) as u64;
+        if !unread {
+            drain(&mut chunks, drained, &mut refused).await;
         }
-        drain(&mut chunks).await;
-        return Err(too_large(declared, limit));
+        return Err(BodyError::TooLarge { declared, unread });
     }
     // Grows with what comes in: a declared length must not cause an allocation.
     let mut bytes = BytesMut::new();
     while let Some(chunk) = chunks.next().await {
         let Ok(chunk) = chunk else {
-            return Err(Answer::bad("the body ended early").closing());
+            return Err(BodyError::EndedEarly);
         };
         if bytes.len() + chunk.len() > limit {
+            refused(&bytes);
             drop(bytes);
-            drain(&mut chunks).await;
-            return Err(too_large(declared, limit));
+            refused(&chunk);
+            drain(&mut chunks, drained, &mut refused).await;
+            let unread = false;
+            return Err(BodyError::TooLarge { declared, unread });
         }
         if !charge.grow_to(bytes.len() + chunk.len()) {
-            let error = "too much is being posted at once: try again later";
-            return Err(Answer::busy(error).closing());
+            return Err(BodyError::Busy);
         }
         if bytes.capacity() - bytes.len() < chunk.len() {
             // Grows by a quarter, and never past the limit.
@@ -70,15 +112,21 @@ fn too_large(declared: Option<u64>, limit: usize) -> Answer {
     Answer::error(StatusCode::PAYLOAD_TOO_LARGE, &error)
 }
 
-async fn drain(chunks: &mut axum::body::BodyDataStream) {
-    let mut left = DRAIN_MAX;
-    let drained = async {
+async fn drain(
+    chunks: &mut axum::body::BodyDataStream,
+    drained: usize,
+    refused: &mut impl FnMut(&[u8]),
+) {
+    let mut left = drained.max(DRAIN_MAX);
+    let within = DRAIN_TIME + Duration::from_secs(((left - DRAIN_MAX) >> 20) as u64);
+    let read = async {
         while let Some(Ok(chunk)) = chunks.next().await {
+            refused(&chunk);
             left = left.saturating_sub(chunk.len());
             if left == 0 {
                 return;
             }
         }
     };
-    let _ = timeout(DRAIN_TIME, drained).await;
+    let _ = timeout(within, read).await;
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk_link::Frame;
+use breakbulk_link::{Closed, Frame};
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
@@ -21,8 +21,25 @@ const TEXT_MAX: usize = 1000;
 /// How much of an answer is read if it is only shown in an error.
 const ANSWER_MAX: usize = 16 << 10;
 
-/// Idle sockets are closed after this time, before the server closes them under a new request.
-const IDLE: Duration = Duration::from_secs(10);
+/// Idle sockets are closed after this time, before the server closes them under a new request: those of
+/// node and of uvicorn do so after 5 s.
+const IDLE: Duration = Duration::from_secs(4);
+
+/// A server that does not answer the probes of an idle socket is taken for gone: an answer may be long in
+/// coming, and a path that drops silently would never be noticed.
+const KEEPALIVE: Duration = Duration::from_secs(20);
+
+/// What a server's own words begin with where a POST was refused.
+const REFUSED: &str = "HTTP ";
+
+/// The status and the words with which the server refused a POST, if that is how the connection of a
+/// client ended: the same message would be refused by the next connection too, unless the status says
+/// otherwise.
+pub fn refused_post(closed: &Closed) -> Option<(u16, &str)> {
+    let failed = Lost(REFUSED.to_owned()).to_string();
+    let (status, words) = closed.reason.strip_prefix(&failed)?.split_once(": ")?;
+    Some((status.parse().ok()?, words))
+}
 
 /// The options of a client.
 #[derive(Clone, Debug)]
@@ -125,26 +142,25 @@ pub enum ConnectError {
     },
 }
 
-/// Sends requests to one server.
-pub(crate) struct HttpClient {
+/// One HTTP server, and how to reach it: its address, certificates, tokens and headers.
+#[derive(Clone)]
+pub struct HttpTarget {
     http: Client,
     base: Url,
     address: String,
-    options: ClientOptions,
-    /// This side has closed.
-    pub(crate) over: watch::Sender<bool>,
 }
 
-impl fmt::Debug for HttpClient {
+impl fmt::Debug for HttpTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpClient")
+        f.debug_struct("HttpTarget")
             .field("address", &self.address)
             .finish_non_exhaustive()
     }
 }
 
-impl HttpClient {
-    pub(crate) async fn new(url: &str, options: &ClientOptions) -> Result<Arc<Self>, ConnectError> {
+impl HttpTarget {
+    /// The server at an `http://` or `https://` address. Nothing is sent yet.
+    pub async fn new(url: &str, options: &ClientOptions) -> Result<Self, ConnectError> {
         let base = parse(url)?;
         let host = base.host_str().unwrap_or_default();
         let port = base.port_or_known_default().unwrap_or(80);
@@ -154,6 +170,7 @@ impl HttpClient {
             .connect_timeout(options.timeout)
             .pool_idle_timeout(IDLE)
             .tcp_nodelay(true)
+            .tcp_keepalive(KEEPALIVE)
             .referer(false)
             // A redirect must not send the token to another server.
             .redirect(reqwest::redirect::Policy::none());
@@ -175,12 +192,46 @@ impl HttpClient {
         }
         let http = builder.build().map_err(|error| ConnectError::Failed {
             address: address.clone(),
-            reason: chain(&error),
+            reason: failure(&error),
         })?;
-        Ok(Arc::new(Self {
+        Ok(Self {
             http,
             base,
             address,
+        })
+    }
+
+    /// A request to the address itself.
+    pub fn request(&self, method: Method) -> RequestBuilder {
+        self.http.request(method, self.base.clone())
+    }
+
+    /// Host and port.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+}
+
+/// Sends requests to one server.
+pub(crate) struct HttpClient {
+    target: HttpTarget,
+    options: ClientOptions,
+    /// This side has closed.
+    pub(crate) over: watch::Sender<bool>,
+}
+
+impl fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClient")
+            .field("address", &self.target.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl HttpClient {
+    pub(crate) async fn new(url: &str, options: &ClientOptions) -> Result<Arc<Self>, ConnectError> {
+        Ok(Arc::new(Self {
+            target: HttpTarget::new(url, options).await?,
             options: options.clone(),
             over: watch::channel(false).0,
         }))
@@ -197,14 +248,14 @@ impl HttpClient {
         path: &str,
         query: &[(&str, &str)],
     ) -> RequestBuilder {
-        let mut url = self.base.clone();
+        let mut url = self.target.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().push(path);
         }
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        self.http.request(method, url)
+        self.target.http.request(method, url)
     }
 
     /// Sends a request and returns the head of its answer, which must be 200.
@@ -225,7 +276,7 @@ impl HttpClient {
             .await
             .unwrap_or_default();
         Err(ConnectError::Status {
-            address: self.address.clone(),
+            address: self.target.address.clone(),
             path,
             status,
             text,
@@ -253,7 +304,10 @@ impl HttpClient {
             .header("content-type", "application/octet-stream")
             .body(bytes);
         let answered = async {
-            let response = request.send().await.map_err(|error| Lost(chain(&error)))?;
+            let response = request
+                .send()
+                .await
+                .map_err(|error| Lost(failure(&error)))?;
             let status = response.status();
             let text = printable_text(response).await;
             if status.is_success() {
@@ -264,7 +318,7 @@ impl HttpClient {
             if let Some(told) = error_text(&text)
                 && status != StatusCode::NOT_FOUND
             {
-                return Err(Lost(format!("HTTP {code}: {told}")));
+                return Err(Lost(format!("{REFUSED}{code}: {told}")));
             }
             let remedy = match status {
                 StatusCode::NOT_FOUND => "the server does not know this connection: connect again",
@@ -292,29 +346,29 @@ impl HttpClient {
 
     pub(crate) fn unexpected_answer(&self, reason: impl Into<String>) -> ConnectError {
         ConnectError::UnexpectedAnswer {
-            address: self.address.clone(),
+            address: self.target.address.clone(),
             reason: reason.into(),
         }
     }
 
     fn failed(&self, error: &reqwest::Error) -> ConnectError {
         ConnectError::Failed {
-            address: self.address.clone(),
-            reason: chain(error),
+            address: self.target.address.clone(),
+            reason: failure(error),
         }
     }
 
     #[cfg(feature = "webrtc")]
     pub(crate) fn failed_because(&self, reason: impl Into<String>) -> ConnectError {
         ConnectError::Failed {
-            address: self.address.clone(),
+            address: self.target.address.clone(),
             reason: reason.into(),
         }
     }
 
     pub(crate) fn timed_out(&self, after: Duration) -> ConnectError {
         ConnectError::Timeout {
-            address: self.address.clone(),
+            address: self.target.address.clone(),
             after,
         }
     }
@@ -332,7 +386,7 @@ pub(crate) async fn read_reporting(
     progress: impl Fn(),
 ) -> Result<Bytes, String> {
     let mut bytes = BytesMut::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| chain(&error))? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| failure(&error))? {
         progress();
         if bytes.len() + chunk.len() > limit {
             return Err(format!("its answer is over the limit of {limit} bytes"));
@@ -358,8 +412,8 @@ fn error_text(answer: &str) -> Option<String> {
     Some(answer.get("error")?.as_str()?.to_owned())
 }
 
-/// An error with its causes, but without the URL, whose query may hold a secret.
-pub(crate) fn chain(error: &reqwest::Error) -> String {
+/// What failed, with its causes, but without the URL, whose query may hold a secret.
+pub fn failure(error: &reqwest::Error) -> String {
     let mut text = match error {
         it if it.is_timeout() => "it took too long".to_owned(),
         it if it.is_connect() => "no connection".to_owned(),

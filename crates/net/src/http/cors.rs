@@ -44,27 +44,37 @@ pub(crate) async fn cors(
     let Some(origin) = headers.get(ORIGIN).cloned() else {
         return next.run(request).await;
     };
-    let preflight =
+    let is_preflight =
         request.method() == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-    let mut response = if preflight {
-        let mut response = StatusCode::NO_CONTENT.into_response();
-        for (name, value) in [
-            (ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE"),
-            (
-                ACCESS_CONTROL_ALLOW_HEADERS,
-                "Content-Type, X-Peer-Id, Authorization",
-            ),
-            (ACCESS_CONTROL_MAX_AGE, "600"),
-        ] {
-            let value = HeaderValue::from_static(value);
-            response.headers_mut().insert(name, value);
-        }
-        response
+    let mut response = if is_preflight {
+        preflight(
+            "GET, POST, DELETE",
+            "Content-Type, X-Peer-Id, Authorization",
+        )
     } else {
         next.run(request).await
     };
+    allow_page(&mut response, origin);
+    response
+}
+
+/// The answer to a browser's question which methods and headers a page may use.
+pub(super) fn preflight(methods: &'static str, headers: &'static str) -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    for (name, value) in [
+        (ACCESS_CONTROL_ALLOW_METHODS, methods),
+        (ACCESS_CONTROL_ALLOW_HEADERS, headers),
+        (ACCESS_CONTROL_MAX_AGE, "600"),
+    ] {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
+/// Lets a page of this origin read an answer.
+pub(super) fn allow_page(response: &mut Response, origin: HeaderValue) {
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.append(VARY, HeaderValue::from_static("Origin"));
-    response
 }

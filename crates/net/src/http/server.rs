@@ -222,6 +222,8 @@ impl ServerState {
             Err(denied) => {
                 let status = StatusCode::from_u16(denied.status);
                 let status = status.unwrap_or(StatusCode::FORBIDDEN);
+                let why = format!("{}: {}", status.as_u16(), denied.error);
+                self.warn(Limit::Request, &claim, &why);
                 Err(Answer::error(status, &denied.error).closing())
             }
         }

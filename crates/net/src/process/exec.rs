@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk_link::{Carries, Closed, Frame};
+use breakbulk_link::{Budget, Carries, Closed, Frame};
 use tokio::process::ChildStdout;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
@@ -184,6 +184,10 @@ impl Transport for Exec {
 
     fn carries(&self, carries: Carries) -> bool {
         self.stream.carries(carries)
+    }
+
+    fn charge_to(&mut self, budget: &Budget) {
+        self.stream.charge_to(budget);
     }
 
     fn split(self) -> (ExecSource, ExecSink) {

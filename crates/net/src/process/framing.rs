@@ -1,20 +1,26 @@
-//! Finds the frames in a stream of bytes, as lines or by `Content-Length` headers.
+//! Finds the frames in a stream of bytes: lines, `Content-Length` headers, or headers of a fixed size.
 //!
 //! The decoder has one buffer. A small frame is copied out of it; a large frame takes the whole
 //! buffer, so that no large frame is copied. The search for a line's end continues where the last
 //! one stopped.
 
-mod json_scan;
+mod headers;
+mod http;
+mod length_field;
 mod unreadable;
 
 use std::fmt;
 use std::str::FromStr;
 
+use breakbulk_link::Carries;
 use bytes::Bytes;
-use memchr::{memchr, memchr_iter, memmem};
+use memchr::memchr;
 
-use json_scan::JsonScan;
-pub use json_scan::Members;
+use crate::json_scan::JsonScan;
+pub use crate::json_scan::Members;
+use headers::{content_length, headers_end};
+use http::Beginning;
+pub use length_field::LengthField;
 use unreadable::HEADERS;
 pub use unreadable::Unreadable;
 
@@ -41,6 +47,8 @@ pub enum Framing {
     Lines,
     /// `Content-Length: N`, an empty line, and N bytes, as LSP has it.
     ContentLength,
+    /// Binary frames with a header of a fixed size.
+    LengthField(LengthField),
 }
 
 impl FromStr for Framing {
@@ -62,6 +70,7 @@ impl fmt::Display for Framing {
         f.write_str(match self {
             Self::Lines => "lines",
             Self::ContentLength => "content-length",
+            Self::LengthField(field) => field.name,
         })
     }
 }
@@ -72,6 +81,15 @@ impl Framing {
         match self {
             Self::Lines => (String::new(), "\n"),
             Self::ContentLength => (format!("Content-Length: {len}\r\n\r\n"), ""),
+            Self::LengthField(_) => (String::new(), ""),
+        }
+    }
+
+    /// Whether its frames are text or binary.
+    pub fn carries(self) -> Carries {
+        match self {
+            Self::Lines | Self::ContentLength => Carries::Text,
+            Self::LengthField(_) => Carries::Binary,
         }
     }
 }
@@ -92,6 +110,8 @@ pub struct Decoder {
     /// frame is an error.
     keep_of_skipped: Option<&'static [&'static str]>,
     skip: Option<Skip>,
+    /// Whether the beginning of the stream is still to be checked for HTTP.
+    may_be_http: bool,
 }
 
 /// A frame that is being skipped.
@@ -117,7 +137,14 @@ impl Decoder {
             body: None,
             keep_of_skipped: None,
             skip: None,
+            may_be_http: false,
         }
+    }
+
+    /// Refuses a stream that begins like a request or an answer of HTTP. Any web page can make a browser
+    /// send a request to a port of this machine, and its body may hold valid frames.
+    pub fn refuse_http(&mut self) {
+        self.may_be_http = true;
     }
 
     /// With member names, a frame over the limit is skipped and reported as
@@ -127,9 +154,29 @@ impl Decoder {
         self.keep_of_skipped = wanted;
     }
 
+    /// Whether its frames are text or binary.
+    pub fn carries(&self) -> Carries {
+        self.framing.carries()
+    }
+
     /// The buffered bytes of an unfinished frame.
     pub fn unfinished(&self) -> usize {
         self.buffer.len() - self.start
+    }
+
+    /// The memory of an unfinished frame: the buffer, once a good part of it is in use.
+    pub(crate) fn held(&self) -> usize {
+        match self.unfinished() {
+            small if small <= STEP / 4 => small,
+            _ => self.buffer.capacity(),
+        }
+    }
+
+    /// Drops what is buffered: nothing more is read.
+    pub(crate) fn forget(&mut self) {
+        self.buffer = Vec::new();
+        (self.start, self.scanned) = (0, 0);
+        (self.body, self.skip) = (None, None);
     }
 
     /// The bytes that were read and belong to no frame yet, without blank space: the beginning of a frame,
@@ -139,7 +186,8 @@ impl Decoder {
         const BLANK: usize = 256;
         let skipped = self.skip.as_ref().map_or(0, |skip| skip.size);
         let rest = &self.buffer[self.start..];
-        match rest.len() <= BLANK && rest.trim_ascii().is_empty() {
+        let is_text = self.framing.carries() == Carries::Text;
+        match rest.is_empty() || is_text && rest.len() <= BLANK && rest.trim_ascii().is_empty() {
             true => skipped,
             false => skipped + rest.len() as u64,
         }
@@ -161,7 +209,7 @@ impl Decoder {
         // A line needs room for the limit, one byte more and the line break to be recognized as too
         // long.
         let most = match (self.framing, self.body) {
-            (Framing::Lines, _) => self.limit.saturating_add(2) - len,
+            (Framing::Lines, _) => self.limit.saturating_add(2).saturating_sub(len),
             (_, Some((_, end))) if end - len > STEP => end - len,
             _ => self.limit.saturating_add(HEADERS + 4).saturating_sub(len),
         };
@@ -173,7 +221,7 @@ impl Decoder {
         (&mut self.buffer, step)
     }
 
-    /// The next complete frame, as UTF-8 text. After an error the stream cannot be read further, except
+    /// The next complete frame: UTF-8 text, unless the framing is binary. After an error the stream cannot be read further, except
     /// after [`Unreadable::Oversized`].
     #[expect(clippy::should_implement_trait, reason = "it goes on after None")]
     pub fn next(&mut self) -> Option<Result<Bytes, Unreadable>> {
@@ -181,9 +229,17 @@ impl Decoder {
             if self.skip.is_some() {
                 return self.continue_skip();
             }
+            if self.may_be_http {
+                match http::beginning(&self.buffer[self.start..]) {
+                    Beginning::Http => return Some(Err(Unreadable::Http)),
+                    Beginning::Unknown => return None,
+                    Beginning::Other => self.may_be_http = false,
+                }
+            }
             let found = match self.framing {
                 Framing::Lines => self.line(),
                 Framing::ContentLength => self.body(),
+                Framing::LengthField(field) => self.field(field),
             };
             let (from, to, end) = match found {
                 Err(error) => {
@@ -196,12 +252,15 @@ impl Decoder {
                 Ok(None) => return None,
                 Ok(Some(found)) => found,
             };
+            if let Framing::LengthField(_) = self.framing {
+                return Some(Ok(self.take(from, to, end)));
+            }
             let Ok(text) = simdutf8::basic::from_utf8(&self.buffer[from..to]) else {
                 return Some(Err(Unreadable::NotUtf8 { size: to - from }));
             };
             let is_skipped = match self.framing {
                 Framing::Lines => is_blank(text),
-                Framing::ContentLength => text.is_empty(),
+                _ => text.is_empty(),
             };
             let frame = self.take(from, to, end);
             if !is_skipped {
@@ -225,6 +284,9 @@ impl Decoder {
             return cut_body(size as u64, (to - from) as u64);
         }
         let size = self.unfinished();
+        if let Framing::LengthField(_) = self.framing {
+            return (size > 0).then_some(Err(Unreadable::CutHeaders { size }));
+        }
         let rest = self.buffer[self.start..].trim_ascii_end();
         if rest.is_empty() {
             return None;
@@ -247,6 +309,8 @@ impl Decoder {
     /// Begins to skip the frame at `start`, if it is too large and frames are skipped.
     fn begin_skip(&self, error: &Unreadable) -> Option<Skip> {
         let announced = match *error {
+            // A peer that counts binary frames would wait for the skipped one.
+            _ if self.framing.carries() == Carries::Binary => return None,
             Unreadable::LineTooLong { .. } => None,
             Unreadable::TooLong { size, .. } if size <= SKIP_MAX => Some(size),
             _ => return None,
@@ -320,6 +384,23 @@ impl Decoder {
                 Some(body) => *self.body.insert(body),
             },
         };
+        Ok((self.buffer.len() >= to).then_some((from, to, to)))
+    }
+
+    /// The next frame with a length in its header: where it begins, where it ends, where the next one
+    /// begins.
+    fn field(&mut self, field: LengthField) -> Result<Option<(usize, usize, usize)>, Unreadable> {
+        let Some(size) = field.frame_len(&self.buffer[self.start..]) else {
+            return Ok(None);
+        };
+        let limit = self.limit;
+        let length = usize::try_from(size).ok().filter(|&len| len <= limit);
+        let Some(length) = length else {
+            let name = field.name;
+            return Err(Unreadable::FrameTooLong { name, size, limit });
+        };
+        let (from, to) = (self.start, self.start + length);
+        self.body = Some((from, to));
         Ok((self.buffer.len() >= to).then_some((from, to, to)))
     }
 
@@ -425,60 +506,6 @@ fn is_header(line: &[u8]) -> bool {
             let begin = line.get(..name.len());
             begin.is_some_and(|begin| begin.eq_ignore_ascii_case(name))
         })
-}
-
-/// Where the headers end, and how long the empty line after them is. Lines may end without `\r`.
-fn headers_end(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
-    let from = from.min(bytes.len());
-    let after = |at: usize| from + at + 1;
-    memchr_iter(b'\n', &bytes[from..])
-        .map(after)
-        .find_map(|at| match bytes[at..] {
-            [b'\n', ..] => Some((at, 1)),
-            [b'\r', b'\n', ..] => Some((at, 2)),
-            _ => None,
-        })
-}
-
-fn content_length(headers: &[u8]) -> Result<u64, Unreadable> {
-    let bad = |what| Unreadable::BadHeader { what };
-    let mut length = None;
-    for line in headers.split(|&byte| byte == b'\n') {
-        let line = line.trim_ascii();
-        if line.is_empty() {
-            continue;
-        }
-        let colon = memchr(b':', line).ok_or(bad("a line without a colon"))?;
-        let (name, value) = (line[..colon].trim_ascii(), line[colon + 1..].trim_ascii());
-        if name.eq_ignore_ascii_case(b"content-length") {
-            if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-                return Err(bad("a Content-Length that is no number"));
-            }
-            let digit = |sum: u64, digit: &u8| {
-                let digit = u64::from(digit - b'0');
-                sum.saturating_mul(10).saturating_add(digit)
-            };
-            let value = value.iter().fold(0, digit);
-            if length.is_some_and(|before| before != value) {
-                return Err(bad("two different Content-Lengths"));
-            }
-            length = Some(value);
-        } else if name.eq_ignore_ascii_case(b"content-type") && !is_utf8(value) {
-            return Err(bad("a charset that is not utf-8"));
-        }
-    }
-    length.ok_or(Unreadable::NoLength)
-}
-
-/// Whether a content type names UTF-8 or no charset. LSP also allows `utf8`.
-fn is_utf8(content_type: &[u8]) -> bool {
-    let lower = content_type.to_ascii_lowercase();
-    let Some(at) = memmem::find(&lower, b"charset=") else {
-        return true;
-    };
-    let charset = lower[at + b"charset=".len()..].trim_ascii_start();
-    let charset = charset.strip_prefix(b"\"").unwrap_or(charset);
-    charset.starts_with(b"utf-8") || charset.starts_with(b"utf8")
 }
 
 #[cfg(test)]

@@ -3,21 +3,31 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use breakbulk_link::lock;
-use breakbulk_link::{Carries, Closed, Frame};
+use breakbulk_link::{Budget, Carries, Closed, Frame};
 use bytes::{Buf, BufMut, Bytes};
 use memchr::memchr2;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, mpsc, watch};
+use tokio::time::{Instant, sleep};
 
 use super::framing::{Decoder, Framing, Unreadable};
+use crate::message_timer::MessageTimer;
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
+use crate::unfinished::{NO_MEMORY, Unfinished};
 
 /// A frame up to this size is copied, so that it is written together with its framing.
 const SMALL: usize = 16 << 10;
 
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// How long a program of our own may have to wait for memory that others hold.
+const MEMORY_WAIT: Duration = Duration::from_secs(30);
+
+/// How often it is looked for memory while there is none.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How many reports of skipped messages are queued.
 const REPORTS: usize = 16;
@@ -60,6 +70,12 @@ pub struct StreamSource<R> {
     unreported: Option<Unreadable>,
     /// Bytes that were read and belong to no frame yet; [`Ends`] tells them.
     unframed: Arc<AtomicU64>,
+    /// What an unfinished message is charged to.
+    unfinished: Unfinished,
+    /// Whether nobody vouches for the other end, which is not waited for.
+    is_socket: bool,
+    /// Since when there is no memory for an unfinished message.
+    short_since: Option<Instant>,
 }
 
 /// The sending half.
@@ -100,6 +116,9 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
                 listener: SkipListener::default(),
                 unreported: None,
                 unframed: Arc::default(),
+                unfinished: Unfinished::default(),
+                is_socket: false,
+                short_since: None,
             },
             sink: StreamSink {
                 writer: Arc::new(Mutex::new(Some(Box::new(writer)))),
@@ -119,6 +138,17 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
             listener: self.source.listener.clone(),
             unframed: self.source.unframed.clone(),
         }
+    }
+
+    /// For a socket, whose other end nobody vouches for: an unfinished message has a time limit and must
+    /// find memory at once, a stream that begins like HTTP is refused, and when this side has closed,
+    /// the rest of the input is read and dropped, since closing a socket with unread bytes resets it, and
+    /// the other end could lose the last frames.
+    #[cfg(feature = "ws")]
+    pub(super) fn watched(mut self) -> Self {
+        self.source.decoder.refuse_http();
+        self.source.is_socket = true;
+        self
     }
 
     /// Bytes that are written together with the first frame, before it.
@@ -167,7 +197,11 @@ impl<R: AsyncRead + Send + Unpin + 'static> Transport for Stream<R> {
     type Sink = StreamSink;
 
     fn carries(&self, carries: Carries) -> bool {
-        carries == Carries::Text
+        carries == self.sink.framing.carries()
+    }
+
+    fn charge_to(&mut self, budget: &Budget) {
+        self.source.unfinished.charge_to(budget);
     }
 
     fn split(self) -> (StreamSource<R>, StreamSink) {
@@ -181,11 +215,11 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
         if self.broken {
             return Incoming::Closed(end("the input could not be decoded", 1006));
         }
+        let mut timer = None;
         loop {
             let listener = self.listener.get();
             if let Err(closed) = self.report_skipped(listener.as_ref()).await {
-                self.broken = true;
-                return Incoming::Broken(closed);
+                return self.broken(closed);
             }
             let wanted = listener.as_ref().map(|(_, members)| *members);
             self.decoder.skip_oversized(wanted);
@@ -193,23 +227,24 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
             let unframed = self.decoder.unframed();
             self.unframed.store(unframed, Ordering::Relaxed);
             match next {
-                Some(Ok(frame)) => return Incoming::Frame(Frame::Text(frame)),
+                Some(Ok(frame)) => return self.frame(frame),
                 Some(Err(error @ Unreadable::Oversized { .. })) => {
                     self.unreported = Some(error);
+                    timer = None;
                     continue;
                 }
-                Some(Err(error)) => {
-                    self.broken = true;
-                    return Incoming::Broken(error.closed());
-                }
+                Some(Err(error)) => return self.broken(error.closed()),
                 None => {}
             }
-            let (buffer, most) = self.decoder.space();
-            match self.reader.read_buf(&mut buffer.limit(most)).await {
+            let read = match self.fill(&mut timer, unframed).await {
+                Ok(read) => read,
+                Err(closed) => return self.broken(closed),
+            };
+            match read {
                 Ok(0) => match self.decoder.finish() {
                     Some(Ok(frame)) => {
                         self.unframed.store(0, Ordering::Relaxed);
-                        return Incoming::Frame(Frame::Text(frame));
+                        return self.frame(frame);
                     }
                     Some(Err(error @ Unreadable::Oversized { .. })) => {
                         self.unreported = Some(error)
@@ -223,6 +258,66 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
                 }
             }
         }
+    }
+
+    /// Reads more bytes; an error if the unfinished message of a socket takes too long, or there is no
+    /// memory for it.
+    async fn fill(
+        &mut self,
+        timer: &mut Option<MessageTimer>,
+        unframed: u64,
+    ) -> Result<std::io::Result<usize>, Closed> {
+        self.find_memory().await?;
+        let (buffer, most) = self.decoder.space();
+        let mut buffer = buffer.limit(most);
+        let read = self.reader.read_buf(&mut buffer);
+        if unframed == 0 || !self.is_socket {
+            return Ok(read.await);
+        }
+        let bytes = usize::try_from(unframed).unwrap_or(usize::MAX);
+        let timer = timer.get_or_insert_with(|| MessageTimer::new(bytes));
+        tokio::select! {
+            biased;
+            read = read => Ok(read),
+            closed = timer.expired(bytes) => Err(closed),
+        }
+    }
+
+    /// Charges what is buffered of an unfinished message. A program of our own waits for memory; strangers
+    /// could wait for each other. Cancel-safe.
+    async fn find_memory(&mut self) -> Result<(), Closed> {
+        while !self.unfinished.charge(self.decoder.held()) {
+            let since = *self.short_since.get_or_insert_with(Instant::now);
+            if self.is_socket || since.elapsed() >= MEMORY_WAIT {
+                return Err(end(NO_MEMORY, 1013));
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+        self.short_since = None;
+        Ok(())
+    }
+
+    fn frame(&mut self, bytes: Bytes) -> Incoming {
+        self.unfinished.release();
+        Incoming::Frame(match self.decoder.carries() {
+            Carries::Text => Frame::Text(bytes),
+            Carries::Binary => Frame::Binary(bytes),
+        })
+    }
+
+    /// Nothing more is decoded.
+    fn broken(&mut self, closed: Closed) -> Incoming {
+        self.broken = true;
+        // What was read of a message is given up with its charge.
+        self.decoder.forget();
+        self.unfinished.release();
+        Incoming::Broken(closed)
+    }
+
+    /// Reads and drops the rest of a socket's input.
+    async fn drain(&mut self) {
+        let mut room = [0; 4096];
+        while let Ok(1..) = self.reader.read(&mut room).await {}
     }
 
     /// Reports a skipped message; an error if there is no listener. Cancel-safe.
@@ -242,13 +337,18 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
 impl<R: AsyncRead + Send + Unpin + 'static> Source for StreamSource<R> {
     async fn next(&mut self) -> Incoming {
         let mut closed = self.closed.clone();
+        let is_socket = self.is_socket;
         let incoming = tokio::select! {
             biased;
             // The other end of a pipe does not answer a close: reading ends when this side closes.
-            _ = closed.wait_for(|closed| *closed) => {
-                return Incoming::Closed(end("closed", 1000));
+            _ = closed.wait_for(|closed| *closed) => None,
+            incoming = self.read(), if !(self.broken && is_socket) => Some(incoming),
+        };
+        let Some(incoming) = incoming else {
+            if is_socket {
+                self.drain().await;
             }
-            incoming = self.read() => incoming,
+            return Incoming::Closed(end("closed", 1000));
         };
         match incoming {
             Incoming::Closed(end) if end.code == 1000 && self.half_close => {
@@ -262,13 +362,26 @@ impl<R: AsyncRead + Send + Unpin + 'static> Source for StreamSource<R> {
 }
 
 impl StreamSink {
-    /// The text of a frame, if this framing can carry it.
-    fn text(&self, frame: Frame) -> Result<Bytes, Lost> {
-        let Frame::Text(bytes) = frame else {
-            return Err(Lost(
-                "a stream carries only text frames, and this is binary".to_owned(),
-            ));
+    /// The bytes of a frame, if this framing can carry it.
+    fn payload(&self, frame: Frame) -> Result<Bytes, Lost> {
+        let (carries, bytes) = match frame {
+            Frame::Text(bytes) => (Carries::Text, bytes),
+            Frame::Binary(bytes) => (Carries::Binary, bytes),
         };
+        if carries != self.framing.carries() {
+            let framing = self.framing;
+            return Err(Lost(format!(
+                "a stream with framing={framing} does not carry frames of this kind, {carries:?}"
+            )));
+        }
+        if let Framing::LengthField(field) = self.framing
+            && !field.is_frame(&bytes)
+        {
+            let (size, name) = (bytes.len(), field.name);
+            return Err(Lost(format!(
+                "a message of {size} bytes is not one frame of {name}: its header says another length"
+            )));
+        }
         if self.framing == Framing::Lines && memchr2(b'\n', b'\r', &bytes).is_some() {
             return Err(Lost(
                 "a frame that contains a line break cannot be sent as a line".to_owned(),
@@ -298,7 +411,7 @@ impl StreamSink {
 
 impl Sink for StreamSink {
     async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
-        let bytes = self.text(frame)?;
+        let bytes = self.payload(frame)?;
         if bytes.len() > SMALL {
             return self.write(Some(bytes)).await;
         }
@@ -311,7 +424,7 @@ impl Sink for StreamSink {
             return Some(frame);
         }
         // A frame that cannot be carried fails when it is sent.
-        match self.text(frame.clone()) {
+        match self.payload(frame.clone()) {
             Ok(bytes) => {
                 self.add(&bytes);
                 None
@@ -377,5 +490,46 @@ impl fmt::Debug for Ends {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ended = *self.ended.borrow();
         f.debug_struct("Ends").field("input_ended", &ended).finish()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_unfinished_message_is_charged_until_it_is_whole() {
+        let (mut far, near) = tokio::io::duplex(1 << 20);
+        let (reader, writer) = tokio::io::split(near);
+        let mut stream = Stream::new(reader, writer, Framing::Lines, 1 << 20);
+        let budget = Budget::new(200_000);
+        stream.charge_to(&budget);
+        stream.source.is_socket = true;
+        let (mut source, _sink) = stream.split();
+        let line = format!("{}\n", "x".repeat(150_000));
+        for _ in 0..3 {
+            far.write_all(&line.as_bytes()[..100_000]).await.unwrap();
+            tokio::select! {
+                biased;
+                incoming = source.next() => panic!("{incoming:?}"),
+                () = std::future::ready(()) => {}
+            }
+            let held = budget.used();
+            assert!((100_000..200_000).contains(&held), "{held}");
+            far.write_all(&line.as_bytes()[100_000..]).await.unwrap();
+            let Incoming::Frame(frame) = source.next().await else {
+                panic!("no frame");
+            };
+            assert_eq!(frame.bytes().len(), 150_000);
+            assert_eq!(budget.used(), 0);
+        }
+        far.write_all(&vec![b'x'; 250_000]).await.unwrap();
+        let incoming = source.next().await;
+        assert!(
+            matches!(&incoming, Incoming::Broken(closed) if closed.code == 1013),
+            "{incoming:?}"
+        );
+        assert_eq!(budget.used(), 0);
     }
 }

@@ -14,7 +14,7 @@ use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
 use sse_stream::{Error, Sse, SseByteStream};
 
-use crate::http::client::{HttpClient, chain};
+use crate::http::client::{HttpClient, failure};
 use crate::http::{ClientOptions, ConnectError};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
@@ -53,7 +53,7 @@ pub async fn connect(url: &str, options: &ClientOptions) -> Result<SseTransport,
     let counted = size.clone();
     let bytes = response.bytes_stream().map(move |chunk| match chunk {
         Ok(chunk) => counted.count(chunk),
-        Err(error) => Err(io::Error::other(chain(&error))),
+        Err(error) => Err(io::Error::other(failure(&error))),
     });
     let source = SseSource {
         events: Box::pin(SseByteStream::new(bytes)),

@@ -14,7 +14,7 @@ use super::channel::{Channel, opened};
 use super::peer::{Peer, close_unwanted};
 use crate::gate::Permit;
 use crate::http::server::ServerState;
-use crate::http::{AcceptedTransport, Answer, Arrival, Claim, Grant, Way, read_body};
+use crate::http::{AcceptedTransport, Answer, Arrival, Claim, Grant, Way, read_or_answer};
 
 /// The limit on candidates in an offer: this side sends packets to each of them.
 const CANDIDATES_MAX: usize = 32;
@@ -38,7 +38,7 @@ pub(crate) async fn offer(
     // Offers have no connection yet: all of them count as one.
     let mut charge = state.bodies.begin(0);
     let answered = async {
-        let body = read_body(&head.headers, body, limits.description_max, &mut charge).await?;
+        let body = read_or_answer(&head.headers, body, limits.description_max, &mut charge).await?;
         let mut offer = parse_offer(&body)?;
         if limits.is_local() {
             offer.sdp = without_candidates(&offer.sdp);

@@ -14,7 +14,7 @@ impl Bearer {
     }
 
     /// The value of the `Authorization` header.
-    pub(crate) fn header(&self) -> String {
+    pub fn header(&self) -> String {
         format!("Bearer {}", self.0)
     }
 

@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::http::{Request, StatusCode, Uri};
 use super::bearer::Bearer;
 use super::error::ConnectError;
 use super::head::{HeadError, read_head};
-use super::socket::{Socket, tune};
+use super::socket::{ByteStream, Socket, tune};
 use super::transport::{Parts, WebSocket};
 use super::{FRAGMENT, FRAME_LIMIT};
 
@@ -75,26 +75,10 @@ impl Default for ConnectOptions {
 pub async fn connect(url: &str, options: &ConnectOptions) -> Result<WebSocket, ConnectError> {
     let target = Target::parse(url)?;
     let deadline = Instant::now() + options.timeout;
-    let address = &target.address;
-    let within = |step| {
-        let after = options.timeout;
-        let address = address.clone();
-        move |_| ConnectError::Timeout {
-            address,
-            step,
-            after,
-        }
-    };
-    let (socket, peer) = target.dial(deadline, options).await?;
-    if options.bearer.is_some() && !target.secure && !peer.ip().is_loopback() {
-        tracing::warn!(address, "the bearer token is sent unencrypted: use wss://");
-    }
-    let mut socket = timeout_at(deadline, target.secure(socket, options))
-        .await
-        .map_err(within("the TLS handshake"))??;
+    let (mut socket, peer) = target.open(deadline, options).await?;
     let (subprotocol, rest) = timeout_at(deadline, target.handshake(&mut socket, options))
         .await
-        .map_err(within("the WebSocket handshake"))??;
+        .map_err(|_| target.late("the WebSocket handshake", options))??;
     let parts = Parts {
         socket,
         peer,
@@ -106,6 +90,15 @@ pub async fn connect(url: &str, options: &ConnectOptions) -> Result<WebSocket, C
         permit: None,
     };
     Ok(WebSocket::new(parts))
+}
+
+/// Connects to the server of a `ws://` or `wss://` address, TLS included, and says nothing: for a caller
+/// that speaks HTTP itself.
+pub async fn dial(url: &str, options: &ConnectOptions) -> Result<ByteStream, ConnectError> {
+    let target = Target::parse(url)?;
+    let deadline = Instant::now() + options.timeout;
+    let (socket, _) = target.open(deadline, options).await?;
+    Ok(ByteStream(socket))
 }
 
 /// A URL as errors show it: without what stands before the @, which may be a password.
@@ -191,6 +184,31 @@ impl Target {
         })
     }
 
+    /// Connects, TLS included.
+    async fn open(
+        &self,
+        deadline: Instant,
+        options: &ConnectOptions,
+    ) -> Result<(Socket, SocketAddr), ConnectError> {
+        let (socket, peer) = self.dial(deadline, options).await?;
+        if options.bearer.is_some() && !self.secure && !peer.ip().is_loopback() {
+            let address = &self.address;
+            tracing::warn!(address, "the bearer token is sent unencrypted: use wss://");
+        }
+        let socket = timeout_at(deadline, self.secure(socket, options))
+            .await
+            .map_err(|_| self.late("the TLS handshake", options))??;
+        Ok((socket, peer))
+    }
+
+    fn late(&self, step: &'static str, options: &ConnectOptions) -> ConnectError {
+        ConnectError::Timeout {
+            address: self.address.clone(),
+            step,
+            after: options.timeout,
+        }
+    }
+
     async fn dial(
         &self,
         deadline: Instant,
@@ -211,11 +229,7 @@ impl Target {
         deadline: Instant,
         options: &ConnectOptions,
     ) -> Result<(TcpStream, SocketAddr), ConnectError> {
-        let late = |step| ConnectError::Timeout {
-            address: self.address.clone(),
-            step,
-            after: options.timeout,
-        };
+        let late = |step| self.late(step, options);
         let name = |error| ConnectError::Name {
             host: self.host.clone(),
             error,

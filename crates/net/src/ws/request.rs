@@ -8,6 +8,7 @@ use tokio_tungstenite::tungstenite::http::header::{
     AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_PROTOCOL, UPGRADE,
 };
 
+use super::bearer::{Bearer, Tokens};
 use super::pages::PageRules;
 use super::server::ListenOptions;
 
@@ -106,17 +107,7 @@ pub(crate) fn admit(
         local,
     };
     rules.check(headers)?;
-    let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-    let holder = match (&options.bearer, &options.tokens) {
-        (Some(bearer), _) if !given.is_some_and(|given| bearer.admits(given)) => {
-            return Err(Refusal::unauthorized());
-        }
-        (None, Some(tokens)) => {
-            let holder = given.and_then(|given| tokens.holder(given));
-            Some(holder.ok_or_else(Refusal::unauthorized)?)
-        }
-        _ => None,
-    };
+    let holder = holder(headers, options.bearer.as_ref(), options.tokens.as_deref())?;
     if let Some(path) = &options.path
         && request.uri().path() != path
     {
@@ -142,6 +133,25 @@ pub(crate) fn admit(
         subprotocol: chosen,
         holder,
     })
+}
+
+/// Whose token a request carries, if there are several; the error refuses one without a token of ours.
+pub(crate) fn holder(
+    headers: &HeaderMap,
+    bearer: Option<&Bearer>,
+    tokens: Option<&dyn Tokens>,
+) -> Result<Option<String>, Refusal> {
+    let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    match (bearer, tokens) {
+        (Some(bearer), _) if !given.is_some_and(|given| bearer.admits(given)) => {
+            Err(Refusal::unauthorized())
+        }
+        (None, Some(tokens)) => {
+            let holder = given.and_then(|given| tokens.holder(given));
+            holder.map(Some).ok_or_else(Refusal::unauthorized)
+        }
+        _ => Ok(None),
+    }
 }
 
 /// The first of our subprotocols that the client offers.

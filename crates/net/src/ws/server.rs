@@ -211,8 +211,11 @@ impl Listener {
 
     /// Stops listening, and waits until the socket is closed and its file, if it has one, is removed: a
     /// process that ends right after a drop may leave the file behind.
-    pub async fn close(mut self) {
+    pub async fn close(&mut self) {
         self.task.abort();
+        if self.task.is_finished() {
+            return;
+        }
         // An error says that the task was aborted.
         let _ = (&mut self.task).await;
     }

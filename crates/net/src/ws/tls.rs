@@ -212,6 +212,14 @@ fn failed(address: &str, error: &rustls::Error) -> ConnectError {
     }
 }
 
+/// The alert by which the other end broke a connection off, if that is what failed.
+pub(crate) fn alert(error: &io::Error) -> Option<String> {
+    match tls_error(error)? {
+        rustls::Error::AlertReceived(alert) => Some(format!("{alert:?}")),
+        _ => None,
+    }
+}
+
 fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }

@@ -8,23 +8,21 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 
-use breakbulk_link::{Budget, Carries, Closed, Frame, Held, lock};
+use breakbulk_link::{Budget, Carries, Closed, Frame, lock};
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
-use super::message_timer::MessageTimer;
 use super::reader::{ReadError, Reader, WsEvent, sendable};
 use super::socket::Socket;
 use super::writer::Writer;
 use crate::gate::Permit;
+use crate::message_timer::MessageTimer;
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
+use crate::unfinished::{NO_MEMORY, Unfinished};
 
 /// The longest reason that fits in a close frame.
 const REASON_MAX: usize = 123;
-
-/// What an unfinished message may hold without being charged: about what an idle connection holds.
-const UNCHARGED: usize = 16 << 10;
 
 /// An open WebSocket.
 #[derive(Debug)]
@@ -60,6 +58,7 @@ impl WebSocket {
             unfinished: Unfinished::default(),
             broken: false,
             ends_first: false,
+            ending: None,
         };
         Self {
             shared: Arc::new(Shared {
@@ -96,7 +95,7 @@ impl Transport for WebSocket {
     }
 
     fn charge_to(&mut self, budget: &Budget) {
-        self.shared.lock().unfinished.budget = Some(budget.clone());
+        self.shared.lock().unfinished.charge_to(budget);
     }
 
     fn split(self) -> (WsSource, WsSink) {
@@ -133,26 +132,36 @@ struct State {
     /// This side shuts the TCP connection down after its close frame: a server whose client has closed,
     /// or a side that closes because the other end violated the protocol.
     ends_first: bool,
+    /// How the stream below ended, as far as it was seen.
+    ending: Option<Ending>,
 }
 
-/// What an unfinished incoming message is charged to.
-#[derive(Default)]
-struct Unfinished {
-    budget: Option<Budget>,
-    held: Option<Held>,
+/// How the stream below a WebSocket ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ending {
+    /// In order, as if the other end had nothing more to say.
+    End,
+    /// By a reset.
+    Reset,
+    /// By this TLS alert of the other end.
+    TlsAlert(String),
+    /// By another failure.
+    Failed(String),
 }
 
-impl Unfinished {
-    /// Charges what a message holds so far; false if there is no room for it.
-    fn charge(&mut self, bytes: usize) -> bool {
-        match (&mut self.held, &self.budget) {
-            _ if bytes <= UNCHARGED => true,
-            (_, None) => true,
-            (Some(held), _) => held.grow_to(bytes),
-            (None, Some(budget)) => {
-                self.held = budget.charge(bytes);
-                self.held.is_some()
-            }
+impl Ending {
+    /// How a stream ended, by the error of a read or a write.
+    pub fn of(error: &io::Error) -> Self {
+        #[cfg(feature = "tls")]
+        if let Some(alert) = super::tls::alert(error) {
+            return Self::TlsAlert(alert);
+        }
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Self::End,
+            // Whoever writes to a connection that was reset hears of it by one of these.
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::Reset,
+            _ => Self::Failed(error.to_string()),
         }
     }
 }
@@ -172,7 +181,12 @@ impl Shared {
 
 impl State {
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.writer.poll_flush(context, &mut self.socket)
+        let flushed = self.writer.poll_flush(context, &mut self.socket);
+        if let Poll::Ready(Err(error)) = &flushed {
+            // A system tells of a reset once: if it was told here, a read only finds the end.
+            self.ending.get_or_insert_with(|| Ending::of(error));
+        }
+        flushed
     }
 
     /// The next frame or event; a violation if a message takes too long to arrive.
@@ -189,16 +203,15 @@ impl State {
         }
         let Some(bytes) = self.reader.unfinished() else {
             self.timer = None;
-            self.unfinished.held = None;
+            self.unfinished.release();
             return incoming;
         };
         if !self.unfinished.charge(self.reader.held()) {
-            self.unfinished.held = None;
+            self.unfinished.release();
             self.reader.forget();
             return Poll::Ready(self.break_off(Closed {
                 code: 1013,
-                reason:
-                    "no memory for an unfinished message at the moment: try again later".to_owned(),
+                reason: NO_MEMORY.to_owned(),
             }));
         }
         let timer = self.timer.get_or_insert_with(|| MessageTimer::new(bytes));
@@ -242,7 +255,15 @@ impl State {
                 self.ends_first = self.reader.is_server();
                 Incoming::Closed(closed)
             }
-            Err(ReadError::Gone(error)) => return Poll::Ready(gone(&error)),
+            Err(ReadError::Gone(error)) => {
+                let ending = Ending::of(&error);
+                match (&self.ending, &ending) {
+                    // What a read tells is more exact than a write's broken pipe, but for the end.
+                    (Some(_), Ending::End) => {}
+                    _ => self.ending = Some(ending),
+                }
+                return Poll::Ready(gone(&error));
+            }
             Err(ReadError::Broken(closed)) => {
                 self.broken = true;
                 self.ends_first = true;
@@ -294,9 +315,20 @@ pub struct WsSource {
     shared: Arc<Shared>,
 }
 
+impl WsSource {
+    /// How the stream below ended, if it did so without a close frame.
+    pub fn ending(&self) -> Option<Ending> {
+        self.shared.lock().ending.clone()
+    }
+}
+
 impl Source for WsSource {
     async fn next(&mut self) -> Incoming {
         poll_fn(|context| self.shared.lock().poll_next(context)).await
+    }
+
+    fn charge_to(&mut self, budget: &Budget) {
+        self.shared.lock().unfinished.charge_to(budget);
     }
 }
 
@@ -351,6 +383,11 @@ impl Sink for WsSink {
 }
 
 impl WsSink {
+    /// Sets the size above which the next messages are sent as fragments; `None` sends each in one frame.
+    pub fn set_fragment(&mut self, fragment: Option<usize>) {
+        self.fragment = fragment.map(|fragment| fragment.max(1));
+    }
+
     /// Sends one WebSocket frame, and waits until it is written.
     async fn send_frame(&mut self, opcode: OpCode, last: bool, payload: Bytes) -> Result<(), Lost> {
         let mut payload = Some(payload);

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::weather::Direction;
+use super::weather::{Direction, Refusal, Way};
 
 /// Why a frame was not forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,16 +29,17 @@ impl fmt::Display for Violation {
 }
 
 impl Violation {
-    fn code(&self) -> u16 {
+    /// What both sides see of it.
+    pub(super) fn refusal(&self, way: &Way) -> Refusal {
         match self {
-            Self::Frame { .. } | Self::Message { .. } => 1009,
-            Self::Binary => 1003,
+            Self::Frame { .. } | Self::Message { .. } => way.refusal,
+            Self::Binary => Refusal::Close(1003),
         }
     }
 
-    /// The Close frame with this reason, masked if it goes to the target.
-    pub(super) fn frame(&self, direction: Direction) -> Vec<u8> {
-        let mut payload = self.code().to_be_bytes().to_vec();
+    /// The Close frame with this code and reason, masked if it goes to the target.
+    pub(super) fn frame(&self, code: u16, direction: Direction) -> Vec<u8> {
+        let mut payload = code.to_be_bytes().to_vec();
         payload.extend_from_slice(self.to_string().as_bytes());
         // The text with two numbers of 20 digits stays below the 125 bytes of a control frame.
         payload.truncate(125);
@@ -75,8 +76,8 @@ mod tests {
     fn close_frames_are_masked_towards_the_target_only() {
         let strike = Violation::Frame { size: 9, cap: 8 };
         let plain = b"\x88\x24\x03\xf1frame of 9 bytes over the cap of 8";
-        assert_eq!(strike.frame(Direction::FromTarget), plain);
-        let masked = strike.frame(Direction::FromClient);
+        assert_eq!(strike.frame(1009, Direction::FromTarget), plain);
+        let masked = strike.frame(1009, Direction::FromClient);
         assert_eq!(masked[..2], [0x88, 0xa4]);
         let unmasked: Vec<u8> = (masked[6..].iter())
             .zip(masked[2..6].iter().cycle())
@@ -88,7 +89,7 @@ mod tests {
     #[test]
     fn the_longest_reason_fits_a_control_frame() {
         let (size, cap) = (u64::MAX, u64::MAX);
-        let frame = Violation::Message { size, cap }.frame(Direction::FromTarget);
+        let frame = Violation::Message { size, cap }.frame(1009, Direction::FromTarget);
         assert!(frame.ends_with(b"18446744073709551615"));
         assert!(frame.len() <= 127);
     }

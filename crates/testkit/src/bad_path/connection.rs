@@ -59,8 +59,11 @@ enum End {
     /// A side broke off, or sent an HTTP head that was too long.
     Broken,
     Cut(How),
+    /// A frame violated a rule, and nobody is told so.
+    Refused(How),
     /// A frame violated a rule. A side gets a Close frame unless it is in the middle of another frame.
     Violated {
+        code: u16,
         to_client: Option<Violation>,
         to_target: Option<Violation>,
     },
@@ -101,9 +104,9 @@ pub(super) async fn serve(
         ?end,
         "the bad path's proxy ends a connection"
     );
-    let (to_client, to_target) = match end {
+    let (code, to_client, to_target) = match end {
         End::Done => return,
-        End::Broken | End::Cut(How::Reset) => {
+        End::Broken | End::Cut(How::Reset) | End::Refused(How::Reset) => {
             sockets::reset(client);
             sockets::reset(target);
             if matches!(end, End::Cut(_)) {
@@ -113,15 +116,17 @@ pub(super) async fn serve(
         }
         End::Cut(How::End) => {
             shared.counts.send_modify(|counts| counts.cuts += 1);
-            (None, None)
+            (0, None, None)
         }
+        End::Refused(How::End) => (0, None, None),
         End::Violated {
+            code,
             to_client,
             to_target,
-        } => (to_client, to_target),
+        } => (code, to_client, to_target),
     };
     let close_frame = |violation: Option<Violation>, direction| {
-        violation.map_or_else(Vec::new, |violation| violation.frame(direction))
+        violation.map_or_else(Vec::new, |violation| violation.frame(code, direction))
     };
     let to_client = close_frame(to_client, Direction::FromTarget);
     let to_target = close_frame(to_target, Direction::FromClient);
@@ -169,15 +174,15 @@ async fn finish(
     direction: Direction,
 ) -> End {
     let last = match first {
-        Stop::Violation(violation) => {
+        Stop::Violation(violation, code) => {
             stop_request.send_replace(true);
             let other = match timeout(LINGER, rest).await {
-                Ok(Stop::Requested | Stop::Violation(_)) => Some(violation),
+                Ok(Stop::Requested | Stop::Violation(..)) => Some(violation),
                 Ok(Stop::Cut(how)) => return End::Cut(how),
                 // In the middle of a frame, or ended: a Close frame cannot be inserted.
                 _ => None,
             };
-            return violated(direction, violation, other);
+            return violated(direction, code, violation, other);
         }
         Stop::End => rest.await,
         // One side is gone. The other may not read until its own data is read, so waiting for it is
@@ -193,20 +198,23 @@ async fn finish(
             End::Broken
         }
         Stop::Cut(how) => End::Cut(how),
-        Stop::Violation(violation) => match direction {
-            Direction::FromClient => violated(Direction::FromTarget, violation, None),
-            Direction::FromTarget => violated(Direction::FromClient, violation, None),
+        Stop::Refused(how) => End::Refused(how),
+        Stop::Violation(violation, code) => match direction {
+            Direction::FromClient => violated(Direction::FromTarget, code, violation, None),
+            Direction::FromTarget => violated(Direction::FromClient, code, violation, None),
         },
     }
 }
 
-fn violated(direction: Direction, own: Violation, other: Option<Violation>) -> End {
+fn violated(direction: Direction, code: u16, own: Violation, other: Option<Violation>) -> End {
     match direction {
         Direction::FromClient => End::Violated {
+            code,
             to_client: other,
             to_target: Some(own),
         },
         Direction::FromTarget => End::Violated {
+            code,
             to_client: Some(own),
             to_target: other,
         },

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::close::Violation;
 use super::counts::Passed;
 use super::meter::Left;
-use super::weather::{Direction, Way};
+use super::weather::{Direction, Refusal, Way};
 
 /// The longest HTTP head of a handshake.
 const HEAD_CAP: usize = 64 * 1024;
@@ -25,6 +25,11 @@ pub(super) struct Scanner {
     held: Bytes14,
     /// The payload size of the current message, including the current frame.
     message: u64,
+    /// What follows the current payload is left out: so many bytes of its frame, and whether further
+    /// frames of its message.
+    cut_off: Option<(u64, bool)>,
+    /// The rest of a message that was cut off is left out.
+    skips_message: bool,
     /// Set when the target answered the handshake with a status other than 101.
     not_upgraded: Arc<AtomicBool>,
 }
@@ -42,6 +47,12 @@ enum Stage {
         header: Header,
         left: u64,
     },
+    /// In the part of a frame that is left out.
+    Skip {
+        left: u64,
+    },
+    /// Everything is left out.
+    Swallow,
     /// A stream without frames.
     Plain,
 }
@@ -60,6 +71,8 @@ pub(super) struct Scan {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Pass,
+    /// The chunk is to be scanned again from `end` on.
+    Again,
     /// Everything before the scheduled cut was forwarded.
     CutReached,
     Violation(Violation),
@@ -83,6 +96,8 @@ impl Scanner {
             },
             held: Bytes14::default(),
             message: 0,
+            cut_off: None,
+            skips_message: false,
             not_upgraded: not_upgraded.clone(),
         })
     }
@@ -128,6 +143,26 @@ impl Scanner {
                         return scan;
                     }
                 },
+                Stage::Swallow => {
+                    if scan.has_bytes() {
+                        scan.verdict = Verdict::Again;
+                        return scan;
+                    }
+                    (scan.start, scan.end) = (chunk.len(), chunk.len());
+                }
+                Stage::Skip { left: skipped } => {
+                    if scan.has_bytes() {
+                        scan.verdict = Verdict::Again;
+                        return scan;
+                    }
+                    let taken = rest.len().min(clip(*skipped));
+                    *skipped -= taken as u64;
+                    let is_over = *skipped == 0;
+                    (scan.start, scan.end) = (scan.end + taken, scan.end + taken);
+                    if is_over {
+                        self.stage = Stage::Header;
+                    }
+                }
                 Stage::Plain => {
                     let taken = rest.len().min(clip(left.bytes));
                     scan.end += taken;
@@ -200,10 +235,27 @@ impl Scanner {
             scan.end = scan.end.max(scan.start);
             return false;
         };
-        if let Err(violation) = self.check(&header, way) {
+        let is_rest = self.skips_message && header.opcode == 0;
+        let violation = match is_rest {
+            true => None,
+            false => self.check(&header, way).err(),
+        };
+        let refusal = violation.map(|violation| (violation, violation.refusal(way)));
+        if let Some((violation, Refusal::Close(_) | Refusal::End | Refusal::Reset)) = refusal {
             scan.passed.blocked += 1;
             scan.verdict = Verdict::Violation(violation);
             return false;
+        }
+        if is_rest || refusal.is_some() {
+            // What is left out, or changed, stands at the beginning of a scan.
+            if scan.has_bytes() {
+                scan.verdict = Verdict::Again;
+                return false;
+            }
+            let after = scan.end + header.size - held.len();
+            (scan.start, scan.end) = (after, after);
+            self.leave_out(&header, &all, refusal, scan);
+            return true;
         }
         all.truncate(header.size);
         if header.size as u64 > left.bytes {
@@ -224,6 +276,58 @@ impl Scanner {
         };
         self.finish_frame(scan, left);
         true
+    }
+
+    /// Leaves out a frame, or a part of it, without ending the connection.
+    fn leave_out(
+        &mut self,
+        header: &Header,
+        all: &Bytes14,
+        refusal: Option<(Violation, Refusal)>,
+        scan: &mut Scan,
+    ) {
+        scan.passed.blocked += u64::from(refusal.is_some());
+        match refusal {
+            Some((
+                Violation::Frame { cap, .. } | Violation::Message { cap, .. },
+                Refusal::Truncate,
+            )) => {
+                self.truncate(header, all, cap, scan);
+            }
+            Some((_, Refusal::Silence)) => self.stage = Stage::Swallow,
+            Some(_) => self.skip(header.length),
+            None => {
+                self.skips_message = !header.last;
+                self.skip(header.length);
+            }
+        }
+    }
+
+    /// Leaves out this many bytes.
+    fn skip(&mut self, left: u64) {
+        self.stage = match left {
+            0 => Stage::Header,
+            left => Stage::Skip { left },
+        };
+    }
+
+    /// Forwards what fits of a frame as the last one of its message.
+    fn truncate(&mut self, header: &Header, all: &Bytes14, cap: u64, scan: &mut Scan) {
+        let begun = if header.opcode == 0 { self.message } else { 0 };
+        let fits = cap.saturating_sub(begun).min(header.length);
+        scan.lead = header.shortened(all.as_slice(), fits);
+        self.message = begun + fits;
+        self.cut_off = Some((header.length - fits, !header.last));
+        self.stage = Stage::Payload {
+            left: fits,
+            header: Header {
+                last: true,
+                length: fits,
+                ..*header
+            },
+        };
+        scan.passed.bytes += scan.lead.len() as u64;
+        self.finish_frame(scan, &mut { Left::ALL });
     }
 
     /// Forwards the part of a header that is before the cut.
@@ -289,6 +393,17 @@ impl Scanner {
             }
         }
         self.stage = Stage::Header;
+        if let Some((rest, further)) = self.cut_off.take() {
+            self.skips_message = further;
+            self.skip(rest);
+        }
+    }
+}
+
+impl Scan {
+    /// Whether there is anything to write yet.
+    fn has_bytes(&self) -> bool {
+        !self.lead.is_empty() || self.end > self.start
     }
 }
 
@@ -326,6 +441,27 @@ impl Header {
 
     fn is_control(&self) -> bool {
         self.opcode & 8 != 0
+    }
+
+    /// The same header for a last frame of another length.
+    fn shortened(&self, bytes: &[u8], length: u64) -> Bytes14 {
+        let masked = bytes[1] & 0x80;
+        let key = if masked == 0 { 0 } else { 4 };
+        let mut header = Bytes14::default();
+        header.fill(&[bytes[0] | 0x80]);
+        match length {
+            0..126 => header.fill(&[masked | length as u8]),
+            126..0x1_0000 => {
+                header.fill(&[masked | 126]);
+                header.fill(&(length as u16).to_be_bytes())
+            }
+            _ => {
+                header.fill(&[masked | 127]);
+                header.fill(&length.to_be_bytes())
+            }
+        };
+        header.fill(&bytes[self.size - key..self.size]);
+        header
     }
 }
 

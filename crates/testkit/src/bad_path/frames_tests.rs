@@ -36,7 +36,8 @@ fn run(
     mut left: Left,
 ) -> (Vec<u8>, Passed, Verdict) {
     let (mut out, mut passed) = (Vec::new(), Passed::default());
-    for chunk in stream.chunks(step) {
+    let mut chunks: Vec<_> = stream.chunks(step).rev().collect();
+    while let Some(chunk) = chunks.pop() {
         let scan = scanner.scan(chunk, way, left, false);
         out.extend_from_slice(scan.lead.as_slice());
         out.extend_from_slice(&chunk[scan.start..scan.end]);
@@ -47,8 +48,10 @@ fn run(
         if left.bytes != u64::MAX {
             left.bytes -= scan.passed.bytes;
         }
-        if scan.verdict != Verdict::Pass {
-            return (out, passed, scan.verdict);
+        match scan.verdict {
+            Verdict::Pass => {}
+            Verdict::Again => chunks.push(&chunk[scan.end..]),
+            verdict => return (out, passed, verdict),
         }
     }
     (out, passed, Verdict::Pass)
@@ -284,6 +287,78 @@ fn a_refused_upgrade_goes_on_as_plain_bytes() {
             let (_, _, verdict) = run(scanner, b"GET /other HTTP/1.1", 9, &way, Left::ALL);
             let struck = matches!(verdict, Verdict::Violation(_));
             assert_eq!(struck, expected, "{status}");
+        }
+    }
+}
+
+#[test]
+fn what_is_over_a_cap_is_left_out_or_cut_off_in_every_chunking() {
+    let way = |refusal| Way {
+        frame_cap: Some(300),
+        message_cap: Some(700),
+        refusal,
+        ..Way::default()
+    };
+    let whole = |first, length| frame(first, true, length);
+    // As it stands in the stream, but for its length.
+    let cut = |first, length: u64, to: u64| {
+        let mut cut = whole(first, to);
+        let payload = &whole(first, length)[8..];
+        let head = cut.len() - to as usize;
+        cut.truncate(head);
+        cut.extend_from_slice(&payload[..to as usize]);
+        cut
+    };
+    let ping = whole(0x89, 3);
+    for (name, refusal, stream, expected) in [
+        (
+            "a frame is left out",
+            Refusal::Drop,
+            [whole(0x81, 200), whole(0x82, 301), whole(0x81, 20)].concat(),
+            [whole(0x81, 200), whole(0x81, 20)].concat(),
+        ),
+        (
+            "all that follows is left out",
+            Refusal::Silence,
+            [whole(0x81, 200), whole(0x82, 301), whole(0x81, 20)].concat(),
+            whole(0x81, 200),
+        ),
+        (
+            "a frame is cut off",
+            Refusal::Truncate,
+            [whole(0x81, 200), whole(0x82, 301), whole(0x81, 20)].concat(),
+            [whole(0x81, 200), cut(0x82, 301, 300), whole(0x81, 20)].concat(),
+        ),
+        (
+            "a message is cut off in its third frame, and its fourth one is left out",
+            Refusal::Truncate,
+            [
+                whole(0x01, 300),
+                whole(0x00, 300),
+                whole(0x00, 200),
+                ping.clone(),
+                whole(0x80, 200),
+                whole(0x81, 20),
+            ]
+            .concat(),
+            [
+                whole(0x01, 300),
+                whole(0x00, 300),
+                whole(0x80, 100),
+                ping.clone(),
+                whole(0x81, 20),
+            ]
+            .concat(),
+        ),
+    ] {
+        for step in [1, 2, 3, 7, 100, 301, 5000] {
+            let [mut scanner, _] = Scanner::pair(true);
+            let stream = [HEADS[0], &stream].concat();
+            let (out, passed, verdict) = run(&mut scanner, &stream, step, &way(refusal), Left::ALL);
+            assert!(out == [HEADS[0], &expected].concat(), "{name}, {step}");
+            assert_eq!(verdict, Verdict::Pass, "{name}, {step}");
+            assert_eq!(passed.blocked, 1, "{name}, {step}");
+            assert_eq!(passed.bytes, expected.len() as u64, "{name}, {step}");
         }
     }
 }

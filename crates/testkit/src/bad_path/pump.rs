@@ -12,7 +12,7 @@ use super::close::Violation;
 use super::delay_line::{Bucket, CHUNK, DelayLine};
 use super::frames::{Scan, Scanner, Verdict};
 use super::meter::Tally;
-use super::weather::{Direction, How};
+use super::weather::{Direction, How, Refusal, Way};
 use super::{Settings, Shared, lock, sockets};
 
 /// What both directions of a connection share.
@@ -35,7 +35,10 @@ pub(super) enum Stop {
     Unwritable,
     /// It stopped between two frames, because a frame of the other direction violated a rule.
     Requested,
-    Violation(Violation),
+    /// A frame violated a rule: both sides get a Close with this code.
+    Violation(Violation, u16),
+    /// A frame violated a rule, and the connection ends without a Close.
+    Refused(How),
     Cut(How),
     LongHead,
 }
@@ -135,7 +138,18 @@ impl Pump<'_> {
             let ended = to.shutdown().await;
             return Err(ended.map_or(Stop::Unwritable, |()| Stop::End));
         }
-        let (scan, cut) = self.scan(&chunk);
+        let mut rest = &chunk[..];
+        while !rest.is_empty() {
+            let taken = self.forward_part(rest, to).await?;
+            rest = &rest[taken..];
+        }
+        Ok(())
+    }
+
+    /// Forwards the beginning of a chunk, and returns how much of the chunk that was.
+    async fn forward_part(&mut self, chunk: &[u8], to: &mut WriteHalf<'_>) -> Result<usize, Stop> {
+        let way = *self.settings.borrow().weather.way(self.direction);
+        let (scan, cut) = self.scan(chunk, &way);
         let body = &chunk[scan.start..scan.end];
         let written = match scan.lead.as_slice() {
             [] => to.write_all(body).await,
@@ -150,20 +164,25 @@ impl Pump<'_> {
             .send_modify(|counts| counts.passed(self.direction).add(&scan.passed));
         match (cut, scan.verdict) {
             (Some(how), _) => Err(Stop::Cut(how)),
-            (None, Verdict::Violation(violation)) => Err(Stop::Violation(violation)),
+            (None, Verdict::Violation(violation)) => Err(match violation.refusal(&way) {
+                Refusal::Close(code) => Stop::Violation(violation, code),
+                Refusal::End => Stop::Refused(How::End),
+                // The scanner does the others itself.
+                _ => Stop::Refused(How::Reset),
+            }),
             (None, Verdict::LongHead) => Err(Stop::LongHead),
-            (None, Verdict::Pass | Verdict::CutReached) => Ok(()),
+            (None, Verdict::Again) => Ok(scan.end),
+            (None, Verdict::Pass | Verdict::CutReached) => Ok(chunk.len()),
         }
     }
 
     /// Scans and counts under one lock, so that two directions cannot both forward the last frame.
-    fn scan(&mut self, chunk: &[u8]) -> (Scan, Option<How>) {
-        let way = *self.settings.borrow().weather.way(self.direction);
+    fn scan(&mut self, chunk: &[u8], way: &Way) -> (Scan, Option<How>) {
         let stop_requested = *self.stop_requested.borrow();
         let mut meter = lock(&self.shared.meter);
         let mut both = lock(self.both);
         let left = meter.left(&both.tally, self.direction);
-        let scan = self.scanner.scan(chunk, &way, left, stop_requested);
+        let scan = self.scanner.scan(chunk, way, left, stop_requested);
         let (frames, bytes) = (scan.passed.frames, scan.passed.bytes);
         both.tally.add(self.direction, frames, bytes);
         meter.path.add(self.direction, frames, bytes);

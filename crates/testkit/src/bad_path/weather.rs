@@ -51,20 +51,45 @@ impl Default for Weather {
 
 /// One direction of a path.
 ///
-/// A frame that exceeds a cap is not forwarded: both sides get a WebSocket Close (1009, or 1003 for
-/// binary), and the connection ends.
+/// A frame that exceeds a cap is not forwarded; `refusal` says what its sender and receiver see of that. A
+/// binary frame on a path for text closes both sides with 1003.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Way {
     /// The largest payload of a WebSocket frame, in bytes. Valid control frames are always forwarded.
     pub frame_cap: Option<u64>,
     /// The largest WebSocket message, in bytes over all its frames.
     pub message_cap: Option<u64>,
+    /// What happens to a frame that exceeds a cap.
+    pub refusal: Refusal,
     /// Whether binary messages are refused.
     pub text_only: bool,
     /// The delay of every byte. At most 4 MiB are delayed at a time.
     pub delay: Duration,
     /// The rate limit in bytes per second, including handshake and headers.
     pub pace: Option<u64>,
+}
+
+/// What both sides see of a frame that exceeds a cap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// A WebSocket Close with this code, after which the connection ends.
+    Close(u16),
+    /// The end of the stream without a WebSocket Close.
+    End,
+    /// A reset.
+    Reset,
+    /// Nothing: from this frame on nothing more is forwarded in its direction, and the connection stays.
+    Silence,
+    /// Nothing: this frame is left out, and what follows is forwarded. For messages of one frame.
+    Drop,
+    /// A shorter message: what is over the cap is cut off, and what follows is forwarded.
+    Truncate,
+}
+
+impl Default for Refusal {
+    fn default() -> Self {
+        Self::Close(1009)
+    }
 }
 
 /// A direction of a connection.

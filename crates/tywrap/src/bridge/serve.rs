@@ -135,13 +135,9 @@ impl<H: Handler> Session<'_, H> {
             kind,
         };
         match fault.kind {
-            FaultKind::NotJson => {
-                let error = decode(DecodeErrorKind::NotJson);
-                self.send(UNKNOWN_ID, error.reply(Style::Ascii)).await
-            }
+            FaultKind::NotJson => self.refuse(decode(DecodeErrorKind::NotJson)).await,
             FaultKind::Malformed { field: "frame", .. } => {
-                let error = decode(DecodeErrorKind::NotObject);
-                self.send(UNKNOWN_ID, error.reply(Style::Ascii)).await
+                self.refuse(decode(DecodeErrorKind::NotObject)).await
             }
             FaultKind::MessageTooLarge { size, .. } => {
                 self.drop_rest(frame);
@@ -195,22 +191,28 @@ impl<H: Handler> Session<'_, H> {
         Err(End::Error(BridgeError::Input { reason }))
     }
 
+    /// Answers a request that cannot be parsed.
+    async fn refuse(&mut self, error: DecodeError) -> Result<(), End> {
+        tracing::warn!(%error, "a request cannot be parsed; the host gets an error");
+        self.send(error.id, error.reply(Style::Ascii)).await
+    }
+
     async fn answer(&mut self, message: Message) -> Result<(), End> {
         // The link delivers only UTF-8.
         let text = std::str::from_utf8(&message.bytes).unwrap_or_default();
         let request = match Request::read(text) {
             Ok(request) => request,
             Err(error) => {
-                tracing::warn!(%error, "a request cannot be parsed; the host gets an error");
-                let error = DecodeError {
-                    id: exact(error.id).unwrap_or(UNKNOWN_ID),
-                    ..error
-                };
-                return self.send(error.id, error.reply(Style::Ascii)).await;
+                let id = exact(error.id).unwrap_or(UNKNOWN_ID);
+                return self.refuse(DecodeError { id, ..error }).await;
             }
         };
         let Some(id) = exact(request.id) else {
             let text = "`id` must be an integer within 2^53 - 1 of 0";
+            tracing::warn!(
+                error = text,
+                "a request cannot be parsed; the host gets an error"
+            );
             return self.fail(UNKNOWN_ID, &raise("ProtocolError", text)).await;
         };
         let outcome = match &request.method {

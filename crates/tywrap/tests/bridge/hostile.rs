@@ -1,6 +1,7 @@
 //! One table of hosts that mean harm, for both bridges: each is answered or ends the bridge cleanly, and
 //! what was right beside it is answered too.
 
+use breakbulk_testkit::log::{Level, Log};
 use serde_json::{Value, json};
 
 use super::python_runs::in_python;
@@ -419,7 +420,20 @@ fn check(side: &str, case: &Case, run: &Run, (replies, end): (Replies, End)) {
 #[tokio::test]
 async fn the_rust_bridge_lives_through_hostile_hosts() {
     for case in cases() {
+        let log = Log::capture();
         check("Rust", &case, &in_rust(&input(&case)).await, case.rust);
+        let (replies, end) = case.rust;
+        for (_, kind) in replies.iter().filter(|(id, _)| *id == -1) {
+            let (level, words) = match (*kind, end) {
+                ("RequestTooLargeError", _) => (Level::WARN, " is over "),
+                (_, End::Unreadable) => (Level::ERROR, "the bridge stops"),
+                _ => (Level::WARN, "a request cannot be parsed"),
+            };
+            assert!(log.has(level, &[words]), "{}: {kind}: {log}", case.name);
+        }
+        if replies.iter().all(|(_, kind)| kind.is_empty()) && end == End::Served {
+            log.assert_quiet();
+        }
     }
 }
 
@@ -427,7 +441,12 @@ async fn the_rust_bridge_lives_through_hostile_hosts() {
 #[test]
 fn the_python_bridge_lives_through_hostile_hosts() {
     for case in cases() {
-        check("Python", &case, &in_python(&input(&case)), case.python);
+        let run = in_python(&input(&case));
+        check("Python", &case, &run, case.python);
+        for (_, kind) in case.python.0.iter().filter(|(id, _)| *id == -1) {
+            let line = format!("[tywrap] {kind}: ");
+            assert!(run.stderr.contains(&line), "{}: {}", case.name, run.stderr);
+        }
     }
 }
 

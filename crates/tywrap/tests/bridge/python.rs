@@ -192,6 +192,7 @@ fn only_what_is_allowed_is_reached() {
             "{env:?} {module}.{function} {:?}",
             run.lines
         );
+        assert_eq!(run.stderr, "", "the host is told, and nobody else");
     }
 }
 

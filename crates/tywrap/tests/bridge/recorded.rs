@@ -1,10 +1,11 @@
 //! Every recorded scenario of the original bridge gives the same replies from both of ours, or differs
 //! by a rule. A rule that nothing uses any more is a failure.
 
+use breakbulk_testkit::log::Log;
 use serde_json::Value;
 
 use super::python_runs::in_python;
-use super::runs::in_rust;
+use super::runs::{Run, in_rust};
 use super::transcripts::{
     BOTH_HANDSHAKES, NO_CRASH, NOT_UTF8, OWN_TRACEBACK, OWN_WORDS, Rule, Scenario, TABLE, Used,
 };
@@ -30,7 +31,11 @@ const RUST: &[Rule] = &[
 async fn the_rust_bridge_answers_as_recorded() {
     let mut used = Used::new();
     for scenario in scenarios() {
+        let log = Log::capture();
         let run = in_rust(&scenario.input).await;
+        if is_over_the_codecs_limit(&run) {
+            log.assert_quiet();
+        }
         note(&scenario, scenario.compare(&run, false), &mut used);
     }
     all_used(RUST, &used);
@@ -41,9 +46,18 @@ fn the_python_bridge_answers_as_recorded() {
     let mut used = Used::new();
     for scenario in scenarios() {
         let run = in_python(&scenario.input);
+        if is_over_the_codecs_limit(&run) {
+            assert_eq!(run.stderr, "", "{}", scenario.name);
+        }
         note(&scenario, scenario.compare(&run, true), &mut used);
     }
     all_used(PYTHON, &used);
+}
+
+/// Whether a result was refused by `TYWRAP_CODEC_MAX_BYTES`: the caller is told, and nobody else.
+fn is_over_the_codecs_limit(run: &Run) -> bool {
+    let refusal = "PayloadTooLargeError";
+    run.lines.iter().any(|line| line.contains(refusal))
 }
 
 fn note(scenario: &Scenario, compared: Result<Used, String>, used: &mut Used) {

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
+use breakbulk_testkit::log::Log;
 use breakbulk_tywrap::bridge::{
     Answer, Arguments, Bridge, BridgeConfig, Ended, Functions, Handler, Outcome,
 };
@@ -68,6 +69,7 @@ async fn unknown_names_are_told_as_python_does() {
 
 #[tokio::test]
 async fn only_allowed_modules_are_called() {
+    let log = Log::capture();
     let config = BridgeConfig::default()
         .with(|config| config.allowed = Some(BTreeSet::from(["a".to_owned()])));
     let functions = Functions::new()
@@ -77,6 +79,7 @@ async fn only_allowed_modules_are_called() {
     let stdout = serve(Bridge::new(config, functions), stdin).await;
     let expected = [(1, ""), (2, "ImportNotAllowedError")].map(|(id, kind)| (id, kind.to_owned()));
     assert_eq!(outline(&messages(&stdout, None).unwrap()), expected);
+    log.assert_quiet();
 }
 
 /// Runs calls that wait, and remembers when they began and ended.

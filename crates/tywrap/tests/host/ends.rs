@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use breakbulk_net::process::Program;
+use breakbulk_testkit::log::{Level, Log};
 use breakbulk_tywrap::{CallError, Host};
 
 use super::common::{config, gone, host, lives, ordinary, program};
@@ -48,6 +49,7 @@ async fn a_bridge_killed_within_a_request_is_followed_by_another() {
 #[tokio::test]
 async fn an_answer_over_the_limit_fails_with_the_limit_and_the_size() {
     for (way, frame) in [("in one line", 1 << 20), ("in frames", 200)] {
+        let log = Log::capture();
         let host = host(|config| {
             config.limits.message = 20_000;
             config.limits.frame = frame;
@@ -59,6 +61,8 @@ async fn an_answer_over_the_limit_fails_with_the_limit_and_the_size() {
         let text = error.to_string();
         assert!(text.contains("20000"), "{way}: {text}");
         assert!(text.contains("1000"), "{way}: {text}");
+        let warning = ["the bridge broke the protocol", "calls=1", "20000"];
+        log.assert_line(Level::WARN, &warning);
         ordinary(&host, 100).await;
         assert_eq!(host.starts(), 2, "{way}");
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use breakbulk_testkit::log::{Level, Log};
 use serde_json::Value;
 
 use super::scenarios::{EXITED, FRAME_IDS, NESTED, RAW_UTF8, SURROGATES, UNNAMED, judge};
@@ -12,6 +13,7 @@ async fn a_misbehaving_bridge_is_met_as_recorded_or_better() {
     let text = std::fs::read_to_string(format!("{folder}/ts_host_behaviour.json")).unwrap();
     let recorded: Value = serde_json::from_str(&text).unwrap();
     let mut used = BTreeSet::new();
+    let log = Log::capture();
     for case in recorded["scenarios"].as_array().unwrap() {
         match judge(case).await {
             Ok(rules) => used.extend(rules),
@@ -25,5 +27,10 @@ async fn a_misbehaving_bridge_is_met_as_recorded_or_better() {
             rule.name,
             rule.reason
         );
+    }
+    let warning =
+        "the bridge broke the protocol: its open calls fail, and it is restarted at the next call";
+    for breach in ["piece 0 came twice", "cannot be read", "hold an answer to"] {
+        log.assert_line(Level::WARN, &[warning, breach, "calls=1"]);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use breakbulk_message::vscode::{
     Args, Passed, Reply, StockTransformer, Thrown, UriTransformer, Value,
 };
+use breakbulk_testkit::log::{Level, Log};
 use breakbulk_vscode::machine::rpc;
 use breakbulk_vscode::{CallError, Ended, Endpoint};
 use bytes::Bytes;
@@ -89,6 +90,7 @@ async fn errors_keep_name_message_stack_code_and_cause() {
 
 #[tokio::test]
 async fn nobody_is_left_waiting() {
+    let log = Log::capture();
     let (a, _b) = pair(config(), config());
     let remote = a.remote(id());
     let stranger = a.remote(breakbulk_message::vscode::RpcId::new(9).unwrap());
@@ -116,6 +118,8 @@ async fn nobody_is_left_waiting() {
         let error = call.await.unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     }
+    let reply = "a reply cannot be sent; the peer gets an error instead";
+    log.assert_line(Level::DEBUG, &[reply, "over the limit of 104857600"]);
     // And the endpoint lives.
     let sum: i64 = remote.call("$add", &(4, 1)).await.unwrap().typed().unwrap();
     assert_eq!(sum, 5);

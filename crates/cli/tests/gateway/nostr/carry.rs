@@ -137,13 +137,38 @@ async fn what_is_no_message_is_answered_and_the_rest_goes_on() {
     client.say(&json!([{"jsonrpc": "2.0", "id": 1, "method": "ping"}]));
     let answer = client.hear();
     assert_eq!(answer["error"]["code"], -32600, "{answer}");
+    let line = client.0.log.line("this is no JSON-RPC 2.0 message");
+    assert!(line.contains(" WARN "), "{line}");
     // More than the far gateway takes from its server.
     let answer = client.call(2, "text", json!({"kind": "ascii", "size": 2 * MB}));
     assert_eq!(answer["error"]["code"], -32011, "{answer}");
+    let line = "a response is too large and was replaced by an error";
+    assert!(scene.far.line(line).contains(" WARN "));
     // And more than it takes from its client.
     let answer = client.call(3, "digest", json!({"data": text("ascii", 2 * MB)}));
     assert!(answer["error"]["code"].is_i64(), "{answer}");
+    let line = scene.far.line("a transfer of a client failed");
+    assert!(line.contains("over the limit of 1000000"), "{line}");
     assert_eq!(client.about(4).0, "batches");
+}
+
+/// A relay that takes less than it should, and less than a second attempt needs: its client is answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_relay_does_not_take_is_answered_and_in_the_log() {
+    let scene = Scene::start("", &[]).await;
+    let mut client = scene.client("");
+    client.initialize("large");
+    scene.relay.limit(10_000);
+    let answer = client.call(1, "text", json!({"kind": "ascii", "size": MB}));
+    assert_eq!(answer["error"]["code"], -32011, "{answer}");
+    let line = scene
+        .far
+        .line("a response could not be sent to a peer at relays");
+    assert!(
+        line.contains(" WARN ") && line.contains("too large"),
+        "{line}"
+    );
+    assert_eq!(client.about(2).0, "large");
 }
 
 /// A notification cannot be cut: the log of the gateway at its sender says what became of it.

@@ -33,6 +33,9 @@ async fn a_server_that_dies_leaves_no_request_unanswered_and_another_takes_over(
     }
     ids.sort_unstable();
     assert_eq!(ids, [2, 3]);
+    // The operator is told.
+    let line = scene.far.line("the command closed with");
+    assert!(line.contains("exited with status"), "{line}");
     // The next one is introduced to the client as the first was.
     let (name, second, _) = client.about(4);
     assert_eq!(name, "mortal");
@@ -224,6 +227,8 @@ async fn a_relay_that_loses_its_connections_in_the_middle_is_found_again() {
     };
     assert!(got);
     assert_eq!(client.about(id + 1).0, "patient");
+    let line = "sent recent events again after an outage of the relay";
+    scene.far.line(line);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -151,7 +151,7 @@ fn what_cannot_work_is_one_line_that_says_what_to_do() {
         (
             "loro+ws://0".to_owned(),
             to(""),
-            "loro+ws carries bytes, and the other end text",
+            "loro+ws: carries loro's messages or bytes, and cep22+nostr: carries text (JSON-RPC)",
         ),
     ] {
         let output = run(gateway(&["--listen", &listen, "--to", &to]), Vec::new());

@@ -28,6 +28,21 @@ pub enum Unreadable {
         /// The limit.
         limit: usize,
     },
+    /// A binary frame is over the limit.
+    #[error(
+        "a frame of {size} bytes ({name}) is over {limit}; raise the maximum message size or send less"
+    )]
+    FrameTooLong {
+        /// The name of the format.
+        name: &'static str,
+        /// The announced size.
+        size: u64,
+        /// The limit.
+        limit: usize,
+    },
+    /// The stream begins like HTTP.
+    #[error("the other end speaks HTTP, and this is a plain stream; use ws:// or check the port")]
+    Http,
     /// A message over the limit was skipped, and reading can go on. Only a few of its members were
     /// kept.
     #[error(
@@ -106,6 +121,7 @@ fn shown(framing: Framing) -> &'static str {
     match framing {
         Framing::Lines => "JSON lines",
         Framing::ContentLength => "Content-Length headers",
+        Framing::LengthField(field) => field.name,
     }
 }
 
@@ -115,9 +131,12 @@ impl Unreadable {
         let code = match self {
             Self::LineTooLong { .. }
             | Self::TooLong { .. }
+            | Self::FrameTooLong { .. }
             | Self::Oversized { .. }
             | Self::HeadersTooLong => 1009,
-            Self::NoLength | Self::BadHeader { .. } | Self::WrongFraming { .. } => 1002,
+            Self::NoLength | Self::BadHeader { .. } | Self::WrongFraming { .. } | Self::Http => {
+                1002
+            }
             Self::NotUtf8 { .. } => 1007,
             Self::CutLine { .. } | Self::CutBody { .. } | Self::CutHeaders { .. } => 1006,
         };

@@ -1,6 +1,5 @@
-//! Limits how long an incoming message may take to arrive. Its bytes are not charged to any budget yet,
-//! and control frames between its fragments keep the connection alive: without this limit a peer could
-//! make us hold them for ever.
+//! Limits how long an incoming message may take to arrive. Without this limit a peer could make us hold
+//! an unfinished one for ever.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -17,7 +16,7 @@ const BYTES_A_SECOND: u64 = 1 << 10;
 
 /// The timer of one incoming message.
 #[derive(Debug)]
-pub(super) struct MessageTimer {
+pub(crate) struct MessageTimer {
     began: Instant,
     /// Since when nothing is read.
     paused: Option<Instant>,
@@ -26,7 +25,7 @@ pub(super) struct MessageTimer {
 
 impl MessageTimer {
     /// Starts the timer for a message of which `bytes` have arrived.
-    pub(super) fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize) -> Self {
         let began = Instant::now();
         Self {
             began,
@@ -36,19 +35,25 @@ impl MessageTimer {
     }
 
     /// Stops the timer while the application does not read.
-    pub(super) fn pause(&mut self) {
+    pub(crate) fn pause(&mut self) {
         self.paused = Some(Instant::now());
     }
 
     /// Continues the timer. The pause does not count, as it was not the peer's doing.
-    pub(super) fn resume(&mut self) {
+    pub(crate) fn resume(&mut self) {
         if let Some(paused) = self.paused.take() {
             self.began += paused.elapsed();
         }
     }
 
     /// Waits until the time for a message of which `bytes` have arrived is up.
-    pub(super) fn poll_expired(&mut self, context: &mut Context<'_>, bytes: usize) -> Poll<Closed> {
+    #[cfg(feature = "process")]
+    pub(crate) async fn expired(&mut self, bytes: usize) -> Closed {
+        std::future::poll_fn(|context| self.poll_expired(context, bytes)).await
+    }
+
+    /// Waits until the time for a message of which `bytes` have arrived is up.
+    pub(crate) fn poll_expired(&mut self, context: &mut Context<'_>, bytes: usize) -> Poll<Closed> {
         loop {
             let time = time(bytes);
             let due = self.began + time;

@@ -10,7 +10,7 @@ const SHORT: usize = 256;
 
 /// The state of a scan.
 #[derive(Debug, Default)]
-pub(super) struct JsonScan {
+pub struct JsonScan {
     /// How many braces and brackets are open.
     depth: u64,
     is_object: bool,
@@ -76,7 +76,7 @@ impl ShortText {
 
 impl JsonScan {
     /// A scan that keeps the members of these names.
-    pub(super) fn new(wanted: &'static [&'static str]) -> Self {
+    pub fn new(wanted: &'static [&'static str]) -> Self {
         Self {
             wanted,
             ..Self::default()
@@ -84,19 +84,20 @@ impl JsonScan {
     }
 
     /// Whether a text is one complete object or array.
-    pub(super) fn is_complete_json(text: &[u8]) -> bool {
+    #[cfg(any(feature = "process", test))]
+    pub(crate) fn is_complete_json(text: &[u8]) -> bool {
         let mut scan = Self::default();
         scan.feed(text);
         scan.is_complete()
     }
 
     /// Whether the text so far is one complete object or array.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.ended && !self.other
     }
 
     /// The requested members; none if the text is not complete.
-    pub(super) fn members(self) -> Members {
+    pub fn members(self) -> Members {
         match self.is_complete() {
             true => self.members,
             false => Members::default(),
@@ -104,7 +105,7 @@ impl JsonScan {
     }
 
     /// Scans the next bytes.
-    pub(super) fn feed(&mut self, mut bytes: &[u8]) {
+    pub fn feed(&mut self, mut bytes: &[u8]) {
         while let Some(&byte) = bytes.first() {
             if self.other {
                 return;

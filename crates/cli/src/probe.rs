@@ -1,0 +1,187 @@
+//! `breakbulk probe`: finds out what a path lets through.
+
+mod report;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use breakbulk::gateway::probe::{self, Content, Direction, Progress, Target};
+use breakbulk::gateway::{Config, Event, RunError, Stop};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::failure::Failure;
+use crate::guests::{GuestOptions, Room};
+use crate::output::Output;
+use crate::signals;
+use crate::size::{self, Size};
+use crate::{log, token};
+
+const RULES: &str = "\
+Run breakbulk probe --listen ENDPOINT at one end of the path and breakbulk probe ENDPOINT at the other, or
+probe a gateway that listens there: a gateway answers a probe of a client that it lets in anyway (with the
+right token, if it has one), within 8 MiB/s for all probes together, and never with --no-probe.
+
+For each direction, for text and for binary messages, the largest message is found to the byte, and whether
+larger ones pass in several WebSocket frames. What happens to one byte more is told: a close with 1009 or
+another code, silence, a message that was cut off, the end of the connection, a reset, a TLS alert. With
+http:// or https:// it is the body of a POST and of its response, which may be refused with a status such
+as 413 or 503; there breakbulk probe --listen http://PORT answers (for https:// behind a proxy). A
+connection that breaks by chance is tried again. The last lines name the options of breakbulk gateway that
+keep within what was found, and the rows of breakbulk caps that fit.
+
+The token of a listener comes from ?token-file=FILE or BREAKBULK_TOKEN, as for breakbulk gateway.
+
+Exit codes: 0 the limits were found; 1 no answer, or nothing passes; 2 wrong options.
+
+Examples:
+  breakbulk probe --listen ws://8080
+  breakbulk probe wss://relay.example/path --up-to 4MiB";
+
+#[derive(Args, Debug)]
+#[command(after_long_help = RULES, after_help = "See --help for what is measured, and examples.")]
+pub(crate) struct Probe {
+    /// The end of the path that answers: ws://HOST:PORT/PATH, wss://…, ws+unix:PATH, http://… or https://…
+    #[arg(value_name = "ENDPOINT", required_unless_present = "listen")]
+    endpoint: Option<String>,
+    /// Answer probes here, until a signal comes
+    #[arg(long, value_name = "ENDPOINT", conflicts_with = "endpoint")]
+    listen: Option<String>,
+    /// The largest message to try
+    #[arg(long, value_name = "SIZE", default_value = "16MiB")]
+    up_to: Size,
+    /// The least time to wait for an answer until it counts as silence, in milliseconds; what the path was
+    /// seen to take is added
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000)]
+    patience: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    guests: GuestOptions,
+    /// Listen beyond this machine without a token
+    #[arg(long)]
+    allow_remote: bool,
+    /// Log more
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+impl Probe {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        log::start(self.verbose, !self.verbose && self.listen.is_none());
+        let runtime = tokio::runtime::Runtime::new()
+            .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
+        let parse = |text: &str| {
+            let parsed = text.parse::<Target>();
+            // The text itself is not repeated, since it may contain a secret.
+            parsed.map_err(|error| Failure::Usage(error.to_string()))
+        };
+        match (&self.listen, &self.endpoint) {
+            (Some(listen), _) => runtime.block_on(self.listen(parse(listen)?)),
+            (None, Some(endpoint)) => runtime.block_on(self.ask(parse(endpoint)?)),
+            (None, None) => Err(Failure::Usage("give an endpoint to probe".to_owned())),
+        }
+    }
+
+    async fn ask(&self, endpoint: Target) -> Result<(), Failure> {
+        let mut config = probe::Config::default();
+        config.most = self.up_to.0;
+        config.patience = Duration::from_millis(self.patience);
+        config.token = token::from_environment()?;
+        let bar = bar();
+        let outcome = probe::run(endpoint, config, |progress| show(&bar, progress)).await;
+        bar.finish_and_clear();
+        let report = outcome.map_err(|error| match error.is_usage() {
+            true => Failure::Usage(error.to_string()),
+            false => Failure::Session(error.to_string()),
+        })?;
+        let mut out = Output::open(None)?;
+        match self.json {
+            true => out.line(&report::object(&report).to_string())?,
+            false => report::print(&report, &mut out)?,
+        }
+        out.finish()?;
+        match report.is_usable() {
+            true => Ok(()),
+            false => Err(Failure::Session(
+                "text does not pass in both directions: the path is broken, or is for other messages"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    async fn listen(&self, endpoint: Target) -> Result<(), Failure> {
+        let room = Room::make(64, 1, "breakbulk probe");
+        let mut config = Config::default();
+        config.max_sessions = room.connections;
+        config.handshakes = room.handshakes;
+        config.per_address = self.guests.per_address(room.connections);
+        config.allowed_origins = self.guests.origins();
+        config.allowed_hosts = self.guests.hosts();
+        #[cfg(unix)]
+        {
+            config.allowed_users = self.guests.users().to_vec();
+        }
+        config.allow_remote = self.allow_remote;
+        config.token = token::from_environment()?;
+        let signals = signals::Stop::on_signals();
+        let signals = signals.map_err(|error| Failure::Io("signals".to_owned(), error))?;
+        let stop = Stop::new();
+        let stopping = async {
+            signals.asked().await;
+            stop.stop();
+            std::future::pending::<()>().await;
+        };
+        let tell = |event| {
+            if let Event::Listening(address) = event {
+                eprintln!("listening on {address}");
+            }
+        };
+        tokio::select! {
+            outcome = probe::listen(endpoint, config, &stop, tell) => outcome.map_err(failure),
+            () = stopping => Ok(()),
+        }
+    }
+}
+
+fn failure(error: RunError) -> Failure {
+    match error.is_setup() {
+        true => Failure::Usage(format!("--{error}")),
+        false => Failure::Session(error.to_string()),
+    }
+}
+
+/// A line on the terminal that says what is being tried.
+fn bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let target = ProgressDrawTarget::stderr_with_hz(10);
+    let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+    let bar = ProgressBar::with_draw_target(None, target).with_style(style);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+fn show(bar: &ProgressBar, progress: Progress) {
+    let question = progress.question;
+    let direction = match question.direction {
+        Direction::Up => "up",
+        Direction::Down => "down",
+    };
+    let content = match question.content {
+        Content::Text => "text",
+        Content::Binary => "binary",
+    };
+    let frames = match question.fragment {
+        Some(fragment) => format!(" in frames of {fragment}"),
+        None => String::new(),
+    };
+    bar.set_message(format!(
+        "{direction}, {content}: {}{frames}, {} messages so far",
+        size::show(question.size),
+        progress.answered
+    ));
+}

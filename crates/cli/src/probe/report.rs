@@ -1,0 +1,123 @@
+//! What a probe found, for people and for machines.
+
+use breakbulk::gateway::probe::{Finding, Limits, Refusal, Report, Way};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::size;
+
+/// Prints a report as text.
+pub(super) fn print(report: &Report, out: &mut Output) -> Result<(), Failure> {
+    for (name, way) in [("up", &report.up), ("down", &report.down)] {
+        out.line(&format!("{name:<5} text    {}", limits(&way.text)))?;
+        if let Some(binary) = &way.binary {
+            out.line(&format!("{:<5} binary  {}", "", limits(binary)))?;
+        }
+    }
+    let rate = |rate: Option<f64>| match rate {
+        Some(rate) => format!("{}/s", size::show(rate as usize)),
+        None => "unknown".to_owned(),
+    };
+    out.line(&format!(
+        "round trip {:.1} ms, up {}, down {}; {} messages over {} connections",
+        report.round_trip.as_secs_f64() * 1000.0,
+        rate(report.up_rate),
+        rate(report.down_rate),
+        report.questions,
+        report.connections
+    ))?;
+    let advice = &report.advice;
+    if !advice.rows.is_empty() {
+        let rows = advice.rows.join(", ");
+        out.line(&format!("like    {rows} (breakbulk caps NAME)"))?;
+    }
+    if !report.is_usable() {
+        return Ok(());
+    }
+    let options = match advice.options() {
+        options if options.is_empty() => "no option is needed for messages of this size".to_owned(),
+        options => match advice.preset {
+            Some(preset) => format!("{options}, or --preset {preset}; at both gateways"),
+            None => format!("{options}; at both gateways"),
+        },
+    };
+    out.line(&format!("use     {options}"))
+}
+
+fn limits(limits: &Limits) -> String {
+    let message = finding(&limits.message);
+    match &limits.frame {
+        None => message,
+        Some(frame) => format!("{message}; in frames: {}", finding(frame)),
+    }
+}
+
+fn finding(finding: &Finding) -> String {
+    match finding {
+        Finding::NoCap { tried } => format!("no limit up to {tried} bytes"),
+        Finding::Cap { bytes, refusal } => {
+            format!("{bytes} bytes pass; one more: {refusal}")
+        }
+        Finding::Nothing { tried, refusal } => {
+            format!("not even {tried} bytes pass: {refusal}")
+        }
+        Finding::Unsteady { passed } => format!(
+            "unsteady: {passed} bytes passed, and messages are refused by chance; try again later"
+        ),
+        other => format!("{other:?}"),
+    }
+}
+
+/// A report as data.
+pub(super) fn object(report: &Report) -> Value {
+    let advice = &report.advice;
+    json!({
+        "up": way(&report.up),
+        "down": way(&report.down),
+        "roundTripMs": report.round_trip.as_secs_f64() * 1000.0,
+        "upBytesPerSecond": report.up_rate.map(f64::round),
+        "downBytesPerSecond": report.down_rate.map(f64::round),
+        "messages": report.questions,
+        "connections": report.connections,
+        "rows": advice.rows,
+        "maxFrame": advice.max_frame,
+        "fragment": advice.fragment,
+        "preset": advice.preset,
+    })
+}
+
+fn way(way: &Way) -> Value {
+    let limits = |limits: &Limits| {
+        json!({
+            "message": found(&limits.message),
+            "frame": limits.frame.as_ref().map(found),
+        })
+    };
+    json!({
+        "text": limits(&way.text),
+        "binary": way.binary.as_ref().map(limits),
+    })
+}
+
+fn found(finding: &Finding) -> Value {
+    let (result, refusal) = match finding {
+        Finding::NoCap { .. } => ("none", None),
+        Finding::Cap { refusal, .. } => ("cap", Some(refusal)),
+        Finding::Nothing { refusal, .. } => ("nothing", Some(refusal)),
+        _ => ("unsteady", None),
+    };
+    json!({
+        "result": result,
+        "bytes": finding.passes(),
+        "above": refusal.map(|refusal| json!({
+            "kind": refusal.name(),
+            "code": refusal.code(),
+            "arrived": match refusal {
+                Refusal::Truncated { arrived } => Some(*arrived),
+                _ => None,
+            },
+            "words": refusal.to_string(),
+        })),
+    })
+}

@@ -1,0 +1,8 @@
+//! MCP over HTTP: the listener and the target, with raw requests, a server that follows a script, and a
+//! server in Python behind pipes.
+
+mod carry;
+mod door;
+mod scripted;
+mod target;
+mod wire;

@@ -1,0 +1,423 @@
+//! The listener: one URL for clients of both eras.
+//!
+//! In the session era each `initialize` begins a session of the gateway, with a connection to the target
+//! of its own. A request of the stateless era takes a session that no other request uses, from a pool
+//! that grows on demand: so ids of different clients never meet, and nothing has to be rewritten.
+
+mod answer;
+mod body;
+mod post;
+mod session;
+mod streams;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{ALLOW, HeaderValue};
+use axum::http::{HeaderMap, Method, Response, StatusCode};
+use breakbulk_link::lock;
+use breakbulk_net::ListenAddress;
+use breakbulk_net::http::{
+    Bodies, Guard, GuardOptions, Limits, PageHeaders, Visitor, secret_name, serve_until,
+    text_answer,
+};
+use breakbulk_net::ws::{ListenError, Tokens};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use self::answer::{Refusal, refusal, stream};
+use self::body::Reading;
+use self::post::post;
+use self::session::{ClientSession, DoorTransport};
+use self::streams::OWN;
+use super::head::{self, Headers, LAST_EVENT, Refused, SERVER_ERROR, SESSION, SESSION_NOT_FOUND};
+use super::tools::ToolHeaders;
+use crate::endpoint::WsAddress;
+use crate::error::RunError;
+use crate::open::{self, Opened};
+use crate::plan::Plan;
+use crate::pump::{Port, Side};
+use crate::serve::{self, Arrival, Door, Entered, Tell, check_target};
+use crate::stop::Stop;
+use crate::tunnel::Caller;
+
+/// What a web page may do.
+const PAGE: PageHeaders = PageHeaders {
+    methods: "GET, POST, DELETE",
+    asked: "Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Mcp-Session-Id",
+    answered: "Mcp-Session-Id",
+};
+
+/// Sockets for each session: POSTs side by side, and a stream.
+const SOCKETS: usize = 4;
+
+/// A gateway of few sessions has at least so many.
+const LEAST_SOCKETS: usize = 256;
+
+/// How many new sessions may wait for their targets to be connected.
+const ARRIVALS: usize = 16;
+
+/// How long a new session waits for that.
+const ARRIVAL_WAIT: Duration = Duration::from_secs(10);
+
+/// How long the last answers may take to be sent when the gateway stops.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+/// Sessions for the clients that come by HTTP.
+pub(crate) async fn listen(
+    plan: Arc<Plan>,
+    address: &WsAddress,
+    stop: &Stop,
+    tell: Tell<'_>,
+) -> Result<(), RunError> {
+    check_target(&plan).await?;
+    let (host, port) = address.listen_at().map_err(|error| RunError::Open {
+        side: Side::Listen,
+        error: error.into(),
+    })?;
+    let failed = |error| {
+        let address = match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        };
+        RunError::Listen(ListenError::Bind { address, error })
+    };
+    let socket = TcpListener::bind((host.as_str(), port)).await;
+    let socket = socket.map_err(failed)?;
+    let at = socket.local_addr().map_err(failed)?;
+    let heard_at = format!("{}://{at}{}", address.scheme(), address.path);
+    let door = HttpDoor::open(&plan, address, socket, at);
+    serve::listen(plan, door, heard_at, stop, tell).await
+}
+
+/// The listener as a door of the gateway.
+struct HttpDoor {
+    state: Arc<DoorState>,
+    arrivals: mpsc::Receiver<NewSession>,
+    server: JoinHandle<Result<(), ListenError>>,
+    at: SocketAddr,
+    stop: watch::Sender<bool>,
+}
+
+/// A session that has begun, and has no target yet.
+struct NewSession {
+    name: String,
+    transport: DoorTransport,
+}
+
+impl HttpDoor {
+    fn open(plan: &Plan, address: &WsAddress, socket: TcpListener, at: SocketAddr) -> Self {
+        let (arriving, arrivals) = mpsc::channel(ARRIVALS);
+        let state = Arc::new(DoorState::new(plan, address, arriving));
+        let router = Router::new().fallback(answer).with_state(state.clone());
+        let stop = watch::Sender::new(false);
+        let mut stopped = stop.subscribe();
+        let limits = limits(plan, address);
+        let server = tokio::spawn(async move {
+            let stopped = async move { drop(stopped.wait_for(|stop| *stop).await) };
+            serve_until(socket, router, limits, stopped).await
+        });
+        Self {
+            state,
+            arrivals,
+            server,
+            at,
+            stop,
+        }
+    }
+}
+
+fn limits(plan: &Plan, address: &WsAddress) -> Limits {
+    let guests = &plan.guests;
+    Limits::default().with(|limits| {
+        limits.sockets = plan.max_sessions.saturating_mul(SOCKETS).max(LEAST_SOCKETS);
+        limits.per_address = guests.per_address.clone();
+        limits.per_address.connections = guests.per_address.connections.saturating_mul(SOCKETS);
+        limits.identity = plan.listen.identity.clone().filter(|_| address.secure);
+        limits.client_authority = plan.listen.client_authority.clone();
+    })
+}
+
+impl Door for HttpDoor {
+    async fn accept(&mut self) -> Result<Arrival, ListenError> {
+        tokio::select! {
+            Some(NewSession { name, transport }) = self.arrivals.recv() => Ok(Arrival {
+                name,
+                caller: Caller::default(),
+                open: Box::new(move |end| {
+                    let connection = open::open(end, open::whole(end), transport)?;
+                    let opened = Opened::whole(Port::new(connection.clone()));
+                    let refuse = move |code, reason: &str| {
+                        connection.close(code, reason);
+                        Box::pin(async move { connection.ended().await }) as _
+                    };
+                    Ok(Entered::Port(opened, Box::new(refuse)))
+                }),
+            }),
+            ended = &mut self.server => {
+                let address = ListenAddress::Tcp(self.at);
+                match ended {
+                    Ok(Err(error)) => Err(error),
+                    _ => Err(ListenError::Ended { address }),
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) {
+        // Sessions that are there still need the listener for their last answers.
+        self.state.stopping.store(true, Ordering::Relaxed);
+        self.arrivals.close();
+    }
+
+    async fn finish(mut self) {
+        self.stop.send_replace(true);
+        if !self.server.is_finished() && timeout(LAST_ANSWERS, &mut self.server).await.is_err() {
+            self.server.abort();
+        }
+    }
+}
+
+/// What all requests share.
+struct DoorState {
+    /// The one path that is served; `None`: all.
+    path: Option<String>,
+    /// The largest message that comes in.
+    limit: usize,
+    guard: Guard,
+    bodies: Bodies,
+    tools: Arc<Mutex<ToolHeaders>>,
+    idle: Duration,
+    sessions: Mutex<HashMap<String, Arc<ClientSession>>>,
+    /// Sessions of the stateless era that no request uses.
+    pool: Mutex<Vec<Arc<ClientSession>>>,
+    arriving: mpsc::Sender<NewSession>,
+    stopping: AtomicBool,
+}
+
+impl DoorState {
+    fn new(plan: &Plan, address: &WsAddress, arriving: mpsc::Sender<NewSession>) -> Self {
+        let (end, guests) = (&plan.listen, &plan.guests);
+        let http = end.http.clone().unwrap_or_default();
+        let guard = GuardOptions {
+            bearer: end.token.clone(),
+            tokens: end.tokens.clone().map(|tokens| tokens as Arc<dyn Tokens>),
+            is_proven: end.client_authority.is_some(),
+            allowed_origins: guests.origins.clone(),
+            allowed_hosts: guests.hosts.clone(),
+            page: PAGE,
+            places: (plan.max_sessions, guests.per_address.connections),
+        };
+        // Bodies that are still being received may take a part of what all sessions share.
+        let posted = (end.budget.limit() / 2).max(end.max_message);
+        Self {
+            path: (address.path != "/").then(|| address.path.clone()),
+            limit: end.max_message,
+            guard: Guard::new(guard),
+            bodies: Bodies::new(posted, Some(end.budget.clone())),
+            tools: http.tools,
+            idle: http.idle,
+            sessions: Mutex::default(),
+            pool: Mutex::default(),
+            arriving,
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashMap<String, Arc<ClientSession>>> {
+        lock(&self.sessions)
+    }
+
+    /// The session that a request names, if it is one of the same holder.
+    fn find(&self, headers: &HeaderMap, visitor: &Visitor) -> Option<Arc<ClientSession>> {
+        let id = headers.only(SESSION).ok()??;
+        let session = self.sessions().get(&id).cloned()?;
+        let is_theirs = session.holder == visitor.holder && !session.is_over();
+        is_theirs.then_some(session)
+    }
+
+    /// Begins a session.
+    async fn begin(
+        self: &Arc<Self>,
+        visitor: &Visitor,
+        is_stateless: bool,
+    ) -> Result<Arc<ClientSession>, &'static str> {
+        if self.stopping.load(Ordering::Relaxed) {
+            return Err("the gateway is stopping");
+        }
+        let place = self.guard.place(visitor).ok_or("all sessions are taken")?;
+        let id = secret_name().map_err(|error| {
+            tracing::error!(%error, "no session can begin");
+            "the gateway cannot name a session"
+        })?;
+        let holder = visitor.holder.clone();
+        let (session, transport) =
+            ClientSession::new(self, id.clone(), holder, is_stateless, place);
+        let new = NewSession {
+            name: name(visitor),
+            transport,
+        };
+        match timeout(ARRIVAL_WAIT, self.arriving.send(new)).await {
+            Ok(Ok(())) => {}
+            _ => return Err("the gateway takes no new sessions at the moment"),
+        }
+        // Only now: whoever gives up before leaves nothing behind.
+        if !is_stateless && !session.is_over() {
+            self.sessions().insert(id, session.clone());
+        }
+        Ok(session)
+    }
+
+    /// A session for one request of the stateless era. One that served another holder is not used.
+    async fn backend(
+        self: &Arc<Self>,
+        visitor: &Visitor,
+    ) -> Result<Arc<ClientSession>, &'static str> {
+        let unused = {
+            let mut pool = lock(&self.pool);
+            pool.retain(|session| !session.is_over());
+            let at = pool.iter().rposition(|it| it.holder == visitor.holder);
+            at.map(|at| pool.remove(at))
+        };
+        match unused {
+            Some(session) => {
+                session.touch();
+                Ok(session)
+            }
+            None => self.begin(visitor, true).await,
+        }
+    }
+
+    /// A session of the stateless era is free for the next request.
+    fn give_back(&self, session: &Arc<ClientSession>) {
+        if session.is_over() || self.stopping.load(Ordering::Relaxed) {
+            return;
+        }
+        session.set_unused();
+        lock(&self.pool).push(session.clone());
+    }
+
+    /// A session has ended.
+    fn forget(&self, session: &Arc<ClientSession>) {
+        self.sessions().remove(&session.id);
+        lock(&self.pool).retain(|it| !Arc::ptr_eq(it, session));
+    }
+}
+
+/// A client in the log. Behind a proxy its port is not known.
+fn name(visitor: &Visitor) -> String {
+    let address = match visitor.address {
+        Some(address) if address.port() == 0 => address.ip().to_string(),
+        Some(address) => address.to_string(),
+        None => "unknown".to_owned(),
+    };
+    match &visitor.holder {
+        Some(holder) => format!("{holder}@{address}"),
+        None => address,
+    }
+}
+
+/// Answers any request.
+async fn answer(State(state): State<Arc<DoorState>>, request: Request) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let visitor = match state.guard.admit(&head) {
+        Ok(visitor) => visitor,
+        Err(response) => return *response,
+    };
+    let is_here = state
+        .path
+        .as_deref()
+        .is_none_or(|path| path == head.uri.path());
+    let answered = match head.method {
+        _ if !is_here => Ok(text_answer(
+            StatusCode::NOT_FOUND,
+            "There is nothing at this path.\n",
+        )),
+        Method::POST => post(&state, &visitor, &head, body).await,
+        Method::GET => get(&state, &visitor, &head.headers),
+        Method::DELETE => delete(&state, &visitor, &head.headers),
+        _ => {
+            let words = "use POST, GET or DELETE\n";
+            let mut response = text_answer(StatusCode::METHOD_NOT_ALLOWED, words);
+            let allowed = HeaderValue::from_static(PAGE.methods);
+            response.headers_mut().insert(ALLOW, allowed);
+            Ok(response)
+        }
+    };
+    let mut response = answered.unwrap_or_else(Response::from);
+    state.guard.let_page_read(&visitor, &mut response);
+    response
+}
+
+/// The session that a GET or DELETE names.
+fn named(
+    state: &DoorState,
+    visitor: &Visitor,
+    headers: &HeaderMap,
+) -> Result<Arc<ClientSession>, Refusal> {
+    if headers.all(SESSION).is_empty() {
+        let words = "a session is needed: begin one by initialize, and send its Mcp-Session-Id";
+        return Err(refusal(&Refused::new(400, SERVER_ERROR, words)));
+    }
+    let session = state.find(headers, visitor).ok_or_else(|| {
+        let words = "there is no such session; begin another by initialize";
+        refusal(&Refused::new(404, SESSION_NOT_FOUND, words))
+    })?;
+    let chosen = session.version();
+    let checked = head::check_version(headers, chosen.as_deref());
+    checked.map_err(|refused| refusal(&refused))?;
+    Ok(session)
+}
+
+/// Opens the stream for messages of the server's own, or resumes any stream.
+fn get(
+    state: &DoorState,
+    visitor: &Visitor,
+    headers: &HeaderMap,
+) -> Result<Response<Body>, Refusal> {
+    head::check_get(headers).map_err(|refused| refusal(&refused))?;
+    let session = named(state, visitor, headers)?;
+    session.touch();
+    let last = headers.only(LAST_EVENT).ok().flatten();
+    let place = match last.as_deref().filter(|last| !last.is_empty()) {
+        None => Some((OWN, None)),
+        Some(last) => last
+            .split_once('-')
+            .and_then(|(stream, number)| Some((stream.parse().ok()?, Some(number.parse().ok()?)))),
+    };
+    let attached = place.and_then(|(stream, from)| {
+        let reader = session.streams().attach(stream, from)?;
+        Some((stream, reader))
+    });
+    let Some((number, reader)) = attached else {
+        let words = "the events after this Last-Event-ID are not kept any more";
+        return Err(refusal(&Refused::new(400, SERVER_ERROR, words)));
+    };
+    session.wake();
+    let reading = Reading {
+        session,
+        stream: number,
+        reader,
+    };
+    Ok(stream(reading, None, None, None))
+}
+
+/// Ends a session.
+fn delete(
+    state: &DoorState,
+    visitor: &Visitor,
+    headers: &HeaderMap,
+) -> Result<Response<Body>, Refusal> {
+    let session = named(state, visitor, headers)?;
+    session.end(1000, "the client ended the session");
+    state.forget(&session);
+    Ok(Response::new(Body::empty()))
+}

@@ -1,0 +1,416 @@
+//! A session of the gateway whose client comes by HTTP: what its POSTs bring in goes to the pump, and what
+//! the pump sends goes to its streams. A session is one client's (session era), or it serves one request
+//! of any client after another (stateless era).
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+use breakbulk_link::{Budget, Carries, Closed, Frame, lock};
+use breakbulk_message::jsonrpc;
+use breakbulk_net::http::Place;
+use breakbulk_net::{Incoming, Lost, Sink, Source, Transport};
+use bytes::Bytes;
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::DoorState;
+use super::streams::{Put, Streams, Taken};
+use crate::mcp::head::SERVER_ERROR;
+use crate::mcp::message::{Message, chosen_version};
+use crate::pump::session_memory;
+
+/// How many POSTs of one session may be in progress.
+pub(super) const POSTS: usize = 64;
+
+/// A session that was silent for this long makes room for a newcomer.
+const MAKES_ROOM: Duration = Duration::from_secs(60);
+
+/// A session of the stateless era ends after this much time without a request.
+const UNUSED: Duration = Duration::from_secs(60);
+
+/// How long a client may take to read what waits for it, plus a second for each KiB.
+const SLOW: Duration = Duration::from_secs(60);
+const BYTES_A_SECOND: u64 = 1 << 10;
+
+/// How long the last events may take to be read when the session ends.
+const LAST_EVENTS: Duration = Duration::from_secs(4);
+
+/// A session.
+pub(super) struct ClientSession {
+    /// The name by which its client finds it.
+    pub(super) id: String,
+    /// Whose token it was begun with.
+    pub(super) holder: Option<String>,
+    /// Whether it serves requests that stand alone.
+    pub(super) is_stateless: bool,
+    streams: Mutex<Streams>,
+    /// Something was put into a stream, or a stream or the session has ended.
+    changed: Notify,
+    /// Something was taken out of a stream.
+    taken: Notify,
+    incoming: mpsc::Sender<Bytes>,
+    over: watch::Sender<Option<Closed>>,
+    pub(super) posts: Arc<Semaphore>,
+    last: Mutex<Instant>,
+    place: Place,
+    /// The version that the server chose.
+    version: Mutex<Option<String>>,
+    budget: OnceLock<Budget>,
+    idle: Duration,
+}
+
+/// What a reader of a stream finds.
+pub(super) enum Next {
+    /// The next event.
+    Event(super::streams::Event),
+    /// The stream has ended.
+    Ended,
+    /// The session has ended before the stream.
+    Over(Closed),
+}
+
+impl ClientSession {
+    /// A session, and the transport that the pump drives.
+    pub(super) fn new(
+        state: &Arc<DoorState>,
+        id: String,
+        holder: Option<String>,
+        is_stateless: bool,
+        place: Place,
+    ) -> (Arc<Self>, DoorTransport) {
+        let (incoming, frames) = mpsc::channel(1);
+        let memory = session_memory(state.limit);
+        let session = Arc::new(Self {
+            id,
+            holder,
+            is_stateless,
+            streams: Mutex::new(Streams::new(memory, !is_stateless)),
+            changed: Notify::new(),
+            taken: Notify::new(),
+            incoming,
+            over: watch::Sender::new(None),
+            posts: Arc::new(Semaphore::new(POSTS)),
+            last: Mutex::new(Instant::now()),
+            place,
+            version: Mutex::default(),
+            budget: OnceLock::new(),
+            idle: if is_stateless { UNUSED } else { state.idle },
+        });
+        let transport = DoorTransport {
+            session: session.clone(),
+            state: state.clone(),
+            frames,
+        };
+        (session, transport)
+    }
+
+    pub(super) fn streams(&self) -> MutexGuard<'_, Streams> {
+        lock(&self.streams)
+    }
+
+    pub(super) fn version(&self) -> Option<String> {
+        lock(&self.version).clone()
+    }
+
+    /// The client has done something.
+    pub(super) fn touch(&self) {
+        *lock(&self.last) = Instant::now();
+        self.place.set_idle(false);
+    }
+
+    /// The session may be given up for a newcomer.
+    pub(super) fn set_unused(&self) {
+        *lock(&self.last) = Instant::now();
+        self.place.set_idle(true);
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.borrow().is_some()
+    }
+
+    /// Why it has ended.
+    pub(super) fn closed(&self) -> Option<Closed> {
+        self.over.borrow().clone()
+    }
+
+    /// Wakes the readers of its streams: one may have been replaced.
+    pub(super) fn wake(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// Ends it; only the first call says why.
+    pub(super) fn end(&self, code: u16, reason: &str) {
+        self.over.send_if_modified(|over| {
+            let is_first = over.is_none();
+            if is_first {
+                *over = Some(Closed {
+                    code,
+                    reason: reason.to_owned(),
+                });
+            }
+            is_first
+        });
+        self.changed.notify_waiters();
+        self.taken.notify_waiters();
+    }
+
+    /// Hands a message to the pump, once it takes one. False: the session has ended.
+    pub(super) async fn receive(&self, bytes: Bytes) -> bool {
+        let mut over = self.over.subscribe();
+        tokio::select! {
+            sent = self.incoming.send(bytes) => sent.is_ok(),
+            _ = over.wait_for(Option::is_some) => false,
+        }
+    }
+
+    /// The next event of a stream for a reader. Cancel-safe.
+    pub(super) async fn next(&self, stream: u64, reader: u64) -> Next {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let keep = |size| self.budget.get().and_then(|budget| budget.charge(size));
+            let taken = self.streams().take(stream, reader, keep);
+            match taken {
+                Taken::Event(event) => {
+                    self.taken.notify_waiters();
+                    return Next::Event(event);
+                }
+                Taken::Ended => return Next::Ended,
+                Taken::Nothing => {}
+            }
+            if let Some(closed) = self.over.borrow().clone() {
+                return Next::Over(closed);
+            }
+            changed.await;
+        }
+    }
+
+    /// A reader is gone.
+    pub(super) fn detach(&self, stream: u64, reader: u64) {
+        self.streams().detach(stream, reader);
+        self.touch();
+    }
+
+    /// A stream ends: its request was cancelled.
+    pub(super) fn cancel(&self, key: &str) -> bool {
+        let is_open = self.streams().cancel(Instant::now().into_std(), key);
+        self.changed.notify_waiters();
+        is_open
+    }
+
+    /// Completes when a stream has ended, or the session has.
+    pub(super) async fn stream_ended(&self, stream: u64) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.streams().has_ended(stream) || self.is_over() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Completes once it was silent for so long that it ends; meanwhile it makes room for newcomers.
+    async fn silent(&self) {
+        loop {
+            let (last, now) = (*lock(&self.last), Instant::now());
+            let is_quiet = self.streams().is_quiet();
+            if !is_quiet {
+                // An open stream is looked at again later.
+                sleep_until(now + MAKES_ROOM.min(self.idle)).await;
+                self.touch();
+                continue;
+            }
+            if now >= last + self.idle {
+                return;
+            }
+            if now >= last + MAKES_ROOM {
+                self.place.set_idle(true);
+                sleep_until((last + self.idle).min(now + MAKES_ROOM)).await;
+            } else {
+                sleep_until((last + MAKES_ROOM).min(last + self.idle)).await;
+            }
+        }
+    }
+
+    /// Puts a message of the server into its stream, as soon as there is room.
+    async fn put(&self, bytes: Bytes) -> Result<(), Lost> {
+        let message = Message::read(&bytes).ok();
+        if self.is_stateless
+            && let Some(Message::Notification {
+                cancels: Some(id), ..
+            }) = &message
+            && self.cancel(id)
+        {
+            // The end of a subscription, which by HTTP is the end of its stream.
+            return Ok(());
+        }
+        let size = bytes.len();
+        let until = Instant::now() + SLOW + Duration::from_secs(size as u64 / BYTES_A_SECOND);
+        loop {
+            let room = self.taken.notified();
+            tokio::pin!(room);
+            room.as_mut().enable();
+            let budget = self.budget.get();
+            let charge =
+                || budget.map(|budget| budget.part(usize::MAX).charge_allocated(bytes.len()));
+            let now = Instant::now().into_std();
+            let put = self.streams().put(now, message.as_ref(), &bytes, charge);
+            match put {
+                Put::Done => break,
+                Put::Nowhere => {
+                    tracing::debug!(size, "a message of the server has nobody who waits for it");
+                    return Ok(());
+                }
+                Put::Evicted(messages) => {
+                    self.evicted(messages).await;
+                    break;
+                }
+                Put::Full => {
+                    if self.is_over() || timeout_at(until, room).await.is_err() {
+                        return Err(Lost("the client reads its streams too slowly".to_owned()));
+                    }
+                }
+            }
+        }
+        if !self.is_stateless && lock(&self.version).is_none() {
+            *lock(&self.version) = chosen_version(&bytes);
+        }
+        self.changed.notify_waiters();
+        Ok(())
+    }
+
+    /// Messages that waited too long for a GET: a request is answered, a notification is lost.
+    async fn evicted(&self, messages: Vec<Bytes>) {
+        for bytes in messages {
+            let message = Message::read(&bytes).ok();
+            let requests = message.as_ref().map(Message::requests).unwrap_or_default();
+            tracing::warn!(
+                size = bytes.len(),
+                "dropped a message of the server: its client has no stream open (GET), and too many wait for one"
+            );
+            for request in requests {
+                let words = "the client has no stream open, and too many messages wait for one";
+                let answer = jsonrpc::error(Some(&request.id), SERVER_ERROR, words, None);
+                let _ = timeout(LAST_EVENTS, self.incoming.send(answer.into())).await;
+            }
+        }
+    }
+}
+
+async fn timeout_at<F: Future>(
+    until: Instant,
+    future: F,
+) -> Result<F::Output, tokio::time::error::Elapsed> {
+    tokio::time::timeout_at(until, future).await
+}
+
+/// The transport of a session.
+pub(super) struct DoorTransport {
+    session: Arc<ClientSession>,
+    state: Arc<DoorState>,
+    frames: mpsc::Receiver<Bytes>,
+}
+
+impl Transport for DoorTransport {
+    type Source = DoorSource;
+    type Sink = DoorSink;
+
+    fn carries(&self, carries: Carries) -> bool {
+        carries == Carries::Text
+    }
+
+    fn charge_to(&mut self, budget: &Budget) {
+        let _ = self.session.budget.set(budget.clone());
+    }
+
+    fn split(self) -> (DoorSource, DoorSink) {
+        let source = DoorSource {
+            over: self.session.over.subscribe(),
+            session: self.session.clone(),
+            frames: self.frames,
+        };
+        let sink = DoorSink {
+            session: self.session,
+            state: self.state,
+        };
+        (source, sink)
+    }
+}
+
+/// The receiving half: what the client posts.
+pub(super) struct DoorSource {
+    session: Arc<ClientSession>,
+    frames: mpsc::Receiver<Bytes>,
+    over: watch::Receiver<Option<Closed>>,
+}
+
+impl Source for DoorSource {
+    async fn next(&mut self) -> Incoming {
+        let evicted = self.session.place.evicted();
+        tokio::select! {
+            // What was posted before the end is delivered before it.
+            biased;
+            Some(bytes) = self.frames.recv() => return Incoming::Frame(Frame::Text(bytes)),
+            _ = self.over.wait_for(Option::is_some) => {}
+            () = self.session.silent() => {
+                let seconds = self.session.idle.as_secs();
+                self.session.end(1000, &format!("no message for {seconds} s"));
+            }
+            () = evicted => self.session.end(1000, "its place was given to another client"),
+        }
+        let over = self.session.over.borrow().clone();
+        Incoming::Closed(over.unwrap_or(Closed {
+            code: 1006,
+            reason: String::new(),
+        }))
+    }
+}
+
+/// The sending half: the streams.
+pub(super) struct DoorSink {
+    session: Arc<ClientSession>,
+    state: Arc<DoorState>,
+}
+
+impl Sink for DoorSink {
+    async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
+        match frame {
+            Frame::Text(bytes) => self.session.put(bytes).await,
+            Frame::Binary(_) => Err(Lost("MCP over HTTP carries text alone".to_owned())),
+        }
+    }
+
+    async fn close(&mut self, code: u16, reason: &str) {
+        self.session.end(code, reason);
+        let session = &self.session;
+        let read = async {
+            loop {
+                let taken = session.taken.notified();
+                tokio::pin!(taken);
+                taken.as_mut().enable();
+                if !session.streams().is_behind() {
+                    return;
+                }
+                taken.await;
+            }
+        };
+        let _ = timeout(LAST_EVENTS, read).await;
+        let unread = session.streams().unread();
+        if unread > 0 {
+            tracing::info!(
+                messages = unread,
+                "the client did not read all that the server sent"
+            );
+        }
+    }
+}
+
+impl Drop for DoorSink {
+    fn drop(&mut self) {
+        self.session.end(1006, "the session was dropped");
+        self.state.forget(&self.session);
+    }
+}

@@ -1,0 +1,427 @@
+//! The streams of one session: which message goes to which of them, and what can still be sent again.
+//! Does no IO.
+//!
+//! An answer goes to the stream of its request, progress to the stream of the request with its token.
+//! Whatever else a server says belongs to the only open request, if there is one, else to the stream that
+//! the client opened by GET, else to the newest request; without any of these it waits for a GET.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use breakbulk_link::{Charge, Held};
+use bytes::Bytes;
+
+use crate::mcp::message::Message;
+
+/// The stream that a client opens by GET.
+pub(super) const OWN: u64 = 0;
+
+/// The most events that wait in a session for their streams to be read.
+const WAITING: usize = 1024;
+
+/// The most messages, and their bytes, that wait for a client without a stream of its own.
+const UNHEARD: usize = 256;
+const UNHEARD_BYTES: usize = 1 << 20;
+
+/// The most events that are kept for a client that comes again.
+const KEPT: usize = 256;
+
+/// How long a stream that has ended can be resumed.
+const RESUMABLE: Duration = Duration::from_secs(60);
+
+/// The streams.
+#[derive(Debug)]
+pub(super) struct Streams {
+    next: u64,
+    streams: BTreeMap<u64, Stream>,
+    /// Open requests, by id.
+    requests: BTreeMap<String, u64>,
+    /// Open requests, by progress token.
+    tokens: BTreeMap<String, u64>,
+    /// Bytes that wait, and how many there may be.
+    waiting: usize,
+    limit: usize,
+    /// Whether events are kept for a client that comes again.
+    is_resumable: bool,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    events: VecDeque<Event>,
+    /// The number of the last event.
+    last: u64,
+    /// The number of the last event that a reader took.
+    taken: u64,
+    /// The requests that it is for and that have no answer.
+    open: BTreeSet<String>,
+    /// The number of its reader; a later one replaces it.
+    reader: u64,
+    is_read: bool,
+    ended: Option<Instant>,
+}
+
+/// An event of a stream.
+#[derive(Clone, Debug)]
+pub(super) struct Event {
+    /// Its number in the stream, from 1.
+    pub(super) number: u64,
+    pub(super) bytes: Bytes,
+    /// Whether it answers a request, and the code of its error.
+    pub(super) answer: Option<Option<i64>>,
+    charge: Option<Arc<Charge>>,
+    /// Its memory once it was taken, for a client that comes again.
+    kept: Option<Arc<Held>>,
+}
+
+/// What became of a message.
+#[derive(Debug)]
+pub(super) enum Put {
+    /// It is in a stream.
+    Done,
+    /// It is in a stream, and these waited too long for a GET.
+    Evicted(Vec<Bytes>),
+    /// It must wait until others are read.
+    Full,
+    /// Nobody waits for it.
+    Nowhere,
+}
+
+/// What a reader finds.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// The next event.
+    Event(Event),
+    /// Nothing yet.
+    Nothing,
+    /// The stream has ended, or another reader has replaced this one.
+    Ended,
+}
+
+impl Streams {
+    /// No streams but the client's own; `limit` bytes may wait in all.
+    pub(super) fn new(limit: usize, is_resumable: bool) -> Self {
+        Self {
+            next: OWN,
+            streams: BTreeMap::from([(OWN, Stream::default())]),
+            requests: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            waiting: 0,
+            limit,
+            is_resumable,
+        }
+    }
+
+    /// Opens a stream for the requests in a message; `None` if one of their ids is in use.
+    pub(super) fn open(&mut self, message: &Message) -> Option<u64> {
+        let requests = message.requests();
+        let mut keys = BTreeSet::new();
+        for request in &requests {
+            if self.requests.contains_key(&request.key) || !keys.insert(request.key.clone()) {
+                return None;
+            }
+        }
+        self.next += 1;
+        let stream = self.next;
+        for request in requests {
+            self.requests.insert(request.key.clone(), stream);
+            if let Some(token) = &request.progress {
+                self.tokens.insert(token.clone(), stream);
+            }
+        }
+        let state = Stream {
+            open: keys,
+            ..Stream::default()
+        };
+        self.streams.insert(stream, state);
+        Some(stream)
+    }
+
+    /// Puts a message of the server into the stream where it belongs.
+    pub(super) fn put(
+        &mut self,
+        now: Instant,
+        message: Option<&Message>,
+        bytes: &Bytes,
+        charge: impl FnOnce() -> Option<Charge>,
+    ) -> Put {
+        self.forget(now);
+        let answers = message.map(Message::answers).unwrap_or_default();
+        let Some(stream) = self.route(message, &answers) else {
+            return Put::Nowhere;
+        };
+        let is_unheard = stream == OWN && !self.is_read(OWN);
+        while !is_unheard && !self.has_room(bytes.len()) {
+            if !self.give_up_unread() {
+                return Put::Full;
+            }
+        }
+        self.close_requests(now, &answers);
+        let answer = match message {
+            Some(Message::Answer { error, .. }) => Some(*error),
+            _ => (!answers.is_empty()).then_some(None),
+        };
+        if let Some(state) = self.streams.get_mut(&stream) {
+            state.last += 1;
+            let number = state.last;
+            state.events.push_back(Event {
+                number,
+                bytes: bytes.clone(),
+                answer,
+                charge: charge().map(Arc::new),
+                kept: None,
+            });
+            self.waiting += bytes.len();
+        }
+        match is_unheard {
+            true => self.evict_unheard(),
+            false => Put::Done,
+        }
+    }
+
+    fn has_room(&self, size: usize) -> bool {
+        let fits = self.waiting == 0 || self.waiting + size <= self.limit;
+        fits && self.unread() < WAITING
+    }
+
+    /// Gives up the oldest stream that has ended and that nobody reads: its client may not come again.
+    fn give_up_unread(&mut self) -> bool {
+        let unread = |(_, state): &(&u64, &Stream)| {
+            state.ended.is_some() && !state.is_read && state.taken < state.last
+        };
+        let Some(oldest) = self.streams.iter().find(unread).map(|(stream, _)| *stream) else {
+            return false;
+        };
+        if let Some(state) = self.streams.remove(&oldest) {
+            let left = state.events.iter().filter(|it| it.number > state.taken);
+            self.waiting -= left.map(|event| event.bytes.len()).sum::<usize>();
+        }
+        true
+    }
+
+    fn route(&self, message: Option<&Message>, answers: &[&str]) -> Option<u64> {
+        if let Some(first) = answers.first() {
+            return self.requests.get(*first).copied();
+        }
+        if let Some(Message::Notification {
+            progress: Some(token),
+            ..
+        }) = message
+            && let Some(stream) = self.tokens.get(token)
+        {
+            return Some(*stream);
+        }
+        let open: BTreeSet<u64> = self.requests.values().copied().collect();
+        match (open.len(), open.last()) {
+            (1, Some(only)) => Some(*only),
+            _ if self.is_read(OWN) => Some(OWN),
+            (_, Some(newest)) => Some(*newest),
+            (_, None) => self.is_resumable.then_some(OWN),
+        }
+    }
+
+    /// Ends requests that were answered, and the streams that have no others.
+    fn close_requests(&mut self, now: Instant, keys: &[&str]) {
+        for key in keys {
+            let Some(stream) = self.requests.remove(*key) else {
+                continue;
+            };
+            let Some(state) = self.streams.get_mut(&stream) else {
+                continue;
+            };
+            state.open.remove(*key);
+            if state.open.is_empty() {
+                state.ended = Some(now);
+                self.tokens.retain(|_, of| *of != stream);
+            }
+        }
+    }
+
+    /// The client does not wait for the answer to a request any more, or the server for a subscription.
+    pub(super) fn cancel(&mut self, now: Instant, key: &str) -> bool {
+        let is_open = self.requests.contains_key(key);
+        self.close_requests(now, &[key]);
+        is_open
+    }
+
+    fn evict_unheard(&mut self) -> Put {
+        let mut evicted = Vec::new();
+        let Some(own) = self.streams.get_mut(&OWN) else {
+            return Put::Done;
+        };
+        let waits = |own: &Stream| {
+            let unheard = own.events.iter().filter(|event| event.number > own.taken);
+            unheard.fold((0, 0), |(count, bytes), event| {
+                (count + 1, bytes + event.bytes.len())
+            })
+        };
+        while let (count, bytes) = waits(own)
+            && count > 1
+            && (count > UNHEARD || bytes > UNHEARD_BYTES)
+        {
+            let first = own.events.iter().position(|event| event.number > own.taken);
+            let Some(event) = first.and_then(|first| own.events.remove(first)) else {
+                break;
+            };
+            self.waiting -= event.bytes.len();
+            evicted.push(event.bytes);
+        }
+        match evicted.is_empty() {
+            true => Put::Done,
+            false => Put::Evicted(evicted),
+        }
+    }
+
+    /// A reader of a stream, from the event after `from` on; `None` if there is no such stream any more.
+    pub(super) fn attach(&mut self, stream: u64, from: Option<u64>) -> Option<u64> {
+        let state = self.streams.get_mut(&stream)?;
+        if let Some(from) = from {
+            let first_kept = state.events.front().map_or(state.last + 1, |it| it.number);
+            if from > state.last || from + 1 < first_kept {
+                return None;
+            }
+            let again = state
+                .events
+                .iter()
+                .filter(|event| event.number > from && event.number <= state.taken);
+            self.waiting += again.map(|event| event.bytes.len()).sum::<usize>();
+            let skipped = state
+                .events
+                .iter()
+                .filter(|event| event.number > state.taken && event.number <= from);
+            self.waiting -= skipped.map(|event| event.bytes.len()).sum::<usize>();
+            state.taken = from;
+        }
+        state.reader += 1;
+        state.is_read = true;
+        Some(state.reader)
+    }
+
+    /// A reader is gone.
+    pub(super) fn detach(&mut self, stream: u64, reader: u64) {
+        if let Some(state) = self.streams.get_mut(&stream)
+            && state.reader == reader
+        {
+            state.is_read = false;
+        }
+    }
+
+    /// The next event for a reader. If there is memory to keep it, as `keep` says, it can be sent again.
+    pub(super) fn take(
+        &mut self,
+        stream: u64,
+        reader: u64,
+        keep: impl FnOnce(usize) -> Option<Held>,
+    ) -> Taken {
+        let Some(state) = self.streams.get_mut(&stream) else {
+            return Taken::Ended;
+        };
+        if state.reader != reader {
+            return Taken::Ended;
+        }
+        let taken = state.taken;
+        let Some(at) = state.events.iter().position(|event| event.number > taken) else {
+            return match state.ended {
+                Some(_) => Taken::Ended,
+                None => Taken::Nothing,
+            };
+        };
+        let event = state.events[at].clone();
+        state.taken = event.number;
+        self.waiting -= event.bytes.len();
+        let stored = &mut state.events[at];
+        if stored.kept.is_none() && self.is_resumable {
+            stored.kept = keep(stored.bytes.len()).map(Arc::new);
+        }
+        // Whoever sends it is charged for it; what is kept has its own memory.
+        stored.charge = None;
+        match stored.kept.is_some() {
+            true => self.drop_kept(),
+            // Without it those before it are of no use, either.
+            false => drop(state.events.drain(..=at)),
+        }
+        Taken::Event(event)
+    }
+
+    /// Gives up the oldest events that were taken, beyond those that are kept.
+    fn drop_kept(&mut self) {
+        loop {
+            let kept = self.streams.iter().flat_map(|(stream, state)| {
+                let taken = state.taken;
+                let events = state.events.iter().filter(move |it| it.number <= taken);
+                events.map(move |event| (*stream, event.bytes.len()))
+            });
+            let (mut count, mut bytes, mut oldest) = (0, 0, None);
+            for (stream, size) in kept {
+                count += 1;
+                bytes += size;
+                // The client's own stream lasts, so what was taken of it is given up first.
+                oldest.get_or_insert(stream);
+            }
+            if count <= KEPT && bytes <= self.limit {
+                return;
+            }
+            let state = oldest.and_then(|oldest| self.streams.get_mut(&oldest));
+            match state {
+                Some(state) => drop(state.events.pop_front()),
+                None => return,
+            }
+        }
+    }
+
+    /// Forgets streams that ended long ago.
+    fn forget(&mut self, now: Instant) {
+        let waiting = &mut self.waiting;
+        let is_resumable = self.is_resumable;
+        self.streams.retain(|stream, state| {
+            let kept_for = if is_resumable {
+                RESUMABLE
+            } else {
+                Duration::ZERO
+            };
+            let is_old = state.ended.is_some_and(|ended| now >= ended + kept_for);
+            let keep = *stream == OWN || state.is_read || !is_old;
+            if !keep {
+                let left = state.events.iter().filter(|it| it.number > state.taken);
+                *waiting -= left.map(|event| event.bytes.len()).sum::<usize>();
+            }
+            keep
+        });
+    }
+
+    /// How many events wait.
+    pub(super) fn unread(&self) -> usize {
+        let counts = self.streams.values().map(|state| {
+            let waiting = state.events.iter().rev();
+            waiting
+                .take_while(|event| event.number > state.taken)
+                .count()
+        });
+        counts.sum()
+    }
+
+    fn is_read(&self, stream: u64) -> bool {
+        self.streams.get(&stream).is_some_and(|state| state.is_read)
+    }
+
+    /// Whether a stream has ended: all of its requests are answered.
+    pub(super) fn has_ended(&self, stream: u64) -> bool {
+        self.streams
+            .get(&stream)
+            .is_none_or(|state| state.ended.is_some())
+    }
+
+    /// Whether no request is open and no stream is read.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.requests.is_empty() && !self.streams.values().any(|state| state.is_read)
+    }
+
+    /// Whether a reader has not yet taken all that is there for it.
+    pub(super) fn is_behind(&self) -> bool {
+        let mut read = self.streams.values().filter(|state| state.is_read);
+        read.any(|state| state.taken < state.last)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn read(text: &str) -> Message {
+    Message::read(text.as_bytes()).unwrap()
+}
+
+fn request(id: u32, token: Option<u32>) -> Message {
+    let token = token.map_or(String::new(), |token| {
+        format!(r#","params":{{"_meta":{{"progressToken":{token}}}}}"#)
+    });
+    read(&format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"m"{token}}}"#
+    ))
+}
+
+fn put(streams: &mut Streams, text: &str) -> Put {
+    put_at(streams, text, Instant::now())
+}
+
+fn put_at(streams: &mut Streams, text: &str, now: Instant) -> Put {
+    let bytes = Bytes::copy_from_slice(text.as_bytes());
+    streams.put(now, Some(&read(text)), &bytes, || None)
+}
+
+fn taken(streams: &mut Streams, stream: u64, reader: u64) -> Vec<String> {
+    let budget = breakbulk_link::Budget::new(1 << 20);
+    std::iter::from_fn(
+        || match streams.take(stream, reader, |size| budget.charge(size)) {
+            Taken::Event(event) => Some(String::from_utf8(event.bytes.to_vec()).unwrap()),
+            _ => None,
+        },
+    )
+    .collect()
+}
+
+const LOG: &str = r#"{"jsonrpc":"2.0","method":"notifications/message"}"#;
+const SAMPLING: &str = r#"{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage"}"#;
+const PROGRESS: &str =
+    r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":9}}"#;
+
+fn answer(id: u32) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
+}
+
+// MCPH-5
+#[test]
+fn a_message_goes_to_the_stream_where_it_belongs_and_to_no_other() {
+    let mut streams = Streams::new(1 << 20, true);
+    // Nothing is open: it waits for a GET.
+    put(&mut streams, LOG);
+    let first = streams.open(&request(1, None)).unwrap();
+    let one = streams.attach(first, None).unwrap();
+    // The only open request.
+    put(&mut streams, SAMPLING);
+    assert_eq!(taken(&mut streams, first, one), [SAMPLING]);
+    let second = streams.open(&request(2, Some(9))).unwrap();
+    let two = streams.attach(second, None).unwrap();
+    // Progress by its token, and with two open requests and no GET the newest one.
+    put(&mut streams, PROGRESS);
+    put(&mut streams, LOG);
+    assert_eq!(taken(&mut streams, second, two), [PROGRESS, LOG]);
+    // The client's own stream.
+    let own = streams.attach(OWN, None).unwrap();
+    put(&mut streams, SAMPLING);
+    assert_eq!(taken(&mut streams, OWN, own), [LOG, SAMPLING]);
+    put(&mut streams, &answer(1));
+    assert!(streams.has_ended(first) && !streams.has_ended(second));
+    assert_eq!(taken(&mut streams, first, one), [answer(1)]);
+    assert!(matches!(streams.take(first, one, |_| None), Taken::Ended));
+    assert_eq!(taken(&mut streams, second, two), [""; 0]);
+    // An answer that nobody waits for.
+    assert!(matches!(put(&mut streams, &answer(1)), Put::Nowhere));
+    // An id can be used once at a time.
+    assert!(streams.open(&request(2, None)).is_none());
+    assert!(streams.open(&request(1, None)).is_some());
+    assert!(streams.cancel(Instant::now(), "2"));
+    assert!(matches!(streams.take(second, two, |_| None), Taken::Ended));
+}
+
+// MCPH-6
+#[test]
+fn a_stream_goes_on_after_the_last_event_that_arrived() {
+    let mut streams = Streams::new(1 << 20, true);
+    let stream = streams.open(&request(1, None)).unwrap();
+    let reader = streams.attach(stream, None).unwrap();
+    put(&mut streams, LOG);
+    put(&mut streams, SAMPLING);
+    assert_eq!(taken(&mut streams, stream, reader).len(), 2);
+    streams.detach(stream, reader);
+    put(&mut streams, &answer(1));
+    // The client has seen one event.
+    let again = streams.attach(stream, Some(1)).unwrap();
+    assert!(
+        matches!(streams.take(stream, reader, |_| None), Taken::Ended),
+        "replaced"
+    );
+    assert_eq!(
+        taken(&mut streams, stream, again),
+        [SAMPLING.to_owned(), answer(1)]
+    );
+    // Once more from its begin, and from an event that never was.
+    let again = streams.attach(stream, Some(0)).unwrap();
+    assert_eq!(taken(&mut streams, stream, again).len(), 3);
+    assert_eq!(streams.attach(stream, Some(9)), None);
+    assert_eq!(streams.attach(77, Some(0)), None);
+    assert_eq!(streams.waiting, 0);
+    streams.detach(stream, again);
+    // A minute later it is forgotten.
+    put_at(&mut streams, LOG, Instant::now() + RESUMABLE);
+    assert_eq!(streams.attach(stream, Some(0)), None);
+}
+
+// MCPH-7
+#[test]
+fn what_waits_and_what_is_kept_is_bounded() {
+    let mut streams = Streams::new(1000, true);
+    let stream = streams.open(&request(1, None)).unwrap();
+    let reader = streams.attach(stream, None).unwrap();
+    let mut waiting = 0;
+    while matches!(put(&mut streams, LOG), Put::Done) {
+        waiting += 1;
+    }
+    assert_eq!(waiting, 1000 / LOG.len());
+    assert_eq!(taken(&mut streams, stream, reader).len(), waiting);
+    // One that is over the limit alone passes, and the others wait for it.
+    let large = LOG.replace("message", &"x".repeat(2000));
+    assert!(matches!(put(&mut streams, &large), Put::Done));
+    assert!(matches!(put(&mut streams, LOG), Put::Full));
+    for _ in 0..10_000 {
+        taken(&mut streams, stream, reader);
+        assert!(matches!(put(&mut streams, LOG), Put::Done));
+    }
+    assert!(streams.streams[&stream].events.len() <= KEPT + 1);
+    // An answer that nobody came back for makes room.
+    assert!(matches!(put(&mut streams, &large), Put::Full));
+    taken(&mut streams, stream, reader);
+    let gone = streams.open(&request(2, None)).unwrap();
+    let answered = answer(2).replace("{}", &format!("\"{}\"", "x".repeat(900)));
+    put(&mut streams, &answered);
+    assert!(matches!(put(&mut streams, &large), Put::Done));
+    assert_eq!(streams.attach(gone, Some(0)), None);
+    // What nobody listens for is evicted, and told.
+    let mut streams = Streams::new(1 << 20, true);
+    let mut evicted = 0;
+    for _ in 0..UNHEARD + 5 {
+        if let Put::Evicted(gone) = put(&mut streams, LOG) {
+            evicted += gone.len();
+        }
+    }
+    assert_eq!((evicted, streams.unread()), (5, UNHEARD));
+}
+
+// MCPH-7
+#[test]
+fn what_there_is_no_memory_for_is_not_kept() {
+    let mut streams = Streams::new(1000, true);
+    let stream = streams.open(&request(1, None)).unwrap();
+    let reader = streams.attach(stream, None).unwrap();
+    put(&mut streams, LOG);
+    put(&mut streams, LOG);
+    let budget = breakbulk_link::Budget::new(LOG.len());
+    for _ in 0..2 {
+        let taken = streams.take(stream, reader, |size| budget.charge(size));
+        assert!(matches!(taken, Taken::Event(_)));
+    }
+    // The second one could not be kept: what came after the first is not whole any more.
+    assert_eq!(budget.used(), 0);
+    assert_eq!(streams.attach(stream, Some(1)), None);
+    assert!(streams.attach(stream, Some(2)).is_some());
+}
+
+#[test]
+fn a_backend_of_many_clients_keeps_nothing_of_one() {
+    let mut streams = Streams::new(1000, false);
+    assert!(matches!(put(&mut streams, LOG), Put::Nowhere));
+    let stream = streams.open(&request(1, None)).unwrap();
+    let reader = streams.attach(stream, None).unwrap();
+    put(&mut streams, LOG);
+    put(&mut streams, &answer(1));
+    assert_eq!(taken(&mut streams, stream, reader).len(), 2);
+    streams.detach(stream, reader);
+    assert!(matches!(put(&mut streams, LOG), Put::Nowhere));
+    assert!(streams.is_quiet() && streams.streams.len() == 1);
+}

@@ -1,0 +1,400 @@
+//! The transport to an MCP server over HTTP: each message is a POST of its own, and what the server
+//! answers are the messages that come in.
+//!
+//! Requests are posted side by side; a notification or an answer is accepted by the server before the
+//! next message is posted, so that their order holds. The session's id and version are added to the head,
+//! or in the stateless era what the body says; the body is never changed.
+
+mod listen;
+mod post;
+mod resume;
+mod upload;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+use breakbulk_link::{Budget, Carries, Closed, Frame, Held, lock};
+use breakbulk_net::http::HttpTarget;
+use breakbulk_net::{Incoming, Lost, Sink, Source, Transport};
+use bytes::Bytes;
+use reqwest::{Method, RequestBuilder};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, timeout};
+
+use self::post::Post;
+use self::upload::{Stage, Upload};
+use super::head::{PROTOCOL, SESSION};
+use super::message::Message;
+use super::tools::ToolHeaders;
+use crate::endpoint::WsAddress;
+use crate::error::OpenError;
+use crate::open::{self, Opened};
+use crate::plan::End;
+use crate::pump::{Missed, Port, Skipped};
+
+/// The most requests that are open at a time; a further one is answered with an error.
+const REQUESTS: usize = 256;
+
+/// The order of messages is kept for as long as the server accepts a notification within this time.
+const ACCEPTED: Duration = Duration::from_secs(10);
+
+/// How long a server may take to answer a request that was cancelled by a notification.
+const CANCELLED: Duration = Duration::from_secs(10);
+
+/// How long the end of a session may take to be told.
+const DELETE: Duration = Duration::from_secs(3);
+
+/// How long an answer waits for memory.
+const MEMORY: Duration = Duration::from_secs(60);
+
+/// How often it looks for memory that others gave back.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How many reports of lost messages may wait.
+const REPORTS: usize = 64;
+
+/// A connection to the server at this address. Nothing is sent before the first message.
+pub(crate) async fn connect(end: &End, address: &WsAddress) -> Result<Opened, OpenError> {
+    let http = end.http.clone().unwrap_or_default();
+    let server = http.server(end, &address.url()).await?;
+    let (missed, reports) = mpsc::channel(REPORTS);
+    let transport = McpTransport::new(server, http.tools.clone(), end.max_message, missed);
+    let connection = open::open(end, open::whole(end), transport)?;
+    let port = Port::new(connection).with_skipped(Skipped::of_transport(reports));
+    Ok(Opened::whole(port))
+}
+
+/// The transport.
+pub(super) struct McpTransport {
+    state: Arc<TargetState>,
+    incoming: mpsc::Receiver<Delivery>,
+}
+
+impl McpTransport {
+    pub(super) fn new(
+        server: HttpTarget,
+        tools: Arc<Mutex<ToolHeaders>>,
+        limit: usize,
+        missed: mpsc::Sender<Missed>,
+    ) -> Self {
+        // Only the link queues messages.
+        let (deliveries, incoming) = mpsc::channel(1);
+        let state = TargetState {
+            server,
+            tools,
+            limit,
+            budget: OnceLock::new(),
+            session: Mutex::default(),
+            deliveries,
+            missed,
+            uploads: Arc::new(Semaphore::new(upload::room(limit))),
+            freed: Notify::new(),
+            over: watch::Sender::new(false),
+        };
+        Self {
+            state: Arc::new(state),
+            incoming,
+        }
+    }
+}
+
+impl Transport for McpTransport {
+    type Source = McpSource;
+    type Sink = McpSink;
+
+    fn carries(&self, carries: Carries) -> bool {
+        carries == Carries::Text
+    }
+
+    fn charge_to(&mut self, budget: &Budget) {
+        let _ = self.state.budget.set(budget.clone());
+    }
+
+    fn split(self) -> (McpSource, McpSink) {
+        let source = McpSource {
+            over: self.state.over.subscribe(),
+            incoming: self.incoming,
+        };
+        let sink = McpSink {
+            state: self.state,
+            posts: JoinSet::new(),
+        };
+        (source, sink)
+    }
+}
+
+/// What comes in.
+pub(super) enum Delivery {
+    /// A message, and the memory that it takes until the link has it.
+    Message(Bytes, Option<Held>),
+    /// The server has ended the session.
+    Closed(Closed),
+}
+
+/// The receiving half: what the server answers.
+pub(super) struct McpSource {
+    incoming: mpsc::Receiver<Delivery>,
+    over: watch::Receiver<bool>,
+}
+
+impl Source for McpSource {
+    async fn next(&mut self) -> Incoming {
+        let closed = |code, reason: &str| {
+            Incoming::Closed(Closed {
+                code,
+                reason: reason.to_owned(),
+            })
+        };
+        tokio::select! {
+            biased;
+            delivery = self.incoming.recv() => match delivery {
+                Some(Delivery::Message(bytes, _held)) => Incoming::Frame(Frame::Text(bytes)),
+                Some(Delivery::Closed(closed)) => Incoming::Closed(closed),
+                None => closed(1000, ""),
+            },
+            _ = self.over.wait_for(|over| *over) => closed(1000, ""),
+        }
+    }
+}
+
+/// The sending half: a POST for each message.
+pub(super) struct McpSink {
+    state: Arc<TargetState>,
+    posts: JoinSet<()>,
+}
+
+impl Sink for McpSink {
+    async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
+        let Frame::Text(bytes) = frame else {
+            return Err(Lost("MCP over HTTP carries text alone".to_owned()));
+        };
+        while self.posts.try_join_next().is_some() {}
+        let message = Message::read(&bytes).ok();
+        if let Some(Message::Notification {
+            cancels: Some(id), ..
+        }) = &message
+        {
+            match self.state.cancel(id) {
+                true => return Ok(()),
+                false => self.forget_later(id.clone()),
+            }
+        }
+        let post = Post::new(message, bytes.len());
+        if post.is_request() && self.state.session().open.len() >= REQUESTS {
+            self.state.refuse(&post).await;
+            return Ok(());
+        }
+        let stage = Arc::new(watch::Sender::new(Stage::Posting));
+        let mut reached = stage.subscribe();
+        let upload = Upload::new(&self.state, bytes, stage.clone()).await;
+        let awaited = match post.is_request() && !post.is_initialize() {
+            true => Stage::Written,
+            false => Stage::Accepted,
+        };
+        let keys = post.keys();
+        let is_stateless = post.is_stateless();
+        let state = self.state.clone();
+        // Its end must not be noted before its begin is.
+        let (begin, begun) = tokio::sync::oneshot::channel();
+        let abort = self.posts.spawn(async move {
+            let _ = begun.await;
+            state.run(post, upload, &stage).await;
+        });
+        {
+            let mut session = self.state.session();
+            for key in keys {
+                let open = Open {
+                    abort: abort.clone(),
+                    is_stateless,
+                };
+                session.open.insert(key, open);
+            }
+        }
+        let _ = begin.send(());
+        // An error says that the POST has ended.
+        let wait = reached.wait_for(|stage| *stage >= awaited);
+        match awaited {
+            Stage::Written => drop(wait.await),
+            _ => drop(timeout(ACCEPTED, wait).await),
+        }
+        Ok(())
+    }
+
+    async fn close(&mut self, _code: u16, _reason: &str) {
+        self.posts.abort_all();
+        self.state.end_session().await;
+        self.state.over.send_replace(true);
+    }
+}
+
+impl McpSink {
+    /// Gives up the answer to a request that is cancelled by a notification: the server owes none, and
+    /// may leave its stream open.
+    fn forget_later(&mut self, id: String) {
+        let state = self.state.clone();
+        self.posts.spawn(async move {
+            tokio::time::sleep(CANCELLED).await;
+            if let Some(open) = state.session().open.remove(&id) {
+                open.abort.abort();
+            }
+        });
+    }
+}
+
+impl Drop for McpSink {
+    fn drop(&mut self) {
+        self.state.over.send_replace(true);
+    }
+}
+
+/// What all POSTs and streams of a connection share.
+pub(super) struct TargetState {
+    server: HttpTarget,
+    tools: Arc<Mutex<ToolHeaders>>,
+    /// The largest message that comes in.
+    limit: usize,
+    budget: OnceLock<Budget>,
+    session: Mutex<Session>,
+    deliveries: mpsc::Sender<Delivery>,
+    missed: mpsc::Sender<Missed>,
+    /// Room for messages that are being posted, in KiB.
+    uploads: Arc<Semaphore>,
+    /// An answer has given back its memory.
+    freed: Notify,
+    over: watch::Sender<bool>,
+}
+
+/// The session of the session era, and the requests that are open.
+#[derive(Default)]
+struct Session {
+    id: Option<String>,
+    version: Option<String>,
+    /// By their ids.
+    open: BTreeMap<String, Open>,
+    /// Whether a stream is open for messages of the server's own.
+    is_listening: bool,
+}
+
+struct Open {
+    abort: AbortHandle,
+    is_stateless: bool,
+}
+
+impl TargetState {
+    fn session(&self) -> MutexGuard<'_, Session> {
+        lock(&self.session)
+    }
+
+    /// A request in the session, if there is one.
+    fn in_session(&self, method: Method) -> (RequestBuilder, bool) {
+        let mut request = self.server.request(method);
+        let session = self.session();
+        if let Some(id) = &session.id {
+            request = request.header(SESSION, id);
+        }
+        if let Some(version) = &session.version {
+            request = request.header(PROTOCOL, version);
+        }
+        (request, session.id.is_some())
+    }
+
+    /// Cancels a request of the stateless era by the end of its connection; false if it is of the other
+    /// era, where a notification is posted.
+    fn cancel(&self, id: &str) -> bool {
+        let mut session = self.session();
+        match session.open.get(id) {
+            Some(open) if open.is_stateless => {
+                open.abort.abort();
+                session.open.remove(id);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Answers a request that is one too many.
+    async fn refuse(&self, post: &Post) {
+        let words = format!(
+            "{REQUESTS} requests of this session are open at the target, the most; wait for an answer"
+        );
+        for id in post.ids() {
+            let answer = breakbulk_message::jsonrpc::error(Some(&id), -32000, &words, None);
+            self.deliver(answer.into(), None).await;
+        }
+    }
+
+    async fn deliver(&self, bytes: Bytes, held: Option<Held>) {
+        // An error says that the connection has ended.
+        let _ = self.deliveries.send(Delivery::Message(bytes, held)).await;
+        self.freed.notify_waiters();
+    }
+
+    /// The server has ended the session: so does this connection.
+    async fn session_gone(&self) {
+        let closed = Closed {
+            code: 1011,
+            reason: "the target has ended the session (HTTP 404)".to_owned(),
+        };
+        let _ = self.deliveries.send(Delivery::Closed(closed)).await;
+    }
+
+    /// Tells the server that the session has ended.
+    async fn end_session(&self) {
+        let (request, has_session) = self.in_session(Method::DELETE);
+        if !has_session {
+            return;
+        }
+        match timeout(DELETE, request.send()).await {
+            // A server may not allow it.
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => {
+                let error = breakbulk_net::http::failure(&error);
+                tracing::debug!(error, "the target was not told that its session has ended");
+            }
+            Err(_) => tracing::debug!("the target did not answer that its session has ended"),
+        }
+    }
+}
+
+/// The memory of an answer that comes in.
+struct Memory<'s> {
+    state: &'s TargetState,
+    held: Option<Held>,
+}
+
+impl<'s> Memory<'s> {
+    fn new(state: &'s TargetState) -> Self {
+        Self { state, held: None }
+    }
+
+    /// Charges bytes that are to come; false if there is no memory for them in time.
+    async fn grow_to(&mut self, bytes: usize) -> bool {
+        let Some(budget) = self.state.budget.get() else {
+            return true;
+        };
+        let until = Instant::now() + MEMORY;
+        loop {
+            let granted = match &mut self.held {
+                Some(held) => held.grow_to(bytes),
+                held => {
+                    *held = budget.charge(bytes);
+                    held.is_some()
+                }
+            };
+            if granted {
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            // What is given back elsewhere in the session is not told here.
+            let _ = timeout(LOOK, self.state.freed.notified()).await;
+        }
+    }
+
+    fn take(&mut self) -> Option<Held> {
+        self.held.take()
+    }
+}

@@ -1,0 +1,243 @@
+//! Which arguments of which tool are repeated in headers (`x-mcp-header`), learned from the lists of tools
+//! that pass. Does no IO.
+//!
+//! A server over HTTP refuses a call whose headers do not repeat them, so whoever sends the call by HTTP
+//! must know, also for a client that speaks over pipes; and a listener refuses such a call itself, since
+//! the server behind it may be reached in another way.
+
+use std::collections::BTreeMap;
+
+use breakbulk_message::jsonrpc::Envelope;
+use serde_json::Value;
+
+use super::message::CALL_TOOL;
+use super::mirror;
+
+/// What stands before the name in a header.
+pub(super) const PREFIX: &str = "mcp-param-";
+
+/// The most tools that are remembered, and the most headers of one.
+const TOOLS: usize = 4096;
+const HEADERS: usize = 32;
+
+/// The longest name of a tool, a header or a path that is remembered.
+const NAME: usize = 256;
+
+/// A larger list of tools is not read.
+const LIST: usize = 8 << 20;
+
+/// The tools that want arguments in headers.
+#[derive(Debug, Default)]
+pub(super) struct ToolHeaders(BTreeMap<String, Vec<Declared>>);
+
+/// An argument that is repeated in a header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Declared {
+    /// The header after [`PREFIX`], in small letters.
+    header: String,
+    /// Where the argument is.
+    path: Vec<String>,
+}
+
+impl ToolHeaders {
+    /// Learns from an answer to `tools/list`. What is said of a tool replaces what was known.
+    pub(super) fn learn(&mut self, answer: &[u8]) {
+        if answer.len() > LIST {
+            return;
+        }
+        let text = std::str::from_utf8(answer).ok();
+        let result = text.and_then(Envelope::parse).and_then(|it| it.result);
+        let list: Option<Value> = result.and_then(|result| serde_json::from_str(result.get()).ok());
+        let tools = list.as_ref().and_then(|list| list.get("tools")?.as_array());
+        for tool in tools.into_iter().flatten() {
+            let Some(name) = tool.get("name").and_then(Value::as_str) else {
+                continue;
+            };
+            let mut declared = Vec::new();
+            if let Some(schema) = tool.get("inputSchema") {
+                collect(schema, &mut Vec::new(), &mut declared);
+            }
+            let is_known = self.0.contains_key(name);
+            match declared.is_empty() {
+                true => drop(self.0.remove(name)),
+                false if name.len() <= NAME && (is_known || self.0.len() < TOOLS) => {
+                    self.0.insert(name.to_owned(), declared);
+                }
+                false => {}
+            }
+        }
+    }
+
+    /// The headers of a request and their values, as they are written there.
+    pub(super) fn headers(&self, method: &str, body: &[u8]) -> Vec<(String, String)> {
+        let values = self.values(method, body).into_iter();
+        values
+            .map(|(header, value)| (format!("{PREFIX}{header}"), mirror::encode(&value)))
+            .collect()
+    }
+
+    /// Checks that the headers of a request repeat its arguments; the error is a sentence.
+    pub(super) fn check(
+        &self,
+        method: &str,
+        body: &[u8],
+        header: impl Fn(&str) -> Option<String>,
+    ) -> Result<(), String> {
+        for (name, value) in self.values(method, body) {
+            let name = format!("{PREFIX}{name}");
+            let Some(given) = header(&name) else {
+                return Err(format!("the header {name} is missing"));
+            };
+            match mirror::decode(&given) {
+                Some(given) if given == value || same_number(&given, &value) => {}
+                Some(_) => return Err(format!("the header {name} differs from the argument")),
+                None => return Err(format!("the header {name} is not written as it must be")),
+            }
+        }
+        Ok(())
+    }
+
+    fn values(&self, method: &str, body: &[u8]) -> Vec<(&str, String)> {
+        // Most servers have no such tools, and most calls are of others: those are not parsed.
+        if method != CALL_TOOL || self.0.is_empty() {
+            return Vec::new();
+        }
+        let text = std::str::from_utf8(body).ok();
+        let Some(params) = text.and_then(Envelope::parse).and_then(|it| it.params) else {
+            return Vec::new();
+        };
+        let name = breakbulk_message::jsonrpc::member(params.get(), "name");
+        let name = name.and_then(breakbulk_message::jsonrpc::string);
+        let Some(declared) = name.and_then(|name| self.0.get(&*name)) else {
+            return Vec::new();
+        };
+        let arguments = breakbulk_message::jsonrpc::member(params.get(), "arguments");
+        let arguments = arguments.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+        let arguments = arguments.unwrap_or_default();
+        let found = declared.iter().filter_map(|declared| {
+            let mut at = &arguments;
+            for step in &declared.path {
+                at = at.get(step)?;
+            }
+            let value = match at {
+                Value::String(text) => text.clone(),
+                Value::Bool(_) | Value::Number(_) => at.to_string(),
+                _ => return None,
+            };
+            Some((declared.header.as_str(), value))
+        });
+        found.collect()
+    }
+}
+
+/// Finds the declarations below a schema; those that are reached by `properties` alone.
+fn collect(schema: &Value, path: &mut Vec<String>, declared: &mut Vec<Declared>) {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+        return;
+    };
+    for (name, property) in properties {
+        if path.len() >= HEADERS || declared.len() >= HEADERS || name.len() > NAME {
+            return;
+        }
+        path.push(name.clone());
+        if let Some(header) = property.get("x-mcp-header").and_then(Value::as_str)
+            && header.len() <= NAME
+            && !header.is_empty()
+            && header.bytes().all(is_token)
+        {
+            declared.push(Declared {
+                header: header.to_ascii_lowercase(),
+                path: path.clone(),
+            });
+        }
+        collect(property, path, declared);
+        path.pop();
+    }
+}
+
+/// Whether a byte may be in the name of a header.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// Whether two texts are one number: `42.0` is `42`.
+fn same_number(one: &str, other: &str) -> bool {
+    match (one.parse::<f64>(), other.parse::<f64>()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const LISTED: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[
+        {"name":"sql","inputSchema":{"type":"object","properties":{
+            "region":{"type":"string","x-mcp-header":"Region"},
+            "deep":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"}}},
+            "list":{"type":"array","items":{"properties":{"a":{"x-mcp-header":"Never"}}}},
+            "bad":{"type":"string","x-mcp-header":"a b"},
+            "query":{"type":"string"}}}},
+        {"name":"plain","inputSchema":{"type":"object"}}]}}"#;
+
+    fn call(arguments: &str) -> String {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{"name":"sql","arguments":{arguments}}}}}"#
+        )
+    }
+
+    // MCPH-4
+    #[test]
+    fn arguments_that_a_tool_wants_in_headers_are_repeated_and_checked() {
+        let mut tools = ToolHeaders::default();
+        assert_eq!(tools.headers(CALL_TOOL, call("{}").as_bytes()), []);
+        tools.learn(LISTED.as_bytes());
+        let region = |value: &str| ("mcp-param-region".to_owned(), value.to_owned());
+        let number = |value: &str| ("mcp-param-n".to_owned(), value.to_owned());
+        for (arguments, headers) in [
+            (r#"{"region":"us"}"#, vec![region("us")]),
+            (r#"{"region":"ü"}"#, vec![region("=?base64?w7w=?=")]),
+            (r#"{"deep":{"n":42},"query":"x"}"#, vec![number("42")]),
+            (r#"{"region":null}"#, vec![]),
+            (r#"{"region":["us"]}"#, vec![]),
+        ] {
+            let body = call(arguments);
+            assert_eq!(
+                tools.headers(CALL_TOOL, body.as_bytes()),
+                headers,
+                "{arguments}"
+            );
+            let given = |name: &str| {
+                let found = headers.iter().find(|(known, _)| known == name);
+                found.map(|(_, value)| value.clone())
+            };
+            assert_eq!(tools.check(CALL_TOOL, body.as_bytes(), given), Ok(()));
+        }
+        let check = |arguments: &str, header: Option<&str>| {
+            let header = header.map(ToOwned::to_owned);
+            let body = call(arguments);
+            tools.check(CALL_TOOL, body.as_bytes(), |_| header.clone())
+        };
+        assert!(check(r#"{"region":"us"}"#, None).is_err());
+        assert!(check(r#"{"region":"us"}"#, Some("eu")).is_err());
+        assert!(check(r#"{"region":"us"}"#, Some("=?base64?*?=")).is_err());
+        assert!(check(r#"{"deep":{"n":42}}"#, Some("42.0")).is_ok());
+        // A list that says of the tool that it wants nothing makes it forgotten.
+        tools.learn(LISTED.replace("x-mcp-header", "x").as_bytes());
+        assert_eq!(tools.0.len(), 0);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut tools = ToolHeaders::default();
+        for number in 0..TOOLS + 10 {
+            let list = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{{"name":"t{number}","inputSchema":{{"properties":{{"a":{{"x-mcp-header":"A"}}}}}}}}]}}}}"#
+            );
+            tools.learn(list.as_bytes());
+        }
+        assert_eq!(tools.0.len(), TOOLS);
+    }
+}

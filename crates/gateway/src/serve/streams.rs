@@ -1,0 +1,112 @@
+//! Clients that come by TCP or Unix sockets, without a handshake.
+
+use std::future::pending;
+use std::sync::Arc;
+
+use breakbulk_net::process::StreamListener;
+use breakbulk_net::ws::ListenError;
+use breakbulk_net::{ListenAddress, ListenSocket};
+use tokio::net::TcpListener;
+
+use super::{Arrival, Door, Entered, Tell, check_target, not_bound};
+use crate::endpoint::SocketAddress;
+use crate::error::RunError;
+use crate::open;
+use crate::plan::Plan;
+use crate::pump::Side;
+use crate::stop::Stop;
+use crate::tunnel::Caller;
+
+/// A session for each client that connects.
+pub(super) async fn listen(
+    plan: Arc<Plan>,
+    address: &SocketAddress,
+    stop: &Stop,
+    tell: Tell<'_>,
+) -> Result<(), RunError> {
+    check_target(&plan).await?;
+    let socket = bind(&plan, address).await?;
+    let per_address = plan.guests.per_address.clone();
+    let listener = StreamListener::new(socket, plan.max_sessions, per_address);
+    let listener = listener.map_err(RunError::Listen)?;
+    let heard_at = match listener.address() {
+        ListenAddress::Unix(path) => format!("unix:{}", path.display()),
+        at => format!("tcp://{at}"),
+    };
+    let door = StreamDoor(Some(listener));
+    super::listen(plan, door, heard_at, stop, tell).await
+}
+
+/// Clients that come by sockets, until it is closed.
+struct StreamDoor(Option<StreamListener>);
+
+impl Door for StreamDoor {
+    async fn accept(&mut self) -> Result<Arrival, ListenError> {
+        let Some(listener) = &mut self.0 else {
+            return pending().await;
+        };
+        let accepted = listener.accept().await?;
+        // All clients of a Unix socket have the same address.
+        let name = match listener.address() {
+            ListenAddress::Unix(path) => format!("unix:{}", path.display()),
+            _ => accepted.peer.to_string(),
+        };
+        Ok(Arrival {
+            name,
+            caller: Caller {
+                holder: None,
+                address: Some(accepted.peer.ip()),
+            },
+            open: Box::new(move |end| {
+                let stream = accepted.frames(end.framing, end.max_message);
+                let opened = open::socket(end, stream)?;
+                let connection = opened.port.connection().cloned();
+                // A stream has no close codes: its client sees the end, and the log says why.
+                let refuse = move |code, reason: &str| {
+                    if let Some(connection) = &connection {
+                        connection.close(code, reason);
+                    }
+                    Box::pin(async move {
+                        if let Some(connection) = connection {
+                            connection.ended().await;
+                        }
+                    }) as _
+                };
+                Ok(Entered::Port(opened, Box::new(refuse)))
+            }),
+        })
+    }
+
+    async fn close(&mut self) {
+        self.0 = None;
+    }
+
+    async fn finish(self) {}
+}
+
+async fn bind(plan: &Plan, address: &SocketAddress) -> Result<ListenSocket, RunError> {
+    let wrong = |error| RunError::Open {
+        side: Side::Listen,
+        error,
+    };
+    match (
+        address,
+        address.listen_at().map_err(|error| wrong(error.into()))?,
+    ) {
+        (_, Some((host, port))) => {
+            let bound = TcpListener::bind((host.as_str(), port)).await;
+            bound.map(ListenSocket::from).map_err(|error| {
+                let address = String::new();
+                not_bound(&host, port, ListenError::Bind { address, error })
+            })
+        }
+        #[cfg(unix)]
+        (SocketAddress::Unix(path), _) => {
+            ListenSocket::unix(path, &plan.guests.users).map_err(RunError::Listen)
+        }
+        _ => Err(RunError::Listen(ListenError::Bind {
+            address: address.name(),
+            error: std::io::ErrorKind::Unsupported.into(),
+        })),
+    }
+}

@@ -1,0 +1,218 @@
+//! What was learned about paths, in memory and in a file: the largest frame that each lets through.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use breakbulk_link::lock;
+use serde_json::{Map, Value, json};
+
+/// The format of the file.
+const VERSION: u64 = 1;
+
+/// So many paths are remembered; the oldest are forgotten.
+const PATHS: usize = 256;
+
+/// A larger file is none of ours.
+const FILE_MAX: u64 = 1 << 20;
+
+/// The caps that gateways learned, by path. They are about frames that this side sends.
+#[derive(Debug, Default)]
+pub struct LearnedCaps {
+    file: Option<PathBuf>,
+    paths: Mutex<BTreeMap<String, Learned>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Learned {
+    cap: usize,
+    /// When, in seconds since 1970.
+    at: u64,
+}
+
+/// Why what was learned before is not known.
+#[derive(Debug, thiserror::Error)]
+#[error("{} cannot be used: {why}; it is ignored, and replaced when something is learned", file.display())]
+pub struct BrokenFile {
+    file: PathBuf,
+    why: String,
+}
+
+impl LearnedCaps {
+    /// What was learned, kept in memory alone.
+    pub fn in_memory() -> Self {
+        Self::default()
+    }
+
+    /// What was learned, kept in a file. A file that does not exist yet is made when something is
+    /// learned; the error says what is wrong with one that cannot be read, and the caps are empty then.
+    pub fn in_file(file: PathBuf) -> (Self, Option<BrokenFile>) {
+        let (paths, broken) = match read(&file) {
+            Ok(paths) => (paths, None),
+            Err(why) => {
+                let file = file.clone();
+                (BTreeMap::new(), Some(BrokenFile { file, why }))
+            }
+        };
+        let caps = Self {
+            file: Some(file),
+            paths: Mutex::new(paths),
+        };
+        (caps, broken)
+    }
+
+    /// The largest frame that a path lets through, as far as it is known.
+    pub fn of(&self, path: &str) -> Option<usize> {
+        Some(lock(&self.paths).get(path)?.cap)
+    }
+
+    /// Remembers a cap.
+    ///
+    /// # Errors
+    /// If the file cannot be written; the cap is remembered until the end of the process then.
+    pub fn learn(&self, path: &str, cap: usize) -> io::Result<()> {
+        let at = SystemTime::now().duration_since(UNIX_EPOCH);
+        let at = at.map_or(0, |since| since.as_secs());
+        let learned = Learned { cap, at };
+        insert(&mut lock(&self.paths), path, learned);
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        // Another gateway may have written what it learned in the meantime.
+        let mut paths = read(file).unwrap_or_default();
+        insert(&mut paths, path, learned);
+        write(file, &paths)
+    }
+}
+
+fn insert(paths: &mut BTreeMap<String, Learned>, path: &str, learned: Learned) {
+    paths.insert(path.to_owned(), learned);
+    while paths.len() > PATHS {
+        let others = paths.iter().filter(|(name, _)| *name != path);
+        let oldest = others.min_by_key(|(_, learned)| learned.at);
+        let Some(oldest) = oldest.map(|(name, _)| name.clone()) else {
+            return;
+        };
+        paths.remove(&oldest);
+    }
+}
+
+fn read(file: &Path) -> Result<BTreeMap<String, Learned>, String> {
+    let text = match fs::metadata(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(error) => return Err(error.to_string()),
+        Ok(found) if found.len() > FILE_MAX => {
+            return Err(format!("it has {} bytes, over {FILE_MAX}", found.len()));
+        }
+        Ok(_) => fs::read_to_string(file).map_err(|error| error.to_string())?,
+    };
+    let value: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    if value["version"] != VERSION {
+        return Err(format!("it has no version {VERSION}"));
+    }
+    let paths = value["paths"].as_object().ok_or("it has no paths")?;
+    let mut known = BTreeMap::new();
+    for (path, value) in paths {
+        let number = |name: &str| value[name].as_u64();
+        let cap = number("out").and_then(|cap| usize::try_from(cap).ok());
+        let (Some(cap), Some(at)) = (
+            cap.filter(|cap| *cap >= super::LEAST_CAP),
+            number("learned"),
+        ) else {
+            return Err(format!("what it says about {path:?} is no cap"));
+        };
+        insert(&mut known, path, Learned { cap, at });
+    }
+    Ok(known)
+}
+
+/// Replaces the file as a whole, so that nobody ever reads a part of it.
+fn write(file: &Path, paths: &BTreeMap<String, Learned>) -> io::Result<()> {
+    let each = paths
+        .iter()
+        .map(|(path, Learned { cap, at })| (path.clone(), json!({ "out": cap, "learned": at })));
+    let each: Map<String, Value> = each.collect();
+    let text = format!("{:#}\n", json!({ "version": VERSION, "paths": each }));
+    if let Some(folder) = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        fs::create_dir_all(folder)?;
+    }
+    let mut new = file.as_os_str().to_owned();
+    new.push(format!(".{}", std::process::id()));
+    fs::write(&new, text)?;
+    fs::rename(&new, file).inspect_err(|_| drop(fs::remove_file(&new)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    // TUN-8
+    #[test]
+    fn what_is_learned_outlives_the_process_and_stays_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("state/breakbulk/caps.json");
+        let (caps, broken) = LearnedCaps::in_file(file.clone());
+        assert!(broken.is_none());
+        assert_eq!(caps.of("ws://a/"), None);
+        caps.learn("ws://a/", 100_003).unwrap();
+        // Another process learns about another path.
+        let (other, _) = LearnedCaps::in_file(file.clone());
+        assert_eq!(other.of("ws://a/"), Some(100_003));
+        other.learn("ws://b/", 5000).unwrap();
+        caps.learn("ws://a/", 50_000).unwrap();
+        let (again, broken) = LearnedCaps::in_file(file.clone());
+        assert!(broken.is_none());
+        assert_eq!(
+            (again.of("ws://a/"), again.of("ws://b/")),
+            (Some(50_000), Some(5000))
+        );
+        for number in 0..2 * PATHS {
+            again.learn(&format!("ws://{number}/"), 5000).unwrap();
+        }
+        let (again, _) = LearnedCaps::in_file(file.clone());
+        assert_eq!(lock(&again.paths).len(), PATHS);
+        assert_eq!(again.of("ws://511/"), Some(5000));
+        let left: Vec<_> = fs::read_dir(file.parent().unwrap()).unwrap().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+    }
+
+    // TUN-8
+    #[test]
+    fn a_file_that_cannot_be_read_is_reported_and_ignored() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("caps.json");
+        for (text, words) in [
+            ("", "EOF"),
+            ("{}", "no version 1"),
+            (r#"{"version":2,"paths":{}}"#, "no version 1"),
+            (r#"{"version":1}"#, "no paths"),
+            (
+                r#"{"version":1,"paths":{"ws://a/":{"out":1,"learned":1}}}"#,
+                "is no cap",
+            ),
+            (
+                r#"{"version":1,"paths":{"ws://a/":{"out":"x","learned":1}}}"#,
+                "is no cap",
+            ),
+        ] {
+            fs::write(&file, text).unwrap();
+            let (caps, broken) = LearnedCaps::in_file(file.clone());
+            let broken = broken.unwrap().to_string();
+            assert!(broken.contains(words), "{text}: {broken}");
+            assert!(broken.contains("it is ignored"), "{broken}");
+            assert_eq!(caps.of("ws://a/"), None);
+            caps.learn("ws://a/", 5000).unwrap();
+            assert!(LearnedCaps::in_file(file.clone()).1.is_none());
+        }
+        let memory = LearnedCaps::in_memory();
+        memory.learn("ws://a/", 5000).unwrap();
+        assert_eq!(memory.of("ws://a/"), Some(5000));
+    }
+}

@@ -1,0 +1,248 @@
+//! The sessions of the end that accepts lines: new ones, and those whose client comes back.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use breakbulk_ahp::host::close::PROTOCOL;
+use breakbulk_link::{Budget, lock};
+use breakbulk_message::tunnel::{Control, ControlError, Gone, Hello, SESSION_BYTES, SessionId};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::client::{Halves, first_control};
+use super::lines::{Caller, Line};
+use super::session::{Fresh, Lines, refuse};
+use super::{HELLO_TIME, NoTunnel, TunnelConfig, Tunnelled};
+
+/// How many bytes of a session's name are those of the process.
+const INSTANCE: usize = 8;
+
+/// The sessions of a listener, by their names. Clones share them.
+#[derive(Clone)]
+pub struct Lobby(Arc<Shared>);
+
+struct Shared {
+    instance: [u8; INSTANCE],
+    /// How many sessions may exist.
+    most: usize,
+    /// How many sessions one address may have.
+    most_of_address: usize,
+    sessions: Mutex<HashMap<SessionId, Waiting>>,
+    seats: Mutex<Seats>,
+}
+
+#[derive(Default)]
+struct Seats {
+    taken: usize,
+    of_address: HashMap<IpAddr, usize>,
+}
+
+/// How a session gets its next line.
+struct Waiting {
+    holder: Option<String>,
+    lines: mpsc::Sender<Fresh>,
+    budget: Budget,
+}
+
+impl Lobby {
+    /// A lobby for so many sessions in all, and so many of one address. Sessions that wait for their
+    /// client count too; those of this machine are not counted by address.
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub fn new(most: usize, most_of_address: usize) -> std::io::Result<Self> {
+        let mut instance = [0; INSTANCE];
+        random(&mut instance)?;
+        Ok(Self(Arc::new(Shared {
+            instance,
+            most,
+            most_of_address,
+            sessions: Mutex::default(),
+            seats: Mutex::default(),
+        })))
+    }
+
+    /// A seat for a session, of whatever kind; `None` if there are too many.
+    pub(crate) fn seat(&self, address: Option<IpAddr>) -> Option<Seat> {
+        // Who comes from this machine may stand for many others, as in the limits of listeners.
+        let address = address.filter(|address| !address.is_loopback());
+        let mut seats = lock(&self.0.seats);
+        let of_address = address.map_or(0, |address| {
+            seats.of_address.get(&address).copied().unwrap_or_default()
+        });
+        if seats.taken >= self.0.most || of_address >= self.0.most_of_address {
+            return None;
+        }
+        seats.taken += 1;
+        if let Some(address) = address {
+            *seats.of_address.entry(address).or_default() += 1;
+        }
+        Some(Seat {
+            lobby: self.clone(),
+            address,
+        })
+    }
+
+    /// Hears the first frame of a line that was accepted. A line on which a session goes on is handed to
+    /// that session, and `None` is returned.
+    ///
+    /// # Errors
+    /// If the other end is no breakbulk gateway; the line is then closed with that reason.
+    pub async fn greet(
+        &self,
+        line: Line,
+        caller: &Caller,
+        config: &TunnelConfig,
+    ) -> Result<Option<Newcomer>, NoTunnel> {
+        if !line.carries(config.carries) {
+            return Err(NoTunnel::Carries);
+        }
+        let (cap, pings) = (line.cap, line.pings);
+        let (mut source, mut sink) = line.split(config.largest_frame(), &config.budget);
+        let first = match timeout(HELLO_TIME, first_control(&mut source)).await {
+            Ok(first) => first,
+            Err(_) => Err(NoTunnel::Silent(HELLO_TIME)),
+        };
+        let error = match first {
+            Ok(Control::Hello(hello)) if hello.binary != config.is_binary() => NoTunnel::Carries,
+            Ok(Control::Hello(hello)) => {
+                return Ok(Some(Newcomer {
+                    lobby: self.clone(),
+                    caller: caller.clone(),
+                    hello,
+                    halves: (source, sink, cap, pings),
+                }));
+            }
+            Ok(Control::Resume { session, received }) => {
+                let fresh = Fresh {
+                    source,
+                    sink,
+                    cap,
+                    pings,
+                    received,
+                };
+                self.resume(session, fresh, caller).await;
+                return Ok(None);
+            }
+            Ok(_) => ControlError::Other.into(),
+            Err(error) => error,
+        };
+        let _ = timeout(HELLO_TIME, sink.close(PROTOCOL, &error.to_string())).await;
+        Err(error)
+    }
+
+    /// Hands a line to its session, or says that there is none.
+    async fn resume(&self, session: SessionId, mut fresh: Fresh, caller: &Caller) {
+        if session.0[..INSTANCE] != self.0.instance {
+            return refuse(fresh.sink, Gone::Restarted).await;
+        }
+        let found = {
+            let sessions = lock(&self.0.sessions);
+            let found = sessions.get(&session);
+            // Who has another token does not even learn that the session exists.
+            let found = found.filter(|waiting| waiting.holder == caller.holder);
+            found.map(|waiting| (waiting.lines.clone(), waiting.budget.clone()))
+        };
+        let Some((lines, budget)) = found else {
+            return refuse(fresh.sink, Gone::Expired).await;
+        };
+        fresh.source.charge_to(&budget);
+        match lines.try_send(fresh) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Closed(fresh)) => {
+                refuse(fresh.sink, Gone::Expired).await;
+            }
+            // Another line of the same session is on its way to it.
+            Err(mpsc::error::TrySendError::Full(mut fresh)) => {
+                fresh.sink.close(1013, "try again later").await;
+            }
+        }
+    }
+}
+
+/// A client that wants a session, and has got no answer yet.
+pub struct Newcomer {
+    lobby: Lobby,
+    caller: Caller,
+    hello: Hello,
+    halves: Halves,
+}
+
+impl Newcomer {
+    /// Answers, and begins the session.
+    ///
+    /// # Errors
+    /// If the line is lost, or the system has no random numbers.
+    pub async fn accept(self, config: &TunnelConfig) -> Result<Tunnelled, NoTunnel> {
+        let Self {
+            lobby,
+            caller,
+            hello,
+            halves: (source, mut sink, cap, pings),
+        } = self;
+        let mut name = [0; SESSION_BYTES];
+        name[..INSTANCE].copy_from_slice(&lobby.0.instance);
+        random(&mut name[INSTANCE..]).map_err(|error| NoTunnel::Random(error.to_string()))?;
+        let session = SessionId(name);
+        let answer = Control::Hello(config.hello(Some(session))).to_json();
+        let frame = breakbulk_link::Frame::Text(answer.into());
+        let sent = timeout(HELLO_TIME, sink.send(frame)).await;
+        if !matches!(sent, Ok(Ok(()))) {
+            return Err(NoTunnel::Silent(HELLO_TIME));
+        }
+        let (lines, next) = mpsc::channel(1);
+        let waiting = Waiting {
+            holder: caller.holder,
+            lines,
+            budget: config.budget.clone(),
+        };
+        lock(&lobby.0.sessions).insert(session, waiting);
+        let lines = Lines::Accepted {
+            lines: next,
+            _registration: Registration { lobby, session },
+        };
+        config.begin(&hello, (source, sink, cap, pings), lines, None)
+    }
+
+    /// Turns the client away.
+    pub async fn refuse(mut self, code: u16, reason: &str) {
+        let _ = timeout(HELLO_TIME, self.halves.1.close(code, reason)).await;
+    }
+}
+
+/// A session's entry in the lobby, removed on drop.
+pub(super) struct Registration {
+    lobby: Lobby,
+    session: SessionId,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        lock(&self.lobby.0.sessions).remove(&self.session);
+    }
+}
+
+/// The place of one session among those that there may be.
+pub(crate) struct Seat {
+    lobby: Lobby,
+    address: Option<IpAddr>,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut seats = lock(&self.lobby.0.seats);
+        seats.taken -= 1;
+        let Some(address) = self.address else { return };
+        if let Some(count) = seats.of_address.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                seats.of_address.remove(&address);
+            }
+        }
+    }
+}
+
+fn random(bytes: &mut [u8]) -> std::io::Result<()> {
+    getrandom::fill(bytes).map_err(std::io::Error::other)
+}

@@ -1,0 +1,167 @@
+//! The frames that the other end has not acknowledged, in order, and how far they are on the line.
+
+use std::collections::VecDeque;
+
+use breakbulk_link::{Charge, Frame, SubBudget};
+use breakbulk_message::tunnel::{Control, part_room};
+use bytes::Bytes;
+
+/// So many frames are kept, and stashed by the receiver, however large they are: less would stop a path
+/// whose frames are larger than its window.
+pub(crate) const FEW: usize = 2;
+
+/// What each frame counts against a window in addition to its bytes, so that empty frames are not free.
+const FRAME_COST: usize = 128;
+
+/// What a frame counts against a window. Both ends count alike.
+pub(crate) fn cost(bytes: usize) -> usize {
+    bytes.saturating_add(FRAME_COST)
+}
+
+/// The outgoing frames of a session.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    kept: VecDeque<Kept>,
+    /// What they count against the window.
+    cost: usize,
+    window: usize,
+    /// The number of the first frame that is kept: so many are acknowledged.
+    acknowledged: u64,
+    /// The number of the next frame for the current line.
+    cursor: u64,
+    /// How much of that frame has gone in parts.
+    offset: usize,
+    memory: SubBudget,
+}
+
+#[derive(Debug)]
+struct Kept {
+    frame: Frame,
+    _charge: Charge,
+}
+
+impl Outbox {
+    pub(super) fn new(window: usize, memory: SubBudget) -> Self {
+        Self {
+            kept: VecDeque::new(),
+            cost: 0,
+            window,
+            acknowledged: 0,
+            cursor: 0,
+            offset: 0,
+            memory,
+        }
+    }
+
+    /// Keeps the next frame, or hands it back if it has to wait for an acknowledgement.
+    pub(super) fn push(&mut self, frame: Frame) -> Result<(), Frame> {
+        let cost = cost(frame.bytes().len());
+        let charge = match self.kept.len() < FEW {
+            // It is allocated already, and without it nothing would ever be acknowledged.
+            true => Some(self.memory.charge_allocated(cost)),
+            false if self.cost + cost > self.window => None,
+            false => self.memory.charge(cost),
+        };
+        let Some(charge) = charge else {
+            return Err(frame);
+        };
+        self.cost += cost;
+        self.kept.push_back(Kept {
+            frame,
+            _charge: charge,
+        });
+        Ok(())
+    }
+
+    /// The next frame for the line, with at most `cap` bytes: a frame of the session, or a part of one.
+    pub(super) fn next(&mut self, cap: usize) -> Option<Frame> {
+        let place = usize::try_from(self.cursor - self.acknowledged).ok()?;
+        let frame = &self.kept.get(place)?.frame;
+        if self.offset == 0 && goes_whole(frame, cap) {
+            self.cursor += 1;
+            return Some(frame.clone());
+        }
+        let bytes = frame.bytes();
+        let end = bytes.len().min(self.offset + part_room(cap));
+        let last = end == bytes.len();
+        let data = bytes[self.offset..end].to_vec();
+        if last {
+            self.cursor += 1;
+            self.offset = 0;
+        } else {
+            self.offset = end;
+        }
+        let part = Control::Part { last, data }.to_json();
+        Some(Frame::Text(Bytes::from(part)))
+    }
+
+    /// Whether all frames are on the line.
+    pub(super) fn is_sent(&self) -> bool {
+        self.cursor == self.end()
+    }
+
+    /// How many frames are not acknowledged.
+    pub(super) fn unacknowledged(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// How many frames are acknowledged.
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// The other end took so many frames; calls `each` with the length of each that is new. False if
+    /// that are more than it was sent.
+    pub(super) fn acknowledge(&mut self, taken: u64, mut each: impl FnMut(&Frame)) -> bool {
+        if taken > self.cursor {
+            return false;
+        }
+        while self.acknowledged < taken {
+            let Some(kept) = self.kept.pop_front() else {
+                return false;
+            };
+            self.acknowledged += 1;
+            self.cost -= cost(kept.frame.bytes().len());
+            each(&kept.frame);
+        }
+        true
+    }
+
+    /// A new line begins with this frame; false if it is not kept any more, or was never made.
+    pub(super) fn resume_at(&mut self, received: u64) -> bool {
+        if received < self.acknowledged || received > self.end() {
+            return false;
+        }
+        self.cursor = received;
+        self.offset = 0;
+        true
+    }
+
+    /// A frame that was put on the last line, at least in part.
+    pub(super) fn on_the_line(&self, number: u64) -> Option<&Frame> {
+        let began = number < self.cursor || number == self.cursor && self.offset > 0;
+        let place = usize::try_from(number.checked_sub(self.acknowledged)?).ok()?;
+        Some(&self.kept.get(place).filter(|_| began)?.frame)
+    }
+
+    fn end(&self) -> u64 {
+        self.acknowledged + self.kept.len() as u64
+    }
+}
+
+/// Whether a frame travels as it is. One that would be mistaken for a control frame does not.
+pub(super) fn goes_whole(frame: &Frame, cap: usize) -> bool {
+    let control = match frame {
+        Frame::Text(text) => Control::is_control(text),
+        Frame::Binary(_) => false,
+    };
+    frame.bytes().len() <= cap && !control
+}
+
+/// The largest frame that a frame of the session causes on a line with this cap.
+pub(super) fn size_on_line(frame: &Frame, cap: usize) -> usize {
+    match goes_whole(frame, cap) {
+        true => frame.bytes().len(),
+        false => cap.min(frame.bytes().len().div_ceil(3) * 4 + 80),
+    }
+}
