@@ -3,7 +3,7 @@
 use anyhow::Result;
 use interop_ahp::program::{Gateway, HostProgram};
 
-use crate::paths::Tunnel;
+use crate::paths::{Over, Tunnel};
 use crate::sdk::{MAX_MESSAGE, Sdk};
 use crate::told::{CALLS, Plan, Reach, Sizes};
 
@@ -24,8 +24,8 @@ pub enum Speaks {
 pub enum Between {
     /// One gateway.
     Gateway,
-    /// Two gateways and a WebSocket path of 128 KB.
-    WebSocket,
+    /// Two gateways, and a path with a cap.
+    Tunnel(Over),
 }
 
 /// A gateway's URL, and what is behind it.
@@ -66,10 +66,18 @@ impl Between {
     async fn tunnel(self, target: &str) -> Result<Option<Tunnel>> {
         match self {
             Self::Gateway => Ok(None),
-            Self::WebSocket => Tunnel::over_web_socket(target).await.map(Some),
+            Self::Tunnel(over) => Tunnel::start(over, target).await.map(Some),
         }
     }
 }
+
+/// All of it.
+pub const BETWEEN: [Between; 4] = [
+    Between::Gateway,
+    Between::Tunnel(Over::WebSocket),
+    Between::Tunnel(Over::Http),
+    Between::Tunnel(Over::Nats),
+];
 
 /// Who calls whom, how, and over what.
 #[derive(Clone, Copy, Debug)]

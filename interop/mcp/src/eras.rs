@@ -5,7 +5,7 @@ use breakbulk_testkit::bad_relay::{self, BadRelay};
 use interop_ahp::program::{Gateway, breakbulk};
 use tokio::process::Command;
 
-use crate::paths::Tunnel;
+use crate::paths::{self, Tunnel};
 use crate::sdk::Sdk;
 use crate::told::{CALLS, Plan, Reach};
 
@@ -40,7 +40,7 @@ impl Row {
         match self.over {
             Over::Stdio => self.client(&self.server.exec()).await,
             Over::Tunnel => {
-                let tunnel = Tunnel::over_web_socket(&self.server.exec()).await?;
+                let tunnel = Tunnel::start(paths::Over::WebSocket, &self.server.exec()).await?;
                 self.client(&tunnel.to).await?;
                 tunnel.stop().await
             }

@@ -1,20 +1,21 @@
 //! Published MCP programs over HTTP: a client at the gateway's door, a gateway at a server's URL, and both with
-//! a path of 128 KB between them.
+//! a path with a cap between them: WebSockets of 128 KB, HTTP bodies of 64 KB, NATS with 64 KB.
 //!
 //! `cargo xtask interop mcp` runs these rows, `cargo xtask long mcp` all of them.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use interop_mcp::doors::{
-    Between::{self, Gateway, WebSocket},
+    Between::{self, Gateway, Tunnel},
     Row,
     Speaks::{self, Http, Stdio},
 };
+use interop_mcp::paths::Over::{Http as Bodies, Nats, WebSocket};
 use interop_mcp::sdk::Sdk::{self, Npm2025, Npm2026, Pypi2025, Pypi2026};
 use interop_mcp::table::each;
 
 /// Each client and each server by each way, and each mixture of eras.
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 14] = [
     row((Npm2025, Http), Gateway, (Pypi2025, Stdio)),
     row((Npm2026, Http), Gateway, (Npm2026, Stdio)),
     row((Pypi2026, Http), Gateway, (Pypi2026, Stdio)),
@@ -23,18 +24,20 @@ const ROWS: [Row; 12] = [
     row((Pypi2025, Stdio), Gateway, (Npm2025, Http)),
     row((Npm2026, Http), Gateway, (Npm2026, Http)),
     row((Pypi2026, Http), Gateway, (Npm2025, Http)),
-    row((Npm2026, Http), WebSocket, (Pypi2026, Http)),
-    row((Npm2025, Http), WebSocket, (Npm2025, Http)),
-    row((Pypi2025, Http), WebSocket, (Npm2026, Stdio)),
-    row((Pypi2026, Stdio), WebSocket, (Npm2026, Http)),
+    row((Npm2025, Http), Tunnel(WebSocket), (Npm2025, Http)),
+    row((Pypi2026, Stdio), Tunnel(WebSocket), (Npm2026, Http)),
+    row((Npm2026, Http), Tunnel(Bodies), (Pypi2026, Http)),
+    row((Pypi2025, Http), Tunnel(Bodies), (Npm2026, Stdio)),
+    row((Pypi2026, Http), Tunnel(Nats), (Npm2026, Http)),
+    row((Npm2025, Http), Tunnel(Nats), (Pypi2025, Http)),
 ];
 
 /// 20 MB each way.
 const LARGE: [Row; 4] = [
     large((Npm2026, Http), Gateway, (Npm2026, Http)),
-    large((Npm2025, Http), WebSocket, (Npm2025, Http)),
-    large((Npm2026, Http), WebSocket, (Pypi2026, Http)),
-    large((Pypi2026, Stdio), WebSocket, (Npm2026, Http)),
+    large((Npm2025, Http), Tunnel(WebSocket), (Npm2025, Http)),
+    large((Npm2026, Http), Tunnel(Bodies), (Pypi2026, Http)),
+    large((Npm2026, Stdio), Tunnel(Nats), (Npm2026, Http)),
 ];
 
 const fn row(client: (Sdk, Speaks), between: Between, server: (Sdk, Speaks)) -> Row {

@@ -8,6 +8,7 @@ use anyhow::Result;
 use interop_mcp::conformance::server;
 use interop_mcp::doors::{Between, Door};
 use interop_mcp::inspector::says;
+use interop_mcp::paths::Over;
 use interop_mcp::told::Reach;
 
 const ERAS: [&str; 2] = ["legacy", "modern"];
@@ -41,7 +42,7 @@ const CALLS: [(&[&str], &str); 3] = [
 /// How it gets to a server at this URL.
 async fn ways(server: &str) -> Result<(Vec<Door>, Vec<(&'static str, Reach)>)> {
     let near = Door::open(Between::Gateway, server).await?;
-    let far = Door::open(Between::WebSocket, server).await?;
+    let far = Door::open(Between::Tunnel(Over::WebSocket), server).await?;
     let ways = vec![
         ("a door", Reach::Http(near.url.clone())),
         ("a door and a tunnel", Reach::Http(far.url.clone())),

@@ -8,6 +8,7 @@
 use anyhow::Result;
 use interop_mcp::doors::{Between, Door};
 use interop_mcp::limits::{Large, check};
+use interop_mcp::paths::Over;
 use interop_mcp::sdk::Sdk::{self, Npm2025, Npm2026, Pypi2025, Pypi2026};
 use interop_mcp::table::each;
 use interop_mcp::told::Reach;
@@ -39,8 +40,8 @@ async fn on_standard_input((client, server): (Sdk, Sdk)) -> Result<()> {
 async fn a_server_gets_what_it_takes_and_its_client_an_error_for_one_byte_more() {
     let rows = [
         (Npm2025, Between::Gateway, Npm2025),
-        (Npm2026, Between::WebSocket, Npm2026),
-        (Pypi2025, Between::WebSocket, Pypi2025),
+        (Npm2026, Between::Tunnel(Over::WebSocket), Npm2026),
+        (Pypi2025, Between::Tunnel(Over::Http), Pypi2025),
         (Pypi2026, Between::Gateway, Pypi2026),
     ];
     each(rows, in_a_post).await.unwrap();

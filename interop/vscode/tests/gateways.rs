@@ -16,22 +16,27 @@ const CAP: u64 = 131_072;
 const LARGE: usize = 20_000_000;
 const MANY: u32 = 1_000;
 
-/// What VSCode writes to a socket, and which socket of its machine that is.
+/// What VSCode writes to a socket, which socket of its machine that is, and what is between the gateways.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     carrier: &'static str,
     unix: bool,
+    between: &'static str,
 }
 
 const ROWS: [Row; 4] = [
-    row("plain", false),
-    row("plain", true),
-    row("persistent-once", false),
-    row("persistent-once", true),
+    row("plain", false, "ws"),
+    row("plain", true, "loro+ws"),
+    row("persistent-once", false, "loro+ws"),
+    row("persistent-once", true, "ws"),
 ];
 
-const fn row(carrier: &'static str, unix: bool) -> Row {
-    Row { carrier, unix }
+const fn row(carrier: &'static str, unix: bool, between: &'static str) -> Row {
+    Row {
+        carrier,
+        unix,
+        between,
+    }
 }
 
 impl Row {
@@ -60,14 +65,14 @@ impl Row {
         let (mut host, address) = Node::listen_at(&own, self.carrier, &numbers).await?;
 
         let options = format!("max-frame={CAP}&max-message=64MiB");
-        let listen = format!("loro+ws://127.0.0.1:0?{options}");
+        let listen = format!("{}://127.0.0.1:0?{options}", self.between);
         let far = Gateway::start(&listen, &self.target(&address)).await?;
         let way = Way {
             message_cap: Some(CAP),
             ..Way::default()
         };
         let path = BadPath::start(&far.address, Weather::both_ways(way)).await?;
-        let to = format!("loro+ws://{}?{options}", path.address());
+        let to = format!("{}://{}?{options}", self.between, path.address());
         let near = Gateway::start(&self.listen(&folder), &to).await?;
 
         let address = near.address.trim_start_matches("tcp://");
