@@ -4,6 +4,7 @@
 //   frame           one RPC message per binary WebSocket message
 //   plain           ipc.net's Protocol over TCP
 //   persistent      ipc.net's PersistentProtocol over TCP: a session that outlives its sockets
+//   persistent-once the same on one socket, with nothing before its first byte
 //   plain-ws, persistent-ws   the same two over WebSockets, where message boundaries mean nothing
 //
 // The remote server's own handshake is not spoken. Of a persistent session's sockets each begins
@@ -21,18 +22,27 @@ const LARGEST_HELLO = 1024;
 const RETRY_MS = 20;
 const RETRIES = 250;
 
-export const CARRIERS = ["frame", "plain", "persistent", "plain-ws", "persistent-ws"];
+export const CARRIERS = [
+  "frame",
+  "plain",
+  "persistent",
+  "persistent-once",
+  "plain-ws",
+  "persistent-ws",
+];
 
 // Opens one session, and tells of it by calling
 //   listening(address), opened(protocol), reconnected(), closed(reason).
 // What it returns has `cut()`: the socket ends without a word, as on a bad path.
 export function open({ carrier, listen, host, port }, told) {
   const websocket = carrier === "frame" || carrier.endsWith("-ws");
-  const session = carrier.startsWith("persistent")
-    ? new PersistentSession(told, listen ? undefined : () => connect(websocket, host, port))
-    : new OneSocket(carrier === "frame" ? overFrames : overStream, told);
+  const one = { frame: overFrames, "persistent-once": overPersistent }[carrier];
+  const session =
+    one === undefined && carrier.startsWith("persistent")
+      ? new PersistentSession(told, listen ? undefined : () => connect(websocket, host, port))
+      : new OneSocket(one ?? overStream, told);
   if (listen) {
-    const listening = (server) => told.listening(`${host}:${server.address().port}`);
+    const listening = (server) => told.listening(`${host}:${server.address().port ?? port}`);
     accept(websocket, host, port, listening, (socket) => session.accepted(socket));
   } else {
     connect(websocket, host, port).then(
@@ -50,7 +60,7 @@ function accept(websocket, host, port, listening, accepted) {
     server.on("connection", (socket) => accepted(new WebSocketSocket(socket)));
   } else {
     const server = net.createServer((stream) => accepted(new TcpSocket(stream)));
-    server.listen(port, host, () => listening(server));
+    server.listen(streamAddress(host, port), () => listening(server));
   }
 }
 
@@ -61,14 +71,18 @@ function connect(websocket, host, port) {
       const wrapped = new WebSocketSocket(socket);
       socket.once("open", () => resolve(wrapped)).once("error", reject);
     } else {
-      const stream = net.connect({ host, port });
+      const stream = net.connect(streamAddress(host, port));
       const wrapped = new TcpSocket(stream);
       stream.once("connect", () => resolve(wrapped)).once("error", reject);
     }
   });
 }
 
+// `unix:PATH` is a socket of this machine.
+const streamAddress = (host, port) => (host === "unix" ? { path: port } : { host, port });
+
 const overStream = (socket) => new Protocol(socket);
+const overPersistent = (socket) => new PersistentProtocol({ socket });
 
 function overFrames(socket) {
   const messages = new Emitter();

@@ -1,6 +1,6 @@
 // A peer that is VS Code's own: its RPCProtocol, an actor, and a caller that is told what to call.
 //
-//   node peer.mjs --listen|--connect HOST:PORT --carrier CARRIER
+//   node peer.mjs --listen|--connect HOST:PORT|unix:PATH --carrier CARRIER
 //     [--own 1] [--other 2]      the numbers of its actor and of the other side's
 //     [--transformer AUTHORITY]  URIs go through the stock transformer
 //
@@ -44,7 +44,7 @@ const { values: options } = parseArgs({
 });
 const [host, port] = (options.listen ?? options.connect ?? "").split(":");
 if (!port || !CARRIERS.includes(options.carrier)) {
-  console.error(`--listen or --connect HOST:PORT, and --carrier ${CARRIERS.join(" | ")}`);
+  console.error(`--listen or --connect HOST:PORT or unix:PATH, and --carrier ${CARRIERS.join(" | ")}`);
   process.exit(2);
 }
 
@@ -58,7 +58,12 @@ const identifier = (number) => identifiers[number - 1];
 let rpc;
 let other;
 const session = open(
-  { carrier: options.carrier, listen: options.listen !== undefined, host, port: Number(port) },
+  {
+    carrier: options.carrier,
+    listen: options.listen !== undefined,
+    host,
+    port: host === "unix" ? port : Number(port),
+  },
   {
     listening: (address) => say({ listening: address }),
     opened(protocol) {

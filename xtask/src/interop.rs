@@ -52,7 +52,9 @@ pub(crate) fn skipped() -> Vec<String> {
 /// Why a protocol's peers cannot run here; `None` if they can.
 pub(crate) fn unavailable(name: &str) -> Option<String> {
     match name {
-        "mcp" => npm::unavailable().or_else(pypi::unavailable),
+        "mcp" => npm::unavailable()
+            .or_else(pypi::unavailable)
+            .or_else(no_nats_server),
         "contextvm" | "vscode" => npm::unavailable(),
         "tywrap" => pypi::unavailable(),
         "loro" => npm::unavailable().or_else(no_browser),
@@ -65,13 +67,19 @@ fn ahp() -> Result<()> {
     tests("interop-ahp", &["real_client", "protocol_errors"])
 }
 
-/// Servers and clients from npm and PyPI, through gateways.
+/// Servers and clients from npm and PyPI, the inspector and the conformance package, through gateways.
 fn mcp() -> Result<()> {
     install_mcp()?;
-    tests(
-        "interop-mcp",
-        &["published_server", "both_eras", "own_limit"],
-    )
+    let files = [
+        "published_server",
+        "both_eras",
+        "own_limit",
+        "conformance",
+        "doors",
+        "inspector",
+        "limits",
+    ];
+    tests("interop-mcp", &files)
 }
 
 /// Installs what npm and PyPI have of both eras of MCP.
@@ -116,13 +124,16 @@ pub(crate) fn loro_long() -> Result<()> {
     tests("interop-loro", &["long", "long_repo"])
 }
 
-/// VSCode's own RPCProtocol in node against our endpoint, over all transports.
+/// VSCode's own RPCProtocol in node against our endpoint, over all transports, and on both sides of gateways; a
+/// language server behind them.
 fn vscode() -> Result<()> {
     install("vscode")?;
-    tests("interop-vscode", &["real_node"])
+    let files = ["real_node", "gateways", "language_server"];
+    tests("interop-vscode", &files)
 }
 
-/// The Python bridge with numpy and pyarrow, whose values it sends in the original's forms.
+/// The Python bridge with numpy and pyarrow, whose values it sends in the original's forms, and the bridge behind
+/// gateways.
 fn tywrap() -> Result<()> {
     if let Some(why) = pypi::unavailable() {
         bail!("tywrap: {why}");
@@ -132,14 +143,25 @@ fn tywrap() -> Result<()> {
     let python = folder.join(".venv/bin/python");
     let mut tests = shared::tests("breakbulk-tywrap", &["bridge"]);
     // The tests of this name alone; the others have run, or will, with the system's Python.
-    command::run(tests.arg("values").env("BREAKBULK_PYTHON", python))
+    command::run(tests.arg("values").env("BREAKBULK_PYTHON", python))?;
+    self::tests("interop-tywrap", &["gateways"])
 }
 
 /// Why no browser can be used here; `None` if one can.
 fn no_browser() -> Option<String> {
+    missing("chromium")
+}
+
+/// Why no NATS server can be started here; `None` if one can.
+fn no_nats_server() -> Option<String> {
+    missing("nats-server")
+}
+
+/// What to do where there is no such program; `None` if there is. Its package has the same name.
+fn missing(program: &str) -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|folder| folder.join("chromium").is_file());
-    (!found).then(|| "there is no chromium in PATH; install the package chromium".to_owned())
+    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    (!found).then(|| format!("there is no {program} in PATH; install the package {program}"))
 }
 
 /// Installs the npm packages that a protocol's live tests need.

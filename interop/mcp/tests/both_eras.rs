@@ -5,7 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use interop_mcp::eras::{Over, Row, Sdk, each};
+use interop_mcp::eras::{Over, Row};
+use interop_mcp::sdk::Sdk;
+use interop_mcp::table::each;
 
 /// Each client, each server and each way, and each mixture of eras.
 const ROWS: [(Sdk, Sdk, Over); 8] = [
@@ -27,5 +29,5 @@ async fn clients_and_servers_of_both_eras_agree_as_if_nothing_was_between_them()
         server,
         over,
     });
-    each(rows).await.unwrap();
+    each(rows, Row::run).await.unwrap();
 }

@@ -20,9 +20,18 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts one that listens, and tells where.
+    /// Starts one that listens on a free port, and tells where.
     pub async fn listen(carrier: &str, options: &[&str]) -> Result<(Self, String)> {
-        let mut node = Self::start(&["--listen", "127.0.0.1:0", "--carrier", carrier], options)?;
+        Self::listen_at("127.0.0.1:0", carrier, options).await
+    }
+
+    /// Starts one that listens at `HOST:PORT` or `unix:PATH`, and tells where.
+    pub async fn listen_at(
+        address: &str,
+        carrier: &str,
+        options: &[&str],
+    ) -> Result<(Self, String)> {
+        let mut node = Self::start(&["--listen", address, "--carrier", carrier], options)?;
         let said = node.hear("listening").await?;
         let address = said["listening"].as_str().context("no address")?.to_owned();
         Ok((node, address))

@@ -1,0 +1,28 @@
+//! Tables of cases.
+
+use std::fmt::Debug;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+
+/// Runs each row, and fails with all that fail.
+pub async fn each<R: Copy + Debug>(
+    rows: impl IntoIterator<Item = R>,
+    run: impl AsyncFn(R) -> Result<()>,
+) -> Result<()> {
+    let mut failed = Vec::new();
+    for row in rows {
+        let start = Instant::now();
+        match run(row).await {
+            Ok(()) => println!("{row:?}: {:.1} s", start.elapsed().as_secs_f64()),
+            Err(error) => failed.push(format!("{row:?}: {error:#}")),
+        }
+    }
+    ensure!(
+        failed.is_empty(),
+        "{} rows fail:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
+    Ok(())
+}
