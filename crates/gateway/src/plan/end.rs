@@ -328,7 +328,7 @@ impl End {
                 self.may_listen_with_token(address.secure, at, config.allow_remote)
             }
             #[cfg(feature = "http")]
-            At::Http(address) => {
+            At::Http(address) | At::Exchange(address) => {
                 let at = address.listen_at()?;
                 self.may_listen_with_token(address.secure, at, config.allow_remote)
             }
@@ -347,8 +347,13 @@ impl End {
                 },
                 _ => Ok(()),
             },
-            #[cfg(any(feature = "process", feature = "nostr"))]
-            _ => Ok(()),
+            // No arm for all others: a new transport that listens must be decided here.
+            #[cfg(feature = "process")]
+            At::Stdio | At::Exec(_) => Ok(()),
+            #[cfg(feature = "nats")]
+            At::Nats(_) => Ok(()),
+            #[cfg(feature = "nostr")]
+            At::Relays(_) => Ok(()),
         }
     }
 
