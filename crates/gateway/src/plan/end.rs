@@ -516,6 +516,7 @@ impl End {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::Plan;
 
     #[test]
     fn a_fragment_needs_no_preset_and_the_smaller_one_applies() {
