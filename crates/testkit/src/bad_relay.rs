@@ -91,27 +91,43 @@ struct Counts {
 #[error("the relay could not be started: {0}")]
 pub struct StartError(pub(crate) String);
 
+/// How often another port is tried: a relay chooses one before it listens there.
+const TRIES: usize = 10;
+
+/// Starts a relay, at another port if somebody else was quicker.
+async fn run(make: impl Fn() -> LocalRelay) -> Result<LocalRelay, StartError> {
+    let mut failed = String::new();
+    for _ in 0..TRIES {
+        let relay = make();
+        match relay.run().await {
+            Ok(()) => return Ok(relay),
+            Err(error) => failed = error.to_string(),
+        }
+    }
+    Err(StartError(failed))
+}
+
+fn relay(weather: &Weather, counts: &Arc<Counts>) -> LocalRelay {
+    let mut builder = RelayBuilder::default()
+        .rate_limit(RateLimit {
+            max_reqs: 500,
+            notes_per_minute: weather.per_minute,
+        })
+        .write_policy(SizePolicy {
+            counts: counts.clone(),
+        });
+    if weather.auth {
+        builder = builder.nip42(RelayBuilderNip42::default());
+    }
+    LocalRelay::new(builder)
+}
+
 impl BadRelay {
     /// Starts a relay on a free port of this machine.
     pub async fn start(weather: Weather) -> Result<Self, StartError> {
         let counts = Arc::new(Counts::default());
         counts.event_max.store(weather.event_max, Ordering::Relaxed);
-        let mut builder = RelayBuilder::default()
-            .rate_limit(RateLimit {
-                max_reqs: 500,
-                notes_per_minute: weather.per_minute,
-            })
-            .write_policy(SizePolicy {
-                counts: counts.clone(),
-            });
-        if weather.auth {
-            builder = builder.nip42(RelayBuilderNip42::default());
-        }
-        let relay = LocalRelay::new(builder);
-        relay
-            .run()
-            .await
-            .map_err(|error| StartError(error.to_string()))?;
+        let relay = run(|| relay(&weather, &counts)).await?;
         let behind = relay.url().await.to_string();
         let calm = weather.delay.is_zero() && weather.late.is_zero() && weather.doubled == 0;
         let (cuts, cut) = watch::channel(0);

@@ -33,7 +33,7 @@ const WRONG: &[(&str, &str)] = &[
     ("WS://h:1", "did you mean ws://HOST:PORT/PATH?"),
     ("wws://h:1", "did you mean ws://HOST:PORT/PATH?"),
     ("wsss://h:1", "did you mean wss://HOST:PORT/PATH?"),
-    ("htpp://h:1", "did you mean ws://HOST:PORT/PATH?"),
+    ("htpp://h:1", "did you mean http://HOST:PORT/PATH?"),
     ("nost:wss://r", "did you mean cep22+nostr:RELAY?"),
     (
         "localhost:8080",

@@ -98,7 +98,6 @@ fn tunnels_over_http_and_nats_as_they_are_written() {
             "ahp+http://host?fragment=1KB",
             "fragment is for ws:// and wss://",
         ),
-        ("loro+http://host", "\"http\" is no transport"),
         ("nats:host/a", "write nats:// with its slashes"),
         ("nats://host", "there is no subject; write nats://"),
         ("nats://host/a/b", "there is no subject"),
@@ -271,10 +270,6 @@ fn addresses_of_http_and_their_options_are_read() {
     };
     assert_eq!(endpoint.options, expected);
     for (text, words) in [
-        (
-            "ahp+http://x:1",
-            "http:// and https:// carry MCP's whole messages: write them without ahp+",
-        ),
         ("http:x", "write http:// with its slashes"),
         ("https://", "there is no host; write https://HOST:PORT/PATH"),
         ("http://me:secret@x:1/", "no names or passwords"),
@@ -284,7 +279,7 @@ fn addresses_of_http_and_their_options_are_read() {
             "tunnel is for other endpoints than http:// and https://",
         ),
         ("http://x:1?preset=none", "preset is for other endpoints"),
-        ("http://x:1?ca=a", "ca is for wss:// and https://"),
+        ("http://x:1?ca=a", "ca is for wss://"),
         ("http://x:1?idle=0", "idle: \"0\" is no number of seconds"),
     ] {
         let error = text.parse::<Endpoint>().unwrap_err().to_string();

@@ -47,14 +47,14 @@ async fn no_body_is_over_the_cap() {
 async fn what_is_lost_on_the_way_is_sent_again_and_arrives_once() {
     for fate in [
         |number: usize| {
-            if number % 3 == 1 {
+            if number % 7 == 1 {
                 Fate::Refuse
             } else {
                 Fate::Pass
             }
         },
         |number: usize| {
-            if number % 3 == 1 {
+            if number % 7 == 1 {
                 Fate::LoseAnswer
             } else {
                 Fate::Pass
@@ -67,7 +67,7 @@ async fn what_is_lost_on_the_way_is_sent_again_and_arrives_once() {
                 Fate::Pass
             }
         },
-        |number: usize| match number % 7 {
+        |number: usize| match number % 17 {
             1 | 4 => Fate::LoseAnswer,
             2 => Fate::Refuse,
             5 => Fate::Twice,
