@@ -32,8 +32,15 @@ pub(super) fn install(folder: &Path) -> Result<()> {
     if std::fs::read(&installed).is_ok_and(|installed| installed == wanted) {
         return Ok(());
     }
-    // None of the packages needs a build, so their scripts are not run.
-    let arguments = ["ci", "--ignore-scripts", "--no-audit", "--no-fund"];
+    // None of the packages needs a build, so their scripts are not run. Not `ci`: it wants the optional
+    // packages of all platforms in the lockfile, and a registry may not have them.
+    let arguments = [
+        "install",
+        "--no-save",
+        "--ignore-scripts",
+        "--no-audit",
+        "--no-fund",
+    ];
     command::run(Command::new("npm").args(arguments).current_dir(folder))?;
     std::fs::write(&installed, wanted).with_context(|| installed.display().to_string())
 }
