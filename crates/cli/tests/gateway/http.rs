@@ -3,6 +3,7 @@
 
 mod carry;
 mod door;
+mod failures;
 mod scripted;
 mod target;
 mod wire;

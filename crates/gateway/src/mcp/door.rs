@@ -22,12 +22,12 @@ use axum::extract::{Request, State};
 use axum::http::header::{ALLOW, HeaderValue};
 use axum::http::{HeaderMap, Method, Response, StatusCode};
 use breakbulk_link::lock;
-use breakbulk_net::ListenAddress;
 use breakbulk_net::http::{
     Bodies, Guard, GuardOptions, Limits, PageHeaders, Visitor, secret_name, serve_until,
     text_answer,
 };
 use breakbulk_net::ws::{ListenError, Tokens};
+use breakbulk_net::{ListenAddress, plain_text};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -352,7 +352,14 @@ async fn answer(State(state): State<Arc<DoorState>>, request: Request) -> Respon
             Ok(response)
         }
     };
-    let mut response = answered.unwrap_or_else(Response::from);
+    let mut response = answered.unwrap_or_else(|refusal| {
+        let why = format_args!("{}: {}", refusal.status(), refusal.words);
+        match refusal.is_limit {
+            true => state.guard.warn_of_refusal(&visitor, &why),
+            false => tracing::debug!(peer = %name(&visitor), why = %plain_text(&why), "a request is refused"),
+        }
+        refusal.into()
+    });
     state.guard.let_page_read(&visitor, &mut response);
     response
 }
