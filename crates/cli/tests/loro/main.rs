@@ -11,5 +11,7 @@ mod documents;
 mod hostile;
 #[cfg(target_os = "linux")]
 mod raw;
+#[cfg(target_os = "linux")]
+mod slow_readers;
 #[cfg(unix)]
 mod unix;
