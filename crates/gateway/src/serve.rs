@@ -143,7 +143,10 @@ pub(crate) async fn pump(
     let options = Options { grace: plan.grace };
     let stopped = async {
         tokio::select! {
-            () = stop.stopped() => Stopped::Gateway,
+            () = stop.stopped() => {
+                plan.watched.stopping();
+                Stopped::Gateway
+            }
             () = watched.closed() => Stopped::Operator,
         }
     };

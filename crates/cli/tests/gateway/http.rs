@@ -2,7 +2,7 @@
 //! server in Python behind pipes.
 
 mod carry;
-mod door;
+pub(crate) mod door;
 mod scripted;
 mod target;
-mod wire;
+pub(crate) mod wire;

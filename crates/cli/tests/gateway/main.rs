@@ -3,6 +3,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
+mod admin;
 mod admission;
 mod carry;
 mod common;
