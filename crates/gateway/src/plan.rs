@@ -19,6 +19,8 @@ use crate::endpoint::Endpoint;
 #[cfg(feature = "process")]
 use crate::error::EndError;
 use crate::error::PlanError;
+#[cfg(feature = "nats")]
+use crate::fleet::FleetAddress;
 use crate::pump::{Side, session_memory};
 use crate::tunnel::{LearnedCaps, Lobby};
 pub(crate) use end::End;
@@ -68,6 +70,12 @@ pub struct Config {
     pub resume_for: Duration,
     /// The caps of paths that tunnels learned, and learn.
     pub learned_caps: Arc<LearnedCaps>,
+    /// The fleet that this gateway is a member of.
+    #[cfg(feature = "nats")]
+    pub fleet: Option<FleetAddress>,
+    /// The secret of the fleet, if its address names no file with it.
+    #[cfg(feature = "nats")]
+    pub fleet_secret: Option<String>,
     /// The bearer token of the listener or, if that is neither a WebSocket nor HTTP, of the target.
     pub token: Option<Bearer>,
     /// The key of the listener at relays or, if the listener is none, of the target at relays.
@@ -101,6 +109,10 @@ impl Default for Config {
             grace: Duration::from_secs(10),
             resume_for: Duration::from_secs(60),
             learned_caps: Arc::default(),
+            #[cfg(feature = "nats")]
+            fleet: None,
+            #[cfg(feature = "nats")]
+            fleet_secret: None,
             token: None,
             #[cfg(feature = "nostr")]
             key: None,
@@ -122,6 +134,12 @@ pub struct Plan {
     pub(crate) heard_at: OnceLock<String>,
     /// The sessions of tunnels, which outlive their lines.
     pub(crate) lobby: Lobby,
+    /// How to join the fleet.
+    #[cfg(feature = "nats")]
+    pub(crate) fleet_settings: Option<crate::fleet::Settings>,
+    /// The fleet, once it is joined.
+    #[cfg(feature = "nats")]
+    pub(crate) fleet: OnceLock<Arc<crate::fleet::Fleet>>,
     /// The sessions of AHP hosts and of AHP clients, which outlive their connections.
     pub(crate) sessions: (Sessions, Sessions),
     /// The memory that every session has for itself; what it needs beyond is taken from the budget.
@@ -176,6 +194,14 @@ impl Plan {
         let reserved = config.memory / 4 / config.max_sessions;
         let budget = Budget::new(config.memory - reserved * config.max_sessions);
         let at = listen.at.clone();
+        #[cfg(feature = "nats")]
+        let fleet_settings = match &config.fleet {
+            Some(fleet) => {
+                let secret = config.fleet_secret.as_deref();
+                Some(crate::fleet::Settings::new(fleet.clone(), secret, &at)?)
+            }
+            None => None,
+        };
         let listen = End::new(listen, None, &config, carried, &budget).map_err(of_listen)?;
         let to = End::new(to, Some(&at), &config, carried, &budget).map_err(of_to)?;
         let needed =
@@ -199,9 +225,22 @@ impl Plan {
             grace: config.grace,
             heard_at: OnceLock::new(),
             lobby,
+            #[cfg(feature = "nats")]
+            fleet_settings,
+            #[cfg(feature = "nats")]
+            fleet: OnceLock::new(),
             sessions: Default::default(),
             reserved,
         })
+    }
+
+    /// What the names of this member's sessions over HTTP begin with, if it is one of a fleet.
+    #[cfg(all(feature = "nats", feature = "http"))]
+    pub(crate) fn session_prefix(&self) -> String {
+        match &self.fleet_settings {
+            Some(_) => self.lobby.member().to_string(),
+            None => String::new(),
+        }
     }
 
     /// Both ends for one session, with its own share of the memory.

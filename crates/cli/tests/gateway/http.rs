@@ -3,6 +3,7 @@
 
 mod carry;
 mod door;
+mod fleet;
 mod scripted;
 mod target;
 mod wire;
