@@ -43,6 +43,7 @@ pub use settings::{FleetAddress, FleetError};
 use crate::error::RunError;
 use crate::plan::Plan;
 use crate::tunnel::{Greeted, Line};
+use crate::watch::SessionWatch;
 
 /// How much may be on its way to one side of a line between two members.
 const LINE_WINDOW: usize = 256 << 10;
@@ -343,7 +344,7 @@ async fn resume(plan: &Plan, head: LineHead, line: MemberLine) {
     if !pings {
         line = line.without_pings();
     }
-    let (listen, _) = plan.session_ends();
+    let (listen, _) = plan.session_ends(&SessionWatch::default());
     let config = listen.tunnel_config();
     match plan.lobby.greet(line, &caller, &config).await {
         Ok(Greeted::Resumed) => {}

@@ -23,6 +23,7 @@ use crate::error::PlanError;
 use crate::fleet::FleetAddress;
 use crate::pump::{Side, session_memory};
 use crate::tunnel::{LearnedCaps, Lobby};
+use crate::watch::{RouteWatch, SessionWatch, Watch};
 pub(crate) use end::End;
 pub use end::Overruled;
 pub(crate) use kinds::Carried;
@@ -76,6 +77,10 @@ pub struct Config {
     /// The secret of the fleet, if its address names no file with it.
     #[cfg(feature = "nats")]
     pub fleet_secret: Option<String>,
+    /// What the gateway tells about itself while it runs.
+    pub watch: Watch,
+    /// The name of this gateway in what it tells, where several run in one process.
+    pub route: String,
     /// The bearer token of the listener or, if that is neither a WebSocket nor HTTP, of the target.
     pub token: Option<Bearer>,
     /// The key of the listener at relays or, if the listener is none, of the target at relays.
@@ -113,6 +118,8 @@ impl Default for Config {
             fleet: None,
             #[cfg(feature = "nats")]
             fleet_secret: None,
+            watch: Watch::default(),
+            route: "gateway".to_owned(),
             token: None,
             #[cfg(feature = "nostr")]
             key: None,
@@ -142,6 +149,8 @@ pub struct Plan {
     pub(crate) fleet: OnceLock<Arc<crate::fleet::Fleet>>,
     /// The sessions of AHP hosts and of AHP clients, which outlive their connections.
     pub(crate) sessions: (Sessions, Sessions),
+    /// What is watched of it.
+    pub(crate) watched: RouteWatch,
     /// The memory that every session has for itself; what it needs beyond is taken from the budget.
     reserved: usize,
 }
@@ -215,6 +224,10 @@ impl Plan {
         listen.may_listen(&config).map_err(of_listen)?;
         let of_address = config.per_address.connections;
         let lobby = Lobby::new(config.max_sessions, of_address).map_err(PlanError::Random)?;
+        let shown = (listen.shown(), to.shown());
+        let caps = config.learned_caps.clone();
+        let watched = RouteWatch::new(&config.watch, &config.route, shown, caps);
+        watched.set_memory(config.memory, &budget, reserved);
         Ok(Self {
             listen,
             to,
@@ -230,6 +243,7 @@ impl Plan {
             #[cfg(feature = "nats")]
             fleet: OnceLock::new(),
             sessions: Default::default(),
+            watched,
             reserved,
         })
     }
@@ -244,11 +258,13 @@ impl Plan {
     }
 
     /// Both ends for one session, with its own share of the memory.
-    pub(crate) fn session_ends(&self) -> (End, End) {
+    pub(crate) fn session_ends(&self, watched: &SessionWatch) -> (End, End) {
         let (mut listen, mut to) = (self.listen.clone(), self.to.clone());
         let budget = listen.budget.share(self.reserved);
         to.budget = budget.clone();
         listen.budget = budget;
+        listen.watched = watched.side(Side::Listen);
+        to.watched = watched.side(Side::To);
         (listen, to)
     }
 }

@@ -19,6 +19,8 @@ mod bus;
 mod dial;
 mod error;
 mod hub;
+#[cfg(feature = "jetstream")]
+pub mod journal;
 mod keeper;
 mod line;
 mod listen;

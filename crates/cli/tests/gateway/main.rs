@@ -10,6 +10,7 @@ mod ends;
 mod fleet;
 mod http;
 mod lines;
+mod logs;
 mod loro;
 mod losses;
 mod matrix;

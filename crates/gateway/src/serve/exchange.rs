@@ -166,6 +166,7 @@ fn serve_options(plan: &Plan) -> ServeOptions {
         budget: Some(end.budget.clone()),
         #[cfg(feature = "nats")]
         exchange_prefix: plan.session_prefix(),
+        refusals: plan.watched.turned_away(),
         wait_max: POLL,
         stale: STALE,
         ..ServeOptions::default()
@@ -234,6 +235,7 @@ fn limits(plan: &Plan, address: &WsAddress) -> Limits {
         };
         limits.identity = end.identity.clone().filter(|_| address.secure);
         limits.client_authority = end.client_authority.clone();
+        limits.refusals = plan.watched.turned_away();
     })
 }
 

@@ -14,6 +14,7 @@ use super::client::{Halves, first_control};
 use super::lines::{Caller, Line};
 use super::session::{Fresh, Lines, refuse};
 use super::{HELLO_TIME, NoTunnel, TunnelConfig, Tunnelled};
+use crate::watch::{SessionTap, SideWatch};
 
 /// How many bytes of a session's name are those of the process.
 const INSTANCE: usize = 8;
@@ -43,6 +44,7 @@ struct Waiting {
     holder: Option<String>,
     lines: mpsc::Sender<Fresh>,
     budget: Budget,
+    watched: SideWatch,
 }
 
 impl Lobby {
@@ -104,7 +106,7 @@ impl Lobby {
         if !line.carries(config.carries) {
             return Err(NoTunnel::Carries);
         }
-        let (cap, pings) = (line.cap, line.pings);
+        let (cap, pings, tap) = (line.cap, line.pings, line.tap());
         let (mut source, mut sink) = line.split(config.largest_frame(), &config.budget);
         let first = match timeout(HELLO_TIME, first_control(&mut source)).await {
             Ok(first) => first,
@@ -113,6 +115,7 @@ impl Lobby {
         let error = match first {
             Ok(Control::Hello(hello)) if hello.binary != config.is_binary() => NoTunnel::Carries,
             Ok(Control::Hello(hello)) => {
+                tap.bind(&config.watched);
                 return Ok(Greeted::Newcomer(Newcomer {
                     lobby: self.clone(),
                     caller: caller.clone(),
@@ -136,7 +139,7 @@ impl Lobby {
                         budget: config.budget.clone(),
                     }));
                 }
-                self.resume(session, fresh, caller).await;
+                self.resume(session, fresh, caller, &tap).await;
                 return Ok(Greeted::Resumed);
             }
             Ok(_) => ControlError::Other.into(),
@@ -147,17 +150,32 @@ impl Lobby {
     }
 
     /// Hands a line to its session, or says that there is none.
-    async fn resume(&self, session: SessionId, mut fresh: Fresh, caller: &Caller) {
+    async fn resume(
+        &self,
+        session: SessionId,
+        mut fresh: Fresh,
+        caller: &Caller,
+        tap: &SessionTap,
+    ) {
         let found = {
             let sessions = lock(&self.0.sessions);
             let found = sessions.get(&session);
             // Who has another token does not even learn that the session exists.
             let found = found.filter(|waiting| waiting.holder == caller.holder);
-            found.map(|waiting| (waiting.lines.clone(), waiting.budget.clone()))
+            found.map(|waiting| {
+                let Waiting {
+                    lines,
+                    budget,
+                    watched,
+                    ..
+                } = waiting;
+                (lines.clone(), budget.clone(), watched.clone())
+            })
         };
-        let Some((lines, budget)) = found else {
+        let Some((lines, budget, watched)) = found else {
             return refuse(fresh.sink, Gone::Expired).await;
         };
+        tap.bind(&watched);
         fresh.source.charge_to(&budget);
         match lines.try_send(fresh) {
             Ok(()) => {}
@@ -243,6 +261,7 @@ impl Newcomer {
             holder: caller.holder,
             lines,
             budget: config.budget.clone(),
+            watched: config.watched.clone(),
         };
         lock(&lobby.0.sessions).insert(session, waiting);
         let lines = Lines::Accepted {
