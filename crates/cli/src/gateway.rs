@@ -22,6 +22,9 @@ use crate::signals::Stop;
 use crate::size::Size;
 use crate::{key, log, token};
 
+/// The variable with the secret of a fleet.
+const FLEET_SECRET: &str = "BREAKBULK_FLEET_SECRET";
+
 /// The end of `--help`: endpoints, what two of them make, limits, and examples.
 const RULES: &str = "\
 An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
@@ -98,6 +101,16 @@ the other gateway was restarted, open requests get error -32000, which says so. 
 frame for its size, the tunnel sends smaller ones from then on, says so once, and keeps the size in
 --state for the next time; --max-frame or a preset overrules what was learned.
 
+With --fleet several gateways behind one load balancer share a NATS, and a client that comes back to
+another member goes on: the member that its new connection reached forwards it to the one that has its
+session. So tunnels are resumed (ws://, ahp+http://, nats://), and requests of MCP sessions over http:// may
+reach any member. A session lives in one member; if that one is gone, open requests of a tunnel get error
+-32000, requests over HTTP get 404, and the client begins anew. A member that has no connection to NATS
+serves its own sessions, and tells clients of others to try again later. All members have the same listener,
+tokens and target, and a secret: secret-file=FILE, or BREAKBULK_FLEET_SECRET, of at least 16 characters.
+Further options: name=NAME (gateway: the fleet's name, where several share a NATS), creds, token-file, inbox,
+cert, key, ca as at nats://. The NATS account must allow breakbulk.fleet.NAME.> and the inbox.
+
 A gateway tells the other its max-frame and max-message, and the smaller of the two applies both ways;
 the frame size of a preset inside a message (aws-api-gateway: 32 KB) is not told. So give a preset to
 both gateways. Of --max-frame and a preset the smaller one applies.
@@ -162,6 +175,7 @@ Examples:
   breakbulk gateway --listen ahp+http://8080/tunnel --to 'exec:npx some-mcp-server' --max-frame 64KiB
   breakbulk gateway --listen stdio: --to ahp+https://host.example/tunnel --max-frame 64KiB
   breakbulk gateway --listen nats://127.0.0.1:4222/tools --to 'exec:npx some-mcp-server'
+  breakbulk gateway --listen ws://8080 --to 'exec:npx some-mcp-server' --fleet 'nats://10.0.0.5?secret-file=FILE'
   breakbulk gateway --listen 'cep22+nostr:wss://relay.example?key=FILE' --to 'exec:npx some-mcp-server'
   breakbulk gateway --listen stdio: --to 'cep22+nostr:wss://relay.example?server=npub1…'";
 
@@ -213,6 +227,9 @@ pub(crate) struct Gateway {
     /// smaller one of both gateways applies
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     resume_for: u64,
+    /// The fleet that this gateway is a member of: nats://HOST:PORT[,HOST:PORT…][?name=NAME&secret-file=FILE]
+    #[arg(long, value_name = "ADDRESS")]
+    fleet: Option<String>,
     /// Where the frame sizes are kept that paths turned out to let through, or none [default:
     /// breakbulk/caps.json in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "FILE")]
@@ -281,6 +298,12 @@ impl Gateway {
         config.learned_caps = Arc::new(state::learned_caps(self.state.as_deref()));
         config.watch = watch.clone();
         config.token = token::from_environment()?;
+        if let Some(fleet) = &self.fleet {
+            let wrong = |error| Failure::Usage(format!("--fleet: {error}"));
+            // The text itself is not repeated, since it may contain a secret.
+            config.fleet = Some(fleet.parse().map_err(wrong)?);
+            config.fleet_secret = std::env::var(FLEET_SECRET).ok();
+        }
         if listen.is_relays() || to.is_relays() {
             config.key = key::from_environment()?;
         }

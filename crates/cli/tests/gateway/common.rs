@@ -15,6 +15,7 @@ pub(crate) fn gateway(arguments: &[&str]) -> Command {
         .args(arguments)
         .env_remove("BREAKBULK_TOKEN")
         .env_remove("BREAKBULK_NOSTR_KEY")
+        .env_remove("BREAKBULK_FLEET_SECRET")
         // What a test learns about a path is no business of the next one.
         .env_remove("XDG_STATE_HOME")
         .env("HOME", "")

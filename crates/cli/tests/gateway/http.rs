@@ -3,6 +3,7 @@
 
 mod carry;
 pub(crate) mod door;
+mod fleet;
 mod scripted;
 mod target;
 pub(crate) mod wire;

@@ -8,6 +8,7 @@ mod admission;
 mod carry;
 mod common;
 mod ends;
+mod fleet;
 mod http;
 mod lines;
 mod logs;
