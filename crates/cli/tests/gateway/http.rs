@@ -5,4 +5,4 @@ mod carry;
 mod door;
 mod scripted;
 mod target;
-mod wire;
+pub(crate) mod wire;

@@ -13,6 +13,7 @@ mod loro;
 mod losses;
 mod matrix;
 mod mend;
+mod nats_server;
 mod nostr;
 mod resume;
 mod sizes;
