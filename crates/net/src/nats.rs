@@ -25,7 +25,7 @@ mod message;
 mod opening;
 
 pub use bus::{Credentials, NatsOptions};
-pub use dial::connect;
+pub use dial::{connect, connect_probe};
 pub use error::NatsError;
 pub use line::{NatsSink, NatsSource, NatsTransport};
 pub use listen::NatsListener;

@@ -15,6 +15,7 @@ mod matrix;
 mod mend;
 mod nats_server;
 mod nostr;
+mod probes;
 mod resume;
 mod sizes;
 mod spelling;

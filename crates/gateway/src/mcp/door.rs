@@ -11,7 +11,6 @@ mod session;
 mod streams;
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -22,13 +21,12 @@ use axum::extract::{Request, State};
 use axum::http::header::{ALLOW, HeaderValue};
 use axum::http::{HeaderMap, Method, Response, StatusCode};
 use breakbulk_link::lock;
-use breakbulk_net::ListenAddress;
 use breakbulk_net::http::{
     Bodies, Guard, GuardOptions, Limits, PageHeaders, Visitor, secret_name, serve_until,
     text_answer,
 };
 use breakbulk_net::ws::{ListenError, Tokens};
-use tokio::net::TcpListener;
+use breakbulk_net::{ListenAddress, ListenSocket};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -44,8 +42,9 @@ use crate::endpoint::WsAddress;
 use crate::error::RunError;
 use crate::open::{self, Opened};
 use crate::plan::Plan;
-use crate::pump::{Port, Side};
-use crate::serve::{self, Arrival, Door, Entered, Tell, check_target};
+use crate::probe::HttpEcho;
+use crate::pump::Port;
+use crate::serve::{self, Arrival, Door, Entered, Tell, bind, check_target};
 use crate::stop::Stop;
 use crate::tunnel::Caller;
 
@@ -79,21 +78,9 @@ pub(crate) async fn listen(
     tell: Tell<'_>,
 ) -> Result<(), RunError> {
     check_target(&plan).await?;
-    let (host, port) = address.listen_at().map_err(|error| RunError::Open {
-        side: Side::Listen,
-        error: error.into(),
-    })?;
-    let failed = |error| {
-        let address = match host.contains(':') {
-            true => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
-        };
-        RunError::Listen(ListenError::Bind { address, error })
-    };
-    let socket = TcpListener::bind((host.as_str(), port)).await;
-    let socket = socket.map_err(failed)?;
-    let at = socket.local_addr().map_err(failed)?;
-    let heard_at = format!("{}://{at}{}", address.scheme(), address.path);
+    let socket = bind::web(&plan.guests, address).await?;
+    let at = bind::address_of(&socket)?;
+    let heard_at = bind::heard_at(address, &at);
     let door = HttpDoor::open(&plan, address, socket, at);
     serve::listen(plan, door, heard_at, stop, tell).await
 }
@@ -103,7 +90,7 @@ struct HttpDoor {
     state: Arc<DoorState>,
     arrivals: mpsc::Receiver<NewSession>,
     server: JoinHandle<Result<(), ListenError>>,
-    at: SocketAddr,
+    at: ListenAddress,
     stop: watch::Sender<bool>,
 }
 
@@ -114,7 +101,7 @@ struct NewSession {
 }
 
 impl HttpDoor {
-    fn open(plan: &Plan, address: &WsAddress, socket: TcpListener, at: SocketAddr) -> Self {
+    fn open(plan: &Plan, address: &WsAddress, socket: ListenSocket, at: ListenAddress) -> Self {
         let (arriving, arrivals) = mpsc::channel(ARRIVALS);
         let state = Arc::new(DoorState::new(plan, address, arriving));
         let router = Router::new().fallback(answer).with_state(state.clone());
@@ -163,7 +150,7 @@ impl Door for HttpDoor {
                 }),
             }),
             ended = &mut self.server => {
-                let address = ListenAddress::Tcp(self.at);
+                let address = self.at.clone();
                 Err(RunError::Accept(match ended {
                     Ok(Err(error)) => error,
                     _ => ListenError::Ended { address },
@@ -193,6 +180,8 @@ struct DoorState {
     /// The largest message that comes in.
     limit: usize,
     guard: Guard,
+    /// Answers probes.
+    echo: HttpEcho,
     bodies: Bodies,
     tools: Arc<Mutex<ToolHeaders>>,
     idle: Duration,
@@ -222,6 +211,7 @@ impl DoorState {
             path: (address.path != "/").then(|| address.path.clone()),
             limit: end.max_message,
             guard: Guard::new(guard),
+            echo: HttpEcho::new(plan),
             bodies: Bodies::new(posted, Some(end.budget.clone())),
             tools: http.tools,
             idle: http.idle,
@@ -327,7 +317,7 @@ fn name(visitor: &Visitor) -> String {
 
 /// Answers any request.
 async fn answer(State(state): State<Arc<DoorState>>, request: Request) -> Response<Body> {
-    let (head, body) = request.into_parts();
+    let (head, mut body) = request.into_parts();
     let visitor = match state.guard.admit(&head) {
         Ok(visitor) => visitor,
         Err(response) => return *response,
@@ -336,6 +326,9 @@ async fn answer(State(state): State<Arc<DoorState>>, request: Request) -> Respon
         .path
         .as_deref()
         .is_none_or(|path| path == head.uri.path());
+    if is_here && let Some(response) = state.echo.answer(&head, &mut body).await {
+        return response;
+    }
     let answered = match head.method {
         _ if !is_here => Ok(text_answer(
             StatusCode::NOT_FOUND,

@@ -9,7 +9,7 @@ use breakbulk_link::{Carries, Closed, Frame};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
 use super::bus::Bus;
-use super::keeper::{Arrived, Keeper};
+use super::keeper::{Arrived, Keeper, TOO_LARGE};
 use super::message::{MESSAGE_HEAD, Message, cost};
 use super::opening::Side;
 use super::{MESSAGE_COST, WINDOW};
@@ -20,6 +20,7 @@ use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 pub struct NatsTransport {
     source: NatsSource,
     sink: NatsSink,
+    probe: bool,
 }
 
 /// What both halves and the keeper of a session share.
@@ -55,6 +56,7 @@ impl NatsTransport {
         other: Side,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Self {
+        let probe = other.probe;
         let line = Arc::new(Line {
             to: other.subject,
             max_payload: other.max_payload.min(bus.client.max_payload()),
@@ -75,7 +77,13 @@ impl NatsTransport {
                 arrived,
             },
             sink: NatsSink { line, sent_cost: 0 },
+            probe,
         }
+    }
+
+    /// Whether the side that opened it only asks what passes.
+    pub fn is_probe(&self) -> bool {
+        self.probe
     }
 
     /// A short name for logs: the beginning of what its subject has for itself. The rest stays secret.
@@ -87,7 +95,7 @@ impl NatsTransport {
 
     /// The largest frame that fits in a message.
     pub fn max_frame(&self) -> usize {
-        self.sink.line.max_payload.saturating_sub(MESSAGE_HEAD)
+        self.sink.max_frame()
     }
 
     /// Says that this side is there.
@@ -145,7 +153,7 @@ impl Line {
             self.max_payload.saturating_sub(MESSAGE_HEAD),
         );
         let reason = format!("a frame of {size} bytes is too large: {fits} fit in a message");
-        self.fail(1009, reason)
+        self.fail(TOO_LARGE, reason)
     }
 
     fn fail(&self, code: u16, reason: String) -> Lost {
@@ -216,6 +224,13 @@ pub struct NatsSink {
     line: Arc<Line>,
     /// What all frames so far count in the other side's window.
     sent_cost: u64,
+}
+
+impl NatsSink {
+    /// The largest frame that fits in a message.
+    pub fn max_frame(&self) -> usize {
+        self.line.max_payload.saturating_sub(MESSAGE_HEAD)
+    }
 }
 
 impl Sink for NatsSink {
