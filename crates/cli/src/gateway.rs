@@ -10,9 +10,11 @@ use std::time::Duration;
 use breakbulk::gateway::caps::preset;
 use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side};
 use clap::Args;
+use tracing::Level;
 
 use crate::failure::Failure;
 use crate::guests::{GuestOptions, Room};
+use crate::log::LogOptions;
 use crate::signals::Stop;
 use crate::size::Size;
 use crate::{key, log, token};
@@ -212,17 +214,13 @@ pub(crate) struct Gateway {
     /// that pass here, and this gateway does not read it
     #[arg(long, value_name = "BYTES", hide = true)]
     tywrap_max_frame_bytes: Option<u64>,
-    /// Log more
-    #[arg(short, long, conflicts_with = "quiet")]
-    verbose: bool,
-    /// Log only errors
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 impl Gateway {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        log::start(self.verbose, self.quiet);
+        self.log.start(Level::INFO)?;
         let plan = self.plan()?;
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
@@ -299,7 +297,7 @@ async fn run(plan: Plan) -> Result<(), Failure> {
 
 fn tell(event: Event) {
     match event {
-        Event::Listening(address) => eprintln!("listening on {address}"),
+        Event::Listening(address) => log::address("listening on", &address),
         Event::Overruled(side, overruled) => tracing::warn!("--{side}: {overruled}"),
         Event::TokenInClear(side) => tracing::warn!(
             "--{side}: the token travels in clear text, and whoever sees it can use it; use TLS"

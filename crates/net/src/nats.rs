@@ -18,6 +18,8 @@
 mod bus;
 mod dial;
 mod error;
+#[cfg(feature = "jetstream")]
+pub mod journal;
 mod keeper;
 mod line;
 mod listen;

@@ -9,6 +9,7 @@ mod common;
 mod ends;
 mod http;
 mod lines;
+mod logs;
 mod loro;
 mod losses;
 mod matrix;

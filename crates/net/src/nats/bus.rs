@@ -47,7 +47,7 @@ impl fmt::Debug for Credentials {
 /// Where sessions are opened, and how.
 #[derive(Clone, Debug)]
 pub struct NatsOptions {
-    /// Host and port of a NATS server.
+    /// Host and port of a NATS server, or of several of one cluster, with commas between them.
     pub server: String,
     /// The subject at which sessions are opened.
     pub subject: String,
@@ -173,10 +173,12 @@ impl Bus {
             server: server.clone(),
             reason,
         };
-        let address: ServerAddr = format!("nats://{server}")
-            .parse()
-            .map_err(|error: std::io::Error| unreachable(error.to_string()))?;
-        let client = connect.connect(address).await.map_err(|error| {
+        let addresses = server.split(',').map(|server| {
+            let address = format!("nats://{server}").parse::<ServerAddr>();
+            address.map_err(|error| unreachable(error.to_string()))
+        });
+        let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+        let client = connect.connect(addresses).await.map_err(|error| {
             let reason = with_causes(&error);
             match error.kind() {
                 ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
@@ -220,11 +222,15 @@ impl Bus {
 
     /// A subject that nobody can guess.
     pub(super) fn fresh_subject(&self) -> Result<String, NatsError> {
+        Ok(format!("{}.{}", self.options.inbox, self.fresh_name()?))
+    }
+
+    /// Letters that nobody can guess, and nobody else has.
+    pub(super) fn fresh_name(&self) -> Result<String, NatsError> {
         let mut bytes = [0; 24];
         let filled = provider().secure_random.fill(&mut bytes);
         filled.map_err(|_| self.failed("this system has no random numbers"))?;
-        let letters: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(format!("{}.{letters}", self.options.inbox))
+        Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     pub(super) fn failed(&self, error: impl fmt::Display) -> NatsError {
@@ -258,7 +264,7 @@ impl Said {
 }
 
 /// An error with its causes.
-fn with_causes(error: &dyn std::error::Error) -> String {
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
