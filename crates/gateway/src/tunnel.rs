@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_link::{Budget, Cap, Carries, Closed, Link, PeerSupport};
-use breakbulk_message::tunnel::{ControlError, Hello, SessionId, tunnel_end};
+use breakbulk_message::tunnel::{ControlError, Hello, Label, SessionId, tunnel_end};
 use breakbulk_net::{Connection, Mismatch, Options, fresh_seed, now};
 use breakbulk_wire::{Ahp, Loro, TextSegments};
 
@@ -93,6 +93,8 @@ pub struct TunnelConfig {
     pub window: usize,
     /// What is known about the caps of paths.
     pub caps: KnownCaps,
+    /// What this side calls the session; the other one is told.
+    pub label: Option<Label>,
 }
 
 /// What is known about the caps of paths, and whether a session begins with it.
@@ -142,6 +144,7 @@ impl TunnelConfig {
             window: self.window as u64,
             frame: self.max_frame.min(self.max_message).max(1) as u64,
             message: self.max_message.max(1) as u64,
+            label: self.label,
         }
     }
 

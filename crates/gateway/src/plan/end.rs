@@ -447,6 +447,7 @@ impl End {
             resume_for: self.resume_for,
             window: self.window,
             caps: self.caps.clone(),
+            label: None,
         }
     }
 
