@@ -291,7 +291,7 @@ fn config(budget: &Budget) -> TunnelConfig {
         resume_for: Duration::from_secs(10),
         window: WINDOW,
         caps: Default::default(),
-        label: None,
+        watched: Default::default(),
     }
 }
 

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk::gateway::caps::preset;
+use breakbulk::gateway::record::{Feed, Recorder};
 use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side};
 use clap::Args;
 
 use crate::failure::Failure;
 use crate::guests::{GuestOptions, Room};
+use crate::record::Record;
 use crate::signals::Stop;
 use crate::size::Size;
 use crate::{key, log, token};
@@ -207,6 +209,8 @@ pub(crate) struct Gateway {
     /// breakbulk/caps.json in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
+    #[command(flatten)]
+    record: Record,
     /// What a tywrap host appends to the command of its bridge; the host and the bridge agree by the lines
     /// that pass here, and this gateway does not read it
     #[arg(long, value_name = "BYTES", hide = true)]
@@ -222,16 +226,20 @@ pub(crate) struct Gateway {
 impl Gateway {
     pub(crate) fn run(self) -> Result<(), Failure> {
         log::start(self.verbose, self.quiet);
-        let plan = self.plan()?;
+        let recorder = self.record.start()?;
+        let plan = self.plan(recorder.clone())?;
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
         let outcome = runtime.block_on(run(plan));
+        if let Some(recorder) = recorder {
+            recorder.finish();
+        }
         // A blocked write to standard output must not keep the process alive.
         runtime.shutdown_background();
         outcome
     }
 
-    fn plan(&self) -> Result<Plan, Failure> {
+    fn plan(&self, recorder: Option<Recorder>) -> Result<Plan, Failure> {
         let parse = |side: Side, text: &str| {
             let parsed = text.parse::<Endpoint>();
             // The text itself is not repeated, since it may contain a secret.
@@ -270,6 +278,9 @@ impl Gateway {
         config.grace = Duration::from_secs(self.grace);
         config.resume_for = Duration::from_secs(self.resume_for);
         config.learned_caps = Arc::new(state::learned_caps(self.state.as_deref()));
+        if recorder.is_some() {
+            config.watch.set_record(Arc::new(Feed::new(recorder)));
+        }
         config.token = token::from_environment()?;
         if listen.is_relays() || to.is_relays() {
             config.key = key::from_environment()?;

@@ -59,6 +59,7 @@ mod size;
 mod stop;
 mod token;
 mod tunnel;
+pub mod watch;
 
 pub use endpoint::{Endpoint, EndpointError, OptionError, WireKind};
 pub use error::{EndError, OpenError, Party, PlanError, RunError, SessionEnd, Unreachable};

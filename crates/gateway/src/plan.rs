@@ -21,6 +21,7 @@ use crate::error::EndError;
 use crate::error::PlanError;
 use crate::pump::{Side, session_memory};
 use crate::tunnel::{LearnedCaps, Lobby};
+use crate::watch::{RouteWatch, SessionWatch, Watch};
 pub(crate) use end::End;
 pub use end::Overruled;
 pub(crate) use kinds::Carried;
@@ -68,6 +69,10 @@ pub struct Config {
     pub resume_for: Duration,
     /// The caps of paths that tunnels learned, and learn.
     pub learned_caps: Arc<LearnedCaps>,
+    /// What the gateway tells about itself while it runs.
+    pub watch: Watch,
+    /// The name of this gateway in what it tells, where several run in one process.
+    pub route: String,
     /// The bearer token of the listener or, if that is neither a WebSocket nor HTTP, of the target.
     pub token: Option<Bearer>,
     /// The key of the listener at relays or, if the listener is none, of the target at relays.
@@ -101,6 +106,8 @@ impl Default for Config {
             grace: Duration::from_secs(10),
             resume_for: Duration::from_secs(60),
             learned_caps: Arc::default(),
+            watch: Watch::default(),
+            route: "gateway".to_owned(),
             token: None,
             #[cfg(feature = "nostr")]
             key: None,
@@ -124,6 +131,8 @@ pub struct Plan {
     pub(crate) lobby: Lobby,
     /// The sessions of AHP hosts and of AHP clients, which outlive their connections.
     pub(crate) sessions: (Sessions, Sessions),
+    /// What is watched of it.
+    pub(crate) watched: RouteWatch,
     /// The memory that every session has for itself; what it needs beyond is taken from the budget.
     reserved: usize,
 }
@@ -189,6 +198,10 @@ impl Plan {
         listen.may_listen(&config).map_err(of_listen)?;
         let of_address = config.per_address.connections;
         let lobby = Lobby::new(config.max_sessions, of_address).map_err(PlanError::Random)?;
+        let shown = (listen.shown(), to.shown());
+        let caps = config.learned_caps.clone();
+        let watched = RouteWatch::new(&config.watch, &config.route, shown, caps);
+        watched.set_memory(config.memory, &budget, reserved);
         Ok(Self {
             listen,
             to,
@@ -200,16 +213,19 @@ impl Plan {
             heard_at: OnceLock::new(),
             lobby,
             sessions: Default::default(),
+            watched,
             reserved,
         })
     }
 
     /// Both ends for one session, with its own share of the memory.
-    pub(crate) fn session_ends(&self) -> (End, End) {
+    pub(crate) fn session_ends(&self, watched: &SessionWatch) -> (End, End) {
         let (mut listen, mut to) = (self.listen.clone(), self.to.clone());
         let budget = listen.budget.share(self.reserved);
         to.budget = budget.clone();
         listen.budget = budget;
+        listen.watched = watched.side(Side::Listen);
+        to.watched = watched.side(Side::To);
         (listen, to)
     }
 }

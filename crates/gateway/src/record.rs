@@ -11,6 +11,7 @@ mod head;
 mod pcapng;
 mod read;
 mod segments;
+mod sink;
 mod time;
 mod writer;
 
@@ -19,7 +20,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use entry::{By, End, Entry, Note, Point, SideName, Way, words};
-pub use feed::{Feed, FrameTap, Live};
+pub use feed::{Feed, Follower, FrameTap, Live};
 pub use head::{FrameKind, Head, Namer, Says};
 pub use pcapng::Damage;
 pub use read::{Found, MAGIC, RecordReader, files};

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_link::{Budget, Cap, Carries, Closed, Link, PeerSupport};
-use breakbulk_message::tunnel::{ControlError, Hello, Label, SessionId, tunnel_end};
+use breakbulk_message::tunnel::{ControlError, Hello, SessionId, tunnel_end};
 use breakbulk_net::{Connection, Mismatch, Options, fresh_seed, now};
 use breakbulk_wire::{Ahp, Loro, TextSegments};
 
@@ -36,6 +36,7 @@ use session::{KeepCap, Lines, Session};
 use transport::Resuming;
 
 use crate::pump::{Port, limits, session_memory};
+use crate::watch::SideWatch;
 
 /// How long the other gateway's hello may take: it connects to its own target before.
 const HELLO_TIME: Duration = Duration::from_secs(30);
@@ -93,8 +94,8 @@ pub struct TunnelConfig {
     pub window: usize,
     /// What is known about the caps of paths.
     pub caps: KnownCaps,
-    /// What this side calls the session; the other one is told.
-    pub label: Option<Label>,
+    /// What is watched of it.
+    pub watched: SideWatch,
 }
 
 /// What is known about the caps of paths, and whether a session begins with it.
@@ -144,7 +145,7 @@ impl TunnelConfig {
             window: self.window as u64,
             frame: self.max_frame.min(self.max_message).max(1) as u64,
             message: self.max_message.max(1) as u64,
-            label: self.label,
+            label: self.watched.label(),
         }
     }
 
@@ -234,7 +235,8 @@ impl TunnelConfig {
         let machine = Machine::new(now(), settings, cap, pings);
         let cap = machine.cap();
         let keep = path.map(|path| self.caps.keeper(path));
-        let session = Session::start(machine, source, sink, lines, keep);
+        let watched = self.watched.clone();
+        let session = Session::start(machine, (source, sink), lines, keep, watched);
         let mut link = self.link(hello, seed);
         link.set_cap(Cap {
             max: self.cap.max.min(cap),

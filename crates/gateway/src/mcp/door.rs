@@ -143,6 +143,7 @@ fn limits(plan: &Plan, address: &WsAddress) -> Limits {
         limits.per_address.connections = guests.per_address.connections.saturating_mul(SOCKETS);
         limits.identity = plan.listen.identity.clone().filter(|_| address.secure);
         limits.client_authority = plan.listen.client_authority.clone();
+        limits.refusals = plan.watched.turned_away();
     })
 }
 
@@ -215,6 +216,7 @@ impl DoorState {
             allowed_hosts: guests.hosts.clone(),
             page: PAGE,
             places: (plan.max_sessions, guests.per_address.connections),
+            refusals: plan.watched.turned_away(),
         };
         // Bodies that are still being received may take a part of what all sessions share.
         let posted = (end.budget.limit() / 2).max(end.max_message);

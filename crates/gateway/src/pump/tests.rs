@@ -43,7 +43,7 @@ pub(super) fn tunnel(cap: usize) -> TunnelConfig {
         resume_for: Duration::from_secs(60),
         window: WINDOW,
         caps: Default::default(),
-        label: None,
+        watched: Default::default(),
     }
 }
 

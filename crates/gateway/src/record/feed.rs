@@ -1,7 +1,7 @@
 //! Where records come from: taps on the connections of each session. They go to the recorder, and to
 //! whoever follows the gateway at the moment.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
@@ -9,9 +9,11 @@ use breakbulk_link::{Closed, Frame, lock};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::entry::{By, Entry, Note, Point, SideName, Way};
 use super::head::{FrameKind, Namer};
+use super::sink::Sessions;
 use super::time;
 use super::writer::Recorder;
 
@@ -26,8 +28,11 @@ pub struct Feed(Arc<Inner>);
 struct Inner {
     recorder: Option<Recorder>,
     followers: broadcast::Sender<Arc<Live>>,
+    /// How many there are: the channel knows too, but only behind a lock that all sessions would take.
+    following: AtomicUsize,
     /// The number of the last point.
     points: AtomicU64,
+    sessions: Sessions,
 }
 
 /// A record as a follower gets it: without the bytes of the frame.
@@ -86,13 +91,19 @@ impl Feed {
         Self(Arc::new(Inner {
             recorder,
             followers: broadcast::Sender::new(BEHIND),
+            following: AtomicUsize::new(0),
             points: AtomicU64::new(0),
+            sessions: Sessions::default(),
         }))
     }
 
-    /// The records from now on. A follower that is too slow learns how many it missed.
-    pub fn follow(&self) -> broadcast::Receiver<Arc<Live>> {
-        self.0.followers.subscribe()
+    /// The records from now on.
+    pub fn follow(&self) -> Follower {
+        self.0.following.fetch_add(1, Ordering::Relaxed);
+        Follower {
+            records: self.0.followers.subscribe(),
+            feed: self.clone(),
+        }
     }
 
     /// Sees the frames of one connection.
@@ -105,10 +116,54 @@ impl Feed {
         }
     }
 
+    /// The sessions that a watch told of.
+    pub(super) fn sessions(&self) -> &Sessions {
+        &self.0.sessions
+    }
+
     /// Whether anybody wants records.
     fn is_wanted(&self) -> bool {
         let recorder = self.0.recorder.as_ref();
-        recorder.is_some_and(Recorder::is_recording) || self.0.followers.receiver_count() > 0
+        recorder.is_some_and(Recorder::is_recording) || self.is_followed()
+    }
+
+    fn is_followed(&self) -> bool {
+        self.0.following.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// Gets the records of a feed as they are made. One that is too slow misses the oldest, and is told how many
+/// ([`Note::Missed`]).
+#[derive(Debug)]
+pub struct Follower {
+    records: broadcast::Receiver<Arc<Live>>,
+    feed: Feed,
+}
+
+impl Follower {
+    /// Waits for the next record. Cancel-safe.
+    pub async fn next(&mut self) -> Arc<Live> {
+        match self.records.recv().await {
+            Ok(live) => live,
+            Err(RecvError::Lagged(missed)) => Arc::new(Live::missed(missed)),
+            // The feed is kept by this follower, so it does not end.
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+
+    /// The next record, if there is one already.
+    pub fn try_next(&mut self) -> Option<Arc<Live>> {
+        match self.records.try_recv() {
+            Ok(live) => Some(live),
+            Err(TryRecvError::Lagged(missed)) => Some(Arc::new(Live::missed(missed))),
+            Err(TryRecvError::Empty | TryRecvError::Closed) => None,
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.feed.0.following.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -171,12 +226,52 @@ impl FrameTap {
             followers,
             ..
         } = &*self.feed.0;
-        if followers.receiver_count() > 0 {
+        if self.feed.is_followed() {
             // It fails if the last follower has just left.
             let _ = followers.send(Arc::new(Live::new(&self.point, &entry)));
         }
         if let Some(recorder) = recorder {
             recorder.put(self.number, &self.point, Entry { body, ..entry });
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    // REC-10
+    #[test]
+    fn a_follower_gets_what_happens_and_learns_how_much_it_missed() {
+        let feed = Feed::new(None);
+        let point = Point {
+            session: "s-1".to_owned(),
+            ..Point::default()
+        };
+        let tap = feed.tap(point);
+        let frame = Frame::Text(Bytes::from_static(
+            br#"{"id":1,"method":"m","params":"secret"}"#,
+        ));
+        tap.frame(Way::In, &frame);
+        let mut follower = feed.follow();
+        assert_eq!(follower.try_next(), None);
+        tap.frame(Way::In, &frame);
+        let live = follower.try_next().unwrap();
+        let Live { at, .. } = *live;
+        let expected = format!(
+            r#"{{"at":{at},"session":"s-1","route":"","line":0,"way":"in","note":{{"is":"frame","n":2,"bytes":39,"kind":"whole","method":"m","id":"1"}}}}"#
+        );
+        assert_eq!(serde_json::to_string(&*live).unwrap(), expected);
+        for _ in 0..BEHIND + 7 {
+            tap.frame(Way::Out, &frame);
+        }
+        let missed = follower.try_next().unwrap();
+        assert_eq!(missed.note, Note::Missed { records: 7 });
+        let next = follower.try_next().unwrap();
+        assert!(matches!(next.note, Note::Frame { n: 8, .. }), "{next:?}");
+        assert!(feed.is_wanted());
+        drop(follower);
+        assert!(!feed.is_wanted());
     }
 }

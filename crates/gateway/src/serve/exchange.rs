@@ -149,6 +149,7 @@ fn serve_options(plan: &Plan) -> ServeOptions {
         connections: plan.max_sessions.saturating_mul(2),
         per_address: plan.guests.per_address.connections.saturating_mul(2),
         budget: Some(end.budget.clone()),
+        refusals: plan.watched.turned_away(),
         wait_max: POLL,
         stale: STALE,
         ..ServeOptions::default()
@@ -166,6 +167,7 @@ fn limits(plan: &Plan, address: &WsAddress) -> Limits {
         };
         limits.identity = end.identity.clone().filter(|_| address.secure);
         limits.client_authority = end.client_authority.clone();
+        limits.refusals = plan.watched.turned_away();
     })
 }
 

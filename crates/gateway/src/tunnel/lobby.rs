@@ -14,6 +14,7 @@ use super::client::{Halves, first_control};
 use super::lines::{Caller, Line};
 use super::session::{Fresh, Lines, refuse};
 use super::{HELLO_TIME, NoTunnel, TunnelConfig, Tunnelled};
+use crate::watch::{SessionTap, SideWatch};
 
 /// How many bytes of a session's name are those of the process.
 const INSTANCE: usize = 8;
@@ -43,6 +44,7 @@ struct Waiting {
     holder: Option<String>,
     lines: mpsc::Sender<Fresh>,
     budget: Budget,
+    watched: SideWatch,
 }
 
 impl Lobby {
@@ -98,7 +100,7 @@ impl Lobby {
         if !line.carries(config.carries) {
             return Err(NoTunnel::Carries);
         }
-        let (cap, pings) = (line.cap, line.pings);
+        let (cap, pings, tap) = (line.cap, line.pings, line.tap());
         let (mut source, mut sink) = line.split(config.largest_frame(), &config.budget);
         let first = match timeout(HELLO_TIME, first_control(&mut source)).await {
             Ok(first) => first,
@@ -107,6 +109,7 @@ impl Lobby {
         let error = match first {
             Ok(Control::Hello(hello)) if hello.binary != config.is_binary() => NoTunnel::Carries,
             Ok(Control::Hello(hello)) => {
+                tap.bind(&config.watched);
                 return Ok(Some(Newcomer {
                     lobby: self.clone(),
                     caller: caller.clone(),
@@ -122,7 +125,7 @@ impl Lobby {
                     pings,
                     received,
                 };
-                self.resume(session, fresh, caller).await;
+                self.resume(session, fresh, caller, &tap).await;
                 return Ok(None);
             }
             Ok(_) => ControlError::Other.into(),
@@ -133,7 +136,13 @@ impl Lobby {
     }
 
     /// Hands a line to its session, or says that there is none.
-    async fn resume(&self, session: SessionId, mut fresh: Fresh, caller: &Caller) {
+    async fn resume(
+        &self,
+        session: SessionId,
+        mut fresh: Fresh,
+        caller: &Caller,
+        tap: &SessionTap,
+    ) {
         if session.0[..INSTANCE] != self.0.instance {
             return refuse(fresh.sink, Gone::Restarted).await;
         }
@@ -142,11 +151,20 @@ impl Lobby {
             let found = sessions.get(&session);
             // Who has another token does not even learn that the session exists.
             let found = found.filter(|waiting| waiting.holder == caller.holder);
-            found.map(|waiting| (waiting.lines.clone(), waiting.budget.clone()))
+            found.map(|waiting| {
+                let Waiting {
+                    lines,
+                    budget,
+                    watched,
+                    ..
+                } = waiting;
+                (lines.clone(), budget.clone(), watched.clone())
+            })
         };
-        let Some((lines, budget)) = found else {
+        let Some((lines, budget, watched)) = found else {
             return refuse(fresh.sink, Gone::Expired).await;
         };
+        tap.bind(&watched);
         fresh.source.charge_to(&budget);
         match lines.try_send(fresh) {
             Ok(()) => {}
@@ -196,6 +214,7 @@ impl Newcomer {
             holder: caller.holder,
             lines,
             budget: config.budget.clone(),
+            watched: config.watched.clone(),
         };
         lock(&lobby.0.sessions).insert(session, waiting);
         let lines = Lines::Accepted {

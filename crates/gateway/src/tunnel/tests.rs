@@ -28,7 +28,7 @@ fn config(budget: &Budget) -> TunnelConfig {
         resume_for: Duration::from_secs(60),
         window: WINDOW,
         caps: Default::default(),
-        label: None,
+        watched: Default::default(),
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) fn config(cap: usize, budget: &Budget) -> TunnelConfig {
         resume_for: Duration::from_secs(60),
         window: 16 << 10,
         caps: Default::default(),
-        label: None,
+        watched: Default::default(),
     }
 }
 
