@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk::gateway::caps::preset;
+use breakbulk::gateway::record::{Feed, Recorder};
 use breakbulk::gateway::watch::Watch;
 use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side};
 use clap::Args;
@@ -18,6 +19,7 @@ use self::admin::AdminOptions;
 use crate::failure::Failure;
 use crate::guests::{GuestOptions, Room};
 use crate::log::LogOptions;
+use crate::record::Record;
 use crate::signals::Stop;
 use crate::size::Size;
 use crate::{key, log, token};
@@ -237,6 +239,8 @@ pub(crate) struct Gateway {
     state: Option<PathBuf>,
     #[command(flatten)]
     admin: AdminOptions,
+    #[command(flatten)]
+    record: Record,
     /// What a tywrap host appends to the command of its bridge; the host and the bridge agree by the lines
     /// that pass here, and this gateway does not read it
     #[arg(long, value_name = "BYTES", hide = true)]
@@ -249,16 +253,20 @@ impl Gateway {
     pub(crate) fn run(self) -> Result<(), Failure> {
         self.log.start(Level::INFO)?;
         let watch = self.admin.watch();
-        let plan = self.plan(&watch)?;
+        let recorder = self.record.start()?;
+        let plan = self.plan(&watch, recorder.clone())?;
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
         let outcome = runtime.block_on(run(plan, &self.admin, &watch));
+        if let Some(recorder) = recorder {
+            recorder.finish();
+        }
         // A blocked write to standard output must not keep the process alive.
         runtime.shutdown_background();
         outcome
     }
 
-    fn plan(&self, watch: &Watch) -> Result<Plan, Failure> {
+    fn plan(&self, watch: &Watch, recorder: Option<Recorder>) -> Result<Plan, Failure> {
         let parse = |side: Side, text: &str| {
             let parsed = text.parse::<Endpoint>();
             // The text itself is not repeated, since it may contain a secret.
@@ -298,6 +306,9 @@ impl Gateway {
         config.resume_for = Duration::from_secs(self.resume_for);
         config.learned_caps = Arc::new(state::learned_caps(self.state.as_deref()));
         config.watch = watch.clone();
+        if recorder.is_some() {
+            config.watch.set_record(Arc::new(Feed::new(recorder)));
+        }
         config.token = token::from_environment()?;
         if let Some(fleet) = &self.fleet {
             let wrong = |error| Failure::Usage(format!("--fleet: {error}"));

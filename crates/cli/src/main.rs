@@ -20,6 +20,7 @@ mod options;
 mod output;
 mod probe;
 mod progress;
+mod record;
 mod signals;
 mod size;
 mod split;

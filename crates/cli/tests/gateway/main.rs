@@ -19,6 +19,7 @@ mod mend;
 mod nats_server;
 mod nostr;
 mod probes;
+mod record;
 mod resume;
 mod sizes;
 mod spelling;
