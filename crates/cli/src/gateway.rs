@@ -205,7 +205,7 @@ pub(crate) struct Gateway {
     /// gateways
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
-    /// The memory for the messages of all sessions
+    /// The memory of all sessions: their messages, and 80 KiB for each of --max-sessions
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Size,
     /// The most sessions at a time

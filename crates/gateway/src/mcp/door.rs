@@ -28,7 +28,7 @@ use breakbulk_net::http::{
     text_answer,
 };
 use breakbulk_net::ws::{ListenError, Tokens};
-use breakbulk_net::{ListenAddress, ListenSocket};
+use breakbulk_net::{ListenAddress, ListenSocket, plain_text};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -374,7 +374,14 @@ async fn answer(State(state): State<Arc<DoorState>>, request: Request) -> Respon
             Ok(response)
         }
     };
-    let mut response = answered.unwrap_or_else(Response::from);
+    let mut response = answered.unwrap_or_else(|refusal| {
+        let why = format_args!("{}: {}", refusal.status(), refusal.words);
+        match refusal.is_limit {
+            true => state.guard.warn_of_refusal(&visitor, &why),
+            false => tracing::debug!(peer = %name(&visitor), why = %plain_text(&why), "a request is refused"),
+        }
+        refusal.into()
+    });
     state.guard.let_page_read(&visitor, &mut response);
     response
 }
