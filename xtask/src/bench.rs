@@ -62,6 +62,7 @@ pub(crate) fn run(json: bool, record: bool) -> Result<()> {
         ("breakbulk-bench", "pieces", "Ten times the pieces"),
         ("breakbulk-bench", "sockets", "Real sockets"),
         ("breakbulk-bench", "pipes", "Real pipes"),
+        ("breakbulk-bench", "watched", "What watching costs"),
         ("interop-contextvm", "contextvm-bench", "Nostr relays"),
         (
             "interop-vscode",
