@@ -80,8 +80,8 @@ mod tests {
         }
         for (seconds, micros) in BUCKETS.into_iter().zip(MICROSECONDS) {
             assert_eq!(
-                Duration::from_secs_f64(seconds).as_micros(),
-                u128::from(micros)
+                Duration::from_secs_f64(seconds),
+                Duration::from_micros(micros)
             );
         }
     }
