@@ -19,6 +19,8 @@ use crate::endpoint::Endpoint;
 #[cfg(feature = "process")]
 use crate::error::EndError;
 use crate::error::PlanError;
+#[cfg(feature = "nats")]
+use crate::fleet::FleetAddress;
 use crate::pump::{Side, session_memory};
 use crate::tunnel::{LearnedCaps, Lobby};
 use crate::watch::{RouteWatch, SessionWatch, Watch};
@@ -69,6 +71,12 @@ pub struct Config {
     pub resume_for: Duration,
     /// The caps of paths that tunnels learned, and learn.
     pub learned_caps: Arc<LearnedCaps>,
+    /// The fleet that this gateway is a member of.
+    #[cfg(feature = "nats")]
+    pub fleet: Option<FleetAddress>,
+    /// The secret of the fleet, if its address names no file with it.
+    #[cfg(feature = "nats")]
+    pub fleet_secret: Option<String>,
     /// What the gateway tells about itself while it runs.
     pub watch: Watch,
     /// The name of this gateway in what it tells, where several run in one process.
@@ -106,6 +114,10 @@ impl Default for Config {
             grace: Duration::from_secs(10),
             resume_for: Duration::from_secs(60),
             learned_caps: Arc::default(),
+            #[cfg(feature = "nats")]
+            fleet: None,
+            #[cfg(feature = "nats")]
+            fleet_secret: None,
             watch: Watch::default(),
             route: "gateway".to_owned(),
             token: None,
@@ -129,6 +141,12 @@ pub struct Plan {
     pub(crate) heard_at: OnceLock<String>,
     /// The sessions of tunnels, which outlive their lines.
     pub(crate) lobby: Lobby,
+    /// How to join the fleet.
+    #[cfg(feature = "nats")]
+    pub(crate) fleet_settings: Option<crate::fleet::Settings>,
+    /// The fleet, once it is joined.
+    #[cfg(feature = "nats")]
+    pub(crate) fleet: OnceLock<Arc<crate::fleet::Fleet>>,
     /// The sessions of AHP hosts and of AHP clients, which outlive their connections.
     pub(crate) sessions: (Sessions, Sessions),
     /// What is watched of it.
@@ -185,6 +203,14 @@ impl Plan {
         let reserved = config.memory / 4 / config.max_sessions;
         let budget = Budget::new(config.memory - reserved * config.max_sessions);
         let at = listen.at.clone();
+        #[cfg(feature = "nats")]
+        let fleet_settings = match &config.fleet {
+            Some(fleet) => {
+                let secret = config.fleet_secret.as_deref();
+                Some(crate::fleet::Settings::new(fleet.clone(), secret, &at)?)
+            }
+            None => None,
+        };
         let listen = End::new(listen, None, &config, carried, &budget).map_err(of_listen)?;
         let to = End::new(to, Some(&at), &config, carried, &budget).map_err(of_to)?;
         let needed =
@@ -212,10 +238,23 @@ impl Plan {
             grace: config.grace,
             heard_at: OnceLock::new(),
             lobby,
+            #[cfg(feature = "nats")]
+            fleet_settings,
+            #[cfg(feature = "nats")]
+            fleet: OnceLock::new(),
             sessions: Default::default(),
             watched,
             reserved,
         })
+    }
+
+    /// What the names of this member's sessions over HTTP begin with, if it is one of a fleet.
+    #[cfg(all(feature = "nats", feature = "http"))]
+    pub(crate) fn session_prefix(&self) -> String {
+        match &self.fleet_settings {
+            Some(_) => self.lobby.member().to_string(),
+            None => String::new(),
+        }
     }
 
     /// Both ends for one session, with its own share of the memory.

@@ -60,13 +60,13 @@ struct LiveSink {
 }
 
 /// The halves of a line that can carry the session on.
-pub(super) struct Fresh {
-    pub(super) source: Box<dyn LineSource>,
-    pub(super) sink: Box<dyn LineSink>,
-    pub(super) cap: Option<usize>,
-    pub(super) pings: bool,
+pub(crate) struct Fresh {
+    pub(crate) source: Box<dyn LineSource>,
+    pub(crate) sink: Box<dyn LineSink>,
+    pub(crate) cap: Option<usize>,
+    pub(crate) pings: bool,
     /// How many frames arrived at the other end.
-    pub(super) received: u64,
+    pub(crate) received: u64,
 }
 
 /// A line that carries the session on.
