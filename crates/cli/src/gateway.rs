@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk::gateway::caps::preset;
-use breakbulk::gateway::record::{Feed, Recorder};
+use breakbulk::gateway::record::Feed;
 use breakbulk::gateway::watch::Watch;
 use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side};
 use clap::Args;
 use tracing::Level;
 
 use self::admin::AdminOptions;
+pub(crate) use self::admin::admin_token;
 use crate::failure::Failure;
 use crate::guests::{GuestOptions, Room};
 use crate::log::LogOptions;
@@ -238,9 +239,9 @@ pub(crate) struct Gateway {
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     #[command(flatten)]
-    admin: AdminOptions,
-    #[command(flatten)]
     record: Record,
+    #[command(flatten)]
+    admin: AdminOptions,
     /// What a tywrap host appends to the command of its bridge; the host and the bridge agree by the lines
     /// that pass here, and this gateway does not read it
     #[arg(long, value_name = "BYTES", hide = true)]
@@ -254,7 +255,11 @@ impl Gateway {
         self.log.start(Level::INFO)?;
         let watch = self.admin.watch();
         let recorder = self.record.start()?;
-        let plan = self.plan(&watch, recorder.clone())?;
+        // With an admin port, `breakbulk tap` follows what is not recorded, too.
+        if recorder.is_some() || self.admin.is_on() {
+            watch.set_record(Arc::new(Feed::new(recorder.clone())));
+        }
+        let plan = self.plan(&watch)?;
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
         let outcome = runtime.block_on(run(plan, &self.admin, &watch));
@@ -266,7 +271,7 @@ impl Gateway {
         outcome
     }
 
-    fn plan(&self, watch: &Watch, recorder: Option<Recorder>) -> Result<Plan, Failure> {
+    fn plan(&self, watch: &Watch) -> Result<Plan, Failure> {
         let parse = |side: Side, text: &str| {
             let parsed = text.parse::<Endpoint>();
             // The text itself is not repeated, since it may contain a secret.
@@ -306,9 +311,6 @@ impl Gateway {
         config.resume_for = Duration::from_secs(self.resume_for);
         config.learned_caps = Arc::new(state::learned_caps(self.state.as_deref()));
         config.watch = watch.clone();
-        if recorder.is_some() {
-            config.watch.set_record(Arc::new(Feed::new(recorder)));
-        }
         config.token = token::from_environment()?;
         if let Some(fleet) = &self.fleet {
             let wrong = |error| Failure::Usage(format!("--fleet: {error}"));

@@ -1,13 +1,16 @@
 //! The flight recorder: what gateways keep, and how `breakbulk inspect` explains it.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use breakbulk_testkit::bad_path::{BadPath, Counts, Weather};
 use tokio::task::spawn_blocking;
 
-use crate::common::{Listening, gateway, lines, requests, run, said};
+use crate::common::{Listening, PATIENCE, gateway, lines, requests, run, said};
 
 /// What `requests` makes a message of 20 MB of.
 const SIZE: usize = 22_000_000;
@@ -308,5 +311,76 @@ fn inspect_of_anything_ends_with_a_sentence() {
         said(&output).contains("no records; breakbulk gateway --record"),
         "{}",
         said(&output)
+    );
+}
+
+// REC-10
+#[test]
+fn tap_follows_a_running_gateway_line_by_line() {
+    let far = Listening::new(&["--listen", "ws://0", "--to", "exec:cat", "--admin", "0"]);
+    let admin = far
+        .before
+        .iter()
+        .find_map(|it| it.strip_prefix("admin on "));
+    let admin = admin.unwrap_or_else(|| panic!("{:?}", far.before));
+    let mut tap = Command::new(env!("CARGO_BIN_EXE_breakbulk"))
+        .args(["tap", "--route", "gateway", "--admin", admin])
+        .env_remove("BREAKBULK_ADMIN_TOKEN")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stdout = BufReader::new(tap.stdout.take().unwrap());
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in stdout.lines() {
+            let _ = tell.send(line.unwrap_or_default());
+        }
+    });
+    // It follows from some moment on: clients come until then.
+    let mut seen = Vec::new();
+    while !seen
+        .iter()
+        .any(|line: &String| line.contains("session began"))
+    {
+        let client = gateway(&["--listen", "stdio:", "--to", &far.address]);
+        assert_eq!(run(client, lines(&[10])).status.code(), Some(0));
+        while let Ok(line) = told.recv_timeout(Duration::from_millis(200)) {
+            seen.push(line);
+        }
+    }
+    while !seen.iter().any(|line| line.contains("session ended: 1000")) {
+        seen.push(told.recv_timeout(PATIENCE).unwrap());
+    }
+    assert!(
+        seen.iter().all(|line| line.chars().count() <= 80),
+        "{seen:#?}"
+    );
+    for words in [
+        " listen < 1 tunnel hello frame 900000 message 33554432 ",
+        " listen > 1 tunnel hello frame 900000 message 33554432 ",
+        " whole m ",
+        " to     > 1 whole m ",
+    ] {
+        assert!(
+            seen.iter().any(|line| line.contains(words)),
+            "{words}: {seen:#?}"
+        );
+    }
+    assert!(
+        !seen
+            .iter()
+            .any(|line| line.contains("Grüße") || line.contains('\u{1b}'))
+    );
+    far.signal("-TERM");
+    assert_eq!(crate::common::wait(&mut tap), Some(0));
+    let nobody = Command::new(env!("CARGO_BIN_EXE_breakbulk"))
+        .args(["tap", "--admin", admin])
+        .output()
+        .unwrap();
+    assert_eq!(nobody.status.code(), Some(2));
+    assert!(
+        said(&nobody).contains("is a gateway running with --admin?"),
+        "{}",
+        said(&nobody)
     );
 }

@@ -262,6 +262,7 @@ fn says(text: &[u8]) -> Says {
             why: match gone {
                 Gone::Member => "member",
                 Gone::Restarted => "restarted",
+                Gone::Member => "member",
                 Gone::Expired => "expired",
                 Gone::Numbers => "numbers",
             }
@@ -285,5 +286,86 @@ pub(super) fn short(text: &str) -> String {
     match text.char_indices().nth(TEXT_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    // REC-1
+    #[test]
+    fn frames_are_named_by_their_kind_transfer_and_message() {
+        let segment = |rest: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{{"groupId":"g1",{rest}}}}}"#
+            )
+        };
+        let control = |rest: &str| format!(r#"{{"jsonrpc":"2.0","method":"breakbulk/{rest}"#);
+        let mut namer = Namer::default();
+        for (text, expected) in [
+            (
+                r#"{"jsonrpc":"2.0","id":"a","method":"m","params":{"secret":1}}"#.to_owned(),
+                r#"{"kind":"whole","method":"m","id":"\"a\""}"#,
+            ),
+            (
+                r#"{"result":{"secret":1},"jsonrpc":"2.0","id":5}"#.to_owned(),
+                r#"{"kind":"whole","id":"5"}"#,
+            ),
+            ("no JSON at all".to_owned(), r#"{"kind":"whole"}"#),
+            ("ping".to_owned(), r#"{"kind":"word","method":"ping"}"#),
+            (
+                // {"method":"m","params":
+                segment(r#""index":0,"total":2,"data":"eyJtZXRob2QiOiJtIiwicGFyYW1zIjo=""#),
+                r#"{"kind":"piece","wire":"ahp","key":"g1","seq":0,"count":2,"data":23,"method":"m"}"#,
+            ),
+            (
+                // 1,"id":7}
+                segment(r#""index":1,"total":2,"data":"MSwiaWQiOjd9""#),
+                r#"{"kind":"piece","wire":"ahp","key":"g1","seq":1,"count":2,"data":9,"id":"7"}"#,
+            ),
+            (
+                control(r#"ack","params":{"taken":12}}"#),
+                r#"{"kind":"tunnel","tunnel":{"says":"ack","taken":12}}"#,
+            ),
+            (
+                control(r#"part","params":{"last":true,"data":"//79"}}"#),
+                r#"{"kind":"tunnel","tunnel":{"says":"part","last":true,"bytes":3}}"#,
+            ),
+            (
+                control(r#"close","params":{"code":1001,"reason":"x"}}"#),
+                r#"{"kind":"tunnel","tunnel":{"says":"close","code":1001,"reason":"x"}}"#,
+            ),
+            (
+                control(r#"later","params":{}}"#),
+                r#"{"kind":"tunnel","tunnel":{"says":"other"}}"#,
+            ),
+        ] {
+            let head = namer.head(&Frame::Text(Bytes::from(text.clone())));
+            assert_eq!(serde_json::to_string(&head).unwrap(), expected, "{text}");
+        }
+        for (bytes, expected) in [
+            (
+                // A fragment of a batch that was not announced may be anything.
+                &b"\x02batch001\0\0\0\0data"[..],
+                r#"{"kind":"whole"}"#,
+            ),
+            (
+                b"\x01batch001\0\0\0\x02\0\0\0\x08",
+                r#"{"kind":"open","wire":"loro","key":"6261746368303031","count":2,"total":8}"#,
+            ),
+            (
+                b"\x02batch001\0\0\0\x01data",
+                r#"{"kind":"piece","wire":"loro","key":"6261746368303031","seq":1,"count":2,"data":4}"#,
+            ),
+            (b"\x00anything", r#"{"kind":"whole"}"#),
+            (b"", r#"{"kind":"whole"}"#),
+        ] {
+            let head = namer.head(&Frame::Binary(Bytes::from_static(bytes)));
+            assert_eq!(serde_json::to_string(&head).unwrap(), expected, "{bytes:?}");
+        }
     }
 }
