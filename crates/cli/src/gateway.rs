@@ -1,5 +1,6 @@
 //! `breakbulk gateway`: carries the messages of unchanged programs over a capped path.
 
+mod admin;
 mod explain;
 mod state;
 
@@ -8,10 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk::gateway::caps::preset;
+use breakbulk::gateway::watch::Watch;
 use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side};
 use clap::Args;
 use tracing::Level;
 
+use self::admin::AdminOptions;
 use crate::failure::Failure;
 use crate::guests::{GuestOptions, Room};
 use crate::log::LogOptions;
@@ -37,8 +40,9 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   http://HOST:PORT/PATH  MCP over HTTP (Streamable HTTP, of 2025-03-26 to 2026-07-28): to listen, one URL
                       for clients of all versions; as a target, a server. http://PORT as for ws://
   https://…           the same with TLS
-  ahp+http://HOST:PORT/PATH  a tunnel between two gateways over plain HTTP, in POSTs and polls, for paths
-                      that let no WebSocket through or cap bodies: none is over max-frame; ahp+https:// with TLS
+  ahp+http://HOST:PORT/PATH  a tunnel between two gateways over plain HTTP, in POSTs, event streams and
+                      polls, for paths that let no WebSocket through or cap bodies: none is over max-frame;
+                      ahp+https:// with TLS
   nats://[USER:PASSWORD@|TOKEN@]HOST:PORT/SUBJECT  a tunnel over NATS: each session is for one of the gateways
                       that listen at the subject; the server's max_payload is the cap; tls:// with TLS
   loro+http://HOST:PORT, loro+https://…     loro-extended: to listen, by WebSocket, SSE, polling and WebRTC
@@ -151,6 +155,11 @@ target's if the listener is neither a WebSocket nor HTTP. The token-file of a li
 lines, each with a name for the log and a token; it is read again when it changes. Only its owner may be
 able to read it.
 
+With --admin the gateway answers over HTTP: /healthz, /readyz (503 until it listens, and while it stops),
+/metrics for Prometheus, /api/state and /api/sessions/ID as JSON, POST /api/sessions/ID/close to end a
+session, /api/events (the state about once a second). The token is sent as Authorization: Bearer; /healthz
+and /readyz need none.
+
 After SIGINT, SIGTERM or SIGHUP queued messages are still sent and open requests are waited for, within
 --grace; a second signal, a second later or more, stops at once. A request that nobody is left to answer
 gets error -32000, which says why. Exit codes: 0 all messages were sent and all requests answered, or a
@@ -226,6 +235,8 @@ pub(crate) struct Gateway {
     /// breakbulk/caps.json in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
+    #[command(flatten)]
+    admin: AdminOptions,
     /// What a tywrap host appends to the command of its bridge; the host and the bridge agree by the lines
     /// that pass here, and this gateway does not read it
     #[arg(long, value_name = "BYTES", hide = true)]
@@ -237,16 +248,17 @@ pub(crate) struct Gateway {
 impl Gateway {
     pub(crate) fn run(self) -> Result<(), Failure> {
         self.log.start(Level::INFO)?;
-        let plan = self.plan()?;
+        let watch = self.admin.watch();
+        let plan = self.plan(&watch)?;
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
-        let outcome = runtime.block_on(run(plan));
+        let outcome = runtime.block_on(run(plan, &self.admin, &watch));
         // A blocked write to standard output must not keep the process alive.
         runtime.shutdown_background();
         outcome
     }
 
-    fn plan(&self) -> Result<Plan, Failure> {
+    fn plan(&self, watch: &Watch) -> Result<Plan, Failure> {
         let parse = |side: Side, text: &str| {
             let parsed = text.parse::<Endpoint>();
             // The text itself is not repeated, since it may contain a secret.
@@ -285,6 +297,7 @@ impl Gateway {
         config.grace = Duration::from_secs(self.grace);
         config.resume_for = Duration::from_secs(self.resume_for);
         config.learned_caps = Arc::new(state::learned_caps(self.state.as_deref()));
+        config.watch = watch.clone();
         config.token = token::from_environment()?;
         if let Some(fleet) = &self.fleet {
             let wrong = |error| Failure::Usage(format!("--fleet: {error}"));
@@ -300,21 +313,26 @@ impl Gateway {
 }
 
 /// Runs the gateway until it ends or a signal stops it; a second signal does not wait for what is queued.
-async fn run(plan: Plan) -> Result<(), Failure> {
+async fn run(plan: Plan, admin: &AdminOptions, watch: &Watch) -> Result<(), Failure> {
     let signals = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
+    let admin = admin.open(watch).await?;
     let stop = breakbulk::gateway::Stop::new();
     let stopping = async {
         signals.asked().await;
         stop.stop();
         signals.insisted().await;
     };
-    tokio::select! {
+    let outcome = tokio::select! {
         outcome = plan.run(&stop, tell) => outcome.map_err(|error| match error.is_setup() {
             true => Failure::Usage(explain::run(&error)),
             false => Failure::Session(explain::run(&error)),
         }),
         () = stopping => Err(Failure::Session("stopped at once by a second signal".to_owned())),
+    };
+    if let Some(admin) = admin {
+        admin.end().await;
     }
+    outcome
 }
 
 fn tell(event: Event) {

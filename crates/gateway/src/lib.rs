@@ -39,6 +39,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "admin")]
+pub mod admin;
 pub mod caps;
 mod endpoint;
 mod error;

@@ -1,7 +1,9 @@
 //! Makes a plan of two endpoints and a configuration: everything is checked before anything is opened.
 
 mod end;
+mod exposure;
 mod kinds;
+mod sizes;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -25,8 +27,8 @@ use crate::pump::{Side, session_memory};
 use crate::tunnel::{LearnedCaps, Lobby};
 use crate::watch::{RouteWatch, SessionWatch, Watch};
 pub(crate) use end::End;
-pub use end::Overruled;
 pub(crate) use kinds::Carried;
+pub use sizes::Overruled;
 
 /// The configuration of both ends of a gateway, and of all its sessions.
 #[derive(Clone, Debug)]

@@ -207,7 +207,11 @@ pub(crate) struct Near {
 
 impl Near {
     pub(crate) fn new(arguments: &[&str]) -> Self {
-        let mut child = gateway(arguments).spawn().unwrap();
+        Self::start(gateway(arguments))
+    }
+
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         Self {
             log: Lines::of(&mut child, true),

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::common::{Listening, gateway};
-use crate::lines::NatsServer;
+use crate::nats_server::NatsServer;
 
 pub(crate) const SECRET: &str = "a secret that all members know";
 

@@ -3,6 +3,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
+mod admin;
 mod admission;
 mod carry;
 mod common;
@@ -15,7 +16,9 @@ mod loro;
 mod losses;
 mod matrix;
 mod mend;
+mod nats_server;
 mod nostr;
+mod probes;
 mod resume;
 mod sizes;
 mod spelling;

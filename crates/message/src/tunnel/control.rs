@@ -21,8 +21,11 @@ pub const SESSION_BYTES: usize = 24;
 const REASON_MAX: usize = 1024;
 
 /// What a control frame with a part of a frame has around the base64 text of the part.
-const PART_AROUND: usize = part_before(false).len() + PART_AFTER.len();
+const PART_AROUND: usize = part_before(false).len() + PART_AT.len() + PART_AFTER.len();
 const PART_AFTER: &str = r#""}}"#;
+
+/// The longest place of a part in its frame: frames are smaller than 10 GB.
+const PART_AT: &str = r#","at":1234567890"#;
 
 /// The name of a session. Whoever knows it may go on with the session, so it is never logged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -87,6 +90,30 @@ impl Gone {
     ];
 }
 
+/// How much of the other side's frames has arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// How many whole frames.
+    pub frames: u64,
+    /// How many bytes of the next one, in parts: a line that ends after a few frames carries on with it.
+    pub bytes: u64,
+}
+
+impl Received {
+    /// So many whole frames.
+    pub fn frames(frames: u64) -> Self {
+        Self { frames, bytes: 0 }
+    }
+
+    /// Its members; gateways that know no bytes of a frame are not told any while there are none.
+    fn members(self) -> String {
+        match self {
+            Self { frames, bytes: 0 } => format!(r#""received":{frames}"#),
+            Self { frames, bytes } => format!(r#""received":{frames},"bytes":{bytes}"#),
+        }
+    }
+}
+
 /// A control frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
@@ -96,13 +123,13 @@ pub enum Control {
     Resume {
         /// Its name.
         session: SessionId,
-        /// How many frames of it arrived on that side.
-        received: u64,
+        /// What of it arrived on that side.
+        received: Received,
     },
     /// The session goes on.
     Resumed {
-        /// How many frames of it arrived on this side.
-        received: u64,
+        /// What of it arrived on this side.
+        received: Received,
     },
     /// The session does not go on.
     Gone(Gone),
@@ -113,6 +140,8 @@ pub enum Control {
     },
     /// A frame of the session, or the next part of one.
     Part {
+        /// With which byte of the frame it begins, if it is the first one on its line; else 0.
+        at: u64,
         /// Whether the frame ends with it.
         last: bool,
         /// Its bytes.
@@ -155,12 +184,14 @@ impl Control {
             Self::Hello(hello) => hello_json(hello),
             Self::Resume { session, received } => {
                 let session = URL_SAFE_NO_PAD.encode(session.0);
+                let received = received.members();
                 format!(
-                    r#"{CONTROL}resume","params":{{"version":{VERSION},"session":"{session}","received":{received}}}}}"#
+                    r#"{CONTROL}resume","params":{{"version":{VERSION},"session":"{session}",{received}}}}}"#
                 )
             }
             Self::Resumed { received } => {
-                format!(r#"{CONTROL}resumed","params":{{"received":{received}}}}}"#)
+                let received = received.members();
+                format!(r#"{CONTROL}resumed","params":{{{received}}}}}"#)
             }
             Self::Gone(gone) => {
                 let named = Gone::ALL.iter().find(|(_, it)| it == gone);
@@ -168,12 +199,14 @@ impl Control {
                 format!(r#"{CONTROL}gone","params":{{"why":"{name}"}}}}"#)
             }
             Self::Ack { taken } => format!(r#"{CONTROL}ack","params":{{"taken":{taken}}}}}"#),
-            Self::Part { last, data } => {
-                let before = part_before(*last);
-                let mut out = String::with_capacity(PART_AROUND + 1 + data.len().div_ceil(3) * 4);
-                out.push_str(before);
+            Self::Part { at, last, data } => {
+                let mut out = String::with_capacity(PART_AROUND + data.len().div_ceil(3) * 4);
+                out.push_str(part_before(*last));
                 STANDARD.encode_string(data, &mut out);
-                out.push_str(PART_AFTER);
+                match at {
+                    0 => out.push_str(PART_AFTER),
+                    at => out.push_str(&format!(r#"","at":{at}}}}}"#)),
+                }
                 out
             }
             Self::Close { code, reason } => {
@@ -204,7 +237,7 @@ impl Control {
             "hello" => read_hello(members("hello", params)?),
             "resume" => read_resume(members("resume", params)?),
             "resumed" => Ok(Self::Resumed {
-                received: number("resumed", "received", members("resumed", params)?.received)?,
+                received: received("resumed", &members("resumed", params)?)?,
             }),
             "gone" => {
                 let why = text_of(members("gone", params)?.why).unwrap_or_default();
@@ -261,6 +294,8 @@ crate::raw_members! {
         frame: "frame",
         message: "message",
         received: "received",
+        bytes: "bytes",
+        at: "at",
         taken: "taken",
         why: "why",
         last: "last",
@@ -327,8 +362,27 @@ fn read_resume(members: Members<'_>) -> Result<Control, ControlError> {
     check_version("resume", &members)?;
     Ok(Control::Resume {
         session: session(members.session).ok_or(ControlError::Member("resume", "session"))?,
-        received: number("resume", "received", members.received)?,
+        received: received("resume", &members)?,
     })
+}
+
+fn received(frame: &'static str, members: &Members<'_>) -> Result<Received, ControlError> {
+    Ok(Received {
+        frames: number(frame, "received", members.received)?,
+        bytes: optional(frame, "bytes", members.bytes)?,
+    })
+}
+
+/// A number that older gateways leave out.
+fn optional(
+    frame: &'static str,
+    name: &'static str,
+    raw: Option<&RawValue>,
+) -> Result<u64, ControlError> {
+    match raw {
+        None => Ok(0),
+        raw => number(frame, name, raw),
+    }
 }
 
 fn read_part(members: Members<'_>) -> Result<Control, ControlError> {
@@ -345,6 +399,7 @@ fn read_part(members: Members<'_>) -> Result<Control, ControlError> {
     });
     let data = data.and_then(|data| STANDARD.decode(data.as_bytes()).ok());
     Ok(Control::Part {
+        at: optional("part", "at", members.at)?,
         last: last.ok_or(ControlError::Member("part", "last"))?,
         data: data.ok_or(ControlError::Member("part", "data"))?,
     })
@@ -391,21 +446,36 @@ mod tests {
                 format!(r#"hello","params":{{"version":2,"session":"{id}","carries":"binary","resumeMs":60000,"window":8388608,"frame":900000,"message":33554432}}}}"#),
             ),
             (
-                Control::Resume { session: SESSION, received: 7 },
+                Control::Resume { session: SESSION, received: Received::frames(7) },
                 format!(r#"resume","params":{{"version":2,"session":"{id}","received":7}}}}"#),
             ),
-            (Control::Resumed { received: 0 }, r#"resumed","params":{"received":0}}"#.to_owned()),
+            (
+                Control::Resume { session: SESSION, received: Received { frames: 7, bytes: 9 } },
+                format!(r#"resume","params":{{"version":2,"session":"{id}","received":7,"bytes":9}}}}"#),
+            ),
+            (
+                Control::Resumed { received: Received::default() },
+                r#"resumed","params":{"received":0}}"#.to_owned(),
+            ),
+            (
+                Control::Resumed { received: Received { frames: 0, bytes: 300 } },
+                r#"resumed","params":{"received":0,"bytes":300}}"#.to_owned(),
+            ),
             (Control::Gone(Gone::Restarted), r#"gone","params":{"why":"restarted"}}"#.to_owned()),
             (Control::Gone(Gone::Member), r#"gone","params":{"why":"member"}}"#.to_owned()),
             (Control::Gone(Gone::Expired), r#"gone","params":{"why":"expired"}}"#.to_owned()),
             (Control::Gone(Gone::Numbers), r#"gone","params":{"why":"numbers"}}"#.to_owned()),
             (Control::Ack { taken: 12 }, r#"ack","params":{"taken":12}}"#.to_owned()),
             (
-                Control::Part { last: true, data: b"\xff\xfe\xfd".to_vec() },
+                Control::Part { at: 0, last: true, data: b"\xff\xfe\xfd".to_vec() },
                 r#"part","params":{"last":true,"data":"//79"}}"#.to_owned(),
             ),
             (
-                Control::Part { last: false, data: Vec::new() },
+                Control::Part { at: 700, last: true, data: b"\xff\xfe\xfd".to_vec() },
+                r#"part","params":{"last":true,"data":"//79","at":700}}"#.to_owned(),
+            ),
+            (
+                Control::Part { at: 0, last: false, data: Vec::new() },
                 r#"part","params":{"last":false,"data":""}}"#.to_owned(),
             ),
             (
@@ -477,6 +547,14 @@ mod tests {
                 ControlError::Member("ack", "taken"),
             ),
             (
+                frame("resumed", r#"{"received":1,"bytes":-1}"#),
+                ControlError::Member("resumed", "bytes"),
+            ),
+            (
+                frame("part", r#"{"last":true,"data":"","at":"1"}"#),
+                ControlError::Member("part", "at"),
+            ),
+            (
                 frame("part", r#"{"last":1,"data":""}"#),
                 ControlError::Member("part", "last"),
             ),
@@ -500,6 +578,7 @@ mod tests {
         assert!(Control::read(later.as_bytes()).is_ok());
         let escaped = frame("part", r#"{"last":true,"data":"\/\/79"}"#);
         let part = Control::Part {
+            at: 0,
             last: true,
             data: b"\xff\xfe\xfd".to_vec(),
         };
@@ -511,7 +590,8 @@ mod tests {
         for room in [200, 256, 257, 258, 259, 4096, 100_003] {
             for last in [true, false] {
                 let data = vec![7; part_room(room)];
-                let size = Control::Part { last, data }.to_json().len();
+                let at = 9_999_999_999;
+                let size = Control::Part { at, last, data }.to_json().len();
                 assert!(size <= room && size + 5 > room, "{size} of {room}");
             }
         }
@@ -524,9 +604,12 @@ mod tests {
             "{:?}",
             Control::Resume {
                 session: SESSION,
-                received: 1
+                received: Received::frames(1)
             }
         );
-        assert_eq!(shown, "Resume { session: SessionId, received: 1 }");
+        assert_eq!(
+            shown,
+            "Resume { session: SessionId, received: Received { frames: 1, bytes: 0 } }"
+        );
     }
 }
