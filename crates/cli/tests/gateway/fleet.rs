@@ -2,6 +2,7 @@
 
 mod balancer;
 mod callers;
+mod cluster;
 mod exchange;
 mod lines;
 mod outages;
