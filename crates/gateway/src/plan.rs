@@ -1,7 +1,9 @@
 //! Makes a plan of two endpoints and a configuration: everything is checked before anything is opened.
 
 mod end;
+mod exposure;
 mod kinds;
+mod sizes;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -19,11 +21,14 @@ use crate::endpoint::Endpoint;
 #[cfg(feature = "process")]
 use crate::error::EndError;
 use crate::error::PlanError;
+#[cfg(feature = "nats")]
+use crate::fleet::FleetAddress;
 use crate::pump::{Side, session_memory};
 use crate::tunnel::{LearnedCaps, Lobby};
+use crate::watch::{RouteWatch, SessionWatch, Watch};
 pub(crate) use end::End;
-pub use end::Overruled;
 pub(crate) use kinds::Carried;
+pub use sizes::Overruled;
 
 /// What a session takes beside its messages: tasks, tables, the buffers of its sockets and pipes (measured: 45
 /// to 75 KB for a WebSocket and a command).
@@ -73,6 +78,16 @@ pub struct Config {
     pub resume_for: Duration,
     /// The caps of paths that tunnels learned, and learn.
     pub learned_caps: Arc<LearnedCaps>,
+    /// The fleet that this gateway is a member of.
+    #[cfg(feature = "nats")]
+    pub fleet: Option<FleetAddress>,
+    /// The secret of the fleet, if its address names no file with it.
+    #[cfg(feature = "nats")]
+    pub fleet_secret: Option<String>,
+    /// What the gateway tells about itself while it runs.
+    pub watch: Watch,
+    /// The name of this gateway in what it tells, where several run in one process.
+    pub route: String,
     /// The bearer token of the listener or, if that is neither a WebSocket nor HTTP, of the target.
     pub token: Option<Bearer>,
     /// The key of the listener at relays or, if the listener is none, of the target at relays.
@@ -106,6 +121,12 @@ impl Default for Config {
             grace: Duration::from_secs(10),
             resume_for: Duration::from_secs(60),
             learned_caps: Arc::default(),
+            #[cfg(feature = "nats")]
+            fleet: None,
+            #[cfg(feature = "nats")]
+            fleet_secret: None,
+            watch: Watch::default(),
+            route: "gateway".to_owned(),
             token: None,
             #[cfg(feature = "nostr")]
             key: None,
@@ -127,8 +148,16 @@ pub struct Plan {
     pub(crate) heard_at: OnceLock<String>,
     /// The sessions of tunnels, which outlive their lines.
     pub(crate) lobby: Lobby,
+    /// How to join the fleet.
+    #[cfg(feature = "nats")]
+    pub(crate) fleet_settings: Option<crate::fleet::Settings>,
+    /// The fleet, once it is joined.
+    #[cfg(feature = "nats")]
+    pub(crate) fleet: OnceLock<Arc<crate::fleet::Fleet>>,
     /// The sessions of AHP hosts and of AHP clients, which outlive their connections.
     pub(crate) sessions: (Sessions, Sessions),
+    /// What is watched of it.
+    pub(crate) watched: RouteWatch,
     /// The memory that every session has for itself; what it needs beyond is taken from the budget.
     reserved: usize,
 }
@@ -183,6 +212,14 @@ impl Plan {
         let beside = beside.min(config.memory / 4);
         let budget = Budget::new(config.memory - reserved * config.max_sessions - beside);
         let at = listen.at.clone();
+        #[cfg(feature = "nats")]
+        let fleet_settings = match &config.fleet {
+            Some(fleet) => {
+                let secret = config.fleet_secret.as_deref();
+                Some(crate::fleet::Settings::new(fleet.clone(), secret, &at)?)
+            }
+            None => None,
+        };
         let listen = End::new(listen, None, &config, carried, &budget).map_err(of_listen)?;
         let to = End::new(to, Some(&at), &config, carried, &budget).map_err(of_to)?;
         let needed =
@@ -196,6 +233,10 @@ impl Plan {
         listen.may_listen(&config).map_err(of_listen)?;
         let of_address = config.per_address.connections;
         let lobby = Lobby::new(config.max_sessions, of_address).map_err(PlanError::Random)?;
+        let shown = (listen.shown(), to.shown());
+        let caps = config.learned_caps.clone();
+        let watched = RouteWatch::new(&config.watch, &config.route, shown, caps);
+        watched.set_memory(config.memory, &budget, reserved);
         Ok(Self {
             listen,
             to,
@@ -206,17 +247,33 @@ impl Plan {
             grace: config.grace,
             heard_at: OnceLock::new(),
             lobby,
+            #[cfg(feature = "nats")]
+            fleet_settings,
+            #[cfg(feature = "nats")]
+            fleet: OnceLock::new(),
             sessions: Default::default(),
+            watched,
             reserved,
         })
     }
 
+    /// What the names of this member's sessions over HTTP begin with, if it is one of a fleet.
+    #[cfg(all(feature = "nats", feature = "http"))]
+    pub(crate) fn session_prefix(&self) -> String {
+        match &self.fleet_settings {
+            Some(_) => self.lobby.member().to_string(),
+            None => String::new(),
+        }
+    }
+
     /// Both ends for one session, with its own share of the memory.
-    pub(crate) fn session_ends(&self) -> (End, End) {
+    pub(crate) fn session_ends(&self, watched: &SessionWatch) -> (End, End) {
         let (mut listen, mut to) = (self.listen.clone(), self.to.clone());
         let budget = listen.budget.share(self.reserved);
         to.budget = budget.clone();
         listen.budget = budget;
+        listen.watched = watched.side(Side::Listen);
+        to.watched = watched.side(Side::To);
         (listen, to)
     }
 }

@@ -2,8 +2,9 @@
 //! server in Python behind pipes.
 
 mod carry;
-mod door;
+pub(crate) mod door;
 mod failures;
+mod fleet;
 mod scripted;
 mod target;
-mod wire;
+pub(crate) mod wire;

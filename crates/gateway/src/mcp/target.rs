@@ -24,7 +24,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use self::post::Post;
-use self::upload::{Stage, Upload};
+use self::upload::Stage;
 use super::head::{PROTOCOL, SESSION};
 use super::message::Message;
 use super::tools::ToolHeaders;
@@ -188,7 +188,7 @@ impl Sink for McpSink {
         }
         let stage = Arc::new(watch::Sender::new(Stage::Posting));
         let mut reached = stage.subscribe();
-        let upload = Upload::new(&self.state, bytes, stage.clone()).await;
+        let upload = upload::upload(&self.state, bytes, stage.clone()).await;
         let awaited = match post.is_request() && !post.is_initialize() {
             true => Stage::Written,
             false => Stage::Accepted,

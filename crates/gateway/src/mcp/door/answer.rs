@@ -5,7 +5,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use axum::http::{Response, StatusCode};
 use breakbulk_link::Closed;
 
-use super::body::{EventBody, Reading, Whole};
+use super::body::{self, EventBody, Reading};
 use super::post::Posted;
 use super::streams::Event;
 use crate::mcp::head::{EVENTS, JSON, Refused, SERVER_ERROR, SESSION_NOT_FOUND};
@@ -42,7 +42,7 @@ pub(super) fn accepted() -> Response<Body> {
 
 /// One message as JSON.
 pub(super) fn whole(status: StatusCode, event: Event, posted: Posted) -> Response<Body> {
-    let mut response = Response::new(Body::new(Whole::new(event, posted)));
+    let mut response = Response::new(Body::new(body::whole(event, posted)));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
