@@ -303,15 +303,17 @@ pub fn part_room(room: usize) -> usize {
 /// Whether a control frame, as a gateway writes it, is the last part of a frame, and how many bytes of the
 /// frame are in it; `None` if it is no part. The bytes are not decoded.
 pub fn part_bytes(text: &[u8]) -> Option<(bool, usize)> {
-    let (last, data) = [true, false].into_iter().find_map(|last| {
-        Some((last, text.strip_prefix(part_before(last).as_bytes())?))
-    })?;
+    let (last, data) = [true, false]
+        .into_iter()
+        .find_map(|last| Some((last, text.strip_prefix(part_before(last).as_bytes())?)))?;
     // Base64 has no quote: what follows one is where the part begins.
     let data = match data.strip_suffix(PART_AFTER.as_bytes()) {
         Some(data) => data,
         None => {
             let end = data.iter().rposition(|&it| it == b',')?.checked_sub(1)?;
-            data[end..].starts_with(br#"","at":"#).then_some(&data[..end])?
+            data[end..]
+                .starts_with(br#"","at":"#)
+                .then_some(&data[..end])?
         }
     };
     let padding = data.iter().rev().take(2).filter(|&&it| it == b'=').count();
