@@ -4,5 +4,6 @@
 mod carry;
 mod door;
 mod scripted;
+mod secure;
 mod target;
 pub(crate) mod wire;

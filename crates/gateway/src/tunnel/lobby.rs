@@ -124,6 +124,7 @@ impl Lobby {
                     cap,
                     pings,
                     received,
+                    told: None,
                 };
                 self.resume(session, fresh, caller, &tap).await;
                 return Ok(None);
