@@ -8,6 +8,7 @@ pub mod links;
 pub mod machines;
 pub mod mcp;
 pub mod read;
+pub mod record;
 pub mod roundtrip;
 pub mod routes;
 pub mod streams;

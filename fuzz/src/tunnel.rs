@@ -293,6 +293,7 @@ fn config(budget: &Budget) -> TunnelConfig {
         resume_for: Duration::from_secs(10),
         window: WINDOW,
         caps: Default::default(),
+        watched: Default::default(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `breakbulk gateway`: carries the messages of unchanged programs over a capped path.
 
+mod admin;
 mod explain;
 mod state;
 
@@ -8,16 +9,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk::gateway::caps::preset;
+use breakbulk::gateway::record::Feed;
+use breakbulk::gateway::watch::Watch;
 use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side};
 use clap::Args;
 use tracing::Level;
 
+use self::admin::AdminOptions;
+pub(crate) use self::admin::admin_token;
 use crate::failure::Failure;
 use crate::guests::{GuestOptions, Room};
 use crate::log::LogOptions;
+use crate::record::Record;
 use crate::signals::Stop;
 use crate::size::Size;
 use crate::{key, log, token};
+
+/// The variable with the secret of a fleet.
+const FLEET_SECRET: &str = "BREAKBULK_FLEET_SECRET";
 
 /// The end of `--help`: endpoints, what two of them make, limits, and examples.
 const RULES: &str = "\
@@ -97,6 +106,16 @@ the other gateway was restarted, open requests get error -32000, which says so. 
 frame for its size, the tunnel sends smaller ones from then on, says so once, and keeps the size in
 --state for the next time; --max-frame or a preset overrules what was learned.
 
+With --fleet several gateways behind one load balancer share a NATS, and a client that comes back to
+another member goes on: the member that its new connection reached forwards it to the one that has its
+session. So tunnels are resumed (ws://, ahp+http://, nats://), and requests of MCP sessions over http:// may
+reach any member. A session lives in one member; if that one is gone, open requests of a tunnel get error
+-32000, requests over HTTP get 404, and the client begins anew. A member that has no connection to NATS
+serves its own sessions, and tells clients of others to try again later. All members have the same listener,
+tokens and target, and a secret: secret-file=FILE, or BREAKBULK_FLEET_SECRET, of at least 16 characters.
+Further options: name=NAME (gateway: the fleet's name, where several share a NATS), creds, token-file, inbox,
+cert, key, ca as at nats://. The NATS account must allow breakbulk.fleet.NAME.> and the inbox.
+
 A gateway tells the other its max-frame and max-message, and the smaller of the two applies both ways;
 the frame size of a preset inside a message (aws-api-gateway: 32 KB) is not told. So give a preset to
 both gateways. Of --max-frame and a preset the smaller one applies.
@@ -140,6 +159,11 @@ target's if the listener is neither a WebSocket nor HTTP. The token-file of a li
 lines, each with a name for the log and a token; it is read again when it changes. Only its owner may be
 able to read it.
 
+With --admin the gateway answers over HTTP: /healthz, /readyz (503 until it listens, and while it stops),
+/metrics for Prometheus, /api/state and /api/sessions/ID as JSON, POST /api/sessions/ID/close to end a
+session, /api/events (the state about once a second). The token is sent as Authorization: Bearer; /healthz
+and /readyz need none.
+
 After SIGINT, SIGTERM or SIGHUP queued messages are still sent and open requests are waited for, within
 --grace; a second signal, a second later or more, stops at once. A request that nobody is left to answer
 gets error -32000, which says why. Exit codes: 0 all messages were sent and all requests answered, or a
@@ -156,6 +180,7 @@ Examples:
   breakbulk gateway --listen ahp+http://8080/tunnel --to 'exec:npx some-mcp-server' --max-frame 64KiB
   breakbulk gateway --listen stdio: --to ahp+https://host.example/tunnel --max-frame 64KiB
   breakbulk gateway --listen nats://127.0.0.1:4222/tools --to 'exec:npx some-mcp-server'
+  breakbulk gateway --listen ws://8080 --to 'exec:npx some-mcp-server' --fleet 'nats://10.0.0.5?secret-file=FILE'
   breakbulk gateway --listen 'cep22+nostr:wss://relay.example?key=FILE' --to 'exec:npx some-mcp-server'
   breakbulk gateway --listen stdio: --to 'cep22+nostr:wss://relay.example?server=npub1…'";
 
@@ -182,7 +207,7 @@ pub(crate) struct Gateway {
     /// gateways
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
-    /// The memory for the messages of all sessions
+    /// The memory of all sessions: their messages, and 80 KiB for each of --max-sessions
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Size,
     /// The most sessions at a time
@@ -207,10 +232,17 @@ pub(crate) struct Gateway {
     /// smaller one of both gateways applies
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     resume_for: u64,
+    /// The fleet that this gateway is a member of: nats://HOST:PORT[,HOST:PORT…][?name=NAME&secret-file=FILE]
+    #[arg(long, value_name = "ADDRESS")]
+    fleet: Option<String>,
     /// Where the frame sizes are kept that paths turned out to let through, or none [default:
     /// breakbulk/caps.json in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
+    #[command(flatten)]
+    record: Record,
+    #[command(flatten)]
+    admin: AdminOptions,
     /// What a tywrap host appends to the command of its bridge; the host and the bridge agree by the lines
     /// that pass here, and this gateway does not read it
     #[arg(long, value_name = "BYTES", hide = true)]
@@ -222,16 +254,25 @@ pub(crate) struct Gateway {
 impl Gateway {
     pub(crate) fn run(self) -> Result<(), Failure> {
         self.log.start(Level::INFO)?;
-        let plan = self.plan()?;
+        let watch = self.admin.watch();
+        let recorder = self.record.start()?;
+        // With an admin port, `breakbulk tap` follows what is not recorded, too.
+        if recorder.is_some() || self.admin.is_on() {
+            watch.set_record(Arc::new(Feed::new(recorder.clone())));
+        }
+        let plan = self.plan(&watch)?;
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
-        let outcome = runtime.block_on(run(plan));
+        let outcome = runtime.block_on(run(plan, &self.admin, &watch));
+        if let Some(recorder) = recorder {
+            recorder.finish();
+        }
         // A blocked write to standard output must not keep the process alive.
         runtime.shutdown_background();
         outcome
     }
 
-    fn plan(&self) -> Result<Plan, Failure> {
+    fn plan(&self, watch: &Watch) -> Result<Plan, Failure> {
         let parse = |side: Side, text: &str| {
             let parsed = text.parse::<Endpoint>();
             // The text itself is not repeated, since it may contain a secret.
@@ -270,7 +311,14 @@ impl Gateway {
         config.grace = Duration::from_secs(self.grace);
         config.resume_for = Duration::from_secs(self.resume_for);
         config.learned_caps = Arc::new(state::learned_caps(self.state.as_deref()));
+        config.watch = watch.clone();
         config.token = token::from_environment()?;
+        if let Some(fleet) = &self.fleet {
+            let wrong = |error| Failure::Usage(format!("--fleet: {error}"));
+            // The text itself is not repeated, since it may contain a secret.
+            config.fleet = Some(fleet.parse().map_err(wrong)?);
+            config.fleet_secret = std::env::var(FLEET_SECRET).ok();
+        }
         if listen.is_relays() || to.is_relays() {
             config.key = key::from_environment()?;
         }
@@ -279,21 +327,26 @@ impl Gateway {
 }
 
 /// Runs the gateway until it ends or a signal stops it; a second signal does not wait for what is queued.
-async fn run(plan: Plan) -> Result<(), Failure> {
+async fn run(plan: Plan, admin: &AdminOptions, watch: &Watch) -> Result<(), Failure> {
     let signals = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
+    let admin = admin.open(watch).await?;
     let stop = breakbulk::gateway::Stop::new();
     let stopping = async {
         signals.asked().await;
         stop.stop();
         signals.insisted().await;
     };
-    tokio::select! {
+    let outcome = tokio::select! {
         outcome = plan.run(&stop, tell) => outcome.map_err(|error| match error.is_setup() {
             true => Failure::Usage(explain::run(&error)),
             false => Failure::Session(explain::run(&error)),
         }),
         () = stopping => Err(Failure::Session("stopped at once by a second signal".to_owned())),
+    };
+    if let Some(admin) = admin {
+        admin.end().await;
     }
+    outcome
 }
 
 fn tell(event: Event) {

@@ -29,12 +29,18 @@ pub use error::{EndpointError, OptionError};
 #[cfg(feature = "loro")]
 pub(crate) use loro::{LoroAddress, LoroWay};
 #[cfg(feature = "nats")]
-pub(crate) use nats::{NatsAddress, NatsNames};
+pub(crate) use nats::{NatsAddress, NatsNames, servers as nats_servers};
+#[cfg(not(feature = "nats"))]
+use options::EndpointOptions;
+use options::NAMES;
 #[cfg(feature = "process")]
 use options::command_options;
 #[cfg(feature = "process")]
 use options::only_options;
-use options::{EndpointOptions, NAMES};
+#[cfg(feature = "nats")]
+pub(crate) use options::{
+    EndpointOptions, decoded as unescaped, options as query_options, unknown_option,
+};
 #[cfg(feature = "nostr")]
 pub(crate) use relays::{RelayAddress, RelayOptions};
 #[cfg(feature = "process")]

@@ -21,12 +21,18 @@ use crate::endpoint::Endpoint;
 #[cfg(feature = "process")]
 use crate::error::EndError;
 use crate::error::PlanError;
+#[cfg(feature = "nats")]
+use crate::fleet::FleetAddress;
 use crate::pump::{Side, session_memory};
 use crate::tunnel::{LearnedCaps, Lobby};
 use crate::watch::{RouteWatch, SessionWatch, Watch};
 pub(crate) use end::End;
 pub(crate) use kinds::Carried;
 pub use sizes::Overruled;
+
+/// What a session takes beside its messages: tasks, tables, the buffers of its sockets and pipes (measured: 45
+/// to 75 KB for a WebSocket and a command).
+const SESSION: usize = 80 << 10;
 
 /// The configuration of both ends of a gateway, and of all its sessions.
 #[derive(Clone, Debug)]
@@ -41,7 +47,8 @@ pub struct Config {
     pub fragment: Option<usize>,
     /// What the capped path is known to let through.
     pub preset: Option<Preset>,
-    /// The memory for the messages of all sessions, in bytes.
+    /// The memory of all sessions, in bytes. Up to a quarter of it is for what sessions take beside their
+    /// messages: 80 KiB for each of `max_sessions`.
     pub memory: usize,
     /// The most sessions at a time.
     pub max_sessions: usize,
@@ -71,6 +78,12 @@ pub struct Config {
     pub resume_for: Duration,
     /// The caps of paths that tunnels learned, and learn.
     pub learned_caps: Arc<LearnedCaps>,
+    /// The fleet that this gateway is a member of.
+    #[cfg(feature = "nats")]
+    pub fleet: Option<FleetAddress>,
+    /// The secret of the fleet, if its address names no file with it.
+    #[cfg(feature = "nats")]
+    pub fleet_secret: Option<String>,
     /// What the gateway tells about itself while it runs.
     pub watch: Watch,
     /// The name of this gateway in what it tells, where several run in one process.
@@ -108,6 +121,10 @@ impl Default for Config {
             grace: Duration::from_secs(10),
             resume_for: Duration::from_secs(60),
             learned_caps: Arc::default(),
+            #[cfg(feature = "nats")]
+            fleet: None,
+            #[cfg(feature = "nats")]
+            fleet_secret: None,
             watch: Watch::default(),
             route: "gateway".to_owned(),
             token: None,
@@ -131,6 +148,12 @@ pub struct Plan {
     pub(crate) heard_at: OnceLock<String>,
     /// The sessions of tunnels, which outlive their lines.
     pub(crate) lobby: Lobby,
+    /// How to join the fleet.
+    #[cfg(feature = "nats")]
+    pub(crate) fleet_settings: Option<crate::fleet::Settings>,
+    /// The fleet, once it is joined.
+    #[cfg(feature = "nats")]
+    pub(crate) fleet: OnceLock<Arc<crate::fleet::Fleet>>,
     /// The sessions of AHP hosts and of AHP clients, which outlive their connections.
     pub(crate) sessions: (Sessions, Sessions),
     /// What is watched of it.
@@ -185,8 +208,18 @@ impl Plan {
         // A quarter of the memory is divided among all sessions, so that those that need little do not
         // depend on what others do.
         let reserved = config.memory / 4 / config.max_sessions;
-        let budget = Budget::new(config.memory - reserved * config.max_sessions);
+        let beside = SESSION.saturating_mul(config.max_sessions);
+        let beside = beside.min(config.memory / 4);
+        let budget = Budget::new(config.memory - reserved * config.max_sessions - beside);
         let at = listen.at.clone();
+        #[cfg(feature = "nats")]
+        let fleet_settings = match &config.fleet {
+            Some(fleet) => {
+                let secret = config.fleet_secret.as_deref();
+                Some(crate::fleet::Settings::new(fleet.clone(), secret, &at)?)
+            }
+            None => None,
+        };
         let listen = End::new(listen, None, &config, carried, &budget).map_err(of_listen)?;
         let to = End::new(to, Some(&at), &config, carried, &budget).map_err(of_to)?;
         let needed =
@@ -214,10 +247,23 @@ impl Plan {
             grace: config.grace,
             heard_at: OnceLock::new(),
             lobby,
+            #[cfg(feature = "nats")]
+            fleet_settings,
+            #[cfg(feature = "nats")]
+            fleet: OnceLock::new(),
             sessions: Default::default(),
             watched,
             reserved,
         })
+    }
+
+    /// What the names of this member's sessions over HTTP begin with, if it is one of a fleet.
+    #[cfg(all(feature = "nats", feature = "http"))]
+    pub(crate) fn session_prefix(&self) -> String {
+        match &self.fleet_settings {
+            Some(_) => self.lobby.member().to_string(),
+            None => String::new(),
+        }
     }
 
     /// Both ends for one session, with its own share of the memory.

@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakbulk_message::tunnel::Gone;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -28,7 +29,7 @@ use crate::pump::{Options, Side, Stopped, relay_watched};
 #[cfg(feature = "nostr")]
 use crate::relays;
 use crate::stop::Stop;
-use crate::tunnel::{Caller, Line, Newcomer};
+use crate::tunnel::{Caller, Greeted, Line, Newcomer, Stray};
 use crate::watch::{Refused, SessionWatch};
 
 /// How long the target may take to accept a connection when it is looked for before listening.
@@ -88,22 +89,26 @@ impl Plan {
                 tell(Event::TokenInClear(side));
             }
         }
-        match self.listen.at.clone() {
-            At::Ws(address) => ws::listen(Arc::new(self), &address, stop, &tell).await,
+        let plan = Arc::new(self);
+        // Others find its sessions as long as there are any.
+        #[cfg(feature = "nats")]
+        let _joined = crate::fleet::join(&plan).await?;
+        match plan.listen.at.clone() {
+            At::Ws(address) => ws::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "http")]
-            At::Exchange(address) => exchange::listen(Arc::new(self), &address, stop, &tell).await,
+            At::Exchange(address) => exchange::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "http")]
-            At::Http(address) => crate::mcp::listen(Arc::new(self), &address, stop, &tell).await,
+            At::Http(address) => crate::mcp::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "process")]
-            At::Socket(address) => streams::listen(Arc::new(self), &address, stop, &tell).await,
+            At::Socket(address) => streams::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "loro")]
-            At::Loro(address) => crate::loro::listen(Arc::new(self), &address, stop, &tell).await,
+            At::Loro(address) => crate::loro::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "nats")]
-            At::Nats(address) => nats::listen(Arc::new(self), &address, stop, &tell).await,
+            At::Nats(address) => nats::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "nostr")]
-            At::Relays(address) => relays::listen(Arc::new(self), &address, stop, &tell).await,
+            At::Relays(address) => relays::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "process")]
-            At::Stdio | At::Exec(_) => once(&self, stop).await,
+            At::Stdio | At::Exec(_) => once(&plan, stop).await,
         }
     }
 }
@@ -143,7 +148,10 @@ pub(crate) async fn pump(
     let options = Options { grace: plan.grace };
     let stopped = async {
         tokio::select! {
-            () = stop.stopped() => Stopped::Gateway,
+            () = stop.stopped() => {
+                plan.watched.stopping();
+                Stopped::Gateway
+            }
             () = watched.closed() => Stopped::Operator,
         }
     };
@@ -363,9 +371,11 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop, watched: &SessionWa
                 () = stop.stopped() => return,
             };
             match greeted {
-                Ok(Some(newcomer)) => Client::Gateway(newcomer),
-                // The line belongs to a session that goes on.
-                Ok(None) => return,
+                Ok(Greeted::Newcomer(newcomer)) => Client::Gateway(newcomer),
+                Ok(Greeted::Resumed) => return,
+                Ok(Greeted::Elsewhere(stray)) => {
+                    return elsewhere(plan, stray, &caller, stop).await;
+                }
                 Err(error) => {
                     watched.refused(Refused::NoStart, &error);
                     return tracing::error!(%error, "closed a client: its session could not start");
@@ -427,6 +437,23 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop, watched: &SessionWa
         "session started"
     );
     pump(plan, listen, to, stop, watched).await;
+}
+
+/// A line whose session is in another process: a member of the same fleet, if there is one.
+#[cfg_attr(
+    not(feature = "nats"),
+    expect(unused_variables, reason = "only members of a fleet find each other")
+)]
+async fn elsewhere(plan: &Plan, stray: Stray, caller: &Caller, stop: &Stop) {
+    #[cfg(feature = "nats")]
+    if let Some(fleet) = plan.fleet.get() {
+        return tokio::select! {
+            () = fleet.forward(stray, caller) => {}
+            // The client goes on by another member.
+            () = stop.stopped() => {}
+        };
+    }
+    stray.refuse(Gone::Restarted).await;
 }
 
 /// A client whose session has not begun.

@@ -30,7 +30,9 @@ use client::Halves;
 pub use client::connect;
 pub use learned_caps::{BrokenFile, LearnedCaps};
 pub use lines::{Boxed, Caller, Dial, Line};
-pub use lobby::{Lobby, Newcomer};
+#[cfg(feature = "nats")]
+pub(crate) use lines::{LineSink, LineSource};
+pub use lobby::{Greeted, Lobby, Newcomer, Stray};
 use machine::{LEAST_CAP, Machine, Settings};
 use session::{Found, KeepCap, Lines, Session};
 use transport::Resuming;
@@ -156,6 +158,7 @@ impl TunnelConfig {
             window: self.window as u64,
             frame: self.max_frame.min(self.max_message).max(1) as u64,
             message: self.max_message.max(1) as u64,
+            label: self.watched.label(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The texts of the library's errors, with the options and variables of this program that correct them.
 
 use breakbulk::gateway::{
-    EndError, EndpointError, KeyFileError, OpenError, PlanError, RunError, Side,
+    EndError, EndpointError, FleetError, KeyFileError, OpenError, PlanError, RunError, Side,
 };
 
 use crate::key::VARIABLE as KEY;
@@ -10,6 +10,10 @@ use crate::key::VARIABLE as KEY;
 pub(super) fn plan(error: &PlanError) -> String {
     match error {
         PlanError::End { side, error } => end(*side, error),
+        PlanError::Fleet(FleetError::NoSecret) => {
+            format!("--{error}, or set BREAKBULK_FLEET_SECRET")
+        }
+        PlanError::Fleet(_) => format!("--{error}"),
         PlanError::NoSessions => "--max-sessions 0 accepts no client; give at least 1".to_owned(),
         PlanError::Memory { .. } => format!("--memory: {error}"),
         error => error.to_string(),
@@ -55,7 +59,7 @@ pub(super) fn end(side: Side, error: &EndError) -> String {
 pub(super) fn run(error: &RunError) -> String {
     match error {
         RunError::Check(_) => format!("--{error}, or give --no-check"),
-        RunError::Listen(_) => format!("--{error}"),
+        RunError::Listen(_) | RunError::Fleet(_) => format!("--{error}"),
         RunError::Open {
             side,
             error: OpenError::End(error),

@@ -3,10 +3,12 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
+mod admin;
 mod admission;
 mod carry;
 mod common;
 mod ends;
+mod fleet;
 mod http;
 mod lines;
 mod logs;
@@ -17,6 +19,7 @@ mod mend;
 mod nats_server;
 mod nostr;
 mod probes;
+mod record;
 mod resume;
 mod sizes;
 mod spelling;

@@ -63,6 +63,11 @@ impl NatsServer {
         }
     }
 
+    /// The server alone, as an endpoint or a fleet names it.
+    pub(crate) fn server(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
     /// How many messages came to it so far.
     pub(crate) fn messages(&self) -> u64 {
         let mut stream = TcpStream::connect(("127.0.0.1", self.monitor)).unwrap();

@@ -180,6 +180,12 @@ impl At {
         self.is_ws() || self.is_exchange() || self.is_nats()
     }
 
+    /// Whether clients of a listener there can come back to their sessions.
+    #[cfg(feature = "nats")]
+    pub(crate) fn is_resumable(&self) -> bool {
+        self.has_frames() || self.is_http()
+    }
+
     pub(crate) fn is_relays(&self) -> bool {
         #[cfg(feature = "nostr")]
         return matches!(self, Self::Relays(_));

@@ -6,6 +6,8 @@
 
 mod answer;
 mod body;
+#[cfg(feature = "nats")]
+mod elsewhere;
 mod post;
 mod session;
 mod streams;
@@ -26,7 +28,7 @@ use breakbulk_net::http::{
     text_answer,
 };
 use breakbulk_net::ws::{ListenError, Tokens};
-use breakbulk_net::{ListenAddress, ListenSocket};
+use breakbulk_net::{ListenAddress, ListenSocket, plain_text};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -40,6 +42,8 @@ use super::head::{self, Headers, LAST_EVENT, Refused, SERVER_ERROR, SESSION, SES
 use super::tools::ToolHeaders;
 use crate::endpoint::WsAddress;
 use crate::error::RunError;
+#[cfg(feature = "nats")]
+use crate::fleet::Fleet;
 use crate::open::{self, Opened};
 use crate::plan::Plan;
 use crate::probe::HttpEcho;
@@ -105,6 +109,10 @@ impl HttpDoor {
         let (arriving, arrivals) = mpsc::channel(ARRIVALS);
         let state = Arc::new(DoorState::new(plan, address, arriving));
         let router = Router::new().fallback(answer).with_state(state.clone());
+        #[cfg(feature = "nats")]
+        if let Some(fleet) = &state.fleet {
+            fleet.answer_with(router.clone());
+        }
         let stop = watch::Sender::new(false);
         let mut stopped = stop.subscribe();
         let limits = limits(plan, address);
@@ -191,6 +199,12 @@ struct DoorState {
     pool: Mutex<Vec<Arc<ClientSession>>>,
     arriving: mpsc::Sender<NewSession>,
     stopping: AtomicBool,
+    /// The fleet that this gateway is a member of.
+    #[cfg(feature = "nats")]
+    fleet: Option<Arc<Fleet>>,
+    /// What the names of sessions begin with.
+    #[cfg(feature = "nats")]
+    prefix: String,
 }
 
 impl DoorState {
@@ -221,6 +235,10 @@ impl DoorState {
             pool: Mutex::default(),
             arriving,
             stopping: AtomicBool::new(false),
+            #[cfg(feature = "nats")]
+            fleet: plan.fleet.get().cloned(),
+            #[cfg(feature = "nats")]
+            prefix: plan.session_prefix(),
         }
     }
 
@@ -250,6 +268,8 @@ impl DoorState {
             tracing::error!(%error, "no session can begin");
             "the gateway cannot name a session"
         })?;
+        #[cfg(feature = "nats")]
+        let id = format!("{}{id}", self.prefix);
         let holder = visitor.holder.clone();
         let (session, transport) =
             ClientSession::new(self, id.clone(), holder, is_stateless, place);
@@ -331,6 +351,13 @@ async fn answer(State(state): State<Arc<DoorState>>, request: Request) -> Respon
     if is_here && let Some(response) = state.echo.answer(&head, &mut body).await {
         return response;
     }
+    #[cfg(feature = "nats")]
+    if is_here && let Some((fleet, member)) = elsewhere::elsewhere(&state, &head) {
+        let forwarded = elsewhere::forward(&fleet, member, &head, body).await;
+        let mut response = forwarded.unwrap_or_else(Response::from);
+        state.guard.let_page_read(&visitor, &mut response);
+        return response;
+    }
     let answered = match head.method {
         _ if !is_here => Ok(text_answer(
             StatusCode::NOT_FOUND,
@@ -347,7 +374,14 @@ async fn answer(State(state): State<Arc<DoorState>>, request: Request) -> Respon
             Ok(response)
         }
     };
-    let mut response = answered.unwrap_or_else(Response::from);
+    let mut response = answered.unwrap_or_else(|refusal| {
+        let why = format_args!("{}: {}", refusal.status(), refusal.words);
+        match refusal.is_limit {
+            true => state.guard.warn_of_refusal(&visitor, &why),
+            false => tracing::debug!(peer = %name(&visitor), why = %plain_text(&why), "a request is refused"),
+        }
+        refusal.into()
+    });
     state.guard.let_page_read(&visitor, &mut response);
     response
 }

@@ -398,3 +398,35 @@ impl<'s> Memory<'s> {
         self.held.take()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use breakbulk_net::http::ClientOptions;
+
+    use super::*;
+
+    // MCPH-9
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_waits_a_minute_for_memory_and_no_longer() {
+        let url = "http://127.0.0.1:1/mcp";
+        let server = HttpTarget::new(url, &ClientOptions::new("")).await.unwrap();
+        let (missed, _reports) = mpsc::channel(1);
+        let mut transport = McpTransport::new(server, Arc::default(), 1000, missed);
+        let budget = Budget::new(1000);
+        transport.charge_to(&budget);
+        let others = budget.charge(600).unwrap();
+        let mut memory = Memory::new(&transport.state);
+        assert!(memory.grow_to(400).await, "there is room for it");
+        let begun = Instant::now();
+        assert!(!memory.grow_to(401).await);
+        assert!(begun.elapsed() >= MEMORY && begun.elapsed() < MEMORY + 2 * LOOK);
+        // What others give back is noticed, though nobody tells.
+        let begun = Instant::now();
+        let (granted, ()) = tokio::join!(memory.grow_to(1000), async {
+            tokio::time::sleep(MEMORY / 2).await;
+            drop(others);
+        });
+        assert!(granted && begun.elapsed() < MEMORY / 2 + 2 * LOOK);
+    }
+}

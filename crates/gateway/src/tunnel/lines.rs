@@ -135,7 +135,7 @@ impl<T: Transport> AnyTransport for T {
 }
 
 /// The receiving half of a line.
-pub(super) trait LineSource: Send {
+pub(crate) trait LineSource: Send {
     fn next(&mut self) -> Boxed<'_, Incoming>;
     fn charge_to(&mut self, budget: &Budget);
 }
@@ -151,7 +151,7 @@ impl<S: Source> LineSource for S {
 }
 
 /// The sending half of a line.
-pub(super) trait LineSink: Send {
+pub(crate) trait LineSink: Send {
     fn send(&mut self, frame: Frame) -> Boxed<'_, Result<(), Lost>>;
     fn ping(&mut self) -> Boxed<'_, Result<(), Lost>>;
     fn close<'a>(&'a mut self, code: u16, reason: &'a str) -> Boxed<'a, ()>;

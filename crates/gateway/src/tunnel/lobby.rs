@@ -86,8 +86,14 @@ impl Lobby {
         })
     }
 
+    /// The process that gives sessions their names.
+    #[cfg(feature = "nats")]
+    pub(crate) fn member(&self) -> crate::fleet::Member {
+        crate::fleet::Member(self.0.instance)
+    }
+
     /// Hears the first frame of a line that was accepted. A line on which a session goes on is handed to
-    /// that session, and `None` is returned.
+    /// that session.
     ///
     /// # Errors
     /// If the other end is no breakbulk gateway; the line is then closed with that reason.
@@ -96,7 +102,7 @@ impl Lobby {
         line: Line,
         caller: &Caller,
         config: &TunnelConfig,
-    ) -> Result<Option<Newcomer>, NoTunnel> {
+    ) -> Result<Greeted, NoTunnel> {
         if !line.carries(config.carries) {
             return Err(NoTunnel::Carries);
         }
@@ -110,7 +116,7 @@ impl Lobby {
             Ok(Control::Hello(hello)) if hello.binary != config.is_binary() => NoTunnel::Carries,
             Ok(Control::Hello(hello)) => {
                 tap.bind(&config.watched);
-                return Ok(Some(Newcomer {
+                return Ok(Greeted::Newcomer(Newcomer {
                     lobby: self.clone(),
                     caller: caller.clone(),
                     hello,
@@ -126,8 +132,16 @@ impl Lobby {
                     received,
                     told: None,
                 };
+                if session.0[..INSTANCE] != self.0.instance {
+                    return Ok(Greeted::Elsewhere(Stray {
+                        session,
+                        fresh,
+                        largest: config.largest_frame(),
+                        budget: config.budget.clone(),
+                    }));
+                }
                 self.resume(session, fresh, caller, &tap).await;
-                return Ok(None);
+                return Ok(Greeted::Resumed);
             }
             Ok(_) => ControlError::Other.into(),
             Err(error) => error,
@@ -144,9 +158,6 @@ impl Lobby {
         caller: &Caller,
         tap: &SessionTap,
     ) {
-        if session.0[..INSTANCE] != self.0.instance {
-            return refuse(fresh.sink, Gone::Restarted).await;
-        }
         let found = {
             let sessions = lock(&self.0.sessions);
             let found = sessions.get(&session);
@@ -177,6 +188,42 @@ impl Lobby {
                 fresh.sink.close(1013, "try again later").await;
             }
         }
+    }
+}
+
+/// What a line is for that was accepted.
+pub enum Greeted {
+    /// A new session.
+    Newcomer(Newcomer),
+    /// A session that goes on: the line was handed to it, or refused.
+    Resumed,
+    /// A session of another process.
+    Elsewhere(Stray),
+}
+
+/// A line on which a session of another process is to go on.
+#[cfg_attr(
+    not(feature = "nats"),
+    expect(dead_code, reason = "only a fleet brings it to its session")
+)]
+pub struct Stray {
+    pub(crate) session: SessionId,
+    pub(crate) fresh: Fresh,
+    /// The largest frame that is taken.
+    pub(crate) largest: usize,
+    /// What the frames of the line are charged to.
+    pub(crate) budget: Budget,
+}
+
+impl Stray {
+    /// Tells the client that its session does not go on.
+    pub async fn refuse(self, gone: Gone) {
+        refuse(self.fresh.sink, gone).await;
+    }
+
+    /// Closes the line: the client may try again.
+    pub async fn close(mut self, code: u16, reason: &str) {
+        let _ = timeout(HELLO_TIME, self.fresh.sink.close(code, reason)).await;
     }
 }
 

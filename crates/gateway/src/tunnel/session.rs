@@ -69,15 +69,15 @@ struct LiveSink {
 }
 
 /// The halves of a line that can carry the session on.
-pub(super) struct Fresh {
-    pub(super) source: Box<dyn LineSource>,
-    pub(super) sink: Box<dyn LineSink>,
-    pub(super) cap: Option<usize>,
-    pub(super) pings: bool,
+pub(crate) struct Fresh {
+    pub(crate) source: Box<dyn LineSource>,
+    pub(crate) sink: Box<dyn LineSink>,
+    pub(crate) cap: Option<usize>,
+    pub(crate) pings: bool,
     /// What arrived at the other end.
-    pub(super) received: Received,
+    pub(crate) received: Received,
     /// The largest frame that the other end sends, if it found out that larger ones do not pass.
-    pub(super) told: Option<usize>,
+    pub(crate) told: Option<usize>,
 }
 
 /// A line that carries the session on.

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    Boxed, Caller, Dial, Line, Lobby, Newcomer, NoTunnel, TunnelConfig, Tunnelled, connect,
+    Boxed, Caller, Dial, Greeted, Line, Lobby, Newcomer, NoTunnel, TunnelConfig, Tunnelled, connect,
 };
 use crate::error::OpenError;
 
@@ -128,8 +128,10 @@ impl Far {
         let (lobby, config) = (self.lobby.clone(), self.config.clone());
         let (caller, newcomers) = (lock(&self.caller).clone(), self.newcomers.clone());
         tokio::spawn(async move {
-            if let Ok(Some(newcomer)) = lobby.greet(far, &caller, &config).await {
-                let _ = newcomers.send(newcomer);
+            match lobby.greet(far, &caller, &config).await {
+                Ok(Greeted::Newcomer(newcomer)) => drop(newcomers.send(newcomer)),
+                Ok(Greeted::Elsewhere(stray)) => stray.refuse(Gone::Restarted).await,
+                Ok(Greeted::Resumed) | Err(_) => {}
             }
         });
         Cuttable(near, cut)

@@ -37,6 +37,45 @@ impl std::fmt::Debug for SessionId {
     }
 }
 
+/// The longest [`Label`], in bytes.
+const LABEL_MAX: usize = 24;
+
+/// What one side calls a session in its log and its records. It gives no right to the session, so each side
+/// tells it to the other one: what both kept about a session can then be put together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Label {
+    bytes: [u8; LABEL_MAX],
+    len: u8,
+}
+
+impl Label {
+    /// A label of 1 to 24 ASCII letters, digits and `-`; `None` if the text is anything else, since it is
+    /// shown to people.
+    pub fn new(text: &str) -> Option<Self> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if text.is_empty() || text.len() > LABEL_MAX || !text.bytes().all(is_plain) {
+            return None;
+        }
+        let mut bytes = [0; LABEL_MAX];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        let len = text.len() as u8;
+        Some(Self { bytes, len })
+    }
+}
+
+impl std::fmt::Display for Label {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = std::str::from_utf8(&self.bytes[..usize::from(self.len)]);
+        f.write_str(text.unwrap_or_default())
+    }
+}
+
+impl std::fmt::Debug for Label {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Label({self})")
+    }
+}
+
 /// The first frame of each side of a new session: what it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -52,6 +91,8 @@ pub struct Hello {
     pub frame: u64,
     /// The largest message that this side takes.
     pub message: u64,
+    /// What this side calls the session.
+    pub label: Option<Label>,
 }
 
 impl Hello {
@@ -73,6 +114,8 @@ impl Hello {
 pub enum Gone {
     /// Another process made it: the gateway was restarted, or another one answers here.
     Restarted,
+    /// The gateway is one of several that find each other's sessions, and the one that made it is gone.
+    Member,
     /// It has ended, or nobody came back in time.
     Expired,
     /// It cannot go on from the given frame.
@@ -80,8 +123,9 @@ pub enum Gone {
 }
 
 impl Gone {
-    const ALL: [(&'static str, Self); 3] = [
+    const ALL: [(&'static str, Self); 4] = [
         ("restarted", Self::Restarted),
+        ("member", Self::Member),
         ("expired", Self::Expired),
         ("numbers", Self::Numbers),
     ];
@@ -267,6 +311,26 @@ pub fn part_room(room: usize) -> usize {
     (room.saturating_sub(PART_AROUND) / 4 * 3).max(1)
 }
 
+/// Whether a control frame, as a gateway writes it, is the last part of a frame, and how many bytes of the
+/// frame are in it; `None` if it is no part. The bytes are not decoded.
+pub fn part_bytes(text: &[u8]) -> Option<(bool, usize)> {
+    let (last, data) = [true, false]
+        .into_iter()
+        .find_map(|last| Some((last, text.strip_prefix(part_before(last).as_bytes())?)))?;
+    // Base64 has no quote: what follows one is where the part begins.
+    let data = match data.strip_suffix(PART_AFTER.as_bytes()) {
+        Some(data) => data,
+        None => {
+            let end = data.iter().rposition(|&it| it == b',')?.checked_sub(1)?;
+            data[end..]
+                .starts_with(br#"","at":"#)
+                .then_some(&data[..end])?
+        }
+    };
+    let padding = data.iter().rev().take(2).filter(|&&it| it == b'=').count();
+    Some((last, (data.len() / 4 * 3).saturating_sub(padding)))
+}
+
 const fn part_before(last: bool) -> &'static str {
     match last {
         true => r#"{"jsonrpc":"2.0","method":"breakbulk/part","params":{"last":true,"data":""#,
@@ -282,13 +346,15 @@ fn hello_json(hello: &Hello) -> String {
         window,
         frame,
         message,
+        label,
     } = hello;
+    let label = label.map_or(String::new(), |label| format!(r#","label":"{label}""#));
     let session = session.map_or(String::new(), |session| {
         format!(r#","session":"{}""#, URL_SAFE_NO_PAD.encode(session.0))
     });
     let carries = if *binary { "binary" } else { "text" };
     format!(
-        r#"{CONTROL}hello","params":{{"version":{VERSION}{session},"carries":"{carries}","resumeMs":{resume_ms},"window":{window},"frame":{frame},"message":{message}}}}}"#
+        r#"{CONTROL}hello","params":{{"version":{VERSION}{session},"carries":"{carries}","resumeMs":{resume_ms},"window":{window},"frame":{frame},"message":{message}{label}}}}}"#
     )
 }
 
@@ -311,6 +377,7 @@ crate::raw_members! {
         data: "data",
         code: "code",
         reason: "reason",
+        label: "label",
     }
 }
 
@@ -360,6 +427,8 @@ fn read_hello(members: Members<'_>) -> Result<Control, ControlError> {
         window: number("window", members.window)?,
         frame: number("frame", members.frame)?,
         message: number("message", members.message)?,
+        // It is for people alone: a wrong one is no reason to end the session.
+        label: text_of(members.label).and_then(|label| Label::new(&label)),
     };
     match hello.chunking().is_sound() {
         true => Ok(Control::Hello(hello)),
@@ -439,6 +508,7 @@ mod tests {
             window: 8 << 20,
             frame: 900_000,
             message: 32 << 20,
+            label: None,
         }
     }
 
@@ -453,6 +523,10 @@ mod tests {
             (
                 Control::Hello(Hello { binary: true, ..hello(Some(SESSION)) }),
                 format!(r#"hello","params":{{"version":2,"session":"{id}","carries":"binary","resumeMs":60000,"window":8388608,"frame":900000,"message":33554432}}}}"#),
+            ),
+            (
+                Control::Hello(Hello { label: Label::new("7kq3-12"), ..hello(None) }),
+                r#"hello","params":{"version":2,"carries":"text","resumeMs":60000,"window":8388608,"frame":900000,"message":33554432,"label":"7kq3-12"}}"#.to_owned(),
             ),
             (
                 Control::Resume { session: SESSION, received: Received::frames(7) },
@@ -471,6 +545,7 @@ mod tests {
                 r#"resumed","params":{"received":0,"bytes":300,"cap":4096}}"#.to_owned(),
             ),
             (Control::Gone(Gone::Restarted), r#"gone","params":{"why":"restarted"}}"#.to_owned()),
+            (Control::Gone(Gone::Member), r#"gone","params":{"why":"member"}}"#.to_owned()),
             (Control::Gone(Gone::Expired), r#"gone","params":{"why":"expired"}}"#.to_owned()),
             (Control::Gone(Gone::Numbers), r#"gone","params":{"why":"numbers"}}"#.to_owned()),
             (Control::Ack { taken: 12 }, r#"ack","params":{"taken":12}}"#.to_owned()),
@@ -497,7 +572,63 @@ mod tests {
             assert_eq!(Control::read(text.as_bytes()), Ok(control), "{text}");
         }
         // The smallest cap that a gateway can have.
-        assert!(Control::Hello(hello(Some(SESSION))).to_json().len() <= 256);
+        let longest = Hello {
+            label: Label::new(&"x".repeat(LABEL_MAX)),
+            ..hello(Some(SESSION))
+        };
+        assert!(Control::Hello(longest).to_json().len() <= 256);
+    }
+
+    #[test]
+    fn a_label_is_a_short_plain_word_or_is_left_out() {
+        let longest = "x".repeat(LABEL_MAX);
+        for label in ["a", "7kq3-12", "Z9-", &longest] {
+            assert_eq!(Label::new(label).unwrap().to_string(), label);
+        }
+        let read = |label: &str| {
+            let numbers = r#""resumeMs":0,"window":1,"frame":900,"message":900"#;
+            let text = format!(
+                r#"{CONTROL}hello","params":{{"version":2,"carries":"text",{numbers},"label":{label}}}}}"#
+            );
+            match Control::read(text.as_bytes()) {
+                Ok(Control::Hello(hello)) => hello.label,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(read(r#""s-1""#), Label::new("s-1"));
+        for wrong in [
+            "7",
+            "null",
+            "\"\"",
+            "\"a b\"",
+            "\"\\u001b[2J\"",
+            "\"é\"",
+            &format!("\"{longest}x\""),
+        ] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_part_are_counted_without_decoding() {
+        for (at, last, data) in [
+            (0, true, 0),
+            (0, false, 1),
+            (7, true, 2),
+            (0, false, 3),
+            (4_000_000_000, true, 100_000),
+        ] {
+            let part = Control::Part {
+                at,
+                last,
+                data: vec![7; data],
+            };
+            assert_eq!(part_bytes(part.to_json().as_bytes()), Some((last, data)));
+        }
+        let ack = Control::Ack { taken: 1 }.to_json();
+        for other in ["", "{}", &ack] {
+            assert_eq!(part_bytes(other.as_bytes()), None);
+        }
     }
 
     #[test]

@@ -170,7 +170,7 @@ struct ListenState {
 
 /// The address that a client connected to, as an extension of its requests.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LocalAddress(pub(crate) SocketAddr);
+pub struct LocalAddress(pub SocketAddr);
 
 impl ListenState {
     async fn serve_socket(self: Arc<Self>, client: Client, place: PlaceGuard, router: Router) {

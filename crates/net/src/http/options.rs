@@ -51,6 +51,8 @@ pub struct ServeOptions {
     pub post_time: Duration,
     /// The longest peer id, in bytes.
     pub peer_id_max: usize,
+    /// What the names of [exchanges](crate::exchange) begin with, before what nobody can guess.
+    pub exchange_prefix: String,
     /// How often an idle event stream sends a heartbeat.
     pub heartbeat: Duration,
     /// A polling client that sent no poll for this long is disconnected.
@@ -90,6 +92,7 @@ impl Default for ServeOptions {
             budget: None,
             post_time: Duration::from_secs(60),
             peer_id_max: 256,
+            exchange_prefix: String::new(),
             heartbeat: Duration::from_secs(30),
             stale: Duration::from_secs(120),
             wait_max: Duration::from_secs(60),

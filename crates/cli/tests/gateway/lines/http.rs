@@ -76,6 +76,9 @@ fn lost_answers_and_cuts_lose_no_message() {
         path.cut(false);
     });
     echo_each(&mut near, &[10, 100_000], |_| path.cut(false));
+    near.log
+        .line("the line to the other gateway is lost; the session waits for another one");
+    near.log.line("the tunnel goes on with a new line");
 }
 
 #[test]
@@ -89,6 +92,11 @@ fn a_cap_that_a_proxy_enforces_is_learned() {
     echo_each(&mut near, &[10, 25_000], |_| {});
     echo_each(&mut near, &[1_000_000, 10, 2_000_000], |_| {});
     assert!(path.largest() <= 30_000);
+    let learned = near.log.line("does not pass the path to the other gateway");
+    assert!(
+        learned.contains("start this gateway with max-frame"),
+        "{learned}"
+    );
 }
 
 #[test]
