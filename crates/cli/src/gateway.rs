@@ -43,6 +43,7 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   http://HOST:PORT/PATH  MCP over HTTP (Streamable HTTP, of 2025-03-26 to 2026-07-28): to listen, one URL
                       for clients of all versions; as a target, a server. http://PORT as for ws://
   https://…           the same with TLS
+  http+unix:PATH      the same over a Unix socket; ?path=/PATH is the path of its URL
   ahp+http://HOST:PORT/PATH  a tunnel between two gateways over plain HTTP, in POSTs, event streams and
                       polls, for paths that let no WebSocket through or cap bodies: none is over max-frame;
                       ahp+https:// with TLS
@@ -62,7 +63,7 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
                       need a certificate then), preset=NAME (of a path), client=NAME (the program
                       that takes this end's messages; breakbulk caps lists both),
                       max-frame=SIZE, max-message=SIZE, fragment=SIZE (of WebSockets), tunnel=auto|always|never, process-id=null|keep
-                      (streams); anything else in a target's query goes to the server
+                      (streams), down=sse|poll (how frames come down by ahp+http; sse falls back to polls); anything else in a target's query goes to the server
   OPTIONS of HTTP     token-file, cert, key, ca, max-message as above, max-frame=SIZE (the largest POST
                       to a target); targets: headers-file=FILE (NAME: VALUE on each line; only its owner
                       may be able to read it); listeners: idle=SECONDS (1800) until a session ends

@@ -102,9 +102,20 @@ pub(crate) enum TunnelUse {
     Never,
 }
 
+/// How frames come down in a tunnel over plain HTTP.
+#[cfg(feature = "http")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Down {
+    /// By an event stream where one passes, else by polls.
+    #[default]
+    EventStream,
+    /// By polls alone.
+    Poll,
+}
+
 /// One end of a gateway, read from its text: `stdio:`, `exec:COMMAND`, `tcp://HOST:PORT`, `unix:PATH`,
 /// `ws://HOST:PORT/PATH`, `wss://HOST:PORT/PATH`, `http://HOST:PORT/PATH`, `https://HOST:PORT/PATH`,
-/// `ahp+http://HOST:PORT/PATH`, `ahp+https://HOST:PORT/PATH`, `nats://HOST:PORT/SUBJECT`,
+/// `http+unix:PATH`, `ahp+http://HOST:PORT/PATH`, `ahp+https://HOST:PORT/PATH`, `nats://HOST:PORT/SUBJECT`,
 /// `tls://HOST:PORT/SUBJECT`, `loro+http://HOST:PORT` or `cep22+nostr:RELAY`, with options behind a question
 /// mark.
 ///
@@ -131,7 +142,7 @@ impl FromStr for Endpoint {
             .split_once(':')
             .ok_or_else(|| EndpointError::no_colon(text))?;
         let (wire, transport) = match scheme.split_once('+') {
-            _ if scheme == "ws+unix" => (None, scheme),
+            _ if matches!(scheme, "ws+unix" | "http+unix") => (None, scheme),
             Some((wire, transport)) => match wire.parse() {
                 Ok(wire) => (Some(wire), transport),
                 Err(_) => return Err(EndpointError::wire(wire, scheme, rest)),
@@ -160,6 +171,8 @@ impl FromStr for Endpoint {
             "ws" => web::web_socket(false, rest)?,
             #[cfg(unix)]
             "ws+unix" => web::unix_socket(rest)?,
+            #[cfg(all(unix, feature = "http"))]
+            "http+unix" => http::unix_socket(rest)?,
             #[cfg(feature = "tls")]
             "wss" => web::web_socket(true, rest)?,
             #[cfg(feature = "http")]
@@ -193,7 +206,7 @@ impl FromStr for Endpoint {
                     "stdio" | "exec" | "tcp" | "unix" => "process",
                     "wss" => "tls",
                     "nats" | "tls" => "nats",
-                    "http" | "https" => "http",
+                    "http" | "https" | "http+unix" => "http",
                     "nostr" => "nostr",
                     _ => return Err(EndpointError::transport(scheme, rest)),
                 };
@@ -238,6 +251,12 @@ impl Endpoint {
         if let Some(client) = &options.client {
             caps::check_client(client, self.at.carriers())?;
         }
+        #[cfg(feature = "http")]
+        only(
+            options.down.is_some() && !self.at.is_exchange(),
+            "down",
+            "ahp+http:// and ahp+https://",
+        )?;
         if self.at.is_http() {
             return match self.wire {
                 WireKind::Whole => self.check_secure(),
