@@ -27,6 +27,8 @@
 //! # }
 //! ```
 //!
+//! [`Routes`] runs several of them in one process, within one memory, and changes them while they run.
+//!
 //! Below that are the parts, for programs that have connections of their own: [`relay`] is the pump
 //! between two [`Port`]s. Each direction is held back by its own receiver alone: a message stays charged
 //! to the side it came by until it is out on the other, so that a slow receiver stops its sender and
@@ -53,6 +55,7 @@ pub mod probe;
 mod pump;
 #[cfg(feature = "nostr")]
 mod relays;
+mod routes;
 mod serve;
 mod size;
 mod stop;
@@ -65,6 +68,7 @@ pub use error::{EndError, OpenError, Party, PlanError, RunError, SessionEnd, Unr
 pub use loro::TokenCheck;
 #[cfg(feature = "http")]
 pub use mcp::HeadersError;
+pub use nearest::nearest;
 pub use plan::{Config, Overruled, Plan};
 pub use pump::{
     BothBoxes, ClientBox, Ended, HostBox, Incoming, NoProcessId, Options, Oversized, Pass, Passing,
@@ -73,6 +77,7 @@ pub use pump::{
 };
 #[cfg(feature = "nostr")]
 pub use relays::{IntroduceError, KeyFileError};
+pub use routes::{Changes, Route, RouteEnd, RouteError, RouteFault, Routes};
 pub use serve::Event;
 pub use size::{Size, SizeError};
 pub use stop::Stop;

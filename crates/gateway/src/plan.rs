@@ -2,6 +2,7 @@
 
 mod end;
 mod kinds;
+mod memory;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use breakbulk_ahp::foreign::Sessions;
 #[cfg(feature = "nostr")]
 use breakbulk_contextvm::Keys;
-use breakbulk_link::{Budget, Preset};
+use breakbulk_link::Preset;
 use breakbulk_net::AddressLimits;
 use breakbulk_net::ws::Bearer;
 
@@ -20,10 +21,12 @@ use crate::endpoint::Endpoint;
 use crate::error::EndError;
 use crate::error::PlanError;
 use crate::pump::{Side, session_memory};
+use crate::serve::Sockets;
 use crate::tunnel::{LearnedCaps, Lobby};
 pub(crate) use end::End;
 pub use end::Overruled;
 pub(crate) use kinds::Carried;
+pub(crate) use memory::Memory;
 
 /// The configuration of both ends of a gateway, and of all its sessions.
 #[derive(Clone, Debug)]
@@ -124,8 +127,9 @@ pub struct Plan {
     pub(crate) lobby: Lobby,
     /// The sessions of AHP hosts and of AHP clients, which outlive their connections.
     pub(crate) sessions: (Sessions, Sessions),
-    /// The memory that every session has for itself; what it needs beyond is taken from the budget.
-    reserved: usize,
+    /// Listening sockets that are open already.
+    pub(crate) sockets: Sockets,
+    memory: Memory,
 }
 
 /// Who may connect to the listener, and how often.
@@ -157,38 +161,46 @@ impl Plan {
     /// # Errors
     /// If the two ends do not fit together, or one of them cannot be used.
     pub fn new(listen: Endpoint, to: Endpoint, config: Config) -> Result<Self, PlanError> {
+        let memory = Memory::new(config.memory, config.max_sessions);
+        Self::within(&memory, listen, to, config).map_err(|(first, _)| first)
+    }
+
+    /// The same within a memory that other plans share. The error is the first thing that is wrong, and
+    /// what else was found.
+    pub(crate) fn within(
+        memory: &Memory,
+        listen: Endpoint,
+        to: Endpoint,
+        config: Config,
+    ) -> Result<Self, (PlanError, Vec<PlanError>)> {
+        let only = |error| (error, Vec::new());
         let wrong = |side| move |error| PlanError::End { side, error };
         let (of_listen, of_to) = (wrong(Side::Listen), wrong(Side::To));
-        #[cfg(feature = "process")]
-        match (&listen.at, &to.at) {
-            (At::Exec(_), _) => return Err(of_listen(EndError::ListenExec)),
-            (At::Stdio, At::Stdio) => return Err(PlanError::BothStdio),
-            (_, At::Stdio) => return Err(of_to(EndError::TargetStdio)),
-            _ => {}
-        }
-        if config.max_sessions == 0 {
-            return Err(PlanError::NoSessions);
-        }
-        to.at.check_target().map_err(of_to)?;
-        let carried = kinds::in_common(&listen, &to)?;
-        // A quarter of the memory is divided among all sessions, so that those that need little do not
-        // depend on what others do.
-        let reserved = config.memory / 4 / config.max_sessions;
-        let budget = Budget::new(config.memory - reserved * config.max_sessions);
-        let at = listen.at.clone();
-        let listen = End::new(listen, None, &config, carried, &budget).map_err(of_listen)?;
-        let to = End::new(to, Some(&at), &config, carried, &budget).map_err(of_to)?;
+        let carried = fit(&listen, &to, &config).map_err(only)?;
+        let (at, shared) = (listen.at.clone(), memory.shared());
+        let ends = (
+            End::new(listen, None, &config, carried, shared).map_err(of_listen),
+            End::new(to, Some(&at), &config, carried, shared).map_err(of_to),
+        );
+        let (listen, to) = match ends {
+            (Ok(listen), Ok(to)) => (listen, to),
+            (Err(first), second) => return Err((first, second.err().into_iter().collect())),
+            (_, Err(first)) => return Err(only(first)),
+        };
         let needed =
             session_memory(listen.max_message).saturating_add(session_memory(to.max_message));
-        if needed > config.memory {
-            return Err(PlanError::Memory {
-                memory: config.memory,
-                needed,
-            });
+        let too_small = (needed > config.memory).then_some(PlanError::Memory {
+            memory: config.memory,
+            needed,
+        });
+        let open = listen.may_listen(&config).map_err(of_listen).err();
+        let mut found = too_small.into_iter().chain(open);
+        if let Some(first) = found.next() {
+            return Err((first, found.collect()));
         }
-        listen.may_listen(&config).map_err(of_listen)?;
         let of_address = config.per_address.connections;
-        let lobby = Lobby::new(config.max_sessions, of_address).map_err(PlanError::Random)?;
+        let lobby = Lobby::new(config.max_sessions, of_address)
+            .map_err(|error| only(PlanError::Random(error)))?;
         Ok(Self {
             listen,
             to,
@@ -200,16 +212,40 @@ impl Plan {
             heard_at: OnceLock::new(),
             lobby,
             sessions: Default::default(),
-            reserved,
+            sockets: Sockets::default(),
+            memory: memory.clone(),
         })
     }
 
     /// Both ends for one session, with its own share of the memory.
     pub(crate) fn session_ends(&self) -> (End, End) {
         let (mut listen, mut to) = (self.listen.clone(), self.to.clone());
-        let budget = listen.budget.share(self.reserved);
+        let budget = self.memory.of_session();
         to.budget = budget.clone();
         listen.budget = budget;
         (listen, to)
     }
+}
+
+/// The kind of message that both ends carry, if the two can be a listener and its target.
+fn fit(listen: &Endpoint, to: &Endpoint, config: &Config) -> Result<Carried, PlanError> {
+    #[cfg(feature = "process")]
+    {
+        let wrong = |side, error| Err(PlanError::End { side, error });
+        match (&listen.at, &to.at) {
+            (At::Exec(_), _) => return wrong(Side::Listen, EndError::ListenExec),
+            (At::Stdio, At::Stdio) => return Err(PlanError::BothStdio),
+            (_, At::Stdio) => return wrong(Side::To, EndError::TargetStdio),
+            _ => {}
+        }
+    }
+    if config.max_sessions == 0 {
+        return Err(PlanError::NoSessions);
+    }
+    let target = to.at.check_target();
+    target.map_err(|error| PlanError::End {
+        side: Side::To,
+        error,
+    })?;
+    kinds::in_common(listen, to)
 }

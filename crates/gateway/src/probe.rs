@@ -32,7 +32,7 @@ use crate::error::{EndError, RunError};
 use crate::open;
 use crate::plan::{self, Carried, End, Guests};
 use crate::pump::Side;
-use crate::serve::{Event, ws as door};
+use crate::serve::{Event, Sockets, ws as door};
 use crate::stop::Stop;
 pub use advice::Advice;
 pub use course::{Content, Direction, Limits, Question, Way};
@@ -315,7 +315,8 @@ pub async fn listen(
     let guests = Guests::new(&config);
     let connections = config.max_sessions;
     let options = door::listen_options(&end, &guests, connections, &address, Some(&echo));
-    let mut listener: Listener = door::bind(&guests, &address, options).await?;
+    let mut listener: Listener =
+        door::bind(&Sockets::default(), &guests, &address, options).await?;
     tell(Event::Listening(door::heard_at(
         &address,
         listener.address(),

@@ -8,7 +8,6 @@ use breakbulk_loro::http::serve_options;
 use breakbulk_net::http::{self, Arrivals, ServeOptions, Server};
 use breakbulk_net::ws::ListenError;
 use breakbulk_net::{AddressLimits, ListenAddress, ListenSocket};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -33,7 +32,7 @@ pub(crate) async fn listen(
         side: Side::Listen,
         error: error.into(),
     })?;
-    let bound = TcpListener::bind((host.as_str(), port)).await;
+    let bound = plan.sockets.bind(&host, port).await;
     let socket = bound.map(ListenSocket::from).map_err(|error| {
         let address = String::new();
         not_bound(&host, port, ListenError::Bind { address, error })
@@ -79,6 +78,8 @@ impl LoroDoor {
 }
 
 impl Door for LoroDoor {
+    const LISTENS_TO_THE_END: bool = true;
+
     async fn accept(&mut self) -> Result<Arrival, RunError> {
         let ended = |address: &ListenAddress| ListenError::Ended {
             address: address.clone(),

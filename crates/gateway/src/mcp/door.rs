@@ -90,7 +90,7 @@ pub(crate) async fn listen(
         };
         RunError::Listen(ListenError::Bind { address, error })
     };
-    let socket = TcpListener::bind((host.as_str(), port)).await;
+    let socket = plan.sockets.bind(&host, port).await;
     let socket = socket.map_err(failed)?;
     let at = socket.local_addr().map_err(failed)?;
     let heard_at = format!("{}://{at}{}", address.scheme(), address.path);
@@ -147,6 +147,8 @@ fn limits(plan: &Plan, address: &WsAddress) -> Limits {
 }
 
 impl Door for HttpDoor {
+    const LISTENS_TO_THE_END: bool = true;
+
     async fn accept(&mut self) -> Result<Arrival, RunError> {
         tokio::select! {
             Some(NewSession { name, transport }) = self.arrivals.recv() => Ok(Arrival {

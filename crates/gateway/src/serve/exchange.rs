@@ -13,7 +13,7 @@ use breakbulk_net::{AddressLimits, ListenSocket};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::{Arrival, Door, Entered, Tell, check_target};
+use super::{Arrival, Door, Entered, Sockets, Tell, check_target};
 use crate::endpoint::WsAddress;
 use crate::error::RunError;
 use crate::open::exchange::{self, POLL};
@@ -38,7 +38,7 @@ pub(super) async fn listen(
     tell: Tell<'_>,
 ) -> Result<(), RunError> {
     check_target(&plan).await?;
-    let socket = bind(address).await?;
+    let socket = bind(&plan.sockets, address).await?;
     let at = socket.address().map_err(|error| {
         RunError::Listen(ListenError::Bind {
             address: address.authority.clone(),
@@ -74,6 +74,8 @@ struct ExchangeDoor {
 }
 
 impl Door for ExchangeDoor {
+    const LISTENS_TO_THE_END: bool = true;
+
     async fn accept(&mut self) -> Result<Arrival, RunError> {
         let Some(arrivals) = &mut self.arrivals else {
             return pending().await;
@@ -116,12 +118,12 @@ impl Door for ExchangeDoor {
     async fn finish(self) {}
 }
 
-async fn bind(address: &WsAddress) -> Result<ListenSocket, RunError> {
+async fn bind(sockets: &Sockets, address: &WsAddress) -> Result<ListenSocket, RunError> {
     let (host, port) = address.listen_at().map_err(|error| RunError::Open {
         side: Side::Listen,
         error: error.into(),
     })?;
-    let bound = tokio::net::TcpListener::bind((host.as_str(), port)).await;
+    let bound = sockets.bind(&host, port).await;
     let bound = bound.map_err(|error| {
         let address = match host.contains(':') {
             true => format!("[{host}]:{port}"),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use breakbulk_net::process::StreamListener;
 use breakbulk_net::ws::ListenError;
 use breakbulk_net::{ListenAddress, ListenSocket};
-use tokio::net::TcpListener;
 
 use super::{Arrival, Door, Entered, Tell, check_target, not_bound};
 use crate::endpoint::SocketAddress;
@@ -94,7 +93,7 @@ async fn bind(plan: &Plan, address: &SocketAddress) -> Result<ListenSocket, RunE
         address.listen_at().map_err(|error| wrong(error.into()))?,
     ) {
         (_, Some((host, port))) => {
-            let bound = TcpListener::bind((host.as_str(), port)).await;
+            let bound = plan.sockets.bind(&host, port).await;
             bound.map(ListenSocket::from).map_err(|error| {
                 let address = String::new();
                 not_bound(&host, port, ListenError::Bind { address, error })

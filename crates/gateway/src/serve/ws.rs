@@ -10,7 +10,7 @@ use breakbulk_net::ws::{Accepted, ListenError, ListenOptions, Listener, Tokens};
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
-use super::{Arrival, Door, Entered, Tell, check_target, not_bound};
+use super::{Arrival, Door, Entered, Sockets, Tell, check_target, not_bound};
 use crate::endpoint::WsAddress;
 use crate::error::RunError;
 use crate::open;
@@ -32,7 +32,7 @@ pub(super) async fn listen(
     let echo = plan.probes.then(|| Echo::new(EchoLimits::GATEWAY, budget));
     let (end, guests) = (&plan.listen, &plan.guests);
     let options = listen_options(end, guests, plan.max_sessions, address, echo.as_ref());
-    let listener = bind(guests, address, options).await?;
+    let listener = bind(&plan.sockets, guests, address, options).await?;
     let heard_at = heard_at(address, listener.address());
     let door = WsDoor {
         listener,
@@ -129,6 +129,7 @@ fn name(accepted: &Accepted) -> String {
     expect(unused_variables, reason = "only Unix sockets know users")
 )]
 pub(crate) async fn bind(
+    sockets: &Sockets,
     guests: &Guests,
     address: &WsAddress,
     options: ListenOptions,
@@ -142,8 +143,13 @@ pub(crate) async fn bind(
         side: Side::Listen,
         error: error.into(),
     })?;
-    let bound = Listener::bind((host.as_str(), port), options).await;
-    bound.map_err(|error| not_bound(&host, port, error))
+    let bound = sockets.bind(&host, port).await;
+    let bound = bound.map_err(|error| ListenError::Bind {
+        address: String::new(),
+        error,
+    });
+    let listener = bound.and_then(|socket| Listener::new(socket, options));
+    listener.map_err(|error| not_bound(&host, port, error))
 }
 
 /// How a listener accepts clients, and probes if there is an echo.
