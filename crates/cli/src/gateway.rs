@@ -1,21 +1,30 @@
 //! `breakbulk gateway`: carries the messages of unchanged programs over a capped path.
 
+mod config;
 mod explain;
+mod notify;
+mod options;
+mod run;
+mod settings;
+mod setup;
 mod state;
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
 
-use breakbulk::gateway::caps::preset;
-use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side};
+use breakbulk::gateway::Config;
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::guests::{GuestOptions, Room};
-use crate::signals::Stop;
+use crate::log;
+use crate::output::Output;
 use crate::size::Size;
-use crate::{key, log, token};
+use explain::Spelling;
+use options::RouteOptions;
+use settings::{ListenerFiles, Places, RouteSettings, Settings};
+use setup::Setup;
+
+/// The name of the one route of a command line.
+const NAME: &str = "gateway";
 
 /// The end of `--help`: endpoints, what two of them make, limits, and examples.
 const RULES: &str = "\
@@ -136,7 +145,19 @@ target's if the listener is neither a WebSocket nor HTTP. The token-file of a li
 lines, each with a name for the log and a token; it is read again when it changes. Only its owner may be
 able to read it.
 
-After SIGINT, SIGTERM or SIGHUP queued messages are still sent and open requests are waited for, within
+With --config FILE (TOML) one process has several routes, each with a name, listen and to, and with the
+options above as keys of the same names; what stands at the top of the file is for all routes, and all
+of them share memory. SIGHUP reads the file again: routes that did not change keep their sessions,
+others stop as by SIGTERM and the new ones start; if anything is wrong, nothing is changed, and the log
+says what, with line and column. --check says it without starting anything (exit code 0 or 2). Example:
+  memory = \"1GiB\"
+  [[route]]
+  name = \"tools\"
+  listen = \"ws://8080\"
+  to = \"exec:npx some-mcp-server\"
+  max-frame = \"100KB\"
+
+After SIGINT, SIGTERM or (without --config) SIGHUP queued messages are still sent and open requests are waited for, within
 --grace; a second signal, a second later or more, stops at once. A request that nobody is left to answer
 gets error -32000, which says why. Exit codes: 0 all messages were sent and all requests answered, or a
 listener was stopped by a signal (how its sessions ended is in the log); 1 the one session of stdio:
@@ -159,50 +180,22 @@ Examples:
 #[command(after_long_help = RULES, after_help = "See --help for what an endpoint is, and examples.")]
 pub(crate) struct Gateway {
     /// The end that programs connect to
-    #[arg(long, value_name = "ENDPOINT")]
-    listen: String,
+    #[arg(long, value_name = "ENDPOINT", required_unless_present = "config")]
+    listen: Option<String>,
     /// The end that their messages go to; each program gets its own connection, or its own command
-    #[arg(long, value_name = "ENDPOINT")]
-    to: String,
-    /// The largest frame where messages are cut, on ahp, loro and cep22 ends [default: 900KB; of relays
-    /// 64KiB, or what they say]
+    #[arg(long, value_name = "ENDPOINT", required_unless_present = "config")]
+    to: Option<String>,
+    /// Several routes and their options from a file (TOML), which SIGHUP reads again
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "to"])]
+    config: Option<PathBuf>,
+    /// Say what is wrong with the options or the file, and start nothing
+    #[arg(long)]
+    check: bool,
+    /// The memory for the messages of all sessions [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
-    max_frame: Option<Size>,
-    /// The largest message that is carried; a larger request is answered with an error [default: 32MiB]
-    #[arg(long, value_name = "SIZE")]
-    max_message: Option<Size>,
-    /// The largest WebSocket fragment that is sent; a larger frame travels in several [default: 8MiB]
-    #[arg(long, value_name = "SIZE")]
-    fragment: Option<Size>,
-    /// The limits of a known path, as aws-api-gateway (breakbulk caps lists them); give it to both
-    /// gateways
-    #[arg(long, value_name = "NAME")]
-    preset: Option<String>,
-    /// The memory for the messages of all sessions
-    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
-    memory: Size,
-    /// The most sessions at a time
-    #[arg(long, value_name = "NUMBER", default_value_t = 256)]
-    max_sessions: usize,
+    memory: Option<Size>,
     #[command(flatten)]
-    guests: GuestOptions,
-    /// Listen beyond this machine without a token
-    #[arg(long)]
-    allow_remote: bool,
-    /// Do not answer breakbulk probe
-    #[arg(long)]
-    no_probe: bool,
-    /// Listen although the target cannot be reached yet
-    #[arg(long)]
-    no_check: bool,
-    /// How long queued messages may take to be sent, and open requests to be answered, at the end, in
-    /// seconds; closing may take 5 more
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    grace: u64,
-    /// How long a tunnel whose line was lost waits for another one, in seconds; 0 ends it at once. The
-    /// smaller one of both gateways applies
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    resume_for: u64,
+    options: RouteOptions,
     /// Where the frame sizes are kept that paths turned out to let through, or none [default:
     /// breakbulk/caps.json in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "FILE")]
@@ -222,91 +215,60 @@ pub(crate) struct Gateway {
 impl Gateway {
     pub(crate) fn run(self) -> Result<(), Failure> {
         log::start(self.verbose, self.quiet);
-        let plan = self.plan()?;
+        let check = self.check;
+        let mut setup = self.setup()?;
+        let wanted = setup.read().map_err(setup::Refusal::into_failure)?;
+        if check {
+            return check_only(wanted);
+        }
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
-        let outcome = runtime.block_on(run(plan));
+        let outcome = runtime.block_on(run::run(setup, wanted));
         // A blocked write to standard output must not keep the process alive.
         runtime.shutdown_background();
         outcome
     }
 
-    fn plan(&self) -> Result<Plan, Failure> {
-        let parse = |side: Side, text: &str| {
-            let parsed = text.parse::<Endpoint>();
-            // The text itself is not repeated, since it may contain a secret.
-            parsed.map_err(|error| Failure::Usage(explain::end(side, &error.into())))
-        };
-        let (listen, to) = (
-            parse(Side::Listen, &self.listen)?,
-            parse(Side::To, &self.to)?,
-        );
-        let preset = self.preset.as_deref().map(preset).transpose();
-        // A session has the client's socket, and the target's socket or a command's pipes; over HTTP each
-        // request that is open has a socket.
-        let files = 6 + [&listen, &to]
-            .map(|end| 3 * usize::from(end.is_http()))
-            .iter()
-            .sum::<usize>();
-        let room = Room::make(self.max_sessions, files, "--max-sessions");
-        let mut config = Config::default();
-        config.max_frame = self.max_frame.map(|size| size.0);
-        config.max_message = self.max_message.map(|size| size.0);
-        config.fragment = self.fragment.map(|size| size.0);
-        config.preset = preset.map_err(|error| Failure::Usage(format!("--preset {error}")))?;
-        config.memory = self.memory.0;
-        config.max_sessions = self.max_sessions.min(room.connections);
-        config.per_address = self.guests.per_address(self.max_sessions);
-        config.handshakes = room.handshakes;
-        config.allowed_origins = self.guests.origins();
-        config.allowed_hosts = self.guests.hosts();
-        #[cfg(unix)]
-        {
-            config.allowed_users = self.guests.users().to_vec();
+    /// A command line is a file with one route.
+    fn setup(self) -> Result<Setup, Failure> {
+        if let Some(path) = self.config {
+            let has_options = self.options != RouteOptions::default()
+                || self.memory.is_some()
+                || self.state.is_some();
+            return match has_options {
+                true => Err(Failure::Usage(format!(
+                    "--config: the options of routes stand in {}, with the same names; leave them out here",
+                    path.display()
+                ))),
+                false => Ok(Setup::File { path, caps: None }),
+            };
         }
-        config.allow_remote = self.allow_remote;
-        config.probes = !self.no_probe;
-        config.check = !self.no_check;
-        config.grace = Duration::from_secs(self.grace);
-        config.resume_for = Duration::from_secs(self.resume_for);
-        config.learned_caps = Arc::new(state::learned_caps(self.state.as_deref()));
-        config.token = token::from_environment()?;
-        if listen.is_relays() || to.is_relays() {
-            config.key = key::from_environment()?;
-        }
-        Plan::new(listen, to, config).map_err(|error| Failure::Usage(explain::plan(&error)))
+        Ok(Setup::CommandLine(Some(Settings {
+            spelling: Spelling::CommandLine,
+            memory: self.memory.map_or(Config::default().memory, |size| size.0),
+            state: self.state,
+            routes: vec![RouteSettings {
+                name: NAME.to_owned(),
+                listen: self.listen.unwrap_or_default(),
+                to: self.to.unwrap_or_default(),
+                options: self.options,
+                files: ListenerFiles::default(),
+                places: Places::new(),
+            }],
+            places: Places::new(),
+        })))
     }
 }
 
-/// Runs the gateway until it ends or a signal stops it; a second signal does not wait for what is queued.
-async fn run(plan: Plan) -> Result<(), Failure> {
-    let signals = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
-    let stop = breakbulk::gateway::Stop::new();
-    let stopping = async {
-        signals.asked().await;
-        stop.stop();
-        signals.insisted().await;
+/// Says what is wrong, without opening anything.
+fn check_only(wanted: setup::Wanted) -> Result<(), Failure> {
+    if let Err(faults) = wanted.check() {
+        return Err(wanted.refuse(&faults, Vec::new()).into_failure());
+    }
+    let routes = wanted.understood.routes.len();
+    let words = match routes {
+        1 => "nothing is wrong with 1 route".to_owned(),
+        routes => format!("nothing is wrong with {routes} routes"),
     };
-    tokio::select! {
-        outcome = plan.run(&stop, tell) => outcome.map_err(|error| match error.is_setup() {
-            true => Failure::Usage(explain::run(&error)),
-            false => Failure::Session(explain::run(&error)),
-        }),
-        () = stopping => Err(Failure::Session("stopped at once by a second signal".to_owned())),
-    }
-}
-
-fn tell(event: Event) {
-    match event {
-        Event::Listening(address) => eprintln!("listening on {address}"),
-        Event::Overruled(side, overruled) => tracing::warn!("--{side}: {overruled}"),
-        Event::TokenInClear(side) => tracing::warn!(
-            "--{side}: the token travels in clear text, and whoever sees it can use it; use TLS"
-        ),
-        Event::Stopping(sessions) => tracing::info!(
-            sessions,
-            "stopping: queued messages are still sent; another signal after a second stops at once"
-        ),
-        _ => {}
-    }
+    Output::open(None)?.line(&words)
 }

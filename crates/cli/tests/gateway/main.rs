@@ -14,6 +14,7 @@ mod losses;
 mod matrix;
 mod mend;
 mod nostr;
+mod operate;
 mod resume;
 mod sizes;
 mod spelling;
