@@ -1,5 +1,6 @@
 //! `breakbulk gateway`: carries the messages of unchanged programs over a capped path.
 
+mod admin;
 mod config;
 mod explain;
 mod notify;
@@ -13,18 +14,23 @@ use std::path::PathBuf;
 
 use breakbulk::gateway::Config;
 use clap::Args;
+use tracing::Level;
 
+use self::admin::AdminOptions;
 use crate::failure::Failure;
-use crate::log;
+use crate::log::LogOptions;
 use crate::output::Output;
 use crate::size::Size;
 use explain::Spelling;
 use options::RouteOptions;
 use settings::{ListenerFiles, Places, RouteSettings, Settings};
-use setup::Setup;
+use setup::{Refusal, Setup, Wanted};
 
 /// The name of the one route of a command line.
 const NAME: &str = "gateway";
+
+/// The variable with the secret of a fleet.
+const FLEET_SECRET: &str = "BREAKBULK_FLEET_SECRET";
 
 /// The end of `--help`: endpoints, what two of them make, limits, and examples.
 const RULES: &str = "\
@@ -102,6 +108,16 @@ the other gateway was restarted, open requests get error -32000, which says so. 
 frame for its size, the tunnel sends smaller ones from then on, says so once, and keeps the size in
 --state for the next time; --max-frame or a preset overrules what was learned.
 
+With --fleet several gateways behind one load balancer share a NATS, and a client that comes back to
+another member goes on: the member that its new connection reached forwards it to the one that has its
+session. So tunnels are resumed (ws://, ahp+http://, nats://), and requests of MCP sessions over http:// may
+reach any member. A session lives in one member; if that one is gone, open requests of a tunnel get error
+-32000, requests over HTTP get 404, and the client begins anew. A member that has no connection to NATS
+serves its own sessions, and tells clients of others to try again later. All members have the same listener,
+tokens and target, and a secret: secret-file=FILE, or BREAKBULK_FLEET_SECRET, of at least 16 characters.
+Further options: name=NAME (gateway: the fleet's name, where several share a NATS), creds, token-file, inbox,
+cert, key, ca as at nats://. The NATS account must allow breakbulk.fleet.NAME.> and the inbox.
+
 A gateway tells the other its max-frame and max-message, and the smaller of the two applies both ways;
 the frame size of a preset inside a message (aws-api-gateway: 32 KB) is not told. So give a preset to
 both gateways. Of --max-frame and a preset the smaller one applies.
@@ -145,6 +161,11 @@ target's if the listener is neither a WebSocket nor HTTP. The token-file of a li
 lines, each with a name for the log and a token; it is read again when it changes. Only its owner may be
 able to read it.
 
+With --admin the gateway answers over HTTP: /healthz, /readyz (503 until it listens, and while it stops),
+/metrics for Prometheus, /api/state and /api/sessions/ID as JSON, POST /api/sessions/ID/close to end a
+session, /api/events (the state about once a second). The token is sent as Authorization: Bearer; /healthz
+and /readyz need none.
+
 With --config FILE (TOML) one process has several routes, each with a name, listen and to, and with the
 options above as keys of the same names; what stands at the top of the file is for all routes, and all
 of them share memory. SIGHUP reads the file again: routes that did not change keep their sessions,
@@ -157,12 +178,12 @@ says what, with line and column. --check says it without starting anything (exit
   to = \"exec:npx some-mcp-server\"
   max-frame = \"100KB\"
 
-After SIGINT, SIGTERM or (without --config) SIGHUP queued messages are still sent and open requests are waited for, within
---grace; a second signal, a second later or more, stops at once. A request that nobody is left to answer
-gets error -32000, which says why. Exit codes: 0 all messages were sent and all requests answered, or a
-listener was stopped by a signal (how its sessions ended is in the log); 1 the one session of stdio:
-failed or lost something, a listener failed, or a second signal came; 2 it could not start: a wrong
-endpoint, a port in use, an unreachable target.
+After SIGINT, SIGTERM or (without --config) SIGHUP queued messages are still sent and open requests are
+waited for, within --grace; a second signal, a second later or more, stops at once. A request that
+nobody is left to answer gets error -32000, which says why. Exit codes: 0 all messages were sent and all
+requests answered, or a listener was stopped by a signal (how its sessions ended is in the log); 1 the
+one session of stdio: failed or lost something, a listener failed, or a second signal came; 2 it could
+not start: a wrong endpoint, a port in use, an unreachable target.
 
 Examples:
   breakbulk gateway --listen ws://8080 --to 'exec:npx some-mcp-server' --max-frame 100KB
@@ -173,6 +194,7 @@ Examples:
   breakbulk gateway --listen ahp+http://8080/tunnel --to 'exec:npx some-mcp-server' --max-frame 64KiB
   breakbulk gateway --listen stdio: --to ahp+https://host.example/tunnel --max-frame 64KiB
   breakbulk gateway --listen nats://127.0.0.1:4222/tools --to 'exec:npx some-mcp-server'
+  breakbulk gateway --listen ws://8080 --to 'exec:npx some-mcp-server' --fleet 'nats://10.0.0.5?secret-file=FILE'
   breakbulk gateway --listen 'cep22+nostr:wss://relay.example?key=FILE' --to 'exec:npx some-mcp-server'
   breakbulk gateway --listen stdio: --to 'cep22+nostr:wss://relay.example?server=npub1…'";
 
@@ -200,30 +222,43 @@ pub(crate) struct Gateway {
     /// breakbulk/caps.json in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
+    #[command(flatten)]
+    admin: AdminOptions,
     /// What a tywrap host appends to the command of its bridge; the host and the bridge agree by the lines
     /// that pass here, and this gateway does not read it
     #[arg(long, value_name = "BYTES", hide = true)]
     tywrap_max_frame_bytes: Option<u64>,
-    /// Log more
-    #[arg(short, long, conflicts_with = "quiet")]
-    verbose: bool,
-    /// Log only errors
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 impl Gateway {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        log::start(self.verbose, self.quiet);
         let check = self.check;
+        let (log, admin) = (self.log.clone(), self.admin.clone());
         let mut setup = self.setup()?;
-        let wanted = setup.read().map_err(setup::Refusal::into_failure)?;
+        let parsed = setup.parse()?;
+        // What the command line says goes first.
+        let of_file = &parsed.settings;
+        let log = of_file
+            .log
+            .as_ref()
+            .filter(|_| !log.is_given())
+            .unwrap_or(&log);
+        log.start(Level::INFO)?;
+        let admin = of_file
+            .admin
+            .clone()
+            .filter(|_| !admin.is_given())
+            .unwrap_or(admin);
+        setup.watch = admin.watch();
+        let wanted = setup.understand(parsed).map_err(Refusal::into_failure)?;
         if check {
             return check_only(wanted);
         }
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
-        let outcome = runtime.block_on(run::run(setup, wanted));
+        let outcome = runtime.block_on(run::run(setup, wanted, &admin));
         // A blocked write to standard output must not keep the process alive.
         runtime.shutdown_background();
         outcome
@@ -240,10 +275,10 @@ impl Gateway {
                     "--config: the options of routes stand in {}, with the same names; leave them out here",
                     path.display()
                 ))),
-                false => Ok(Setup::File { path, caps: None }),
+                false => Ok(Setup::of_file(path)),
             };
         }
-        Ok(Setup::CommandLine(Some(Settings {
+        Ok(Setup::of_command_line(Settings {
             spelling: Spelling::CommandLine,
             memory: self.memory.map_or(Config::default().memory, |size| size.0),
             state: self.state,
@@ -255,13 +290,15 @@ impl Gateway {
                 files: ListenerFiles::default(),
                 places: Places::new(),
             }],
+            admin: None,
+            log: None,
             places: Places::new(),
-        })))
+        }))
     }
 }
 
 /// Says what is wrong, without opening anything.
-fn check_only(wanted: setup::Wanted) -> Result<(), Failure> {
+fn check_only(wanted: Wanted) -> Result<(), Failure> {
     if let Err(faults) = wanted.check() {
         return Err(wanted.refuse(&faults, Vec::new()).into_failure());
     }

@@ -102,7 +102,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Pipe) => ExitCode::from(1),
         Err(failure) => {
-            eprintln!("breakbulk: {}", log::indented(&failure.to_string()));
+            log::failure(&failure);
             ExitCode::from(failure.exit_code())
         }
     }

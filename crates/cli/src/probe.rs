@@ -9,9 +9,11 @@ use breakbulk::gateway::probe::{self, Content, Direction, Progress, Target};
 use breakbulk::gateway::{Config, Event, RunError, Stop};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tracing::Level;
 
 use crate::failure::Failure;
 use crate::guests::{GuestOptions, Room};
+use crate::log::LogOptions;
 use crate::output::Output;
 use crate::signals;
 use crate::size::{self, Size};
@@ -62,14 +64,18 @@ pub(crate) struct Probe {
     /// Listen beyond this machine without a token
     #[arg(long)]
     allow_remote: bool,
-    /// Log more
-    #[arg(short, long)]
-    verbose: bool,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 impl Probe {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        log::start(self.verbose, !self.verbose && self.listen.is_none());
+        // The report is what counts, unless clients are served.
+        let usual = match self.listen {
+            Some(_) => Level::INFO,
+            None => Level::ERROR,
+        };
+        self.log.start(usual)?;
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
         let parse = |text: &str| {
@@ -135,7 +141,7 @@ impl Probe {
         };
         let tell = |event| {
             if let Event::Listening(address) = event {
-                eprintln!("listening on {address}");
+                log::address("listening on", &address);
             }
         };
         tokio::select! {

@@ -29,12 +29,18 @@ pub use error::{EndpointError, OptionError};
 #[cfg(feature = "loro")]
 pub(crate) use loro::{LoroAddress, LoroWay};
 #[cfg(feature = "nats")]
-pub(crate) use nats::{NatsAddress, NatsNames};
+pub(crate) use nats::{NatsAddress, NatsNames, servers as nats_servers};
 #[cfg(feature = "process")]
 use options::command_options;
 #[cfg(any(unix, feature = "process"))]
 use options::only_options;
-use options::{EndpointOptions, NAMES, options, unknown_option};
+#[cfg(feature = "nats")]
+pub(crate) use options::{
+    EndpointOptions, decoded as unescaped, options as query_options, unknown_option,
+};
+#[cfg(not(feature = "nats"))]
+use options::{EndpointOptions, unknown_option};
+use options::{NAMES, options};
 #[cfg(feature = "nostr")]
 pub(crate) use relays::{RelayAddress, RelayOptions};
 #[cfg(feature = "process")]
@@ -248,6 +254,12 @@ impl At {
     /// Whether it has frames: a WebSocket, or what else carries a tunnel.
     pub(crate) fn has_frames(&self) -> bool {
         self.is_ws() || self.is_exchange() || self.is_nats()
+    }
+
+    /// Whether clients of a listener there can come back to their sessions.
+    #[cfg(feature = "nats")]
+    pub(crate) fn is_resumable(&self) -> bool {
+        self.has_frames() || self.is_http()
     }
 
     pub(crate) fn is_relays(&self) -> bool {

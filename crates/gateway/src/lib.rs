@@ -41,9 +41,13 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "admin")]
+pub mod admin;
 pub mod caps;
 mod endpoint;
 mod error;
+#[cfg(feature = "nats")]
+mod fleet;
 #[cfg(feature = "loro")]
 mod loro;
 #[cfg(feature = "http")]
@@ -61,9 +65,12 @@ mod size;
 mod stop;
 mod token;
 mod tunnel;
+pub mod watch;
 
 pub use endpoint::{Endpoint, EndpointError, OptionError, WireKind};
 pub use error::{EndError, OpenError, Party, PlanError, RunError, SessionEnd, Unreachable};
+#[cfg(feature = "nats")]
+pub use fleet::{FleetAddress, FleetError};
 #[cfg(feature = "loro")]
 pub use loro::TokenCheck;
 #[cfg(feature = "http")]
@@ -83,6 +90,6 @@ pub use size::{Size, SizeError};
 pub use stop::Stop;
 pub use token::{BadToken, TokenError, TokenFile, token, token_from_file};
 pub use tunnel::{
-    Boxed, BrokenFile, Caller, Dial, KnownCaps, LearnedCaps, Line, Lobby, Newcomer, NoTunnel,
-    TunnelConfig, Tunnelled, WINDOW, connect,
+    Boxed, BrokenFile, Caller, Dial, Greeted, KnownCaps, LearnedCaps, Line, Lobby, Newcomer,
+    NoTunnel, Stray, TunnelConfig, Tunnelled, WINDOW, connect,
 };

@@ -20,9 +20,12 @@ use crate::endpoint::Endpoint;
 #[cfg(feature = "process")]
 use crate::error::EndError;
 use crate::error::PlanError;
+#[cfg(feature = "nats")]
+use crate::fleet::FleetAddress;
 use crate::pump::{Side, session_memory};
 use crate::serve::Sockets;
 use crate::tunnel::{LearnedCaps, Lobby};
+use crate::watch::{RouteWatch, SessionWatch, Watch};
 pub(crate) use end::End;
 pub use end::Overruled;
 pub(crate) use kinds::Carried;
@@ -71,6 +74,16 @@ pub struct Config {
     pub resume_for: Duration,
     /// The caps of paths that tunnels learned, and learn.
     pub learned_caps: Arc<LearnedCaps>,
+    /// The fleet that this gateway is a member of.
+    #[cfg(feature = "nats")]
+    pub fleet: Option<FleetAddress>,
+    /// The secret of the fleet, if its address names no file with it.
+    #[cfg(feature = "nats")]
+    pub fleet_secret: Option<String>,
+    /// What the gateway tells about itself while it runs.
+    pub watch: Watch,
+    /// The name of this gateway in what it tells, where several run in one process.
+    pub route: String,
     /// The bearer token of the listener or, if that is neither a WebSocket nor HTTP, of the target.
     pub token: Option<Bearer>,
     /// The key of the listener at relays or, if the listener is none, of the target at relays.
@@ -104,6 +117,12 @@ impl Default for Config {
             grace: Duration::from_secs(10),
             resume_for: Duration::from_secs(60),
             learned_caps: Arc::default(),
+            #[cfg(feature = "nats")]
+            fleet: None,
+            #[cfg(feature = "nats")]
+            fleet_secret: None,
+            watch: Watch::default(),
+            route: "gateway".to_owned(),
             token: None,
             #[cfg(feature = "nostr")]
             key: None,
@@ -125,8 +144,16 @@ pub struct Plan {
     pub(crate) heard_at: OnceLock<String>,
     /// The sessions of tunnels, which outlive their lines.
     pub(crate) lobby: Lobby,
+    /// How to join the fleet.
+    #[cfg(feature = "nats")]
+    pub(crate) fleet_settings: Option<crate::fleet::Settings>,
+    /// The fleet, once it is joined.
+    #[cfg(feature = "nats")]
+    pub(crate) fleet: OnceLock<Arc<crate::fleet::Fleet>>,
     /// The sessions of AHP hosts and of AHP clients, which outlive their connections.
     pub(crate) sessions: (Sessions, Sessions),
+    /// What is watched of it.
+    pub(crate) watched: RouteWatch,
     /// Listening sockets that are open already.
     pub(crate) sockets: Sockets,
     memory: Memory,
@@ -162,11 +189,15 @@ impl Plan {
     /// If the two ends do not fit together, or one of them cannot be used.
     pub fn new(listen: Endpoint, to: Endpoint, config: Config) -> Result<Self, PlanError> {
         let memory = Memory::new(config.memory, config.max_sessions);
-        Self::within(&memory, listen, to, config).map_err(|(first, _)| first)
+        let (watch, name) = (config.watch.clone(), config.route.clone());
+        let plan = Self::within(&memory, listen, to, config);
+        let mut plan = plan.map_err(|(first, _)| first)?;
+        plan.show(&watch, &name);
+        Ok(plan)
     }
 
-    /// The same within a memory that other plans share. The error is the first thing that is wrong, and
-    /// what else was found.
+    /// The same within a memory that other plans share; it is not shown to anybody yet. The error is the
+    /// first thing that is wrong, and what else was found.
     pub(crate) fn within(
         memory: &Memory,
         listen: Endpoint,
@@ -178,6 +209,8 @@ impl Plan {
         let (of_listen, of_to) = (wrong(Side::Listen), wrong(Side::To));
         let carried = fit(&listen, &to, &config).map_err(only)?;
         let (at, shared) = (listen.at.clone(), memory.shared());
+        #[cfg(feature = "nats")]
+        let fleet = fleet_settings(&config, &at);
         let ends = (
             End::new(listen, None, &config, carried, shared).map_err(of_listen),
             End::new(to, Some(&at), &config, carried, shared).map_err(of_to),
@@ -187,6 +220,8 @@ impl Plan {
             (Err(first), second) => return Err((first, second.err().into_iter().collect())),
             (_, Err(first)) => return Err(only(first)),
         };
+        #[cfg(feature = "nats")]
+        let fleet_settings = fleet.map_err(only)?;
         let needed =
             session_memory(listen.max_message).saturating_add(session_memory(to.max_message));
         let too_small = (needed > config.memory).then_some(PlanError::Memory {
@@ -211,18 +246,42 @@ impl Plan {
             grace: config.grace,
             heard_at: OnceLock::new(),
             lobby,
+            #[cfg(feature = "nats")]
+            fleet_settings,
+            #[cfg(feature = "nats")]
+            fleet: OnceLock::new(),
             sessions: Default::default(),
+            watched: RouteWatch::new(&Watch::off(), "", Default::default(), Arc::default()),
             sockets: Sockets::default(),
             memory: memory.clone(),
         })
     }
 
+    /// Shows it to whoever looks, as the route of this name.
+    pub(crate) fn show(&mut self, watch: &Watch, name: &str) {
+        let shown = (self.listen.shown(), self.to.shown());
+        let caps = self.listen.caps.learned.clone();
+        self.watched = RouteWatch::new(watch, name, shown, caps);
+        self.watched.set_memory(&self.memory);
+    }
+
+    /// What the names of this member's sessions over HTTP begin with, if it is one of a fleet.
+    #[cfg(all(feature = "nats", feature = "http"))]
+    pub(crate) fn session_prefix(&self) -> String {
+        match &self.fleet_settings {
+            Some(_) => self.lobby.member().to_string(),
+            None => String::new(),
+        }
+    }
+
     /// Both ends for one session, with its own share of the memory.
-    pub(crate) fn session_ends(&self) -> (End, End) {
+    pub(crate) fn session_ends(&self, watched: &SessionWatch) -> (End, End) {
         let (mut listen, mut to) = (self.listen.clone(), self.to.clone());
         let budget = self.memory.of_session();
         to.budget = budget.clone();
         listen.budget = budget;
+        listen.watched = watched.side(Side::Listen);
+        to.watched = watched.side(Side::To);
         (listen, to)
     }
 }
@@ -248,4 +307,18 @@ fn fit(listen: &Endpoint, to: &Endpoint, config: &Config) -> Result<Carried, Pla
         error,
     })?;
     kinds::in_common(listen, to)
+}
+
+/// How to join the fleet that the configuration names.
+#[cfg(feature = "nats")]
+fn fleet_settings(
+    config: &Config,
+    listener: &At,
+) -> Result<Option<crate::fleet::Settings>, PlanError> {
+    let secret = config.fleet_secret.as_deref();
+    let settings = config.fleet.clone().map(|fleet| {
+        let settings = crate::fleet::Settings::new(fleet, secret, listener);
+        settings.map_err(PlanError::from)
+    });
+    settings.transpose()
 }

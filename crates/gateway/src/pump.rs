@@ -41,6 +41,7 @@ pub use refused::RefusedFrame;
 #[cfg(feature = "nostr")]
 pub(crate) use run::HELLO;
 pub use run::relay;
+pub(crate) use run::{Stopped, relay_watched};
 pub(crate) use skipped::Missed;
 pub use skipped::{Oversized, Skipped};
 pub use tunnel::Tunnel;

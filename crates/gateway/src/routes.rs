@@ -303,6 +303,7 @@ impl Routes {
         self.next += 1;
         let (phase, watched) = watch::channel(first_phase(&plan));
         plan.sockets = self.sockets.clone();
+        plan.show(&started.route.config.watch, &name);
         let span = match started.route.named_in_log {
             true => tracing::error_span!("route", name = %name),
             false => tracing::Span::none(),

@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breakbulk_message::tunnel::Gone;
 use breakbulk_net::ws::ListenError;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -25,11 +26,12 @@ use crate::endpoint::{At, TunnelUse};
 use crate::error::{OpenError, Party, RunError, SessionEnd, Unreachable};
 use crate::open::{self, Opened};
 use crate::plan::{End, Overruled, Plan};
-use crate::pump::{Options, Side, relay};
+use crate::pump::{Options, Side, Stopped, relay_watched};
 #[cfg(feature = "nostr")]
 use crate::relays;
 use crate::stop::Stop;
-use crate::tunnel::{Caller, Line, Newcomer};
+use crate::tunnel::{Caller, Greeted, Line, Newcomer, Stray};
+use crate::watch::{Refused, SessionWatch};
 pub(crate) use sockets::Sockets;
 
 /// How long the target may take to accept a connection when it is looked for before listening.
@@ -91,22 +93,26 @@ impl Plan {
                 tell(Event::TokenInClear(side));
             }
         }
-        match self.listen.at.clone() {
-            At::Ws(address) => ws::listen(Arc::new(self), &address, stop, &tell).await,
+        let plan = Arc::new(self);
+        // Others find its sessions as long as there are any.
+        #[cfg(feature = "nats")]
+        let _joined = crate::fleet::join(&plan).await?;
+        match plan.listen.at.clone() {
+            At::Ws(address) => ws::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "http")]
-            At::Exchange(address) => exchange::listen(Arc::new(self), &address, stop, &tell).await,
+            At::Exchange(address) => exchange::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "http")]
-            At::Http(address) => crate::mcp::listen(Arc::new(self), &address, stop, &tell).await,
+            At::Http(address) => crate::mcp::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "process")]
-            At::Socket(address) => streams::listen(Arc::new(self), &address, stop, &tell).await,
+            At::Socket(address) => streams::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "loro")]
-            At::Loro(address) => crate::loro::listen(Arc::new(self), &address, stop, &tell).await,
+            At::Loro(address) => crate::loro::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "nats")]
-            At::Nats(address) => nats::listen(Arc::new(self), &address, stop, &tell).await,
+            At::Nats(address) => nats::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "nostr")]
-            At::Relays(address) => relays::listen(Arc::new(self), &address, stop, &tell).await,
+            At::Relays(address) => relays::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "process")]
-            At::Stdio | At::Exec(_) => once(&self, stop).await,
+            At::Stdio | At::Exec(_) => once(&plan, stop).await,
         }
     }
 }
@@ -115,28 +121,52 @@ impl Plan {
 #[cfg(feature = "process")]
 async fn once(plan: &Plan, stop: &Stop) -> Result<(), RunError> {
     let failed = |side| move |error| RunError::Open { side, error };
+    let watched = plan.watched.arrived("stdio:");
+    let (listen_end, to_end) = plan.session_ends(&watched);
     let to = tokio::select! {
-        to = open::target(&plan.to) => to.map_err(failed(Side::To))?,
+        to = open::target(&to_end) => to.map_err(failed(Side::To))?,
         () = stop.stopped() => return Ok(()),
     };
     // Only now: what is read from the standard input cannot be put back.
-    let listen = open::stdio(&plan.listen).map_err(failed(Side::Listen))?;
-    let end = pump(plan, listen, to, stop).await;
+    let listen = open::stdio(&listen_end).map_err(failed(Side::Listen))?;
+    plan.watched.listening("stdio:");
+    let end = pump(plan, listen, to, stop, &watched)
+        .instrument(tracing::error_span!("session", session = %watched.id()))
+        .await;
     match end.ended.is_clean() {
         true => Ok(()),
         false => Err(RunError::Session(end)),
     }
 }
 
-/// Carries the messages of one session until it ends.
-pub(crate) async fn pump(plan: &Plan, listen: Opened, to: Opened, stop: &Stop) -> SessionEnd {
+/// Carries the messages of one session until it ends, and logs how.
+pub(crate) async fn pump(
+    plan: &Plan,
+    listen: Opened,
+    to: Opened,
+    stop: &Stop,
+    watched: &SessionWatch,
+) -> SessionEnd {
+    let live = watched.started(&listen, &to);
     let passing = open::passing(plan, &listen.kind, &to.kind);
     let options = Options { grace: plan.grace };
-    let ended = relay(listen.port, to.port, passing, stop.stopped(), options).await;
-    SessionEnd {
+    let stopped = async {
+        tokio::select! {
+            () = stop.stopped() => {
+                plan.watched.stopping();
+                Stopped::Gateway
+            }
+            () = watched.closed() => Stopped::Operator,
+        }
+    };
+    let (listen, to) = (listen.port, to.port);
+    let ended = relay_watched(listen, to, passing, stopped, options, watched).await;
+    let end = SessionEnd {
         party: party(plan, ended.side),
         ended,
-    }
+    };
+    live.ended(&end);
+    end
 }
 
 /// The program at an end.
@@ -211,6 +241,7 @@ pub(crate) async fn listen<D: Door>(
         .replace("//[::]:", "//HOST:");
     // It is set once: a plan is run once.
     let _ = plan.heard_at.set(address);
+    plan.watched.listening(&heard_at);
     tell(Event::Listening(heard_at));
     let mut sessions = JoinSet::new();
     let outcome = loop {
@@ -218,8 +249,13 @@ pub(crate) async fn listen<D: Door>(
             arrival = door.accept() => match arrival {
                 Ok(arrival) => {
                     let (plan, stop) = (plan.clone(), stop.clone());
-                    let span = tracing::error_span!("session", peer = %arrival.name);
-                    let session = async move { session(&plan, arrival, &stop).await };
+                    let watched = plan.watched.arrived(&arrival.name);
+                    let span = tracing::error_span!(
+                        "session",
+                        peer = %arrival.name,
+                        session = %watched.id()
+                    );
+                    let session = async move { session(&plan, arrival, &stop, &watched).await };
                     sessions.spawn(session.instrument(span));
                 }
                 Err(error) => break Err(error),
@@ -228,6 +264,7 @@ pub(crate) async fn listen<D: Door>(
             () = stop.stopped() => break Ok(()),
         }
     };
+    plan.watched.stopping();
     door.close().await;
     if !D::LISTENS_TO_THE_END {
         tell(Event::Closed);
@@ -336,12 +373,13 @@ async fn accepts_unix(path: &std::path::Path) -> Result<(), Unreachable> {
 }
 
 /// The session of one client, or the way of a line to its session.
-async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
-    let (listen_end, to_end) = plan.session_ends();
+async fn session(plan: &Plan, arrival: Arrival, stop: &Stop, watched: &SessionWatch) {
+    let (listen_end, to_end) = plan.session_ends(watched);
     let Arrival { caller, open, .. } = arrival;
     let entered = match open(&listen_end) {
         Ok(entered) => entered,
         Err(error) => {
+            watched.refused(Refused::NoStart, &error);
             return tracing::error!(%error, "a client's connection cannot be used");
         }
     };
@@ -354,10 +392,13 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
                 () = stop.stopped() => return,
             };
             match greeted {
-                Ok(Some(newcomer)) => Client::Gateway(newcomer),
-                // The line belongs to a session that goes on.
-                Ok(None) => return,
+                Ok(Greeted::Newcomer(newcomer)) => Client::Gateway(newcomer),
+                Ok(Greeted::Resumed) => return,
+                Ok(Greeted::Elsewhere(stray)) => {
+                    return elsewhere(plan, stray, &caller, stop).await;
+                }
                 Err(error) => {
+                    watched.refused(Refused::NoStart, &error);
                     return tracing::error!(%error, "closed a client: its session could not start");
                 }
             }
@@ -368,12 +409,14 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
             "refused a client: it is not a breakbulk gateway, and tunnel=always or framing=ipc needs one"
         );
         let reason = "this listener is for breakbulk gateways";
+        watched.refused(Refused::NotGateway, reason);
         return client.refuse(1002, reason).await;
     }
     let Some(_seat) = plan.lobby.seat(caller.address) else {
         tracing::warn!(
             "refused a client: too many sessions, with those that wait for their client"
         );
+        watched.refused(Refused::TooManySessions, TOO_MANY);
         return client.refuse(1013, TOO_MANY).await;
     };
     let to = tokio::select! {
@@ -382,8 +425,12 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
     };
     let to = match to {
         Ok(to) => to,
-        Err(OpenError::Stopped) => return client.refuse(1001, "the gateway is stopping").await,
+        Err(OpenError::Stopped) => {
+            watched.refused(Refused::Stopping, OpenError::Stopped);
+            return client.refuse(1001, "the gateway is stopping").await;
+        }
         Err(error) => {
+            watched.refused(Refused::NoTarget, &error);
             tracing::error!(%error, "closed a client: its session could not start");
             return client.refuse(NO_TARGET, NO_TARGET_REASON).await;
         }
@@ -392,6 +439,7 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
         Client::Other(opened, _) => match opened.greeted().await {
             Ok(opened) => opened,
             Err(error) => {
+                watched.refused(Refused::NoStart, &error);
                 return tracing::error!(%error, "closed a client: its session could not start");
             }
         },
@@ -399,6 +447,7 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
         Client::Gateway(newcomer) => match newcomer.accept(&config).await {
             Ok(tunnelled) => Opened::tunnel(tunnelled),
             Err(error) => {
+                watched.refused(Refused::NoStart, &error);
                 return tracing::error!(%error, "closed a client: its session could not start");
             }
         },
@@ -408,7 +457,24 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
         to = to.kind.name(),
         "session started"
     );
-    log_end(&pump(plan, listen, to, stop).await);
+    pump(plan, listen, to, stop, watched).await;
+}
+
+/// A line whose session is in another process: a member of the same fleet, if there is one.
+#[cfg_attr(
+    not(feature = "nats"),
+    expect(unused_variables, reason = "only members of a fleet find each other")
+)]
+async fn elsewhere(plan: &Plan, stray: Stray, caller: &Caller, stop: &Stop) {
+    #[cfg(feature = "nats")]
+    if let Some(fleet) = plan.fleet.get() {
+        return tokio::select! {
+            () = fleet.forward(stray, caller) => {}
+            // The client goes on by another member.
+            () = stop.stopped() => {}
+        };
+    }
+    stray.refuse(Gone::Restarted).await;
 }
 
 /// The error of binding a listener, with the host and port as they were given.
@@ -438,13 +504,5 @@ impl Client {
             Self::Gateway(newcomer) => newcomer.refuse(code, reason).await,
             Self::Other(_, refuse) => refuse(code, reason).await,
         }
-    }
-}
-
-/// Logs how the session of a client ended.
-pub(crate) fn log_end(end: &SessionEnd) {
-    match end.ended.is_clean() {
-        true => tracing::info!("{end}"),
-        false => tracing::error!("{end}"),
     }
 }

@@ -30,12 +30,15 @@ use client::Halves;
 pub use client::connect;
 pub use learned_caps::{BrokenFile, LearnedCaps};
 pub use lines::{Boxed, Caller, Dial, Line};
-pub use lobby::{Lobby, Newcomer};
+#[cfg(feature = "nats")]
+pub(crate) use lines::{LineSink, LineSource};
+pub use lobby::{Greeted, Lobby, Newcomer, Stray};
 use machine::{LEAST_CAP, Machine, Settings};
 use session::{KeepCap, Lines, Session};
 use transport::Resuming;
 
 use crate::pump::{Port, limits, session_memory};
+use crate::watch::SideWatch;
 
 /// How long the other gateway's hello may take: it connects to its own target before.
 const HELLO_TIME: Duration = Duration::from_secs(30);
@@ -93,6 +96,8 @@ pub struct TunnelConfig {
     pub window: usize,
     /// What is known about the caps of paths.
     pub caps: KnownCaps,
+    /// What is watched of it.
+    pub watched: SideWatch,
 }
 
 /// What is known about the caps of paths, and whether a session begins with it.
@@ -231,7 +236,8 @@ impl TunnelConfig {
         let machine = Machine::new(now(), settings, cap, pings);
         let cap = machine.cap();
         let keep = path.map(|path| self.caps.keeper(path));
-        let session = Session::start(machine, source, sink, lines, keep);
+        let watched = self.watched.clone();
+        let session = Session::start(machine, (source, sink), lines, keep, watched);
         let mut link = self.link(hello, seed);
         link.set_cap(Cap {
             max: self.cap.max.min(cap),

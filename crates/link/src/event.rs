@@ -30,6 +30,8 @@ pub enum Event {
         id: TransferId,
         /// Its tag.
         tag: u64,
+        /// How many frames it took.
+        frames: u64,
     },
     /// The peer accepted a transfer of this side.
     Accepted {
@@ -105,6 +107,8 @@ pub struct Message {
     pub shape: Shape,
     /// The transfer it came by; `None` if it came in one frame.
     pub key: Option<Key>,
+    /// How many pieces it came in; 1 if it came in one frame.
+    pub pieces: u64,
     pub(crate) charge: Charge,
 }
 

@@ -10,6 +10,7 @@
 //! - `crash_disk` (feature `disk`): storage for redb that loses power.
 //! - `tls_front` (feature `tls`): a proxy that ends TLS, and breaks off with an alert.
 //! - `log` (feature `log`): the log lines of a test, for what an operator sees.
+//! - `nats` (feature `nats`): NATS servers with JetStream that are killed and started again.
 //! - `node` (feature `node`): programs of node that speak JSON lines, as peers of live tests.
 
 #![forbid(unsafe_code)]
@@ -29,6 +30,8 @@ pub mod links;
 pub mod log;
 #[cfg(feature = "relay")]
 pub mod lying_relay;
+#[cfg(feature = "nats")]
+pub mod nats;
 #[cfg(feature = "node")]
 pub mod node;
 #[cfg(feature = "tls")]

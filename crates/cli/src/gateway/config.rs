@@ -4,6 +4,7 @@
 
 mod keys;
 mod source;
+mod tables;
 
 use std::io::Read;
 use std::ops::Range;
@@ -27,10 +28,13 @@ const LONGEST: u64 = 1 << 20;
 const LONGEST_NAME: usize = 64;
 
 /// The keys at the top of a file that no route has.
-const TOP: &[&str] = &["memory", "state", "route"];
+const TOP: &[&str] = &["memory", "state", "route", "admin", "log"];
 
 /// The keys of a route that the top does not have.
-const OF_ROUTE: &[&str] = &["name", "listen", "to"];
+const OF_ROUTE: &[&str] = &["name", "listen", "to", "fleet"];
+
+/// The keys that every route has.
+const NEEDED: &[&str] = &["name", "listen", "to"];
 
 /// Reads a file: its text, what it asks for, and what is wrong with it.
 ///
@@ -90,6 +94,8 @@ impl Reader {
             memory: Config::default().memory,
             state: None,
             routes: Vec::new(),
+            admin: None,
+            log: None,
             places: Places::new(),
         };
         // Those that do not say otherwise have what stands at the top.
@@ -103,6 +109,14 @@ impl Reader {
                 "state" => text(value).map(|file| settings.state = Some(file.into())),
                 "route" => {
                     routes = Some(value);
+                    Ok(())
+                }
+                "admin" => {
+                    settings.admin = self.admin(value);
+                    Ok(())
+                }
+                "log" => {
+                    settings.log = self.log(value);
                     Ok(())
                 }
                 _ => match set(&mut options, &mut files, name, value) {
@@ -175,6 +189,8 @@ impl Reader {
                     .map(|text| name = Some(text)),
                 "listen" => text(value).map(|text| listen = Some(text)),
                 "to" => text(value).map(|text| to = Some(text)),
+                // Two listeners are two fleets, so it is not for all routes.
+                "fleet" => text(value).map(|text| options.fleet = Some(text)),
                 _ => match set(&mut options, &mut files, known, value) {
                     Some(result) => result,
                     None => {
@@ -187,7 +203,7 @@ impl Reader {
                 self.complain(Some(value.span()), complaint(known, value, what));
             }
         }
-        let missing = OF_ROUTE.iter().filter(|key| !places.contains_key(**key));
+        let missing = NEEDED.iter().filter(|key| !places.contains_key(**key));
         for key in missing {
             let what = format!(
                 "this route has no {key}; write {key} = {}",

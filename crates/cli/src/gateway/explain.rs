@@ -1,7 +1,8 @@
 //! The texts of the library's errors, with the options and variables of this program that correct them.
 
 use breakbulk::gateway::{
-    EndError, EndpointError, KeyFileError, OpenError, PlanError, RouteError, RunError, Side,
+    EndError, EndpointError, FleetError, KeyFileError, OpenError, PlanError, RouteError, RunError,
+    Side,
 };
 use breakbulk::net::ws::ListenError;
 
@@ -55,6 +56,9 @@ pub(super) fn keys(error: &RouteError) -> &'static [&'static str] {
     };
     match error {
         RouteError::Plan(PlanError::End { side, error }) => of_end(*side, error),
+        RouteError::Plan(PlanError::Fleet(_)) | RouteError::Run(RunError::Fleet(_)) => {
+            &["fleet", "name"]
+        }
         RouteError::Plan(PlanError::NoSessions) => &["max-sessions", "name"],
         RouteError::Plan(PlanError::Memory { .. }) => &["max-message", "memory", "name"],
         RouteError::Run(RunError::Listen(ListenError::Identity { .. })) => &["cert", "listen"],
@@ -79,6 +83,11 @@ fn plan(spelling: Spelling, error: &PlanError) -> String {
             format!("{option} 0 accepts no client; give at least 1")
         }
         PlanError::Memory { .. } => format!("{}: {error}", spelling.option("memory")),
+        PlanError::Fleet(FleetError::NoSecret) => {
+            let words = spelling.option(&error.to_string());
+            format!("{words}, or set BREAKBULK_FLEET_SECRET")
+        }
+        PlanError::Fleet(_) => spelling.option(&error.to_string()),
         error => error.to_string(),
     }
 }
@@ -133,7 +142,9 @@ pub(super) fn run(spelling: Spelling, error: &RunError) -> String {
             side,
             error: OpenError::End(error),
         } => end(spelling, *side, error),
-        RunError::Listen(_) | RunError::Open { .. } => option(&error.to_string()),
+        RunError::Listen(_) | RunError::Fleet(_) | RunError::Open { .. } => {
+            option(&error.to_string())
+        }
         RunError::Session(end) if end.ended.refused.is_some() => {
             let (preset, frame) = (option("preset"), option("max-frame"));
             format!("{error} ({preset} NAME, {frame} SIZE)")

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use breakbulk::gateway::Config;
 use breakbulk::gateway::caps::preset;
+use breakbulk::gateway::{Config, FleetError};
 use clap::Args;
 
+use super::FLEET_SECRET;
 use crate::guests::GuestOptions;
 use crate::size::Size;
 
@@ -48,6 +49,9 @@ pub(super) struct RouteOptions {
     /// smaller one of both gateways applies [default: 60]
     #[arg(long, value_name = "SECONDS")]
     pub(super) resume_for: Option<u64>,
+    /// The fleet that this gateway is a member of: nats://HOST:PORT[,HOST:PORT…][?name=NAME&secret-file=FILE]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) fleet: Option<String>,
 }
 
 impl RouteOptions {
@@ -59,11 +63,17 @@ impl RouteOptions {
     /// The configuration, but for what the limit of open files and the other routes decide.
     ///
     /// # Errors
-    /// What is wrong with the preset.
-    pub(super) fn config(&self) -> Result<Config, String> {
+    /// Which option is wrong, and what follows its name in the words that say so.
+    pub(super) fn config(&self) -> Result<Config, (&'static str, String)> {
         let mut config = Config::default();
         let preset = self.preset.as_deref().map(preset).transpose();
-        config.preset = preset.map_err(|error| error.to_string())?;
+        config.preset = preset.map_err(|error| ("preset", format!(" {error}")))?;
+        if let Some(fleet) = &self.fleet {
+            let wrong = |error: FleetError| ("fleet", format!(": {error}"));
+            // The text itself is not repeated, since it may contain a secret.
+            config.fleet = Some(fleet.parse().map_err(wrong)?);
+            config.fleet_secret = std::env::var(FLEET_SECRET).ok();
+        }
         config.max_frame = self.max_frame.map(|size| size.0);
         config.max_message = self.max_message.map(|size| size.0);
         config.fragment = self.fragment.map(|size| size.0);

@@ -6,17 +6,32 @@ use std::time::Duration;
 use breakbulk::gateway::{Changes, Event, RouteEnd, Routes};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::admin::AdminOptions;
 use super::explain::{self, Spelling};
 use super::notify;
-use super::setup::{Setup, Wanted};
+use super::setup::{Refusal, Setup, Wanted};
 use crate::failure::Failure;
+use crate::log;
 use crate::signals::{HangUps, Stop};
 
 /// Runs the routes until all of them have ended or a signal stops them; a second signal does not wait for
 /// what is queued.
-pub(super) async fn run(mut setup: Setup, wanted: Wanted) -> Result<(), Failure> {
+pub(super) async fn run(setup: Setup, wanted: Wanted, admin: &AdminOptions) -> Result<(), Failure> {
+    let signals = watch_signals(setup.spelling())?;
+    let admin = admin.open(&setup.watch).await?;
+    let outcome = serve(setup, wanted, signals).await;
+    if let Some(admin) = admin {
+        admin.end().await;
+    }
+    outcome
+}
+
+async fn serve(
+    mut setup: Setup,
+    wanted: Wanted,
+    (signals, mut hang_ups): (Stop, Option<HangUps>),
+) -> Result<(), Failure> {
     let spelling = setup.spelling();
-    let (signals, mut hang_ups) = watch_signals(spelling)?;
     let (routes, memory) = (wanted.understood.routes.clone(), wanted.settings.memory);
     let start = Routes::start(routes, memory, move |name, event| {
         tell(spelling, name, event)
@@ -71,7 +86,8 @@ fn watch_signals(spelling: Spelling) -> Result<(Stop, Option<HangUps>), Failure>
 /// Reads the file again and does what it says; if something is wrong with it, nothing is changed.
 async fn reload(setup: &mut Setup, routes: &mut Routes) {
     notify::reloading();
-    let refused = match setup.read() {
+    let read = setup.parse().map_err(Refusal::from);
+    let refused = match read.and_then(|parsed| setup.understand(parsed)) {
         Ok(wanted) => {
             let (new, memory) = (wanted.understood.routes.clone(), wanted.settings.memory);
             match routes.reload(new, memory).await {
@@ -155,9 +171,9 @@ fn tell(spelling: Spelling, name: &str, event: Event) {
     let option = |side: breakbulk::gateway::Side| spelling.option(&side.to_string());
     match event {
         Event::Listening(address) if spelling == Spelling::File => {
-            eprintln!("route {name}: listening on {address}");
+            log::address(&format!("route {name}: listening on"), &address);
         }
-        Event::Listening(address) => eprintln!("listening on {address}"),
+        Event::Listening(address) => log::address("listening on", &address),
         Event::Overruled(side, overruled) => tracing::warn!("{}: {overruled}", option(side)),
         Event::TokenInClear(side) => tracing::warn!(
             "{}: the token travels in clear text, and whoever sees it can use it; use TLS",

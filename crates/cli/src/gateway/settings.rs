@@ -5,14 +5,17 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use breakbulk::gateway::watch::Watch;
 use breakbulk::gateway::{
     Endpoint, EndpointError, LearnedCaps, PlanError, Route, RouteError, RouteFault, Side,
 };
 
+use super::admin::AdminOptions;
 use super::explain::{self, Spelling};
 use super::options::RouteOptions;
 use crate::failure::Failure;
 use crate::guests::Room;
+use crate::log::LogOptions;
 use crate::{key, token};
 
 /// Where the keys of a table stand in their file; empty for a command line.
@@ -28,6 +31,10 @@ pub(super) struct Settings {
     /// Where learned caps are kept.
     pub(super) state: Option<PathBuf>,
     pub(super) routes: Vec<RouteSettings>,
+    /// The table of the admin port.
+    pub(super) admin: Option<AdminOptions>,
+    /// The table of the log.
+    pub(super) log: Option<LogOptions>,
     pub(super) places: Places,
 }
 
@@ -70,10 +77,14 @@ impl Settings {
     ///
     /// # Errors
     /// What is wrong with the environment.
-    pub(super) fn understand(&self, caps: &Arc<LearnedCaps>) -> Result<Understood, Failure> {
+    pub(super) fn understand(
+        &self,
+        caps: &Arc<LearnedCaps>,
+        watch: &Watch,
+    ) -> Result<Understood, Failure> {
         let (mut routes, mut indexes, mut problems) = (Vec::new(), Vec::new(), Vec::new());
         for (index, settings) in self.routes.iter().enumerate() {
-            match self.route(settings, caps, &mut problems)? {
+            match self.route(settings, (caps, watch), &mut problems)? {
                 Some(route) => {
                     routes.push(route);
                     indexes.push(index);
@@ -93,7 +104,7 @@ impl Settings {
     fn route(
         &self,
         settings: &RouteSettings,
-        caps: &Arc<LearnedCaps>,
+        (caps, watch): (&Arc<LearnedCaps>, &Watch),
         problems: &mut Vec<Problem>,
     ) -> Result<Option<Route>, Failure> {
         let before = problems.len();
@@ -110,11 +121,11 @@ impl Settings {
             parse(Side::Listen, &settings.listen),
             parse(Side::To, &settings.to),
         );
-        let config = settings.options.config().map_err(|error| {
-            let option = self.spelling.option("preset");
+        let config = settings.options.config().map_err(|(key, error)| {
+            let option = self.spelling.option(key);
             problems.push(Problem {
-                at: self.place(settings, &["preset"]),
-                text: format!("{option} {error}"),
+                at: self.place(settings, &[key]),
+                text: format!("{option}{error}"),
             });
         });
         let (Some(mut listen), Some(to), Ok(mut config)) = (listen, to, config) else {
@@ -125,6 +136,8 @@ impl Settings {
             return Ok(None);
         }
         config.learned_caps = caps.clone();
+        config.watch = watch.clone();
+        config.route.clone_from(&settings.name);
         config.token = token::from_environment()?;
         if listen.is_relays() || to.is_relays() {
             config.key = key::from_environment()?;

@@ -3,22 +3,39 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use breakbulk::gateway::watch::Watch;
 use breakbulk::gateway::{LearnedCaps, RouteError, RouteFault, Routes};
 
+use super::admin::AdminOptions;
 use super::config::{self, Source};
 use super::explain::Spelling;
 use super::settings::{Problem, Settings, Understood};
 use super::state;
 use crate::failure::Failure;
+use crate::log::LogOptions;
 
-/// The command line, or a file that can be read again.
-pub(super) enum Setup {
-    CommandLine(Option<Settings>),
-    File {
-        path: PathBuf,
-        /// The file of learned caps, and what is in it: the same after each reload.
-        caps: Option<(Option<PathBuf>, Arc<LearnedCaps>)>,
-    },
+/// The command line, or a file that can be read again, and what stays the same when it is.
+pub(super) struct Setup {
+    origin: Origin,
+    /// What gateways tell about themselves.
+    pub(super) watch: Watch,
+    /// The file of learned caps, and what is in it.
+    caps: Option<(Option<PathBuf>, Arc<LearnedCaps>)>,
+    /// What only a start reads: the tables of the admin port and of the log.
+    at_start: Option<(Option<AdminOptions>, Option<LogOptions>)>,
+}
+
+enum Origin {
+    /// Until it is read.
+    CommandLine(Option<Box<Settings>>),
+    File(PathBuf),
+}
+
+/// What was read, before it is understood.
+pub(super) struct Parsed {
+    pub(super) settings: Settings,
+    source: Option<Source>,
+    problems: Vec<Problem>,
 }
 
 /// What is asked for, and the routes that follow from it.
@@ -48,29 +65,63 @@ impl From<Failure> for Refusal {
 }
 
 impl Setup {
+    pub(super) fn of_command_line(settings: Settings) -> Self {
+        Self::new(Origin::CommandLine(Some(Box::new(settings))))
+    }
+
+    pub(super) fn of_file(path: PathBuf) -> Self {
+        Self::new(Origin::File(path))
+    }
+
+    fn new(origin: Origin) -> Self {
+        Self {
+            origin,
+            watch: Watch::default(),
+            caps: None,
+            at_start: None,
+        }
+    }
+
     pub(super) fn spelling(&self) -> Spelling {
-        match self {
-            Self::CommandLine(_) => Spelling::CommandLine,
-            Self::File { .. } => Spelling::File,
+        match self.origin {
+            Origin::CommandLine(_) => Spelling::CommandLine,
+            Origin::File(_) => Spelling::File,
         }
     }
 
     /// Reads what is asked for.
-    pub(super) fn read(&mut self) -> Result<Wanted, Refusal> {
-        let (source, settings, mut problems) = match self {
-            Self::CommandLine(settings) => {
+    ///
+    /// # Errors
+    /// If the file cannot be read at all.
+    pub(super) fn parse(&mut self) -> Result<Parsed, Failure> {
+        let (source, settings, problems) = match &mut self.origin {
+            Origin::CommandLine(settings) => {
+                let settings = settings.take();
                 let settings = settings
-                    .take()
                     .ok_or_else(|| Failure::Usage("a command line is read once".to_owned()))?;
-                (None, settings, Vec::new())
+                (None, *settings, Vec::new())
             }
-            Self::File { path, .. } => {
+            Origin::File(path) => {
                 let (source, settings, problems) = config::read(path)?;
                 (Some(source), settings, problems)
             }
         };
+        Ok(Parsed {
+            settings,
+            source,
+            problems,
+        })
+    }
+
+    /// The routes that follow from it, if nothing is wrong.
+    pub(super) fn understand(&mut self, parsed: Parsed) -> Result<Wanted, Refusal> {
+        let Parsed {
+            settings,
+            source,
+            mut problems,
+        } = parsed;
         let caps = self.caps(&settings);
-        let mut understood = settings.understand(&caps)?;
+        let mut understood = settings.understand(&caps, &self.watch)?;
         problems.append(&mut understood.problems);
         let wanted = Wanted {
             settings,
@@ -78,6 +129,7 @@ impl Setup {
             understood,
         };
         if problems.is_empty() {
+            self.note_what_a_start_reads(&wanted.settings);
             return Ok(wanted);
         }
         // The other routes are looked at too, so that all is said at once.
@@ -88,17 +140,24 @@ impl Setup {
     /// What was learned about paths; read again only if it is kept somewhere else.
     fn caps(&mut self, settings: &Settings) -> Arc<LearnedCaps> {
         let wanted = &settings.state;
-        match self {
-            Self::File {
-                caps: Some((file, caps)),
-                ..
-            } if file == wanted => caps.clone(),
-            Self::File { caps, .. } => {
+        match &self.caps {
+            Some((file, caps)) if file == wanted => caps.clone(),
+            _ => {
                 let read = Arc::new(state::learned_caps(wanted.as_deref()));
-                *caps = Some((wanted.clone(), read.clone()));
+                self.caps = Some((wanted.clone(), read.clone()));
                 read
             }
-            Self::CommandLine(_) => Arc::new(state::learned_caps(wanted.as_deref())),
+        }
+    }
+
+    /// Says so if a reload would change what only a start reads.
+    fn note_what_a_start_reads(&mut self, settings: &Settings) {
+        let now = (settings.admin.clone(), settings.log.clone());
+        let before = self.at_start.get_or_insert_with(|| now.clone());
+        if *before != now {
+            tracing::warn!(
+                "[admin] and [log] are read at the start; start the program again to change them"
+            );
         }
     }
 }

@@ -2,7 +2,8 @@
 //! server in Python behind pipes.
 
 mod carry;
-mod door;
+pub(crate) mod door;
+mod fleet;
 mod scripted;
 mod target;
-mod wire;
+pub(crate) mod wire;

@@ -3,6 +3,8 @@
 mod http;
 mod nats;
 
+pub(crate) use nats::NatsServer;
+
 use std::io::Write;
 
 use crate::common::{Near, lines};
@@ -14,7 +16,7 @@ const ECHO: &str = "exec:cat";
 const SIZES: [usize; 7] = [10, 20_000_000, 3, 63_000, 64_000, 66_000, 1];
 
 /// Sends lines one after another, and calls `between` after each has come back.
-fn echo_each(near: &mut Near, sizes: &[usize], mut between: impl FnMut(usize)) {
+pub(crate) fn echo_each(near: &mut Near, sizes: &[usize], mut between: impl FnMut(usize)) {
     for (number, line) in lines(sizes)
         .split_inclusive(|byte| *byte == b'\n')
         .enumerate()
@@ -31,7 +33,7 @@ fn echo_each(near: &mut Near, sizes: &[usize], mut between: impl FnMut(usize)) {
 }
 
 /// Sends a large line while `meanwhile` runs, and reads it back.
-fn echo_during(near: &mut Near, size: usize, meanwhile: impl FnOnce() + Send) {
+pub(crate) fn echo_during(near: &mut Near, size: usize, meanwhile: impl FnOnce() + Send) {
     let input = lines(&[size]);
     let mut stdin = near.stdin.take().unwrap();
     let back = std::thread::scope(|scope| {

@@ -3,12 +3,15 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
+mod admin;
 mod admission;
 mod carry;
 mod common;
 mod ends;
+mod fleet;
 mod http;
 mod lines;
+mod logs;
 mod loro;
 mod losses;
 mod matrix;

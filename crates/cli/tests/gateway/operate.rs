@@ -1,5 +1,6 @@
 //! The gateway as its operators meet it: a file of routes, signals, systemd.
 
+mod admin;
 mod notify;
 mod packaging;
 mod reload;

@@ -114,7 +114,7 @@ pub(super) fn only_options(
 }
 
 /// The options of a query that have one of these names, and the rest of the query.
-pub(super) fn options<'a>(
+pub(crate) fn options<'a>(
     query: &'a str,
     names: &[&str],
 ) -> Result<(EndpointOptions, Vec<&'a str>), EndpointError> {
@@ -227,7 +227,7 @@ pub(super) fn none_of(value: &str, expected: &'static str) -> OptionError {
 }
 
 /// `%26` and the like, for file names with an `&` in them.
-pub(super) fn decoded(value: &str) -> Result<String, OptionError> {
+pub(crate) fn decoded(value: &str) -> Result<String, OptionError> {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.bytes();
     while let Some(byte) = rest.next() {

@@ -135,6 +135,7 @@ fn options(plan: &Plan, at: &ListenAddress) -> ServeOptions {
         allowed_origins: guests.origins.clone(),
         allowed_hosts: guests.hosts.clone(),
         fragment: end.fragment,
+        refusals: plan.watched.turned_away(),
         ..serve_options()
     };
     #[cfg(not(feature = "webrtc"))]
@@ -167,5 +168,6 @@ fn limits(plan: &Plan) -> http::Limits {
         };
         limits.identity = end.identity.clone();
         limits.client_authority = end.client_authority.clone();
+        limits.refusals = plan.watched.turned_away();
     })
 }

@@ -6,6 +6,8 @@
 
 mod answer;
 mod body;
+#[cfg(feature = "nats")]
+mod elsewhere;
 mod post;
 mod session;
 mod streams;
@@ -42,6 +44,8 @@ use super::head::{self, Headers, LAST_EVENT, Refused, SERVER_ERROR, SESSION, SES
 use super::tools::ToolHeaders;
 use crate::endpoint::WsAddress;
 use crate::error::RunError;
+#[cfg(feature = "nats")]
+use crate::fleet::Fleet;
 use crate::open::{self, Opened};
 use crate::plan::Plan;
 use crate::pump::{Port, Side};
@@ -118,6 +122,10 @@ impl HttpDoor {
         let (arriving, arrivals) = mpsc::channel(ARRIVALS);
         let state = Arc::new(DoorState::new(plan, address, arriving));
         let router = Router::new().fallback(answer).with_state(state.clone());
+        #[cfg(feature = "nats")]
+        if let Some(fleet) = &state.fleet {
+            fleet.answer_with(router.clone());
+        }
         let stop = watch::Sender::new(false);
         let mut stopped = stop.subscribe();
         let limits = limits(plan, address);
@@ -143,6 +151,7 @@ fn limits(plan: &Plan, address: &WsAddress) -> Limits {
         limits.per_address.connections = guests.per_address.connections.saturating_mul(SOCKETS);
         limits.identity = plan.listen.identity.clone().filter(|_| address.secure);
         limits.client_authority = plan.listen.client_authority.clone();
+        limits.refusals = plan.watched.turned_away();
     })
 }
 
@@ -203,6 +212,12 @@ struct DoorState {
     pool: Mutex<Vec<Arc<ClientSession>>>,
     arriving: mpsc::Sender<NewSession>,
     stopping: AtomicBool,
+    /// The fleet that this gateway is a member of.
+    #[cfg(feature = "nats")]
+    fleet: Option<Arc<Fleet>>,
+    /// What the names of sessions begin with.
+    #[cfg(feature = "nats")]
+    prefix: String,
 }
 
 impl DoorState {
@@ -217,6 +232,7 @@ impl DoorState {
             allowed_hosts: guests.hosts.clone(),
             page: PAGE,
             places: (plan.max_sessions, guests.per_address.connections),
+            refusals: plan.watched.turned_away(),
         };
         // Bodies that are still being received may take a part of what all sessions share.
         let posted = (end.budget.limit() / 2).max(end.max_message);
@@ -231,6 +247,10 @@ impl DoorState {
             pool: Mutex::default(),
             arriving,
             stopping: AtomicBool::new(false),
+            #[cfg(feature = "nats")]
+            fleet: plan.fleet.get().cloned(),
+            #[cfg(feature = "nats")]
+            prefix: plan.session_prefix(),
         }
     }
 
@@ -260,6 +280,8 @@ impl DoorState {
             tracing::error!(%error, "no session can begin");
             "the gateway cannot name a session"
         })?;
+        #[cfg(feature = "nats")]
+        let id = format!("{}{id}", self.prefix);
         let holder = visitor.holder.clone();
         let (session, transport) =
             ClientSession::new(self, id.clone(), holder, is_stateless, place);
@@ -338,6 +360,13 @@ async fn answer(State(state): State<Arc<DoorState>>, request: Request) -> Respon
         .path
         .as_deref()
         .is_none_or(|path| path == head.uri.path());
+    #[cfg(feature = "nats")]
+    if is_here && let Some((fleet, member)) = elsewhere::elsewhere(&state, &head) {
+        let forwarded = elsewhere::forward(&fleet, member, &head, body).await;
+        let mut response = forwarded.unwrap_or_else(Response::from);
+        state.guard.let_page_read(&visitor, &mut response);
+        return response;
+    }
     let answered = match head.method {
         _ if !is_here => Ok(text_answer(
             StatusCode::NOT_FOUND,

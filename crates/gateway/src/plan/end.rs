@@ -32,6 +32,7 @@ use crate::pump::ReceiverLimit;
 use crate::relays::RelayEnd;
 use crate::token::{self, TokenFile};
 use crate::tunnel::{KnownCaps, TunnelConfig, WINDOW};
+use crate::watch::SideWatch;
 
 /// AHP's proposal names this frame size for a path with a relay in it.
 const DEFAULT_FRAME: usize = 900_000;
@@ -100,6 +101,8 @@ pub(crate) struct End {
     pub(crate) overruled: Option<Overruled>,
     /// The program that takes its messages, whose limits are known.
     pub(crate) client: Option<Preset>,
+    /// What is watched of it in one session.
+    pub(crate) watched: SideWatch,
 }
 
 /// A max-frame that does not apply, since the path takes less.
@@ -316,6 +319,7 @@ impl End {
             relay,
             overruled,
             client: options.client,
+            watched: SideWatch::default(),
         })
     }
 
@@ -447,6 +451,7 @@ impl End {
             resume_for: self.resume_for,
             window: self.window,
             caps: self.caps.clone(),
+            watched: self.watched.clone(),
         }
     }
 
@@ -500,6 +505,27 @@ impl End {
         return self.framing == Framing::ContentLength && !self.keeps_process_id;
         #[cfg(not(feature = "process"))]
         false
+    }
+
+    /// What it is, for people to read, without secrets: of a command only its name.
+    pub(crate) fn shown(&self) -> String {
+        match &self.at {
+            At::Ws(address) => address.path_name(),
+            #[cfg(feature = "http")]
+            At::Http(address) | At::Exchange(address) => address.path_name(),
+            #[cfg(feature = "process")]
+            At::Stdio => "stdio:".to_owned(),
+            #[cfg(feature = "process")]
+            At::Exec(words) => format!("exec:{}", words.first().map_or("", String::as_str)),
+            #[cfg(feature = "process")]
+            At::Socket(address) => address.name(),
+            #[cfg(feature = "loro")]
+            At::Loro(address) => format!("{}//{}", address.form(), address.authority),
+            #[cfg(feature = "nats")]
+            At::Nats(address) => address.name(),
+            #[cfg(feature = "nostr")]
+            At::Relays(address) => format!("cep22+nostr:{}", address.relays.join(",")),
+        }
     }
 
     /// Whether its command exists, before anybody comes.

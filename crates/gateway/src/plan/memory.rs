@@ -12,6 +12,8 @@ pub(crate) struct Memory(Arc<Parts>);
 
 #[derive(Debug)]
 struct Parts {
+    /// All of it.
+    bytes: AtomicUsize,
     shared: Budget,
     /// What each session has for itself.
     reserved: AtomicUsize,
@@ -21,6 +23,7 @@ impl Memory {
     /// So many bytes for at most so many sessions.
     pub(crate) fn new(bytes: usize, sessions: usize) -> Self {
         let memory = Self(Arc::new(Parts {
+            bytes: AtomicUsize::new(0),
             shared: Budget::new(0),
             reserved: AtomicUsize::new(0),
         }));
@@ -32,6 +35,7 @@ impl Memory {
     pub(crate) fn resize(&self, bytes: usize, sessions: usize) {
         let sessions = sessions.max(1);
         let reserved = bytes / 4 / sessions;
+        self.0.bytes.store(bytes, Ordering::Relaxed);
         self.0.reserved.store(reserved, Ordering::Relaxed);
         self.0.shared.set_limit(bytes - reserved * sessions);
     }
@@ -41,9 +45,24 @@ impl Memory {
         &self.0.shared
     }
 
+    /// All of it.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// What each session that begins has for itself.
+    pub(crate) fn reserved(&self) -> usize {
+        self.0.reserved.load(Ordering::Relaxed)
+    }
+
     /// The memory of a session that begins.
     pub(crate) fn of_session(&self) -> Budget {
-        self.0.shared.share(self.0.reserved.load(Ordering::Relaxed))
+        self.0.shared.share(self.reserved())
+    }
+
+    /// Whether both are the same memory.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 

@@ -43,6 +43,7 @@ pub(super) fn tunnel(cap: usize) -> TunnelConfig {
         resume_for: Duration::from_secs(60),
         window: WINDOW,
         caps: Default::default(),
+        watched: Default::default(),
     }
 }
 
@@ -373,8 +374,11 @@ pub(super) async fn tunnel_pair(cap: usize) -> (Tunnelled, Tunnelled) {
     let accepted = tokio::spawn(async move {
         let (lobby, config) = (Lobby::new(8, 8).unwrap(), tunnel(cap));
         let caller = Caller::default();
-        let newcomer = lobby.greet(Line::new(far), &caller, &config).await;
-        newcomer.unwrap().unwrap().accept(&config).await.unwrap()
+        let greeted = lobby.greet(Line::new(far), &caller, &config).await;
+        let Ok(Greeted::Newcomer(newcomer)) = greeted else {
+            panic!("no newcomer");
+        };
+        newcomer.accept(&config).await.unwrap()
     });
     let dialed = connect(Line::new(near), Arc::new(NoMoreLines), &tunnel(cap)).await;
     (accepted.await.unwrap(), dialed.unwrap())

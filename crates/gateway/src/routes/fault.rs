@@ -178,6 +178,7 @@ pub(super) fn not_opened(host: &str, port: u16, error: std::io::Error) -> RouteE
 mod tests {
     use super::*;
     use crate::plan::Config;
+    use crate::watch::SessionWatch;
 
     // OPS-3
     #[test]
@@ -199,7 +200,10 @@ mod tests {
         let checked = check(vec![route("a"), route("b")], bytes, &memory)
             .ok()
             .unwrap();
-        let [one, two] = [0, 1].map(|index: usize| checked[index].plan.session_ends().0.budget);
+        let [one, two] = [0, 1].map(|index: usize| {
+            let plan = &checked[index].plan;
+            plan.session_ends(&SessionWatch::default()).0.budget
+        });
         // A tenth of a quarter is reserved for each session, the rest is shared by both routes.
         let (reserved, shared) = (bytes / 4 / 10, bytes - bytes / 4 / 10 * 10);
         let _held = one.charge(reserved + shared / 2).unwrap();

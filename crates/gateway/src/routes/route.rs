@@ -46,6 +46,8 @@ impl Route {
     pub(super) fn started(&self) -> Started {
         let files = self.listen.files(true).into_iter();
         let files = files.chain(self.to.files(false));
+        #[cfg(feature = "nats")]
+        let files = files.chain(self.config.fleet.iter().flat_map(|fleet| fleet.files()));
         Started {
             route: self.clone(),
             files: files.map(|file| (digest(&file), file)).collect(),
@@ -107,12 +109,23 @@ fn is_same(one: &Config, two: &Config) -> bool {
         grace,
         resume_for,
         learned_caps,
+        #[cfg(feature = "nats")]
+        fleet,
+        #[cfg(feature = "nats")]
+        fleet_secret,
+        // Who looks, and under which name, is the same for all routes of a process.
+        watch: _,
+        route: _,
         token,
         #[cfg(feature = "nostr")]
         key,
     } = one;
     #[cfg(unix)]
     if *allowed_users != two.allowed_users {
+        return false;
+    }
+    #[cfg(feature = "nats")]
+    if *fleet != two.fleet || *fleet_secret != two.fleet_secret {
         return false;
     }
     #[cfg(feature = "nostr")]

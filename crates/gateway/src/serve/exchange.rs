@@ -5,6 +5,17 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::HeaderMap;
+#[cfg(feature = "nats")]
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    http::{Response, StatusCode},
+    middleware::{Next, from_fn_with_state},
+};
+#[cfg(feature = "nats")]
+use breakbulk_net::http::text_answer;
 use breakbulk_net::http::{
     Arrivals, Authorize, Claim, Denied, Grant, Limits, ServeOptions, Server, serve,
 };
@@ -16,6 +27,8 @@ use tokio::task::JoinSet;
 use super::{Arrival, Door, Entered, Sockets, Tell, check_target};
 use crate::endpoint::WsAddress;
 use crate::error::RunError;
+#[cfg(feature = "nats")]
+use crate::fleet::{Fleet, Unreached};
 use crate::open::exchange::{self, POLL};
 use crate::plan::Plan;
 use crate::pump::Side;
@@ -48,6 +61,8 @@ pub(super) async fn listen(
     let (server, arrivals) = Server::new(serve_options(&plan));
     let path = address.path.trim_end_matches('/');
     let router = server.exchange_below(path);
+    #[cfg(feature = "nats")]
+    let router = in_fleet(&plan, router);
     let limits = limits(&plan, address);
     let (fail, failed) = oneshot::channel();
     // It serves until all sessions have ended: what is queued for them goes out by further polls.
@@ -151,10 +166,64 @@ fn serve_options(plan: &Plan) -> ServeOptions {
         connections: plan.max_sessions.saturating_mul(2),
         per_address: plan.guests.per_address.connections.saturating_mul(2),
         budget: Some(end.budget.clone()),
+        #[cfg(feature = "nats")]
+        exchange_prefix: plan.session_prefix(),
+        refusals: plan.watched.turned_away(),
         wait_max: POLL,
         stale: STALE,
         ..ServeOptions::default()
     }
+}
+
+/// Hands requests of exchanges with another member of the fleet to that member, and answers those that
+/// other members hand over.
+#[cfg(feature = "nats")]
+fn in_fleet(plan: &Plan, router: Router) -> Router {
+    let Some(fleet) = plan.fleet.get() else {
+        return router;
+    };
+    fleet.answer_with(router.clone());
+    let holders = Holders {
+        bearer: plan.listen.token.clone(),
+        tokens: plan.listen.tokens.clone(),
+    };
+    let state = (fleet.clone(), Arc::new(holders));
+    router.layer(from_fn_with_state(state, forward))
+}
+
+#[cfg(feature = "nats")]
+async fn forward(
+    State((fleet, holders)): State<(Arc<Fleet>, Arc<Holders>)>,
+    request: Request,
+    next: Next,
+) -> Response<Body> {
+    let session = request.headers().get(exchange::dialect().peer_header);
+    let session = session.and_then(|session| session.to_str().ok());
+    let session = session.map(str::to_owned).unwrap_or_default();
+    let (head, body) = request.into_parts();
+    // Whoever has no token is told so here.
+    let member = fleet.elsewhere(&head, &session);
+    let Some(member) = member.filter(|_| holders.holder(&head.headers).is_ok()) else {
+        return next.run(Request::from_parts(head, body)).await;
+    };
+    fleet
+        .ask(member, &head, body)
+        .await
+        .unwrap_or_else(|unreached| {
+            let (status, words) = match unreached {
+                Unreached::Dead => (
+                    StatusCode::NOT_FOUND,
+                    "the member of the fleet that had this session is gone: open another one"
+                        .to_owned(),
+                ),
+                Unreached::Later(doubt) => (StatusCode::SERVICE_UNAVAILABLE, doubt.to_string()),
+                Unreached::Lost => (
+                    StatusCode::BAD_GATEWAY,
+                    "the member of the fleet that has this session was lost: try again".to_owned(),
+                ),
+            };
+            text_answer(status, &format!("{words}\n"))
+        })
 }
 
 fn limits(plan: &Plan, address: &WsAddress) -> Limits {
@@ -168,6 +237,7 @@ fn limits(plan: &Plan, address: &WsAddress) -> Limits {
         };
         limits.identity = end.identity.clone().filter(|_| address.secure);
         limits.client_authority = end.client_authority.clone();
+        limits.refusals = plan.watched.turned_away();
     })
 }
 
@@ -179,10 +249,21 @@ struct Holders {
 
 impl Authorize for Holders {
     fn authorize(&self, claim: &Claim) -> Result<Grant, Denied> {
+        self.holder(&claim.headers)
+    }
+
+    fn is_open(&self) -> bool {
+        self.bearer.is_none() && self.tokens.is_none()
+    }
+}
+
+impl Holders {
+    /// Who sends these headers.
+    fn holder(&self, headers: &HeaderMap) -> Result<Grant, Denied> {
         if self.is_open() {
             return Ok(Grant::default());
         }
-        let header = claim.headers.get("authorization");
+        let header = headers.get("authorization");
         let header = header.map(|header| header.as_bytes()).unwrap_or_default();
         let of_file = self
             .tokens
@@ -201,9 +282,5 @@ impl Authorize for Holders {
                 },
             }),
         }
-    }
-
-    fn is_open(&self) -> bool {
-        self.bearer.is_none() && self.tokens.is_none()
     }
 }

@@ -28,6 +28,7 @@ pub(super) async fn listen(
     let per_address = plan.guests.per_address.clone();
     let listener = StreamListener::new(socket, plan.max_sessions, per_address);
     let listener = listener.map_err(RunError::Listen)?;
+    let listener = listener.counting(plan.watched.turned_away());
     let heard_at = match listener.address() {
         ListenAddress::Unix(path) => format!("unix:{}", path.display()),
         at => format!("tcp://{at}"),

@@ -31,7 +31,10 @@ pub(super) async fn listen(
     let budget = plan.listen.budget.share(0);
     let echo = plan.probes.then(|| Echo::new(EchoLimits::GATEWAY, budget));
     let (end, guests) = (&plan.listen, &plan.guests);
-    let options = listen_options(end, guests, plan.max_sessions, address, echo.as_ref());
+    let options = ListenOptions {
+        refusals: plan.watched.turned_away(),
+        ..listen_options(end, guests, plan.max_sessions, address, echo.as_ref())
+    };
     let listener = bind(&plan.sockets, guests, address, options).await?;
     let heard_at = heard_at(address, listener.address());
     let door = WsDoor {

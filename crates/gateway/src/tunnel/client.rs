@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::lines::{Dial, Line, LineSink, LineSource};
 use super::session::{Fresh, Lines};
 use super::{HELLO_TIME, NoTunnel, TunnelConfig, Tunnelled};
+use crate::watch::SideWatch;
 
 /// How long the answer of the other gateway may take when a session is resumed.
 const RESUME_TIME: Duration = Duration::from_secs(10);
@@ -32,6 +33,7 @@ pub async fn connect(
         return Err(NoTunnel::Carries);
     }
     let path = dial.path();
+    line.tap().bind(&config.watched);
     let (cap, pings) = (line.cap, line.pings);
     let (mut source, mut sink) = line.split(config.largest_frame(), &config.budget);
     let greeting = async {
@@ -61,6 +63,7 @@ pub async fn connect(
         session,
         largest: config.largest_frame(),
         budget: config.budget.clone(),
+        watched: config.watched.clone(),
     };
     let lines = Lines::Dialed(dialer);
     config.begin(&hello, (source, sink, cap, pings), lines, Some(path))
@@ -104,6 +107,7 @@ pub(super) struct Dialer {
     session: SessionId,
     largest: usize,
     budget: Budget,
+    watched: SideWatch,
 }
 
 /// Why there is no further line.
@@ -126,6 +130,7 @@ impl Dialer {
                 return Err(failed(format!("no line within {seconds} s")));
             }
         };
+        line.tap().bind(&self.watched);
         let (cap, pings) = (line.cap, line.pings);
         let (mut source, mut sink) = line.split(self.largest, &self.budget);
         let session = self.session;

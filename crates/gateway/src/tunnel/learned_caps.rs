@@ -69,6 +69,15 @@ impl LearnedCaps {
         Some(lock(&self.paths).get(path)?.cap)
     }
 
+    /// All paths of which something is known, and the largest frame that each lets through.
+    pub fn all(&self) -> Vec<(String, usize)> {
+        let paths = lock(&self.paths);
+        let all = paths
+            .iter()
+            .map(|(path, learned)| (path.clone(), learned.cap));
+        all.collect()
+    }
+
     /// Remembers a cap.
     ///
     /// # Errors

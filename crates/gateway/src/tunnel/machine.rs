@@ -453,6 +453,9 @@ impl Machine {
                 Gone::Restarted => {
                     "the other gateway was restarted, or another one answers there: it does not know this session"
                 }
+                Gone::Member => {
+                    "the member of the other gateway's fleet that had this session is gone, and the session with it"
+                }
                 Gone::Expired => "the other gateway has ended this session in the meantime",
                 Gone::Numbers => "the other gateway cannot go on with this session where it broke off",
             },

@@ -17,6 +17,7 @@ use super::client::{Dialer, NoLine};
 use super::lines::{LineSink, LineSource};
 use super::lobby::Registration;
 use super::machine::{Learned, Machine, Write};
+use crate::watch::SideWatch;
 
 /// How long the close of a lost line may take.
 const RETIRE_TIME: Duration = Duration::from_secs(1);
@@ -59,13 +60,13 @@ struct LiveSink {
 }
 
 /// The halves of a line that can carry the session on.
-pub(super) struct Fresh {
-    pub(super) source: Box<dyn LineSource>,
-    pub(super) sink: Box<dyn LineSink>,
-    pub(super) cap: Option<usize>,
-    pub(super) pings: bool,
+pub(crate) struct Fresh {
+    pub(crate) source: Box<dyn LineSource>,
+    pub(crate) sink: Box<dyn LineSink>,
+    pub(crate) cap: Option<usize>,
+    pub(crate) pings: bool,
     /// How many frames arrived at the other end.
-    pub(super) received: u64,
+    pub(crate) received: u64,
 }
 
 /// A line that carries the session on.
@@ -94,10 +95,10 @@ impl Session {
     /// A session on its first line. Its task ends with the two halves of its transport.
     pub(super) fn start(
         machine: Machine,
-        source: Box<dyn LineSource>,
-        sink: Box<dyn LineSink>,
+        (source, sink): (Box<dyn LineSource>, Box<dyn LineSink>),
         lines: Lines,
         keep: Option<KeepCap>,
+        watched: SideWatch,
     ) -> Arc<Self> {
         let (line, cap) = (machine.line(), machine.cap());
         let session = Arc::new(Self {
@@ -118,6 +119,7 @@ impl Session {
             session: session.clone(),
             lines,
             keep,
+            watched,
             writing: None,
             installing: None,
             dialing: None,
@@ -337,6 +339,7 @@ struct Task {
     session: Arc<Session>,
     lines: Lines,
     keep: Option<KeepCap>,
+    watched: SideWatch,
     writing: Doing<()>,
     installing: Doing<()>,
     dialing: Doing<Result<Fresh, NoLine>>,
@@ -459,6 +462,7 @@ impl Task {
             unacknowledged,
         } = renewed;
         tracing::info!(unacknowledged, "the tunnel goes on with a new line");
+        self.watched.resumed();
         let first = answers.then_some(Control::Resumed { received });
         let session = self.session.clone();
         self.installing = Some(Box::pin(session.install(line, sink, first)));
@@ -473,6 +477,9 @@ impl Task {
             tracing::warn!(
                 "a frame of {refused} bytes does not pass the path to the other gateway: from now on frames of at most {cap} bytes are sent; start this gateway with max-frame {cap} to begin with that"
             );
+            self.watched.fault(format_args!(
+                "a frame of {refused} bytes does not pass the path: frames of at most {cap} bytes are sent now"
+            ));
         }
         if let (Some(confirmed), Some(keep)) = (confirmed, &self.keep) {
             keep(confirmed.cap);
@@ -493,6 +500,7 @@ impl Task {
                 why,
                 "the line to the other gateway is lost; the session waits for another one"
             );
+            self.watched.line_lost(why);
         }
         self.told_lost = lost.is_some();
         let failed = self.session.look(|machine| {

@@ -28,6 +28,7 @@ fn config(budget: &Budget) -> TunnelConfig {
         resume_for: Duration::from_secs(60),
         window: WINDOW,
         caps: Default::default(),
+        watched: Default::default(),
     }
 }
 
@@ -127,8 +128,10 @@ impl Far {
         let (lobby, config) = (self.lobby.clone(), self.config.clone());
         let (caller, newcomers) = (lock(&self.caller).clone(), self.newcomers.clone());
         tokio::spawn(async move {
-            if let Ok(Some(newcomer)) = lobby.greet(far, &caller, &config).await {
-                let _ = newcomers.send(newcomer);
+            match lobby.greet(far, &caller, &config).await {
+                Ok(Greeted::Newcomer(newcomer)) => drop(newcomers.send(newcomer)),
+                Ok(Greeted::Elsewhere(stray)) => stray.refuse(Gone::Restarted).await,
+                Ok(Greeted::Resumed) | Err(_) => {}
             }
         });
         Cuttable(near, cut)

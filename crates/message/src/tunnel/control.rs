@@ -70,6 +70,8 @@ impl Hello {
 pub enum Gone {
     /// Another process made it: the gateway was restarted, or another one answers here.
     Restarted,
+    /// The gateway is one of several that find each other's sessions, and the one that made it is gone.
+    Member,
     /// It has ended, or nobody came back in time.
     Expired,
     /// It cannot go on from the given frame.
@@ -77,8 +79,9 @@ pub enum Gone {
 }
 
 impl Gone {
-    const ALL: [(&'static str, Self); 3] = [
+    const ALL: [(&'static str, Self); 4] = [
         ("restarted", Self::Restarted),
+        ("member", Self::Member),
         ("expired", Self::Expired),
         ("numbers", Self::Numbers),
     ];
@@ -393,6 +396,7 @@ mod tests {
             ),
             (Control::Resumed { received: 0 }, r#"resumed","params":{"received":0}}"#.to_owned()),
             (Control::Gone(Gone::Restarted), r#"gone","params":{"why":"restarted"}}"#.to_owned()),
+            (Control::Gone(Gone::Member), r#"gone","params":{"why":"member"}}"#.to_owned()),
             (Control::Gone(Gone::Expired), r#"gone","params":{"why":"expired"}}"#.to_owned()),
             (Control::Gone(Gone::Numbers), r#"gone","params":{"why":"numbers"}}"#.to_owned()),
             (Control::Ack { taken: 12 }, r#"ack","params":{"taken":12}}"#.to_owned()),

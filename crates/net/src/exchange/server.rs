@@ -142,7 +142,7 @@ pub(crate) async fn open(
     request: Request,
 ) -> Result<Answer, Answer> {
     let (head, _) = request.into_parts();
-    let (claim, grant) = state.authorize(Way::Exchange, fresh_id()?, &head)?;
+    let (claim, grant) = state.authorize(Way::Exchange, fresh_id(&state.options)?, &head)?;
     let permit = state.permit(&claim)?;
     let (uploads, bodies) = Uploads::new();
     let requests = Requests::Exchange(Exchange {
@@ -368,9 +368,10 @@ fn wrong_number(expected: &str) -> Answer {
 }
 
 /// A name that nobody can guess.
-fn fresh_id() -> Result<String, Answer> {
+fn fresh_id(options: &ServeOptions) -> Result<String, Answer> {
     let mut bytes = [0; 32];
     let filled = crate::ws::provider().secure_random.fill(&mut bytes);
     filled.map_err(|_| Answer::busy("the system has no random numbers: try again later"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    let random: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("{}{random}", options.exchange_prefix))
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::connection::State;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr};
 use tokio::sync::watch;
 
@@ -47,7 +48,7 @@ impl fmt::Debug for Credentials {
 /// Where sessions are opened, and how.
 #[derive(Clone, Debug)]
 pub struct NatsOptions {
-    /// Host and port of a NATS server.
+    /// Host and port of a NATS server, or of several of one cluster, with commas between them.
     pub server: String,
     /// The subject at which sessions are opened.
     pub subject: String,
@@ -68,6 +69,9 @@ pub struct NatsOptions {
     pub identity: Option<Identity>,
     /// How long connecting may take.
     pub timeout: Duration,
+    /// How much may be on its way to this side of a session and not taken yet, in bytes; one message more
+    /// is allowed.
+    pub window: u64,
 }
 
 impl NatsOptions {
@@ -84,6 +88,7 @@ impl NatsOptions {
             roots: Roots::Native,
             identity: None,
             timeout: Duration::from_secs(10),
+            window: super::WINDOW,
         }
     }
 
@@ -173,10 +178,12 @@ impl Bus {
             server: server.clone(),
             reason,
         };
-        let address: ServerAddr = format!("nats://{server}")
-            .parse()
-            .map_err(|error: std::io::Error| unreachable(error.to_string()))?;
-        let client = connect.connect(address).await.map_err(|error| {
+        let addresses = server.split(',').map(|server| {
+            let address = format!("nats://{server}").parse::<ServerAddr>();
+            address.map_err(|error| unreachable(error.to_string()))
+        });
+        let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+        let client = connect.connect(addresses).await.map_err(|error| {
             let reason = with_causes(&error);
             match error.kind() {
                 ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
@@ -207,6 +214,11 @@ impl Bus {
         let _ = now.wait_for(|now| *now > losses).await;
     }
 
+    /// Whether there is a connection at the moment.
+    pub(super) fn is_connected(&self) -> bool {
+        self.client.connection_state() == State::Connected
+    }
+
     /// Waits until the server denied something.
     pub(super) async fn denied(&self) -> NatsError {
         let mut denial = self.said.denial.subscribe();
@@ -220,11 +232,15 @@ impl Bus {
 
     /// A subject that nobody can guess.
     pub(super) fn fresh_subject(&self) -> Result<String, NatsError> {
+        Ok(format!("{}.{}", self.options.inbox, self.fresh_name()?))
+    }
+
+    /// Letters that nobody can guess, and nobody else has.
+    pub(super) fn fresh_name(&self) -> Result<String, NatsError> {
         let mut bytes = [0; 24];
         let filled = provider().secure_random.fill(&mut bytes);
         filled.map_err(|_| self.failed("this system has no random numbers"))?;
-        let letters: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(format!("{}.{letters}", self.options.inbox))
+        Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     pub(super) fn failed(&self, error: impl fmt::Display) -> NatsError {
@@ -258,7 +274,7 @@ impl Said {
 }
 
 /// An error with its causes.
-fn with_causes(error: &dyn std::error::Error) -> String {
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

@@ -8,11 +8,11 @@ use async_nats::{PublishErrorKind, Subscriber};
 use breakbulk_link::{Carries, Closed, Frame};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
+use super::MESSAGE_COST;
 use super::bus::Bus;
 use super::keeper::{Arrived, Keeper};
 use super::message::{MESSAGE_HEAD, Message, cost};
 use super::opening::Side;
-use super::{MESSAGE_COST, WINDOW};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
 /// A session with a program at the same NATS servers.
@@ -25,6 +25,8 @@ pub struct NatsTransport {
 /// What both halves and the keeper of a session share.
 pub(super) struct Line {
     pub(super) bus: Bus,
+    /// The subject that this side hears.
+    own: String,
     /// The subject that the other side hears.
     to: String,
     max_payload: usize,
@@ -48,14 +50,15 @@ impl fmt::Debug for Line {
 }
 
 impl NatsTransport {
-    /// A session between this side, which hears `subscriber`, and another one.
+    /// A session between this side, which hears a subject of its own, and another one.
     pub(super) fn new(
         bus: Bus,
-        subscriber: Subscriber,
+        (own, subscriber): (String, Subscriber),
         other: Side,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Self {
         let line = Arc::new(Line {
+            own,
             to: other.subject,
             max_payload: other.max_payload.min(bus.client.max_payload()),
             window: other.window,
@@ -67,7 +70,8 @@ impl NatsTransport {
             bus,
         });
         // As many as the window has room for, however small they are.
-        let (out, arrived) = mpsc::channel((WINDOW / MESSAGE_COST) as usize + 16);
+        let room = line.bus.options.window / MESSAGE_COST;
+        let (out, arrived) = mpsc::channel(usize::try_from(room).unwrap_or(usize::MAX / 4) + 16);
         tokio::spawn(Keeper::new(line.clone(), subscriber, out).run());
         Self {
             source: NatsSource {
@@ -83,6 +87,11 @@ impl NatsTransport {
         let to = &self.sink.line.to;
         let own = to.rsplit('.').next().unwrap_or_default();
         own.chars().take(8).collect()
+    }
+
+    /// The subjects that this side and the other one hear. Both are secrets of this session alone.
+    pub fn subjects(&self) -> (&str, &str) {
+        (&self.sink.line.own, &self.sink.line.to)
     }
 
     /// The largest frame that fits in a message.

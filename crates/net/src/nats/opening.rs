@@ -28,7 +28,7 @@ impl Side {
         Self {
             subject: subject.to_owned(),
             max_payload: bus.client.max_payload(),
-            window: super::WINDOW,
+            window: bus.options.window,
         }
     }
 

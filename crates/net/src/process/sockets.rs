@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 
 use super::framing::Framing;
 use super::stream::Stream;
-use crate::gate::{Gate, Permit, SharedPlaces};
+use crate::gate::{Gate, Permit, Refusals, SharedPlaces};
 use crate::limiter::AddressLimits;
 use crate::listening::{Client, ListenAddress, ListenSocket};
 use crate::ws::{ListenError, Socket, tune};
@@ -145,6 +145,12 @@ impl StreamListener {
             gate: Gate::new(limits, 0),
             connections,
         })
+    }
+
+    /// Counts the clients that are not let in.
+    pub fn counting(self, refusals: Refusals) -> Self {
+        let gate = self.gate.counting(refusals);
+        Self { gate, ..self }
     }
 
     /// The address that it listens at.

@@ -20,7 +20,7 @@ use super::request::{self, Admitted, Refusal, admit};
 use super::socket::Socket;
 use super::transport::{Parts, WebSocket};
 use super::{FRAGMENT, FRAME_LIMIT};
-use crate::gate::{Gate, Limit, Permit, PlaceGuard, SharedPlaces};
+use crate::gate::{Gate, Limit, Permit, PlaceGuard, Refusals, SharedPlaces};
 use crate::limiter::{AddressKey, AddressLimits};
 use crate::listening::{Client, ListenAddress, ListenSocket};
 
@@ -56,6 +56,8 @@ pub struct ListenOptions {
     pub connections: usize,
     /// The limits for one client address.
     pub per_address: AddressLimits,
+    /// Where refused clients are counted.
+    pub refusals: Refusals,
     /// The largest incoming message that is accepted, in bytes.
     pub frame_limit: usize,
     /// A larger message is sent as WebSocket fragments of this size.
@@ -82,6 +84,7 @@ impl Default for ListenOptions {
             handshakes: 256,
             connections: 1024,
             per_address: AddressLimits::default(),
+            refusals: Refusals::default(),
             frame_limit: FRAME_LIMIT,
             fragment: Some(FRAGMENT),
             #[cfg(feature = "tls")]
@@ -172,7 +175,8 @@ impl Listener {
                 options.per_address.handshakes,
             ),
             open: SharedPlaces::new(options.connections, options.per_address.connections),
-            gate: Gate::new(options.per_address.clone(), options.handshakes.div_ceil(4)),
+            gate: Gate::new(options.per_address.clone(), options.handshakes.div_ceil(4))
+                .counting(options.refusals.clone()),
             options,
         };
         let task = tokio::spawn(serve(socket, address.clone(), Arc::new(state), sender));

@@ -52,6 +52,11 @@ pub(super) fn example(name: &str) -> &'static str {
         (None, "name") => "\"tools\"",
         (None, "memory") => "\"1GiB\"",
         (None, "state") => "\"FILE\"",
+        (None, "address") => "\"127.0.0.1:9090\"",
+        (None, "show-bodies") => "true",
+        (None, "format") => "\"json\"",
+        (None, "filter") => "\"info\"",
+        (None, "fleet") => "\"nats://HOST:PORT\"",
         (None, _) => "\"ENDPOINT\"",
     }
 }
@@ -153,7 +158,7 @@ fn whole(digits: &DeInteger<'_>) -> Option<u128> {
 }
 
 /// Yes or no.
-fn flag(value: &Value<'_>) -> Result<bool, String> {
+pub(super) fn flag(value: &Value<'_>) -> Result<bool, String> {
     match value.get_ref() {
         DeValue::Boolean(flag) => Ok(*flag),
         _ => Err(String::new()),

@@ -13,7 +13,7 @@ use super::wire::{
 use crate::common::{Listening, PATIENCE};
 
 /// The server in Python behind the gateway.
-pub(super) fn server() -> String {
+pub(crate) fn server() -> String {
     format!(
         "exec:python3 {}/tests/gateway/http/server.py",
         env!("CARGO_MANIFEST_DIR")

@@ -8,14 +8,14 @@ use super::{ECHO, SIZES, certificate, echo_during, echo_each};
 use crate::common::{Listening, Near, PATIENCE, gateway, lines, run, said};
 
 /// A running `nats-server` with a small max_payload; it ends with the test.
-struct NatsServer {
+pub(crate) struct NatsServer {
     child: Option<Child>,
-    port: u16,
+    pub(crate) port: u16,
     folder: tempfile::TempDir,
 }
 
 impl NatsServer {
-    fn start(further: &str) -> Self {
+    pub(crate) fn start(further: &str) -> Self {
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
@@ -33,7 +33,7 @@ impl NatsServer {
         server
     }
 
-    fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.stop();
         let child = Command::new("nats-server")
             .args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-c"])
@@ -49,11 +49,16 @@ impl NatsServer {
         }
     }
 
-    fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
             child.wait().unwrap();
         }
+    }
+
+    /// The server alone.
+    pub(crate) fn server(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
     }
 
     fn url(&self, rest: &str) -> String {

@@ -186,6 +186,31 @@ const WRONG: &[Case] = &[
         "[[route]]\nname = 'a'\nlisten = 'wss://0'\nto = 'exec:cat'\ncert = 'gateway.toml'\nkey = 'gateway.toml'\n",
         "gateway.toml:5:8: listen: gateway.toml: no certificates in PEM: the file has none\n5 | cert = 'gateway.toml'\n  |        ^^^^^^^^^^^^^^",
     ),
+    // The tables of the process.
+    case(
+        "[admin]\naddres = '9090'\n%R",
+        "gateway.toml:1:1: admin: there is no address; write address = \"127.0.0.1:9090\"\n1 | [admin]\n  | ^^^^^^^\ngateway.toml:2:1: \"addres\" is no setting of admin; did you mean address?\n2 | addres = '9090'\n  | ^^^^^^",
+    ),
+    case(
+        "[admin]\naddress = 9090\n%R",
+        "gateway.toml:2:11: address: this is a number; write address = \"127.0.0.1:9090\"\n2 | address = 9090\n  |           ^^^^",
+    ),
+    case(
+        "[log]\nformat = 'xml'\n%R",
+        "gateway.toml:2:10: format: the format of the log is text or json\n2 | format = 'xml'\n  |          ^^^^^",
+    ),
+    case(
+        "log = 'debug'\n%R",
+        "gateway.toml:1:7: log: write [log] and its keys below it\n1 | log = 'debug'\n  |       ^^^^^^^",
+    ),
+    case(
+        "fleet = 'nats://127.0.0.1'\n%R",
+        "gateway.toml:1:1: fleet is for a route; write it below [[route]]\n1 | fleet = 'nats://127.0.0.1'\n  | ^^^^^",
+    ),
+    case(
+        "%Rfleet = 'nats://127.0.0.1?nam=x'\n",
+        "gateway.toml:5:9: fleet: \n5 | fleet = 'nats://127.0.0.1?nam=x'\n  |         ^^^^^^^^^^^^^^^^^^^^^^^^",
+    ),
     // Two routes.
     case(
         "%R[[route]]\nname = 'a'\nlisten = 'unix:/run/x'\nto = 'exec:cat'\n",

@@ -1,0 +1,237 @@
+//! A journal: records that several programs append to one JetStream stream, and that all of them read back
+//! in the same order.
+//!
+//! A **record** is bytes of any size up to [`JournalOptions::max_record`]. One that is larger than a NATS
+//! message is cut into pieces; it counts once its last piece is stored, and nobody ever sees a part of one.
+//! Every record is on a **topic**, and JetStream stores a piece only if the last message of its topic is the
+//! one that its writer knows of (`Nats-Expected-Last-Subject-Sequence`). So two writers can never build on
+//! the same past: one of them is [`AppendError::Overtaken`], and has to read what the other one wrote.
+//!
+//! What is sent again after a lost answer is recognised by its id (`Nats-Msg-Id`). Pieces that a dead writer
+//! left behind are deleted by the next writer of the topic.
+//!
+//! A [`Tail`] gives every record of every topic, those of this program as well, each once and in order, from
+//! the first that the stream still has. It survives the loss of servers: whatever it missed is read again.
+//!
+//! JetStream acknowledges a message when most of the stream's replicas have it: what [`Journal::append`]
+//! returned for is there as long as most of these servers are.
+
+mod append;
+mod error;
+mod options;
+mod pieces;
+mod read;
+mod stream;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_nats::jetstream::context::{Context, ContextBuilder};
+use breakbulk_link::lock;
+use bytes::Bytes;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::bus::Bus;
+
+pub use error::{AppendError, JournalError};
+pub use options::{JournalOptions, WhenFull};
+
+/// How long a request to JetStream may take before it is sent again.
+const REQUEST_TIME: Duration = Duration::from_secs(3);
+
+/// Records that were read and not taken yet.
+const NEWS: usize = 4;
+
+/// A place in a journal: the stream's sequence number of a record's last piece. Later records have larger
+/// ones; 0 is before all.
+pub type Place = u64;
+
+/// Appends records to a journal. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    shared: Arc<Shared>,
+}
+
+/// Reads a journal. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Tail {
+    news: mpsc::Receiver<News>,
+    reading: JoinHandle<()>,
+}
+
+/// What a tail gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The next record.
+    Record(Record),
+    /// All records that the stream had when it was opened were given. It comes once.
+    CaughtUp {
+        /// The sequence number of the first message that the stream still has, or that of the next one if it
+        /// has none.
+        first: u64,
+        /// That of the last one it ever had; 0 if it is new.
+        last: u64,
+    },
+    /// The stream is not the one that was read so far: it was deleted, or lost what it had acknowledged.
+    /// Nothing follows.
+    Lost {
+        /// What was found.
+        reason: String,
+    },
+}
+
+/// A record of a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The topic it is on.
+    pub topic: String,
+    /// Where it is.
+    pub place: Place,
+    /// Where its first piece is.
+    pub begins: Place,
+    /// Whether this program appended it, by this very [`Journal`].
+    pub own: bool,
+    /// What it contains, in memory of its own.
+    pub bytes: Bytes,
+}
+
+#[derive(Debug)]
+struct Shared {
+    bus: Bus,
+    context: Context,
+    options: JournalOptions,
+    /// What the ids of this program's records begin with; nobody else has it.
+    member: String,
+    records: AtomicU64,
+    topics: Mutex<BTreeMap<String, Topic>>,
+    /// The sequence number up to which the stream was read.
+    read: watch::Sender<u64>,
+}
+
+/// What is known about the end of a topic.
+#[derive(Clone, Debug, Default)]
+struct Topic {
+    /// The place of the last whole record.
+    record: Place,
+    /// The last message.
+    message: u64,
+    /// Pieces after the last whole record.
+    unfinished: Option<Unfinished>,
+    /// The last record of this program that was read back, and its place.
+    own: Option<(String, Place)>,
+}
+
+/// A record without its last pieces.
+#[derive(Clone, Debug)]
+struct Unfinished {
+    id: String,
+    messages: Vec<u64>,
+    /// When its last piece was read.
+    moved: Instant,
+}
+
+impl Journal {
+    /// Connects to NATS, creates the stream if there is none, and begins to read it.
+    pub async fn open(options: &JournalOptions) -> Result<(Self, Tail), JournalError> {
+        options.check()?;
+        let bus = Bus::connect(&options.nats).await?;
+        let context = ContextBuilder::new()
+            .timeout(REQUEST_TIME)
+            .build(bus.client.clone());
+        stream::open(&context, options).await?;
+        let member = bus.fresh_name()?;
+        let shared = Arc::new(Shared {
+            bus,
+            context,
+            options: options.clone(),
+            member,
+            records: AtomicU64::new(0),
+            topics: Mutex::default(),
+            read: watch::Sender::new(0),
+        });
+        let (to, news) = mpsc::channel(NEWS);
+        let reading = tokio::spawn(read::run(shared.clone(), to));
+        Ok((Self { shared }, Tail { news, reading }))
+    }
+
+    /// Appends a record to a topic, if its last record is the one at `after` (0: there is none). Waits for
+    /// servers that are away as long as [`JournalOptions::outage`]. Returns its place.
+    ///
+    /// A program may append to several topics at a time, but only one record to the same one. If the future
+    /// is dropped, whether the record is stored shows in the tail alone.
+    pub async fn append(
+        &self,
+        topic: &str,
+        after: Place,
+        record: Bytes,
+    ) -> Result<Place, AppendError> {
+        append::append(&self.shared, topic, after, record).await
+    }
+
+    /// Deletes the messages of a topic before this place, to be called once a later record contains all
+    /// that they said.
+    pub async fn forget(&self, topic: &str, before: Place) -> Result<(), AppendError> {
+        append::forget(&self.shared, topic, before).await
+    }
+
+    /// Whether JetStream could store something now; what is wrong if not.
+    pub async fn check(&self) -> Result<(), AppendError> {
+        append::check(&self.shared).await
+    }
+
+    /// How the journal is called in errors: its servers and its stream.
+    pub fn name(&self) -> String {
+        self.shared.options.name()
+    }
+}
+
+impl Tail {
+    /// What comes next. Waits without an end for servers that are away; `None` after [`News::Lost`].
+    pub async fn next(&mut self) -> Option<News> {
+        self.news.recv().await
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        self.reading.abort();
+    }
+}
+
+impl Shared {
+    fn subject(&self, topic: &str) -> String {
+        format!("{}.{topic}", self.options.stream)
+    }
+
+    fn fresh_id(&self) -> String {
+        let number = self.records.fetch_add(1, Ordering::Relaxed);
+        format!("{}-{number}", self.member)
+    }
+
+    fn topic(&self, topic: &str) -> Topic {
+        lock(&self.topics).get(topic).cloned().unwrap_or_default()
+    }
+
+    fn change<R>(&self, topic: &str, change: impl FnOnce(&mut Topic) -> R) -> R {
+        let mut topics = lock(&self.topics);
+        match topics.get_mut(topic) {
+            Some(found) => change(found),
+            None => change(topics.entry(topic.to_owned()).or_default()),
+        }
+    }
+}
+
+/// The longest name of a topic: a NATS server reads commands of up to 4096 bytes.
+const TOPIC: usize = 2048;
+
+/// What is wrong with the name of a topic.
+fn bad_topic(topic: &str) -> Option<&'static str> {
+    let fine = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'*' | b'>' | b'.');
+    let length = (1..=TOPIC).contains(&topic.len());
+    let named = length && topic.bytes().all(fine);
+    (!named).then_some("use 1 to 2048 visible ASCII characters, and neither * nor > nor a dot")
+}

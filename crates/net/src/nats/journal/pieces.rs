@@ -1,0 +1,302 @@
+//! How a record is cut into messages, and how it is put together again. Pure.
+//!
+//! The pieces of a record follow each other in their topic, since each is stored only directly behind the
+//! one before. So whatever comes between them means that their writer was overtaken: the record never counts.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use bytes::Bytes;
+
+/// The header that says which piece of which record a message is: `ID INDEX COUNT SIZE`.
+pub(super) const PIECE: &str = "Breakbulk-Piece";
+
+/// What is left for the headers of a message and the subject.
+const HEADERS: usize = 1024;
+
+/// The most pieces of a record.
+const MOST: u32 = 1 << 20;
+
+/// The longest id of a record.
+const ID: usize = 128;
+
+/// What a message says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PieceHead {
+    /// The record, told apart from all others.
+    pub(super) id: String,
+    /// From 0.
+    pub(super) index: u32,
+    /// How many pieces the record has.
+    pub(super) count: u32,
+    /// How many bytes it has.
+    pub(super) size: u64,
+}
+
+impl fmt::Display for PieceHead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            id,
+            index,
+            count,
+            size,
+        } = self;
+        write!(f, "{id} {index} {count} {size}")
+    }
+}
+
+impl PieceHead {
+    /// `None` if it is not one.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let id = words.next().filter(|id| (1..=ID).contains(&id.len()))?;
+        let head = Self {
+            id: id.to_owned(),
+            index: words.next()?.parse().ok()?,
+            count: words.next()?.parse().ok()?,
+            size: words.next()?.parse().ok()?,
+        };
+        let sound = words.next().is_none() && head.index < head.count && head.count <= MOST;
+        sound.then_some(head)
+    }
+}
+
+/// How many bytes of a record a message takes, where messages have at most `max_payload` bytes.
+pub(super) fn room(max_payload: usize) -> usize {
+    max_payload.saturating_sub(HEADERS).max(1)
+}
+
+/// A record cut into pieces of at most `room` bytes; one without bytes has one piece.
+pub(super) fn cut(record: &Bytes, room: usize) -> Vec<Bytes> {
+    if record.is_empty() {
+        return vec![Bytes::new()];
+    }
+    let starts = (0..record.len()).step_by(room);
+    starts
+        .map(|at| record.slice(at..record.len().min(at + room)))
+        .collect()
+}
+
+/// Puts the records of all topics together.
+#[derive(Debug)]
+pub(super) struct Assembler {
+    max_record: usize,
+    open: BTreeMap<String, Open>,
+}
+
+/// A record whose last piece has not come.
+#[derive(Debug)]
+struct Open {
+    head: PieceHead,
+    bytes: Vec<u8>,
+    messages: Vec<u64>,
+}
+
+/// What a piece leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// The record is whole.
+    Whole {
+        /// Its content.
+        bytes: Bytes,
+        /// Where its first piece is.
+        begins: u64,
+    },
+    /// Others have to follow. These are the messages so far.
+    Open(Vec<u64>),
+    /// It belongs to no record: its writer was overtaken, or its beginning is deleted.
+    Dead,
+    /// It declares a record that is too large, or has other bytes than it declared.
+    Wrong(String),
+}
+
+impl Assembler {
+    pub(super) fn new(max_record: usize) -> Self {
+        Self {
+            max_record,
+            open: BTreeMap::new(),
+        }
+    }
+
+    /// Takes the message at this sequence number.
+    pub(super) fn take(&mut self, topic: &str, at: u64, head: PieceHead, piece: &[u8]) -> Taken {
+        let before = self.open.remove(topic);
+        let mut open = match before {
+            Some(open) if open.continued_by(&head) => open,
+            _ if head.index == 0 => Open {
+                head: head.clone(),
+                bytes: Vec::new(),
+                messages: Vec::new(),
+            },
+            _ => return Taken::Dead,
+        };
+        let size = usize::try_from(head.size).unwrap_or(usize::MAX);
+        if size > self.max_record {
+            let limit = self.max_record;
+            return Taken::Wrong(format!("a record of {size} bytes; {limit} are allowed"));
+        }
+        let last = head.index + 1 == head.count;
+        let now = open.bytes.len() + piece.len();
+        if now > size || (last && now != size) {
+            return Taken::Wrong(format!("{now} bytes of a record of {size}"));
+        }
+        // A declared size is no reason to allocate.
+        open.bytes.extend_from_slice(piece);
+        open.messages.push(at);
+        open.head = head;
+        if last {
+            let begins = open.messages.first().copied().unwrap_or(at);
+            return Taken::Whole {
+                bytes: open.bytes.into(),
+                begins,
+            };
+        }
+        let messages = open.messages.clone();
+        self.open.insert(topic.to_owned(), open);
+        Taken::Open(messages)
+    }
+
+    /// A message that is no piece: what was open in its topic was overtaken.
+    pub(super) fn interrupt(&mut self, topic: &str) {
+        self.open.remove(topic);
+    }
+}
+
+impl Open {
+    fn continued_by(&self, next: &PieceHead) -> bool {
+        let PieceHead {
+            id,
+            index,
+            count,
+            size,
+        } = &self.head;
+        *id == next.id && index + 1 == next.index && *count == next.count && *size == next.size
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_written_and_read_back() {
+        let head = PieceHead {
+            id: "a-1".into(),
+            index: 2,
+            count: 3,
+            size: 7,
+        };
+        assert_eq!(head.to_string(), "a-1 2 3 7");
+        assert_eq!(PieceHead::parse("a-1 2 3 7"), Some(head));
+        for text in [
+            "",
+            "a",
+            "a 0 1",
+            " 0 1 1",
+            "a 1 1 1",
+            "a 0 0 0",
+            "a -1 1 1",
+            "a 0 1 1 1",
+            "a 0 9999999 1",
+            "a  0 1 1",
+        ] {
+            assert_eq!(PieceHead::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn records_are_cut_within_their_room() {
+        for (size, room, lengths) in [
+            (0, 4, &[0][..]),
+            (1, 4, &[1]),
+            (4, 4, &[4]),
+            (5, 4, &[4, 1]),
+            (9, 4, &[4, 4, 1]),
+        ] {
+            let record = Bytes::from(vec![7; size]);
+            let pieces = cut(&record, room);
+            let found: Vec<usize> = pieces.iter().map(Bytes::len).collect();
+            assert_eq!(found, lengths, "{size}");
+        }
+        assert_eq!(room(1 << 20), (1 << 20) - 1024);
+        assert_eq!(room(10), 1);
+    }
+
+    /// `a:0/2:4=xy` is piece 0 of 2 of the record `a`, which has 4 bytes, with the bytes `xy`.
+    fn run(max_record: usize, messages: &str) -> String {
+        let mut assembler = Assembler::new(max_record);
+        let mut said = Vec::new();
+        for (at, message) in messages.split_whitespace().enumerate() {
+            let at = at as u64 + 1;
+            let (topic, message) = message.split_once('.').unwrap_or(("t", message));
+            if message == "?" {
+                assembler.interrupt(topic);
+                continue;
+            }
+            let (head, bytes) = message.split_once('=').unwrap();
+            let text = head.replace([':', '/'], " ");
+            let head = PieceHead::parse(&text).unwrap();
+            said.push(match assembler.take(topic, at, head, bytes.as_bytes()) {
+                Taken::Whole { bytes, begins } => {
+                    format!("{}@{begins}", String::from_utf8(bytes.to_vec()).unwrap())
+                }
+                Taken::Open(messages) => format!("{messages:?}").replace(' ', ""),
+                Taken::Dead => "dead".to_owned(),
+                Taken::Wrong(_) => "wrong".to_owned(),
+            });
+        }
+        said.join(" ")
+    }
+
+    #[test]
+    fn a_record_is_visible_whole_or_not_at_all() {
+        // FLEET-1
+        for (what, messages, expected) in [
+            ("one piece", "a:0/1:2=xy", "xy@1"),
+            ("no bytes", "a:0/1:0=", "@1"),
+            ("several", "a:0/2:4=xy a:1/2:4=zz", "[1] xyzz@1"),
+            (
+                "another writer came between",
+                "a:0/2:4=xy b:0/1:1=b a:1/2:4=zz",
+                "[1] b@2 dead",
+            ),
+            (
+                "another writer came between, with pieces of its own",
+                "a:0/3:3=1 a:1/3:3=2 b:0/2:2=x b:1/2:2=y",
+                "[1] [1,2] [3] xy@3",
+            ),
+            (
+                "the beginning is deleted",
+                "a:1/2:4=zz b:0/1:1=b",
+                "dead b@2",
+            ),
+            (
+                "a piece is missing",
+                "a:0/3:3=1 a:2/3:3=3 b:0/1:1=b",
+                "[1] dead b@3",
+            ),
+            (
+                "a writer that begins again under another id",
+                "a:0/2:2=1 b:0/2:2=1 b:1/2:2=2",
+                "[1] [2] 12@2",
+            ),
+            (
+                "topics do not disturb each other",
+                "t.a:0/2:2=1 u.b:0/1:1=x t.a:1/2:2=2",
+                "[1] x@2 12@1",
+            ),
+            (
+                "a foreign message in the topic",
+                "a:0/2:2=1 ? a:1/2:2=2",
+                "[1] dead",
+            ),
+            ("too many bytes", "a:0/1:1=xy", "wrong"),
+            ("too few bytes", "a:0/1:3=xy", "wrong"),
+            ("too large", "a:0/1:9=123456789", "wrong"),
+            ("another count", "a:0/2:2=1 a:1/3:2=2", "[1] dead"),
+        ] {
+            assert_eq!(run(8, messages), expected, "{what}");
+        }
+    }
+}

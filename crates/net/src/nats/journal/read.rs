@@ -1,0 +1,250 @@
+//! The task that reads the stream of a journal, and begins again where it was whenever servers are lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, push};
+use async_nats::jetstream::{self, stream::Stream};
+use futures_util::StreamExt;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::pieces::{Assembler, PIECE, PieceHead, Taken};
+use super::{News, Record, Shared, Unfinished};
+
+/// How often the server says that it is there when there is nothing to read.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// How long nothing is read before the stream is asked whether there is something.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// How long to wait before reading is begun again.
+const AGAIN: Duration = Duration::from_millis(100);
+
+pub(super) async fn run(shared: Arc<Shared>, to: mpsc::Sender<News>) {
+    let mut reading = Reading {
+        assembler: Assembler::new(shared.options.max_record),
+        next: 1,
+        empty_up_to: 0,
+        caught_up: false,
+        shared,
+        to,
+    };
+    loop {
+        match reading.follow().await {
+            Ended::Again(reason) => {
+                tracing::debug!(
+                    reason,
+                    next = reading.next,
+                    "the stream of a journal is read again"
+                );
+                sleep(AGAIN).await;
+            }
+            Ended::Lost(reason) => {
+                let _ = reading.to.send(News::Lost { reason }).await;
+                return;
+            }
+            Ended::Unwanted => return,
+        }
+    }
+}
+
+struct Reading {
+    shared: Arc<Shared>,
+    to: mpsc::Sender<News>,
+    assembler: Assembler,
+    /// The sequence number to read next.
+    next: u64,
+    /// There is nothing to read up to this one.
+    empty_up_to: u64,
+    caught_up: bool,
+}
+
+/// Why reading stopped.
+enum Ended {
+    /// The server or the consumer is gone.
+    Again(String),
+    /// What was read does not belong to this stream.
+    Lost(String),
+    /// Nobody takes the news.
+    Unwanted,
+}
+
+impl<E: std::error::Error> From<E> for Ended {
+    fn from(error: E) -> Self {
+        Self::Again(error.to_string())
+    }
+}
+
+impl Reading {
+    async fn follow(&mut self) -> Ended {
+        match self.try_follow().await {
+            Ok(never) => match never {},
+            Err(ended) => ended,
+        }
+    }
+
+    async fn try_follow(&mut self) -> Result<std::convert::Infallible, Ended> {
+        let context = &self.shared.context;
+        let stream = context
+            .get_stream_no_info(&self.shared.options.stream)
+            .await?;
+        let there = self.range(&stream).await?;
+        let consumer = stream.create_consumer(self.consumer()).await?;
+        if consumer.cached_info().num_pending == 0 {
+            self.nothing_up_to(there).await?;
+        }
+        let mut messages = consumer.messages().await?;
+        let mut delivered = 0;
+        loop {
+            let message = match timeout(IDLE, messages.next()).await {
+                Ok(Some(message)) => message?,
+                Ok(None) => return Err(Ended::Again("the connection is closed".to_owned())),
+                Err(_) => {
+                    let (_, last) = self.range(&stream).await?;
+                    if last > self.empty_up_to.max(self.next - 1) {
+                        let reason = "nothing comes, and the stream has more".to_owned();
+                        return Err(Ended::Again(reason));
+                    }
+                    continue;
+                }
+            };
+            let info = message
+                .info()
+                .map_err(|error| Ended::Again(error.to_string()))?;
+            delivered += 1;
+            if info.consumer_sequence != delivered {
+                return Err(Ended::Again("messages were lost on their way".to_owned()));
+            }
+            let (at, pending) = (info.stream_sequence, info.pending);
+            if at >= self.next {
+                self.take(at, &message).await?;
+                self.next = at + 1;
+            }
+            self.shared.read.send_replace(at.max(self.empty_up_to));
+            if pending == 0 {
+                self.nothing_up_to(there).await?;
+            }
+        }
+    }
+
+    fn consumer(&self) -> push::Config {
+        push::Config {
+            deliver_subject: self.shared.bus.client.new_inbox(),
+            deliver_policy: DeliverPolicy::ByStartSequence {
+                start_sequence: self.next,
+            },
+            ack_policy: AckPolicy::None,
+            // So that the server waits for a reader that is busy.
+            flow_control: true,
+            idle_heartbeat: HEARTBEAT,
+            max_deliver: 1,
+            num_replicas: 1,
+            memory_storage: true,
+            ..push::Config::default()
+        }
+    }
+
+    /// The first and the last sequence number of the stream.
+    async fn range(&self, stream: &Stream<()>) -> Result<(u64, u64), Ended> {
+        let state = stream.get_info().await?.state;
+        if state.last_sequence + 1 < self.next {
+            let (last, read) = (state.last_sequence, self.next - 1);
+            return Err(Ended::Lost(format!(
+                "it ends at message {last}, and was read up to {read}; was it deleted, or restored from an old copy?"
+            )));
+        }
+        Ok((state.first_sequence, state.last_sequence))
+    }
+
+    /// All that there was up to `last` is read.
+    async fn nothing_up_to(&mut self, (first, last): (u64, u64)) -> Result<(), Ended> {
+        self.empty_up_to = self.empty_up_to.max(last);
+        let read = self.empty_up_to.max(self.next - 1);
+        self.shared.read.send_replace(read);
+        if !self.caught_up {
+            self.caught_up = true;
+            self.tell(News::CaughtUp { first, last }).await?;
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self, at: u64, message: &jetstream::Message) -> Result<(), Ended> {
+        let prefix = self.shared.options.stream.len() + 1;
+        let topic = message.subject.get(prefix..).unwrap_or_default().to_owned();
+        let head = message
+            .headers
+            .as_ref()
+            .and_then(|headers| headers.get(PIECE));
+        let Some(head) = head.and_then(|head| PieceHead::parse(head.as_str())) else {
+            tracing::warn!(
+                topic,
+                at,
+                "a message that is no piece of a record is ignored"
+            );
+            self.assembler.interrupt(&topic);
+            self.shared.change(&topic, |known| {
+                known.message = known.message.max(at);
+                known.unfinished = None;
+            });
+            return Ok(());
+        };
+        let id = head.id.clone();
+        let taken = self.assembler.take(&topic, at, head, &message.payload);
+        let own = id.starts_with(&self.shared.member);
+        self.shared.change(&topic, |known| {
+            known.message = known.message.max(at);
+            known.unfinished = match &taken {
+                Taken::Open(messages) if !own && known.record < at => Some(Unfinished {
+                    id: id.clone(),
+                    messages: messages.clone(),
+                    moved: Instant::now(),
+                }),
+                _ => None,
+            };
+            if let Taken::Whole { .. } = taken {
+                known.record = known.record.max(at);
+                if own {
+                    known.own = Some((id.clone(), at));
+                }
+            }
+        });
+        match taken {
+            Taken::Whole { bytes, begins } => {
+                let record = Record {
+                    topic,
+                    place: at,
+                    begins,
+                    own,
+                    bytes,
+                };
+                self.tell(News::Record(record)).await
+            }
+            Taken::Open(_) => Ok(()),
+            Taken::Dead => {
+                tracing::debug!(
+                    topic,
+                    at,
+                    id,
+                    "a piece of a record that was never finished is ignored"
+                );
+                Ok(())
+            }
+            Taken::Wrong(reason) => {
+                tracing::error!(
+                    topic,
+                    at,
+                    id,
+                    reason,
+                    "a record cannot be read and is left out"
+                );
+                Ok(())
+            }
+        }
+    }
+
+    async fn tell(&mut self, news: News) -> Result<(), Ended> {
+        let told = self.to.send(news).await;
+        told.map_err(|_| Ended::Unwanted)
+    }
+}

@@ -1,0 +1,215 @@
+//! A journal on real NATS servers: what was appended is read by all, once and in order, whichever server or
+//! writer is lost.
+
+#![cfg(feature = "jetstream")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
+
+use std::time::Duration;
+
+use async_nats::jetstream;
+use breakbulk_net::nats::journal::{AppendError, Journal, JournalOptions, News, Record, Tail};
+use breakbulk_testkit::nats::NatsCluster;
+use bytes::Bytes;
+use tokio::time::timeout;
+
+const PAYLOAD: usize = 16 << 10;
+
+fn options(cluster: &NatsCluster) -> JournalOptions {
+    JournalOptions::parse(&cluster.stream("JOURNAL")).unwrap()
+}
+
+/// A journal whose tail has given what was there before.
+async fn open(options: &JournalOptions) -> (Journal, Tail, Vec<Record>) {
+    let (journal, mut tail) = Journal::open(options).await.unwrap();
+    let mut before = Vec::new();
+    loop {
+        match next(&mut tail).await {
+            News::Record(record) => before.push(record),
+            News::CaughtUp { .. } => return (journal, tail, before),
+            lost => panic!("{lost:?}"),
+        }
+    }
+}
+
+async fn next(tail: &mut Tail) -> News {
+    let news = timeout(Duration::from_secs(30), tail.next());
+    news.await.unwrap().unwrap()
+}
+
+async fn record(tail: &mut Tail) -> Record {
+    match next(tail).await {
+        News::Record(record) => record,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Bytes that tell their number.
+fn numbered(number: usize, size: usize) -> Bytes {
+    let bytes: Vec<u8> = (0..size).map(|at| (number * 31 + at) as u8).collect();
+    bytes.into()
+}
+
+#[tokio::test]
+async fn records_of_any_size_are_read_by_all_and_by_those_who_come_later() {
+    let cluster = NatsCluster::start(1, PAYLOAD).await;
+    let options = options(&cluster);
+    let (journal, mut tail, before) = open(&options).await;
+    assert_eq!(before, []);
+    let mut expected = Vec::new();
+    let mut place = 0;
+    for (number, size) in [0, 1, PAYLOAD, 10 * PAYLOAD + 7, 3].into_iter().enumerate() {
+        let bytes = numbered(number, size);
+        place = journal.append("t", place, bytes.clone()).await.unwrap();
+        expected.push((place, bytes));
+    }
+    let mut read = Vec::new();
+    for _ in 0..expected.len() {
+        let record = record(&mut tail).await;
+        assert_eq!(record.topic, "t");
+        read.push((record.place, record.bytes));
+    }
+    assert_eq!(read, expected);
+    let (_, _, before) = open(&options).await;
+    let before: Vec<_> = before.into_iter().map(|r| (r.place, r.bytes)).collect();
+    assert_eq!(before, expected);
+}
+
+#[tokio::test]
+async fn of_two_writers_one_is_overtaken_and_there_is_one_history() {
+    let cluster = NatsCluster::start(1, PAYLOAD).await;
+    let options = options(&cluster);
+    let (one, mut one_tail, _) = open(&options).await;
+    let (two, mut two_tail, _) = open(&options).await;
+    let first = one.append("t", 0, numbered(1, 9)).await.unwrap();
+    let overtaken = two.append("t", 0, numbered(2, 3 * PAYLOAD)).await;
+    let overtaken = overtaken.unwrap_err();
+    assert!(
+        matches!(overtaken, AppendError::Overtaken { after: 0, .. }),
+        "{overtaken}"
+    );
+    assert_eq!(record(&mut two_tail).await.bytes, numbered(1, 9));
+    let second = two
+        .append("t", first, numbered(2, 3 * PAYLOAD))
+        .await
+        .unwrap();
+    // Another topic is not concerned.
+    one.append("u", 0, numbered(3, 5)).await.unwrap();
+    let one_again = one.append("t", first, numbered(4, 1)).await;
+    assert!(matches!(one_again, Err(AppendError::Overtaken { .. })));
+    one.append("t", second, numbered(4, 1)).await.unwrap();
+    for tail in [&mut one_tail, &mut two_tail] {
+        let mut sizes = Vec::new();
+        while sizes.len() < 3 {
+            let record = record(tail).await;
+            if record.bytes != numbered(1, 9) {
+                sizes.push((record.topic, record.bytes.len()));
+            }
+        }
+        let expected = [("t", 3 * PAYLOAD), ("u", 5), ("t", 1)];
+        assert_eq!(
+            sizes,
+            expected.map(|(topic, size)| (topic.to_owned(), size))
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_a_dead_writer_left_unfinished_is_invisible_and_cleaned_up_by_the_next() {
+    // FLEET-1
+    let cluster = NatsCluster::start(1, PAYLOAD).await;
+    let options = options(&cluster);
+    let (journal, mut tail, _) = open(&options).await;
+    let first = journal.append("t", 0, numbered(1, 1)).await.unwrap();
+    record(&mut tail).await;
+    // As a writer that dies after two of three pieces.
+    let client = async_nats::connect(cluster.servers()).await.unwrap();
+    let context = jetstream::new(client);
+    let mut left = Vec::new();
+    for index in 0..2 {
+        let mut headers = async_nats::HeaderMap::new();
+        headers.insert("Breakbulk-Piece", format!("dead-1 {index} 3 9"));
+        let sent = context.publish_with_headers("JOURNAL.t", headers, "abc".into());
+        left.push(sent.await.unwrap().await.unwrap().sequence);
+    }
+    let second = journal.append("t", first, numbered(2, 2)).await.unwrap();
+    assert_eq!(record(&mut tail).await.place, second);
+    let stream = context.get_stream("JOURNAL").await.unwrap();
+    let cleaned = async {
+        while stream.get_info().await.unwrap().state.messages > 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), cleaned).await.unwrap();
+    for message in left {
+        assert!(stream.get_raw_message(message).await.is_err());
+    }
+    let (_, _, before) = open(&options).await;
+    let before: Vec<_> = before.into_iter().map(|record| record.place).collect();
+    assert_eq!(before, [first, second]);
+}
+
+#[tokio::test]
+async fn a_topic_forgets_what_a_later_record_contains() {
+    let cluster = NatsCluster::start(1, PAYLOAD).await;
+    let options = options(&cluster);
+    let (journal, mut tail, _) = open(&options).await;
+    let mut place = 0;
+    for number in 0..3 {
+        place = journal
+            .append("t", place, numbered(number, 3 * PAYLOAD))
+            .await
+            .unwrap();
+        journal
+            .append("other", 0, numbered(9, 1))
+            .await
+            .map_or((), |_| ());
+        record(&mut tail).await;
+        if number == 0 {
+            record(&mut tail).await;
+        }
+    }
+    let begins = place - 3;
+    journal.forget("t", begins).await.unwrap();
+    let next = journal.append("t", place, numbered(5, 5)).await.unwrap();
+    let (_, _, before) = open(&options).await;
+    let before: Vec<_> = before.into_iter().map(|r| (r.topic, r.place)).collect();
+    let topics: Vec<&str> = before.iter().map(|(topic, _)| topic.as_str()).collect();
+    assert_eq!(topics, ["other", "t", "t"]);
+    assert_eq!(before[2].1, next);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_servers_of_which_each_is_killed_lose_and_double_nothing() {
+    // FLEET-2
+    let mut cluster = NatsCluster::start(3, PAYLOAD).await;
+    let options = options(&cluster);
+    let (one, mut one_tail, _) = open(&options).await;
+    let (two, mut two_tail, _) = open(&options).await;
+    let total = 60;
+    let mut history = Vec::new();
+    let mut place = 0;
+    for number in 0..total {
+        // Both write in turn, and each reads what the other wrote.
+        let (journal, tail, other) = match number % 2 {
+            0 => (&one, &mut one_tail, &mut two_tail),
+            _ => (&two, &mut two_tail, &mut one_tail),
+        };
+        if number % 10 == 5 {
+            cluster.kill(number / 10 % 3);
+        }
+        if number % 10 == 9 {
+            cluster.restart(number / 10 % 3).await;
+        }
+        let size = if number % 7 == 0 { 5 * PAYLOAD } else { 100 };
+        let bytes = numbered(number, size);
+        place = journal.append("t", place, bytes.clone()).await.unwrap();
+        history.push((place, bytes));
+        for tail in [tail, other] {
+            let record = record(tail).await;
+            assert_eq!((record.place, &record.bytes), (place, &history[number].1));
+        }
+    }
+    let (_, _, before) = open(&options).await;
+    let before: Vec<_> = before.into_iter().map(|r| (r.place, r.bytes)).collect();
+    assert_eq!(before, history);
+}
