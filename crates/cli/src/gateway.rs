@@ -11,15 +11,19 @@ mod setup;
 mod state;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use breakbulk::gateway::Config;
+use breakbulk::gateway::record::Feed;
 use clap::Args;
 use tracing::Level;
 
 use self::admin::AdminOptions;
+pub(crate) use self::admin::admin_token;
 use crate::failure::Failure;
 use crate::log::LogOptions;
 use crate::output::Output;
+use crate::record::Record;
 use crate::size::Size;
 use explain::Spelling;
 use options::RouteOptions;
@@ -47,8 +51,9 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   http://HOST:PORT/PATH  MCP over HTTP (Streamable HTTP, of 2025-03-26 to 2026-07-28): to listen, one URL
                       for clients of all versions; as a target, a server. http://PORT as for ws://
   https://…           the same with TLS
-  ahp+http://HOST:PORT/PATH  a tunnel between two gateways over plain HTTP, in POSTs and polls, for paths
-                      that let no WebSocket through or cap bodies: none is over max-frame; ahp+https:// with TLS
+  ahp+http://HOST:PORT/PATH  a tunnel between two gateways over plain HTTP, in POSTs, event streams and
+                      polls, for paths that let no WebSocket through or cap bodies: none is over max-frame;
+                      ahp+https:// with TLS
   nats://[USER:PASSWORD@|TOKEN@]HOST:PORT/SUBJECT  a tunnel over NATS: each session is for one of the gateways
                       that listen at the subject; the server's max_payload is the cap; tls:// with TLS
   loro+http://HOST:PORT, loro+https://…     loro-extended: to listen, by WebSocket, SSE, polling and WebRTC
@@ -213,7 +218,7 @@ pub(crate) struct Gateway {
     /// Say what is wrong with the options or the file, and start nothing
     #[arg(long)]
     check: bool,
-    /// The memory for the messages of all sessions [default: 1GiB]
+    /// The memory of all sessions: their messages, and 80 KiB for each of --max-sessions [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
     #[command(flatten)]
@@ -222,6 +227,8 @@ pub(crate) struct Gateway {
     /// breakbulk/caps.json in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
+    #[command(flatten)]
+    record: Record,
     #[command(flatten)]
     admin: AdminOptions,
     /// What a tywrap host appends to the command of its bridge; the host and the bridge agree by the lines
@@ -235,30 +242,39 @@ pub(crate) struct Gateway {
 impl Gateway {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let check = self.check;
-        let (log, admin) = (self.log.clone(), self.admin.clone());
+        let mut asked = (self.log.clone(), self.admin.clone(), self.record.clone());
         let mut setup = self.setup()?;
         let parsed = setup.parse()?;
         // What the command line says goes first.
         let of_file = &parsed.settings;
-        let log = of_file
-            .log
-            .as_ref()
-            .filter(|_| !log.is_given())
-            .unwrap_or(&log);
+        if let Some(log) = of_file.log.as_ref().filter(|_| !asked.0.is_given()) {
+            asked.0 = log.clone();
+        }
+        if let Some(admin) = of_file.admin.as_ref().filter(|_| !asked.1.is_on()) {
+            asked.1 = admin.clone();
+        }
+        if let Some(record) = of_file.record.as_ref().filter(|_| !asked.2.is_on()) {
+            asked.2 = record.clone();
+        }
+        let (log, admin, record) = asked;
         log.start(Level::INFO)?;
-        let admin = of_file
-            .admin
-            .clone()
-            .filter(|_| !admin.is_given())
-            .unwrap_or(admin);
         setup.watch = admin.watch();
         let wanted = setup.understand(parsed).map_err(Refusal::into_failure)?;
         if check {
             return check_only(wanted);
         }
+        let recorder = record.start()?;
+        // With an admin port, `breakbulk tap` follows what is not recorded, too.
+        if recorder.is_some() || admin.is_on() {
+            let feed = Feed::new(recorder.clone());
+            setup.watch.set_record(Arc::new(feed));
+        }
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
         let outcome = runtime.block_on(run::run(setup, wanted, &admin));
+        if let Some(recorder) = recorder {
+            recorder.finish();
+        }
         // A blocked write to standard output must not keep the process alive.
         runtime.shutdown_background();
         outcome
@@ -292,6 +308,7 @@ impl Gateway {
             }],
             admin: None,
             log: None,
+            record: None,
             places: Places::new(),
         }))
     }

@@ -1,8 +1,10 @@
 //! Makes a plan of two endpoints and a configuration: everything is checked before anything is opened.
 
 mod end;
+mod exposure;
 mod kinds;
 mod memory;
+mod sizes;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -27,9 +29,9 @@ use crate::serve::Sockets;
 use crate::tunnel::{LearnedCaps, Lobby};
 use crate::watch::{RouteWatch, SessionWatch, Watch};
 pub(crate) use end::End;
-pub use end::Overruled;
 pub(crate) use kinds::Carried;
 pub(crate) use memory::Memory;
+pub use sizes::Overruled;
 
 /// The configuration of both ends of a gateway, and of all its sessions.
 #[derive(Clone, Debug)]
@@ -44,7 +46,8 @@ pub struct Config {
     pub fragment: Option<usize>,
     /// What the capped path is known to let through.
     pub preset: Option<Preset>,
-    /// The memory for the messages of all sessions, in bytes.
+    /// The memory of all sessions, in bytes. Up to a quarter of it is for what sessions take beside their
+    /// messages: 80 KiB for each of `max_sessions`.
     pub memory: usize,
     /// The most sessions at a time.
     pub max_sessions: usize,

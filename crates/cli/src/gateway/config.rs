@@ -28,7 +28,7 @@ const LONGEST: u64 = 1 << 20;
 const LONGEST_NAME: usize = 64;
 
 /// The keys at the top of a file that no route has.
-const TOP: &[&str] = &["memory", "state", "route", "admin", "log"];
+const TOP: &[&str] = &["memory", "state", "route", "admin", "log", "record"];
 
 /// The keys of a route that the top does not have.
 const OF_ROUTE: &[&str] = &["name", "listen", "to", "fleet"];
@@ -96,6 +96,7 @@ impl Reader {
             routes: Vec::new(),
             admin: None,
             log: None,
+            record: None,
             places: Places::new(),
         };
         // Those that do not say otherwise have what stands at the top.
@@ -113,6 +114,10 @@ impl Reader {
                 }
                 "admin" => {
                     settings.admin = self.admin(value);
+                    Ok(())
+                }
+                "record" => {
+                    settings.record = self.record(value);
                     Ok(())
                 }
                 "log" => {

@@ -16,6 +16,7 @@ use super::options::RouteOptions;
 use crate::failure::Failure;
 use crate::guests::Room;
 use crate::log::LogOptions;
+use crate::record::Record;
 use crate::{key, token};
 
 /// Where the keys of a table stand in their file; empty for a command line.
@@ -35,6 +36,8 @@ pub(super) struct Settings {
     pub(super) admin: Option<AdminOptions>,
     /// The table of the log.
     pub(super) log: Option<LogOptions>,
+    /// The table of the flight recorder.
+    pub(super) record: Option<Record>,
     pub(super) places: Places,
 }
 

@@ -13,6 +13,7 @@ use super::settings::{Problem, Settings, Understood};
 use super::state;
 use crate::failure::Failure;
 use crate::log::LogOptions;
+use crate::record::Record;
 
 /// The command line, or a file that can be read again, and what stays the same when it is.
 pub(super) struct Setup {
@@ -21,8 +22,8 @@ pub(super) struct Setup {
     pub(super) watch: Watch,
     /// The file of learned caps, and what is in it.
     caps: Option<(Option<PathBuf>, Arc<LearnedCaps>)>,
-    /// What only a start reads: the tables of the admin port and of the log.
-    at_start: Option<(Option<AdminOptions>, Option<LogOptions>)>,
+    /// What only a start reads: the tables of the admin port, the log and the recorder.
+    at_start: Option<(Option<AdminOptions>, Option<LogOptions>, Option<Record>)>,
 }
 
 enum Origin {
@@ -152,11 +153,12 @@ impl Setup {
 
     /// Says so if a reload would change what only a start reads.
     fn note_what_a_start_reads(&mut self, settings: &Settings) {
-        let now = (settings.admin.clone(), settings.log.clone());
+        let tables = (&settings.admin, &settings.log, &settings.record);
+        let now = (tables.0.clone(), tables.1.clone(), tables.2.clone());
         let before = self.at_start.get_or_insert_with(|| now.clone());
         if *before != now {
             tracing::warn!(
-                "[admin] and [log] are read at the start; start the program again to change them"
+                "[admin], [log] and [record] are read at the start; start the program again to change them"
             );
         }
     }

@@ -1,12 +1,11 @@
 //! What is wrong with routes: all of it is found before anything is started or stopped.
 
-use breakbulk_net::ws::ListenError;
-
 use super::place::Place;
 use super::route::{Route, Started};
 use crate::error::{PlanError, RunError};
 use crate::plan::{Memory, Plan};
 use crate::pump::Side;
+use crate::serve::bind;
 
 /// What is wrong with one route.
 #[derive(Debug, thiserror::Error)]
@@ -165,12 +164,7 @@ impl Plan {
 
 /// The error of a socket that cannot be opened.
 pub(super) fn not_opened(host: &str, port: u16, error: std::io::Error) -> RouteError {
-    let address = String::new();
-    RouteError::Run(crate::serve::not_bound(
-        host,
-        port,
-        ListenError::Bind { address, error },
-    ))
+    RouteError::Run(bind::not_bound(host, port, error))
 }
 
 #[cfg(all(test, feature = "process"))]
@@ -205,7 +199,7 @@ mod tests {
             plan.session_ends(&SessionWatch::default()).0.budget
         });
         // A tenth of a quarter is reserved for each session, the rest is shared by both routes.
-        let (reserved, shared) = (bytes / 4 / 10, bytes - bytes / 4 / 10 * 10);
+        let (reserved, shared) = (bytes / 4 / 10, memory.shared().limit());
         let _held = one.charge(reserved + shared / 2).unwrap();
         assert_eq!(memory.shared().used(), shared / 2);
         assert!(

@@ -4,9 +4,9 @@ use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-use crate::endpoint::At;
 #[cfg(feature = "process")]
 use crate::endpoint::SocketAddress;
+use crate::endpoint::{At, WsAddress};
 
 /// Where a listener is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,12 +27,9 @@ impl Place {
     /// The place of an end that may listen: its address was checked.
     pub(super) fn of(at: &At) -> Self {
         match at {
-            At::Ws(address) => match &address.socket {
-                Some(path) => Self::Unix(path.clone()),
-                None => Self::tcp(at, address.listen_at().ok()),
-            },
+            At::Ws(address) => Self::web(at, address),
             #[cfg(feature = "http")]
-            At::Http(address) | At::Exchange(address) => Self::tcp(at, address.listen_at().ok()),
+            At::Http(address) | At::Exchange(address) => Self::web(at, address),
             #[cfg(feature = "loro")]
             At::Loro(address) => Self::tcp(at, address.listen_at().ok()),
             #[cfg(feature = "process")]
@@ -45,6 +42,13 @@ impl Place {
             At::Nats(address) => Self::other(at, address.name()),
             #[cfg(feature = "nostr")]
             At::Relays(_) => Self::other(at, "the same relays".to_owned()),
+        }
+    }
+
+    fn web(at: &At, address: &WsAddress) -> Self {
+        match &address.socket {
+            Some(path) => Self::Unix(path.clone()),
+            None => Self::tcp(at, address.listen_at().ok()),
         }
     }
 

@@ -53,7 +53,10 @@ pub(super) fn example(name: &str) -> &'static str {
         (None, "memory") => "\"1GiB\"",
         (None, "state") => "\"FILE\"",
         (None, "address") => "\"127.0.0.1:9090\"",
-        (None, "show-bodies") => "true",
+        (None, "show-bodies" | "bodies") => "true",
+        (None, "folder") => "\"DIR\"",
+        (None, "size") => "\"256MiB\"",
+        (None, "age") => "24",
         (None, "format") => "\"json\"",
         (None, "filter") => "\"info\"",
         (None, "fleet") => "\"nats://HOST:PORT\"",
@@ -141,7 +144,7 @@ pub(super) fn size(value: &Value<'_>) -> Result<Size, String> {
 }
 
 /// A whole number that is not negative.
-fn number<T: TryFrom<u128>>(value: &Value<'_>) -> Result<T, String> {
+pub(super) fn number<T: TryFrom<u128>>(value: &Value<'_>) -> Result<T, String> {
     match value.get_ref() {
         DeValue::Integer(digits) => {
             let number = whole(digits).and_then(|number| T::try_from(number).ok());

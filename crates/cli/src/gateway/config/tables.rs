@@ -1,4 +1,5 @@
-//! The tables of a file that are about the process, not about routes: `[admin]` and `[log]`.
+//! The tables of a file that are about the process, not about routes: `[admin]`,
+//! `[log]` and `[record]`.
 
 use breakbulk::gateway::admin::AdminAddress;
 use breakbulk::gateway::nearest;
@@ -7,8 +8,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::super::admin::AdminOptions;
 use super::Reader;
-use super::keys::{complaint, flag, text};
+use super::keys::{complaint, flag, number, size, text};
 use crate::log::LogOptions;
+use crate::record::Record;
 
 type Value<'a> = Spanned<DeValue<'a>>;
 
@@ -47,6 +49,22 @@ impl Reader {
             LogOptions::of_file(Some(filter.clone()), None).map(|_| filter)
         });
         LogOptions::of_file(filter, format.as_deref()).ok()
+    }
+
+    /// The flight recorder; `None` if something is wrong.
+    pub(super) fn record(&mut self, value: &Value<'_>) -> Option<Record> {
+        let known = &["folder", "size", "age", "bodies"];
+        let table = self.table("record", value, known)?;
+        let size = self.value(table, "size", size);
+        let age = self.value(table, "age", number);
+        let bodies = self.value(table, "bodies", flag);
+        let folder = self.value(table, "folder", text);
+        if !table.contains_key("folder") {
+            let what = "record: there is no folder; write folder = \"DIR\"";
+            self.complain(Some(value.span()), what);
+        }
+        let bodies = bodies.unwrap_or_default();
+        Some(Record::of_file(folder?.into(), size, age, bodies))
     }
 
     /// A table without other keys than these.
