@@ -6,6 +6,7 @@ pub mod hub;
 pub mod input;
 pub mod links;
 pub mod machines;
+pub mod mcp;
 pub mod read;
 pub mod record;
 pub mod roundtrip;

@@ -323,6 +323,7 @@ fn control(input: &mut Input<'_>) -> String {
                 frames: small,
                 bytes: input.below(4) as u64,
             },
+            cap: input.number(),
         },
         4 => Control::Gone(match input.below(3) {
             0 => Gone::Restarted,

@@ -18,6 +18,7 @@ mod spelling;
 mod web;
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 #[cfg(feature = "process")]
@@ -102,9 +103,20 @@ pub(crate) enum TunnelUse {
     Never,
 }
 
+/// How frames come down in a tunnel over plain HTTP.
+#[cfg(feature = "http")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Down {
+    /// By an event stream where one passes, else by polls.
+    #[default]
+    EventStream,
+    /// By polls alone.
+    Poll,
+}
+
 /// One end of a gateway, read from its text: `stdio:`, `exec:COMMAND`, `tcp://HOST:PORT`, `unix:PATH`,
 /// `ws://HOST:PORT/PATH`, `wss://HOST:PORT/PATH`, `http://HOST:PORT/PATH`, `https://HOST:PORT/PATH`,
-/// `ahp+http://HOST:PORT/PATH`, `ahp+https://HOST:PORT/PATH`, `nats://HOST:PORT/SUBJECT`,
+/// `http+unix:PATH`, `ahp+http://HOST:PORT/PATH`, `ahp+https://HOST:PORT/PATH`, `nats://HOST:PORT/SUBJECT`,
 /// `tls://HOST:PORT/SUBJECT`, `loro+http://HOST:PORT` or `cep22+nostr:RELAY`, with options behind a question
 /// mark.
 ///
@@ -131,7 +143,7 @@ impl FromStr for Endpoint {
             .split_once(':')
             .ok_or_else(|| EndpointError::no_colon(text))?;
         let (wire, transport) = match scheme.split_once('+') {
-            _ if scheme == "ws+unix" => (None, scheme),
+            _ if matches!(scheme, "ws+unix" | "http+unix") => (None, scheme),
             Some((wire, transport)) => match wire.parse() {
                 Ok(wire) => (Some(wire), transport),
                 Err(_) => return Err(EndpointError::wire(wire, scheme, rest)),
@@ -160,6 +172,8 @@ impl FromStr for Endpoint {
             "ws" => web::web_socket(false, rest)?,
             #[cfg(unix)]
             "ws+unix" => web::unix_socket(rest)?,
+            #[cfg(all(unix, feature = "http"))]
+            "http+unix" => http::unix_socket(rest)?,
             #[cfg(feature = "tls")]
             "wss" => web::web_socket(true, rest)?,
             #[cfg(feature = "http")]
@@ -193,7 +207,7 @@ impl FromStr for Endpoint {
                     "stdio" | "exec" | "tcp" | "unix" => "process",
                     "wss" => "tls",
                     "nats" | "tls" => "nats",
-                    "http" | "https" => "http",
+                    "http" | "https" | "http+unix" => "http",
                     "nostr" => "nostr",
                     _ => return Err(EndpointError::transport(scheme, rest)),
                 };
@@ -221,6 +235,52 @@ impl Endpoint {
         self.at.is_http()
     }
 
+    /// Names the file of its tokens, if it names none itself. False if it knows no tokens.
+    pub fn or_token_file(&mut self, file: &Path) -> bool {
+        let has_token = self.at.has_token();
+        if has_token {
+            let named = &mut self.options.token_file;
+            named.get_or_insert_with(|| file.to_owned());
+        }
+        has_token
+    }
+
+    /// Names the files of its certificate and key, if it names none itself. False if it has no TLS.
+    pub fn or_certificate(&mut self, cert: &Path, key: &Path) -> bool {
+        let is_secure = self.at.is_secure();
+        let options = &mut self.options;
+        if is_secure && options.cert.is_none() && options.key.is_none() {
+            options.cert = Some(cert.to_owned());
+            options.key = Some(key.to_owned());
+        }
+        is_secure
+    }
+
+    /// Names the file of the authority that it trusts, if it names none itself. False if it has no TLS.
+    pub fn or_authority(&mut self, file: &Path) -> bool {
+        let is_secure = self.at.is_secure();
+        if is_secure {
+            let named = &mut self.options.ca;
+            named.get_or_insert_with(|| file.to_owned());
+        }
+        is_secure
+    }
+
+    /// The files that are read once, when it is opened. A listener's tokens are read again when they
+    /// change.
+    pub(crate) fn files(&self, is_listener: bool) -> Vec<PathBuf> {
+        let options = &self.options;
+        let is_read_once = !is_listener || self.at.is_nats();
+        let token = options.token_file.clone().filter(|_| is_read_once);
+        let mut files: Vec<Option<PathBuf>> = vec![token];
+        files.extend([&options.cert, &options.key, &options.ca].map(Clone::clone));
+        #[cfg(feature = "http")]
+        files.push(options.headers_file.clone());
+        #[cfg(feature = "nats")]
+        files.push(options.nats.creds.clone());
+        files.into_iter().flatten().collect()
+    }
+
     /// Refuses options and wires that belong to another transport.
     fn check(&self) -> Result<(), EndpointError> {
         let options = &self.options;
@@ -238,6 +298,12 @@ impl Endpoint {
         if let Some(client) = &options.client {
             caps::check_client(client, self.at.carriers())?;
         }
+        #[cfg(feature = "http")]
+        only(
+            options.down.is_some() && !self.at.is_exchange(),
+            "down",
+            "ahp+http:// and ahp+https://",
+        )?;
         if self.at.is_http() {
             return match self.wire {
                 WireKind::Whole => self.check_secure(),

@@ -34,7 +34,7 @@ pub use lines::{Boxed, Caller, Dial, Line};
 pub(crate) use lines::{LineSink, LineSource};
 pub use lobby::{Greeted, Lobby, Newcomer, Stray};
 use machine::{LEAST_CAP, Machine, Settings};
-use session::{KeepCap, Lines, Session};
+use session::{Found, KeepCap, Lines, Session};
 use transport::Resuming;
 
 use crate::pump::{Port, limits, session_memory};
@@ -115,13 +115,24 @@ impl KnownCaps {
         self.learned.of(path).filter(|_| !self.is_asked_for)
     }
 
+    /// The largest frame that comes by a path, if it was learned and applies.
+    fn of_incoming(&self, path: &str) -> Option<usize> {
+        self.learned
+            .of_incoming(path)
+            .filter(|_| !self.is_asked_for)
+    }
+
     /// Remembers what is learned about a path.
     fn keeper(&self, path: String) -> KeepCap {
         let learned = self.learned.clone();
-        Box::new(move |cap| {
+        Box::new(move |found| {
             let (learned, path) = (learned.clone(), path.clone());
             tokio::task::spawn_blocking(move || {
-                if let Err(error) = learned.learn(&path, cap) {
+                let kept = match found {
+                    Found::Out(cap) => learned.learn(&path, cap),
+                    Found::In(cap) => learned.learn_incoming(&path, cap),
+                };
+                if let Err(error) = kept {
                     tracing::warn!(%error, "the learned max-frame could not be written to the state file");
                 }
             });

@@ -40,5 +40,5 @@ pub use listen::{Limits, LocalAddress, serve, serve_until};
 pub use options::ServeOptions;
 pub use server::{Server, router};
 
-pub(crate) use answer::Answer;
+pub(crate) use answer::{Answer, with_body};
 pub(crate) use body::read as read_or_answer;

@@ -6,5 +6,6 @@ pub(crate) mod door;
 mod failures;
 mod fleet;
 mod scripted;
+mod secure;
 mod target;
 pub(crate) mod wire;

@@ -22,16 +22,21 @@ impl NatsServer {
         let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let [port, monitor] = free.map(|socket| socket.local_addr().unwrap().port());
         let folder = tempfile::tempdir().unwrap();
-        let config = format!("max_payload: 65536\n{further}\n");
-        std::fs::write(folder.path().join("nats.conf"), config).unwrap();
         let mut server = Self {
             child: None,
             port,
             monitor,
             folder,
         };
+        server.configure(65_536, further);
         server.restart();
         server
+    }
+
+    /// Sets what it takes from its next start on.
+    pub(crate) fn configure(&self, max_payload: usize, further: &str) {
+        let config = format!("max_payload: {max_payload}\n{further}\n");
+        std::fs::write(self.folder.path().join("nats.conf"), config).unwrap();
     }
 
     pub(crate) fn restart(&mut self) {

@@ -53,13 +53,14 @@ impl WsAddress {
     /// The path to it: what a URL has before its query, or the Unix socket.
     pub(crate) fn path_name(&self) -> String {
         match &self.socket {
-            Some(path) => format!("ws+unix:{}", path.display()),
+            Some(path) => format!("{}:{}", self.scheme(), path.display()),
             None => format!("{}://{}{}", self.scheme(), self.authority, self.path),
         }
     }
 
     pub(crate) fn scheme(&self) -> &'static str {
         match (self.ahp, self.secure, &self.socket) {
+            (_, _, Some(_)) if self.http => "http+unix",
             (_, _, Some(_)) => "ws+unix",
             (true, true, None) => "ahp+https",
             (true, false, None) => "ahp+http",

@@ -58,7 +58,7 @@ const REPORTS: usize = 64;
 /// A connection to the server at this address. Nothing is sent before the first message.
 pub(crate) async fn connect(end: &End, address: &WsAddress) -> Result<Opened, OpenError> {
     let http = end.http.clone().unwrap_or_default();
-    let server = http.server(end, &address.url()).await?;
+    let server = http.server(end, address).await?;
     let (missed, reports) = mpsc::channel(REPORTS);
     let transport = McpTransport::new(server, http.tools.clone(), end.max_message, missed);
     let connection = open::open(end, open::whole(end), transport)?;

@@ -21,6 +21,8 @@ use breakbulk_net::ws::{Identity, Roots};
 use super::Config;
 use super::kinds::Carried;
 use super::sizes::{self, Overruled};
+#[cfg(feature = "http")]
+use crate::endpoint::Down;
 #[cfg(feature = "nats")]
 use crate::endpoint::NatsNames;
 use crate::endpoint::{At, Endpoint, TunnelUse, WireKind};
@@ -28,6 +30,8 @@ use crate::error::{EndError, OpenError};
 #[cfg(feature = "http")]
 use crate::mcp::HttpEnd;
 use crate::pump::ReceiverLimit;
+#[cfg(feature = "http")]
+use crate::pump::Side;
 #[cfg(feature = "nostr")]
 use crate::relays::RelayEnd;
 use crate::token::{self, TokenFile};
@@ -72,6 +76,9 @@ pub(crate) struct End {
     pub(crate) window: usize,
     /// What is known about the caps of paths.
     pub(crate) caps: KnownCaps,
+    /// How frames come down in a tunnel over plain HTTP.
+    #[cfg(feature = "http")]
+    pub(crate) down: Down,
     /// The further settings of an end over HTTP.
     #[cfg(feature = "http")]
     pub(crate) http: Option<HttpEnd>,
@@ -121,6 +128,13 @@ impl End {
         {
             return Err(EndError::NoBinary {
                 preset: preset.name,
+            });
+        }
+        #[cfg(feature = "http")]
+        if listener.is_none() && endpoint.options.down.is_some() {
+            return Err(EndError::OnlyFor {
+                option: "down",
+                side: Side::To,
             });
         }
         let max_message = sizes::max_message(&endpoint, config)?;
@@ -193,6 +207,8 @@ impl End {
                 learned: config.learned_caps.clone(),
                 is_asked_for: is_frame_asked_for,
             },
+            #[cfg(feature = "http")]
+            down: options.down.unwrap_or_default(),
             #[cfg(feature = "http")]
             http,
             #[cfg(feature = "nats")]

@@ -39,6 +39,8 @@ impl End {
                 self.may_listen_with_token(address.secure, at, config.allow_remote)
             }
             #[cfg(feature = "http")]
+            At::Http(address) if address.socket.is_some() => Ok(()),
+            #[cfg(feature = "http")]
             At::Http(address) | At::Exchange(address) => {
                 let at = address.listen_at()?;
                 self.may_listen_with_token(address.secure, at, config.allow_remote)
@@ -104,6 +106,8 @@ impl End {
         let (secure, authority) = match &self.at {
             At::Ws(address) if address.socket.is_some() => return false,
             At::Ws(address) => (address.secure, &address.authority),
+            #[cfg(feature = "http")]
+            At::Http(address) if address.socket.is_some() => return false,
             #[cfg(feature = "http")]
             At::Http(address) | At::Exchange(address) => (address.secure, &address.authority),
             #[cfg(feature = "loro")]

@@ -255,14 +255,12 @@ fn says(text: &[u8]) -> Says {
         Ok(Control::Resume { received, .. }) => Says::Resume {
             received: received.frames,
         },
-        Ok(Control::Resumed { received }) => Says::Resumed {
+        Ok(Control::Resumed { received, .. }) => Says::Resumed {
             received: received.frames,
         },
         Ok(Control::Gone(gone)) => Says::Gone {
             why: match gone {
-                Gone::Member => "member",
                 Gone::Restarted => "restarted",
-                Gone::Member => "member",
                 Gone::Expired => "expired",
                 Gone::Numbers => "numbers",
             }

@@ -37,7 +37,11 @@ pub async fn connect(
     let (cap, pings) = (line.cap, line.pings);
     let (mut source, mut sink) = line.split(config.largest_frame(), &config.budget);
     let greeting = async {
-        let hello = Control::Hello(config.hello(None)).to_json();
+        let mut hello = config.hello(None);
+        if let Some(cap) = config.caps.of_incoming(&path) {
+            hello.frame = hello.frame.min(cap as u64);
+        }
+        let hello = Control::Hello(hello).to_json();
         // If it fails, the source says why.
         let _ = sink.send(Frame::Text(hello.into())).await;
         match first_control(&mut source).await? {
@@ -149,12 +153,16 @@ impl Dialer {
             }
         };
         match answer {
-            Control::Resumed { received } => Ok(Fresh {
+            Control::Resumed {
+                received,
+                cap: told,
+            } => Ok(Fresh {
                 source,
                 sink,
                 cap,
                 pings,
                 received,
+                told: usize::try_from(told).ok().filter(|told| *told > 0),
             }),
             Control::Gone(gone) => {
                 let _ = timeout(Duration::from_secs(1), sink.close(1000, "")).await;

@@ -130,6 +130,7 @@ impl Lobby {
                     cap,
                     pings,
                     received,
+                    told: None,
                 };
                 if session.0[..INSTANCE] != self.0.instance {
                     return Ok(Greeted::Elsewhere(Stray {

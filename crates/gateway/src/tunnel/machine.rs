@@ -104,6 +104,10 @@ pub(crate) struct Machine {
     /// The learned cap that no acknowledgement has confirmed yet.
     unconfirmed: Option<Learned>,
     confirmed: Option<Learned>,
+    found: Option<usize>,
+    /// The largest frame that comes by this path, as the other end found out, until a frame came.
+    told: Option<usize>,
+    kept: Option<usize>,
     /// The cap of the current line.
     line_cap: usize,
     line: Line,
@@ -136,6 +140,9 @@ impl Machine {
             learned: None,
             unconfirmed: None,
             confirmed: None,
+            found: None,
+            told: None,
+            kept: None,
             line_cap: line_cap.unwrap_or(usize::MAX),
             line: Line {
                 number: 0,
@@ -241,6 +248,7 @@ impl Machine {
             _ => {
                 self.inbox.arrived()?;
                 self.attempts.failed = 0;
+                self.kept = self.told.take().or(self.kept);
                 Ok(Heard::Frame(frame))
             }
         }
@@ -400,6 +408,7 @@ impl Machine {
                 self.attempts.failed = 0;
                 let learned = Learned { cap, refused };
                 (self.learned, self.unconfirmed) = (Some(learned), Some(learned));
+                self.found = Some(cap);
             }
             Verdict::Stuck(size) => {
                 let reason = format!(
@@ -521,6 +530,21 @@ impl Machine {
     /// A learned cap under which frames arrived since the last call: it is worth keeping.
     pub(crate) fn poll_confirmed(&mut self) -> Option<Learned> {
         self.confirmed.take()
+    }
+
+    /// The cap that this session found out for the frames that it sends.
+    pub(crate) fn found_cap(&self) -> Option<usize> {
+        self.found
+    }
+
+    /// The other end found out that no larger frame comes to this side.
+    pub(crate) fn handle_told(&mut self, cap: usize) {
+        self.told = Some(cap.max(LEAST_CAP));
+    }
+
+    /// A cap that the other end found out, and kept to since: it is worth keeping.
+    pub(crate) fn poll_told(&mut self) -> Option<usize> {
+        self.kept.take()
     }
 
     /// Whether the session ended by itself.

@@ -23,7 +23,16 @@ use crate::watch::SideWatch;
 const RETIRE_TIME: Duration = Duration::from_secs(1);
 
 /// What is done with a cap that was learned, and that frames kept to.
-pub(super) type KeepCap = Box<dyn Fn(usize) + Send + Sync>;
+pub(super) type KeepCap = Box<dyn Fn(Found) + Send + Sync>;
+
+/// A cap of a path that is worth keeping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Of the frames that are sent.
+    Out(usize),
+    /// Of the frames that come.
+    In(usize),
+}
 
 /// What the halves of the transport and the task share.
 pub(super) struct Session {
@@ -67,6 +76,8 @@ pub(crate) struct Fresh {
     pub(crate) pings: bool,
     /// What arrived at the other end.
     pub(crate) received: Received,
+    /// The largest frame that the other end sends, if it found out that larger ones do not pass.
+    pub(crate) told: Option<usize>,
 }
 
 /// A line that carries the session on.
@@ -76,6 +87,8 @@ struct Renewed {
     /// What arrived here.
     received: Received,
     unacknowledged: usize,
+    /// The cap that was found out for what is sent.
+    found: Option<usize>,
 }
 
 /// Where the next line comes from.
@@ -199,17 +212,22 @@ impl Session {
             cap,
             pings,
             received,
+            told,
         } = fresh;
         let renewed = {
             let mut state = lock(&self.state);
             match state.machine.line_up(now(), received, cap, pings) {
                 Ok(line) => {
+                    if let Some(cap) = told {
+                        state.machine.handle_told(cap);
+                    }
                     state.source = Some((line, source));
                     Ok(Renewed {
                         line,
                         sink,
                         received: state.machine.received(),
                         unacknowledged: state.machine.undelivered(),
+                        found: state.machine.found_cap(),
                     })
                 }
                 Err(gone) => Err((sink, gone)),
@@ -460,19 +478,24 @@ impl Task {
             sink,
             received,
             unacknowledged,
+            found,
         } = renewed;
         tracing::info!(unacknowledged, "the tunnel goes on with a new line");
         self.watched.resumed();
-        let first = answers.then_some(Control::Resumed { received });
+        let first = answers.then_some(Control::Resumed {
+            received,
+            cap: found.unwrap_or(0) as u64,
+        });
         let session = self.session.clone();
         self.installing = Some(Box::pin(session.install(line, sink, first)));
     }
 
     /// Says what happened to the line and what was learned, and lowers the cap of the link.
     fn report(&mut self) {
-        let (learned, confirmed) = self
-            .session
-            .update(|machine| (machine.poll_learned(), machine.poll_confirmed()));
+        let (learned, confirmed, told) = self.session.update(|machine| {
+            let confirmed = machine.poll_confirmed();
+            (machine.poll_learned(), confirmed, machine.poll_told())
+        });
         if let Some(Learned { cap, refused }) = learned {
             tracing::warn!(
                 "a frame of {refused} bytes does not pass the path to the other gateway: from now on frames of at most {cap} bytes are sent; start this gateway with max-frame {cap} to begin with that"
@@ -482,7 +505,10 @@ impl Task {
             ));
         }
         if let (Some(confirmed), Some(keep)) = (confirmed, &self.keep) {
-            keep(confirmed.cap);
+            keep(Found::Out(confirmed.cap));
+        }
+        if let (Some(cap), Some(keep)) = (told, &self.keep) {
+            keep(Found::In(cap));
         }
         let (cap, lost) = self.session.look(|machine| {
             let lost = machine

@@ -405,6 +405,7 @@ async fn only_its_holder_goes_on_with_a_session_and_only_where_it_can() {
         answer(&far, session, 0).await,
         Some(Control::Resumed {
             received: Received::default(),
+            cap: 0,
         })
     );
     assert_eq!(answer(&far, session, 7).await, gone(Gone::Numbers));
@@ -432,6 +433,7 @@ async fn a_flood_of_lines_for_one_session_leaves_one() {
             answer
                 == Some(Control::Resumed {
                     received: Received::default(),
+                    cap: 0,
                 }),
         );
     }

@@ -171,6 +171,9 @@ pub enum Control {
     Resumed {
         /// What of it arrived on this side.
         received: Received,
+        /// The largest frame that this side sends, if the path was found to let no larger one through; else
+        /// 0. The other side can say so when it comes by the same path again.
+        cap: u64,
     },
     /// The session does not go on.
     Gone(Gone),
@@ -230,9 +233,13 @@ impl Control {
                     r#"{CONTROL}resume","params":{{"version":{VERSION},"session":"{session}",{received}}}}}"#
                 )
             }
-            Self::Resumed { received } => {
+            Self::Resumed { received, cap } => {
                 let received = received.members();
-                format!(r#"{CONTROL}resumed","params":{{{received}}}}}"#)
+                let cap = match cap {
+                    0 => String::new(),
+                    cap => format!(r#","cap":{cap}"#),
+                };
+                format!(r#"{CONTROL}resumed","params":{{{received}{cap}}}}}"#)
             }
             Self::Gone(gone) => {
                 let named = Gone::ALL.iter().find(|(_, it)| it == gone);
@@ -277,9 +284,13 @@ impl Control {
         match method {
             "hello" => read_hello(members("hello", params)?),
             "resume" => read_resume(members("resume", params)?),
-            "resumed" => Ok(Self::Resumed {
-                received: received("resumed", &members("resumed", params)?)?,
-            }),
+            "resumed" => {
+                let members = members("resumed", params)?;
+                Ok(Self::Resumed {
+                    received: received("resumed", &members)?,
+                    cap: optional("resumed", "cap", members.cap)?,
+                })
+            }
             "gone" => {
                 let why = text_of(members("gone", params)?.why).unwrap_or_default();
                 let found = Gone::ALL.iter().find(|(name, _)| *name == why);
@@ -359,6 +370,7 @@ crate::raw_members! {
         received: "received",
         bytes: "bytes",
         at: "at",
+        cap: "cap",
         taken: "taken",
         why: "why",
         last: "last",
@@ -525,12 +537,12 @@ mod tests {
                 format!(r#"resume","params":{{"version":2,"session":"{id}","received":7,"bytes":9}}}}"#),
             ),
             (
-                Control::Resumed { received: Received::default() },
+                Control::Resumed { received: Received::default(), cap: 0 },
                 r#"resumed","params":{"received":0}}"#.to_owned(),
             ),
             (
-                Control::Resumed { received: Received { frames: 0, bytes: 300 } },
-                r#"resumed","params":{"received":0,"bytes":300}}"#.to_owned(),
+                Control::Resumed { received: Received { frames: 0, bytes: 300 }, cap: 4096 },
+                r#"resumed","params":{"received":0,"bytes":300,"cap":4096}}"#.to_owned(),
             ),
             (Control::Gone(Gone::Restarted), r#"gone","params":{"why":"restarted"}}"#.to_owned()),
             (Control::Gone(Gone::Member), r#"gone","params":{"why":"member"}}"#.to_owned()),

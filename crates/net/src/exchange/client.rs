@@ -141,6 +141,26 @@ impl Session {
         request.header(header, &self.id)
     }
 
+    /// Asks for the answer of this number, all up to `got` having come, and waits so long for it.
+    fn ask(
+        &self,
+        number: u64,
+        got: u64,
+        wait: Duration,
+        further: &[(&str, &str)],
+    ) -> RequestBuilder {
+        let dialect = &self.client.options().dialect;
+        let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        let texts = [number, got, wait, self.answer_max as u64].map(|it| it.to_string());
+        let names = ["number", "got", dialect.wait_parameter, "max"];
+        let mut query: Vec<(&str, &str)> = names
+            .into_iter()
+            .zip(texts.iter().map(|it| &**it))
+            .collect();
+        query.extend(further);
+        self.request(Method::GET, dialect.poll, &query)
+    }
+
     /// Ends the session; only the first call sets the reason.
     fn end(&self, closed: Closed) {
         let closed = self.last_word.get().cloned().unwrap_or(closed);

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{Response, StatusCode};
 use breakbulk_link::{Carries, Frame};
@@ -21,6 +20,7 @@ use crate::http::connection::{HttpConnection, HttpSource, Registration, Requests
 use crate::http::presence::PresentGuard;
 use crate::http::query::parameter;
 use crate::http::server::{ServerState, peer_id_taken};
+use crate::http::with_body;
 use crate::http::{AcceptedTransport, Answer, Arrival, Grant, ServeOptions, Way, read_or_answer};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
@@ -298,19 +298,13 @@ pub(crate) async fn poll(
         () = connection.ended() => return Err(unknown()),
     };
     let body = answered.map_err(refused)?;
-    let mut response = Response::new(match &body {
-        Some(body) => Body::from(body.clone()),
-        None => Body::empty(),
-    });
+    let mut response = with_body(
+        body.clone().map_or_else(Body::empty, Body::from),
+        "application/octet-stream",
+        "no-store",
+    );
     if body.is_none() {
         *response.status_mut() = StatusCode::NO_CONTENT;
-    }
-    for (name, value) in [
-        (CONTENT_TYPE, "application/octet-stream"),
-        (CACHE_CONTROL, "no-store"),
-    ] {
-        let value = HeaderValue::from_static(value);
-        response.headers_mut().insert(name, value);
     }
     drop(present);
     Ok(response)

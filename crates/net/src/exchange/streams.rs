@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Response;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use axum::http::header::{HeaderName, HeaderValue};
 use bytes::Bytes;
 use futures_util::stream;
 use tokio::sync::watch;
@@ -21,6 +21,7 @@ use super::events;
 use super::server::Exchange;
 use crate::http::connection::HttpConnection;
 use crate::http::presence::PresentGuard;
+use crate::http::with_body;
 
 /// A larger answer is asked for by a poll: an event is a copy of it, and polls fetch several at a time.
 const STREAMED_MAX: usize = 64 << 10;
@@ -96,16 +97,12 @@ pub(super) fn response(
         let part = open.part().await?;
         Some((Ok::<_, Infallible>(part), open))
     });
-    let mut response = Response::new(Body::from_stream(parts));
-    for (name, value) in [
-        (CONTENT_TYPE, "text/event-stream"),
-        (CACHE_CONTROL, "no-store"),
-        // For proxies that would keep an answer until it is whole.
-        (HeaderName::from_static("x-accel-buffering"), "no"),
-    ] {
-        let value = HeaderValue::from_static(value);
-        response.headers_mut().insert(name, value);
-    }
+    let mut response = with_body(Body::from_stream(parts), "text/event-stream", "no-store");
+    // For proxies that would keep an answer until it is whole.
+    let name = HeaderName::from_static("x-accel-buffering");
+    response
+        .headers_mut()
+        .insert(name, HeaderValue::from_static("no"));
     response
 }
 

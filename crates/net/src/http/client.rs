@@ -68,6 +68,9 @@ pub struct ClientOptions {
     pub roots: Roots,
     /// The certificate to show to a server that asks for one.
     pub identity: Option<Identity>,
+    /// The Unix socket of the server, instead of host and port.
+    #[cfg(unix)]
+    pub unix_socket: Option<std::path::PathBuf>,
 }
 
 impl ClientOptions {
@@ -85,6 +88,8 @@ impl ClientOptions {
             event_streams: Some(Arc::default()),
             roots: Roots::Native,
             identity: None,
+            #[cfg(unix)]
+            unix_socket: None,
         }
     }
 }
@@ -190,6 +195,14 @@ impl HttpTarget {
             // Without TLS, a configuration with no trusted certificates; it still names our crypto
             // provider, so that another one in the program causes no conflict.
             builder.tls_backend_preconfigured(no_tls(&address)?)
+        };
+        #[cfg(unix)]
+        let address = match &options.unix_socket {
+            Some(path) => {
+                builder = builder.unix_socket(path.as_path());
+                format!("unix:{}", path.display())
+            }
+            None => address,
         };
         let bare = host.trim_matches(['[', ']']);
         let loopback = bare

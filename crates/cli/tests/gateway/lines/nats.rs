@@ -39,6 +39,26 @@ fn a_restart_of_the_server_loses_no_message() {
     near.log.line("the tunnel goes on with a new line");
 }
 
+/// What was made for the larger max_payload goes on in parts, and the link makes smaller frames.
+// LINE-4
+#[test]
+fn a_server_that_comes_back_with_a_smaller_max_payload_loses_no_message() {
+    let mut server = NatsServer::start("");
+    let url = server.url("tools");
+    let _far = Listening::new(&["--listen", &url, "--to", ECHO]);
+    let mut near = Near::new(&["--listen", "stdio:", "--to", &url]);
+    echo_each(&mut near, &[10, 100_000], |_| {});
+    for max_payload in [20_000, 65_536] {
+        server.configure(max_payload, "");
+        let before = server.messages();
+        echo_during(&mut near, 20_000_000, |_| {
+            server.until(|passed| passed >= before + 100);
+            server.restart();
+        });
+        echo_each(&mut near, &[10, 100_000], |_| {});
+    }
+}
+
 #[test]
 fn a_queue_group_of_two_gateways_shares_the_sessions() {
     let server = NatsServer::start("");

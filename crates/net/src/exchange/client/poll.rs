@@ -9,7 +9,7 @@ use breakbulk_link::{Closed, lock};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
-use reqwest::{Method, StatusCode};
+use reqwest::StatusCode;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -303,17 +303,8 @@ async fn try_poll(
     got: u64,
     waits: bool,
 ) -> Result<Option<Bytes>, NoReply> {
-    let wait = if waits { session.wait.as_millis() } else { 0 };
-    let texts = [number, got, wait as u64, session.answer_max as u64].map(|it| it.to_string());
-    let [number, got, wait, max] = &texts;
-    let dialect = &session.client.options().dialect;
-    let query = [
-        ("number", number.as_str()),
-        ("got", got),
-        (dialect.wait_parameter, wait),
-        ("max", max),
-    ];
-    let request = || session.request(Method::GET, dialect.poll, &query);
+    let wait = if waits { session.wait } else { Duration::ZERO };
+    let request = || session.ask(number, got, wait, &[]);
     let reply = repeat(session, request, 0, session.answer_max, true).await?;
     let Reply { status, kind, body } = reply;
     match status {

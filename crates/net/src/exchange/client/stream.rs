@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
+use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Method, Response};
 use sse_stream::{Error, Sse, SseByteStream};
 use tokio::time::timeout;
 
@@ -135,24 +135,8 @@ pub(super) async fn open(
 }
 
 async fn try_open(session: &Session, number: u64, got: u64) -> Result<EventStream, NoStream> {
-    let texts = [
-        number,
-        got,
-        session.wait.as_millis() as u64,
-        session.answer_max as u64,
-    ]
-    .map(|it| it.to_string());
-    let [number, got, wait, max] = &texts;
-    let dialect = &session.client.options().dialect;
-    let query = [
-        ("number", number.as_str()),
-        ("got", got),
-        (dialect.wait_parameter, wait),
-        ("max", max),
-        ("events", "1"),
-    ];
     let request = session
-        .request(Method::GET, dialect.poll, &query)
+        .ask(number, got, session.wait, &[("events", "1")])
         .header("accept", "text/event-stream");
     let response = request.send().await;
     let response = response.map_err(|error| NoStream::Failed(failure(&error)))?;

@@ -334,6 +334,23 @@ fn lines_that_carry_nothing_end_a_session_by_name() {
     }
 }
 
+/// What the other end found out is kept once a frame came within it, and never below the least cap.
+// TUN-8
+#[test]
+fn a_cap_that_the_other_end_found_out_is_kept_when_a_frame_came() {
+    let budget = Budget::new(64 << 20);
+    let now = Instant::now();
+    let mut machine = Machine::new(now, settings(CAP, &budget), None, true);
+    machine.handle_told(50_000);
+    machine.handle_told(10);
+    assert_eq!(machine.poll_told(), None);
+    machine
+        .handle_frame(now, 0, Frame::Text("x".into()))
+        .unwrap();
+    assert_eq!(machine.poll_told(), Some(4096));
+    assert_eq!(machine.poll_told(), None);
+}
+
 // TUN-3
 #[test]
 fn a_session_that_is_not_resumed_ends_with_its_line() {
