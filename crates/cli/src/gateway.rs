@@ -1,29 +1,37 @@
 //! `breakbulk gateway`: carries the messages of unchanged programs over a capped path.
 
 mod admin;
+mod config;
 mod explain;
+mod notify;
+mod options;
+mod run;
+mod settings;
+mod setup;
 mod state;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use breakbulk::gateway::caps::preset;
+use breakbulk::gateway::Config;
 use breakbulk::gateway::record::Feed;
-use breakbulk::gateway::watch::Watch;
-use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side};
 use clap::Args;
 use tracing::Level;
 
 use self::admin::AdminOptions;
 pub(crate) use self::admin::admin_token;
 use crate::failure::Failure;
-use crate::guests::{GuestOptions, Room};
 use crate::log::LogOptions;
+use crate::output::Output;
 use crate::record::Record;
-use crate::signals::Stop;
 use crate::size::Size;
-use crate::{key, log, token};
+use explain::Spelling;
+use options::RouteOptions;
+use settings::{ListenerFiles, Places, RouteSettings, Settings};
+use setup::{Refusal, Setup, Wanted};
+
+/// The name of the one route of a command line.
+const NAME: &str = "gateway";
 
 /// The variable with the secret of a fleet.
 const FLEET_SECRET: &str = "BREAKBULK_FLEET_SECRET";
@@ -164,12 +172,24 @@ With --admin the gateway answers over HTTP: /healthz, /readyz (503 until it list
 session, /api/events (the state about once a second). The token is sent as Authorization: Bearer; /healthz
 and /readyz need none.
 
-After SIGINT, SIGTERM or SIGHUP queued messages are still sent and open requests are waited for, within
---grace; a second signal, a second later or more, stops at once. A request that nobody is left to answer
-gets error -32000, which says why. Exit codes: 0 all messages were sent and all requests answered, or a
-listener was stopped by a signal (how its sessions ended is in the log); 1 the one session of stdio:
-failed or lost something, a listener failed, or a second signal came; 2 it could not start: a wrong
-endpoint, a port in use, an unreachable target.
+With --config FILE (TOML) one process has several routes, each with a name, listen and to, and with the
+options above as keys of the same names; what stands at the top of the file is for all routes, and all
+of them share memory. SIGHUP reads the file again: routes that did not change keep their sessions,
+others stop as by SIGTERM and the new ones start; if anything is wrong, nothing is changed, and the log
+says what, with line and column. --check says it without starting anything (exit code 0 or 2). Example:
+  memory = \"1GiB\"
+  [[route]]
+  name = \"tools\"
+  listen = \"ws://8080\"
+  to = \"exec:npx some-mcp-server\"
+  max-frame = \"100KB\"
+
+After SIGINT, SIGTERM or (without --config) SIGHUP queued messages are still sent and open requests are
+waited for, within --grace; a second signal, a second later or more, stops at once. A request that
+nobody is left to answer gets error -32000, which says why. Exit codes: 0 all messages were sent and all
+requests answered, or a listener was stopped by a signal (how its sessions ended is in the log); 1 the
+one session of stdio: failed or lost something, a listener failed, or a second signal came; 2 it could
+not start: a wrong endpoint, a port in use, an unreachable target.
 
 Examples:
   breakbulk gateway --listen ws://8080 --to 'exec:npx some-mcp-server' --max-frame 100KB
@@ -188,53 +208,22 @@ Examples:
 #[command(after_long_help = RULES, after_help = "See --help for what an endpoint is, and examples.")]
 pub(crate) struct Gateway {
     /// The end that programs connect to
-    #[arg(long, value_name = "ENDPOINT")]
-    listen: String,
+    #[arg(long, value_name = "ENDPOINT", required_unless_present = "config")]
+    listen: Option<String>,
     /// The end that their messages go to; each program gets its own connection, or its own command
-    #[arg(long, value_name = "ENDPOINT")]
-    to: String,
-    /// The largest frame where messages are cut, on ahp, loro and cep22 ends [default: 900KB; of relays
-    /// 64KiB, or what they say]
+    #[arg(long, value_name = "ENDPOINT", required_unless_present = "config")]
+    to: Option<String>,
+    /// Several routes and their options from a file (TOML), which SIGHUP reads again
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "to"])]
+    config: Option<PathBuf>,
+    /// Say what is wrong with the options or the file, and start nothing
+    #[arg(long)]
+    check: bool,
+    /// The memory of all sessions: their messages, and 80 KiB for each of --max-sessions [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
-    max_frame: Option<Size>,
-    /// The largest message that is carried; a larger request is answered with an error [default: 32MiB]
-    #[arg(long, value_name = "SIZE")]
-    max_message: Option<Size>,
-    /// The largest WebSocket fragment that is sent; a larger frame travels in several [default: 8MiB]
-    #[arg(long, value_name = "SIZE")]
-    fragment: Option<Size>,
-    /// The limits of a known path, as aws-api-gateway (breakbulk caps lists them); give it to both
-    /// gateways
-    #[arg(long, value_name = "NAME")]
-    preset: Option<String>,
-    /// The memory of all sessions: their messages, and 80 KiB for each of --max-sessions
-    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
-    memory: Size,
-    /// The most sessions at a time
-    #[arg(long, value_name = "NUMBER", default_value_t = 256)]
-    max_sessions: usize,
+    memory: Option<Size>,
     #[command(flatten)]
-    guests: GuestOptions,
-    /// Listen beyond this machine without a token
-    #[arg(long)]
-    allow_remote: bool,
-    /// Do not answer breakbulk probe
-    #[arg(long)]
-    no_probe: bool,
-    /// Listen although the target cannot be reached yet
-    #[arg(long)]
-    no_check: bool,
-    /// How long queued messages may take to be sent, and open requests to be answered, at the end, in
-    /// seconds; closing may take 5 more
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    grace: u64,
-    /// How long a tunnel whose line was lost waits for another one, in seconds; 0 ends it at once. The
-    /// smaller one of both gateways applies
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    resume_for: u64,
-    /// The fleet that this gateway is a member of: nats://HOST:PORT[,HOST:PORT…][?name=NAME&secret-file=FILE]
-    #[arg(long, value_name = "ADDRESS")]
-    fleet: Option<String>,
+    options: RouteOptions,
     /// Where the frame sizes are kept that paths turned out to let through, or none [default:
     /// breakbulk/caps.json in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "FILE")]
@@ -253,17 +242,37 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        self.log.start(Level::INFO)?;
-        let watch = self.admin.watch();
-        let recorder = self.record.start()?;
-        // With an admin port, `breakbulk tap` follows what is not recorded, too.
-        if recorder.is_some() || self.admin.is_on() {
-            watch.set_record(Arc::new(Feed::new(recorder.clone())));
+        let check = self.check;
+        let mut asked = (self.log.clone(), self.admin.clone(), self.record.clone());
+        let mut setup = self.setup()?;
+        let parsed = setup.parse()?;
+        // What the command line says goes first.
+        let of_file = &parsed.settings;
+        if let Some(log) = of_file.log.as_ref().filter(|_| !asked.0.is_given()) {
+            asked.0 = log.clone();
         }
-        let plan = self.plan(&watch)?;
+        if let Some(admin) = of_file.admin.as_ref().filter(|_| !asked.1.is_on()) {
+            asked.1 = admin.clone();
+        }
+        if let Some(record) = of_file.record.as_ref().filter(|_| !asked.2.is_on()) {
+            asked.2 = record.clone();
+        }
+        let (log, admin, record) = asked;
+        log.start(Level::INFO)?;
+        setup.watch = admin.watch();
+        let wanted = setup.understand(parsed).map_err(Refusal::into_failure)?;
+        if check {
+            return check_only(wanted);
+        }
+        let recorder = record.start()?;
+        // With an admin port, `breakbulk tap` follows what is not recorded, too.
+        if recorder.is_some() || admin.is_on() {
+            let feed = Feed::new(recorder.clone());
+            setup.watch.set_record(Arc::new(feed));
+        }
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
-        let outcome = runtime.block_on(run(plan, &self.admin, &watch));
+        let outcome = runtime.block_on(run::run(setup, wanted, &admin));
         if let Some(recorder) = recorder {
             recorder.finish();
         }
@@ -272,94 +281,49 @@ impl Gateway {
         outcome
     }
 
-    fn plan(&self, watch: &Watch) -> Result<Plan, Failure> {
-        let parse = |side: Side, text: &str| {
-            let parsed = text.parse::<Endpoint>();
-            // The text itself is not repeated, since it may contain a secret.
-            parsed.map_err(|error| Failure::Usage(explain::end(side, &error.into())))
-        };
-        let (listen, to) = (
-            parse(Side::Listen, &self.listen)?,
-            parse(Side::To, &self.to)?,
-        );
-        let preset = self.preset.as_deref().map(preset).transpose();
-        // A session has the client's socket, and the target's socket or a command's pipes; over HTTP each
-        // request that is open has a socket.
-        let files = 6 + [&listen, &to]
-            .map(|end| 3 * usize::from(end.is_http()))
-            .iter()
-            .sum::<usize>();
-        let room = Room::make(self.max_sessions, files, "--max-sessions");
-        let mut config = Config::default();
-        config.max_frame = self.max_frame.map(|size| size.0);
-        config.max_message = self.max_message.map(|size| size.0);
-        config.fragment = self.fragment.map(|size| size.0);
-        config.preset = preset.map_err(|error| Failure::Usage(format!("--preset {error}")))?;
-        config.memory = self.memory.0;
-        config.max_sessions = self.max_sessions.min(room.connections);
-        config.per_address = self.guests.per_address(self.max_sessions);
-        config.handshakes = room.handshakes;
-        config.allowed_origins = self.guests.origins();
-        config.allowed_hosts = self.guests.hosts();
-        #[cfg(unix)]
-        {
-            config.allowed_users = self.guests.users().to_vec();
+    /// A command line is a file with one route.
+    fn setup(self) -> Result<Setup, Failure> {
+        if let Some(path) = self.config {
+            let has_options = self.options != RouteOptions::default()
+                || self.memory.is_some()
+                || self.state.is_some();
+            return match has_options {
+                true => Err(Failure::Usage(format!(
+                    "--config: the options of routes stand in {}, with the same names; leave them out here",
+                    path.display()
+                ))),
+                false => Ok(Setup::of_file(path)),
+            };
         }
-        config.allow_remote = self.allow_remote;
-        config.probes = !self.no_probe;
-        config.check = !self.no_check;
-        config.grace = Duration::from_secs(self.grace);
-        config.resume_for = Duration::from_secs(self.resume_for);
-        config.learned_caps = Arc::new(state::learned_caps(self.state.as_deref()));
-        config.watch = watch.clone();
-        config.token = token::from_environment()?;
-        if let Some(fleet) = &self.fleet {
-            let wrong = |error| Failure::Usage(format!("--fleet: {error}"));
-            // The text itself is not repeated, since it may contain a secret.
-            config.fleet = Some(fleet.parse().map_err(wrong)?);
-            config.fleet_secret = std::env::var(FLEET_SECRET).ok();
-        }
-        if listen.is_relays() || to.is_relays() {
-            config.key = key::from_environment()?;
-        }
-        Plan::new(listen, to, config).map_err(|error| Failure::Usage(explain::plan(&error)))
+        Ok(Setup::of_command_line(Settings {
+            spelling: Spelling::CommandLine,
+            memory: self.memory.map_or(Config::default().memory, |size| size.0),
+            state: self.state,
+            routes: vec![RouteSettings {
+                name: NAME.to_owned(),
+                listen: self.listen.unwrap_or_default(),
+                to: self.to.unwrap_or_default(),
+                options: self.options,
+                files: ListenerFiles::default(),
+                places: Places::new(),
+            }],
+            admin: None,
+            log: None,
+            record: None,
+            places: Places::new(),
+        }))
     }
 }
 
-/// Runs the gateway until it ends or a signal stops it; a second signal does not wait for what is queued.
-async fn run(plan: Plan, admin: &AdminOptions, watch: &Watch) -> Result<(), Failure> {
-    let signals = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
-    let admin = admin.open(watch).await?;
-    let stop = breakbulk::gateway::Stop::new();
-    let stopping = async {
-        signals.asked().await;
-        stop.stop();
-        signals.insisted().await;
-    };
-    let outcome = tokio::select! {
-        outcome = plan.run(&stop, tell) => outcome.map_err(|error| match error.is_setup() {
-            true => Failure::Usage(explain::run(&error)),
-            false => Failure::Session(explain::run(&error)),
-        }),
-        () = stopping => Err(Failure::Session("stopped at once by a second signal".to_owned())),
-    };
-    if let Some(admin) = admin {
-        admin.end().await;
+/// Says what is wrong, without opening anything.
+fn check_only(wanted: Wanted) -> Result<(), Failure> {
+    if let Err(faults) = wanted.check() {
+        return Err(wanted.refuse(&faults, Vec::new()).into_failure());
     }
-    outcome
-}
-
-fn tell(event: Event) {
-    match event {
-        Event::Listening(address) => log::address("listening on", &address),
-        Event::Overruled(side, overruled) => tracing::warn!("--{side}: {overruled}"),
-        Event::TokenInClear(side) => tracing::warn!(
-            "--{side}: the token travels in clear text, and whoever sees it can use it; use TLS"
-        ),
-        Event::Stopping(sessions) => tracing::info!(
-            sessions,
-            "stopping: queued messages are still sent; another signal after a second stops at once"
-        ),
-        _ => {}
-    }
+    let routes = wanted.understood.routes.len();
+    let words = match routes {
+        1 => "nothing is wrong with 1 route".to_owned(),
+        routes => format!("nothing is wrong with {routes} routes"),
+    };
+    Output::open(None)?.line(&words)
 }

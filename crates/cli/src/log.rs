@@ -27,7 +27,7 @@ use crate::failure::Failure;
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
 /// What a command that logs can be told about its log.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogOptions {
     /// Log more; -vv logs still more, and what the libraries in this program report
     #[arg(short, long, action = ArgAction::Count, conflicts_with_all = ["quiet", "log"])]
@@ -55,6 +55,30 @@ pub(crate) enum LogFormat {
 }
 
 impl LogOptions {
+    /// Those of a file.
+    ///
+    /// # Errors
+    /// If it is no filter, or no format.
+    pub(crate) fn of_file(filter: Option<String>, format: Option<&str>) -> Result<Self, String> {
+        let format = format.map(|format| LogFormat::from_str(format, false));
+        let format = format.transpose();
+        let options = Self {
+            log: filter,
+            log_format: format
+                .map_err(|_| "the format of the log is text or json".to_owned())?
+                .unwrap_or_default(),
+            ..Self::default()
+        };
+        let filter = options.filter(Level::INFO);
+        filter.map_err(|failure| failure.to_string())?;
+        Ok(options)
+    }
+
+    /// Whether anything was asked for.
+    pub(crate) fn is_given(&self) -> bool {
+        *self != Self::default()
+    }
+
     /// Starts logging. It goes to standard error, since standard output may carry a program's messages.
     /// `usual` is the level without any option.
     ///

@@ -12,7 +12,7 @@ use crate::size::Size;
 /// An hour, in seconds.
 const HOUR: u64 = 3600;
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     /// Keep what names each frame (time, direction, size, transfer, method, id) in this folder, as pcapng
     /// files that only their owner can read; breakbulk inspect DIR shows conversations and why they failed
@@ -41,6 +41,29 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// The most that the files take, unless an option says otherwise.
+    const SIZE: Size = Size(256 << 20);
+
+    /// What a file asks for; the age is in hours.
+    pub(crate) fn of_file(
+        folder: PathBuf,
+        size: Option<Size>,
+        age: Option<u64>,
+        bodies: bool,
+    ) -> Self {
+        Self {
+            record: Some(folder),
+            record_size: size.unwrap_or(Self::SIZE),
+            record_age: age.unwrap_or(RecordOptions::AGE.as_secs() / HOUR).max(1),
+            record_bodies: bodies,
+        }
+    }
+
+    /// Whether anything is recorded.
+    pub(crate) fn is_on(&self) -> bool {
+        self.record.is_some()
+    }
+
     /// Begins to record, if that is asked for.
     pub(crate) fn start(&self) -> Result<Option<Recorder>, Failure> {
         let Some(folder) = &self.record else {

@@ -119,12 +119,12 @@ mod tests {
         live.note = Note::Closed {
             by: breakbulk::gateway::record::By::Peer,
             code: 1009,
-            reason: format!("{}\u{1b}[2J{}", "x".repeat(10), "y".repeat(100)),
+            reason: format!("xx\u{1b}[2J{}", "y".repeat(100)),
         };
         live.way = None;
         let plain = line(&live, false);
         assert!(plain.chars().count() <= WIDTH, "{plain}");
-        assert!(plain.contains("1009 xxxxxxxxxx\\u{1b}[2Jyyy"), "{plain}");
+        assert!(plain.contains("1009 xx\\u{1b}[2Jyyy"), "{plain}");
         assert!(line(&live, true).starts_with("\x1b[31m11:06"));
     }
 }

@@ -18,6 +18,7 @@ mod spelling;
 mod web;
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 #[cfg(feature = "process")]
@@ -237,6 +238,52 @@ impl Endpoint {
     /// Whether it is over HTTP, where a session may have several sockets.
     pub fn is_http(&self) -> bool {
         self.at.is_http()
+    }
+
+    /// Names the file of its tokens, if it names none itself. False if it knows no tokens.
+    pub fn or_token_file(&mut self, file: &Path) -> bool {
+        let has_token = self.at.has_token();
+        if has_token {
+            let named = &mut self.options.token_file;
+            named.get_or_insert_with(|| file.to_owned());
+        }
+        has_token
+    }
+
+    /// Names the files of its certificate and key, if it names none itself. False if it has no TLS.
+    pub fn or_certificate(&mut self, cert: &Path, key: &Path) -> bool {
+        let is_secure = self.at.is_secure();
+        let options = &mut self.options;
+        if is_secure && options.cert.is_none() && options.key.is_none() {
+            options.cert = Some(cert.to_owned());
+            options.key = Some(key.to_owned());
+        }
+        is_secure
+    }
+
+    /// Names the file of the authority that it trusts, if it names none itself. False if it has no TLS.
+    pub fn or_authority(&mut self, file: &Path) -> bool {
+        let is_secure = self.at.is_secure();
+        if is_secure {
+            let named = &mut self.options.ca;
+            named.get_or_insert_with(|| file.to_owned());
+        }
+        is_secure
+    }
+
+    /// The files that are read once, when it is opened. A listener's tokens are read again when they
+    /// change.
+    pub(crate) fn files(&self, is_listener: bool) -> Vec<PathBuf> {
+        let options = &self.options;
+        let is_read_once = !is_listener || self.at.is_nats();
+        let token = options.token_file.clone().filter(|_| is_read_once);
+        let mut files: Vec<Option<PathBuf>> = vec![token];
+        files.extend([&options.cert, &options.key, &options.ca].map(Clone::clone));
+        #[cfg(feature = "http")]
+        files.push(options.headers_file.clone());
+        #[cfg(feature = "nats")]
+        files.push(options.nats.creds.clone());
+        files.into_iter().flatten().collect()
     }
 
     /// Refuses options and wires that belong to another transport.

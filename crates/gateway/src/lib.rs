@@ -27,6 +27,8 @@
 //! # }
 //! ```
 //!
+//! [`Routes`] runs several of them in one process, within one memory, and changes them while they run.
+//!
 //! Below that are the parts, for programs that have connections of their own: [`relay`] is the pump
 //! between two [`Port`]s. Each direction is held back by its own receiver alone: a message stays charged
 //! to the side it came by until it is out on the other, so that a slow receiver stops its sender and
@@ -58,6 +60,7 @@ mod pump;
 pub mod record;
 #[cfg(feature = "nostr")]
 mod relays;
+mod routes;
 mod serve;
 mod size;
 mod stop;
@@ -73,6 +76,7 @@ pub use fleet::{FleetAddress, FleetError};
 pub use loro::TokenCheck;
 #[cfg(feature = "http")]
 pub use mcp::HeadersError;
+pub use nearest::nearest;
 pub use plan::{Config, Overruled, Plan};
 pub use pump::{
     BothBoxes, ClientBox, Ended, HostBox, Incoming, NoProcessId, Options, Oversized, Pass, Passing,
@@ -81,6 +85,7 @@ pub use pump::{
 };
 #[cfg(feature = "nostr")]
 pub use relays::{IntroduceError, KeyFileError};
+pub use routes::{Changes, Route, RouteEnd, RouteError, RouteFault, Routes};
 pub use serve::Event;
 pub use size::{Size, SizeError};
 pub use stop::Stop;

@@ -3,6 +3,7 @@
 mod end;
 mod exposure;
 mod kinds;
+mod memory;
 mod sizes;
 
 use std::sync::{Arc, OnceLock};
@@ -11,7 +12,7 @@ use std::time::Duration;
 use breakbulk_ahp::foreign::Sessions;
 #[cfg(feature = "nostr")]
 use breakbulk_contextvm::Keys;
-use breakbulk_link::{Budget, Preset};
+use breakbulk_link::Preset;
 use breakbulk_net::AddressLimits;
 use breakbulk_net::ws::Bearer;
 
@@ -24,15 +25,13 @@ use crate::error::PlanError;
 #[cfg(feature = "nats")]
 use crate::fleet::FleetAddress;
 use crate::pump::{Side, session_memory};
+use crate::serve::Sockets;
 use crate::tunnel::{LearnedCaps, Lobby};
 use crate::watch::{RouteWatch, SessionWatch, Watch};
 pub(crate) use end::End;
 pub(crate) use kinds::Carried;
+pub(crate) use memory::Memory;
 pub use sizes::Overruled;
-
-/// What a session takes beside its messages: tasks, tables, the buffers of its sockets and pipes (measured: 45
-/// to 75 KB for a WebSocket and a command).
-const SESSION: usize = 80 << 10;
 
 /// The configuration of both ends of a gateway, and of all its sessions.
 #[derive(Clone, Debug)]
@@ -158,8 +157,9 @@ pub struct Plan {
     pub(crate) sessions: (Sessions, Sessions),
     /// What is watched of it.
     pub(crate) watched: RouteWatch,
-    /// The memory that every session has for itself; what it needs beyond is taken from the budget.
-    reserved: usize,
+    /// Listening sockets that are open already.
+    pub(crate) sockets: Sockets,
+    memory: Memory,
 }
 
 /// Who may connect to the listener, and how often.
@@ -191,52 +191,54 @@ impl Plan {
     /// # Errors
     /// If the two ends do not fit together, or one of them cannot be used.
     pub fn new(listen: Endpoint, to: Endpoint, config: Config) -> Result<Self, PlanError> {
+        let memory = Memory::new(config.memory, config.max_sessions);
+        let (watch, name) = (config.watch.clone(), config.route.clone());
+        let plan = Self::within(&memory, listen, to, config);
+        let mut plan = plan.map_err(|(first, _)| first)?;
+        plan.show(&watch, &name);
+        Ok(plan)
+    }
+
+    /// The same within a memory that other plans share; it is not shown to anybody yet. The error is the
+    /// first thing that is wrong, and what else was found.
+    pub(crate) fn within(
+        memory: &Memory,
+        listen: Endpoint,
+        to: Endpoint,
+        config: Config,
+    ) -> Result<Self, (PlanError, Vec<PlanError>)> {
+        let only = |error| (error, Vec::new());
         let wrong = |side| move |error| PlanError::End { side, error };
         let (of_listen, of_to) = (wrong(Side::Listen), wrong(Side::To));
-        #[cfg(feature = "process")]
-        match (&listen.at, &to.at) {
-            (At::Exec(_), _) => return Err(of_listen(EndError::ListenExec)),
-            (At::Stdio, At::Stdio) => return Err(PlanError::BothStdio),
-            (_, At::Stdio) => return Err(of_to(EndError::TargetStdio)),
-            _ => {}
-        }
-        if config.max_sessions == 0 {
-            return Err(PlanError::NoSessions);
-        }
-        to.at.check_target().map_err(of_to)?;
-        let carried = kinds::in_common(&listen, &to)?;
-        // A quarter of the memory is divided among all sessions, so that those that need little do not
-        // depend on what others do.
-        let reserved = config.memory / 4 / config.max_sessions;
-        let beside = SESSION.saturating_mul(config.max_sessions);
-        let beside = beside.min(config.memory / 4);
-        let budget = Budget::new(config.memory - reserved * config.max_sessions - beside);
-        let at = listen.at.clone();
+        let carried = fit(&listen, &to, &config).map_err(only)?;
+        let (at, shared) = (listen.at.clone(), memory.shared());
         #[cfg(feature = "nats")]
-        let fleet_settings = match &config.fleet {
-            Some(fleet) => {
-                let secret = config.fleet_secret.as_deref();
-                Some(crate::fleet::Settings::new(fleet.clone(), secret, &at)?)
-            }
-            None => None,
+        let fleet = fleet_settings(&config, &at);
+        let ends = (
+            End::new(listen, None, &config, carried, shared).map_err(of_listen),
+            End::new(to, Some(&at), &config, carried, shared).map_err(of_to),
+        );
+        let (listen, to) = match ends {
+            (Ok(listen), Ok(to)) => (listen, to),
+            (Err(first), second) => return Err((first, second.err().into_iter().collect())),
+            (_, Err(first)) => return Err(only(first)),
         };
-        let listen = End::new(listen, None, &config, carried, &budget).map_err(of_listen)?;
-        let to = End::new(to, Some(&at), &config, carried, &budget).map_err(of_to)?;
+        #[cfg(feature = "nats")]
+        let fleet_settings = fleet.map_err(only)?;
         let needed =
             session_memory(listen.max_message).saturating_add(session_memory(to.max_message));
-        if needed > config.memory {
-            return Err(PlanError::Memory {
-                memory: config.memory,
-                needed,
-            });
+        let too_small = (needed > config.memory).then_some(PlanError::Memory {
+            memory: config.memory,
+            needed,
+        });
+        let open = listen.may_listen(&config).map_err(of_listen).err();
+        let mut found = too_small.into_iter().chain(open);
+        if let Some(first) = found.next() {
+            return Err((first, found.collect()));
         }
-        listen.may_listen(&config).map_err(of_listen)?;
         let of_address = config.per_address.connections;
-        let lobby = Lobby::new(config.max_sessions, of_address).map_err(PlanError::Random)?;
-        let shown = (listen.shown(), to.shown());
-        let caps = config.learned_caps.clone();
-        let watched = RouteWatch::new(&config.watch, &config.route, shown, caps);
-        watched.set_memory(config.memory, &budget, reserved);
+        let lobby = Lobby::new(config.max_sessions, of_address)
+            .map_err(|error| only(PlanError::Random(error)))?;
         Ok(Self {
             listen,
             to,
@@ -252,9 +254,18 @@ impl Plan {
             #[cfg(feature = "nats")]
             fleet: OnceLock::new(),
             sessions: Default::default(),
-            watched,
-            reserved,
+            watched: RouteWatch::new(&Watch::off(), "", Default::default(), Arc::default()),
+            sockets: Sockets::default(),
+            memory: memory.clone(),
         })
+    }
+
+    /// Shows it to whoever looks, as the route of this name.
+    pub(crate) fn show(&mut self, watch: &Watch, name: &str) {
+        let shown = (self.listen.shown(), self.to.shown());
+        let caps = self.listen.caps.learned.clone();
+        self.watched = RouteWatch::new(watch, name, shown, caps);
+        self.watched.set_memory(&self.memory);
     }
 
     /// What the names of this member's sessions over HTTP begin with, if it is one of a fleet.
@@ -269,11 +280,48 @@ impl Plan {
     /// Both ends for one session, with its own share of the memory.
     pub(crate) fn session_ends(&self, watched: &SessionWatch) -> (End, End) {
         let (mut listen, mut to) = (self.listen.clone(), self.to.clone());
-        let budget = listen.budget.share(self.reserved);
+        let budget = self.memory.of_session();
         to.budget = budget.clone();
         listen.budget = budget;
         listen.watched = watched.side(Side::Listen);
         to.watched = watched.side(Side::To);
         (listen, to)
     }
+}
+
+/// The kind of message that both ends carry, if the two can be a listener and its target.
+fn fit(listen: &Endpoint, to: &Endpoint, config: &Config) -> Result<Carried, PlanError> {
+    #[cfg(feature = "process")]
+    {
+        let wrong = |side, error| Err(PlanError::End { side, error });
+        match (&listen.at, &to.at) {
+            (At::Exec(_), _) => return wrong(Side::Listen, EndError::ListenExec),
+            (At::Stdio, At::Stdio) => return Err(PlanError::BothStdio),
+            (_, At::Stdio) => return wrong(Side::To, EndError::TargetStdio),
+            _ => {}
+        }
+    }
+    if config.max_sessions == 0 {
+        return Err(PlanError::NoSessions);
+    }
+    let target = to.at.check_target();
+    target.map_err(|error| PlanError::End {
+        side: Side::To,
+        error,
+    })?;
+    kinds::in_common(listen, to)
+}
+
+/// How to join the fleet that the configuration names.
+#[cfg(feature = "nats")]
+fn fleet_settings(
+    config: &Config,
+    listener: &At,
+) -> Result<Option<crate::fleet::Settings>, PlanError> {
+    let secret = config.fleet_secret.as_deref();
+    let settings = config.fleet.clone().map(|fleet| {
+        let settings = crate::fleet::Settings::new(fleet, secret, listener);
+        settings.map_err(PlanError::from)
+    });
+    settings.transpose()
 }

@@ -41,7 +41,7 @@ use crate::error::{EndError, RunError};
 use crate::open;
 use crate::plan::{self, Carried, End, Guests};
 use crate::pump::Side;
-use crate::serve::{Event, bind, ws as door};
+use crate::serve::{Event, Sockets, bind, ws as door};
 use crate::stop::Stop;
 pub use advice::Advice;
 use connected::Connected;
@@ -350,7 +350,8 @@ pub async fn listen(
     let guests = Guests::new(&config);
     let connections = config.max_sessions;
     let options = door::listen_options(&end, &guests, connections, &address, Some(&echo));
-    let mut listener: Listener = door::listener(&guests, &address, options).await?;
+    let sockets = Sockets::default();
+    let mut listener: Listener = door::listener(&sockets, &guests, &address, options).await?;
     tell(Event::Listening(bind::heard_at(
         &address,
         listener.address(),

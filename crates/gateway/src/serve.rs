@@ -5,6 +5,7 @@ pub(crate) mod bind;
 mod exchange;
 #[cfg(feature = "nats")]
 mod nats;
+mod sockets;
 #[cfg(feature = "process")]
 mod streams;
 pub(crate) mod ws;
@@ -31,6 +32,7 @@ use crate::relays;
 use crate::stop::Stop;
 use crate::tunnel::{Caller, Greeted, Line, Newcomer, Stray};
 use crate::watch::{Refused, SessionWatch};
+pub(crate) use sockets::Sockets;
 
 /// How long the target may take to accept a connection when it is looked for before listening.
 const CHECK: Duration = Duration::from_secs(5);
@@ -54,6 +56,8 @@ pub enum Event {
     Overruled(Side, Overruled),
     /// The token of an end travels in clear text beyond this machine.
     TokenInClear(Side),
+    /// Clients cannot connect any more: the address is free.
+    Closed,
     /// The gateway stops; this many sessions still send what is queued.
     Stopping(usize),
 }
@@ -185,6 +189,9 @@ fn party(plan: &Plan, side: Side) -> Party {
 
 /// Where clients come in.
 pub(crate) trait Door {
+    /// Whether it listens on until all sessions have ended: over HTTP they need further requests.
+    const LISTENS_TO_THE_END: bool = false;
+
     /// The next client. Cancel-safe.
     async fn accept(&mut self) -> Result<Arrival, RunError>;
 
@@ -221,9 +228,9 @@ pub(crate) type Refuse =
     Box<dyn FnOnce(u16, &'static str) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// A session for each client that comes in by a door, which clients find at `heard_at`.
-pub(crate) async fn listen(
+pub(crate) async fn listen<D: Door>(
     plan: Arc<Plan>,
-    mut door: impl Door,
+    mut door: D,
     heard_at: String,
     stop: &Stop,
     tell: Tell<'_>,
@@ -259,6 +266,9 @@ pub(crate) async fn listen(
     };
     plan.watched.stopping();
     door.close().await;
+    if !D::LISTENS_TO_THE_END {
+        tell(Event::Closed);
+    }
     finish(sessions, tell).await;
     door.finish().await;
     outcome

@@ -18,7 +18,7 @@ const TOKEN: &str = "BREAKBULK_ADMIN_TOKEN";
 /// How much of each message is shown with `--show-bodies`.
 const BODY: usize = 2 << 10;
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AdminOptions {
     /// Tell operators and their tools what this gateway does, over HTTP at this address: PORT (of this
     /// machine) or HOST:PORT. Beyond this machine it needs a token
@@ -35,6 +35,19 @@ pub(crate) struct AdminOptions {
 }
 
 impl AdminOptions {
+    /// Those of a file.
+    pub(super) fn of_file(
+        address: AdminAddress,
+        token_file: Option<PathBuf>,
+        show_bodies: bool,
+    ) -> Self {
+        Self {
+            admin: Some(address),
+            admin_token_file: token_file,
+            show_bodies,
+        }
+    }
+
     /// Whether there is an admin port.
     pub(crate) fn is_on(&self) -> bool {
         self.admin.is_some()

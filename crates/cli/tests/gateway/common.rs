@@ -79,7 +79,7 @@ impl Listening {
         };
         loop {
             let line = gateway.line("");
-            match line.strip_prefix("listening on ") {
+            match line.split_once("listening on ").map(|(_, address)| address) {
                 Some(address) => {
                     gateway.address = address.to_owned();
                     return gateway;

@@ -18,6 +18,7 @@ mod matrix;
 mod mend;
 mod nats_server;
 mod nostr;
+mod operate;
 mod probes;
 mod record;
 mod resume;

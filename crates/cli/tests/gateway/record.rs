@@ -356,8 +356,8 @@ fn tap_follows_a_running_gateway_line_by_line() {
         "{seen:#?}"
     );
     for words in [
-        " listen < 1 tunnel hello frame 900000 message 33554432 ",
-        " listen > 1 tunnel hello frame 900000 message 33554432 ",
+        " listen < 1 tunnel hello frame 900000 message 33554432",
+        " listen > 1 tunnel hello frame 900000 message 33554432",
         " whole m ",
         " to     > 1 whole m ",
     ] {

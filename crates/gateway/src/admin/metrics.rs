@@ -26,14 +26,26 @@ type Pair<'a> = (&'static str, &'a str);
 /// All metrics of a watch.
 pub fn render(watch: &Watch) -> String {
     let page = Page(PrometheusBuilder::new().build_recorder());
-    let state = watch.totals();
+    let mut state = watch.totals();
     page.process(&state);
+    state.routes = newest(state.routes);
     for route in &state.routes {
         page.route(route);
     }
     let mut text = page.0.handle().render();
     histograms(&mut text, &state.routes);
     text
+}
+
+/// One route of each name, since a series may be there once: a route that was changed counts from the
+/// beginning, and the one in its place that drains is not shown.
+fn newest(routes: Vec<RouteView>) -> Vec<RouteView> {
+    let mut newest: Vec<RouteView> = Vec::new();
+    for route in routes {
+        newest.retain(|known| known.name != route.name);
+        newest.push(route);
+    }
+    newest
 }
 
 struct Page(PrometheusRecorder);

@@ -54,6 +54,22 @@ impl fmt::Debug for FleetAddress {
     }
 }
 
+impl FleetAddress {
+    /// The files that are read once, when a gateway joins.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let options = &self.options;
+        let named = [
+            &self.secret_file,
+            &options.token_file,
+            &options.nats.creds,
+            &options.cert,
+            &options.key,
+            &options.ca,
+        ];
+        named.into_iter().flatten().cloned().collect()
+    }
+}
+
 /// Why a gateway cannot be a member of a fleet.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

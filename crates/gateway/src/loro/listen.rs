@@ -27,7 +27,7 @@ pub(crate) async fn listen(
     tell: Tell<'_>,
 ) -> Result<(), RunError> {
     check_target(&plan).await?;
-    let socket = bind::tcp(address.listen_at()).await?;
+    let socket = bind::tcp(&plan.sockets, address.listen_at()).await?;
     let at = bind::address_of(&socket)?;
     let path = address.path.trim_end_matches('/');
     let heard_at = format!("{}//{at}{path}", address.form());
@@ -66,6 +66,8 @@ impl LoroDoor {
 }
 
 impl Door for LoroDoor {
+    const LISTENS_TO_THE_END: bool = true;
+
     async fn accept(&mut self) -> Result<Arrival, RunError> {
         let ended = |address: &ListenAddress| ListenError::Ended {
             address: address.clone(),

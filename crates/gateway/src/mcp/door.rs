@@ -82,7 +82,7 @@ pub(crate) async fn listen(
     tell: Tell<'_>,
 ) -> Result<(), RunError> {
     check_target(&plan).await?;
-    let socket = bind::web(&plan.guests, address).await?;
+    let socket = bind::web(&plan.sockets, &plan.guests, address).await?;
     let at = bind::address_of(&socket)?;
     let heard_at = bind::heard_at(address, &at);
     let door = HttpDoor::open(&plan, address, socket, at);
@@ -143,6 +143,8 @@ fn limits(plan: &Plan, address: &WsAddress) -> Limits {
 }
 
 impl Door for HttpDoor {
+    const LISTENS_TO_THE_END: bool = true;
+
     async fn accept(&mut self) -> Result<Arrival, RunError> {
         tokio::select! {
             Some(NewSession { name, transport }) = self.arrivals.recv() => Ok(Arrival {

@@ -2,8 +2,10 @@
 //! queue is counted, and the number is written in its place.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
+};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -141,40 +143,30 @@ impl Recorder {
         let Some(ended) = lock(&self.0.ended).take() else {
             return;
         };
-        let sent = self.0.queue.send_within(LAST);
-        if sent {
+        if send_finish(&self.0.queue) {
             // A disk that hangs must not keep the process alive.
             let _ = ended.recv_timeout(LAST);
         }
     }
 }
 
-/// Sends the last item, waiting for room in the queue for a while.
-trait SendWithin {
-    fn send_within(&self, time: Duration) -> bool;
-}
-
-impl SendWithin for SyncSender<Item> {
-    fn send_within(&self, time: Duration) -> bool {
-        const STEP: Duration = Duration::from_millis(5);
-        let mut left = time;
-        loop {
-            match self.try_send(Item::Finish) {
-                Ok(()) => return true,
-                Err(std::sync::mpsc::TrySendError::Disconnected(_)) => return false,
-                Err(std::sync::mpsc::TrySendError::Full(_)) => {}
-            }
-            if left.is_zero() {
-                return false;
-            }
-            thread::sleep(STEP);
-            left = left.saturating_sub(STEP);
+/// Asks the thread to end, once there is room in the queue; false if that takes too long, or it has ended.
+fn send_finish(queue: &SyncSender<Item>) -> bool {
+    const STEP: Duration = Duration::from_millis(5);
+    let mut left = LAST;
+    loop {
+        match queue.try_send(Item::Finish) {
+            Ok(()) => return true,
+            Err(TrySendError::Full(_)) if !left.is_zero() => {}
+            Err(_) => return false,
         }
+        thread::sleep(STEP);
+        left = left.saturating_sub(STEP);
     }
 }
 
 struct Writer {
-    shared: std::sync::Weak<Shared>,
+    shared: Weak<Shared>,
     items: Receiver<Item>,
     segments: Segments,
 }

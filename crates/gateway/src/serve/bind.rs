@@ -1,28 +1,38 @@
 //! The sockets of listeners, and how their clients write where they listen.
 
+use std::io;
+
 use breakbulk_net::ws::ListenError;
 use breakbulk_net::{ListenAddress, ListenSocket};
-use tokio::net::TcpListener;
 
+use super::Sockets;
 use crate::endpoint::WsAddress;
 use crate::error::{EndError, RunError};
 use crate::plan::Guests;
 use crate::pump::Side;
 
 /// A socket at a host and port, or why the endpoint names none.
-pub(crate) async fn tcp(at: Result<(String, u16), EndError>) -> Result<ListenSocket, RunError> {
+pub(crate) async fn tcp(
+    sockets: &Sockets,
+    at: Result<(String, u16), EndError>,
+) -> Result<ListenSocket, RunError> {
     let (host, port) = at.map_err(|error| RunError::Open {
         side: Side::Listen,
         error: error.into(),
     })?;
-    let bound = TcpListener::bind((host.as_str(), port)).await;
-    bound.map(ListenSocket::from).map_err(|error| {
-        let address = match host.contains(':') {
-            true => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
-        };
-        RunError::Listen(ListenError::Bind { address, error })
-    })
+    let bound = sockets.bind(&host, port).await;
+    bound
+        .map(ListenSocket::from)
+        .map_err(|error| not_bound(&host, port, error))
+}
+
+/// The error of a socket that cannot be opened.
+pub(crate) fn not_bound(host: &str, port: u16, error: io::Error) -> RunError {
+    let address = match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    };
+    RunError::Listen(ListenError::Bind { address, error })
 }
 
 /// The socket of a listener for WebSockets or HTTP.
@@ -30,12 +40,16 @@ pub(crate) async fn tcp(at: Result<(String, u16), EndError>) -> Result<ListenSoc
     not(unix),
     expect(unused_variables, reason = "only Unix sockets know users")
 )]
-pub(crate) async fn web(guests: &Guests, address: &WsAddress) -> Result<ListenSocket, RunError> {
+pub(crate) async fn web(
+    sockets: &Sockets,
+    guests: &Guests,
+    address: &WsAddress,
+) -> Result<ListenSocket, RunError> {
     #[cfg(unix)]
     if let Some(path) = &address.socket {
         return ListenSocket::unix(path, &guests.users).map_err(RunError::Listen);
     }
-    tcp(address.listen_at()).await
+    tcp(sockets, address.listen_at()).await
 }
 
 /// Where a socket listens.

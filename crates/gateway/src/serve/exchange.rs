@@ -51,7 +51,7 @@ pub(super) async fn listen(
     tell: Tell<'_>,
 ) -> Result<(), RunError> {
     check_target(&plan).await?;
-    let socket = bind::web(&plan.guests, address).await?;
+    let socket = bind::web(&plan.sockets, &plan.guests, address).await?;
     let heard_at = bind::heard_at(address, &bind::address_of(&socket)?);
     let (server, arrivals) = Server::new(serve_options(&plan));
     let path = address.path.trim_end_matches('/');
@@ -113,6 +113,8 @@ struct ExchangeDoor {
 }
 
 impl Door for ExchangeDoor {
+    const LISTENS_TO_THE_END: bool = true;
+
     async fn accept(&mut self) -> Result<Arrival, RunError> {
         let Some(arrivals) = &mut self.arrivals else {
             return pending().await;

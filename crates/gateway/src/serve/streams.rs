@@ -86,7 +86,7 @@ impl Door for StreamDoor {
 
 async fn socket(plan: &Plan, address: &SocketAddress) -> Result<ListenSocket, RunError> {
     match address {
-        SocketAddress::Tcp(authority) => bind::tcp(listen_at(authority)).await,
+        SocketAddress::Tcp(authority) => bind::tcp(&plan.sockets, listen_at(authority)).await,
         #[cfg(unix)]
         SocketAddress::Unix(path) => {
             ListenSocket::unix(path, &plan.guests.users).map_err(RunError::Listen)

@@ -7,7 +7,7 @@ use breakbulk_net::ws::{Accepted, ListenError, ListenOptions, Listener, Tokens};
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
-use super::{Arrival, Door, Entered, Tell, bind, check_target};
+use super::{Arrival, Door, Entered, Sockets, Tell, bind, check_target};
 use crate::endpoint::WsAddress;
 use crate::error::RunError;
 use crate::open;
@@ -31,7 +31,7 @@ pub(super) async fn listen(
         refusals: plan.watched.turned_away(),
         ..listen_options(end, guests, plan.max_sessions, address, echo.as_ref())
     };
-    let listener = listener(guests, address, options).await?;
+    let listener = listener(&plan.sockets, guests, address, options).await?;
     let heard_at = bind::heard_at(address, listener.address());
     let door = WsDoor {
         listener,
@@ -112,11 +112,12 @@ fn name(accepted: &Accepted) -> String {
 }
 
 pub(crate) async fn listener(
+    sockets: &Sockets,
     guests: &Guests,
     address: &WsAddress,
     options: ListenOptions,
 ) -> Result<Listener, RunError> {
-    let socket = bind::web(guests, address).await?;
+    let socket = bind::web(sockets, guests, address).await?;
     Listener::new(socket, options).map_err(RunError::Listen)
 }
 

@@ -14,6 +14,7 @@ use super::view::{
     SessionView, StateView, TransferView, milliseconds,
 };
 use super::{Watch, view};
+use crate::plan::Memory;
 use crate::pump::Side;
 
 /// So many sessions are shown one by one.
@@ -56,22 +57,21 @@ impl Watch {
         }
     }
 
-    /// Whether all routes take clients.
+    /// Whether all routes take clients, but for those that a reload stopped.
     ///
     /// # Errors
     /// Why not, in words.
     pub fn ready(&self) -> Result<(), String> {
         let (routes, ..) = self.parts();
         let of = |state| routes.iter().find(|route| route.state() == state);
-        if let Some(route) = of(RouteState::Stopping) {
-            return Err(format!("the route {} is draining", route.name));
-        }
         if let Some(route) = of(RouteState::Starting) {
             return Err(format!("the route {} does not listen yet", route.name));
         }
-        match routes.is_empty() {
-            true => Err("no route has started".to_owned()),
-            false => Ok(()),
+        // A route that drains after a reload does not matter while others listen.
+        match (of(RouteState::Listening), of(RouteState::Stopping)) {
+            (Some(_), _) => Ok(()),
+            (None, Some(route)) => Err(format!("the route {} is draining", route.name)),
+            (None, None) => Err("no route has started".to_owned()),
         }
     }
 
@@ -202,9 +202,14 @@ fn live(sum: &mut RouteSideView, side: &SessionSide) {
 /// What sessions hold of their memory, and what listeners hold of what is shared.
 fn memory(routes: &[Arc<Route>], sessions: &[Arc<Session>]) -> MemoryView {
     let (mut budget, mut messages, mut frames, mut listeners) = (0_usize, 0, 0, 0_usize);
+    let mut seen: Vec<&Memory> = Vec::new();
     for memory in routes.iter().filter_map(|route| route.memory.get()) {
-        budget += memory.limit;
-        listeners += memory.common.used();
+        // Several routes may share one.
+        if !seen.iter().any(|known| known.is(memory)) {
+            budget += memory.bytes();
+            listeners += memory.shared().used();
+            seen.push(memory);
+        }
     }
     for session in sessions {
         let Some(used) = session.used() else { continue };
@@ -215,7 +220,7 @@ fn memory(routes: &[Arc<Route>], sessions: &[Arc<Session>]) -> MemoryView {
         let held = held.min(used);
         messages += held;
         frames += used - held;
-        let reserved = session.route.memory.get().map_or(0, |it| it.reserved);
+        let reserved = session.route.memory.get().map_or(0, Memory::reserved);
         listeners = listeners.saturating_sub(used.saturating_sub(reserved));
     }
     let owner = |name, bytes| OwnerView { name, bytes };

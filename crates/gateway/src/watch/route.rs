@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use breakbulk_link::{Budget, lock};
+use breakbulk_link::lock;
 use breakbulk_net::Refusals;
 
 use super::session::{Session, SessionWatch};
 use super::times::Times;
 use super::view::{RouteState, SideView};
 use super::{Fault, Inner, Watch};
+use crate::plan::Memory;
 use crate::pump::{Ended, Side};
 use crate::tunnel::LearnedCaps;
 
@@ -68,7 +69,7 @@ pub(super) struct Route {
     pub(super) outward: Times,
     /// What sessions that have ended counted.
     pub(super) past: Mutex<Past>,
-    pub(super) memory: OnceLock<RouteMemory>,
+    pub(super) memory: OnceLock<Memory>,
     pub(super) caps: Arc<LearnedCaps>,
 }
 
@@ -90,17 +91,6 @@ pub(super) struct Past {
     pub(super) lost: u64,
     pub(super) unanswered: u64,
     pub(super) incomplete: u64,
-}
-
-/// The memory of a route.
-#[derive(Clone, Debug)]
-pub(super) struct RouteMemory {
-    /// All that the configuration gives.
-    pub(super) limit: usize,
-    /// What is shared beyond the sessions' own parts.
-    pub(super) common: Budget,
-    /// The part of each session.
-    pub(super) reserved: usize,
 }
 
 impl Route {
@@ -194,15 +184,11 @@ impl RouteWatch {
         }
     }
 
-    /// The memory of its sessions: all of it, what is shared, and the part of each session.
-    pub(crate) fn set_memory(&self, limit: usize, common: &Budget, reserved: usize) {
+    /// The memory of its sessions, which other routes may share.
+    pub(crate) fn set_memory(&self, memory: &Memory) {
         if let Some(route) = &self.route {
             // It is set once, by the plan.
-            let _ = route.memory.set(RouteMemory {
-                limit,
-                common: common.clone(),
-                reserved,
-            });
+            let _ = route.memory.set(memory.clone());
         }
     }
 

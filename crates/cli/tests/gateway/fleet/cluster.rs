@@ -45,7 +45,7 @@ async fn a_session_outlives_every_nats_server_and_every_other_member() {
         });
         (near, members, cluster)
     });
-    let (mut near, mut members, _cluster) = echoed.await.unwrap();
+    let (near, mut members, _cluster) = echoed.await.unwrap();
     assert!(path.counts().cuts >= 20, "{:?}", path.counts());
     let sent = members.balancer.sent();
     assert!(sent.iter().all(|count| *count >= 5), "{sent:?}");
