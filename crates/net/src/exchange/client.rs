@@ -6,6 +6,7 @@ mod post;
 mod repeat;
 mod stream;
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -57,6 +58,7 @@ pub async fn connect(
         over: watch::Sender::new(None),
         posted: watch::Sender::new(false),
         losses: Mutex::default(),
+        told: AtomicBool::new(false),
         client,
     });
     let (arrived, bodies) = mpsc::channel(1);
@@ -131,6 +133,8 @@ struct Session {
     posted: watch::Sender<bool>,
     /// What became of small answers, which tells whether large ones are refused.
     losses: Mutex<Losses>,
+    /// Whether the server knows that nobody asks for more.
+    told: AtomicBool,
 }
 
 impl Session {
@@ -198,6 +202,7 @@ impl Session {
         let path = self.client.options().dialect.poll;
         let request = self.request(Method::DELETE, path, query);
         let _ = timeout(GOODBYE, request.send()).await;
+        self.told.store(true, Relaxed);
     }
 }
 
@@ -210,9 +215,9 @@ struct Tasks {
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        // Without a last word the server would wait for further polls.
-        let is_over = self.session.over.borrow().is_some();
-        if !is_over && tokio::runtime::Handle::try_current().is_ok() {
+        // Otherwise the server would wait for further polls, or to hear that its last word has come.
+        let told = self.session.told.load(Relaxed);
+        if !told && tokio::runtime::Handle::try_current().is_ok() {
             self.session.say_goodbye();
         }
     }
@@ -307,7 +312,7 @@ impl Sink for ExchangeSink {
         if self.put(Record::close(code, reason)).await.is_ok() {
             let mut posted = self.session.posted.subscribe();
             tokio::select! {
-                _ = posted.wait_for(|posted| *posted) => {}
+                _ = posted.wait_for(|posted| *posted) => self.session.told.store(true, Relaxed),
                 _ = self.session.ended() => {}
             }
         }
