@@ -16,7 +16,7 @@ use breakbulk_link::Preset;
 use breakbulk_net::AddressLimits;
 use breakbulk_net::ws::Bearer;
 
-#[cfg(feature = "process")]
+#[cfg(any(feature = "process", feature = "nats"))]
 use crate::endpoint::At;
 use crate::endpoint::Endpoint;
 #[cfg(feature = "process")]
