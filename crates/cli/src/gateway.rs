@@ -155,7 +155,7 @@ lines, each with a name for the log and a token; it is read again when it change
 able to read it.
 
 With --admin the gateway answers over HTTP: /healthz, /readyz (503 until it listens, and while it stops),
-/metrics for Prometheus, /api/state and /api/sessions/ID as JSON, POST /api/sessions/ID/close to end a
+/metrics for Prometheus, / a page for people, which follows the gateway in a browser, /api/state and /api/sessions/ID as JSON, POST /api/sessions/ID/close to end a
 session, /api/events (the state about once a second). The token is sent as Authorization: Bearer; /healthz
 and /readyz need none.
 

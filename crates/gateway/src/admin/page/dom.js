@@ -1,0 +1,56 @@
+// How the page is changed. Text of peers comes in by textContent alone, so that it never becomes markup.
+
+/** An element with a class and a text. */
+export function element(tag, className = "", text = "") {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text) made.textContent = text;
+  return made;
+}
+
+/** The element of the page with this id. */
+export function at(id) {
+  return document.getElementById(id);
+}
+
+/** Writes a text if it is another one: a reader's selection survives what did not change. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** A cell of a table, with the name of its column for narrow screens. */
+export function cell(label, className = "") {
+  const made = element("td", className);
+  made.setAttribute("role", "cell");
+  made.dataset.label = label;
+  return made;
+}
+
+/**
+ * Makes the children of `parent` show `items`, in their order: a child for each key, which stays the same
+ * element for as long as its key is there.
+ */
+export function showItems(parent, items, keyOf, make, update) {
+  parent.shown ??= new Map();
+  const gone = new Set(parent.shown.keys());
+  let next = parent.firstChild;
+  for (const item of items) {
+    const key = keyOf(item);
+    gone.delete(key);
+    let node = parent.shown.get(key);
+    if (!node) {
+      node = make(item);
+      parent.shown.set(key, node);
+    }
+    if (node === next) {
+      next = next.nextSibling;
+    } else {
+      parent.insertBefore(node, next);
+    }
+    update(node, item);
+  }
+  for (const key of gone) {
+    parent.shown.get(key).remove();
+    parent.shown.delete(key);
+  }
+}
