@@ -3,6 +3,7 @@
 mod admin;
 mod explain;
 mod state;
+mod traces;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,11 +11,12 @@ use std::time::Duration;
 
 use breakbulk::gateway::caps::preset;
 use breakbulk::gateway::watch::Watch;
-use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side};
+use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side, Traces, TracesExporter};
 use clap::Args;
 use tracing::Level;
 
 use self::admin::AdminOptions;
+use self::traces::{Exporting, TracesOptions};
 use crate::failure::Failure;
 use crate::guests::{GuestOptions, Room};
 use crate::log::LogOptions;
@@ -241,6 +243,8 @@ pub(crate) struct Gateway {
     #[arg(long, value_name = "BYTES", hide = true)]
     tywrap_max_frame_bytes: Option<u64>,
     #[command(flatten)]
+    traces: TracesOptions,
+    #[command(flatten)]
     log: LogOptions,
 }
 
@@ -248,16 +252,18 @@ impl Gateway {
     pub(crate) fn run(self) -> Result<(), Failure> {
         self.log.start(Level::INFO)?;
         let watch = self.admin.watch();
-        let plan = self.plan(&watch)?;
+        let (traces, exporter) = self.traces.open()?.unzip();
+        let plan = self.plan(&watch, traces.clone())?;
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
-        let outcome = runtime.block_on(run(plan, &self.admin, &watch));
+        let traces = traces.zip(exporter);
+        let outcome = runtime.block_on(run(plan, &self.admin, &watch, traces));
         // A blocked write to standard output must not keep the process alive.
         runtime.shutdown_background();
         outcome
     }
 
-    fn plan(&self, watch: &Watch) -> Result<Plan, Failure> {
+    fn plan(&self, watch: &Watch, traces: Option<Traces>) -> Result<Plan, Failure> {
         let parse = |side: Side, text: &str| {
             let parsed = text.parse::<Endpoint>();
             // The text itself is not repeated, since it may contain a secret.
@@ -297,6 +303,7 @@ impl Gateway {
         config.resume_for = Duration::from_secs(self.resume_for);
         config.learned_caps = Arc::new(state::learned_caps(self.state.as_deref()));
         config.watch = watch.clone();
+        config.traces = traces;
         config.token = token::from_environment()?;
         if let Some(fleet) = &self.fleet {
             let wrong = |error| Failure::Usage(format!("--fleet: {error}"));
@@ -312,8 +319,14 @@ impl Gateway {
 }
 
 /// Runs the gateway until it ends or a signal stops it; a second signal does not wait for what is queued.
-async fn run(plan: Plan, admin: &AdminOptions, watch: &Watch) -> Result<(), Failure> {
+async fn run(
+    plan: Plan,
+    admin: &AdminOptions,
+    watch: &Watch,
+    traces: Option<(Traces, TracesExporter)>,
+) -> Result<(), Failure> {
     let signals = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
+    let exporting = Exporting::start(traces).await?;
     let admin = admin.open(watch).await?;
     let stop = breakbulk::gateway::Stop::new();
     let stopping = async {
@@ -331,6 +344,7 @@ async fn run(plan: Plan, admin: &AdminOptions, watch: &Watch) -> Result<(), Fail
     if let Some(admin) = admin {
         admin.end().await;
     }
+    exporting.finish().await;
     outcome
 }
 

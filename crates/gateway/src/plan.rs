@@ -81,6 +81,9 @@ pub struct Config {
     pub watch: Watch,
     /// The name of this gateway in what it tells, where several run in one process.
     pub route: String,
+    /// Takes a span of each request that passes.
+    #[cfg(feature = "otlp")]
+    pub traces: Option<crate::traces::Traces>,
     /// The bearer token of the listener or, if that is neither a WebSocket nor HTTP, of the target.
     pub token: Option<Bearer>,
     /// The key of the listener at relays or, if the listener is none, of the target at relays.
@@ -120,6 +123,8 @@ impl Default for Config {
             fleet_secret: None,
             watch: Watch::default(),
             route: "gateway".to_owned(),
+            #[cfg(feature = "otlp")]
+            traces: None,
             token: None,
             #[cfg(feature = "nostr")]
             key: None,
@@ -151,6 +156,9 @@ pub struct Plan {
     pub(crate) sessions: (Sessions, Sessions),
     /// What is watched of it.
     pub(crate) watched: RouteWatch,
+    /// Takes a span of each request.
+    #[cfg(feature = "otlp")]
+    pub(crate) traces: Option<crate::traces::RouteTraces>,
     /// The memory that every session has for itself; what it needs beyond is taken from the budget.
     reserved: usize,
 }
@@ -244,6 +252,8 @@ impl Plan {
             fleet: OnceLock::new(),
             sessions: Default::default(),
             watched,
+            #[cfg(feature = "otlp")]
+            traces: config.traces.map(|traces| traces.of_route(&config.route)),
             reserved,
         })
     }

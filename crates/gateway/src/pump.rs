@@ -31,6 +31,8 @@ pub use breakbulk_ahp::foreign::Instead as Replacement;
 pub(crate) use breakbulk_ahp::host::close::TOO_LARGE;
 #[cfg(feature = "http")]
 pub(crate) use open_requests::shortest;
+#[cfg(feature = "otlp")]
+pub(crate) use open_requests::{Step, steps};
 pub use plain::{Plain, Raw, whole_link};
 pub use port::Port;
 #[cfg(feature = "nostr")]
