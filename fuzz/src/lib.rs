@@ -7,6 +7,7 @@ pub mod input;
 pub mod links;
 pub mod machines;
 pub mod read;
+pub mod record;
 pub mod roundtrip;
 pub mod routes;
 pub mod streams;

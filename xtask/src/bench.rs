@@ -70,6 +70,7 @@ pub(crate) fn run(json: bool, record: bool) -> Result<()> {
         ("breakbulk-bench", "sockets", "Real sockets"),
         ("breakbulk-bench", "pipes", "Real pipes"),
         ("breakbulk-bench", "gateways", "Two gateways and two socat"),
+        ("breakbulk-bench", "watched", "What watching costs"),
         ("interop-contextvm", "contextvm-bench", "Nostr relays"),
         (
             "interop-vscode",

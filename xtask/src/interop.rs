@@ -65,7 +65,7 @@ pub(crate) fn unavailable(name: &str) -> Option<String> {
 
 /// The real client of the crates `ahp` and `ahp-ws` against our host, over all transports.
 fn ahp() -> Result<()> {
-    tests("interop-ahp", &["real_client", "protocol_errors"])
+    tests("interop-ahp", &["real_client", "protocol_errors", "fleet"])
 }
 
 /// Servers and clients from npm and PyPI, the inspector and the conformance package, through gateways.

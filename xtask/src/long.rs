@@ -12,7 +12,7 @@ const SEEDS: &str = "20000";
 /// How many seeds the test of faults between a host and a client tries.
 const FAULT_SEEDS: &str = "200000";
 
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 10] = [
     "seeds",
     "carry",
     "ahp",
@@ -20,12 +20,19 @@ const PARTS: [&str; 9] = [
     "mcp",
     "contextvm",
     "loro",
+    "fleet",
     "package",
     "fuzz",
 ];
 
 /// How often a sync server is killed.
 const KILLS: &str = "20";
+
+/// For how many seconds members and NATS servers are killed, and how often one.
+const FLEET: [(&str, &str); 2] = [
+    ("BREAKBULK_FLEET_SECONDS", "600"),
+    ("BREAKBULK_FLEET_KILL_SECONDS", "10"),
+];
 
 /// The size of the text that is sent to Python and back.
 const ECHO_BYTES: &str = "200000000";
@@ -92,6 +99,17 @@ pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&st
             "a browser and two Rust peers, many cuts; 20 MB to and from npm's Repo",
             interop::loro_long,
         )?;
+    }
+    if wanted("fleet") {
+        steps.step("AHP hosts that share a log, killed for ten minutes", || {
+            let mut tests = shared::tests("interop-ahp", &["fleet"]);
+            command::run(tests.envs(FLEET))
+        })?;
+        steps.step("sync servers that share documents, the same", || {
+            let mut tests = shared::tests("breakbulk-cli", &["loro"]);
+            tests.arg("fleet");
+            command::run(tests.envs(FLEET))
+        })?;
     }
     if wanted("package") {
         steps.step("packages, each built from what is published", || {

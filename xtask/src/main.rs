@@ -56,7 +56,7 @@ enum Command {
     },
     /// All seeds, big sizes, long fuzzing. Its outcome belongs into docs/TRUST.md.
     Long {
-        /// One part: seeds, carry, ahp, tywrap, contextvm, loro, package, fuzz; all if absent.
+        /// One part: seeds, carry, ahp, tywrap, mcp, contextvm, loro, fleet, package, fuzz; all if absent.
         name: Option<String>,
         /// Seconds for each fuzz target.
         #[arg(long, default_value = "600")]

@@ -93,6 +93,8 @@ pub(crate) struct Inner<A> {
     reader: Arc<dyn ReplayReader>,
     /// Whether reading the log waits for a disk.
     blocks: bool,
+    /// Whether other hosts append to the log.
+    shared: bool,
     visible: watch::Sender<Visible>,
     /// The connections that are being refused because there are too many clients.
     refusing: AtomicUsize,
@@ -145,6 +147,7 @@ impl<A: Application> Host<A> {
             core: Mutex::new(Core::new(config.clone(), last)),
             reader: log.reader(),
             blocks: log.blocks(),
+            shared: log.is_shared(),
             visible: watch::Sender::new(visible),
             refusing: AtomicUsize::new(0),
             committer: Mutex::new(None),
@@ -180,6 +183,10 @@ impl<A: Application> Host<A> {
 
     /// Publishes an action and returns its number. Never waits; the action becomes visible later,
     /// in the order of the numbers.
+    ///
+    /// In a log that several hosts share the action gets a larger number if another host stores its own
+    /// first; [`visible`](Self::visible) with the number that was returned waits for this action all the
+    /// same.
     pub fn publish(
         &self,
         channel: &str,
@@ -213,13 +220,18 @@ impl<A: Application> Host<A> {
     pub async fn visible(&self, seq: i64) -> Result<(), PublishError> {
         let mut watch = self.inner.visible.subscribe();
         let state = watch
-            .wait_for(|state| state.seq >= seq || state.ended.is_some())
+            .wait_for(|state| self.is_visible(state, seq) || state.ended.is_some())
             .await
             .map_err(|_| PublishError::ShutDown)?;
         match &state.ended {
-            Some(ended) if state.seq < seq => Err(ended.clone()),
+            Some(ended) if !self.is_visible(&state, seq) => Err(ended.clone()),
             _ => Ok(()),
         }
+    }
+
+    /// In a log that several hosts share, an action of this one may have been given a larger number.
+    fn is_visible(&self, state: &Visible, seq: i64) -> bool {
+        state.seq >= seq && lock(&self.inner.pending).has_settled(seq)
     }
 
     /// The number of the last action that is visible.

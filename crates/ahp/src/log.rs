@@ -5,7 +5,8 @@
 //! A replay never has a gap.
 //!
 //! [`MemoryLog`] lasts as long as the process. `DiskLog` (feature `redb`) survives the process and
-//! the machine: what [`ReplayLog::append`] stored is there after a power cut.
+//! the machine: what [`ReplayLog::append`] stored is there after a power cut. `NatsLog` (feature
+//! `jetstream`) is shared by several hosts, and survives the loss of any of them and of NATS servers.
 //!
 //! ```
 //! use breakbulk_ahp::log::{Entry, Limits, MemoryLog, Replay, ReplayLog};
@@ -27,6 +28,12 @@ mod disk;
 mod disk_open;
 mod error;
 mod memory;
+#[cfg(feature = "jetstream")]
+mod nats;
+#[cfg(feature = "jetstream")]
+mod place;
+#[cfg(any(feature = "jetstream", test))]
+mod shared_batch;
 mod window;
 
 #[cfg(test)]
@@ -38,6 +45,8 @@ mod disk_tests;
 #[cfg(test)]
 mod tests;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -46,6 +55,10 @@ use bytes::Bytes;
 pub use disk::DiskLog;
 pub use error::LogError;
 pub use memory::MemoryLog;
+#[cfg(feature = "jetstream")]
+pub use nats::NatsLog;
+#[cfg(feature = "jetstream")]
+pub use place::open;
 
 /// What an action costs in addition to the bytes of its params and of its channel's name.
 ///
@@ -97,6 +110,9 @@ pub enum Replay {
     },
 }
 
+/// Actions of other hosts, once there are some.
+pub type Others<'a> = Pin<Box<dyn Future<Output = Result<Vec<Entry>, LogError>> + Send + 'a>>;
+
 /// Stores the actions that a host published.
 pub trait ReplayLog: Send + 'static {
     /// The number of the last action that was appended, even if it is trimmed; 0 if there never was one.
@@ -112,8 +128,26 @@ pub trait ReplayLog: Send + 'static {
     /// some, everything before it counts as [`Replay::Gone`]. An action that is larger than the whole
     /// limit is not kept, and everything up to it counts as gone too.
     ///
+    /// A log that several hosts share has one history: if another host appended something that this one has
+    /// not taken from [`others`], the error is [`LogError::Overtaken`]. The host then takes it, and numbers
+    /// its own actions after it.
+    ///
     /// [`last`]: ReplayLog::last
+    /// [`others`]: ReplayLog::others
     fn append(&mut self, batch: &[Entry]) -> Result<(), LogError>;
+
+    /// The next actions that other hosts appended to this log, in their order, each once. They count as
+    /// appended here from then on. Waits until there are some: without end for a log that belongs to one
+    /// host. The future may be dropped; nothing is lost by that.
+    fn others(&mut self) -> Others<'_> {
+        Box::pin(std::future::pending())
+    }
+
+    /// Whether several hosts append to it. A client may then have seen actions at another host that this one
+    /// has not taken from [`others`](ReplayLog::others) yet.
+    fn is_shared(&self) -> bool {
+        false
+    }
 
     /// A handle that reads on any thread, while this one appends.
     fn reader(&self) -> Arc<dyn ReplayReader>;

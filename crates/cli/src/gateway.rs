@@ -10,16 +10,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk::gateway::caps::preset;
+use breakbulk::gateway::record::Feed;
 use breakbulk::gateway::watch::Watch;
 use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side, Traces, TracesExporter};
 use clap::Args;
 use tracing::Level;
 
 use self::admin::AdminOptions;
+pub(crate) use self::admin::admin_token;
 use self::traces::{Exporting, TracesOptions};
 use crate::failure::Failure;
 use crate::guests::{GuestOptions, Room};
 use crate::log::LogOptions;
+use crate::record::Record;
 use crate::signals::Stop;
 use crate::size::Size;
 use crate::{key, log, token};
@@ -42,8 +45,9 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   http://HOST:PORT/PATH  MCP over HTTP (Streamable HTTP, of 2025-03-26 to 2026-07-28): to listen, one URL
                       for clients of all versions; as a target, a server. http://PORT as for ws://
   https://…           the same with TLS
-  ahp+http://HOST:PORT/PATH  a tunnel between two gateways over plain HTTP, in POSTs and polls, for paths
-                      that let no WebSocket through or cap bodies: none is over max-frame; ahp+https:// with TLS
+  ahp+http://HOST:PORT/PATH  a tunnel between two gateways over plain HTTP, in POSTs, event streams and
+                      polls, for paths that let no WebSocket through or cap bodies: none is over max-frame;
+                      ahp+https:// with TLS
   nats://[USER:PASSWORD@|TOKEN@]HOST:PORT/SUBJECT  a tunnel over NATS: each session is for one of the gateways
                       that listen at the subject; the server's max_payload is the cap; tls:// with TLS
   loro+http://HOST:PORT, loro+https://…     loro-extended: to listen, by WebSocket, SSE, polling and WebRTC
@@ -204,7 +208,7 @@ pub(crate) struct Gateway {
     /// gateways
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
-    /// The memory for the messages of all sessions
+    /// The memory of all sessions: their messages, and 80 KiB for each of --max-sessions
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Size,
     /// The most sessions at a time
@@ -237,6 +241,8 @@ pub(crate) struct Gateway {
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     #[command(flatten)]
+    record: Record,
+    #[command(flatten)]
     admin: AdminOptions,
     /// What a tywrap host appends to the command of its bridge; the host and the bridge agree by the lines
     /// that pass here, and this gateway does not read it
@@ -252,12 +258,20 @@ impl Gateway {
     pub(crate) fn run(self) -> Result<(), Failure> {
         self.log.start(Level::INFO)?;
         let watch = self.admin.watch();
+        let recorder = self.record.start()?;
+        // With an admin port, `breakbulk tap` follows what is not recorded, too.
+        if recorder.is_some() || self.admin.is_on() {
+            watch.set_record(Arc::new(Feed::new(recorder.clone())));
+        }
         let (traces, exporter) = self.traces.open()?.unzip();
         let plan = self.plan(&watch, traces.clone())?;
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
         let traces = traces.zip(exporter);
         let outcome = runtime.block_on(run(plan, &self.admin, &watch, traces));
+        if let Some(recorder) = recorder {
+            recorder.finish();
+        }
         // A blocked write to standard output must not keep the process alive.
         runtime.shutdown_background();
         outcome

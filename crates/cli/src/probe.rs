@@ -28,8 +28,9 @@ For each direction, for text and for binary messages, the largest message is fou
 larger ones pass in several WebSocket frames. What happens to one byte more is told: a close with 1009 or
 another code, silence, a message that was cut off, the end of the connection, a reset, a TLS alert. With
 http:// or https:// it is the body of a POST and of its response, which may be refused with a status such
-as 413 or 503; there breakbulk probe --listen http://PORT answers (for https:// behind a proxy). A
-connection that breaks by chance is tried again. The last lines name the options of breakbulk gateway that
+as 413 or 503; there breakbulk probe --listen http://PORT answers (for https:// behind a proxy), or a
+gateway that listens at http:// or ahp+http://. With nats:// it is one message: NATS says how large it may
+be (max_payload), and what really passes is tried. A connection that breaks by chance is tried again. The last lines name the options of breakbulk gateway that
 keep within what was found, and the rows of breakbulk caps that fit.
 
 The token of a listener comes from ?token-file=FILE or BREAKBULK_TOKEN, as for breakbulk gateway.
@@ -43,7 +44,8 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_long_help = RULES, after_help = "See --help for what is measured, and examples.")]
 pub(crate) struct Probe {
-    /// The end of the path that answers: ws://HOST:PORT/PATH, wss://…, ws+unix:PATH, http://… or https://…
+    /// The end of the path that answers: ws://HOST:PORT/PATH, wss://…, ws+unix:PATH, http://…, https://…
+    /// or nats://HOST:PORT/SUBJECT
     #[arg(value_name = "ENDPOINT", required_unless_present = "listen")]
     endpoint: Option<String>,
     /// Answer probes here, until a signal comes

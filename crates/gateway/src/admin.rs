@@ -15,13 +15,16 @@
 //! | `POST /api/sessions/ID/close` | 202: the session ends as if the gateway stopped |
 //! | `GET /` | the live page; its files are below `/page/` |
 //! | `GET /api/events` | `state` about once a second, as server-sent events |
+//! | `GET /api/tap` | each record as it is made, [`Live`](crate::record::Live) as a line of JSON |
 
 mod address;
 mod answers;
 mod events;
+mod follow;
 mod metrics;
 mod page;
 mod rate;
+mod tap;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,6 +37,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
 pub use address::{AddressError, AdminAddress};
+pub use follow::{FollowError, Followed, Following, follow};
 pub use metrics::render as render_metrics;
 
 use crate::stop::Stop;

@@ -89,7 +89,7 @@ pub enum EndError {
     )]
     TargetStdio,
     /// An end that answers no probes.
-    #[error("probes are answered at ws://, wss://, ws+unix: and http://")]
+    #[error("probes are answered at ws://, wss://, ws+unix:, nats:// and http://")]
     NoProbe,
     /// A target without a host.
     #[error(

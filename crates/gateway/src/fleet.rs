@@ -123,7 +123,6 @@ pub(crate) async fn join(plan: &Arc<Plan>) -> Result<Option<Joined>, RunError> {
     let places = sessions.saturating_mul(1 + REQUESTS);
     let listener = hub.listen(&subject, places).await;
     let listener = listener.map_err(RunError::Fleet)?;
-    tracing::info!(member = %own, servers = settings.servers(), "joined the fleet");
     let fleet = Arc::new(Fleet {
         hub,
         settings,
@@ -147,6 +146,12 @@ pub(crate) async fn join(plan: &Arc<Plan>) -> Result<Option<Joined>, RunError> {
     let heard = timeout(ASK_TIME, fleet.hub.ask_whether_there(&subject)).await;
     match heard {
         Ok(Ok(())) => {}
+        Ok(Err(NatsError::NobodyListens { server, subject })) => {
+            return Err(RunError::Fleet(NatsError::Denied {
+                server,
+                reason: format!("this member does not hear its own subject {subject}"),
+            }));
+        }
         Ok(Err(error)) => return Err(RunError::Fleet(error)),
         Err(_) => {
             return Err(RunError::Fleet(NatsError::Silent {
@@ -156,6 +161,7 @@ pub(crate) async fn join(plan: &Arc<Plan>) -> Result<Option<Joined>, RunError> {
             }));
         }
     }
+    tracing::info!(member = %own, servers = fleet.settings.servers(), "joined the fleet");
     // A plan is run once.
     let _ = plan.fleet.set(fleet);
     Ok(Some(joined))

@@ -55,6 +55,7 @@ mod open;
 mod plan;
 pub mod probe;
 mod pump;
+pub mod record;
 #[cfg(feature = "nostr")]
 mod relays;
 mod serve;

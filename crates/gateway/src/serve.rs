@@ -1,5 +1,6 @@
 //! The sessions of a gateway: one over the standard streams, or one for each client of a listener.
 
+pub(crate) mod bind;
 #[cfg(feature = "http")]
 mod exchange;
 #[cfg(feature = "nats")]
@@ -13,7 +14,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_message::tunnel::Gone;
-use breakbulk_net::ws::ListenError;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -21,7 +21,7 @@ use tracing::Instrument;
 
 #[cfg(feature = "process")]
 use crate::endpoint::SocketAddress;
-use crate::endpoint::{At, TunnelUse};
+use crate::endpoint::{At, TunnelUse, WsAddress};
 use crate::error::{OpenError, Party, RunError, SessionEnd, Unreachable};
 use crate::open::{self, Opened};
 use crate::plan::{End, Overruled, Plan};
@@ -281,25 +281,9 @@ pub(crate) async fn finish(mut sessions: JoinSet<()>, tell: Tell<'_>) {
 pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
     let found = match &plan.to.at {
         _ if !plan.check => Ok(()),
+        At::Ws(address) => accepts_web(address).await,
         #[cfg(feature = "http")]
-        At::Http(address) => {
-            let found = accepts(&address.authority, address.secure).await;
-            found.map_err(|error| OpenError::Unreachable {
-                address: address.name(),
-                error,
-            })
-        }
-        At::Ws(address) => {
-            let found = match &address.socket {
-                #[cfg(unix)]
-                Some(path) => accepts_unix(path).await,
-                _ => accepts(&address.authority, address.secure).await,
-            };
-            found.map_err(|error| OpenError::Unreachable {
-                address: address.name(),
-                error,
-            })
-        }
+        At::Http(address) | At::Exchange(address) => accepts_web(address).await,
         #[cfg(feature = "process")]
         At::Socket(address) => {
             let found = match address {
@@ -309,14 +293,6 @@ pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
                 #[cfg(not(unix))]
                 SocketAddress::Unix(_) => Ok(()),
             };
-            found.map_err(|error| OpenError::Unreachable {
-                address: address.name(),
-                error,
-            })
-        }
-        #[cfg(feature = "http")]
-        At::Exchange(address) => {
-            let found = accepts(&address.authority, address.secure).await;
             found.map_err(|error| OpenError::Unreachable {
                 address: address.name(),
                 error,
@@ -344,6 +320,19 @@ pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
         At::Stdio | At::Exec(_) => Ok(()),
     };
     found.map_err(RunError::Check)
+}
+
+/// Whether a server of WebSockets or HTTP accepts connections.
+async fn accepts_web(address: &WsAddress) -> Result<(), OpenError> {
+    let found = match &address.socket {
+        #[cfg(unix)]
+        Some(path) => accepts_unix(path).await,
+        _ => accepts(&address.authority, address.secure).await,
+    };
+    found.map_err(|error| OpenError::Unreachable {
+        address: address.name(),
+        error,
+    })
 }
 
 /// Whether a server accepts connections there.
@@ -470,21 +459,6 @@ async fn elsewhere(plan: &Plan, stray: Stray, caller: &Caller, stop: &Stop) {
         };
     }
     stray.refuse(Gone::Restarted).await;
-}
-
-/// The error of binding a listener, with the host and port as they were given.
-pub(crate) fn not_bound(host: &str, port: u16, error: ListenError) -> RunError {
-    let named = match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
-    };
-    RunError::Listen(match error {
-        ListenError::Bind { error, .. } => ListenError::Bind {
-            address: named,
-            error,
-        },
-        error => error,
-    })
 }
 
 /// A client whose session has not begun.

@@ -147,6 +147,7 @@ impl TunnelConfig {
             window: self.window as u64,
             frame: self.max_frame.min(self.max_message).max(1) as u64,
             message: self.max_message.max(1) as u64,
+            label: self.watched.label(),
         }
     }
 

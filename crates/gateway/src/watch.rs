@@ -38,6 +38,7 @@ pub(crate) use route::{Refused, RouteWatch};
 pub use session::SideWatch;
 pub(crate) use session::{SessionTap, SessionWatch};
 
+use crate::record::Follower;
 use route::Route;
 use session::Session;
 use view::milliseconds;
@@ -120,6 +121,11 @@ impl Watch {
             // A second recorder is not wanted by anybody.
             let _ = inner.record.set(record);
         }
+    }
+
+    /// The records of all sessions from now on; `None` if there is no recorder that can be followed.
+    pub fn follow(&self) -> Option<Follower> {
+        self.0.as_ref()?.record.get()?.follow()
     }
 
     /// Ends a session as the stop of the gateway would: what is queued is still sent, and open requests

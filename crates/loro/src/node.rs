@@ -10,9 +10,11 @@ mod remote;
 mod serve;
 mod shares;
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
+use breakbulk_link::lock;
 use breakbulk_net::http::{Arrivals, Way};
 use breakbulk_net::{Options, Transport};
 use tokio::sync::{broadcast, oneshot, watch};
@@ -20,7 +22,7 @@ use tokio::task::JoinHandle;
 
 use self::core::{Core, run_timers};
 use super::machine::{DocId, Event, Head};
-use super::repo::{Repo, Request};
+use super::repo::{Repo, Request, Told};
 use super::store::{Store, StoreError, StoreStatus};
 pub use config::{Config, Cut, Cuts};
 pub use doc::{Doc, DocError, DocState};
@@ -54,7 +56,8 @@ impl Node {
         let known: Arc<OnceLock<Weak<Core>>> = Arc::default();
         let core = |known: &OnceLock<Weak<Core>>| known.get().and_then(Weak::upgrade);
         let (for_done, for_edits, for_status) = (known.clone(), known.clone(), known.clone());
-        let tell = Arc::new(move |tasks| {
+        let for_others = known.clone();
+        let finished = Arc::new(move |tasks| {
             if let Some(core) = core(&for_done) {
                 core.done(tasks);
             }
@@ -64,15 +67,34 @@ impl Node {
                 core.store_changed(status);
             }
         });
-        let edited = Arc::new(move |doc: &DocId| {
+        let edit = Arc::new(move |doc: &DocId| {
             if let Some(core) = core(&for_edits) {
                 core.drive(|state, _| state.hub.edited(doc));
             }
         });
-        let store = Box::new(store);
-        let repo = Repo::start(store, &config.limits, config.threads, tell, status, edited)?;
+        // What others change while the node is being made.
+        let early: Arc<Mutex<Option<BTreeSet<DocId>>>> =
+            Arc::new(Mutex::new(Some(BTreeSet::new())));
+        let for_early = early.clone();
+        let others = Arc::new(move |doc: &DocId| {
+            if let Some(early) = &mut *lock(&for_early) {
+                early.insert(doc.clone());
+            } else if let Some(core) = core(&for_others) {
+                core.drive(|state, _| state.hub.changed_by_others(doc));
+            }
+        });
+        let told = Told {
+            finished,
+            status,
+            edit,
+            others,
+        };
+        let repo = Repo::start(Box::new(store), &config.limits, config.threads, told)?;
         let core = Arc::new(Core::new(config, repo));
         let _ = known.set(Arc::downgrade(&core));
+        for doc in lock(&early).take().unwrap_or_default() {
+            core.drive(|state, _| state.hub.changed_by_others(&doc));
+        }
         tokio::spawn(run_timers(Arc::downgrade(&core)));
         tokio::spawn(readers::watch_readers(Arc::downgrade(&core)));
         Ok(Self { core })

@@ -10,6 +10,7 @@ mod condition;
 pub(crate) mod crdt;
 mod expansion;
 mod loaded;
+mod others;
 mod room;
 mod worker;
 
@@ -25,7 +26,7 @@ use loro::LoroDoc;
 
 use super::limits::Limits;
 use super::machine::{DocId, Finished, Head, TaskId, Work, WorkError};
-use super::store::{Store, StoreError, StoreStatus};
+use super::store::{OnOthers, Store, StoreError, StoreStatus};
 use commit::Committer;
 use condition::Condition;
 pub(crate) use loaded::Slot;
@@ -38,6 +39,15 @@ pub(crate) type OnFinished = Arc<dyn Fn(Vec<(TaskId, Finished)>) + Send + Sync>;
 pub(crate) type OnStatus = Arc<dyn Fn(StoreStatus) + Send + Sync>;
 /// Called when the application has edited a document.
 pub(crate) type OnEdit = Arc<dyn Fn(&DocId) + Send + Sync>;
+
+/// Who is told what.
+pub(crate) struct Told {
+    pub(crate) finished: OnFinished,
+    pub(crate) status: OnStatus,
+    pub(crate) edit: OnEdit,
+    /// Other nodes have changed a document of the store that they share.
+    pub(crate) others: OnOthers,
+}
 
 /// Handles to the worker threads. They end when this is dropped and their queues are empty.
 pub(crate) struct Repo {
@@ -68,20 +78,25 @@ pub(crate) type OpenReply = Box<dyn FnOnce(Result<Arc<Slot>, WorkError>) + Send>
 
 impl Repo {
     pub(crate) fn start(
-        store: Box<dyn Store>,
+        mut store: Box<dyn Store>,
         limits: &Limits,
         threads: usize,
-        on_finished: OnFinished,
-        on_status: OnStatus,
-        on_edit: OnEdit,
+        told: Told,
     ) -> Result<Self, StoreError> {
+        let Told {
+            finished,
+            status,
+            edit,
+            others,
+        } = told;
+        // Whatever others store from now on is either among these documents, or told.
+        store.on_others(others);
         let documents = store.documents()?;
         let bytes = documents.iter().map(|(_, head)| head.size).sum();
         let condition = Arc::new(Condition::new(bytes, limits.all_document_bytes));
         let reader = store.reader();
         let (to_committer, batches) = mpsc::channel();
-        let committer =
-            Committer::new(store, &documents, condition.clone(), on_finished, on_status);
+        let committer = Committer::new(store, &documents, condition.clone(), finished, status);
         spawn("loro-commit", move || committer.run(&batches));
         let threads = threads.max(1);
         let room = Arc::new(Room::new(limits, threads));
@@ -89,7 +104,7 @@ impl Repo {
             let (to_shard, requests) = mpsc::channel();
             let (reader, condition) = (reader.clone(), condition.clone());
             let (limits, room) = (limits.clone(), room.clone());
-            let worker = Worker::new(reader, condition, limits, room, on_edit.clone());
+            let worker = Worker::new(reader, condition, limits, room, edit.clone());
             let to_committer = to_committer.clone();
             spawn(&format!("loro-docs-{number}"), move || {
                 worker.run(&requests, &to_committer);

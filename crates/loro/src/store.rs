@@ -1,13 +1,18 @@
 //! Storage of documents: a snapshot each, and the updates after it.
 //!
 //! [`MemoryStore`] lasts as long as the process. `DiskStore` (feature `redb`) survives crashes: what
-//! [`Store::commit`] accepted is there after a power cut.
+//! [`Store::commit`] accepted is there after a power cut. `NatsStore` (feature `jetstream`) is shared by
+//! several nodes, and survives the loss of any of them and of NATS servers.
 
 #[cfg(feature = "redb")]
 mod disk;
 #[cfg(all(test, feature = "redb"))]
 mod disk_tests;
 mod memory;
+#[cfg(feature = "jetstream")]
+mod nats;
+#[cfg(any(feature = "jetstream", test))]
+mod shared;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +23,8 @@ use super::machine::{DocId, Head};
 #[cfg(feature = "redb")]
 pub use disk::DiskStore;
 pub use memory::MemoryStore;
+#[cfg(feature = "jetstream")]
+pub use nats::NatsStore;
 
 /// One change of the store.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +63,22 @@ pub struct Kept {
     pub updates: Vec<Bytes>,
 }
 
+/// Called when another node has changed a document of a shared store.
+pub type OnOthers = Arc<dyn Fn(&DocId) + Send + Sync>;
+
+/// What other nodes did to a document of a shared store since the last time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Others {
+    /// It was deleted. What was stored after that comes the next time.
+    pub deleted: bool,
+    /// Changes and snapshots, oldest first.
+    pub data: Vec<Bytes>,
+    /// The bytes of the stored snapshot and of the updates after it.
+    pub size: (u64, u64),
+    /// How many deletions by others there were, for [`Store::absorb`].
+    pub deletions: u64,
+}
+
 /// Storage of documents. Only one thread writes.
 pub trait Store: Send + 'static {
     /// All documents.
@@ -73,12 +96,25 @@ pub trait Store: Send + 'static {
 
     /// A handle for reading on any thread.
     fn reader(&self) -> Arc<dyn StoreReader>;
+
+    /// Has this called, from any thread, when other nodes change a document. Only a store that several nodes
+    /// share has others.
+    fn on_others(&mut self, _notify: OnOthers) {}
+
+    /// This node's copy of a document is without what so many deletions by others removed. Changes that were
+    /// made to it before count as removed with it.
+    fn absorb(&mut self, _doc: &DocId, _deletions: u64) {}
 }
 
 /// Reads a store while another thread writes.
 pub trait StoreReader: Send + Sync + 'static {
     /// The stored document; empty if there is none.
     fn load(&self, doc: &str) -> Result<Kept, StoreError>;
+
+    /// What other nodes did to the document since this was called last.
+    fn others(&self, _doc: &str) -> Others {
+        Others::default()
+    }
 }
 
 /// Whether a store takes changes.
@@ -113,6 +149,14 @@ pub enum StoreError {
         /// What it was doing.
         doing: &'static str,
         /// What the disk said.
+        reason: String,
+    },
+    /// The servers of a shared store failed.
+    #[error("the document store {store} cannot be used: {reason}")]
+    Shared {
+        /// Which store.
+        store: String,
+        /// What is wrong.
         reason: String,
     },
     /// An earlier commit failed.

@@ -28,7 +28,7 @@ mod message;
 mod opening;
 
 pub use bus::{Credentials, NatsOptions};
-pub use dial::connect;
+pub use dial::{connect, connect_probe};
 pub use error::NatsError;
 pub use hub::NatsHub;
 pub use line::{NatsSink, NatsSource, NatsTransport};

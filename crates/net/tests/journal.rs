@@ -159,12 +159,9 @@ async fn a_topic_forgets_what_a_later_record_contains() {
             .append("t", place, numbered(number, 3 * PAYLOAD))
             .await
             .unwrap();
-        journal
-            .append("other", 0, numbered(9, 1))
-            .await
-            .map_or((), |_| ());
         record(&mut tail).await;
         if number == 0 {
+            journal.append("other", 0, numbered(9, 1)).await.unwrap();
             record(&mut tail).await;
         }
     }
@@ -185,7 +182,7 @@ async fn three_servers_of_which_each_is_killed_lose_and_double_nothing() {
     let options = options(&cluster);
     let (one, mut one_tail, _) = open(&options).await;
     let (two, mut two_tail, _) = open(&options).await;
-    let total = 60;
+    let total = 30;
     let mut history = Vec::new();
     let mut place = 0;
     for number in 0..total {

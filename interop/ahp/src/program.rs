@@ -127,6 +127,11 @@ impl HostProgram {
         Ok(words.map(str::to_owned).collect())
     }
 
+    /// Its process.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Ends it at once, as `kill -9` does, and waits until it is gone.
     pub async fn kill(&mut self) -> Result<()> {
         self.child.kill().await.context("killing the host")

@@ -1,4 +1,5 @@
-//! The task that writes actions to the log and then makes them visible.
+//! The task that writes actions to the log and then makes them visible, and those that other hosts wrote to
+//! a log that they share.
 
 use std::sync::Arc;
 
@@ -18,19 +19,21 @@ pub(super) async fn commit<A: Application>(inner: Arc<Inner<A>>, log: Log) -> Op
     loop {
         let next = lock(&inner.pending).poll_append();
         let batch = match next {
-            Next::Append(batch) => batch,
-            Next::Wait => {
-                inner.wake.notified().await;
-                continue;
-            }
+            Next::Append(batch) => Some(batch),
+            Next::Wait => None,
             Next::End => break,
         };
-        let outcome = append(&mut log, &batch).await;
-        if let Err(reason) = outcome {
+        let stored = match batch {
+            Some(batch) => store(&inner, &mut log, batch).await,
+            None => tokio::select! {
+                () = inner.wake.notified() => Ok(()),
+                others = others(&mut log) => inner.show_others(others),
+            },
+        };
+        if let Err(reason) = stored {
             inner.fail(&reason, machine::Host::handle_log_failed);
             break;
         }
-        show(&inner, &batch);
         // Let the writers of all connections run between two batches.
         tokio::task::yield_now().await;
     }
@@ -38,7 +41,40 @@ pub(super) async fn commit<A: Application>(inner: Arc<Inner<A>>, log: Log) -> Op
     log
 }
 
-async fn append(log: &mut Option<Log>, batch: &[Published]) -> Result<(), String> {
+/// Stores a batch and shows it, unless another host was faster: then shows what that one stored.
+async fn store<A: Application>(
+    inner: &Inner<A>,
+    log: &mut Option<Log>,
+    batch: Vec<Published>,
+) -> Result<(), String> {
+    match append(log, &batch).await? {
+        Ok(()) => show(inner, &batch),
+        Err(LogError::Overtaken { .. }) => {
+            tracing::debug!(
+                actions = batch.len(),
+                "another host appended to the log first: these actions are numbered after its own"
+            );
+            lock(&inner.pending).put_back(batch);
+            inner.show_others(others(log).await)?;
+        }
+        Err(error) => return Err(error.to_string()),
+    }
+    Ok(())
+}
+
+/// What other hosts append to the log.
+async fn others(log: &mut Option<Log>) -> Result<Vec<Entry>, LogError> {
+    match log {
+        Some(log) => log.others().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The outer error: the log is lost.
+async fn append(
+    log: &mut Option<Log>,
+    batch: &[Published],
+) -> Result<Result<(), LogError>, String> {
     let entries: Vec<Entry> = batch.iter().map(Published::entry).collect();
     let Some(mut own) = log.take() else {
         return Err("the replay log is lost".to_owned());
@@ -58,7 +94,7 @@ async fn append(log: &mut Option<Log>, batch: &[Published]) -> Result<(), String
         *log = Some(own);
         outcome
     };
-    appended.map_err(|error: LogError| error.to_string())
+    Ok(appended)
 }
 
 fn show<A: Application>(inner: &Inner<A>, batch: &[Published]) {
@@ -76,6 +112,26 @@ fn show<A: Application>(inner: &Inner<A>, batch: &[Published]) {
 }
 
 impl<A: Application> Inner<A> {
+    /// Makes the actions of another host visible.
+    fn show_others(&self, entries: Result<Vec<Entry>, LogError>) -> Result<(), String> {
+        let entries = entries.map_err(|error| error.to_string())?;
+        for entry in &entries {
+            let seq = entry.seq;
+            let published = Published::of_another_host(entry).ok_or_else(|| {
+                format!("another host stored something else than an action as {seq}")
+            })?;
+            let passed = lock(&self.pending).pass(seq);
+            passed.map_err(|used| {
+                format!("another host stored an action as {seq}, and this one begins after {used}: start all hosts of a log with the same numbers")
+            })?;
+            self.drive(|machine| machine.handle_committed(&published, self));
+        }
+        if let Some(last) = entries.last() {
+            self.visible.send_modify(|visible| visible.seq = last.seq);
+        }
+        Ok(())
+    }
+
     /// Ends the host with an error: no further action becomes visible.
     pub(super) fn fail(&self, reason: &str, tell: impl FnOnce(&mut machine::Host)) {
         tracing::error!(

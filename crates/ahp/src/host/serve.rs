@@ -20,6 +20,9 @@ use crate::machine::host::{self as machine, ClientId, Output, When, Work};
 /// ones are dropped.
 const REFUSING: usize = 64;
 
+/// How long a client that reconnects waits until this host has the actions that it has seen at another one.
+const CATCH_UP: Duration = Duration::from_secs(10);
+
 /// The machine, and the connections of its clients.
 pub(super) struct Core {
     pub(super) machine: machine::Host,
@@ -106,6 +109,14 @@ impl Core {
 }
 
 impl<A> Inner<A> {
+    /// Waits until an action is visible that a client has seen at another host; not for long, since it may
+    /// never have been there.
+    async fn catch_up(&self, last_seen: i64) {
+        let mut visible = self.visible.subscribe();
+        let caught_up = visible.wait_for(|state| state.seq >= last_seen || state.ended.is_some());
+        let _ = timeout(CATCH_UP, caught_up).await;
+    }
+
     /// Calls the machine, and does what it asks for.
     pub(super) fn drive<R>(&self, tell: impl FnOnce(&mut machine::Host) -> R) -> R {
         let mut core = lock(&self.core);
@@ -242,6 +253,11 @@ impl<A: Application> Serving<A> {
         match work {
             Work::Introduce(introduction) => {
                 let introduced = introduction.read(&inner.config, app);
+                if inner.shared
+                    && let Some(last_seen) = introduced.last_seen()
+                {
+                    inner.catch_up(last_seen).await;
+                }
                 self.tell(|it| it.handle_introduced(id, introduced, app));
             }
             Work::Write(writing) if writing.reads_log() && inner.blocks => {

@@ -16,6 +16,32 @@ pub enum LogError {
         /// The number that does not follow.
         got: i64,
     },
+    /// Another host appended to the same log first. Nothing was stored.
+    #[error(
+        "another host appended to the replay log {log} first: take its actions, and number the batch after them"
+    )]
+    Overtaken {
+        /// Which log.
+        log: String,
+    },
+    /// Actions of other hosts are missing between two that the log has.
+    #[error(
+        "the replay log {log} has lost the actions after {last}, and goes on after {found}: this host was away for longer than the log keeps actions; start it again with the current states"
+    )]
+    Missed {
+        /// Which log.
+        log: String,
+        /// The last action that this host has.
+        last: i64,
+        /// The action that the next ones follow.
+        found: i64,
+    },
+    /// The log cannot be found, or not be used, at this address.
+    #[error("{reason}")]
+    Address {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The file is locked.
     #[error(
         "the replay log {log} is open already, in another process or in this one: stop that one, or give each host a file of its own"

@@ -1,6 +1,6 @@
 //! The admin port of `breakbulk gateway`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use breakbulk::gateway::Stop;
 use breakbulk::gateway::admin::{Admin, AdminAddress};
@@ -36,6 +36,11 @@ pub(crate) struct AdminOptions {
 }
 
 impl AdminOptions {
+    /// Whether there is an admin port.
+    pub(crate) fn is_on(&self) -> bool {
+        self.admin.is_some()
+    }
+
     /// What is kept for whoever looks.
     pub(crate) fn watch(&self) -> Watch {
         match (&self.admin, self.show_bodies) {
@@ -51,7 +56,7 @@ impl AdminOptions {
             return Ok(None);
         };
         let wrong = |error: &dyn std::fmt::Display| Failure::Usage(format!("--admin: {error}"));
-        let token = self.token()?;
+        let token = admin_token(self.admin_token_file.as_deref())?;
         let admin = Admin::bind(address, token).await;
         let admin = admin.map_err(|error| wrong(&error))?;
         log::address("admin on", &format!("http://{}/", admin.address()));
@@ -64,20 +69,21 @@ impl AdminOptions {
         });
         Ok(Some(Serving { stop, task }))
     }
+}
 
-    fn token(&self) -> Result<Option<Bearer>, Failure> {
-        if let Some(file) = &self.admin_token_file {
-            let read = token_from_file(file)
-                .map_err(|error| Failure::Usage(format!("--admin-token-file: {error}")));
-            return read.map(Some);
-        }
-        match std::env::var(TOKEN) {
-            Ok(text) => token(&text)
-                .map(Some)
-                .map_err(|error| Failure::Usage(format!("{TOKEN}: {error}"))),
-            Err(std::env::VarError::NotPresent) => Ok(None),
-            Err(error) => Err(Failure::Usage(format!("{TOKEN}: {error}"))),
-        }
+/// The token of an admin port: in this file, or in the environment.
+pub(crate) fn admin_token(file: Option<&Path>) -> Result<Option<Bearer>, Failure> {
+    if let Some(file) = file {
+        let read = token_from_file(file)
+            .map_err(|error| Failure::Usage(format!("--admin-token-file: {error}")));
+        return read.map(Some);
+    }
+    match std::env::var(TOKEN) {
+        Ok(text) => token(&text)
+            .map(Some)
+            .map_err(|error| Failure::Usage(format!("{TOKEN}: {error}"))),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(error) => Err(Failure::Usage(format!("{TOKEN}: {error}"))),
     }
 }
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 use breakbulk::gateway::{TokenCheck, TokenFile};
 use breakbulk::link::Budget;
 use breakbulk::loro::http::serve_options;
-use breakbulk::loro::store::{DiskStore, MemoryStore, StoreStatus};
+use breakbulk::loro::store::{DiskStore, MemoryStore, NatsStore, StoreStatus};
 use breakbulk::loro::{Config, Node, Rights, Rule};
 use breakbulk::net::http::{self, ServeOptions};
+use breakbulk::net::nats::journal::JournalOptions;
 use breakbulk::net::ws::Identity;
 use breakbulk::net::{AddressLimits, ListenAddress, ListenSocket};
 use clap::Args;
@@ -45,12 +46,21 @@ look as if they did not exist. Example: --right read: --right create:notes/
 A WebSocket on which nothing came for 10 s is pinged, and closed after 30 s; a polling client that was
 away for 120 s is forgotten.
 
+Servers with the same --store share all documents: a client may use any of them, and what one of them
+acknowledged is stored by most of the stream's replicas. Write several NATS servers with commas between
+them, and in how many of them a new stream is kept: nats://a:4222,b:4222,c:4222/DOCS?replicas=3; or tls://…,
+USER:PASSWORD@ or TOKEN@ before the hosts, &creds=FILE after. Each server keeps all documents in memory, as
+stored. While NATS is away documents can be read, and changes are refused.
+
 If the disk is full, documents can still be read, changes are refused, and both are logged; changes are
 accepted again once there is room.")]
 pub(super) struct Serve {
     /// The directory to store documents in; without it they are lost when this process ends
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Share documents with other servers: nats://HOST:PORT/STREAM, a stream of NATS JetStream
+    #[arg(long, value_name = "URL", conflicts_with = "data")]
+    store: Option<String>,
     /// Where to listen: HOST:PORT, or unix:PATH for programs of this machine and user
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7402")]
     listen: String,
@@ -121,7 +131,7 @@ impl Serve {
         // A quarter of that is divided among all clients, so that each has a part that others cannot take.
         let reserved = messages / 4 / self.max_connections.max(1);
         let budget = Budget::new(messages - messages / 4);
-        let node = self.node(&budget, reserved)?;
+        let node = self.node(&budget, reserved).await?;
         let tokens_in_clear = tokens.is_some() && self.cert.is_none() && !address.is_local();
         let (server, arrivals) =
             http::Server::new(self.options(tokens, room.connections, &address, budget));
@@ -146,9 +156,14 @@ impl Serve {
                 "--listen: tokens travel in clear text, and whoever sees one can use it; give --cert and --key"
             );
         }
-        let kept = match &self.data {
-            Some(data) => format!("stored in {}", data.display()),
-            None => "lost when this process ends (store them with --data DIR)".to_owned(),
+        let shared = match &self.store {
+            Some(store) => Some(JournalOptions::parse(store).map_err(unusable)?.name()),
+            None => None,
+        };
+        let kept = match (&self.data, &shared) {
+            (_, Some(name)) => format!("shared at {name}"),
+            (Some(data), None) => format!("stored in {}", data.display()),
+            (None, None) => "lost when this process ends (store them with --data DIR)".to_owned(),
         };
         tracing::info!(
             "serving {} documents, {kept}; at {at}",
@@ -208,7 +223,7 @@ impl Serve {
         Ok(listener.map_err(|error| self.io(error))?.into())
     }
 
-    fn node(&self, budget: &Budget, reserved: usize) -> Result<Node, Failure> {
+    async fn node(&self, budget: &Budget, reserved: usize) -> Result<Node, Failure> {
         let mut config = Config::server("breakbulk");
         config.limits.document_bytes = self.max_document.0 as u64;
         config.limits.all_document_bytes = self.max_store.map_or(u64::MAX, |max| max.0 as u64);
@@ -221,6 +236,10 @@ impl Serve {
         if !self.rights.is_empty() {
             config.permissions = Arc::new(Rights::new(self.rights.clone()));
         }
+        if let Some(store) = &self.store {
+            let store = NatsStore::open(store).await.map_err(unusable)?;
+            return Node::new(config, store).map_err(unusable);
+        }
         let node = match &self.data {
             None => Node::new(config, MemoryStore::new()),
             Some(data) => {
@@ -230,7 +249,7 @@ impl Serve {
                     .and_then(|store| Node::new(config, store))
             }
         };
-        node.map_err(|error| Failure::Session(error.to_string()))
+        node.map_err(unusable)
     }
 
     fn options(
@@ -264,6 +283,10 @@ impl Serve {
     fn io(&self, error: std::io::Error) -> Failure {
         Failure::Io(format!("--listen {}", self.listen), error)
     }
+}
+
+fn unusable(error: impl std::error::Error) -> Failure {
+    Failure::Session(error.to_string())
 }
 
 /// Where the server listens, as its clients write it.

@@ -2,6 +2,7 @@
 
 mod balancer;
 mod callers;
+mod cluster;
 mod exchange;
 mod lines;
 mod outages;
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::common::{Listening, gateway};
-use crate::lines::NatsServer;
+use crate::nats_server::NatsServer;
 
 pub(crate) const SECRET: &str = "a secret that all members know";
 

@@ -3,6 +3,7 @@
 
 mod carry;
 pub(crate) mod door;
+mod failures;
 mod fleet;
 mod scripted;
 mod target;

@@ -42,6 +42,13 @@ impl Server {
         Self::spawn(command)
     }
 
+    /// A server that shares documents with others.
+    pub(crate) fn sharing(address: &str, store: &str) -> Self {
+        let mut command = program();
+        command.args(["loro", "serve", "--listen", address, "--store", store]);
+        Self::spawn(command)
+    }
+
     pub(crate) fn address(&self) -> &str {
         &self.address
     }

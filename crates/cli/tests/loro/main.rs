@@ -7,6 +7,7 @@ mod commands;
 mod common;
 mod crash;
 mod documents;
+mod fleet;
 #[cfg(target_os = "linux")]
 mod hostile;
 #[cfg(target_os = "linux")]

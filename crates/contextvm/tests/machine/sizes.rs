@@ -198,7 +198,10 @@ fn twenty_four_megabytes_arrive_over_a_slow_path_both_ways() {
         let got = sim.run(LONG);
         let (to, _, got) = got.unwrap_or_else(|| panic!("{encryption:?}: {:?}", sim.news));
         println!("{encryption:?}: {uploaded:?} there, {:?} in all", sim.now);
-        assert!(to == 1 && got == answer, "{encryption:?}: not byte for byte");
+        assert!(
+            to == 1 && got == answer,
+            "{encryption:?}: not byte for byte"
+        );
         assert!(uploaded > Duration::from_secs(128), "{uploaded:?}");
         sim.assert_clean("slow");
     }

@@ -11,7 +11,7 @@ use axum::http::{Method, Response, StatusCode};
 use breakbulk_net::now;
 use serde::Serialize;
 
-use super::{AdminState, events, metrics};
+use super::{AdminState, events, metrics, tap};
 
 /// The type of Prometheus' classic text format.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -25,6 +25,7 @@ enum Asked<'a> {
     Metrics,
     State,
     Events,
+    Tap,
     Session(&'a str),
     Close(&'a str),
     Nothing,
@@ -38,6 +39,7 @@ impl<'a> Asked<'a> {
             "/metrics" => return Self::Metrics,
             "/api/state" => return Self::State,
             "/api/events" => return Self::Events,
+            "/api/tap" => return Self::Tap,
             _ => {}
         }
         let Some(rest) = path.strip_prefix("/api/sessions/") else {
@@ -109,6 +111,7 @@ pub(super) async fn answer(
         Asked::Metrics => text(StatusCode::OK, METRICS, metrics::render(&state.watch)),
         Asked::State => json(StatusCode::OK, &state.watch.state()),
         Asked::Events => events::answer(&state),
+        Asked::Tap => tap::answer(&state),
         Asked::Session(id) => match state.watch.session(id) {
             Some(session) => json(StatusCode::OK, &session),
             None => no_session(),

@@ -4,7 +4,10 @@ use breakbulk_net::ws::Bearer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use breakbulk_link::Closed;
+
 use super::*;
+use crate::record::{By, Feed, Note, Point};
 use crate::tunnel::LearnedCaps;
 use crate::watch::{RouteWatch, WatchOptions};
 
@@ -75,6 +78,8 @@ async fn who_may_ask_and_what_for() {
         ("GET /api/state", "", 401, 200),
         ("GET /api/state", token, 200, 200),
         ("GET /api/state", &own, 200, 403),
+        ("GET /api/tap", "", 401, 404),
+        ("GET /api/tap", token, 404, 404),
         ("GET /api/sessions/nobody-1", token, 404, 404),
         ("POST /api/sessions/nobody-1/close", token, 404, 404),
         ("GET /api/sessions/nobody-1/close", token, 405, 405),
@@ -269,4 +274,49 @@ async fn the_page_is_for_everybody_and_keeps_to_itself() {
         let answer = scene.ask(line, "").await;
         assert_eq!(status(&answer), expected, "{line}: {answer}");
     }
+}
+
+// REC-10
+#[tokio::test]
+async fn a_gateway_is_followed_by_its_admin_port() {
+    let scene = Scene::new(Some("s3cret")).await;
+    let at = scene.at.to_string();
+    let token = Bearer::new("s3cret");
+    let refused = follow(&at, None).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("/api/tap answered 401: "),
+        "{refused}"
+    );
+    let none = follow(&at, Some(&token)).await.unwrap_err();
+    let words = "answered 404: this gateway makes no records to follow";
+    assert!(none.to_string().ends_with(words), "{none}");
+    let feed = Feed::new(None);
+    scene.watch.set_record(Arc::new(feed.clone()));
+    for admin in [&at, &format!("http://{at}/")] {
+        let mut following = follow(admin, Some(&token)).await.unwrap();
+        let tap = feed.tap(Point::default());
+        for number in 0..3_u16 {
+            let closed = Closed {
+                code: number,
+                reason: "r".repeat(3000),
+            };
+            tap.closed(By::Lost, &closed);
+        }
+        for number in 0..3 {
+            match following.next().await.unwrap() {
+                Followed::Record(live) => {
+                    assert!(matches!(live.note, Note::Closed { code, .. } if code == number));
+                }
+                Followed::Ended => panic!("ended"),
+            }
+        }
+    }
+    let mut following = follow(&at, Some(&token)).await.unwrap();
+    scene.stop.stop();
+    assert!(matches!(following.next().await.unwrap(), Followed::Ended));
+    let error = follow("no address", None).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "write PORT, HOST:PORT or http://HOST:PORT"
+    );
 }

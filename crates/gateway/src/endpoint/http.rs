@@ -1,7 +1,8 @@
 //! `http://HOST:PORT/PATH[?options]` and `https://…`: MCP over HTTP.
 
 use super::options::EndpointOptions;
-use super::{At, EndpointError, WireKind, options, web_address};
+use super::web::web_address;
+use super::{At, EndpointError, WireKind, options};
 
 /// The options of an end over HTTP.
 pub(super) const NAMES: &[&str] = &[

@@ -13,7 +13,6 @@ mod session;
 mod streams;
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -24,13 +23,12 @@ use axum::extract::{Request, State};
 use axum::http::header::{ALLOW, HeaderValue};
 use axum::http::{HeaderMap, Method, Response, StatusCode};
 use breakbulk_link::lock;
-use breakbulk_net::ListenAddress;
 use breakbulk_net::http::{
     Bodies, Guard, GuardOptions, Limits, PageHeaders, Visitor, secret_name, serve_until,
     text_answer,
 };
 use breakbulk_net::ws::{ListenError, Tokens};
-use tokio::net::TcpListener;
+use breakbulk_net::{ListenAddress, ListenSocket, plain_text};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -48,8 +46,9 @@ use crate::error::RunError;
 use crate::fleet::Fleet;
 use crate::open::{self, Opened};
 use crate::plan::Plan;
-use crate::pump::{Port, Side};
-use crate::serve::{self, Arrival, Door, Entered, Tell, check_target};
+use crate::probe::HttpEcho;
+use crate::pump::Port;
+use crate::serve::{self, Arrival, Door, Entered, Tell, bind, check_target};
 use crate::stop::Stop;
 use crate::tunnel::Caller;
 
@@ -83,21 +82,9 @@ pub(crate) async fn listen(
     tell: Tell<'_>,
 ) -> Result<(), RunError> {
     check_target(&plan).await?;
-    let (host, port) = address.listen_at().map_err(|error| RunError::Open {
-        side: Side::Listen,
-        error: error.into(),
-    })?;
-    let failed = |error| {
-        let address = match host.contains(':') {
-            true => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
-        };
-        RunError::Listen(ListenError::Bind { address, error })
-    };
-    let socket = TcpListener::bind((host.as_str(), port)).await;
-    let socket = socket.map_err(failed)?;
-    let at = socket.local_addr().map_err(failed)?;
-    let heard_at = format!("{}://{at}{}", address.scheme(), address.path);
+    let socket = bind::web(&plan.guests, address).await?;
+    let at = bind::address_of(&socket)?;
+    let heard_at = bind::heard_at(address, &at);
     let door = HttpDoor::open(&plan, address, socket, at);
     serve::listen(plan, door, heard_at, stop, tell).await
 }
@@ -107,7 +94,7 @@ struct HttpDoor {
     state: Arc<DoorState>,
     arrivals: mpsc::Receiver<NewSession>,
     server: JoinHandle<Result<(), ListenError>>,
-    at: SocketAddr,
+    at: ListenAddress,
     stop: watch::Sender<bool>,
 }
 
@@ -118,7 +105,7 @@ struct NewSession {
 }
 
 impl HttpDoor {
-    fn open(plan: &Plan, address: &WsAddress, socket: TcpListener, at: SocketAddr) -> Self {
+    fn open(plan: &Plan, address: &WsAddress, socket: ListenSocket, at: ListenAddress) -> Self {
         let (arriving, arrivals) = mpsc::channel(ARRIVALS);
         let state = Arc::new(DoorState::new(plan, address, arriving));
         let router = Router::new().fallback(answer).with_state(state.clone());
@@ -172,7 +159,7 @@ impl Door for HttpDoor {
                 }),
             }),
             ended = &mut self.server => {
-                let address = ListenAddress::Tcp(self.at);
+                let address = self.at.clone();
                 Err(RunError::Accept(match ended {
                     Ok(Err(error)) => error,
                     _ => ListenError::Ended { address },
@@ -202,6 +189,8 @@ struct DoorState {
     /// The largest message that comes in.
     limit: usize,
     guard: Guard,
+    /// Answers probes.
+    echo: HttpEcho,
     bodies: Bodies,
     tools: Arc<Mutex<ToolHeaders>>,
     idle: Duration,
@@ -238,6 +227,7 @@ impl DoorState {
             path: (address.path != "/").then(|| address.path.clone()),
             limit: end.max_message,
             guard: Guard::new(guard),
+            echo: HttpEcho::new(plan),
             bodies: Bodies::new(posted, Some(end.budget.clone())),
             tools: http.tools,
             idle: http.idle,
@@ -349,7 +339,7 @@ fn name(visitor: &Visitor) -> String {
 
 /// Answers any request.
 async fn answer(State(state): State<Arc<DoorState>>, request: Request) -> Response<Body> {
-    let (head, body) = request.into_parts();
+    let (head, mut body) = request.into_parts();
     let visitor = match state.guard.admit(&head) {
         Ok(visitor) => visitor,
         Err(response) => return *response,
@@ -358,6 +348,9 @@ async fn answer(State(state): State<Arc<DoorState>>, request: Request) -> Respon
         .path
         .as_deref()
         .is_none_or(|path| path == head.uri.path());
+    if is_here && let Some(response) = state.echo.answer(&head, &mut body).await {
+        return response;
+    }
     #[cfg(feature = "nats")]
     if is_here && let Some((fleet, member)) = elsewhere::elsewhere(&state, &head) {
         let forwarded = elsewhere::forward(&fleet, member, &head, body).await;
@@ -381,7 +374,14 @@ async fn answer(State(state): State<Arc<DoorState>>, request: Request) -> Respon
             Ok(response)
         }
     };
-    let mut response = answered.unwrap_or_else(Response::from);
+    let mut response = answered.unwrap_or_else(|refusal| {
+        let why = format_args!("{}: {}", refusal.status(), refusal.words);
+        match refusal.is_limit {
+            true => state.guard.warn_of_refusal(&visitor, &why),
+            false => tracing::debug!(peer = %name(&visitor), why = %plain_text(&why), "a request is refused"),
+        }
+        refusal.into()
+    });
     state.guard.let_page_read(&visitor, &mut response);
     response
 }

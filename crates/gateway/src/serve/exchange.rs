@@ -5,33 +5,33 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::HeaderMap;
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderMap, StatusCode};
 #[cfg(feature = "nats")]
 use axum::{
-    Router,
     body::Body,
-    extract::{Request, State},
-    http::{Response, StatusCode},
+    extract::State,
+    http::Response,
     middleware::{Next, from_fn_with_state},
 };
-#[cfg(feature = "nats")]
-use breakbulk_net::http::text_answer;
+use breakbulk_net::AddressLimits;
 use breakbulk_net::http::{
-    Arrivals, Authorize, Claim, Denied, Grant, Limits, ServeOptions, Server, serve,
+    Arrivals, Authorize, Claim, Denied, Grant, Guard, GuardOptions, Limits, ServeOptions, Server,
+    serve, text_answer,
 };
 use breakbulk_net::ws::{Bearer, ListenError, Tokens};
-use breakbulk_net::{AddressLimits, ListenSocket};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::{Arrival, Door, Entered, Tell, check_target};
+use super::{Arrival, Door, Entered, Tell, bind, check_target};
 use crate::endpoint::WsAddress;
 use crate::error::RunError;
 #[cfg(feature = "nats")]
 use crate::fleet::{Fleet, Unreached};
 use crate::open::exchange::{self, POLL};
 use crate::plan::Plan;
-use crate::pump::Side;
+use crate::probe::HttpEcho;
 use crate::stop::Stop;
 use crate::token::TokenFile;
 use crate::tunnel::Caller;
@@ -51,18 +51,14 @@ pub(super) async fn listen(
     tell: Tell<'_>,
 ) -> Result<(), RunError> {
     check_target(&plan).await?;
-    let socket = bind(address).await?;
-    let at = socket.address().map_err(|error| {
-        RunError::Listen(ListenError::Bind {
-            address: address.authority.clone(),
-            error,
-        })
-    })?;
+    let socket = bind::web(&plan.guests, address).await?;
+    let heard_at = bind::heard_at(address, &bind::address_of(&socket)?);
     let (server, arrivals) = Server::new(serve_options(&plan));
     let path = address.path.trim_end_matches('/');
     let router = server.exchange_below(path);
     #[cfg(feature = "nats")]
     let router = in_fleet(&plan, router);
+    let router = router.fallback_service(probes(&plan, path));
     let limits = limits(&plan, address);
     let (fail, failed) = oneshot::channel();
     // It serves until all sessions have ended: what is queued for them goes out by further polls.
@@ -71,7 +67,6 @@ pub(super) async fn listen(
         let Err::<Infallible, _>(error) = serve(socket, router, limits).await;
         let _ = fail.send(error);
     });
-    let heard_at = format!("{}://{at}{path}", address.scheme());
     let door = ExchangeDoor {
         arrivals: Some(arrivals),
         failed,
@@ -79,6 +74,35 @@ pub(super) async fn listen(
     let outcome = super::listen(plan, door, heard_at, stop, tell).await;
     drop(serving);
     outcome
+}
+
+/// What answers probes at the path itself; nothing is at any other one.
+fn probes(plan: &Plan, path: &str) -> Router {
+    let end = &plan.listen;
+    let guard = Guard::new(GuardOptions {
+        bearer: end.token.clone(),
+        tokens: end.tokens.clone().map(|tokens| tokens as Arc<dyn Tokens>),
+        is_proven: end.client_authority.is_some(),
+        allowed_origins: plan.guests.origins.clone(),
+        allowed_hosts: plan.guests.hosts.clone(),
+        ..GuardOptions::default()
+    });
+    let (guard, echo) = (Arc::new(guard), HttpEcho::new(plan));
+    let path = path.to_owned();
+    Router::new().fallback(move |request: Request| async move {
+        let (head, mut body) = request.into_parts();
+        if let Err(response) = guard.admit(&head) {
+            return *response;
+        }
+        let here = head.uri.path().trim_end_matches('/') == path;
+        let answer = match here {
+            true => echo.answer(&head, &mut body).await,
+            false => None,
+        };
+        answer.unwrap_or_else(|| {
+            text_answer(StatusCode::NOT_FOUND, "There is nothing at this path.\n")
+        })
+    })
 }
 
 /// Clients that come by HTTP.
@@ -129,22 +153,6 @@ impl Door for ExchangeDoor {
     }
 
     async fn finish(self) {}
-}
-
-async fn bind(address: &WsAddress) -> Result<ListenSocket, RunError> {
-    let (host, port) = address.listen_at().map_err(|error| RunError::Open {
-        side: Side::Listen,
-        error: error.into(),
-    })?;
-    let bound = tokio::net::TcpListener::bind((host.as_str(), port)).await;
-    let bound = bound.map_err(|error| {
-        let address = match host.contains(':') {
-            true => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
-        };
-        RunError::Listen(ListenError::Bind { address, error })
-    })?;
-    Ok(bound.into())
 }
 
 /// A line that goes on with a session comes while the lost one may still have its place, so there are two

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breakbulk_ahp::host::close::PROTOCOL;
 use breakbulk_link::{Budget, Frame};
-use breakbulk_message::tunnel::{Control, ControlError, Gone, Hello, SessionId};
+use breakbulk_message::tunnel::{Control, ControlError, Gone, Hello, Received, SessionId};
 use breakbulk_net::{Incoming, Verdict};
 use tokio::time::timeout;
 
@@ -120,8 +120,8 @@ pub(super) enum NoLine {
 }
 
 impl Dialer {
-    /// Opens a line on which the session goes on. `received` frames of it arrived here.
-    pub(super) async fn resume(self, received: u64) -> Result<Fresh, NoLine> {
+    /// Opens a line on which the session goes on, of which so much arrived here.
+    pub(super) async fn resume(self, received: Received) -> Result<Fresh, NoLine> {
         let failed = |why: String| NoLine::Failed(why);
         let line = match timeout(DIAL_TIME, self.dial.dial()).await {
             Ok(line) => line.map_err(|error| failed(error.to_string()))?,

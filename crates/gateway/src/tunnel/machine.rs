@@ -19,12 +19,12 @@ use std::time::{Duration, Instant};
 
 use breakbulk_ahp::host::close::PROTOCOL;
 use breakbulk_link::{Budget, Closed, Frame};
-use breakbulk_message::tunnel::{Control, Gone};
+use breakbulk_message::tunnel::{Control, Gone, Received};
 
 use inbox::Inbox;
 pub(super) use learn::LEAST_CAP;
 use learn::{Learner, Verdict};
-use line::{Attempts, CloseFrame, Line, words};
+use line::{Attempts, CloseFrame, FRUITLESS_LINES, Fruitless, Line, words};
 use outbox::{Outbox, size_on_line};
 
 /// How long a line that cannot be written may take to say why.
@@ -108,6 +108,7 @@ pub(crate) struct Machine {
     line_cap: usize,
     line: Line,
     attempts: Attempts,
+    fruitless: Fruitless,
     /// How this side ended the session.
     closing: Option<Closed>,
     /// How the other side ended the session.
@@ -153,6 +154,7 @@ impl Machine {
                 why: String::new(),
                 random: settings.seed | 1,
             },
+            fruitless: Fruitless::default(),
             settings,
             closing: None,
             peer_closed: None,
@@ -166,8 +168,8 @@ impl Machine {
         self.line.number
     }
 
-    /// How many frames arrived.
-    pub(crate) fn received(&self) -> u64 {
+    /// What arrived.
+    pub(crate) fn received(&self) -> Received {
         self.inbox.received()
     }
 
@@ -264,7 +266,7 @@ impl Machine {
             Control::Part { .. } if self.peer_closed.is_some() => {
                 Err(Violation::Protocol("a frame came after the close"))
             }
-            Control::Part { last, data } => self.inbox.part(last, data),
+            Control::Part { at, last, data } => self.inbox.part(at, last, data),
             Control::Close { code, reason } => {
                 self.peer_closed.get_or_insert(Closed { code, reason });
                 Ok(None)
@@ -355,12 +357,12 @@ impl Machine {
         }
     }
 
-    /// Another line is there; `received` frames arrived at the other end. The line before it, if there is
+    /// Another line is there; so much arrived at the other end. The line before it, if there is
     /// one, counts as lost.
     pub(crate) fn line_up(
         &mut self,
         now: Instant,
-        received: u64,
+        received: Received,
         line_cap: Option<usize>,
         pings: bool,
     ) -> Result<u64, Gone> {
@@ -373,8 +375,8 @@ impl Machine {
             return Err(Gone::Expired);
         }
         let cap = self.cap();
-        let missing = self.outbox.on_the_line(received);
-        let missing = missing.map(|frame| (received, size_on_line(frame, cap)));
+        let missing = self.outbox.on_the_line(received.frames);
+        let missing = missing.map(|frame| (received.frames, size_on_line(frame, cap)));
         if !self.outbox.resume_at(received) {
             self.fail(
                 LOST_SESSION,
@@ -383,7 +385,14 @@ impl Machine {
             return Err(Gone::Numbers);
         }
         self.line_cap = line_cap.unwrap_or(usize::MAX);
-        match self.learner.judge(missing) {
+        let fruitless = self.fruitless.line_up((self.inbox.received(), received));
+        if fruitless >= FRUITLESS_LINES && self.outbox.has_more_than(received) {
+            let reason =
+                format!("{fruitless} lines to the other gateway were lost before a frame arrived");
+            self.fail(LOST_SESSION, &reason);
+            return Err(Gone::Expired);
+        }
+        match self.learner.judge(missing, fruitless) {
             Verdict::Again => {}
             Verdict::Lower(cap) => {
                 let refused = missing.map_or(cap, |(_, size)| size);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use breakbulk_link::{Cap, Closed, Frame, lock};
-use breakbulk_message::tunnel::{Control, Gone};
+use breakbulk_message::tunnel::{Control, Gone, Received};
 use breakbulk_net::{Lost, WeakConnection, now};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard, Notify, mpsc};
 use tokio::time::{sleep_until, timeout};
@@ -65,16 +65,16 @@ pub(crate) struct Fresh {
     pub(crate) sink: Box<dyn LineSink>,
     pub(crate) cap: Option<usize>,
     pub(crate) pings: bool,
-    /// How many frames arrived at the other end.
-    pub(crate) received: u64,
+    /// What arrived at the other end.
+    pub(crate) received: Received,
 }
 
 /// A line that carries the session on.
 struct Renewed {
     line: u64,
     sink: Box<dyn LineSink>,
-    /// How many frames arrived here.
-    received: u64,
+    /// What arrived here.
+    received: Received,
     unacknowledged: usize,
 }
 

@@ -7,6 +7,7 @@ use breakbulk_net::Tap;
 use super::{SessionId, SessionView};
 use crate::error::SessionEnd;
 use crate::pump::Side;
+use crate::record::Follower;
 
 /// Keeps what sessions carry. It is called by the tasks of sessions, so it must be quick and never wait.
 pub trait RecordSink: Send + Sync {
@@ -19,6 +20,11 @@ pub trait RecordSink: Send + Sync {
 
     /// A message came in by a side.
     fn message(&self, _id: &SessionId, _head: &MessageHead<'_>) {}
+
+    /// The records from now on, for whoever follows the gateway; `None` if it makes none.
+    fn follow(&self) -> Option<Follower> {
+        None
+    }
 
     /// A session has ended, or its client was refused (`end` is `None`).
     fn ended(&self, id: &SessionId, end: Option<&SessionEnd>, counts: &SessionView);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use breakbulk_link::{Budget, Closed, Frame, Shape, lock};
+use breakbulk_message::tunnel::Label;
 use breakbulk_net::{ClosedBy, Direction, Tap, WeakConnection, now, plain_text};
 
 use super::counts::{Flow, Flows};
@@ -268,6 +269,12 @@ impl SideWatch {
     /// The name of the session, if it is watched.
     pub fn id(&self) -> Option<&SessionId> {
         self.0.as_ref().map(|(session, _)| &session.id)
+    }
+
+    /// What the other gateway of a tunnel is told that this one calls the session.
+    pub(crate) fn label(&self) -> Option<Label> {
+        let (session, _) = self.0.as_ref()?;
+        Label::new(session.id.as_str())
     }
 
     /// A tap for a connection of this end.

@@ -79,7 +79,10 @@ mod tests {
             assert_eq!((view.count, view.sum), (1, micros as f64 / 1e6));
         }
         for (seconds, micros) in BUCKETS.into_iter().zip(MICROSECONDS) {
-            assert_eq!(Duration::from_secs_f64(seconds).as_micros(), micros.into());
+            assert_eq!(
+                Duration::from_secs_f64(seconds),
+                Duration::from_micros(micros)
+            );
         }
     }
 }

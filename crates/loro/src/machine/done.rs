@@ -32,6 +32,7 @@ pub(super) enum Purpose {
     },
     Local,
     Delete,
+    Others,
 }
 
 /// A channel that gets an export.
@@ -195,7 +196,11 @@ impl Hub {
                 let text = format!("earlier changes of document {doc:?} are missing: sync first");
                 Err(Refused::new(409, text))
             }
-            (Purpose::Delete, Outcome::Deleted(deleted)) => {
+            (Purpose::Others, Outcome::Imported(Some(change))) => {
+                self.broadcast_change(doc, change, before, None);
+                Ok(())
+            }
+            (Purpose::Delete | Purpose::Others, Outcome::Deleted(deleted)) => {
                 self.deleted(doc, from, deleted);
                 Ok(())
             }

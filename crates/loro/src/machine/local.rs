@@ -35,6 +35,14 @@ impl Hub {
         }
     }
 
+    /// Other nodes that share this one's store changed a document: takes their changes, and sends them to
+    /// subscribers.
+    pub fn changed_by_others(&mut self, doc: &DocId) {
+        let document = self.docs.entry(doc.clone()).or_default();
+        let since = document.head.version.clone();
+        self.own_task(doc, Work::Others { since }, Purpose::Others);
+    }
+
     /// Sends a sync-request for a document to the dialed peers. False: none is connected.
     pub fn ask(&mut self, doc: &DocId, asks_back: bool) -> bool {
         let channels = self.dialed(doc);

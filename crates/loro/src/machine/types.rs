@@ -57,6 +57,11 @@ pub enum Work {
     Local,
     /// Deletes the document.
     Delete,
+    /// Takes what other nodes did to the document in a store that they share.
+    Others {
+        /// The version that this node's peers were told of.
+        since: VersionVector,
+    },
 }
 
 /// The result of a task. It is passed on once all its changes are stored.

@@ -13,7 +13,7 @@ use breakbulk_link::{Charge, lock};
 
 use super::condition::Condition;
 use super::{OnFinished, OnStatus};
-use crate::machine::{DocId, Finished, Head, TaskId, WorkError};
+use crate::machine::{DocId, Finished, Head, Outcome, TaskId, WorkError};
 use crate::store::{Store, StoreError, StoreStatus, Write};
 
 /// The bytes of one commit, so that a task does not wait for a flood of later ones.
@@ -26,6 +26,8 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 pub(super) struct Batch {
     pub(super) writes: Vec<Write>,
     pub(super) task: Option<(TaskId, Finished)>,
+    /// It took over what other nodes stored in this document; so many deletions by them.
+    pub(super) of_others: Option<(DocId, u64)>,
     /// Decremented when the writes are done.
     pub(super) pending: Arc<PendingCommits>,
     /// The memory of what is written, charged until the machine was told.
@@ -186,6 +188,10 @@ impl Committer {
             let failed = committed.as_ref().err().filter(|_| wrote);
             let reason = refused.or_else(|| failed.map(StoreError::to_string));
             if let Some((id, mut finished)) = batch.task.take() {
+                let of_others = batch.of_others.take();
+                if let Some((doc, deletions)) = &of_others {
+                    self.took_over(doc, *deletions, finished.head.size);
+                }
                 match reason {
                     Some(reason) => {
                         if wrote {
@@ -194,7 +200,7 @@ impl Committer {
                         finished.result = Err(WorkError::Store { reason });
                         finished.local = None;
                     }
-                    None if wrote => batch.pending.store(&finished.head),
+                    None if wrote || of_others.is_some() => batch.pending.store(&finished.head),
                     None => {}
                 }
                 tasks.push((id, finished));
@@ -204,6 +210,20 @@ impl Committer {
         if !tasks.is_empty() {
             (self.on_finished)(tasks);
         }
+    }
+
+    /// A document is as other nodes stored it.
+    fn took_over(&mut self, doc: &DocId, deletions: u64, size: u64) {
+        self.store.absorb(doc, deletions);
+        let before = match size {
+            0 => self.sizes.remove(doc),
+            size => self.sizes.insert(doc.clone(), size),
+        };
+        let total = self.condition.bytes();
+        let total = total
+            .saturating_sub(before.unwrap_or(0))
+            .saturating_add(size);
+        self.condition.set_bytes(total);
     }
 
     /// Why a batch cannot be stored, if it cannot; otherwise counts its bytes.
@@ -296,17 +316,25 @@ struct Sizes {
     changed: HashMap<DocId, u64>,
 }
 
-/// All batches that wait, up to the size of one commit.
+/// All batches that wait, up to the size of one commit. One that takes over a deletion by other nodes is the
+/// last one: what follows it is not deleted by that.
 fn collect(first: Batch, batches: &Receiver<Batch>) -> Vec<Batch> {
     let mut bytes = weight(&first);
     let mut waiting = vec![first];
     while bytes < COMMIT_BYTES
+        && !waiting.last().is_some_and(takes_deletion)
         && let Ok(next) = batches.try_recv()
     {
         bytes += weight(&next);
         waiting.push(next);
     }
     waiting
+}
+
+fn takes_deletion(batch: &Batch) -> bool {
+    let deleted =
+        |(_, finished): &(TaskId, Finished)| matches!(finished.result, Ok(Outcome::Deleted(_)));
+    batch.of_others.is_some() && batch.task.as_ref().is_some_and(deleted)
 }
 
 fn weight(batch: &Batch) -> usize {

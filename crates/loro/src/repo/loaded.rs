@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use breakbulk_link::lock;
 use breakbulk_message::loro::Transmission;
 use bytes::Bytes;
-use loro::{LoroDoc, Subscription};
+use loro::{ImportStatus, LoroDoc, Subscription};
 
 use super::commit::PendingCommits;
 use super::crdt::{self, CrdtError, to_wire};
@@ -87,6 +87,16 @@ impl Loaded {
         };
         loaded.pending = Arc::new(PendingCommits::new(loaded.head()));
         Ok(loaded)
+    }
+
+    /// Changes were imported that are stored, or on their way to the committer.
+    pub(super) fn record(&mut self, status: &ImportStatus) {
+        for (peer, (_, end)) in status.success.iter() {
+            let known = self.recorded.get(peer).copied().unwrap_or(0);
+            if *end > known {
+                self.recorded.insert(*peer, *end);
+            }
+        }
     }
 
     /// What is stored is the truth again: all that the document has beyond it counts as an edit of the

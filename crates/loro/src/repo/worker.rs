@@ -29,11 +29,13 @@ const GAP_BYTES: usize = 4 << 20;
 const AGAIN: Duration = Duration::from_millis(100);
 
 pub(super) struct Worker {
-    reader: Arc<dyn StoreReader>,
-    condition: Arc<Condition>,
+    pub(super) reader: Arc<dyn StoreReader>,
+    pub(super) condition: Arc<Condition>,
     limits: Limits,
-    on_edit: OnEdit,
-    docs: HashMap<DocId, Loaded>,
+    pub(super) on_edit: OnEdit,
+    pub(super) docs: HashMap<DocId, Loaded>,
+    /// The document whose changes by other nodes this task took over, and their deletions of it.
+    pub(super) taken: Option<(DocId, u64)>,
     room: Arc<Room>,
     /// This worker's part of what is loaded.
     counted: u64,
@@ -41,7 +43,7 @@ pub(super) struct Worker {
 }
 
 /// Edits of the application that were flushed before the task, and the task's result.
-type Ran = (Option<Transmission>, Result<Outcome, WorkError>);
+pub(super) type Ran = (Option<Transmission>, Result<Outcome, WorkError>);
 
 impl Worker {
     pub(super) fn new(
@@ -57,6 +59,7 @@ impl Worker {
             limits,
             on_edit,
             docs: HashMap::new(),
+            taken: None,
             room,
             counted: 0,
             clock: 0,
@@ -94,6 +97,7 @@ impl Worker {
                     let _ = committer.send(Batch {
                         writes,
                         task: Some((job.id, finished)),
+                        of_others: self.taken.take(),
                         pending,
                         _charge: job.charge,
                     });
@@ -139,6 +143,9 @@ impl Worker {
         writes: &mut Vec<Write>,
     ) -> Result<Ran, WorkError> {
         let limit = self.limits.document_bytes;
+        if let Work::Others { since } = &work {
+            return self.take_others(doc, since, writes);
+        }
         if let Work::Import { data, .. } = &work {
             self.check_import(doc, data)?;
         }
@@ -167,7 +174,7 @@ impl Worker {
                 import(loaded, data, snapshot, writes)
             }
             (None, Work::Answer { since }) => answer(loaded, &since).map(Outcome::Answer),
-            (None, Work::Local) => Ok(Outcome::Local),
+            (None, Work::Local | Work::Others { .. }) => Ok(Outcome::Local),
             (None, Work::Delete) => {
                 let was = loaded.size() > 0;
                 let on_edit = self.on_edit.clone();
@@ -211,11 +218,16 @@ impl Worker {
             Err(Oversized::Expands(limit)) => {
                 return Err(WorkError::Expands { doc: name(), limit });
             }
-            Err(Oversized::Malformed) => {
-                let reason = "loro does not write such bytes".to_owned();
+            Err(refused) => {
+                let reason = match refused {
+                    Oversized::Slow => {
+                        "its texts are in so many pieces that reading them takes too long; send updates instead of a snapshot"
+                    }
+                    _ => "loro does not write such bytes",
+                };
                 return Err(WorkError::Garbage {
                     doc: name(),
-                    reason,
+                    reason: reason.to_owned(),
                 });
             }
         }
@@ -297,7 +309,7 @@ impl Worker {
         Ok(())
     }
 
-    fn load(&mut self, doc: &DocId) -> Result<&mut Loaded, WorkError> {
+    pub(super) fn load(&mut self, doc: &DocId) -> Result<&mut Loaded, WorkError> {
         self.clock += 1;
         if self
             .docs
@@ -392,12 +404,7 @@ fn import(
 ) -> Result<Outcome, CrdtError> {
     let before = loaded.recorded.clone();
     let status = crdt::import(&loaded.doc, &data)?;
-    for (peer, (_, end)) in status.success.iter() {
-        let known = loaded.recorded.get(peer).copied().unwrap_or(0);
-        if *end > known {
-            loaded.recorded.insert(*peer, *end);
-        }
-    }
+    loaded.record(&status);
     let gap = status.pending.is_some();
     if gap {
         loaded.gaps += data.len();

@@ -1,10 +1,12 @@
-//! The client: opens a session, posts frames and polls for them.
+//! The client: opens a session, posts frames, and gets frames by event streams and polls.
 
+mod losses;
 mod poll;
 mod post;
 mod repeat;
+mod stream;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use breakbulk_link::{Carries, Closed, Frame};
@@ -21,6 +23,8 @@ use super::outbox::Outbox;
 use crate::http::client::{HttpClient, read_answer};
 use crate::http::{ClientOptions, ConnectError};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
+use losses::Losses;
+pub use stream::EventStreams;
 
 /// How much of the answer to `open` is read.
 const OPENED_MAX: usize = 4096;
@@ -52,6 +56,7 @@ pub async fn connect(
         last_word: OnceLock::new(),
         over: watch::Sender::new(None),
         posted: watch::Sender::new(false),
+        losses: Mutex::default(),
         client,
     });
     let (arrived, bodies) = mpsc::channel(1);
@@ -124,6 +129,8 @@ struct Session {
     over: watch::Sender<Option<Closed>>,
     /// Whether the last word was posted.
     posted: watch::Sender<bool>,
+    /// What became of small answers, which tells whether large ones are refused.
+    losses: Mutex<Losses>,
 }
 
 impl Session {
@@ -204,13 +211,13 @@ impl Transport for ExchangeTransport {
     }
 }
 
-/// What polls brought.
+/// What came down.
 enum Arrived {
     Body(Records),
     Nothing,
 }
 
-/// The receiving half: the answers to polls.
+/// The receiving half: the server's answers.
 pub struct ExchangeSource {
     session: Arc<Session>,
     bodies: mpsc::Receiver<Arrived>,

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::body::{Record, Records};
 use super::downloads::{Downloads, NoAnswer};
+use super::streams::{self, Asked, Streams};
 use super::uploads::{NotTaken, Upload, Uploads};
 use crate::http::connection::{HttpConnection, HttpSource, Registration, Requests, closed};
 use crate::http::presence::PresentGuard;
@@ -30,7 +31,8 @@ const FIRST_POLL: Duration = Duration::from_secs(10);
 /// The numbered requests of one session.
 pub(crate) struct Exchange {
     uploads: Uploads,
-    downloads: Downloads,
+    pub(super) downloads: Downloads,
+    pub(super) streams: Streams,
 }
 
 impl fmt::Debug for Exchange {
@@ -148,6 +150,7 @@ pub(crate) async fn open(
     let requests = Requests::Exchange(Exchange {
         uploads,
         downloads: Downloads::new(),
+        streams: Streams::default(),
     });
     let life = HttpConnection::open(&state, &claim, &grant, permit, requests);
     let connection = life.connection();
@@ -248,16 +251,17 @@ pub(crate) async fn post(
     ))
 }
 
-/// Handles a poll.
+/// Handles a poll, which is answered by a stream if it asks for one.
 pub(crate) async fn poll(
     State(state): State<Arc<ServerState>>,
     request: Request,
 ) -> Result<Response<Body>, Answer> {
     let (head, _) = request.into_parts();
     let (connection, number) = session(&state, &head)?;
-    let Some(Exchange { downloads, .. }) = connection.exchange() else {
+    let Some(exchange) = connection.exchange() else {
         return Err(unknown());
     };
+    let downloads = &exchange.downloads;
     let query = head.uri.query();
     let numeric = |name| parameter(query, name).and_then(|value| value.parse::<u64>().ok());
     let wait = numeric(state.options.dialect.wait_parameter).unwrap_or(0);
@@ -268,23 +272,32 @@ pub(crate) async fn poll(
     });
     let present = PresentGuard::new(connection.clone());
     connection.report_alive();
-    let answered = async {
-        downloads.acknowledge(numeric("got").unwrap_or(0))?;
-        downloads.answer(number, max, wait).await
-    };
-    let answered = tokio::select! {
-        biased;
-        answered = answered => answered,
-        () = connection.ended() => return Err(unknown()),
-    };
-    let body = answered.map_err(|error| match error {
+    let refused = |error| match error {
         NoAnswer::Number { made } => wrong_number(&format!("the last answer was {made}")),
         NoAnswer::DoesNotFit(error) => {
             let closed = error.closed();
             connection.end(closed.clone());
             Answer::error(StatusCode::PAYLOAD_TOO_LARGE, &closed.reason)
         }
-    })?;
+    };
+    let acknowledged = downloads.acknowledge(numeric("got").unwrap_or(0));
+    acknowledged.map_err(refused)?;
+    if numeric("events") == Some(1) {
+        downloads.expects(number).map_err(refused)?;
+        let asked = Asked { number, max, wait };
+        return Ok(streams::response(
+            connection.clone(),
+            exchange,
+            present,
+            &asked,
+        ));
+    }
+    let answered = tokio::select! {
+        biased;
+        answered = downloads.answer(number, max, wait) => answered,
+        () = connection.ended() => return Err(unknown()),
+    };
+    let body = answered.map_err(refused)?;
     let mut response = Response::new(match &body {
         Some(body) => Body::from(body.clone()),
         None => Body::empty(),

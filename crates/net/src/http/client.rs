@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::dialect::Dialect;
+use crate::exchange::EventStreams;
 use crate::transport::Lost;
 use crate::ws::{Bearer, Identity, Roots, client_config, without_secrets};
 
@@ -60,6 +61,9 @@ pub struct ClientOptions {
     pub wait: Duration,
     /// The largest body of a request and of an answer, for [exchanges](crate::exchange).
     pub body_max: usize,
+    /// Whether [exchanges](crate::exchange) use event streams, and what is known about them on this path;
+    /// `None`: polls alone.
+    pub event_streams: Option<Arc<EventStreams>>,
     /// The certificates to trust.
     pub roots: Roots,
     /// The certificate to show to a server that asks for one.
@@ -78,6 +82,7 @@ impl ClientOptions {
             post_time: Duration::from_secs(90),
             wait: Duration::from_secs(30),
             body_max: 1 << 20,
+            event_streams: Some(Arc::default()),
             roots: Roots::Native,
             identity: None,
         }

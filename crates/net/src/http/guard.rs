@@ -176,6 +176,12 @@ impl Guard {
         }
     }
 
+    /// Logs that a request of a client that was let in is refused because of a limit: one line a second,
+    /// with a count of the others.
+    pub fn warn_of_refusal(&self, visitor: &Visitor, why: &dyn std::fmt::Display) {
+        self.warn(Limit::Request, visitor.address, why);
+    }
+
     fn warn(&self, limit: Limit, address: Option<SocketAddr>, why: &dyn std::fmt::Display) {
         match address {
             Some(address) => self.warnings.log(limit, address, why),

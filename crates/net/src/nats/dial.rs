@@ -14,21 +14,33 @@ const TRIES: usize = 3;
 
 /// Opens a session.
 pub async fn connect(options: &NatsOptions) -> Result<NatsTransport, NatsError> {
+    connect_as(options, false).await
+}
+
+/// Opens a session that only asks what passes: see [`NatsTransport::is_probe`].
+pub async fn connect_probe(options: &NatsOptions) -> Result<NatsTransport, NatsError> {
+    connect_as(options, true).await
+}
+
+async fn connect_as(options: &NatsOptions, probe: bool) -> Result<NatsTransport, NatsError> {
     let bus = Bus::connect(options).await?;
     tokio::select! {
         biased;
         denied = bus.denied() => Err(denied),
-        opened = open(&bus, &options.subject) => opened,
+        opened = open(&bus, &options.subject, probe) => opened,
     }
 }
 
-/// Opens a session with whoever listens at a subject, by a connection that is there.
-pub(super) async fn open(bus: &Bus, at: &str) -> Result<NatsTransport, NatsError> {
+/// Opens a session, or a probe, with whoever listens at a subject, by a connection that is there.
+pub(super) async fn open(bus: &Bus, at: &str, probe: bool) -> Result<NatsTransport, NatsError> {
     let subject = bus.fresh_subject()?;
     let subscriber = bus.client.subscribe(subject.clone()).await;
     let subscriber = subscriber.map_err(|error| bus.failed(error))?;
-    let request =
-        serde_json::to_vec(&Side::new(bus, &subject)).map_err(|error| bus.failed(error))?;
+    let side = Side {
+        probe,
+        ..Side::new(bus, &subject)
+    };
+    let request = serde_json::to_vec(&side).map_err(|error| bus.failed(error))?;
     let request = Bytes::from(request);
     let mut refused = String::new();
     for _ in 0..TRIES {

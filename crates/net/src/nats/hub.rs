@@ -38,7 +38,7 @@ impl NatsHub {
     /// [`NatsError::NobodyListens`] if nobody does; others if that cannot be known.
     pub async fn open(&self, subject: &str) -> Result<NatsTransport, NatsError> {
         check(subject)?;
-        self.while_connected(open(&self.0, subject)).await
+        self.while_connected(open(&self.0, subject, false)).await
     }
 
     /// Whether somebody hears a subject.

@@ -194,6 +194,12 @@ impl Tail {
     pub async fn next(&mut self) -> Option<News> {
         self.news.recv().await
     }
+
+    /// What has come already, if anything has. A program that appends much and does not wait for news should
+    /// take what there is before each record: the tail reads no further while too much waits.
+    pub fn try_next(&mut self) -> Option<News> {
+        self.news.try_recv().ok()
+    }
 }
 
 impl Drop for Tail {

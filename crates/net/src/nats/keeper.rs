@@ -16,6 +16,9 @@ use super::{HEARTBEAT, SILENCE};
 /// The other side is told as soon as this part of its window was taken.
 const TELL: u64 = 4;
 
+/// How a session ends that has a frame which fits in no message.
+pub(super) const TOO_LARGE: u16 = 1009;
+
 /// What came in, for the source.
 #[derive(Debug)]
 pub(super) enum Arrived {
@@ -123,7 +126,13 @@ impl Keeper {
         loop {
             tokio::select! {
                 biased;
-                ended = line.ended() => return ended,
+                ended = line.ended() => {
+                    // The other side did nothing to hear of it: a frame of this side fits in no message.
+                    if ended.code == TOO_LARGE {
+                        line.say_close(1001, "the other side has gone").await;
+                    }
+                    return ended;
+                }
                 () = line.bus.lost_since(self.losses) => {
                     return closed(1006, "the connection to the NATS server was lost".to_owned());
                 }

@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
 use super::MESSAGE_COST;
 use super::bus::Bus;
-use super::keeper::{Arrived, Keeper};
+use super::keeper::{Arrived, Keeper, TOO_LARGE};
 use super::message::{MESSAGE_HEAD, Message, cost};
 use super::opening::Side;
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
@@ -20,6 +20,7 @@ use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 pub struct NatsTransport {
     source: NatsSource,
     sink: NatsSink,
+    probe: bool,
 }
 
 /// What both halves and the keeper of a session share.
@@ -57,6 +58,7 @@ impl NatsTransport {
         other: Side,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Self {
+        let probe = other.probe;
         let line = Arc::new(Line {
             own,
             to: other.subject,
@@ -79,7 +81,13 @@ impl NatsTransport {
                 arrived,
             },
             sink: NatsSink { line, sent_cost: 0 },
+            probe,
         }
+    }
+
+    /// Whether the side that opened it only asks what passes.
+    pub fn is_probe(&self) -> bool {
+        self.probe
     }
 
     /// A short name for logs: the beginning of what its subject has for itself. The rest stays secret.
@@ -96,7 +104,7 @@ impl NatsTransport {
 
     /// The largest frame that fits in a message.
     pub fn max_frame(&self) -> usize {
-        self.sink.line.max_payload.saturating_sub(MESSAGE_HEAD)
+        self.sink.max_frame()
     }
 
     /// Says that this side is there.
@@ -154,7 +162,7 @@ impl Line {
             self.max_payload.saturating_sub(MESSAGE_HEAD),
         );
         let reason = format!("a frame of {size} bytes is too large: {fits} fit in a message");
-        self.fail(1009, reason)
+        self.fail(TOO_LARGE, reason)
     }
 
     fn fail(&self, code: u16, reason: String) -> Lost {
@@ -225,6 +233,13 @@ pub struct NatsSink {
     line: Arc<Line>,
     /// What all frames so far count in the other side's window.
     sent_cost: u64,
+}
+
+impl NatsSink {
+    /// The largest frame that fits in a message.
+    pub fn max_frame(&self) -> usize {
+        self.line.max_payload.saturating_sub(MESSAGE_HEAD)
+    }
 }
 
 impl Sink for NatsSink {

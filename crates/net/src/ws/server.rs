@@ -54,6 +54,9 @@ pub struct ListenOptions {
     pub handshakes: usize,
     /// How many WebSockets may be open; further requests get 503.
     pub connections: usize,
+    /// A subprotocol whose clients find as many places again when all are taken: such a client comes back
+    /// after its connection was lost, and may do so before this side has noticed the loss.
+    pub spare_places_for: Option<String>,
     /// The limits for one client address.
     pub per_address: AddressLimits,
     /// Where refused clients are counted.
@@ -83,6 +86,7 @@ impl Default for ListenOptions {
             timeout: Duration::from_secs(10),
             handshakes: 256,
             connections: 1024,
+            spare_places_for: None,
             per_address: AddressLimits::default(),
             refusals: Refusals::default(),
             frame_limit: FRAME_LIMIT,
@@ -175,6 +179,7 @@ impl Listener {
                 options.per_address.handshakes,
             ),
             open: SharedPlaces::new(options.connections, options.per_address.connections),
+            spare: SharedPlaces::new(options.connections, options.per_address.connections),
             gate: Gate::new(options.per_address.clone(), options.handshakes.div_ceil(4))
                 .counting(options.refusals.clone()),
             options,
@@ -304,6 +309,8 @@ struct ServerState {
     handshakes: SharedPlaces,
     /// A place for each connection that may be open.
     open: SharedPlaces,
+    /// As many again, for those who may come back.
+    spare: SharedPlaces,
     #[cfg(feature = "tls")]
     acceptor: Option<tokio_rustls::TlsAcceptor>,
 }
@@ -407,7 +414,12 @@ impl ServerState {
             subprotocol,
             holder,
         } = admit(request, &self.options, local)?;
-        let (place, _) = self.open.take(key, false).map_err(|full| {
+        let comes_back = subprotocol.is_some() && subprotocol == self.options.spare_places_for;
+        let place = match self.open.take(key, false) {
+            Err(_) if comes_back => self.spare.take(key, false),
+            taken => taken,
+        };
+        let (place, _) = place.map_err(|full| {
             self.gate.log_full(full, &name, self.options.connections);
             Refusal::busy()
         })?;

@@ -6,11 +6,10 @@
 //! `last` – `last NUMBER` of the last action; `log` – `has NUMBER SHA256` for each action in the log,
 //! then `end`. What cannot be done is answered with `error: …`. The end of the input ends the host.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use breakbulk::ahp::log::{DiskLog, Limits, MemoryLog, Replay, ReplayLog, ReplayReader};
+use breakbulk::ahp::log::{self, Limits, MemoryLog, Replay, ReplayLog, ReplayReader};
 use breakbulk::ahp::{Config, Host, HostConfig, PublishError};
 use breakbulk::message::ahp::{Action, Chunking};
 use breakbulk::net::ws::{ListenOptions, Listener};
@@ -27,9 +26,9 @@ struct Options {
     /// The port on 127.0.0.1; 0 takes a free one.
     #[arg(long, default_value_t = 0)]
     port: u16,
-    /// The log's file; in memory if absent.
+    /// The log's file, or nats://HOST:PORT/STREAM for one that several hosts share; in memory if absent.
     #[arg(long)]
-    log: Option<PathBuf>,
+    log: Option<String>,
     /// The bytes that the log keeps.
     #[arg(long, default_value_t = 4 << 30)]
     log_bytes: u64,
@@ -46,7 +45,7 @@ async fn main() -> Result<()> {
     let options = Options::parse();
     let limits = Limits::default().with(|limits| limits.bytes = options.log_bytes);
     let log: Box<dyn ReplayLog> = match &options.log {
-        Some(path) => Box::new(DiskLog::open(path, limits)?),
+        Some(place) => log::open(place, limits).await?,
         None => Box::new(MemoryLog::new(limits)),
     };
     let (reader, last) = (log.reader(), log.last());

@@ -49,6 +49,19 @@ pub(super) enum Kind {
     Reconnect { last_seen: i64 },
 }
 
+impl Introduced {
+    /// The last action that a client which reconnects has seen, here or at another host.
+    pub fn last_seen(&self) -> Option<i64> {
+        match &self.0 {
+            Ok(Greeting {
+                kind: Kind::Reconnect { last_seen },
+                ..
+            }) => Some(*last_seen),
+            _ => None,
+        }
+    }
+}
+
 impl Introduction {
     /// Reads it, checks it against the limits of `config`, and asks the application.
     pub fn read(&self, config: &HostConfig, app: &impl Channels) -> Introduced {

@@ -1,11 +1,12 @@
 //! The queue of actions that are published and not in the log yet. Publishers lock this queue alone, and
 //! never wait for the host.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use breakbulk_message::ahp::Origin;
+use breakbulk_message::ahp::{Action, Origin};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
@@ -30,6 +31,8 @@ const HEAD: &str = r#"{"jsonrpc":"2.0","method":"action","params":"#;
 #[derive(Clone, Debug)]
 pub struct Published {
     pub(super) seq: i64,
+    /// Where its number stands in the message.
+    number: Range<usize>,
     pub(super) channel: Arc<str>,
     /// The whole notification.
     pub(super) message: Bytes,
@@ -48,6 +51,36 @@ impl Published {
     pub fn entry(&self) -> Entry {
         let params = self.message.slice(HEAD.len()..self.message.len() - 1);
         Entry::new(self.seq, self.channel.clone(), params)
+    }
+
+    /// An action that another host stored in a shared log; `None` if its params are not those of an action.
+    pub fn of_another_host(entry: &Entry) -> Option<Self> {
+        let params = std::str::from_utf8(&entry.params).ok()?;
+        let raw: &RawValue = serde_json::from_str(params).ok()?;
+        let action = Action::read(raw).ok()?;
+        let inner = action.action.get();
+        let at = inner.as_ptr() as usize - params.as_ptr() as usize + HEAD.len();
+        let published = Self {
+            seq: entry.seq,
+            number: 0..0,
+            channel: entry.channel.clone(),
+            message: format!("{HEAD}{params}}}").into(),
+            action: at..at + inner.len(),
+            origin: action.origin.map(owned),
+            rejection: action.rejection_reason.map(Cow::into_owned),
+        };
+        (action.server_seq == entry.seq).then_some(published)
+    }
+
+    /// Gives it another number, because other hosts used the one it had.
+    fn renumber(&mut self, seq: i64) {
+        let before = &self.message[..self.number.start];
+        let after = &self.message[self.number.end..];
+        let number = seq.to_string();
+        let message = [before, number.as_bytes(), after].concat();
+        self.number.end = self.number.start + number.len();
+        self.message = message.into();
+        self.seq = seq;
     }
 
     /// What the application is given.
@@ -118,19 +151,26 @@ impl<'a> Draft<'a> {
     }
 
     fn numbered(mut self, seq: i64, channel: Arc<str>) -> Published {
+        let start = self.text.len();
         self.text.push_str(&seq.to_string());
+        let number = start..self.text.len();
         self.text.push_str(&self.tail);
         Published {
             seq,
+            number,
             channel,
             message: self.text.into(),
             action: self.action,
-            origin: self.origin.map(|origin| Origin {
-                client_id: origin.client_id.into_owned().into(),
-                client_seq: origin.client_seq,
-            }),
+            origin: self.origin.map(owned),
             rejection: self.rejection.map(str::to_owned),
         }
+    }
+}
+
+fn owned(origin: Origin<'_>) -> Origin<'static> {
+    Origin {
+        client_id: origin.client_id.into_owned().into(),
+        client_seq: origin.client_seq,
     }
 }
 
@@ -138,7 +178,12 @@ impl<'a> Draft<'a> {
 #[derive(Debug)]
 pub struct Pending {
     limit: usize,
+    /// The last number that a publisher was told.
     last: i64,
+    /// The number of the last action that is in the log or on its way there.
+    assigned: i64,
+    /// What the publishers of the actions were told that are not visible yet.
+    told: VecDeque<i64>,
     waiting: VecDeque<Published>,
     /// Bytes of all actions that are not visible yet, including those that the log is storing.
     bytes: usize,
@@ -164,6 +209,8 @@ impl Pending {
         Self {
             limit,
             last,
+            assigned: last,
+            told: VecDeque::new(),
             waiting: VecDeque::new(),
             bytes: 0,
             names: BTreeSet::new(),
@@ -171,7 +218,8 @@ impl Pending {
         }
     }
 
-    /// Numbers an action and queues it.
+    /// Numbers an action and queues it. In a log that several hosts share it may get a larger number once it
+    /// is stored.
     pub fn push(&mut self, draft: Draft<'_>) -> Result<i64, PublishError> {
         if let Some(ended) = &self.ended {
             return Err(ended.clone());
@@ -185,10 +233,11 @@ impl Pending {
                 limit: self.limit,
             });
         }
-        let seq = self.last + 1;
+        let seq = self.last.max(self.assigned) + 1;
         let channel = self.name(draft.channel);
         let published = draft.numbered(seq, channel);
         self.last = seq;
+        self.told.push_back(seq);
         self.bytes += published.cost();
         self.waiting.push_back(published);
         Ok(seq)
@@ -205,6 +254,14 @@ impl Pending {
             bytes += published.message.len();
             batch.push(published);
         }
+        for published in &mut batch {
+            self.assigned += 1;
+            if published.seq != self.assigned {
+                let before = published.cost();
+                published.renumber(self.assigned);
+                self.bytes = self.bytes.saturating_sub(before) + published.cost();
+            }
+        }
         match (batch.is_empty(), &self.ended) {
             (false, _) => Next::Append(batch),
             (true, Some(_)) => Next::End,
@@ -212,9 +269,35 @@ impl Pending {
         }
     }
 
+    /// Another host was faster: these actions are stored after its own, with other numbers.
+    pub fn put_back(&mut self, batch: Vec<Published>) {
+        if let Some(first) = batch.first() {
+            self.assigned = first.seq - 1;
+        }
+        for published in batch.into_iter().rev() {
+            self.waiting.push_front(published);
+        }
+    }
+
     /// An action has become visible: its bytes no longer count.
     pub fn settle(&mut self, published: &Published) {
         self.bytes = self.bytes.saturating_sub(published.cost());
+        self.told.pop_front();
+    }
+
+    /// Another host stored an action under this number, and nothing of this host is on its way. `Err`: the
+    /// number is not above this one, which is in use already.
+    pub fn pass(&mut self, seq: i64) -> Result<(), i64> {
+        if seq <= self.assigned {
+            return Err(self.assigned);
+        }
+        self.assigned = seq;
+        Ok(())
+    }
+
+    /// Whether all actions are visible whose publishers were told `seq` or less.
+    pub fn has_settled(&self, seq: i64) -> bool {
+        self.told.front().is_none_or(|told| *told > seq)
     }
 
     /// Whether an action of this size could be published now.
@@ -286,6 +369,73 @@ mod tests {
             assert_eq!(batch[0].message, text);
             assert_eq!(batch[0].entry().params, params);
             assert_eq!(batch[0].applied().action, raw.get());
+        }
+    }
+
+    #[test]
+    fn an_overtaken_batch_is_numbered_after_what_others_stored() {
+        // FLEET-3
+        let raw: &RawValue = serde_json::from_str(r#"{"type":"a"}"#).unwrap();
+        let push = |pending: &mut Pending| pending.push(Draft::new("c", raw, None, None));
+        let take = |pending: &mut Pending| match pending.poll_append() {
+            Next::Append(batch) => batch,
+            other => panic!("{other:?}"),
+        };
+        let mut pending = Pending::new(8, 10_000);
+        assert_eq!((push(&mut pending), push(&mut pending)), (Ok(9), Ok(10)));
+        let batch = take(&mut pending);
+        let seqs = |batch: &[Published]| batch.iter().map(Published::seq).collect::<Vec<_>>();
+        assert_eq!(seqs(&batch), [9, 10]);
+        assert_eq!(push(&mut pending), Ok(11));
+        let bytes = pending.bytes;
+        pending.put_back(batch);
+        // Others stored 9 to 100.
+        assert_eq!(
+            (9..=100).map(|seq| pending.pass(seq)).find(Result::is_err),
+            None
+        );
+        assert_eq!(pending.pass(100), Err(100));
+        assert_eq!(push(&mut pending), Ok(101));
+        let batch = take(&mut pending);
+        assert_eq!(seqs(&batch), [101, 102, 103, 104]);
+        for published in &batch {
+            let seq = published.seq();
+            let text = format!(
+                r#"{{"jsonrpc":"2.0","method":"action","params":{{"channel":"c","action":{{"type":"a"}},"serverSeq":{seq}}}}}"#
+            );
+            assert_eq!(published.message, text);
+            assert_eq!(published.applied().action, raw.get());
+            // Another host reads the same from the log.
+            let read = Published::of_another_host(&published.entry()).unwrap();
+            assert_eq!((read.seq, &read.message), (seq, &published.message));
+            assert_eq!(read.applied().action, raw.get());
+        }
+        assert!(pending.bytes > bytes);
+        // The publisher of 11 waits for its own action, which is 103 now, not for that of another host.
+        for (published, settled) in batch.iter().zip([9, 10, 11, 101]) {
+            assert!(!pending.has_settled(settled));
+            pending.settle(published);
+            assert!(pending.has_settled(settled));
+        }
+        assert_eq!(pending.bytes, 0);
+    }
+
+    #[test]
+    fn an_action_of_another_host_keeps_its_origin_and_its_rejection() {
+        let params = r#"{"channel":"c","action":[1],"serverSeq":7,"origin":{"clientId":"x","clientSeq":3},"rejectionReason":"no"}"#;
+        let read = Published::of_another_host(&Entry::new(7, "c", params)).unwrap();
+        let applied = read.applied();
+        let origin = applied.origin.unwrap();
+        assert_eq!((&*origin.client_id, origin.client_seq), ("x", 3));
+        assert_eq!((applied.action, applied.rejection), ("[1]", Some("no")));
+        for (seq, params) in [
+            (8, params),
+            (7, "{}"),
+            (7, "\u{0}"),
+            (7, r#"{"serverSeq":7}"#),
+        ] {
+            let entry = Entry::new(seq, "c", params);
+            assert!(Published::of_another_host(&entry).is_none(), "{params}");
         }
     }
 

@@ -6,7 +6,7 @@ use breakbulk::net::{Incoming, Sink, Source, Transport};
 use serde_json::{Value, json};
 
 use super::{Members, fleet_at, noted_echo};
-use crate::lines::NatsServer;
+use crate::nats_server::NatsServer;
 
 async fn line(url: &str, token: &str) -> WebSocket {
     let options = ConnectOptions {

@@ -2,7 +2,8 @@
 
 use super::{Members, fleet_at, noted_echo};
 use crate::common::Near;
-use crate::lines::{NatsServer, echo_each};
+use crate::lines::echo_each;
+use crate::nats_server::NatsServer;
 
 /// Each new connection goes to another member, and connections are cut all the time.
 // FLEET-1

@@ -8,7 +8,8 @@ use tokio::task::spawn_blocking;
 
 use super::{Members, WS, fleet_at, noted_echo, noted_silence};
 use crate::common::{Near, PATIENCE, lines};
-use crate::lines::{NatsServer, echo_each};
+use crate::lines::echo_each;
+use crate::nats_server::NatsServer;
 
 /// 200 messages, of one byte to 100 KB.
 pub(super) fn mixed() -> Vec<usize> {

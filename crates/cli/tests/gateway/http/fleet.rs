@@ -8,7 +8,7 @@ use super::door::server;
 use super::wire::{BOTH, ask, begin, begin_resumable, call, in_session, post};
 use crate::common::PATIENCE;
 use crate::fleet::{Members, fleet_at};
-use crate::lines::NatsServer;
+use crate::nats_server::NatsServer;
 
 const LISTEN: &str = "http://127.0.0.1:0/mcp";
 

@@ -96,6 +96,8 @@ pub(super) async fn check(shared: &Shared) -> Result<(), AppendError> {
 struct Writing<'a> {
     shared: &'a Shared,
     topic: &'a str,
+    /// The last record that the caller knows of.
+    after: Place,
     id: String,
     /// Part of the message ids, so that JetStream does not take a message for one that it dropped.
     attempt: u32,
@@ -143,6 +145,7 @@ impl<'a> Writing<'a> {
             return Ok(Self {
                 shared,
                 topic,
+                after,
                 id: shared.fresh_id(),
                 attempt: 0,
                 fence: known.message,
@@ -247,20 +250,28 @@ impl<'a> Writing<'a> {
                 false => Found::Piece(head.index, at),
             });
         }
-        // The record may be whole, with others behind it: the tail has seen it then.
+        // The record may be whole, with others behind it: the tail has seen it then. Once it has seen one of
+        // another writer it need not read on, which it cannot do before the caller takes that one.
         let mut read = self.shared.read.subscribe();
         let limit = self.shared.options.outage;
-        let caught_up = timeout(limit, read.wait_for(|read| *read >= at)).await;
-        if caught_up.is_err() {
+        let seen =
+            read.wait_for(|read| *read >= at || self.shared.topic(self.topic).record > self.after);
+        let seen = timeout(limit, seen)
+            .await
+            .map(|read| read.is_ok_and(|read| *read >= at));
+        let Ok(is_read) = seen else {
             return Err(AppendError::Outage {
                 journal: self.shared.options.name(),
                 after: limit,
                 reason: "the stream cannot be read".to_owned(),
             });
-        }
+        };
         Ok(self.shared.change(self.topic, |topic| {
-            // Smaller than before if the last messages of the topic were deleted.
-            topic.message = at;
+            // Smaller than before if the last messages of the topic were deleted. Never that of a message
+            // which was not read: its record would be overwritten unseen.
+            if is_read {
+                topic.message = at;
+            }
             match &topic.own {
                 Some((id, place)) if *id == self.id => Found::Whole(*place),
                 _ => Found::Another,
@@ -293,7 +304,10 @@ impl<'a> Writing<'a> {
         self.shared.change(self.topic, |topic| {
             topic.record = topic.record.max(place);
             topic.message = topic.message.max(place);
-            topic.unfinished = None;
+            // The tail may have read pieces of the next record already.
+            topic
+                .unfinished
+                .take_if(|it| it.messages.first().is_none_or(|first| *first < place));
         });
         let leftovers = std::mem::take(&mut self.leftovers);
         if leftovers.is_empty() {

@@ -18,6 +18,9 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How long nothing is read before the stream is asked whether there is something.
 const IDLE: Duration = Duration::from_secs(2);
 
+/// For how long a stream may end before what was read: a new leader may not have applied all that it has.
+const SHRUNK: Duration = Duration::from_secs(30);
+
 /// How long to wait before reading is begun again.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -26,6 +29,7 @@ pub(super) async fn run(shared: Arc<Shared>, to: mpsc::Sender<News>) {
         assembler: Assembler::new(shared.options.max_record),
         next: 1,
         empty_up_to: 0,
+        shrunk: None,
         caught_up: false,
         shared,
         to,
@@ -57,6 +61,8 @@ struct Reading {
     next: u64,
     /// There is nothing to read up to this one.
     empty_up_to: u64,
+    /// Since when the stream ends before what was read.
+    shrunk: Option<Instant>,
     caught_up: bool,
 }
 
@@ -146,15 +152,22 @@ impl Reading {
     }
 
     /// The first and the last sequence number of the stream.
-    async fn range(&self, stream: &Stream<()>) -> Result<(u64, u64), Ended> {
+    async fn range(&mut self, stream: &Stream<()>) -> Result<(u64, u64), Ended> {
         let state = stream.get_info().await?.state;
-        if state.last_sequence + 1 < self.next {
-            let (last, read) = (state.last_sequence, self.next - 1);
-            return Err(Ended::Lost(format!(
-                "it ends at message {last}, and was read up to {read}; was it deleted, or restored from an old copy?"
-            )));
+        let (first, last) = (state.first_sequence, state.last_sequence);
+        if last + 1 >= self.next {
+            self.shrunk = None;
+            return Ok((first, last));
         }
-        Ok((state.first_sequence, state.last_sequence))
+        let read = self.next - 1;
+        let reason = format!(
+            "it ends at message {last}, and was read up to {read}; was it deleted, or restored from an old copy?"
+        );
+        let since = *self.shrunk.get_or_insert_with(Instant::now);
+        Err(match since.elapsed() > SHRUNK {
+            true => Ended::Lost(reason),
+            false => Ended::Again(reason),
+        })
     }
 
     /// All that there was up to `last` is read.
@@ -209,6 +222,8 @@ impl Reading {
                 }
             }
         });
+        // Wakes writers even if nobody takes this record yet.
+        self.shared.read.send_modify(|_| ());
         match taken {
             Taken::Whole { bytes, begins } => {
                 let record = Record {

@@ -1,0 +1,91 @@
+//! What other nodes did to a document of the store that they share.
+
+use breakbulk_message::loro::{Transmission, VersionVector};
+use bytes::Bytes;
+
+use super::crdt::{self, CrdtError, from_wire, to_wire};
+use super::loaded::Loaded;
+use super::worker::{Ran, Worker};
+use crate::machine::{DocId, Outcome, WorkError, covers, is_nothing};
+use crate::store::Write;
+
+impl Worker {
+    /// Takes it over, and exports what peers lack that have this version. It is stored already.
+    pub(super) fn take_others(
+        &mut self,
+        doc: &DocId,
+        since: &VersionVector,
+        writes: &mut Vec<Write>,
+    ) -> Result<Ran, WorkError> {
+        let others = self.reader.others(doc);
+        self.taken = Some((doc.clone(), others.deletions));
+        if others.deleted {
+            self.load_anew(doc)?;
+            return Ok((None, Ok(Outcome::Deleted(true))));
+        }
+        let refusing = self.condition.refusing();
+        let loaded = self.load(doc)?;
+        let imported = import(loaded, &others.data);
+        (loaded.snapshot_bytes, loaded.update_bytes) = others.size;
+        // No peer may see edits of the application that are not stored.
+        let flushed = match refusing {
+            None => loaded.flush(writes),
+            Some(reason) if loaded.has_edits() => {
+                return Ok((None, Err(WorkError::Store { reason })));
+            }
+            Some(_) => Ok(None),
+        };
+        let ran = imported.and(flushed).and_then(|local| {
+            let news = export(loaded, since)?;
+            Ok((local, Ok(Outcome::Imported(news))))
+        });
+        match ran {
+            Ok(ran) => Ok(ran),
+            Err(error) => {
+                writes.clear();
+                self.load_anew(doc)?;
+                Err(WorkError::Damaged {
+                    doc: doc.to_string(),
+                    reason: error.to_string(),
+                })
+            }
+        }
+    }
+
+    /// Replaces the loaded document by what is stored.
+    fn load_anew(&mut self, doc: &DocId) -> Result<(), WorkError> {
+        let Some(mut old) = self.docs.remove(doc) else {
+            return Ok(());
+        };
+        old.pending.wait();
+        let on_edit = self.on_edit.clone();
+        self.load(doc)?.adopt_holders(&mut old, &on_edit);
+        Ok(())
+    }
+}
+
+fn import(loaded: &mut Loaded, all: &[Bytes]) -> Result<(), CrdtError> {
+    for data in all {
+        let status = crdt::import(&loaded.doc, data)?;
+        loaded.record(&status);
+    }
+    Ok(())
+}
+
+/// What a peer with this version lacks, if it lacks something.
+fn export(loaded: &mut Loaded, since: &VersionVector) -> Result<Option<Transmission>, CrdtError> {
+    let version = to_wire(&loaded.recorded);
+    if covers(since, &version) {
+        return Ok(None);
+    }
+    Ok(Some(match is_nothing(since) {
+        true => Transmission::Snapshot {
+            data: loaded.snapshot()?,
+            version,
+        },
+        false => Transmission::Update {
+            data: crdt::since(&loaded.doc, &from_wire(since))?,
+            version,
+        },
+    }))
+}
