@@ -180,6 +180,7 @@ impl Stage {
     }
 }
 
+// PAGE-3
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask interop page"]
 async fn fifty_sessions_appear_move_and_go() {
@@ -224,6 +225,7 @@ async fn fifty_sessions_appear_move_and_go() {
     stage.end().await;
 }
 
+// PAGE-1
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask interop page"]
 async fn a_session_opens_to_its_messages_and_is_closed_after_a_question() {
@@ -274,6 +276,7 @@ async fn a_session_opens_to_its_messages_and_is_closed_after_a_question() {
     browser.click("#message-rows summary").await.unwrap();
     let body = browser.texts("#message-rows pre").await.unwrap().remove(0);
     assert!(body.contains("\"params\":\"xxx"), "{body}");
+    assert!(body.contains('\u{fffd}') && !body.contains('\u{202e}'), "{body}");
     browser
         .screenshot(&pictures().join("phone-session.png"), false)
         .await
@@ -300,6 +303,7 @@ async fn a_session_opens_to_its_messages_and_is_closed_after_a_question() {
     stage.end().await;
 }
 
+// PAGE-2
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask interop page"]
 async fn the_page_asks_for_the_token_and_forgets_it_with_the_tab() {

@@ -1,10 +1,18 @@
-// How the page is changed. Text of peers comes in by textContent alone, so that it never becomes markup.
+// How the page is changed. Text of peers comes in by textContent alone, so that it never becomes markup, and
+// without characters that hide or reorder what stands around them.
+
+/** Control characters but line breaks and tabs, zero-width characters, and those that change the direction. */
+const INVISIBLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+
+function visible(text) {
+  return text.replace(INVISIBLE, "\ufffd");
+}
 
 /** An element with a class and a text. */
 export function element(tag, className = "", text = "") {
   const made = document.createElement(tag);
   if (className) made.className = className;
-  if (text) made.textContent = text;
+  if (text) made.textContent = visible(text);
   return made;
 }
 
@@ -15,7 +23,8 @@ export function at(id) {
 
 /** Writes a text if it is another one: a reader's selection survives what did not change. */
 export function setText(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  const shown = visible(text);
+  if (node.textContent !== shown) node.textContent = shown;
 }
 
 /** A cell of a table, with the name of its column for narrow screens. */

@@ -123,7 +123,7 @@ function makeTransfer(transfer) {
   const figures = element("span");
   const key = element("span", "key", transfer.key);
   item.append(bar, figures, " ", key);
-  item.title = `${transfer.side}, ${transfer.direction}: ${transfer.key}`;
+  item.title = `${transfer.side}, ${transfer.direction}`;
   item.parts = { bar, figures };
   return item;
 }
