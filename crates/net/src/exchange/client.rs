@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::WINDOW;
 use super::body::{Record, Records};
 use super::outbox::Outbox;
-use crate::http::client::{HttpClient, read};
+use crate::http::client::{HttpClient, read_answer};
 use crate::http::{ClientOptions, ConnectError};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 use losses::Losses;
@@ -97,7 +97,7 @@ async fn open(client: &HttpClient) -> Result<Opened, ConnectError> {
     // Some proxies want a length.
     let request = request.body(Bytes::new());
     let response = client.ask(request, options.timeout).await?;
-    let answer = timeout(options.timeout, read(response, OPENED_MAX)).await;
+    let answer = timeout(options.timeout, read_answer(response, OPENED_MAX)).await;
     let answer = answer.map_err(|_| client.timed_out(options.timeout))?;
     let answer = answer.map_err(|reason| client.unexpected_answer(reason))?;
     let opened: Opened = serde_json::from_slice(&answer).map_err(|error| {
