@@ -236,6 +236,7 @@ impl World {
                 self.host.handle_dispatched(client, &dispatched, &self.app);
             }
             Work::Call(request, _) => self.calls.push((client, request)),
+            Work::Continue => self.host.handle_continue(client, &self.app),
         }
         self.tell(0);
     }

@@ -9,7 +9,9 @@ use breakbulk_gateway::{
     relay, whole_link,
 };
 use breakbulk_link::{Budget, Cap, Carries, Frame, Outgoing};
-use breakbulk_message::tunnel::{Control, Gone, SESSION_BYTES, SessionId, tunnel_end};
+use breakbulk_message::tunnel::{
+    Control, Gone, Received, SESSION_BYTES, SessionId, tunnel_end,
+};
 use breakbulk_net::memory::{Memory, MemorySink, MemorySource, pair};
 use breakbulk_net::{Connection, Incoming, Sink, Source, Transport};
 use tokio::runtime::{Builder, Handle};
@@ -291,6 +293,7 @@ fn config(budget: &Budget) -> TunnelConfig {
         resume_for: Duration::from_secs(10),
         window: WINDOW,
         caps: Default::default(),
+        watched: Default::default(),
     }
 }
 
@@ -315,13 +318,20 @@ fn control(input: &mut Input<'_>) -> String {
         1 => Control::Ack {
             taken: input.number(),
         },
-        2 | 3 => Control::Resumed { received: small },
+        2 | 3 => Control::Resumed {
+            received: Received {
+                frames: small,
+                bytes: input.below(4) as u64,
+            },
+            cap: input.number(),
+        },
         4 => Control::Gone(match input.below(3) {
             0 => Gone::Restarted,
             1 => Gone::Expired,
             _ => Gone::Numbers,
         }),
         5 | 6 => Control::Part {
+            at: input.below(4) as u64,
             last: input.flag(),
             data: input.slice().to_vec(),
         },

@@ -58,10 +58,19 @@ pub(crate) fn run(json: bool, record: bool) -> Result<()> {
         print!("{table}");
         tables.push_str(&table);
     }
+    // The program that `gateways` starts.
+    output(&mut cargo(&[
+        "build",
+        "--quiet",
+        "--profile=dist",
+        "--package=breakbulk-cli",
+    ]))?;
     for (package, name, about) in [
         ("breakbulk-bench", "pieces", "Ten times the pieces"),
         ("breakbulk-bench", "sockets", "Real sockets"),
         ("breakbulk-bench", "pipes", "Real pipes"),
+        ("breakbulk-bench", "gateways", "Two gateways and two socat"),
+        ("breakbulk-bench", "watched", "What watching costs"),
         ("interop-contextvm", "contextvm-bench", "Nostr relays"),
         (
             "interop-vscode",

@@ -205,6 +205,83 @@ fn a_client_that_has_gone_leaves_nothing_behind() {
     assert_eq!(desk.host.poll_timeout(), None);
 }
 
+#[test]
+fn messages_that_waited_are_handled_in_turns_and_in_order() {
+    const WAITING: usize = 1000;
+    // What one call of the host may lead to, however many messages waited: its own answer, those to a
+    // turn of messages, and the word to go on.
+    const MOST: usize = 66;
+    let mut desk = Desk::new();
+    let mut told = desk.say(r#"{"jsonrpc":"2.0","id":"slow","method":"echo"}"#);
+    let Some(Output::Work {
+        work: Work::Call(request, _),
+        ..
+    }) = told.pop()
+    else {
+        panic!("{told:?}")
+    };
+    for id in 0..WAITING {
+        let ping = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+        assert!(desk.say(&ping).is_empty(), "it waits for the open request");
+    }
+    let answer = Ok(RawValue::from_string("1".to_owned()).unwrap());
+    desk.host
+        .handle_answer(desk.client, request, &answer, &desk.app);
+    let (mut answered, mut later) = (Vec::new(), 0);
+    loop {
+        let told = desk.told();
+        assert!(told.len() <= MOST, "{} outputs", told.len());
+        let mut goes_on = false;
+        for output in told {
+            match output {
+                Output::Send { message, .. } => answered.push(message.bytes),
+                Output::Work {
+                    work: Work::Continue,
+                    ..
+                } => goes_on = true,
+                other => panic!("{other:?}"),
+            }
+        }
+        if !goes_on {
+            break;
+        }
+        // Meanwhile nothing overtakes what waits.
+        assert!(desk.say(PING).is_empty());
+        later += 1;
+        desk.host.handle_continue(desk.client, &desk.app);
+    }
+    assert_eq!(answered.len(), 1 + WAITING + later);
+    for (id, answer) in answered[1..=WAITING].iter().enumerate() {
+        let expected = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":null}}"#);
+        assert_eq!(answer, expected.as_bytes());
+    }
+    assert_eq!(desk.link.memory(), 0);
+}
+
+#[test]
+fn a_client_that_has_gone_within_a_turn_is_not_continued() {
+    let mut desk = Desk::new();
+    let mut told = desk.say(r#"{"jsonrpc":"2.0","id":"slow","method":"echo"}"#);
+    let Some(Output::Work {
+        work: Work::Call(request, _),
+        ..
+    }) = told.pop()
+    else {
+        panic!("{told:?}")
+    };
+    for _ in 0..200 {
+        desk.say(PING);
+    }
+    let answer = Ok(RawValue::from_string("1".to_owned()).unwrap());
+    desk.host
+        .handle_answer(desk.client, request, &answer, &desk.app);
+    desk.told();
+    desk.host.handle_closed(desk.client);
+    desk.host.handle_continue(desk.client, &desk.app);
+    assert!(desk.told().is_empty());
+    assert_eq!(desk.link.memory(), 0);
+}
+
 // AHP-14
 #[test]
 fn a_call_fails_when_its_time_is_up_and_a_handshake_ends_with_it() {

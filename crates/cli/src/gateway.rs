@@ -1,21 +1,40 @@
 //! `breakbulk gateway`: carries the messages of unchanged programs over a capped path.
 
+mod admin;
+mod config;
 mod explain;
+mod notify;
+mod options;
+mod run;
+mod settings;
+mod setup;
 mod state;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use breakbulk::gateway::caps::preset;
-use breakbulk::gateway::{Config, Endpoint, Event, Plan, Side};
+use breakbulk::gateway::Config;
+use breakbulk::gateway::record::Feed;
 use clap::Args;
+use tracing::Level;
 
+use self::admin::AdminOptions;
+pub(crate) use self::admin::admin_token;
 use crate::failure::Failure;
-use crate::guests::{GuestOptions, Room};
-use crate::signals::Stop;
+use crate::log::LogOptions;
+use crate::output::Output;
+use crate::record::Record;
 use crate::size::Size;
-use crate::{key, log, token};
+use explain::Spelling;
+use options::RouteOptions;
+use settings::{ListenerFiles, Places, RouteSettings, Settings};
+use setup::{Refusal, Setup, Wanted};
+
+/// The name of the one route of a command line.
+const NAME: &str = "gateway";
+
+/// The variable with the secret of a fleet.
+const FLEET_SECRET: &str = "BREAKBULK_FLEET_SECRET";
 
 /// The end of `--help`: endpoints, what two of them make, limits, and examples.
 const RULES: &str = "\
@@ -32,8 +51,10 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   http://HOST:PORT/PATH  MCP over HTTP (Streamable HTTP, of 2025-03-26 to 2026-07-28): to listen, one URL
                       for clients of all versions; as a target, a server. http://PORT as for ws://
   https://…           the same with TLS
-  ahp+http://HOST:PORT/PATH  a tunnel between two gateways over plain HTTP, in POSTs and polls, for paths
-                      that let no WebSocket through or cap bodies: none is over max-frame; ahp+https:// with TLS
+  http+unix:PATH      the same over a Unix socket; ?path=/PATH is the path of its URL
+  ahp+http://HOST:PORT/PATH  a tunnel between two gateways over plain HTTP, in POSTs, event streams and
+                      polls, for paths that let no WebSocket through or cap bodies: none is over max-frame;
+                      ahp+https:// with TLS
   nats://[USER:PASSWORD@|TOKEN@]HOST:PORT/SUBJECT  a tunnel over NATS: each session is for one of the gateways
                       that listen at the subject; the server's max_payload is the cap; tls:// with TLS
   loro+http://HOST:PORT, loro+https://…     loro-extended: to listen, by WebSocket, SSE, polling and WebRTC
@@ -50,7 +71,7 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
                       need a certificate then), preset=NAME (of a path), client=NAME (the program
                       that takes this end's messages; breakbulk caps lists both),
                       max-frame=SIZE, max-message=SIZE, fragment=SIZE (of WebSockets), tunnel=auto|always|never, process-id=null|keep
-                      (streams); anything else in a target's query goes to the server
+                      (streams), down=sse|poll (how frames come down by ahp+http; sse falls back to polls); anything else in a target's query goes to the server
   OPTIONS of HTTP     token-file, cert, key, ca, max-message as above, max-frame=SIZE (the largest POST
                       to a target); targets: headers-file=FILE (NAME: VALUE on each line; only its owner
                       may be able to read it); listeners: idle=SECONDS (1800) until a session ends
@@ -92,6 +113,16 @@ that connected connects again and goes on where it broke off, for up to --resume
 the other gateway was restarted, open requests get error -32000, which says so. When the path refuses a
 frame for its size, the tunnel sends smaller ones from then on, says so once, and keeps the size in
 --state for the next time; --max-frame or a preset overrules what was learned.
+
+With --fleet several gateways behind one load balancer share a NATS, and a client that comes back to
+another member goes on: the member that its new connection reached forwards it to the one that has its
+session. So tunnels are resumed (ws://, ahp+http://, nats://), and requests of MCP sessions over http:// may
+reach any member. A session lives in one member; if that one is gone, open requests of a tunnel get error
+-32000, requests over HTTP get 404, and the client begins anew. A member that has no connection to NATS
+serves its own sessions, and tells clients of others to try again later. All members have the same listener,
+tokens and target, and a secret: secret-file=FILE, or BREAKBULK_FLEET_SECRET, of at least 16 characters.
+Further options: name=NAME (gateway: the fleet's name, where several share a NATS), creds, token-file, inbox,
+cert, key, ca as at nats://. The NATS account must allow breakbulk.fleet.NAME.> and the inbox.
 
 A gateway tells the other its max-frame and max-message, and the smaller of the two applies both ways;
 the frame size of a preset inside a message (aws-api-gateway: 32 KB) is not told. So give a preset to
@@ -136,12 +167,29 @@ target's if the listener is neither a WebSocket nor HTTP. The token-file of a li
 lines, each with a name for the log and a token; it is read again when it changes. Only its owner may be
 able to read it.
 
-After SIGINT, SIGTERM or SIGHUP queued messages are still sent and open requests are waited for, within
---grace; a second signal, a second later or more, stops at once. A request that nobody is left to answer
-gets error -32000, which says why. Exit codes: 0 all messages were sent and all requests answered, or a
-listener was stopped by a signal (how its sessions ended is in the log); 1 the one session of stdio:
-failed or lost something, a listener failed, or a second signal came; 2 it could not start: a wrong
-endpoint, a port in use, an unreachable target.
+With --admin the gateway answers over HTTP: /healthz, /readyz (503 until it listens, and while it stops),
+/metrics for Prometheus, /api/state and /api/sessions/ID as JSON, POST /api/sessions/ID/close to end a
+session, /api/events (the state about once a second). The token is sent as Authorization: Bearer; /healthz
+and /readyz need none.
+
+With --config FILE (TOML) one process has several routes, each with a name, listen and to, and with the
+options above as keys of the same names; what stands at the top of the file is for all routes, and all
+of them share memory. SIGHUP reads the file again: routes that did not change keep their sessions,
+others stop as by SIGTERM and the new ones start; if anything is wrong, nothing is changed, and the log
+says what, with line and column. --check says it without starting anything (exit code 0 or 2). Example:
+  memory = \"1GiB\"
+  [[route]]
+  name = \"tools\"
+  listen = \"ws://8080\"
+  to = \"exec:npx some-mcp-server\"
+  max-frame = \"100KB\"
+
+After SIGINT, SIGTERM or (without --config) SIGHUP queued messages are still sent and open requests are
+waited for, within --grace; a second signal, a second later or more, stops at once. A request that
+nobody is left to answer gets error -32000, which says why. Exit codes: 0 all messages were sent and all
+requests answered, or a listener was stopped by a signal (how its sessions ended is in the log); 1 the
+one session of stdio: failed or lost something, a listener failed, or a second signal came; 2 it could
+not start: a wrong endpoint, a port in use, an unreachable target.
 
 Examples:
   breakbulk gateway --listen ws://8080 --to 'exec:npx some-mcp-server' --max-frame 100KB
@@ -152,6 +200,7 @@ Examples:
   breakbulk gateway --listen ahp+http://8080/tunnel --to 'exec:npx some-mcp-server' --max-frame 64KiB
   breakbulk gateway --listen stdio: --to ahp+https://host.example/tunnel --max-frame 64KiB
   breakbulk gateway --listen nats://127.0.0.1:4222/tools --to 'exec:npx some-mcp-server'
+  breakbulk gateway --listen ws://8080 --to 'exec:npx some-mcp-server' --fleet 'nats://10.0.0.5?secret-file=FILE'
   breakbulk gateway --listen 'cep22+nostr:wss://relay.example?key=FILE' --to 'exec:npx some-mcp-server'
   breakbulk gateway --listen stdio: --to 'cep22+nostr:wss://relay.example?server=npub1…'";
 
@@ -159,154 +208,122 @@ Examples:
 #[command(after_long_help = RULES, after_help = "See --help for what an endpoint is, and examples.")]
 pub(crate) struct Gateway {
     /// The end that programs connect to
-    #[arg(long, value_name = "ENDPOINT")]
-    listen: String,
+    #[arg(long, value_name = "ENDPOINT", required_unless_present = "config")]
+    listen: Option<String>,
     /// The end that their messages go to; each program gets its own connection, or its own command
-    #[arg(long, value_name = "ENDPOINT")]
-    to: String,
-    /// The largest frame where messages are cut, on ahp, loro and cep22 ends [default: 900KB; of relays
-    /// 64KiB, or what they say]
+    #[arg(long, value_name = "ENDPOINT", required_unless_present = "config")]
+    to: Option<String>,
+    /// Several routes and their options from a file (TOML), which SIGHUP reads again
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "to"])]
+    config: Option<PathBuf>,
+    /// Say what is wrong with the options or the file, and start nothing
+    #[arg(long)]
+    check: bool,
+    /// The memory of all sessions: their messages, and 80 KiB for each of --max-sessions [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
-    max_frame: Option<Size>,
-    /// The largest message that is carried; a larger request is answered with an error [default: 32MiB]
-    #[arg(long, value_name = "SIZE")]
-    max_message: Option<Size>,
-    /// The largest WebSocket fragment that is sent; a larger frame travels in several [default: 8MiB]
-    #[arg(long, value_name = "SIZE")]
-    fragment: Option<Size>,
-    /// The limits of a known path, as aws-api-gateway (breakbulk caps lists them); give it to both
-    /// gateways
-    #[arg(long, value_name = "NAME")]
-    preset: Option<String>,
-    /// The memory for the messages of all sessions
-    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
-    memory: Size,
-    /// The most sessions at a time
-    #[arg(long, value_name = "NUMBER", default_value_t = 256)]
-    max_sessions: usize,
+    memory: Option<Size>,
     #[command(flatten)]
-    guests: GuestOptions,
-    /// Listen beyond this machine without a token
-    #[arg(long)]
-    allow_remote: bool,
-    /// Do not answer breakbulk probe
-    #[arg(long)]
-    no_probe: bool,
-    /// Listen although the target cannot be reached yet
-    #[arg(long)]
-    no_check: bool,
-    /// How long queued messages may take to be sent, and open requests to be answered, at the end, in
-    /// seconds; closing may take 5 more
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    grace: u64,
-    /// How long a tunnel whose line was lost waits for another one, in seconds; 0 ends it at once. The
-    /// smaller one of both gateways applies
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    resume_for: u64,
+    options: RouteOptions,
     /// Where the frame sizes are kept that paths turned out to let through, or none [default:
     /// breakbulk/caps.json in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
+    #[command(flatten)]
+    record: Record,
+    #[command(flatten)]
+    admin: AdminOptions,
     /// What a tywrap host appends to the command of its bridge; the host and the bridge agree by the lines
     /// that pass here, and this gateway does not read it
     #[arg(long, value_name = "BYTES", hide = true)]
     tywrap_max_frame_bytes: Option<u64>,
-    /// Log more
-    #[arg(short, long, conflicts_with = "quiet")]
-    verbose: bool,
-    /// Log only errors
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 impl Gateway {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        log::start(self.verbose, self.quiet);
-        let plan = self.plan()?;
+        let check = self.check;
+        let mut asked = (self.log.clone(), self.admin.clone(), self.record.clone());
+        let mut setup = self.setup()?;
+        let parsed = setup.parse()?;
+        // What the command line says goes first.
+        let of_file = &parsed.settings;
+        if let Some(log) = of_file.log.as_ref().filter(|_| !asked.0.is_given()) {
+            asked.0 = log.clone();
+        }
+        if let Some(admin) = of_file.admin.as_ref().filter(|_| !asked.1.is_on()) {
+            asked.1 = admin.clone();
+        }
+        if let Some(record) = of_file.record.as_ref().filter(|_| !asked.2.is_on()) {
+            asked.2 = record.clone();
+        }
+        let (log, admin, record) = asked;
+        log.start(Level::INFO)?;
+        setup.watch = admin.watch();
+        let wanted = setup.understand(parsed).map_err(Refusal::into_failure)?;
+        if check {
+            return check_only(wanted);
+        }
+        let recorder = record.start()?;
+        // With an admin port, `breakbulk tap` follows what is not recorded, too.
+        if recorder.is_some() || admin.is_on() {
+            let feed = Feed::new(recorder.clone());
+            setup.watch.set_record(Arc::new(feed));
+        }
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
-        let outcome = runtime.block_on(run(plan));
+        let outcome = runtime.block_on(run::run(setup, wanted, &admin));
+        if let Some(recorder) = recorder {
+            recorder.finish();
+        }
         // A blocked write to standard output must not keep the process alive.
         runtime.shutdown_background();
         outcome
     }
 
-    fn plan(&self) -> Result<Plan, Failure> {
-        let parse = |side: Side, text: &str| {
-            let parsed = text.parse::<Endpoint>();
-            // The text itself is not repeated, since it may contain a secret.
-            parsed.map_err(|error| Failure::Usage(explain::end(side, &error.into())))
-        };
-        let (listen, to) = (
-            parse(Side::Listen, &self.listen)?,
-            parse(Side::To, &self.to)?,
-        );
-        let preset = self.preset.as_deref().map(preset).transpose();
-        // A session has the client's socket, and the target's socket or a command's pipes; over HTTP each
-        // request that is open has a socket.
-        let files = 6 + [&listen, &to]
-            .map(|end| 3 * usize::from(end.is_http()))
-            .iter()
-            .sum::<usize>();
-        let room = Room::make(self.max_sessions, files, "--max-sessions");
-        let mut config = Config::default();
-        config.max_frame = self.max_frame.map(|size| size.0);
-        config.max_message = self.max_message.map(|size| size.0);
-        config.fragment = self.fragment.map(|size| size.0);
-        config.preset = preset.map_err(|error| Failure::Usage(format!("--preset {error}")))?;
-        config.memory = self.memory.0;
-        config.max_sessions = self.max_sessions.min(room.connections);
-        config.per_address = self.guests.per_address(self.max_sessions);
-        config.handshakes = room.handshakes;
-        config.allowed_origins = self.guests.origins();
-        config.allowed_hosts = self.guests.hosts();
-        #[cfg(unix)]
-        {
-            config.allowed_users = self.guests.users().to_vec();
+    /// A command line is a file with one route.
+    fn setup(self) -> Result<Setup, Failure> {
+        if let Some(path) = self.config {
+            let has_options = self.options != RouteOptions::default()
+                || self.memory.is_some()
+                || self.state.is_some();
+            return match has_options {
+                true => Err(Failure::Usage(format!(
+                    "--config: the options of routes stand in {}, with the same names; leave them out here",
+                    path.display()
+                ))),
+                false => Ok(Setup::of_file(path)),
+            };
         }
-        config.allow_remote = self.allow_remote;
-        config.probes = !self.no_probe;
-        config.check = !self.no_check;
-        config.grace = Duration::from_secs(self.grace);
-        config.resume_for = Duration::from_secs(self.resume_for);
-        config.learned_caps = Arc::new(state::learned_caps(self.state.as_deref()));
-        config.token = token::from_environment()?;
-        if listen.is_relays() || to.is_relays() {
-            config.key = key::from_environment()?;
-        }
-        Plan::new(listen, to, config).map_err(|error| Failure::Usage(explain::plan(&error)))
+        Ok(Setup::of_command_line(Settings {
+            spelling: Spelling::CommandLine,
+            memory: self.memory.map_or(Config::default().memory, |size| size.0),
+            state: self.state,
+            routes: vec![RouteSettings {
+                name: NAME.to_owned(),
+                listen: self.listen.unwrap_or_default(),
+                to: self.to.unwrap_or_default(),
+                options: self.options,
+                files: ListenerFiles::default(),
+                places: Places::new(),
+            }],
+            admin: None,
+            log: None,
+            record: None,
+            places: Places::new(),
+        }))
     }
 }
 
-/// Runs the gateway until it ends or a signal stops it; a second signal does not wait for what is queued.
-async fn run(plan: Plan) -> Result<(), Failure> {
-    let signals = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
-    let stop = breakbulk::gateway::Stop::new();
-    let stopping = async {
-        signals.asked().await;
-        stop.stop();
-        signals.insisted().await;
+/// Says what is wrong, without opening anything.
+fn check_only(wanted: Wanted) -> Result<(), Failure> {
+    if let Err(faults) = wanted.check() {
+        return Err(wanted.refuse(&faults, Vec::new()).into_failure());
+    }
+    let routes = wanted.understood.routes.len();
+    let words = match routes {
+        1 => "nothing is wrong with 1 route".to_owned(),
+        routes => format!("nothing is wrong with {routes} routes"),
     };
-    tokio::select! {
-        outcome = plan.run(&stop, tell) => outcome.map_err(|error| match error.is_setup() {
-            true => Failure::Usage(explain::run(&error)),
-            false => Failure::Session(explain::run(&error)),
-        }),
-        () = stopping => Err(Failure::Session("stopped at once by a second signal".to_owned())),
-    }
-}
-
-fn tell(event: Event) {
-    match event {
-        Event::Listening(address) => eprintln!("listening on {address}"),
-        Event::Overruled(side, overruled) => tracing::warn!("--{side}: {overruled}"),
-        Event::TokenInClear(side) => tracing::warn!(
-            "--{side}: the token travels in clear text, and whoever sees it can use it; use TLS"
-        ),
-        Event::Stopping(sessions) => tracing::info!(
-            sessions,
-            "stopping: queued messages are still sent; another signal after a second stops at once"
-        ),
-        _ => {}
-    }
+    Output::open(None)?.line(&words)
 }

@@ -3,35 +3,38 @@
 use breakbulk::net::{AddressLimits, ProxyHeader, raise_open_files};
 use clap::Args;
 
+/// How many requests one address may send in a second, unless an option says otherwise.
+const RATE: u32 = 500;
+
 /// Files that the program needs beside those of clients.
 const OWN_FILES: usize = 32;
 
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GuestOptions {
     /// The most connections from one address (IPv6: from one /64 network) [default: a quarter of all].
     /// Connections from this machine itself are not limited
     #[arg(long, value_name = "NUMBER")]
-    max_per_address: Option<usize>,
-    /// The most requests per second from one address; for a moment four times as many
-    #[arg(long, value_name = "NUMBER", default_value_t = 500)]
-    rate_per_address: u32,
+    pub(crate) max_per_address: Option<usize>,
+    /// The most requests per second from one address; for a moment four times as many [default: 500]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) rate_per_address: Option<u32>,
     /// Clients come through a proxy, which names them in this header: x-forwarded-for or forwarded.
     /// Addresses are counted by its last entry. Only if nobody can reach this listener without the proxy
     #[arg(long, value_name = "HEADER")]
-    trust_proxy: Option<ProxyHeader>,
+    pub(crate) trust_proxy: Option<ProxyHeader>,
     /// Clients may address this listener by this name, beside localhost and loopback addresses; may be
     /// given more than once [default: any name with a token or from another machine, else none]
     #[arg(long = "allow-host", value_name = "HOST")]
-    hosts: Vec<String>,
+    pub(crate) hosts: Vec<String>,
     /// Web pages of this origin may connect, "*" for all; may be given more than once [default: those
     /// of this machine]
     #[arg(long = "origin", value_name = "ORIGIN")]
-    origins: Vec<String>,
+    pub(crate) origins: Vec<String>,
     /// The user with this number may connect to a Unix socket, beside the one who runs this and root; may
     /// be given more than once
     #[cfg(unix)]
     #[arg(long = "allow-user", value_name = "UID")]
-    users: Vec<u32>,
+    pub(crate) users: Vec<u32>,
 }
 
 impl GuestOptions {
@@ -40,7 +43,7 @@ impl GuestOptions {
         let usual = connections.div_ceil(4);
         AddressLimits {
             connections: self.max_per_address.unwrap_or(usual).max(1),
-            per_second: self.rate_per_address.max(1),
+            per_second: self.rate_per_address.unwrap_or(RATE).max(1),
             proxy: self.trust_proxy,
             ..AddressLimits::default()
         }

@@ -1,10 +1,12 @@
-//! `breakbulk inspect`: lists the frames, transfers and messages of a capture.
+//! `breakbulk inspect`: lists the frames, transfers and messages of a capture, or explains what gateways
+//! recorded.
 
 mod capture;
 mod describe;
 mod detect;
 mod examine;
 mod format;
+mod record;
 mod report_json;
 mod rows;
 mod safe;
@@ -53,9 +55,14 @@ pub(crate) struct Inspect {
     /// The largest message that is assembled [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
     max_message: Option<Size>,
+    /// Of records: only the conversation with this session, explained
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
     /// The capture: frames one per line, or each behind a u32 big-endian length, or a raw ipc.net
-    /// stream; "-" is standard input
-    file: PathBuf,
+    /// stream; "-" is standard input. Or the folders of gateway --record: of both gateways together, what
+    /// they recorded about one session is put together
+    #[arg(value_name = "FILE|DIR", required = true)]
+    files: Vec<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -99,12 +106,24 @@ const ALL_FORMATS: &[Format] = &[
 
 impl Inspect {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if self.files.iter().any(|path| record::is_record(path)) {
+            let options = record::Options {
+                session: self.session,
+                json: self.json,
+                all: self.all,
+            };
+            return record::run(&self.files, &options);
+        }
+        let [file] = &self.files[..] else {
+            let words = "inspect takes several folders of gateway --record, or one capture";
+            return Err(Failure::Usage(words.to_owned()));
+        };
         let bounds = Bounds {
             frame: self.max_frame.map_or(DEFAULT_MAX_FRAME, |size| size.0),
             message: self.max_message.map_or(DEFAULT_MAX_MESSAGE, |size| size.0),
             rows: if self.all || self.json { KEPT } else { SHOWN },
         };
-        let opened = Opened::open(&self.file)?;
+        let opened = Opened::open(file)?;
         let name = opened.name.clone();
         let guess = self
             .guess(&opened, bounds)

@@ -1,53 +1,175 @@
-//! Logging to standard error.
+//! Logging to standard error: how much, and in which form.
 //!
 //! Anybody who can connect can cause log lines, and parts of their text come from them. So no line holds
 //! control characters, and of each kind only so many lines are written in a second.
 
-use std::collections::HashMap;
-use std::io::{self, IsTerminal, Write};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+mod json;
+mod plain;
+mod throttle;
 
-use tracing::callsite::Identifier;
-use tracing::{Event, Level, Metadata, Subscriber};
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::{Context, Filter};
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
+
+use breakbulk::net::process::set_stderr_format;
+use clap::{ArgAction, Args, ValueEnum};
+use tracing::Level;
+use tracing_subscriber::EnvFilter;
 use tracing_subscriber::prelude::*;
 
-/// How many lines of one kind are written in a [`PAUSE`].
-const LINES: u32 = 50;
+use self::json::JsonLines;
+pub(crate) use self::plain::indented;
+use self::plain::plain;
+use self::throttle::Throttle;
+use crate::failure::Failure;
 
-const PAUSE: Duration = Duration::from_secs(1);
+/// The form of the lines of this process; text until [`LogOptions::start`] was called.
+static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
-/// Starts logging. It goes to standard error, since standard output may carry a program's messages.
-pub(crate) fn start(verbose: bool, quiet: bool) {
-    let level = match (verbose, quiet) {
-        (true, _) => Level::DEBUG,
-        (_, true) => Level::ERROR,
-        _ => Level::INFO,
-    };
-    // Only errors of other libraries.
-    let filter = Targets::new()
-        .with_default(Level::ERROR)
-        .with_target("breakbulk", level);
-    let colours = std::io::stderr().is_terminal();
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(move || PlainLines { colours })
-        .with_ansi(colours)
-        .with_target(false)
-        .with_filter(Throttle::default());
-    // If a subscriber is set already, it stays.
-    let _ = tracing_subscriber::registry()
-        .with(filter)
-        .with(lines)
-        .try_init();
+/// What a command that logs can be told about its log.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogOptions {
+    /// Log more; -vv logs still more, and what the libraries in this program report
+    #[arg(short, long, action = ArgAction::Count, conflicts_with_all = ["quiet", "log"])]
+    verbose: u8,
+    /// Log only errors
+    #[arg(short, long, conflicts_with = "log")]
+    quiet: bool,
+    /// What to log, as LEVEL, TARGET=LEVEL or [SPAN{FIELD=VALUE}]=LEVEL, several with commas:
+    /// warn,breakbulk_gateway=debug, or one session: info,[session{session=7kq3-12}]=trace
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+    /// The form of the log, and of everything else on the standard error
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    log_format: LogFormat,
 }
 
-/// A text of several lines, without control characters. All but its first line are indented, so that
-/// none passes for another message.
-pub(crate) fn indented(text: &str) -> String {
-    let lines: Vec<String> = text.lines().map(|line| plain(line, false)).collect();
-    lines.join("\n  ")
+/// How a log line is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people; with colours at a terminal, unless NO_COLOR is set
+    #[default]
+    Text,
+    /// A JSON object a line: timestamp, level, target, message, and a member for each field
+    Json,
+}
+
+impl LogOptions {
+    /// Those of a file.
+    ///
+    /// # Errors
+    /// If it is no filter, or no format.
+    pub(crate) fn of_file(filter: Option<String>, format: Option<&str>) -> Result<Self, String> {
+        let format = format.map(|format| LogFormat::from_str(format, false));
+        let format = format.transpose();
+        let options = Self {
+            log: filter,
+            log_format: format
+                .map_err(|_| "the format of the log is text or json".to_owned())?
+                .unwrap_or_default(),
+            ..Self::default()
+        };
+        let filter = options.filter(Level::INFO);
+        filter.map_err(|failure| failure.to_string())?;
+        Ok(options)
+    }
+
+    /// Whether anything was asked for.
+    pub(crate) fn is_given(&self) -> bool {
+        *self != Self::default()
+    }
+
+    /// Starts logging. It goes to standard error, since standard output may carry a program's messages.
+    /// `usual` is the level without any option.
+    ///
+    /// # Errors
+    /// If `--log` is no filter.
+    pub(crate) fn start(&self, usual: Level) -> Result<(), Failure> {
+        let filter = self.filter(usual)?;
+        let _ = FORMAT.set(self.log_format);
+        let (text, json) = match self.log_format {
+            LogFormat::Text => {
+                let colours = colours(
+                    io::stderr().is_terminal(),
+                    std::env::var_os("NO_COLOR").as_deref(),
+                );
+                let lines = tracing_subscriber::fmt::layer()
+                    .with_writer(move || PlainLines { colours })
+                    .with_ansi(colours)
+                    .with_target(false);
+                (Some(lines.with_filter(Throttle::new(left_out))), None)
+            }
+            LogFormat::Json => {
+                set_stderr_format(|line| json::line(Level::INFO, line, &[("from", "command")]));
+                let lines = JsonLines::new(write_line);
+                (None, Some(lines.with_filter(Throttle::new(left_out))))
+            }
+        };
+        // If a subscriber is set already, it stays.
+        let _ = tracing_subscriber::registry()
+            .with(filter)
+            .with(text)
+            .with(json)
+            .try_init();
+        Ok(())
+    }
+
+    fn filter(&self, usual: Level) -> Result<EnvFilter, Failure> {
+        let directives = self.directives(usual);
+        EnvFilter::builder().parse(&directives).map_err(|_| {
+            let given = plain(&directives, false);
+            Failure::Usage(format!(
+                "--log {given}: this is no filter; give LEVEL, TARGET=LEVEL or [SPAN{{FIELD=VALUE}}]=LEVEL, \
+                 several with commas, where LEVEL is off, error, warn, info, debug or trace"
+            ))
+        })
+    }
+
+    /// The filter as text.
+    fn directives(&self, usual: Level) -> String {
+        match (&self.log, self.verbose) {
+            (Some(log), _) => log.clone(),
+            (None, _) if self.quiet => "error".to_owned(),
+            // Only errors of other libraries.
+            (None, 0) => format!("error,breakbulk={usual}"),
+            (None, 1) => "error,breakbulk=debug".to_owned(),
+            (None, _) => "info,breakbulk=trace".to_owned(),
+        }
+    }
+}
+
+/// Tells an address, whatever else is logged: scripts wait for such lines. `what` is as "listening on".
+pub(crate) fn address(what: &str, address: &str) {
+    match is_json() {
+        true => write_line(&json::line(Level::INFO, what, &[("address", address)])),
+        false => write_line(&format!("{what} {}", plain(address, false))),
+    }
+}
+
+/// Tells why the program failed.
+pub(crate) fn failure(failure: &Failure) {
+    let text = failure.to_string();
+    match is_json() {
+        true => write_line(&json::line(Level::ERROR, &text, &[])),
+        false => write_line(&format!("breakbulk: {}", indented(&text))),
+    }
+}
+
+fn left_out(lines: u32) {
+    let text = format!("{lines} lines like the next one were left out");
+    match is_json() {
+        true => write_line(&json::line(Level::WARN, &text, &[])),
+        false => write_line(&format!("({text})")),
+    }
+}
+
+fn is_json() -> bool {
+    FORMAT.get() == Some(&LogFormat::Json)
+}
+
+/// Whether lines have colours: at a terminal, unless `NO_COLOR` is there and not empty.
+fn colours(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
+    is_terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
 /// Writes each event as one line.
@@ -70,113 +192,94 @@ impl Write for PlainLines {
     }
 }
 
-/// The text without line breaks and control characters; colours may stay.
-fn plain(text: &str, colours: bool) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(character) = rest.chars().next() {
-        let colour = if colours { colour_length(rest) } else { 0 };
-        let taken = colour.max(character.len_utf8());
-        match character {
-            _ if colour > 0 => plain.push_str(&rest[..colour]),
-            '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => plain.push(' '),
-            character if is_unsafe(character) => plain.push('\u{fffd}'),
-            character => plain.push(character),
-        }
-        rest = &rest[taken..];
-    }
-    plain
-}
-
-/// The length of an order to a terminal at the beginning of a text, if it changes nothing but colours.
-fn colour_length(text: &str) -> usize {
-    let Some(numbers) = text.strip_prefix("\u{1b}[") else {
-        return 0;
-    };
-    let end = numbers.find(|it: char| !it.is_ascii_digit() && it != ';');
-    match end {
-        Some(end) if numbers[end..].starts_with('m') => end + 3,
-        _ => 0,
-    }
-}
-
-/// Control characters, and those that reorder or hide what stands around them.
-fn is_unsafe(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
-        )
-}
-
-/// Lets only so many lines of one kind (one place in the code) pass in a second.
-#[derive(Default)]
-struct Throttle(Mutex<HashMap<Identifier, Written>>);
-
-struct Written {
-    since: Instant,
-    lines: u32,
-}
-
-impl Throttle {
-    fn passes(&self, kind: Identifier, now: Instant) -> bool {
-        let Ok(mut kinds) = self.0.lock() else {
-            return true;
-        };
-        let written = kinds.entry(kind).or_insert(Written {
-            since: now,
-            lines: 0,
-        });
-        if now >= written.since + PAUSE {
-            let left_out = written.lines.saturating_sub(LINES);
-            *written = Written {
-                since: now,
-                lines: 0,
-            };
-            if left_out > 0 {
-                let _ = writeln!(
-                    io::stderr().lock(),
-                    "({left_out} lines like the next one were left out)"
-                );
-            }
-        }
-        written.lines = written.lines.saturating_add(1);
-        written.lines <= LINES
-    }
-}
-
-impl<S: Subscriber> Filter<S> for Throttle {
-    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
-        true
-    }
-
-    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
-        // Whoever asks for more than usual gets all of it.
-        let metadata = event.metadata();
-        *metadata.level() > Level::INFO || self.passes(metadata.callsite(), Instant::now())
-    }
+/// Nobody is left to tell if the standard error is gone.
+fn write_line(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        log: LogOptions,
+    }
+
+    // LOG-1
     #[test]
-    fn a_line_stays_a_line_and_gives_no_orders() {
-        for (text, colours, expected) in [
-            ("plain 世界", false, "plain 世界"),
-            ("two\nlines\r\n", false, "two lines  "),
-            ("\u{1b}[31mred", false, "\u{fffd}[31mred"),
-            ("\u{1b}[2m\u{1b}[31mred", true, "\u{1b}[2m\u{1b}[31mred"),
+    fn options_become_a_filter_or_an_error_of_one_line() {
+        for (options, expected) in [
+            (&[][..], Ok("error,breakbulk=INFO")),
+            (&["-v"], Ok("error,breakbulk=debug")),
+            (&["--verbose"], Ok("error,breakbulk=debug")),
+            (&["-vv"], Ok("info,breakbulk=trace")),
+            (&["-vvv"], Ok("info,breakbulk=trace")),
+            (&["-q"], Ok("error")),
+            (&["--log", "warn"], Ok("warn")),
             (
-                "\u{1b}[2Jgone\u{1b}]0;t\u{7}",
-                true,
-                "\u{fffd}[2Jgone\u{fffd}]0;t\u{fffd}",
+                &["--log", "off,breakbulk_gateway::pump=debug"],
+                Ok("off,breakbulk_gateway::pump=debug"),
             ),
-            ("\u{9b}31m\u{202e}", true, "\u{fffd}31m\u{fffd}"),
+            (
+                &["--log", "[session{session=7kq3-12}]=trace"],
+                Ok("[session{session=7kq3-12}]=trace"),
+            ),
+            (
+                &["--log", "breakbulk=loud"],
+                Err("--log breakbulk=loud: this is no filter"),
+            ),
+            (&["--log", "a=b=c"], Err("--log a=b=c: this is no filter")),
+            (
+                &["--log", "[span{=\n"],
+                Err("--log [span{= : this is no filter"),
+            ),
         ] {
-            assert_eq!(plain(text, colours), expected, "{text:?}");
+            let line = std::iter::once("command").chain(options.iter().copied());
+            let options = Command::try_parse_from(line).expect("options").log;
+            match (options.filter(Level::INFO), expected) {
+                (Ok(_), Ok(text)) => assert_eq!(options.directives(Level::INFO), text),
+                (Err(failure), Err(text)) => {
+                    assert_eq!(failure.exit_code(), 2);
+                    let told = failure.to_string();
+                    assert!(
+                        told.starts_with(text) && told.lines().count() == 1,
+                        "{told}"
+                    );
+                }
+                (filter, expected) => panic!("{filter:?} instead of {expected:?}"),
+            }
         }
-        assert_eq!(indented("one\ntwo\u{1b}[m"), "one\n  two\u{fffd}[m");
+        for wrong in [
+            &["-v", "-q"][..],
+            &["-v", "--log", "info"],
+            &["-q", "--log", "info"],
+        ] {
+            let line = std::iter::once("command").chain(wrong.iter().copied());
+            assert!(Command::try_parse_from(line).is_err(), "{wrong:?}");
+        }
+    }
+
+    // LOG-2
+    #[test]
+    fn colours_are_for_terminals_whose_user_wants_them() {
+        for (is_terminal, no_color, expected) in [
+            (true, None, true),
+            (true, Some(""), true),
+            (true, Some("1"), false),
+            (true, Some("0"), false),
+            (false, None, false),
+            (false, Some("1"), false),
+        ] {
+            let no_color = no_color.map(OsStr::new);
+            assert_eq!(
+                colours(is_terminal, no_color),
+                expected,
+                "{is_terminal} {no_color:?}"
+            );
+        }
     }
 }

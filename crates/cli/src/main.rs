@@ -20,9 +20,11 @@ mod options;
 mod output;
 mod probe;
 mod progress;
+mod record;
 mod signals;
 mod size;
 mod split;
+mod tap;
 mod token;
 
 use std::process::ExitCode;
@@ -50,6 +52,8 @@ enum Command {
     Inspect(inspect::Inspect),
     /// Carry the messages of programs over a capped path, or add segments for AHP programs without them.
     Gateway(gateway::Gateway),
+    /// Follow a running gateway: each frame and message as it passes.
+    Tap(tap::Tap),
     /// List what services, servers and receivers let through, with the source of each figure.
     Caps(caps::Caps),
     /// Find out what a path lets through, to the byte, and which options keep a gateway within it.
@@ -87,6 +91,7 @@ fn main() -> ExitCode {
         Command::Join(join) => join.run(),
         Command::Inspect(inspect) => inspect.run(),
         Command::Gateway(gateway) => gateway.run(),
+        Command::Tap(tap) => tap.run(),
         Command::Caps(caps) => caps.run(),
         Command::Probe(probe) => probe.run(),
         Command::Call(call) => call.run(),
@@ -102,7 +107,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Pipe) => ExitCode::from(1),
         Err(failure) => {
-            eprintln!("breakbulk: {}", log::indented(&failure.to_string()));
+            log::failure(&failure);
             ExitCode::from(failure.exit_code())
         }
     }

@@ -9,9 +9,11 @@ use breakbulk::gateway::probe::{self, Content, Direction, Progress, Target};
 use breakbulk::gateway::{Config, Event, RunError, Stop};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tracing::Level;
 
 use crate::failure::Failure;
 use crate::guests::{GuestOptions, Room};
+use crate::log::LogOptions;
 use crate::output::Output;
 use crate::signals;
 use crate::size::{self, Size};
@@ -26,8 +28,9 @@ For each direction, for text and for binary messages, the largest message is fou
 larger ones pass in several WebSocket frames. What happens to one byte more is told: a close with 1009 or
 another code, silence, a message that was cut off, the end of the connection, a reset, a TLS alert. With
 http:// or https:// it is the body of a POST and of its response, which may be refused with a status such
-as 413 or 503; there breakbulk probe --listen http://PORT answers (for https:// behind a proxy). A
-connection that breaks by chance is tried again. The last lines name the options of breakbulk gateway that
+as 413 or 503; there breakbulk probe --listen http://PORT answers (for https:// behind a proxy), or a
+gateway that listens at http:// or ahp+http://. With nats:// it is one message: NATS says how large it may
+be (max_payload), and what really passes is tried. A connection that breaks by chance is tried again. The last lines name the options of breakbulk gateway that
 keep within what was found, and the rows of breakbulk caps that fit.
 
 The token of a listener comes from ?token-file=FILE or BREAKBULK_TOKEN, as for breakbulk gateway.
@@ -41,7 +44,8 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_long_help = RULES, after_help = "See --help for what is measured, and examples.")]
 pub(crate) struct Probe {
-    /// The end of the path that answers: ws://HOST:PORT/PATH, wss://…, ws+unix:PATH, http://… or https://…
+    /// The end of the path that answers: ws://HOST:PORT/PATH, wss://…, ws+unix:PATH, http://…, https://…
+    /// or nats://HOST:PORT/SUBJECT
     #[arg(value_name = "ENDPOINT", required_unless_present = "listen")]
     endpoint: Option<String>,
     /// Answer probes here, until a signal comes
@@ -62,14 +66,18 @@ pub(crate) struct Probe {
     /// Listen beyond this machine without a token
     #[arg(long)]
     allow_remote: bool,
-    /// Log more
-    #[arg(short, long)]
-    verbose: bool,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 impl Probe {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        log::start(self.verbose, !self.verbose && self.listen.is_none());
+        // The report is what counts, unless clients are served.
+        let usual = match self.listen {
+            Some(_) => Level::INFO,
+            None => Level::ERROR,
+        };
+        self.log.start(usual)?;
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
         let parse = |text: &str| {
@@ -135,7 +143,7 @@ impl Probe {
         };
         let tell = |event| {
             if let Event::Listening(address) = event {
-                eprintln!("listening on {address}");
+                log::address("listening on", &address);
             }
         };
         tokio::select! {

@@ -18,8 +18,16 @@ pub(crate) struct Stop(watch::Receiver<u32>);
 impl Stop {
     /// Counts signals from now on.
     pub(crate) fn on_signals() -> io::Result<Self> {
+        Ok(Self::on(Signals::new(true)?))
+    }
+
+    /// The same without SIGHUP, which asks for something else.
+    pub(crate) fn on_signals_but_hang_up() -> io::Result<(Self, HangUps)> {
+        Ok((Self::on(Signals::new(false)?), HangUps::new()?))
+    }
+
+    fn on(mut signals: Signals) -> Self {
         let (count, stop) = watch::channel(0);
-        let mut signals = Signals::new()?;
         tokio::spawn(async move {
             let mut signal_count = SignalCount::default();
             loop {
@@ -27,7 +35,7 @@ impl Stop {
                 count.send_replace(signal_count.add(Instant::now()));
             }
         });
-        Ok(Self(stop))
+        Self(stop)
     }
 
     /// Completes after the first signal.
@@ -72,20 +80,21 @@ impl SignalCount {
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
-    /// `None` if whoever started us had it ignored, as `nohup` does.
+    /// `None` if it does not end the program: whoever started us had it ignored, as `nohup` does, or it
+    /// asks for something else.
     hang_up: Option<tokio::signal::unix::Signal>,
 }
 
 #[cfg(unix)]
 impl Signals {
-    fn new() -> io::Result<Self> {
+    fn new(with_hang_up: bool) -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
-            hang_up: match hang_up_is_ignored() {
-                true => None,
-                false => Some(signal(SignalKind::hangup())?),
+            hang_up: match with_hang_up && !hang_up_is_ignored() {
+                true => Some(signal(SignalKind::hangup())?),
+                false => None,
             },
         })
     }
@@ -122,12 +131,40 @@ struct Signals;
 
 #[cfg(not(unix))]
 impl Signals {
-    fn new() -> io::Result<Self> {
+    fn new(_: bool) -> io::Result<Self> {
         Ok(Self)
     }
 
     async fn next(&mut self) {
         if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// SIGHUP, where it does not end the program.
+pub(crate) struct HangUps {
+    #[cfg(unix)]
+    signal: tokio::signal::unix::Signal,
+}
+
+impl HangUps {
+    fn new() -> io::Result<Self> {
+        #[cfg(unix)]
+        let signal = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?;
+        Ok(Self {
+            #[cfg(unix)]
+            signal,
+        })
+    }
+
+    /// Completes when it came since the last time. Cancel-safe.
+    pub(crate) async fn next(&mut self) {
+        #[cfg(unix)]
+        let came = self.signal.recv().await;
+        #[cfg(not(unix))]
+        let came: Option<()> = None;
+        if came.is_none() {
             std::future::pending::<()>().await;
         }
     }

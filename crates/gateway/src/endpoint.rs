@@ -1,6 +1,7 @@
 //! `[wire+]transport:address[?options]`: one end of a gateway as text.
 
 mod address;
+mod at;
 mod error;
 #[cfg(feature = "http")]
 mod http;
@@ -14,31 +15,38 @@ mod relays;
 #[cfg(feature = "process")]
 mod socket;
 mod spelling;
+mod web;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use breakbulk_link::Carrier;
 #[cfg(feature = "process")]
 use breakbulk_net::process;
 
 use crate::caps;
-use crate::error::EndError;
+pub(crate) use at::At;
 pub use error::{EndpointError, OptionError};
 #[cfg(feature = "loro")]
 pub(crate) use loro::{LoroAddress, LoroWay};
 #[cfg(feature = "nats")]
-pub(crate) use nats::{NatsAddress, NatsNames};
+pub(crate) use nats::{NatsAddress, NatsNames, servers as nats_servers};
+#[cfg(not(feature = "nats"))]
+use options::EndpointOptions;
+use options::NAMES;
 #[cfg(feature = "process")]
 use options::command_options;
-#[cfg(any(unix, feature = "process"))]
+#[cfg(feature = "process")]
 use options::only_options;
-use options::{EndpointOptions, NAMES, options, unknown_option};
+#[cfg(feature = "nats")]
+pub(crate) use options::{
+    EndpointOptions, decoded as unescaped, options as query_options, unknown_option,
+};
 #[cfg(feature = "nostr")]
 pub(crate) use relays::{RelayAddress, RelayOptions};
 #[cfg(feature = "process")]
-pub(crate) use socket::SocketAddress;
+pub(crate) use socket::{SocketAddress, listen_at};
+pub(crate) use web::WsAddress;
 
 /// The endpoints that have a framing.
 #[cfg(feature = "process")]
@@ -83,208 +91,6 @@ impl FromStr for WireKind {
     }
 }
 
-/// The transport, and its address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum At {
-    /// This process's own standard streams.
-    #[cfg(feature = "process")]
-    Stdio,
-    /// The standard streams of a command.
-    #[cfg(feature = "process")]
-    Exec(Vec<String>),
-    /// A TCP or Unix socket.
-    #[cfg(feature = "process")]
-    Socket(SocketAddress),
-    /// A WebSocket.
-    Ws(WsAddress),
-    /// An MCP server over HTTP.
-    #[cfg(feature = "http")]
-    Http(WsAddress),
-    /// loro-extended over HTTP.
-    #[cfg(feature = "loro")]
-    Loro(LoroAddress),
-    /// A tunnel over plain HTTP.
-    #[cfg(feature = "http")]
-    Exchange(WsAddress),
-    /// A tunnel over NATS.
-    #[cfg(feature = "nats")]
-    Nats(NatsAddress),
-    /// Nostr relays.
-    #[cfg(feature = "nostr")]
-    Relays(RelayAddress),
-}
-
-impl At {
-    /// The address, if this is a WebSocket.
-    pub(crate) fn ws(&self) -> Option<&WsAddress> {
-        match self {
-            Self::Ws(address) => Some(address),
-            #[cfg(any(
-                feature = "http",
-                feature = "loro",
-                feature = "nats",
-                feature = "process",
-                feature = "nostr"
-            ))]
-            _ => None,
-        }
-    }
-
-    /// The address, if this is a WebSocket or HTTP.
-    pub(crate) fn web(&self) -> Option<&WsAddress> {
-        match self {
-            Self::Ws(address) => Some(address),
-            #[cfg(feature = "http")]
-            Self::Http(address) | Self::Exchange(address) => Some(address),
-            #[cfg(any(
-                feature = "loro",
-                feature = "nats",
-                feature = "process",
-                feature = "nostr"
-            ))]
-            _ => None,
-        }
-    }
-
-    pub(crate) fn is_http(&self) -> bool {
-        #[cfg(feature = "http")]
-        return matches!(self, Self::Http(_));
-        #[cfg(not(feature = "http"))]
-        false
-    }
-
-    pub(crate) fn is_ws(&self) -> bool {
-        self.ws().is_some()
-    }
-
-    /// How the program at this end gets its messages.
-    fn carriers(&self) -> &'static [Carrier] {
-        match self {
-            #[cfg(feature = "process")]
-            Self::Stdio | Self::Exec(_) | Self::Socket(_) => &[Carrier::Lines],
-            Self::Ws(_) => &[Carrier::WebSocket],
-            #[cfg(feature = "http")]
-            Self::Http(_) => &[Carrier::Post, Carrier::EventStream],
-            #[cfg(feature = "http")]
-            Self::Exchange(_) => &[],
-            #[cfg(feature = "nats")]
-            Self::Nats(_) => &[],
-            #[cfg(feature = "loro")]
-            Self::Loro(_) => &[],
-            #[cfg(feature = "nostr")]
-            Self::Relays(_) => &[],
-        }
-    }
-
-    /// Whether it is a TCP or Unix socket whose other end is any program.
-    pub(crate) fn is_socket(&self) -> bool {
-        #[cfg(feature = "process")]
-        return matches!(self, Self::Socket(_));
-        #[cfg(not(feature = "process"))]
-        false
-    }
-
-    /// Whether its two sides know bearer tokens.
-    pub(crate) fn has_token(&self) -> bool {
-        match self {
-            Self::Ws(_) => true,
-            #[cfg(feature = "http")]
-            Self::Http(_) | Self::Exchange(_) => true,
-            #[cfg(feature = "loro")]
-            Self::Loro(_) => true,
-            #[cfg(any(feature = "nats", feature = "process", feature = "nostr"))]
-            _ => false,
-        }
-    }
-
-    /// Whether it is encrypted by TLS.
-    fn is_secure(&self) -> bool {
-        match self {
-            Self::Ws(address) => address.secure,
-            #[cfg(feature = "http")]
-            Self::Http(address) | Self::Exchange(address) => address.secure,
-            #[cfg(feature = "nats")]
-            Self::Nats(address) => address.secure,
-            #[cfg(feature = "loro")]
-            Self::Loro(address) => address.secure,
-            #[cfg(any(feature = "nats", feature = "process", feature = "nostr"))]
-            _ => false,
-        }
-    }
-
-    /// Whether it can be a target: a listener's address may be shorter.
-    pub(crate) fn check_target(&self) -> Result<(), EndError> {
-        match self {
-            Self::Ws(address) => address.check_target(),
-            #[cfg(feature = "http")]
-            Self::Http(address) | Self::Exchange(address) => address.check_target(),
-            #[cfg(feature = "process")]
-            Self::Socket(address) => address.check_target(),
-            #[cfg(feature = "loro")]
-            Self::Loro(address) => address.check_target(),
-            #[cfg(any(feature = "nats", feature = "process", feature = "nostr"))]
-            _ => Ok(()),
-        }
-    }
-
-    pub(crate) fn is_web(&self) -> bool {
-        self.web().is_some()
-    }
-
-    pub(crate) fn is_exchange(&self) -> bool {
-        #[cfg(feature = "http")]
-        return matches!(self, Self::Exchange(_));
-        #[cfg(not(feature = "http"))]
-        false
-    }
-
-    pub(crate) fn is_nats(&self) -> bool {
-        #[cfg(feature = "nats")]
-        return matches!(self, Self::Nats(_));
-        #[cfg(not(feature = "nats"))]
-        false
-    }
-
-    /// Whether it has frames: a WebSocket, or what else carries a tunnel.
-    pub(crate) fn has_frames(&self) -> bool {
-        self.is_ws() || self.is_exchange() || self.is_nats()
-    }
-
-    pub(crate) fn is_relays(&self) -> bool {
-        #[cfg(feature = "nostr")]
-        return matches!(self, Self::Relays(_));
-        #[cfg(not(feature = "nostr"))]
-        false
-    }
-
-    #[cfg(feature = "nostr")]
-    pub(crate) fn is_stdio(&self) -> bool {
-        #[cfg(feature = "process")]
-        return matches!(self, Self::Stdio);
-        #[cfg(not(feature = "process"))]
-        false
-    }
-}
-
-/// The address of a WebSocket, or of an HTTP server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WsAddress {
-    /// HTTP instead of WebSockets.
-    pub(crate) http: bool,
-    /// Written with `ahp+`: HTTP that carries a tunnel.
-    pub(crate) ahp: bool,
-    /// `wss` or `https`.
-    pub(crate) secure: bool,
-    /// Host and port, as written.
-    pub(crate) authority: String,
-    /// The path, at least `/`.
-    pub(crate) path: String,
-    /// The query without the gateway's own options.
-    pub(crate) query: Option<String>,
-    /// The Unix socket, instead of host and port.
-    pub(crate) socket: Option<PathBuf>,
-}
-
 /// Whether two gateways use a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TunnelUse {
@@ -297,9 +103,20 @@ pub(crate) enum TunnelUse {
     Never,
 }
 
+/// How frames come down in a tunnel over plain HTTP.
+#[cfg(feature = "http")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Down {
+    /// By an event stream where one passes, else by polls.
+    #[default]
+    EventStream,
+    /// By polls alone.
+    Poll,
+}
+
 /// One end of a gateway, read from its text: `stdio:`, `exec:COMMAND`, `tcp://HOST:PORT`, `unix:PATH`,
 /// `ws://HOST:PORT/PATH`, `wss://HOST:PORT/PATH`, `http://HOST:PORT/PATH`, `https://HOST:PORT/PATH`,
-/// `ahp+http://HOST:PORT/PATH`, `ahp+https://HOST:PORT/PATH`, `nats://HOST:PORT/SUBJECT`,
+/// `http+unix:PATH`, `ahp+http://HOST:PORT/PATH`, `ahp+https://HOST:PORT/PATH`, `nats://HOST:PORT/SUBJECT`,
 /// `tls://HOST:PORT/SUBJECT`, `loro+http://HOST:PORT` or `cep22+nostr:RELAY`, with options behind a question
 /// mark.
 ///
@@ -326,7 +143,7 @@ impl FromStr for Endpoint {
             .split_once(':')
             .ok_or_else(|| EndpointError::no_colon(text))?;
         let (wire, transport) = match scheme.split_once('+') {
-            _ if scheme == "ws+unix" => (None, scheme),
+            _ if matches!(scheme, "ws+unix" | "http+unix") => (None, scheme),
             Some((wire, transport)) => match wire.parse() {
                 Ok(wire) => (Some(wire), transport),
                 Err(_) => return Err(EndpointError::wire(wire, scheme, rest)),
@@ -352,22 +169,20 @@ impl FromStr for Endpoint {
             "tcp" => socket::tcp(rest)?,
             #[cfg(all(unix, feature = "process"))]
             "unix" => socket::unix(rest)?,
-            "ws" => web_socket(false, rest)?,
+            "ws" => web::web_socket(false, rest)?,
             #[cfg(unix)]
-            "ws+unix" => unix_socket(rest)?,
+            "ws+unix" => web::unix_socket(rest)?,
+            #[cfg(all(unix, feature = "http"))]
+            "http+unix" => http::unix_socket(rest)?,
             #[cfg(feature = "tls")]
-            "wss" => web_socket(true, rest)?,
+            "wss" => web::web_socket(true, rest)?,
             #[cfg(feature = "http")]
             "http" | "https" if wire == Some(WireKind::Ahp) => {
-                let (address, options) = web_address(
-                    if transport == "https" {
-                        "ahp+https"
-                    } else {
-                        "ahp+http"
-                    },
-                    rest,
-                    NAMES,
-                )?;
+                let scheme = match transport {
+                    "https" => "ahp+https",
+                    _ => "ahp+http",
+                };
+                let (address, options) = web::web_address(scheme, rest, NAMES)?;
                 (WireKind::Ahp, At::Exchange(address), options)
             }
             #[cfg(feature = "loro")]
@@ -392,7 +207,7 @@ impl FromStr for Endpoint {
                     "stdio" | "exec" | "tcp" | "unix" => "process",
                     "wss" => "tls",
                     "nats" | "tls" => "nats",
-                    "http" | "https" => "http",
+                    "http" | "https" | "http+unix" => "http",
                     "nostr" => "nostr",
                     _ => return Err(EndpointError::transport(scheme, rest)),
                 };
@@ -420,6 +235,52 @@ impl Endpoint {
         self.at.is_http()
     }
 
+    /// Names the file of its tokens, if it names none itself. False if it knows no tokens.
+    pub fn or_token_file(&mut self, file: &Path) -> bool {
+        let has_token = self.at.has_token();
+        if has_token {
+            let named = &mut self.options.token_file;
+            named.get_or_insert_with(|| file.to_owned());
+        }
+        has_token
+    }
+
+    /// Names the files of its certificate and key, if it names none itself. False if it has no TLS.
+    pub fn or_certificate(&mut self, cert: &Path, key: &Path) -> bool {
+        let is_secure = self.at.is_secure();
+        let options = &mut self.options;
+        if is_secure && options.cert.is_none() && options.key.is_none() {
+            options.cert = Some(cert.to_owned());
+            options.key = Some(key.to_owned());
+        }
+        is_secure
+    }
+
+    /// Names the file of the authority that it trusts, if it names none itself. False if it has no TLS.
+    pub fn or_authority(&mut self, file: &Path) -> bool {
+        let is_secure = self.at.is_secure();
+        if is_secure {
+            let named = &mut self.options.ca;
+            named.get_or_insert_with(|| file.to_owned());
+        }
+        is_secure
+    }
+
+    /// The files that are read once, when it is opened. A listener's tokens are read again when they
+    /// change.
+    pub(crate) fn files(&self, is_listener: bool) -> Vec<PathBuf> {
+        let options = &self.options;
+        let is_read_once = !is_listener || self.at.is_nats();
+        let token = options.token_file.clone().filter(|_| is_read_once);
+        let mut files: Vec<Option<PathBuf>> = vec![token];
+        files.extend([&options.cert, &options.key, &options.ca].map(Clone::clone));
+        #[cfg(feature = "http")]
+        files.push(options.headers_file.clone());
+        #[cfg(feature = "nats")]
+        files.push(options.nats.creds.clone());
+        files.into_iter().flatten().collect()
+    }
+
     /// Refuses options and wires that belong to another transport.
     fn check(&self) -> Result<(), EndpointError> {
         let options = &self.options;
@@ -437,6 +298,12 @@ impl Endpoint {
         if let Some(client) = &options.client {
             caps::check_client(client, self.at.carriers())?;
         }
+        #[cfg(feature = "http")]
+        only(
+            options.down.is_some() && !self.at.is_exchange(),
+            "down",
+            "ahp+http:// and ahp+https://",
+        )?;
         if self.at.is_http() {
             return match self.wire {
                 WireKind::Whole => self.check_secure(),
@@ -503,138 +370,6 @@ impl Endpoint {
             None => Ok(()),
         }
     }
-}
-
-impl WsAddress {
-    /// As a client asks for it.
-    pub(crate) fn url(&self) -> String {
-        let query = self.query.as_ref().map(|query| format!("?{query}"));
-        format!(
-            "{}://{}{}{}",
-            self.url_scheme(),
-            self.authority,
-            self.path,
-            query.unwrap_or_default()
-        )
-    }
-
-    /// The host and port, or the Unix socket, for people to read.
-    pub(crate) fn name(&self) -> String {
-        match &self.socket {
-            Some(path) => format!("unix:{}", path.display()),
-            None => self.authority.clone(),
-        }
-    }
-
-    /// The path to it: what a URL has before its query, or the Unix socket.
-    pub(crate) fn path_name(&self) -> String {
-        match &self.socket {
-            Some(path) => format!("ws+unix:{}", path.display()),
-            None => format!("{}://{}{}", self.scheme(), self.authority, self.path),
-        }
-    }
-
-    pub(crate) fn scheme(&self) -> &'static str {
-        match (self.ahp, self.secure, &self.socket) {
-            (_, _, Some(_)) => "ws+unix",
-            (true, true, None) => "ahp+https",
-            (true, false, None) => "ahp+http",
-            (false, _, None) => self.url_scheme(),
-        }
-    }
-
-    fn url_scheme(&self) -> &'static str {
-        match (self.http, self.secure) {
-            (true, true) => "https",
-            (true, false) => "http",
-            (false, true) => "wss",
-            (false, false) => "ws",
-        }
-    }
-
-    /// The options of its kind of endpoint.
-    fn option_names(&self) -> &'static [&'static str] {
-        match self.http {
-            #[cfg(feature = "http")]
-            true => http::NAMES,
-            _ => NAMES,
-        }
-    }
-
-    /// Whether it can be a target: `ws://8080` is short for a listener, and has no host.
-    pub(crate) fn check_target(&self) -> Result<(), EndError> {
-        address::check_target(self.scheme(), &self.authority, &self.path)
-    }
-
-    /// The host and port to listen at. Unknown options are an error, since a listener has no server to
-    /// pass them on to.
-    pub(crate) fn listen_at(&self) -> Result<(String, u16), EndError> {
-        if let Some(query) = &self.query {
-            return Err(unknown_option(query, self.option_names()).into());
-        }
-        address::listen_at(self.scheme(), &self.authority)
-    }
-}
-
-fn web_socket(secure: bool, rest: &str) -> Result<(WireKind, At, EndpointOptions), EndpointError> {
-    let scheme = if secure { "wss" } else { "ws" };
-    let (address, options) = web_address(scheme, rest, NAMES)?;
-    Ok((WireKind::Ahp, At::Ws(address), options))
-}
-
-/// What follows the scheme and its colon: host, port, path and options.
-fn web_address(
-    scheme: &'static str,
-    rest: &str,
-    names: &'static [&'static str],
-) -> Result<(WsAddress, EndpointOptions), EndpointError> {
-    let rest = rest
-        .strip_prefix("//")
-        .ok_or(EndpointError::Slashes(scheme))?;
-    let (address, query) = at_question_mark(rest);
-    let (authority, path) = match address.find('/') {
-        Some(at) => address.split_at(at),
-        None => (address, "/"),
-    };
-    if authority.is_empty() {
-        return Err(EndpointError::Host(scheme));
-    }
-    if authority.contains('@') {
-        return Err(EndpointError::Credentials);
-    }
-    if address.contains('#') {
-        return Err(EndpointError::Fragment);
-    }
-    let (options, unknown) = options(query, names)?;
-    let address = WsAddress {
-        http: scheme.contains("http"),
-        ahp: scheme.starts_with("ahp+"),
-        secure: matches!(scheme, "wss" | "https" | "ahp+https"),
-        authority: authority.to_owned(),
-        path: path.to_owned(),
-        query: (!unknown.is_empty()).then(|| unknown.join("&")),
-        socket: None,
-    };
-    Ok((address, options))
-}
-
-/// `ws+unix:/run/breakbulk.sock`: a WebSocket over a Unix socket.
-#[cfg(unix)]
-fn unix_socket(rest: &str) -> Result<(WireKind, At, EndpointOptions), EndpointError> {
-    let (path, query) = at_question_mark(rest);
-    if path.is_empty() {
-        return Err(EndpointError::NoSocket("ws+unix:"));
-    }
-    let address = WsAddress {
-        http: false,
-        ahp: false,
-        secure: false,
-        authority: "localhost".to_owned(),
-        path: "/".to_owned(),
-        query: None,
-        socket: Some(path.into()),
-    };
-    Ok((WireKind::Ahp, At::Ws(address), only_options(query, NAMES)?))
 }
 
 fn at_question_mark(text: &str) -> (&str, &str) {

@@ -20,6 +20,8 @@ use breakbulk_net::ws::{ConnectError, ListenError};
 use breakbulk_net::{Mismatch, plain_text};
 
 use crate::endpoint::EndpointError;
+#[cfg(feature = "nats")]
+use crate::fleet::FleetError;
 #[cfg(feature = "http")]
 use crate::mcp::HeadersError;
 use crate::pump::{Ended, Side, unanswered_words};
@@ -52,6 +54,10 @@ pub enum PlanError {
     /// Sessions of tunnels need names that nobody can guess.
     #[error("the system has no random numbers: {0}")]
     Random(io::Error),
+    /// The fleet cannot be joined as it was written.
+    #[cfg(feature = "nats")]
+    #[error("fleet: {0}")]
+    Fleet(#[from] FleetError),
     /// No session may begin.
     #[error("a gateway of 0 sessions accepts no client; give at least 1")]
     NoSessions,
@@ -83,7 +89,7 @@ pub enum EndError {
     )]
     TargetStdio,
     /// An end that answers no probes.
-    #[error("probes are answered at ws://, wss://, ws+unix: and http://")]
+    #[error("probes are answered at ws://, wss://, ws+unix:, nats:// and http://")]
     NoProbe,
     /// A target without a host.
     #[error(
@@ -341,6 +347,10 @@ pub enum RunError {
     #[cfg(feature = "nats")]
     #[error("listen: {0}")]
     ListenNats(NatsError),
+    /// The fleet cannot be joined.
+    #[cfg(feature = "nats")]
+    #[error("fleet: {0}")]
+    Fleet(NatsError),
     /// The listener at NATS failed while it listened.
     #[cfg(feature = "nats")]
     #[error(transparent)]
@@ -357,7 +367,7 @@ impl RunError {
     /// Whether the gateway could not start: the setup must be corrected first.
     pub fn is_setup(&self) -> bool {
         #[cfg(feature = "nats")]
-        if matches!(self, Self::ListenNats(_)) {
+        if matches!(self, Self::ListenNats(_) | Self::Fleet(_)) {
             return true;
         }
         matches!(self, Self::Check(_) | Self::Listen(_) | Self::Open { .. })

@@ -27,6 +27,8 @@
 //! # }
 //! ```
 //!
+//! [`Routes`] runs several of them in one process, within one memory, and changes them while they run.
+//!
 //! Below that are the parts, for programs that have connections of their own: [`relay`] is the pump
 //! between two [`Port`]s. Each direction is held back by its own receiver alone: a message stays charged
 //! to the side it came by until it is out on the other, so that a slow receiver stops its sender and
@@ -39,9 +41,13 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "admin")]
+pub mod admin;
 pub mod caps;
 mod endpoint;
 mod error;
+#[cfg(feature = "nats")]
+mod fleet;
 #[cfg(feature = "loro")]
 mod loro;
 #[cfg(feature = "http")]
@@ -51,20 +57,26 @@ mod open;
 mod plan;
 pub mod probe;
 mod pump;
+pub mod record;
 #[cfg(feature = "nostr")]
 mod relays;
+mod routes;
 mod serve;
 mod size;
 mod stop;
 mod token;
 mod tunnel;
+pub mod watch;
 
 pub use endpoint::{Endpoint, EndpointError, OptionError, WireKind};
 pub use error::{EndError, OpenError, Party, PlanError, RunError, SessionEnd, Unreachable};
+#[cfg(feature = "nats")]
+pub use fleet::{FleetAddress, FleetError};
 #[cfg(feature = "loro")]
 pub use loro::TokenCheck;
 #[cfg(feature = "http")]
 pub use mcp::HeadersError;
+pub use nearest::nearest;
 pub use plan::{Config, Overruled, Plan};
 pub use pump::{
     BothBoxes, ClientBox, Ended, HostBox, Incoming, NoProcessId, Options, Oversized, Pass, Passing,
@@ -73,11 +85,12 @@ pub use pump::{
 };
 #[cfg(feature = "nostr")]
 pub use relays::{IntroduceError, KeyFileError};
+pub use routes::{Changes, Route, RouteEnd, RouteError, RouteFault, Routes};
 pub use serve::Event;
 pub use size::{Size, SizeError};
 pub use stop::Stop;
 pub use token::{BadToken, TokenError, TokenFile, token, token_from_file};
 pub use tunnel::{
-    Boxed, BrokenFile, Caller, Dial, KnownCaps, LearnedCaps, Line, Lobby, Newcomer, NoTunnel,
-    TunnelConfig, Tunnelled, WINDOW, connect,
+    Boxed, BrokenFile, Caller, Dial, Greeted, KnownCaps, LearnedCaps, Line, Lobby, Newcomer,
+    NoTunnel, Stray, TunnelConfig, Tunnelled, WINDOW, connect,
 };

@@ -16,7 +16,7 @@ use breakbulk_link::{Cap, Carries, Event, Link, PeerLimits, PeerSupport, Wire};
 use breakbulk_loro::http::client_options;
 use breakbulk_loro::machine::control::{PING, READY};
 use breakbulk_net::http::Way;
-use breakbulk_net::{Connection, Options, Transport, fresh_seed, poll, sse, ws};
+use breakbulk_net::{Connection, Options, Transport, fresh_seed, poll, sse, tapped, ws};
 use breakbulk_wire::{Loro, Whole};
 
 pub(crate) use bridge::{Bridge, LoroEnd};
@@ -99,6 +99,7 @@ pub(crate) fn open(
         options.silence = Some(LOST_AFTER);
         options.ping_word = dialed.then_some(PING);
     }
+    let transport = tapped(transport, end.watched.tap());
     let connection = Connection::open(link(end, way, dialed), transport, options)?;
     let port = Port::new(connection.clone());
     let kind = EndKind::Loro(LoroEnd {

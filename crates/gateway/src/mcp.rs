@@ -17,6 +17,7 @@ mod events;
 mod head;
 mod message;
 mod mirror;
+mod parts;
 mod target;
 mod tools;
 

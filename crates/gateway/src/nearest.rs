@@ -7,7 +7,7 @@ const LONGEST: usize = 64;
 
 /// The word of a list that a person probably meant: at most one letter in three is wrong, or it is only
 /// the beginning.
-pub(crate) fn nearest<'a>(word: &str, words: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, words: &[&'a str]) -> Option<&'a str> {
     let word: String = word
         .chars()
         .take(LONGEST)

@@ -16,7 +16,7 @@ use breakbulk_net::process::{self, SocketStream};
 #[cfg(feature = "process")]
 use breakbulk_net::tcp;
 use breakbulk_net::ws::{self, ConnectOptions, WebSocket};
-use breakbulk_net::{Connection, Transport, fresh_seed};
+use breakbulk_net::{Connection, Transport, fresh_seed, tapped};
 use breakbulk_wire::Loro;
 
 #[cfg(feature = "process")]
@@ -306,6 +306,7 @@ pub(crate) fn open(
     link: Link,
     transport: impl Transport,
 ) -> Result<Connection, OpenError> {
+    let transport = tapped(transport, end.watched.tap());
     Ok(Connection::open(link, transport, end.options())?)
 }
 

@@ -1,7 +1,10 @@
 //! Makes a plan of two endpoints and a configuration: everything is checked before anything is opened.
 
 mod end;
+mod exposure;
 mod kinds;
+mod memory;
+mod sizes;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,7 +12,7 @@ use std::time::Duration;
 use breakbulk_ahp::foreign::Sessions;
 #[cfg(feature = "nostr")]
 use breakbulk_contextvm::Keys;
-use breakbulk_link::{Budget, Preset};
+use breakbulk_link::Preset;
 use breakbulk_net::AddressLimits;
 use breakbulk_net::ws::Bearer;
 
@@ -19,11 +22,16 @@ use crate::endpoint::Endpoint;
 #[cfg(feature = "process")]
 use crate::error::EndError;
 use crate::error::PlanError;
+#[cfg(feature = "nats")]
+use crate::fleet::FleetAddress;
 use crate::pump::{Side, session_memory};
+use crate::serve::Sockets;
 use crate::tunnel::{LearnedCaps, Lobby};
+use crate::watch::{RouteWatch, SessionWatch, Watch};
 pub(crate) use end::End;
-pub use end::Overruled;
 pub(crate) use kinds::Carried;
+pub(crate) use memory::Memory;
+pub use sizes::Overruled;
 
 /// The configuration of both ends of a gateway, and of all its sessions.
 #[derive(Clone, Debug)]
@@ -38,7 +46,8 @@ pub struct Config {
     pub fragment: Option<usize>,
     /// What the capped path is known to let through.
     pub preset: Option<Preset>,
-    /// The memory for the messages of all sessions, in bytes.
+    /// The memory of all sessions, in bytes. Up to a quarter of it is for what sessions take beside their
+    /// messages: 80 KiB for each of `max_sessions`.
     pub memory: usize,
     /// The most sessions at a time.
     pub max_sessions: usize,
@@ -68,6 +77,16 @@ pub struct Config {
     pub resume_for: Duration,
     /// The caps of paths that tunnels learned, and learn.
     pub learned_caps: Arc<LearnedCaps>,
+    /// The fleet that this gateway is a member of.
+    #[cfg(feature = "nats")]
+    pub fleet: Option<FleetAddress>,
+    /// The secret of the fleet, if its address names no file with it.
+    #[cfg(feature = "nats")]
+    pub fleet_secret: Option<String>,
+    /// What the gateway tells about itself while it runs.
+    pub watch: Watch,
+    /// The name of this gateway in what it tells, where several run in one process.
+    pub route: String,
     /// The bearer token of the listener or, if that is neither a WebSocket nor HTTP, of the target.
     pub token: Option<Bearer>,
     /// The key of the listener at relays or, if the listener is none, of the target at relays.
@@ -101,6 +120,12 @@ impl Default for Config {
             grace: Duration::from_secs(10),
             resume_for: Duration::from_secs(60),
             learned_caps: Arc::default(),
+            #[cfg(feature = "nats")]
+            fleet: None,
+            #[cfg(feature = "nats")]
+            fleet_secret: None,
+            watch: Watch::default(),
+            route: "gateway".to_owned(),
             token: None,
             #[cfg(feature = "nostr")]
             key: None,
@@ -122,10 +147,19 @@ pub struct Plan {
     pub(crate) heard_at: OnceLock<String>,
     /// The sessions of tunnels, which outlive their lines.
     pub(crate) lobby: Lobby,
+    /// How to join the fleet.
+    #[cfg(feature = "nats")]
+    pub(crate) fleet_settings: Option<crate::fleet::Settings>,
+    /// The fleet, once it is joined.
+    #[cfg(feature = "nats")]
+    pub(crate) fleet: OnceLock<Arc<crate::fleet::Fleet>>,
     /// The sessions of AHP hosts and of AHP clients, which outlive their connections.
     pub(crate) sessions: (Sessions, Sessions),
-    /// The memory that every session has for itself; what it needs beyond is taken from the budget.
-    reserved: usize,
+    /// What is watched of it.
+    pub(crate) watched: RouteWatch,
+    /// Listening sockets that are open already.
+    pub(crate) sockets: Sockets,
+    memory: Memory,
 }
 
 /// Who may connect to the listener, and how often.
@@ -157,38 +191,54 @@ impl Plan {
     /// # Errors
     /// If the two ends do not fit together, or one of them cannot be used.
     pub fn new(listen: Endpoint, to: Endpoint, config: Config) -> Result<Self, PlanError> {
+        let memory = Memory::new(config.memory, config.max_sessions);
+        let (watch, name) = (config.watch.clone(), config.route.clone());
+        let plan = Self::within(&memory, listen, to, config);
+        let mut plan = plan.map_err(|(first, _)| first)?;
+        plan.show(&watch, &name);
+        Ok(plan)
+    }
+
+    /// The same within a memory that other plans share; it is not shown to anybody yet. The error is the
+    /// first thing that is wrong, and what else was found.
+    pub(crate) fn within(
+        memory: &Memory,
+        listen: Endpoint,
+        to: Endpoint,
+        config: Config,
+    ) -> Result<Self, (PlanError, Vec<PlanError>)> {
+        let only = |error| (error, Vec::new());
         let wrong = |side| move |error| PlanError::End { side, error };
         let (of_listen, of_to) = (wrong(Side::Listen), wrong(Side::To));
-        #[cfg(feature = "process")]
-        match (&listen.at, &to.at) {
-            (At::Exec(_), _) => return Err(of_listen(EndError::ListenExec)),
-            (At::Stdio, At::Stdio) => return Err(PlanError::BothStdio),
-            (_, At::Stdio) => return Err(of_to(EndError::TargetStdio)),
-            _ => {}
-        }
-        if config.max_sessions == 0 {
-            return Err(PlanError::NoSessions);
-        }
-        to.at.check_target().map_err(of_to)?;
-        let carried = kinds::in_common(&listen, &to)?;
-        // A quarter of the memory is divided among all sessions, so that those that need little do not
-        // depend on what others do.
-        let reserved = config.memory / 4 / config.max_sessions;
-        let budget = Budget::new(config.memory - reserved * config.max_sessions);
-        let at = listen.at.clone();
-        let listen = End::new(listen, None, &config, carried, &budget).map_err(of_listen)?;
-        let to = End::new(to, Some(&at), &config, carried, &budget).map_err(of_to)?;
+        let carried = fit(&listen, &to, &config).map_err(only)?;
+        let (at, shared) = (listen.at.clone(), memory.shared());
+        #[cfg(feature = "nats")]
+        let fleet = fleet_settings(&config, &at);
+        let ends = (
+            End::new(listen, None, &config, carried, shared).map_err(of_listen),
+            End::new(to, Some(&at), &config, carried, shared).map_err(of_to),
+        );
+        let (listen, to) = match ends {
+            (Ok(listen), Ok(to)) => (listen, to),
+            (Err(first), second) => return Err((first, second.err().into_iter().collect())),
+            (_, Err(first)) => return Err(only(first)),
+        };
+        #[cfg(feature = "nats")]
+        let fleet_settings = fleet.map_err(only)?;
         let needed =
             session_memory(listen.max_message).saturating_add(session_memory(to.max_message));
-        if needed > config.memory {
-            return Err(PlanError::Memory {
-                memory: config.memory,
-                needed,
-            });
+        let too_small = (needed > config.memory).then_some(PlanError::Memory {
+            memory: config.memory,
+            needed,
+        });
+        let open = listen.may_listen(&config).map_err(of_listen).err();
+        let mut found = too_small.into_iter().chain(open);
+        if let Some(first) = found.next() {
+            return Err((first, found.collect()));
         }
-        listen.may_listen(&config).map_err(of_listen)?;
         let of_address = config.per_address.connections;
-        let lobby = Lobby::new(config.max_sessions, of_address).map_err(PlanError::Random)?;
+        let lobby = Lobby::new(config.max_sessions, of_address)
+            .map_err(|error| only(PlanError::Random(error)))?;
         Ok(Self {
             listen,
             to,
@@ -199,17 +249,79 @@ impl Plan {
             grace: config.grace,
             heard_at: OnceLock::new(),
             lobby,
+            #[cfg(feature = "nats")]
+            fleet_settings,
+            #[cfg(feature = "nats")]
+            fleet: OnceLock::new(),
             sessions: Default::default(),
-            reserved,
+            watched: RouteWatch::new(&Watch::off(), "", Default::default(), Arc::default()),
+            sockets: Sockets::default(),
+            memory: memory.clone(),
         })
     }
 
+    /// Shows it to whoever looks, as the route of this name.
+    pub(crate) fn show(&mut self, watch: &Watch, name: &str) {
+        let shown = (self.listen.shown(), self.to.shown());
+        let caps = self.listen.caps.learned.clone();
+        self.watched = RouteWatch::new(watch, name, shown, caps);
+        self.watched.set_memory(&self.memory);
+    }
+
+    /// What the names of this member's sessions over HTTP begin with, if it is one of a fleet.
+    #[cfg(all(feature = "nats", feature = "http"))]
+    pub(crate) fn session_prefix(&self) -> String {
+        match &self.fleet_settings {
+            Some(_) => self.lobby.member().to_string(),
+            None => String::new(),
+        }
+    }
+
     /// Both ends for one session, with its own share of the memory.
-    pub(crate) fn session_ends(&self) -> (End, End) {
+    pub(crate) fn session_ends(&self, watched: &SessionWatch) -> (End, End) {
         let (mut listen, mut to) = (self.listen.clone(), self.to.clone());
-        let budget = listen.budget.share(self.reserved);
+        let budget = self.memory.of_session();
         to.budget = budget.clone();
         listen.budget = budget;
+        listen.watched = watched.side(Side::Listen);
+        to.watched = watched.side(Side::To);
         (listen, to)
     }
+}
+
+/// The kind of message that both ends carry, if the two can be a listener and its target.
+fn fit(listen: &Endpoint, to: &Endpoint, config: &Config) -> Result<Carried, PlanError> {
+    #[cfg(feature = "process")]
+    {
+        let wrong = |side, error| Err(PlanError::End { side, error });
+        match (&listen.at, &to.at) {
+            (At::Exec(_), _) => return wrong(Side::Listen, EndError::ListenExec),
+            (At::Stdio, At::Stdio) => return Err(PlanError::BothStdio),
+            (_, At::Stdio) => return wrong(Side::To, EndError::TargetStdio),
+            _ => {}
+        }
+    }
+    if config.max_sessions == 0 {
+        return Err(PlanError::NoSessions);
+    }
+    let target = to.at.check_target();
+    target.map_err(|error| PlanError::End {
+        side: Side::To,
+        error,
+    })?;
+    kinds::in_common(listen, to)
+}
+
+/// How to join the fleet that the configuration names.
+#[cfg(feature = "nats")]
+fn fleet_settings(
+    config: &Config,
+    listener: &At,
+) -> Result<Option<crate::fleet::Settings>, PlanError> {
+    let secret = config.fleet_secret.as_deref();
+    let settings = config.fleet.clone().map(|fleet| {
+        let settings = crate::fleet::Settings::new(fleet, secret, listener);
+        settings.map_err(PlanError::from)
+    });
+    settings.transpose()
 }

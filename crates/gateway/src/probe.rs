@@ -6,11 +6,16 @@
 //! decided is decided without IO, in `course.rs`, `search.rs`, `pace.rs` and `advice.rs`.
 
 mod advice;
+mod connected;
 mod course;
 mod echo;
 mod http;
+#[cfg(feature = "http")]
+mod http_door;
 mod http_echo;
 mod http_words;
+#[cfg(feature = "nats")]
+mod nats;
 mod outcome;
 mod pace;
 mod search;
@@ -22,23 +27,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breakbulk_link::{Budget, Closed};
+#[cfg(feature = "nats")]
+use breakbulk_net::nats::{NatsError, NatsListener};
 use breakbulk_net::plain_text;
 use breakbulk_net::ws::{Bearer, ConnectError, ListenError, Listener, Tokens};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::endpoint::{Endpoint, EndpointError, WsAddress};
+#[cfg(feature = "nats")]
+use crate::endpoint::NatsAddress;
+use crate::endpoint::{At, Endpoint, EndpointError, WsAddress};
 use crate::error::{EndError, RunError};
 use crate::open;
 use crate::plan::{self, Carried, End, Guests};
 use crate::pump::Side;
-use crate::serve::{Event, ws as door};
+use crate::serve::{Event, Sockets, bind, ws as door};
 use crate::stop::Stop;
 pub use advice::Advice;
+use connected::Connected;
 pub use course::{Content, Direction, Limits, Question, Way};
 use course::{Course, Scope};
 pub(crate) use echo::{Echo, EchoLimits};
 use http::Posts;
+#[cfg(feature = "http")]
+pub(crate) use http_door::HttpEcho;
 use http_echo::Doorman;
 pub use outcome::{Outcome, Refusal};
 use pace::Pace;
@@ -80,8 +92,9 @@ impl Default for Config {
     }
 }
 
-/// The end of a path, as text: an [`Endpoint`] of WebSockets, or `http://HOST:PORT/PATH` for the bodies of
-/// HTTP requests and responses.
+/// The end of a path, as text: an [`Endpoint`] of WebSockets, `nats://HOST:PORT/SUBJECT` for messages at a
+/// NATS server, or `http://HOST:PORT/PATH` for the bodies of HTTP requests and responses (and so
+/// `ahp+http://HOST:PORT/PATH`, a tunnel of such bodies).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Where it is.
@@ -94,7 +107,8 @@ impl FromStr for Target {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        let (is_http, text) = match text.strip_prefix("http") {
+        let bodies = text.strip_prefix("ahp+").unwrap_or(text);
+        let (is_http, text) = match bodies.strip_prefix("http") {
             // The same addresses and options.
             Some(rest) if rest.starts_with(':') => (true, format!("ws{rest}")),
             Some(rest) if rest.starts_with("s:") => (true, format!("wss{}", &rest[1..])),
@@ -155,11 +169,15 @@ pub enum ProbeError {
     #[error(transparent)]
     End(#[from] EndError),
     /// A transport that has no probe.
-    #[error("a probe is for ws://, wss://, ws+unix:, http:// and https://")]
+    #[error("a probe is for ws://, wss://, ws+unix:, http://, https:// and nats://")]
     Transport,
     /// No connection.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// No session at NATS.
+    #[cfg(feature = "nats")]
+    #[error(transparent)]
+    Nats(#[from] NatsError),
     /// The other end answers no probes.
     #[error(
         "the other end answers no probes; start breakbulk probe --listen there, or a gateway (without --no-probe)"
@@ -217,32 +235,42 @@ pub async fn run(
     tell: impl Fn(Progress),
 ) -> Result<Report, ProbeError> {
     let Target { endpoint, is_http } = target;
-    let Some(address) = endpoint.at.ws().cloned() else {
-        return Err(ProbeError::Transport);
-    };
-    address.check_target()?;
     let at = endpoint.at.clone();
+    at.check_target()?;
     let (gateway, budget) = (plan::Config::default(), Budget::unlimited());
     let mut end = End::new(endpoint, Some(&at), &gateway, Carried::Text, &budget)?;
     end.token = end.token.or_else(|| config.token.clone());
-    let options = open::connect_options(&end, &address);
     let scope = Scope {
         most: config.most,
-        frames: !is_http,
-        binary: !is_http,
+        frames: at.is_ws() && !is_http,
+        binary: at.is_ws() && !is_http,
     };
-    match is_http {
-        true => {
+    match at {
+        At::Ws(address) if is_http => {
+            let options = open::connect_options(&end, &address);
             let query = address.query.map(|query| format!("?{query}"));
             let path = format!("{}{}", address.path, query.unwrap_or_default());
             let (secure, host) = (address.secure, address.authority);
             let mut path = Posts::new(secure, host, path, options, config.most);
             measure(&mut path, scope, &config, tell).await
         }
-        false => {
-            let mut path = WebSockets::new(address.url(), options, config.most);
-            measure(&mut path, scope, &config, tell).await
+        At::Ws(address) => {
+            let options = open::connect_options(&end, &address);
+            let path = WebSockets::new(address.url(), options, config.most);
+            measure(&mut Connected::new(path), scope, &config, tell).await
         }
+        #[cfg(feature = "nats")]
+        At::Nats(address) => {
+            let path = nats::Sessions(open::nats::options(&end, &address));
+            measure(&mut Connected::new(path), scope, &config, tell).await
+        }
+        #[cfg(any(
+            feature = "http",
+            feature = "loro",
+            feature = "process",
+            feature = "nostr"
+        ))]
+        _ => Err(ProbeError::Transport),
     }
 }
 
@@ -299,6 +327,13 @@ pub async fn listen(
         side: Side::Listen,
         error: error.into(),
     };
+    #[cfg(feature = "nats")]
+    if let At::Nats(address) = endpoint.at.clone() {
+        let budget = Budget::new(config.memory);
+        let end = End::new(endpoint, None, &config, Carried::Text, &budget).map_err(wrong)?;
+        let echo = Echo::new(EchoLimits::ALONE, budget);
+        return listen_nats(&end, &address, &config, &echo, stop, tell).await;
+    }
     let Some(address) = endpoint.at.ws().cloned() else {
         return Err(wrong(EndError::NoProbe));
     };
@@ -315,8 +350,9 @@ pub async fn listen(
     let guests = Guests::new(&config);
     let connections = config.max_sessions;
     let options = door::listen_options(&end, &guests, connections, &address, Some(&echo));
-    let mut listener: Listener = door::bind(&guests, &address, options).await?;
-    tell(Event::Listening(door::heard_at(
+    let sockets = Sockets::default();
+    let mut listener: Listener = door::listener(&sockets, &guests, &address, options).await?;
+    tell(Event::Listening(bind::heard_at(
         &address,
         listener.address(),
     )));
@@ -327,6 +363,36 @@ pub async fn listen(
                 let accepted = accepted.map_err(RunError::Accept)?;
                 let echo = echo.clone();
                 probes.spawn(async move { echo.serve(accepted.websocket).await });
+            }
+            Some(_) = probes.join_next() => {}
+            () = stop.stopped() => break,
+        }
+    }
+    listener.close().await;
+    Ok(())
+}
+
+/// Answers probes in the sessions of a subject.
+#[cfg(feature = "nats")]
+async fn listen_nats(
+    end: &End,
+    address: &NatsAddress,
+    config: &plan::Config,
+    echo: &Arc<Echo>,
+    stop: &Stop,
+    tell: impl Fn(Event) + Send + Sync,
+) -> Result<(), RunError> {
+    let options = open::nats::options(end, address);
+    let listener = NatsListener::bind(&options, config.max_sessions).await;
+    let mut listener = listener.map_err(RunError::ListenNats)?;
+    tell(Event::Listening(address.name()));
+    let mut probes = JoinSet::new();
+    loop {
+        tokio::select! {
+            session = listener.accept() => {
+                let session = session.map_err(RunError::Nats)?;
+                let echo = echo.clone();
+                probes.spawn(async move { echo.serve_session(session).await });
             }
             Some(_) = probes.join_next() => {}
             () = stop.stopped() => break,

@@ -29,8 +29,6 @@ use bytes::Bytes;
 pub use boxes::{BothBoxes, ClientBox, HostBox};
 pub use breakbulk_ahp::foreign::Instead as Replacement;
 pub(crate) use breakbulk_ahp::host::close::TOO_LARGE;
-#[cfg(feature = "http")]
-pub(crate) use open_requests::shortest;
 pub use plain::{Plain, Raw, whole_link};
 pub use port::Port;
 #[cfg(feature = "nostr")]
@@ -41,6 +39,7 @@ pub use refused::RefusedFrame;
 #[cfg(feature = "nostr")]
 pub(crate) use run::HELLO;
 pub use run::relay;
+pub(crate) use run::{Stopped, relay_watched};
 pub(crate) use skipped::Missed;
 pub use skipped::{Oversized, Skipped};
 pub use tunnel::Tunnel;

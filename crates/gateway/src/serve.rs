@@ -1,9 +1,11 @@
 //! The sessions of a gateway: one over the standard streams, or one for each client of a listener.
 
+pub(crate) mod bind;
 #[cfg(feature = "http")]
 mod exchange;
 #[cfg(feature = "nats")]
 mod nats;
+mod sockets;
 #[cfg(feature = "process")]
 mod streams;
 pub(crate) mod ws;
@@ -12,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breakbulk_net::ws::ListenError;
+use breakbulk_message::tunnel::Gone;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -20,15 +22,17 @@ use tracing::Instrument;
 
 #[cfg(feature = "process")]
 use crate::endpoint::SocketAddress;
-use crate::endpoint::{At, TunnelUse};
+use crate::endpoint::{At, TunnelUse, WsAddress};
 use crate::error::{OpenError, Party, RunError, SessionEnd, Unreachable};
 use crate::open::{self, Opened};
 use crate::plan::{End, Overruled, Plan};
-use crate::pump::{Options, Side, relay};
+use crate::pump::{Options, Side, Stopped, relay_watched};
 #[cfg(feature = "nostr")]
 use crate::relays;
 use crate::stop::Stop;
-use crate::tunnel::{Caller, Line, Newcomer};
+use crate::tunnel::{Caller, Greeted, Line, Newcomer, Stray};
+use crate::watch::{Refused, SessionWatch};
+pub(crate) use sockets::Sockets;
 
 /// How long the target may take to accept a connection when it is looked for before listening.
 const CHECK: Duration = Duration::from_secs(5);
@@ -52,6 +56,8 @@ pub enum Event {
     Overruled(Side, Overruled),
     /// The token of an end travels in clear text beyond this machine.
     TokenInClear(Side),
+    /// Clients cannot connect any more: the address is free.
+    Closed,
     /// The gateway stops; this many sessions still send what is queued.
     Stopping(usize),
 }
@@ -87,22 +93,26 @@ impl Plan {
                 tell(Event::TokenInClear(side));
             }
         }
-        match self.listen.at.clone() {
-            At::Ws(address) => ws::listen(Arc::new(self), &address, stop, &tell).await,
+        let plan = Arc::new(self);
+        // Others find its sessions as long as there are any.
+        #[cfg(feature = "nats")]
+        let _joined = crate::fleet::join(&plan).await?;
+        match plan.listen.at.clone() {
+            At::Ws(address) => ws::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "http")]
-            At::Exchange(address) => exchange::listen(Arc::new(self), &address, stop, &tell).await,
+            At::Exchange(address) => exchange::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "http")]
-            At::Http(address) => crate::mcp::listen(Arc::new(self), &address, stop, &tell).await,
+            At::Http(address) => crate::mcp::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "process")]
-            At::Socket(address) => streams::listen(Arc::new(self), &address, stop, &tell).await,
+            At::Socket(address) => streams::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "loro")]
-            At::Loro(address) => crate::loro::listen(Arc::new(self), &address, stop, &tell).await,
+            At::Loro(address) => crate::loro::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "nats")]
-            At::Nats(address) => nats::listen(Arc::new(self), &address, stop, &tell).await,
+            At::Nats(address) => nats::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "nostr")]
-            At::Relays(address) => relays::listen(Arc::new(self), &address, stop, &tell).await,
+            At::Relays(address) => relays::listen(plan, &address, stop, &tell).await,
             #[cfg(feature = "process")]
-            At::Stdio | At::Exec(_) => once(&self, stop).await,
+            At::Stdio | At::Exec(_) => once(&plan, stop).await,
         }
     }
 }
@@ -111,28 +121,52 @@ impl Plan {
 #[cfg(feature = "process")]
 async fn once(plan: &Plan, stop: &Stop) -> Result<(), RunError> {
     let failed = |side| move |error| RunError::Open { side, error };
+    let watched = plan.watched.arrived("stdio:");
+    let (listen_end, to_end) = plan.session_ends(&watched);
     let to = tokio::select! {
-        to = open::target(&plan.to) => to.map_err(failed(Side::To))?,
+        to = open::target(&to_end) => to.map_err(failed(Side::To))?,
         () = stop.stopped() => return Ok(()),
     };
     // Only now: what is read from the standard input cannot be put back.
-    let listen = open::stdio(&plan.listen).map_err(failed(Side::Listen))?;
-    let end = pump(plan, listen, to, stop).await;
+    let listen = open::stdio(&listen_end).map_err(failed(Side::Listen))?;
+    plan.watched.listening("stdio:");
+    let end = pump(plan, listen, to, stop, &watched)
+        .instrument(tracing::error_span!("session", session = %watched.id()))
+        .await;
     match end.ended.is_clean() {
         true => Ok(()),
         false => Err(RunError::Session(end)),
     }
 }
 
-/// Carries the messages of one session until it ends.
-pub(crate) async fn pump(plan: &Plan, listen: Opened, to: Opened, stop: &Stop) -> SessionEnd {
+/// Carries the messages of one session until it ends, and logs how.
+pub(crate) async fn pump(
+    plan: &Plan,
+    listen: Opened,
+    to: Opened,
+    stop: &Stop,
+    watched: &SessionWatch,
+) -> SessionEnd {
+    let live = watched.started(&listen, &to);
     let passing = open::passing(plan, &listen.kind, &to.kind);
     let options = Options { grace: plan.grace };
-    let ended = relay(listen.port, to.port, passing, stop.stopped(), options).await;
-    SessionEnd {
+    let stopped = async {
+        tokio::select! {
+            () = stop.stopped() => {
+                plan.watched.stopping();
+                Stopped::Gateway
+            }
+            () = watched.closed() => Stopped::Operator,
+        }
+    };
+    let (listen, to) = (listen.port, to.port);
+    let ended = relay_watched(listen, to, passing, stopped, options, watched).await;
+    let end = SessionEnd {
         party: party(plan, ended.side),
         ended,
-    }
+    };
+    live.ended(&end);
+    end
 }
 
 /// The program at an end.
@@ -155,6 +189,9 @@ fn party(plan: &Plan, side: Side) -> Party {
 
 /// Where clients come in.
 pub(crate) trait Door {
+    /// Whether it listens on until all sessions have ended: over HTTP they need further requests.
+    const LISTENS_TO_THE_END: bool = false;
+
     /// The next client. Cancel-safe.
     async fn accept(&mut self) -> Result<Arrival, RunError>;
 
@@ -191,9 +228,9 @@ pub(crate) type Refuse =
     Box<dyn FnOnce(u16, &'static str) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// A session for each client that comes in by a door, which clients find at `heard_at`.
-pub(crate) async fn listen(
+pub(crate) async fn listen<D: Door>(
     plan: Arc<Plan>,
-    mut door: impl Door,
+    mut door: D,
     heard_at: String,
     stop: &Stop,
     tell: Tell<'_>,
@@ -204,6 +241,7 @@ pub(crate) async fn listen(
         .replace("//[::]:", "//HOST:");
     // It is set once: a plan is run once.
     let _ = plan.heard_at.set(address);
+    plan.watched.listening(&heard_at);
     tell(Event::Listening(heard_at));
     let mut sessions = JoinSet::new();
     let outcome = loop {
@@ -211,8 +249,13 @@ pub(crate) async fn listen(
             arrival = door.accept() => match arrival {
                 Ok(arrival) => {
                     let (plan, stop) = (plan.clone(), stop.clone());
-                    let span = tracing::error_span!("session", peer = %arrival.name);
-                    let session = async move { session(&plan, arrival, &stop).await };
+                    let watched = plan.watched.arrived(&arrival.name);
+                    let span = tracing::error_span!(
+                        "session",
+                        peer = %arrival.name,
+                        session = %watched.id()
+                    );
+                    let session = async move { session(&plan, arrival, &stop, &watched).await };
                     sessions.spawn(session.instrument(span));
                 }
                 Err(error) => break Err(error),
@@ -221,7 +264,11 @@ pub(crate) async fn listen(
             () = stop.stopped() => break Ok(()),
         }
     };
+    plan.watched.stopping();
     door.close().await;
+    if !D::LISTENS_TO_THE_END {
+        tell(Event::Closed);
+    }
     finish(sessions, tell).await;
     door.finish().await;
     outcome
@@ -239,25 +286,9 @@ pub(crate) async fn finish(mut sessions: JoinSet<()>, tell: Tell<'_>) {
 pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
     let found = match &plan.to.at {
         _ if !plan.check => Ok(()),
+        At::Ws(address) => accepts_web(address).await,
         #[cfg(feature = "http")]
-        At::Http(address) => {
-            let found = accepts(&address.authority, address.secure).await;
-            found.map_err(|error| OpenError::Unreachable {
-                address: address.name(),
-                error,
-            })
-        }
-        At::Ws(address) => {
-            let found = match &address.socket {
-                #[cfg(unix)]
-                Some(path) => accepts_unix(path).await,
-                _ => accepts(&address.authority, address.secure).await,
-            };
-            found.map_err(|error| OpenError::Unreachable {
-                address: address.name(),
-                error,
-            })
-        }
+        At::Http(address) | At::Exchange(address) => accepts_web(address).await,
         #[cfg(feature = "process")]
         At::Socket(address) => {
             let found = match address {
@@ -267,14 +298,6 @@ pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
                 #[cfg(not(unix))]
                 SocketAddress::Unix(_) => Ok(()),
             };
-            found.map_err(|error| OpenError::Unreachable {
-                address: address.name(),
-                error,
-            })
-        }
-        #[cfg(feature = "http")]
-        At::Exchange(address) => {
-            let found = accepts(&address.authority, address.secure).await;
             found.map_err(|error| OpenError::Unreachable {
                 address: address.name(),
                 error,
@@ -304,6 +327,19 @@ pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
     found.map_err(RunError::Check)
 }
 
+/// Whether a server of WebSockets or HTTP accepts connections.
+async fn accepts_web(address: &WsAddress) -> Result<(), OpenError> {
+    let found = match &address.socket {
+        #[cfg(unix)]
+        Some(path) => accepts_unix(path).await,
+        _ => accepts(&address.authority, address.secure).await,
+    };
+    found.map_err(|error| OpenError::Unreachable {
+        address: address.name(),
+        error,
+    })
+}
+
 /// Whether a server accepts connections there.
 pub(crate) async fn accepts(authority: &str, secure: bool) -> Result<(), Unreachable> {
     let with_port = match authority.rsplit_once(':') {
@@ -326,12 +362,13 @@ async fn accepts_unix(path: &std::path::Path) -> Result<(), Unreachable> {
 }
 
 /// The session of one client, or the way of a line to its session.
-async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
-    let (listen_end, to_end) = plan.session_ends();
+async fn session(plan: &Plan, arrival: Arrival, stop: &Stop, watched: &SessionWatch) {
+    let (listen_end, to_end) = plan.session_ends(watched);
     let Arrival { caller, open, .. } = arrival;
     let entered = match open(&listen_end) {
         Ok(entered) => entered,
         Err(error) => {
+            watched.refused(Refused::NoStart, &error);
             return tracing::error!(%error, "a client's connection cannot be used");
         }
     };
@@ -344,10 +381,13 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
                 () = stop.stopped() => return,
             };
             match greeted {
-                Ok(Some(newcomer)) => Client::Gateway(newcomer),
-                // The line belongs to a session that goes on.
-                Ok(None) => return,
+                Ok(Greeted::Newcomer(newcomer)) => Client::Gateway(newcomer),
+                Ok(Greeted::Resumed) => return,
+                Ok(Greeted::Elsewhere(stray)) => {
+                    return elsewhere(plan, stray, &caller, stop).await;
+                }
                 Err(error) => {
+                    watched.refused(Refused::NoStart, &error);
                     return tracing::error!(%error, "closed a client: its session could not start");
                 }
             }
@@ -358,12 +398,14 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
             "refused a client: it is not a breakbulk gateway, and tunnel=always or framing=ipc needs one"
         );
         let reason = "this listener is for breakbulk gateways";
+        watched.refused(Refused::NotGateway, reason);
         return client.refuse(1002, reason).await;
     }
     let Some(_seat) = plan.lobby.seat(caller.address) else {
         tracing::warn!(
             "refused a client: too many sessions, with those that wait for their client"
         );
+        watched.refused(Refused::TooManySessions, TOO_MANY);
         return client.refuse(1013, TOO_MANY).await;
     };
     let to = tokio::select! {
@@ -372,8 +414,12 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
     };
     let to = match to {
         Ok(to) => to,
-        Err(OpenError::Stopped) => return client.refuse(1001, "the gateway is stopping").await,
+        Err(OpenError::Stopped) => {
+            watched.refused(Refused::Stopping, OpenError::Stopped);
+            return client.refuse(1001, "the gateway is stopping").await;
+        }
         Err(error) => {
+            watched.refused(Refused::NoTarget, &error);
             tracing::error!(%error, "closed a client: its session could not start");
             return client.refuse(NO_TARGET, NO_TARGET_REASON).await;
         }
@@ -382,6 +428,7 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
         Client::Other(opened, _) => match opened.greeted().await {
             Ok(opened) => opened,
             Err(error) => {
+                watched.refused(Refused::NoStart, &error);
                 return tracing::error!(%error, "closed a client: its session could not start");
             }
         },
@@ -389,6 +436,7 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
         Client::Gateway(newcomer) => match newcomer.accept(&config).await {
             Ok(tunnelled) => Opened::tunnel(tunnelled),
             Err(error) => {
+                watched.refused(Refused::NoStart, &error);
                 return tracing::error!(%error, "closed a client: its session could not start");
             }
         },
@@ -398,22 +446,24 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop) {
         to = to.kind.name(),
         "session started"
     );
-    log_end(&pump(plan, listen, to, stop).await);
+    pump(plan, listen, to, stop, watched).await;
 }
 
-/// The error of binding a listener, with the host and port as they were given.
-pub(crate) fn not_bound(host: &str, port: u16, error: ListenError) -> RunError {
-    let named = match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
-    };
-    RunError::Listen(match error {
-        ListenError::Bind { error, .. } => ListenError::Bind {
-            address: named,
-            error,
-        },
-        error => error,
-    })
+/// A line whose session is in another process: a member of the same fleet, if there is one.
+#[cfg_attr(
+    not(feature = "nats"),
+    expect(unused_variables, reason = "only members of a fleet find each other")
+)]
+async fn elsewhere(plan: &Plan, stray: Stray, caller: &Caller, stop: &Stop) {
+    #[cfg(feature = "nats")]
+    if let Some(fleet) = plan.fleet.get() {
+        return tokio::select! {
+            () = fleet.forward(stray, caller) => {}
+            // The client goes on by another member.
+            () = stop.stopped() => {}
+        };
+    }
+    stray.refuse(Gone::Restarted).await;
 }
 
 /// A client whose session has not begun.
@@ -428,13 +478,5 @@ impl Client {
             Self::Gateway(newcomer) => newcomer.refuse(code, reason).await,
             Self::Other(_, refuse) => refuse(code, reason).await,
         }
-    }
-}
-
-/// Logs how the session of a client ended.
-pub(crate) fn log_end(end: &SessionEnd) {
-    match end.ended.is_clean() {
-        true => tracing::info!("{end}"),
-        false => tracing::error!("{end}"),
     }
 }

@@ -30,12 +30,15 @@ use client::Halves;
 pub use client::connect;
 pub use learned_caps::{BrokenFile, LearnedCaps};
 pub use lines::{Boxed, Caller, Dial, Line};
-pub use lobby::{Lobby, Newcomer};
+#[cfg(feature = "nats")]
+pub(crate) use lines::{LineSink, LineSource};
+pub use lobby::{Greeted, Lobby, Newcomer, Stray};
 use machine::{LEAST_CAP, Machine, Settings};
-use session::{KeepCap, Lines, Session};
+use session::{Found, KeepCap, Lines, Session};
 use transport::Resuming;
 
 use crate::pump::{Port, limits, session_memory};
+use crate::watch::SideWatch;
 
 /// How long the other gateway's hello may take: it connects to its own target before.
 const HELLO_TIME: Duration = Duration::from_secs(30);
@@ -93,6 +96,8 @@ pub struct TunnelConfig {
     pub window: usize,
     /// What is known about the caps of paths.
     pub caps: KnownCaps,
+    /// What is watched of it.
+    pub watched: SideWatch,
 }
 
 /// What is known about the caps of paths, and whether a session begins with it.
@@ -110,13 +115,24 @@ impl KnownCaps {
         self.learned.of(path).filter(|_| !self.is_asked_for)
     }
 
+    /// The largest frame that comes by a path, if it was learned and applies.
+    fn of_incoming(&self, path: &str) -> Option<usize> {
+        self.learned
+            .of_incoming(path)
+            .filter(|_| !self.is_asked_for)
+    }
+
     /// Remembers what is learned about a path.
     fn keeper(&self, path: String) -> KeepCap {
         let learned = self.learned.clone();
-        Box::new(move |cap| {
+        Box::new(move |found| {
             let (learned, path) = (learned.clone(), path.clone());
             tokio::task::spawn_blocking(move || {
-                if let Err(error) = learned.learn(&path, cap) {
+                let kept = match found {
+                    Found::Out(cap) => learned.learn(&path, cap),
+                    Found::In(cap) => learned.learn_incoming(&path, cap),
+                };
+                if let Err(error) = kept {
                     tracing::warn!(%error, "the learned max-frame could not be written to the state file");
                 }
             });
@@ -142,6 +158,7 @@ impl TunnelConfig {
             window: self.window as u64,
             frame: self.max_frame.min(self.max_message).max(1) as u64,
             message: self.max_message.max(1) as u64,
+            label: self.watched.label(),
         }
     }
 
@@ -231,7 +248,8 @@ impl TunnelConfig {
         let machine = Machine::new(now(), settings, cap, pings);
         let cap = machine.cap();
         let keep = path.map(|path| self.caps.keeper(path));
-        let session = Session::start(machine, source, sink, lines, keep);
+        let watched = self.watched.clone();
+        let session = Session::start(machine, (source, sink), lines, keep, watched);
         let mut link = self.link(hello, seed);
         link.set_cap(Cap {
             max: self.cap.max.min(cap),

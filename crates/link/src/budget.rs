@@ -32,7 +32,7 @@ pub(crate) struct LinkBudget {
 
 #[derive(Debug)]
 struct Account {
-    limit: usize,
+    limit: AtomicUsize,
     used: AtomicUsize,
     /// The part of `used` that belongs to complete messages that the application has not dropped yet.
     finished: AtomicUsize,
@@ -120,7 +120,13 @@ impl Budget {
 
     /// The limit.
     pub fn limit(&self) -> usize {
-        self.0.limit
+        self.0.limit()
+    }
+
+    /// Changes the limit. What is charged stays charged: if it is more than the new limit, nothing else
+    /// fits until enough of it is gone.
+    pub fn set_limit(&self, limit: usize) {
+        self.0.limit.store(limit, Ordering::Relaxed);
     }
 
     /// A part of this budget, of at most `limit` bytes, for something else than a link.
@@ -257,12 +263,16 @@ impl LinkBudget {
 impl Account {
     fn new(limit: usize) -> Self {
         Self {
-            limit,
+            limit: AtomicUsize::new(limit),
             used: AtomicUsize::new(0),
             finished: AtomicUsize::new(0),
             waiting: Mutex::new(None),
             share: None,
         }
+    }
+
+    fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
     }
 
     fn waiting(&self) -> std::sync::MutexGuard<'_, Option<Waker>> {
@@ -273,7 +283,8 @@ impl Account {
         if self.share.as_ref().is_some_and(|share| !share.take(amount)) {
             return false;
         }
-        let fits = |used: usize| used.checked_add(amount).filter(|&sum| sum <= self.limit);
+        let limit = self.limit();
+        let fits = |used: usize| used.checked_add(amount).filter(|&sum| sum <= limit);
         let taken = self
             .used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
@@ -294,9 +305,10 @@ impl Account {
 
     /// Takes bytes for a user who would have `total` of them, if that is at most twice what is left.
     fn take_fairly(&self, amount: usize, total: usize) -> bool {
+        let limit = self.limit();
         let fits = |used: usize| {
-            let sum = used.checked_add(amount).filter(|&sum| sum <= self.limit)?;
-            (total <= (self.limit - sum).saturating_mul(2)).then_some(sum)
+            let sum = used.checked_add(amount).filter(|&sum| sum <= limit)?;
+            (total <= (limit - sum).saturating_mul(2)).then_some(sum)
         };
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
@@ -400,6 +412,20 @@ mod tests {
         drop((held, second, third));
         assert_eq!((common.used(), greedy.used(), modest.used()), (0, 0, 0));
         assert!(modest.charge(70).is_some());
+    }
+
+    // OPS-3
+    #[test]
+    fn a_limit_can_change_and_what_is_charged_stays_charged() {
+        let budget = Budget::new(100);
+        let held = budget.charge(80).unwrap();
+        budget.set_limit(50);
+        assert!(budget.charge(1).is_none());
+        assert_eq!((budget.used(), budget.limit()), (80, 50));
+        budget.set_limit(200);
+        let more = budget.charge(120).unwrap();
+        drop((held, more));
+        assert_eq!(budget.used(), 0);
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub enum Event {
         id: TransferId,
         /// Its tag.
         tag: u64,
+        /// How many frames it took.
+        frames: u64,
     },
     /// The peer accepted a transfer of this side.
     Accepted {
@@ -71,7 +73,9 @@ pub enum Event {
     },
     /// The send queue has room again.
     Writable,
-    /// A frame was faulty; its transfer, if any, goes on.
+    /// A frame was faulty; its transfer, if any, goes on. A fault that closes the link
+    /// ([`Scope::Link`](crate::Scope::Link)) is told by [`Event::Closed`], whose reason has its words, and
+    /// by what [`Link::handle_frame`](crate::Link::handle_frame) returned; there is no such event for it.
     Fault(Fault),
     /// The peer opened a transfer; reported if
     /// [`Config::report_opened`](crate::Config::report_opened) is set. It ends with a message of
@@ -105,6 +109,8 @@ pub struct Message {
     pub shape: Shape,
     /// The transfer it came by; `None` if it came in one frame.
     pub key: Option<Key>,
+    /// How many pieces it came in; 1 if it came in one frame.
+    pub pieces: u64,
     pub(crate) charge: Charge,
 }
 

@@ -32,7 +32,9 @@ pub use error::{Closed, Fault, FaultKind, SendError, Uncut};
 pub use event::{Event, Message, ProgressOf};
 pub use frame::{Carries, Frame, FrameId, FrameKind, Lane, MessageId, TransferId, Transmit};
 pub use key::Key;
-pub use link::{Cancelled, Link, PlanJob, Planned, Received, Sent, Unfinished, Unmatched};
+pub use link::{
+    Cancelled, Link, PlanJob, Planned, Received, Sent, UnderWay, Unfinished, Unmatched,
+};
 pub use lock::lock;
 pub use outbox::{Outgoing, Rejected};
 pub use preset::{Carrier, Evidence, Preset, PresetKind, exact_size};

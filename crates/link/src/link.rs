@@ -113,6 +113,17 @@ pub struct Unfinished<'a> {
     pub declared: Option<u64>,
 }
 
+/// The progress of a message of this side that is being sent in pieces.
+#[derive(Clone, Copy, Debug)]
+pub struct UnderWay<'a> {
+    /// Its transfer.
+    pub key: &'a Key,
+    /// Bytes given to the transport.
+    pub bytes: usize,
+    /// Bytes in total.
+    pub total: usize,
+}
+
 /// The planning of one large message, to be run on a thread that may block.
 #[derive(Debug)]
 pub struct PlanJob {
@@ -322,6 +333,15 @@ impl Link {
             count: assembly.count(),
             bytes: assembly.received(),
             declared: assembly.declared(),
+        })
+    }
+
+    /// This side's messages that are being sent in pieces, one by one, oldest first.
+    pub fn under_way(&self) -> impl Iterator<Item = UnderWay<'_>> {
+        self.outbox.messages.values().filter_map(|out| {
+            let (key, bytes) = out.under_way()?;
+            let total = out.message.bytes.len();
+            Some(UnderWay { key, bytes, total })
         })
     }
 

@@ -123,6 +123,24 @@ impl Entry {
             reported: 0,
         }
     }
+
+    /// How many frames of it were made.
+    pub(crate) fn frames_made(&self) -> u64 {
+        match &self.state {
+            State::Sending(sending) => sending.made,
+            State::Queued | State::Planning | State::Failed => 0,
+        }
+    }
+
+    /// The key and the bytes sent of a message that is being sent in pieces.
+    pub(crate) fn under_way(&self) -> Option<(&Key, usize)> {
+        match &self.state {
+            State::Sending(sending) if self.begun.is_some() => {
+                Some((&sending.pieces()?.key, sending.offset))
+            }
+            _ => None,
+        }
+    }
 }
 
 #[expect(

@@ -233,6 +233,25 @@ pub fn unsigned(raw: &RawValue) -> Option<u64> {
     integer(raw)?.try_into().ok()
 }
 
+/// An id as most programs write it: strings without needless escapes, whole numbers without a fraction. So
+/// ids can be compared that are written in different ways.
+pub fn shortest_id(id: &str) -> Cow<'_, str> {
+    let written = match id.as_bytes().first() {
+        Some(b'"') if id.contains('\\') => {
+            let raw: Option<&RawValue> = serde_json::from_str(id).ok();
+            let text = raw.and_then(string);
+            text.map(|text| serde_json::Value::from(text).to_string())
+        }
+        Some(b'-' | b'0'..=b'9') if id.contains(['.', 'e', 'E']) => id
+            .parse::<f64>()
+            .ok()
+            .filter(|number| number.fract() == 0.0 && number.abs() < 9e15)
+            .map(|number| (number as i64).to_string()),
+        _ => None,
+    };
+    written.map_or(Cow::Borrowed(id), Cow::Owned)
+}
+
 /// The range of `part` within `whole`, of which it must be a slice.
 pub fn range_in(whole: &str, part: &str) -> Range<usize> {
     let start = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);

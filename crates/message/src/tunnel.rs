@@ -9,7 +9,8 @@
 mod control;
 
 pub use control::{
-    CONTROL, Control, ControlError, Gone, Hello, SESSION_BYTES, SessionId, part_room,
+    CONTROL, Control, ControlError, Gone, Hello, Label, Received, SESSION_BYTES, SessionId,
+    part_bytes, part_room,
 };
 
 /// The WebSocket subprotocol by which two gateways agree on a tunnel.

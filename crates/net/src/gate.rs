@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -107,6 +108,12 @@ impl Gate {
         }
     }
 
+    /// Counts refused clients there.
+    pub(crate) fn counting(self, refusals: Refusals) -> Self {
+        let warnings = Warnings::counting(refusals);
+        Self { warnings, ..self }
+    }
+
     /// What a socket counts as before its request is known; `None` behind a proxy, whose address says
     /// nothing.
     pub(crate) fn key_of_socket(&self, address: IpAddr) -> Option<AddressKey> {
@@ -206,14 +213,61 @@ pub(crate) enum Limit {
     Request,
 }
 
+impl Limit {
+    const ALL: [Self; 5] = [
+        Self::Rate,
+        Self::Address,
+        Self::Places,
+        Self::Silent,
+        Self::Request,
+    ];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Address => "address_full",
+            Self::Places => "listener_full",
+            Self::Silent => "silent",
+            Self::Request => "request",
+        }
+    }
+}
+
+/// How many clients a listener did not let in, by reason. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct Refusals(Arc<[AtomicU64; Limit::ALL.len()]>);
+
+impl Refusals {
+    fn count(&self, limit: Limit) {
+        self.0[limit as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Each reason in one word, and how often it applied: `rate`, an address asks too often;
+    /// `address_full`, it has too many connections; `listener_full`, there are too many in all; `silent`,
+    /// a silent socket had to make room; `request`, what the client sent is not acceptable: no token, a
+    /// web page of strangers, no HTTP.
+    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counted = |limit: Limit| self.0[limit as usize].load(Ordering::Relaxed);
+        Limit::ALL
+            .map(|limit| (limit.word(), counted(limit)))
+            .into_iter()
+    }
+}
+
 /// Logs refused clients. Anybody can cause a refusal, as often as they like, so warnings are limited in
 /// rate and carry a count of those in between.
 #[derive(Debug, Default)]
-pub(crate) struct Warnings([Mutex<Throttle>; 5]);
+pub(crate) struct Warnings([Mutex<Throttle>; Limit::ALL.len()], Refusals);
 
 impl Warnings {
+    /// Counts them there, too.
+    pub(crate) fn counting(refusals: Refusals) -> Self {
+        Self(Default::default(), refusals)
+    }
+
     /// Logs why a client is refused. `why` may quote the client.
     pub(crate) fn log(&self, limit: Limit, client: impl Display, why: &dyn Display) {
+        self.1.count(limit);
         let why = crate::plain_text(why);
         let Some(more) = lock(&self.0[limit as usize]).due(crate::now()) else {
             return tracing::debug!(peer = %client, %why, "a client is refused");

@@ -36,9 +36,9 @@ pub use client::{ClientOptions, ConnectError, HttpTarget, failure, refused_post}
 pub use connection::HttpSource;
 pub use dialect::{Dialect, PostErrors};
 pub use guard::{Guard, GuardOptions, PageHeaders, Place, Visitor, secret_name, text_answer};
-pub use listen::{Limits, serve, serve_until};
+pub use listen::{Limits, LocalAddress, serve, serve_until};
 pub use options::ServeOptions;
 pub use server::{Server, router};
 
-pub(crate) use answer::Answer;
+pub(crate) use answer::{Answer, with_body};
 pub(crate) use body::read as read_or_answer;

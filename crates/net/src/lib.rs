@@ -41,6 +41,7 @@ mod receipt;
 #[cfg(feature = "http")]
 pub mod sse;
 pub mod stream;
+mod tap;
 #[cfg(feature = "tcp")]
 pub mod tcp;
 mod transport;
@@ -53,6 +54,8 @@ pub mod ws;
 
 pub use connection::{Connection, Mismatch, WeakConnection, fresh_seed, now};
 pub use driver::Options;
+#[cfg(feature = "ws")]
+pub use gate::Refusals;
 #[cfg(any(feature = "process", feature = "http"))]
 pub use json_scan::{JsonScan, Members};
 #[cfg(feature = "ws")]
@@ -66,4 +69,5 @@ pub use plain_text::plain_text;
 #[cfg(feature = "ws")]
 pub use proxy::{ProxyHeader, UnknownProxyHeader};
 pub use receipt::{Receipt, Refusal, Verdict};
+pub use tap::{ClosedBy, Direction, Tap, TapObserver, Tapped, tapped};
 pub use transport::{Incoming, Lost, Sink, Source, Transport};

@@ -18,6 +18,7 @@
 mod bus;
 mod dial;
 mod error;
+mod hub;
 #[cfg(feature = "jetstream")]
 pub mod journal;
 mod keeper;
@@ -27,15 +28,17 @@ mod message;
 mod opening;
 
 pub use bus::{Credentials, NatsOptions};
-pub use dial::connect;
+pub use dial::{connect, connect_probe};
 pub use error::NatsError;
+pub use hub::NatsHub;
 pub use line::{NatsSink, NatsSource, NatsTransport};
 pub use listen::NatsListener;
 pub use message::MESSAGE_HEAD;
 
 use std::time::Duration;
 
-/// How much may be on its way to this side and not taken yet, in bytes. One message more is allowed.
+/// How much may be on its way to this side and not taken yet, in bytes, if the options do not say it. One
+/// message more is allowed.
 const WINDOW: u64 = 1 << 20;
 
 /// What a message counts beside its bytes, so that small ones are bounded in number as well.

@@ -12,11 +12,17 @@ pub trait Observer: Clone + Send + Sync + 'static {
     /// Something came in.
     fn received(&self, _incoming: &Incoming) {}
 
-    /// A frame was handed to the transport, and may still be held there.
-    fn handed_over(&self) {}
+    /// A frame is handed to the transport, and may still be held there.
+    fn handed_over(&self, _frame: &Frame) {}
 
     /// All frames that were handed over so far have left this process, or the transport has failed.
     fn written(&self) {}
+
+    /// The transport failed while it sent something.
+    fn lost(&self, _lost: &Lost) {}
+
+    /// This side closes the sending direction.
+    fn closing(&self, _code: u16, _reason: &str) {}
 }
 
 /// A transport, or a half of one, and its observer.
@@ -63,24 +69,24 @@ impl<S: Source, O: Observer> Source for Observed<S, O> {
 
 impl<S: Sink, O: Observer> Sink for Observed<S, O> {
     async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
-        self.1.handed_over();
+        self.1.handed_over(&frame);
         let outcome = self.0.send(frame).await;
-        self.1.written();
-        outcome
+        self.told(outcome)
     }
 
     fn hold(&mut self, frame: Frame) -> Option<Frame> {
+        // Its bytes are shared, not copied.
+        let shown = frame.clone();
         let back = self.0.hold(frame);
         if back.is_none() {
-            self.1.handed_over();
+            self.1.handed_over(&shown);
         }
         back
     }
 
     async fn flush(&mut self) -> Result<(), Lost> {
         let outcome = self.0.flush().await;
-        self.1.written();
-        outcome
+        self.told(outcome)
     }
 
     async fn ping(&mut self) -> Result<(), Lost> {
@@ -88,7 +94,19 @@ impl<S: Sink, O: Observer> Sink for Observed<S, O> {
     }
 
     async fn close(&mut self, code: u16, reason: &str) {
+        self.1.closing(code, reason);
         self.0.close(code, reason).await;
+    }
+}
+
+impl<S, O: Observer> Observed<S, O> {
+    /// Tells how a write ended.
+    fn told(&self, outcome: Result<(), Lost>) -> Result<(), Lost> {
+        self.1.written();
+        if let Err(lost) = &outcome {
+            self.1.lost(lost);
+        }
+        outcome
     }
 }
 
@@ -109,8 +127,13 @@ mod tests {
     }
 
     impl Observer for Notes {
-        fn handed_over(&self) {
+        fn handed_over(&self, frame: &Frame) {
+            assert_eq!(frame.bytes(), "x");
             self.add("handed over");
+        }
+
+        fn closing(&self, _code: u16, _reason: &str) {
+            self.add("closing");
         }
 
         fn written(&self) {
@@ -164,6 +187,7 @@ mod tests {
             "send",
             "written",
             "ping",
+            "closing",
             "close",
         ];
         assert_eq!(*notes.0.lock().unwrap(), expected);

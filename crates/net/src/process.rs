@@ -32,7 +32,7 @@ pub use sockets::unix_stream;
 #[cfg(feature = "ws")]
 pub use sockets::{AcceptedStream, SocketReader, SocketStream, StreamListener, tcp_stream};
 pub use stderr::StderrTail;
-pub use stderr_lines::StderrLines;
+pub use stderr_lines::{StderrLines, set_stderr_format};
 pub use stdio::{Stdio, stdio};
 pub use stop::Stopper;
 pub use stream::{Ends, Stream, StreamSink, StreamSource};

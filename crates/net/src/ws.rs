@@ -32,7 +32,7 @@ pub use error::{ConnectError, ListenError};
 pub use server::{Accepted, ListenOptions, Listener};
 pub use socket::ByteStream;
 #[cfg(feature = "tls")]
-pub use tls::{Identity, Roots};
+pub use tls::{Identity, Roots, check_client_files, check_server_files};
 pub use transport::{Ending, WebSocket, WsSink, WsSource};
 
 #[cfg(feature = "http")]

@@ -11,3 +11,5 @@ mod hostile;
 mod paths;
 #[path = "exchange/round_trips.rs"]
 mod round_trips;
+#[path = "exchange/streams.rs"]
+mod streams;

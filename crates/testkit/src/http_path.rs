@@ -1,7 +1,8 @@
 //! A proxy for HTTP/1.1 that caps bodies, loses answers and cuts connections.
 //!
-//! It understands what programs here send: bodies with a length. A body over the cap gets 413, an answer
-//! over it 502, as proxies on the way do.
+//! It understands what programs here send: bodies with a length, and answers in chunks, which pass as they
+//! come. A body over the cap gets 413, an answer over it 502, as proxies on the way do; an answer in chunks
+//! breaks off there.
 
 use std::io;
 use std::net::SocketAddr;
@@ -105,6 +106,8 @@ impl HttpPath {
 struct Exchange {
     head: Vec<u8>,
     body: Vec<u8>,
+    /// Whether the body follows in chunks, and is not read yet.
+    chunked: bool,
 }
 
 impl Shared {
@@ -134,16 +137,54 @@ impl Shared {
                 return Ok(());
             };
             let every = self.loses_every.load(SeqCst);
+            let is_lost = every > 0 && number.is_multiple_of(every);
+            if answer.chunked && is_lost {
+                return refuse(&mut client, "504 Gateway Timeout").await;
+            }
             if answer.body.len() > cap {
                 refuse(&mut client, "502 Bad Gateway").await?;
-            } else if every > 0 && number.is_multiple_of(every) {
+            } else if is_lost {
                 refuse(&mut client, "504 Gateway Timeout").await?;
             } else {
                 self.largest.fetch_max(answer.body.len(), SeqCst);
                 write(&mut client, &answer).await?;
             }
+            if answer.chunked && !self.pass_chunks(&mut target, &mut client, cap).await? {
+                return Ok(());
+            }
         }
         Ok(())
+    }
+
+    /// Passes the chunks of an answer on as they come; false if they are over the cap.
+    async fn pass_chunks(
+        &self,
+        target: &mut BufStream<TcpStream>,
+        client: &mut BufStream<TcpStream>,
+        cap: usize,
+    ) -> io::Result<bool> {
+        let mut passed = 0;
+        loop {
+            let mut chunk = Vec::new();
+            target.read_until(b'\n', &mut chunk).await?;
+            let line = String::from_utf8_lossy(&chunk);
+            let digits = line.split(';').next().unwrap_or_default().trim();
+            let size = usize::from_str_radix(digits, 16).map_err(io::Error::other)?;
+            passed += size;
+            if passed > cap {
+                return Ok(false);
+            }
+            self.largest.fetch_max(passed, SeqCst);
+            // With the line break behind it.
+            let start = chunk.len();
+            chunk.resize(start + size + 2, 0);
+            target.read_exact(&mut chunk[start..]).await?;
+            client.write_all(&chunk).await?;
+            client.flush().await?;
+            if size == 0 {
+                return Ok(true);
+            }
+        }
     }
 }
 
@@ -152,6 +193,7 @@ async fn refuse(client: &mut BufStream<TcpStream>, status: &str) -> io::Result<(
     let answer = Exchange {
         head: head.into_bytes(),
         body: Vec::new(),
+        chunked: false,
     };
     write(client, &answer).await
 }
@@ -164,7 +206,7 @@ async fn write(stream: &mut BufStream<TcpStream>, exchange: &Exchange) -> io::Re
 
 /// The next request or answer; `None` at the end of the connection.
 async fn read(stream: &mut BufStream<TcpStream>) -> io::Result<Option<Exchange>> {
-    let (mut head, mut length) = (Vec::new(), 0);
+    let (mut head, mut length, mut chunked) = (Vec::new(), 0, false);
     loop {
         let start = head.len();
         if stream.read_until(b'\n', &mut head).await? == 0 || head.len() > HEAD_MAX {
@@ -174,11 +216,16 @@ async fn read(stream: &mut BufStream<TcpStream>) -> io::Result<Option<Exchange>>
         if let Some(value) = line.strip_prefix("content-length:") {
             length = value.trim().parse().map_err(io::Error::other)?;
         }
+        chunked |= line.starts_with("transfer-encoding:") && line.contains("chunked");
         if line == "\r\n" {
             break;
         }
     }
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await?;
-    Ok(Some(Exchange { head, body }))
+    Ok(Some(Exchange {
+        head,
+        body,
+        chunked,
+    }))
 }

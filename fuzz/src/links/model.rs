@@ -227,10 +227,11 @@ impl Side {
                     self.delivered.push(message.bytes.clone());
                     self.held.push(message);
                 }
-                Event::Sent { id, tag } => {
+                Event::Sent { id, tag, frames } => {
                     let owed = self.owed.remove(&id).expect("sent once");
                     assert_eq!(owed.message.tag, tag);
                     assert!(owed.frames > 0 && !owed.failed);
+                    assert!((1..=owed.frames as u64).contains(&frames));
                     self.out.push(owed.message.bytes);
                 }
                 Event::SendFailed {

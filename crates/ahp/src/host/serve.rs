@@ -280,6 +280,10 @@ impl<A: Application> Serving<A> {
                     self.tell(|it| it.handle_answer(id, request, &answer, app));
                 }
             }
+            Work::Continue => {
+                tokio::task::yield_now().await;
+                self.tell(|it| it.handle_continue(id, app));
+            }
         }
     }
 }

@@ -1,37 +1,116 @@
 //! The texts of the library's errors, with the options and variables of this program that correct them.
 
 use breakbulk::gateway::{
-    EndError, EndpointError, KeyFileError, OpenError, PlanError, RunError, Side,
+    EndError, EndpointError, FleetError, KeyFileError, OpenError, PlanError, RouteError, RunError,
+    Side,
 };
+use breakbulk::net::ws::ListenError;
 
 use crate::key::VARIABLE as KEY;
 
-/// Why two endpoints make no gateway.
-pub(super) fn plan(error: &PlanError) -> String {
+/// How options are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spelling {
+    /// With two dashes.
+    CommandLine,
+    /// As keys.
+    File,
+}
+
+impl Spelling {
+    /// An option, as it is written there.
+    pub(super) fn option(self, name: &str) -> String {
+        match self {
+            Self::CommandLine => format!("--{name}"),
+            Self::File => name.to_owned(),
+        }
+    }
+}
+
+/// Why a route cannot be started.
+pub(super) fn route(spelling: Spelling, error: &RouteError) -> String {
     match error {
-        PlanError::End { side, error } => end(*side, error),
-        PlanError::NoSessions => "--max-sessions 0 accepts no client; give at least 1".to_owned(),
-        PlanError::Memory { .. } => format!("--memory: {error}"),
+        RouteError::Plan(error) => plan(spelling, error),
+        RouteError::Run(error) => run(spelling, error),
+        RouteError::SameName { .. } => format!("name: {error}"),
+        RouteError::SamePlace { .. } | RouteError::StandardStreams => format!("listen: {error}"),
+        error => error.to_string(),
+    }
+}
+
+/// The keys of a file that an error may be about: the first that is there.
+pub(super) fn keys(error: &RouteError) -> &'static [&'static str] {
+    let of_end = |side: Side, error: &EndError| -> &'static [&'static str] {
+        match (error, side) {
+            (EndError::FrameTooSmall { .. }, Side::Listen) => &["max-frame", "listen"],
+            (EndError::FrameTooSmall { .. }, Side::To) => &["max-frame", "to"],
+            (EndError::FragmentTooSmall { .. }, Side::Listen) => &["fragment", "listen"],
+            (EndError::FragmentTooSmall { .. }, Side::To) => &["fragment", "to"],
+            (EndError::MessageTooSmall { .. }, Side::Listen) => &["max-message", "listen"],
+            (EndError::MessageTooSmall { .. }, Side::To) => &["max-message", "to"],
+            (EndError::NoProxyHeader, _) => &["trust-proxy", "listen"],
+            (EndError::Token(_), Side::Listen) => &["token-file", "listen"],
+            (_, Side::Listen) => &["listen"],
+            (_, Side::To) => &["to"],
+        }
+    };
+    match error {
+        RouteError::Plan(PlanError::End { side, error }) => of_end(*side, error),
+        RouteError::Plan(PlanError::Fleet(_)) | RouteError::Run(RunError::Fleet(_)) => {
+            &["fleet", "name"]
+        }
+        RouteError::Plan(PlanError::NoSessions) => &["max-sessions", "name"],
+        RouteError::Plan(PlanError::Memory { .. }) => &["max-message", "memory", "name"],
+        RouteError::Run(RunError::Listen(ListenError::Identity { .. })) => &["cert", "listen"],
+        RouteError::Run(RunError::Open {
+            side,
+            error: OpenError::End(error),
+        }) => of_end(*side, error),
+        RouteError::SameName { .. } => &["name"],
+        error => match error.side() {
+            Some(Side::Listen) => &["listen"],
+            Some(Side::To) | None => &["to"],
+        },
+    }
+}
+
+/// Why two endpoints make no gateway.
+fn plan(spelling: Spelling, error: &PlanError) -> String {
+    match error {
+        PlanError::End { side, error } => end(spelling, *side, error),
+        PlanError::NoSessions => {
+            let option = spelling.option("max-sessions");
+            format!("{option} 0 accepts no client; give at least 1")
+        }
+        PlanError::Memory { .. } => format!("{}: {error}", spelling.option("memory")),
+        PlanError::Fleet(FleetError::NoSecret) => {
+            let words = spelling.option(&error.to_string());
+            format!("{words}, or set BREAKBULK_FLEET_SECRET")
+        }
+        PlanError::Fleet(_) => spelling.option(&error.to_string()),
         error => error.to_string(),
     }
 }
 
 /// Why an end cannot be used as it was written.
-pub(super) fn end(side: Side, error: &EndError) -> String {
+pub(super) fn end(spelling: Spelling, side: Side, error: &EndError) -> String {
+    let option = |name: &str| spelling.option(name);
+    let named = option(&side.to_string());
     let remedy = match error {
         EndError::OnlyFor {
-            option,
+            option: name,
             side: other,
         } => {
-            return format!("--{side}: {option} is for --{other}");
+            return format!("{named}: {name} is for {}", option(&other.to_string()));
         }
         EndError::OpenToOthers { .. } => {
-            ", or set BREAKBULK_TOKEN (--allow-remote accepts clients without a token)".to_owned()
+            let allow = option("allow-remote");
+            format!(", or set BREAKBULK_TOKEN ({allow} accepts clients without a token)")
         }
         EndError::StreamOpenToOthers { .. } => {
-            " (--allow-remote accepts whoever connects)".to_owned()
+            format!(" ({} accepts whoever connects)", option("allow-remote"))
         }
-        EndError::NoProxyHeader => return format!("--trust-proxy: {error}"),
+        EndError::NoProxyHeader => return format!("{}: {error}", option("trust-proxy")),
         EndError::NoKey => format!(" (breakbulk keygen FILE makes one), or set {KEY}"),
         EndError::SharedKey => format!("; unset {KEY} too"),
         EndError::Key(KeyFileError::NotFound(file)) => {
@@ -48,21 +127,27 @@ pub(super) fn end(side: Side, error: &EndError) -> String {
         }
         _ => String::new(),
     };
-    format!("--{side}: {error}{remedy}")
+    format!("{named}: {error}{remedy}")
 }
 
 /// Why the gateway ended.
-pub(super) fn run(error: &RunError) -> String {
+pub(super) fn run(spelling: Spelling, error: &RunError) -> String {
+    let option = |name: &str| spelling.option(name);
     match error {
-        RunError::Check(_) => format!("--{error}, or give --no-check"),
-        RunError::Listen(_) => format!("--{error}"),
+        RunError::Check(_) => {
+            let words = option(&error.to_string());
+            format!("{words}, or give {}", option("no-check"))
+        }
         RunError::Open {
             side,
             error: OpenError::End(error),
-        } => end(*side, error),
-        RunError::Open { .. } => format!("--{error}"),
+        } => end(spelling, *side, error),
+        RunError::Listen(_) | RunError::Fleet(_) | RunError::Open { .. } => {
+            option(&error.to_string())
+        }
         RunError::Session(end) if end.ended.refused.is_some() => {
-            format!("{error} (--preset NAME, --max-frame SIZE)")
+            let (preset, frame) = (option("preset"), option("max-frame"));
+            format!("{error} ({preset} NAME, {frame} SIZE)")
         }
         error => error.to_string(),
     }

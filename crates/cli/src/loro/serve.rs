@@ -17,10 +17,11 @@ use breakbulk::net::{AddressLimits, ListenAddress, ListenSocket};
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
+use tracing::Level;
 
 use crate::failure::Failure;
 use crate::guests::{GuestOptions, Room};
-use crate::log;
+use crate::log::LogOptions;
 use crate::signals::Stop;
 use crate::size::Size;
 use crate::token;
@@ -102,17 +103,13 @@ pub(super) struct Serve {
     /// How long to wait for queued messages at shutdown, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
-    /// Log more
-    #[arg(short, long, conflicts_with = "quiet")]
-    verbose: bool,
-    /// Log only errors
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 impl Serve {
     pub(super) async fn run(self) -> Result<(), Failure> {
-        log::start(self.verbose, self.quiet);
+        self.log.start(Level::INFO)?;
         let stop = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
         let tokens = match &self.token_file {
             Some(file) => {

@@ -15,6 +15,7 @@ pub(crate) fn gateway(arguments: &[&str]) -> Command {
         .args(arguments)
         .env_remove("BREAKBULK_TOKEN")
         .env_remove("BREAKBULK_NOSTR_KEY")
+        .env_remove("BREAKBULK_FLEET_SECRET")
         // What a test learns about a path is no business of the next one.
         .env_remove("XDG_STATE_HOME")
         .env("HOME", "")
@@ -78,7 +79,7 @@ impl Listening {
         };
         loop {
             let line = gateway.line("");
-            match line.strip_prefix("listening on ") {
+            match line.split_once("listening on ").map(|(_, address)| address) {
                 Some(address) => {
                     gateway.address = address.to_owned();
                     return gateway;
@@ -206,7 +207,11 @@ pub(crate) struct Near {
 
 impl Near {
     pub(crate) fn new(arguments: &[&str]) -> Self {
-        let mut child = gateway(arguments).spawn().unwrap();
+        Self::start(gateway(arguments))
+    }
+
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         Self {
             log: Lines::of(&mut child, true),

@@ -2,7 +2,10 @@
 //! server in Python behind pipes.
 
 mod carry;
-mod door;
+pub(crate) mod door;
+mod failures;
+mod fleet;
 mod scripted;
+mod secure;
 mod target;
-mod wire;
+pub(crate) mod wire;

@@ -3,9 +3,9 @@
 mod http;
 mod nats;
 
-use std::io::Write;
+use std::io::{BufRead, Write};
 
-use crate::common::{Near, lines};
+use crate::common::{Lines, Near, lines};
 
 /// A program that answers each line with itself.
 const ECHO: &str = "exec:cat";
@@ -14,7 +14,7 @@ const ECHO: &str = "exec:cat";
 const SIZES: [usize; 7] = [10, 20_000_000, 3, 63_000, 64_000, 66_000, 1];
 
 /// Sends lines one after another, and calls `between` after each has come back.
-fn echo_each(near: &mut Near, sizes: &[usize], mut between: impl FnMut(usize)) {
+pub(crate) fn echo_each(near: &mut Near, sizes: &[usize], mut between: impl FnMut(usize)) {
     for (number, line) in lines(sizes)
         .split_inclusive(|byte| *byte == b'\n')
         .enumerate()
@@ -30,17 +30,20 @@ fn echo_each(near: &mut Near, sizes: &[usize], mut between: impl FnMut(usize)) {
     }
 }
 
-/// Sends a large line while `meanwhile` runs, and reads it back.
-fn echo_during(near: &mut Near, size: usize, meanwhile: impl FnOnce() + Send) {
+/// Sends a large line while `meanwhile` runs, which may wait for lines of the log, and reads it back.
+pub(crate) fn echo_during(near: &mut Near, size: usize, meanwhile: impl FnOnce(&mut Lines) + Send) {
     let input = lines(&[size]);
     let mut stdin = near.stdin.take().unwrap();
+    let (log, stdout) = (&mut near.log, &mut near.stdout);
     let back = std::thread::scope(|scope| {
         scope.spawn(|| {
             stdin.write_all(&input).unwrap();
             stdin.flush().unwrap();
         });
-        scope.spawn(meanwhile);
-        near.read_line()
+        scope.spawn(|| meanwhile(log));
+        let mut back = String::new();
+        stdout.read_line(&mut back).unwrap();
+        back
     });
     near.stdin = Some(stdin);
     assert!(

@@ -151,6 +151,9 @@ fn a_message_over_the_limit_of_the_gateway_is_refused_by_that_limit() {
         let output = push(&url, None, 1_000_000);
         assert_eq!(output.status.code(), Some(1), "{url}: {}", said(&output));
         assert!(said(&output).contains("100000"), "{url}: {}", said(&output));
+        // The operator is told which limit it was, and how the session ended.
+        let told = near.line("100000");
+        assert!(told.contains("127.0.0.1"), "{told}");
     }
 }
 

@@ -6,10 +6,13 @@
 mod clients;
 mod targets;
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use breakbulk_testkit::bad_relay::{BadRelay, Weather};
 use tempfile::TempDir;
 
 use crate::common::{gateway, run, said};
+use crate::nats_server::NatsServer;
 use clients::Client;
 use targets::Target;
 
@@ -118,6 +121,24 @@ const KINDS: &[Kind] = &[
         to: Some(Target::Loro(&["sse", "poll", "webrtc"])),
     },
     Kind {
+        name: "http:",
+        carries: &[Text],
+        listen: Some(("http://127.0.0.1:0/mcp", Client::Posts)),
+        to: Some(Target::Listening("http://127.0.0.1:0/mcp")),
+    },
+    Kind {
+        name: "ahp+http:",
+        carries: &[Text, Bytes],
+        listen: Some(("ahp+http://0/tunnel", Client::Gateway(""))),
+        to: Some(Target::Listening("ahp+http://0/tunnel")),
+    },
+    Kind {
+        name: "nats:",
+        carries: &[Text, Bytes],
+        listen: Some(("nats://NATS/listen.FRESH", Client::Gateway(""))),
+        to: Some(Target::Listening("nats://NATS/target.FRESH")),
+    },
+    Kind {
         name: "cep22+nostr:",
         carries: &[Text],
         listen: Some(("cep22+nostr:RELAY?key=FOLDER/key", Client::Gateway(""))),
@@ -129,14 +150,19 @@ const KINDS: &[Kind] = &[
 pub(crate) struct Scene {
     pub(crate) folder: TempDir,
     pub(crate) relay: String,
+    pub(crate) nats: String,
 }
 
 impl Scene {
-    /// The text of an endpoint, with the places that are known only now.
+    /// The text of an endpoint, with the places that are known only now. All rows share one NATS server,
+    /// so each listener there has a subject of its own.
     pub(crate) fn endpoint(&self, form: &str) -> String {
+        static SUBJECTS: AtomicUsize = AtomicUsize::new(0);
         let folder = self.folder.path().display().to_string();
         form.replace("FOLDER", &folder)
             .replace("RELAY", &self.relay)
+            .replace("NATS", &self.nats)
+            .replace("FRESH", &SUBJECTS.fetch_add(1, Relaxed).to_string())
     }
 }
 
@@ -191,6 +217,9 @@ fn example(name: &str) -> &'static str {
         "whole+ws:" => "whole+ws://127.0.0.1:1",
         "loro+ws:" => "loro+ws://127.0.0.1:1",
         "loro+http:" => "loro+http://127.0.0.1:1",
+        "http:" => "http://127.0.0.1:1",
+        "ahp+http:" => "ahp+http://127.0.0.1:1",
+        "nats:" => "nats://127.0.0.1:1/subject",
         "cep22+nostr:" => "cep22+nostr:ws://127.0.0.1:1",
         _ => "stdio:",
     }
@@ -236,10 +265,12 @@ fn refused(scene: &Scene, (listen, form): (&Kind, &str), to: &Kind) {
 }
 
 /// A row of the matrix: one listener with every target.
-fn row(relay: &str, listen: &Kind) {
-    let folder = tempfile::tempdir().unwrap();
-    let relay = relay.to_owned();
-    let scene = Scene { folder, relay };
+fn row(relay: &str, nats: &str, listen: &Kind) {
+    let scene = Scene {
+        folder: tempfile::tempdir().unwrap(),
+        relay: relay.to_owned(),
+        nats: nats.to_owned(),
+    };
     targets::keygen(&scene.folder.path().join("key"));
     for to in KINDS {
         check(&scene, listen, to);
@@ -252,10 +283,12 @@ async fn every_pair_of_endpoints_works_or_is_refused_by_name() {
     let relay = BadRelay::start(Weather::default()).await.unwrap();
     let url = relay.url().to_string();
     tokio::task::spawn_blocking(move || {
+        let server = NatsServer::start("");
+        let nats = format!("127.0.0.1:{}", server.port);
         // Most of the time of a pair is waiting: for processes, polls and relays.
         std::thread::scope(|scope| {
             for listen in KINDS {
-                scope.spawn(|| row(&url, listen));
+                scope.spawn(|| row(&url, &nats, listen));
             }
         });
     })

@@ -143,6 +143,51 @@ async fn a_line_that_does_not_come_back_gives_named_errors() {
     far.line("did not come back within 2 s (resume-for)");
 }
 
+/// The path loses the connection to the client, and the listener hears nothing of it: its one place is taken
+/// when the client comes back.
+// TUN-7
+#[tokio::test]
+async fn a_client_that_comes_back_finds_a_place_at_a_full_listener() {
+    let far = Listening::new(&[
+        "--listen",
+        "ws://0",
+        "--to",
+        "exec:cat",
+        "--max-sessions",
+        "1",
+    ]);
+    let far_address = target(&far.address);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = format!("ws://{}/", listener.local_addr().unwrap());
+    let (cut, mut cuts) = tokio::sync::watch::channel(0);
+    // The far halves of lost connections, which stay open.
+    let path = tokio::spawn(async move {
+        let mut lost = Vec::new();
+        loop {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let mut server = tokio::net::TcpStream::connect(&far_address).await.unwrap();
+            cuts.mark_unchanged();
+            tokio::select! {
+                _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+                _ = cuts.changed() => lost.push(server),
+            }
+        }
+    });
+    let told = spawn_blocking(move || {
+        let mut near = Near::new(&["--listen", "stdio:", "--to", &to]);
+        for _ in 0..3 {
+            near.write(REQUEST);
+            assert_eq!(near.read_line().as_bytes(), REQUEST);
+            cut.send_modify(|cuts| *cuts += 1);
+            near.log.line("the tunnel goes on with a new line");
+        }
+        near.write(REQUEST);
+        near.read_line()
+    });
+    assert_eq!(told.await.unwrap().as_bytes(), REQUEST);
+    path.abort();
+}
+
 /// Ends the process as a crash would.
 fn kill(listening: &mut Listening) {
     listening.child.kill().unwrap();

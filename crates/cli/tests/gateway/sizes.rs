@@ -175,6 +175,8 @@ async fn a_plain_client_is_told_to_put_a_second_gateway_before_it() {
         text.contains(r#""id":1,"error":{"code":-32011,"#) && text.contains(&words),
         "{text}"
     );
+    let told = far.line("a response could not be sent and was replaced by an error");
+    assert!(told.contains("20036"), "{told}");
     // What it is told to do helps.
     let near = gateway(&["--listen", "stdio:", "--to", &far.address]);
     let output = run(

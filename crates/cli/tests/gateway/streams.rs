@@ -276,7 +276,8 @@ fn an_ipc_frame_over_the_limit_ends_the_stream() {
         "--listen",
         "tcp://0?framing=ipc",
         "--to",
-        "exec:cat?framing=ipc",
+        // The command says when its input ends.
+        "exec:sh -c 'cat; echo the input ended >&2'?framing=ipc",
         "--max-message",
         "10KB",
     ]);
@@ -292,7 +293,12 @@ fn an_ipc_frame_over_the_limit_ends_the_stream() {
     socket.read_to_end(&mut rest).unwrap();
     assert!(rest.is_empty(), "{rest:?}");
     drop(socket);
-    near.line("a frame of 20013 bytes (ipc) is over 10000");
+    let (mut is_told, mut has_ended) = (false, false);
+    while !(is_told && has_ended) {
+        let line = near.line("");
+        is_told |= line.contains("a frame of 20013 bytes (ipc) is over 10000");
+        has_ended |= line.contains("the input ended");
+    }
 }
 
 // STREAM-3

@@ -315,11 +315,11 @@ async fn an_update_of_75_bytes_does_not_end_the_server() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_that_expands_is_refused_by_its_size() {
     let server = Server::with(None, |command| {
-        command.args(["--memory", "256MiB", "--verbose"]);
+        command.args(["--memory", "256MiB", "--max-message", "64MiB", "--verbose"]);
     });
     let mut peer = Raw::connect(&server.ways()[0]).await;
-    // 8 MB that become 2 GiB.
-    let data = bomb(512);
+    // 50 MB that become 12 GiB.
+    let data = bomb(3072);
     let size = data.len();
     peer.say(&sync_request("doc")).await;
     let bomb = ChannelMsg::Update {
@@ -339,10 +339,90 @@ async fn a_snapshot_that_expands_is_refused_by_its_size() {
         }
     }
     let peak = server.peak_memory();
-    println!("{size} bytes that expand to 2 GiB: {peak} bytes resident");
+    println!("{size} bytes that expand to 12 GiB: {peak} bytes resident");
+    assert!(size > 50_000_000, "{size}");
     assert!(peak < (256 << 20) + BEYOND, "{peak} bytes resident");
     let (_, said) = server.stop();
     assert!(said.contains("bytes uncompressed"), "{said}");
+}
+
+/// A snapshot of a document whose list has a state that says that it has a thousand million rows.
+fn state_bomb() -> (Vec<u8>, LoroDoc) {
+    let doc = LoroDoc::new();
+    doc.get_list("list").push(1).unwrap();
+    doc.commit();
+    let honest = doc.export(ExportMode::Snapshot).unwrap();
+    let changes = u32::from_le_bytes(honest[22..26].try_into().unwrap()) as usize;
+    let changes = &honest[22..26 + changes];
+    // A list, not nested, without a parent, values and peers; a table of three columns, each one run.
+    let run = [0x80, 0xa8, 0xd6, 0xb9, 0x07, 0];
+    let column = [&[6][..], &run].concat();
+    let state = [&[1, 1, 0, 0, 0, 1, 3][..], &column.repeat(3)].concat();
+    let key = [&[0x81, 4][..], b"list"].concat();
+    let mut table = b"LORO\0".to_vec();
+    table.extend(&state);
+    table.extend(xxh32(&state).to_le_bytes());
+    let end = (table.len() as u32).to_le_bytes();
+    let mut meta = 5_u32.to_le_bytes().to_vec();
+    meta.extend((key.len() as u16).to_le_bytes());
+    meta.extend(&key);
+    // One large value, not compressed.
+    meta.push(0x80);
+    table.extend(1_u32.to_le_bytes());
+    table.extend(&meta);
+    table.extend(xxh32(&meta).to_le_bytes());
+    table.extend(end);
+    let mut body = vec![0, 3];
+    body.extend(changes);
+    body.extend((table.len() as u32).to_le_bytes());
+    body.extend(table);
+    body.extend([0; 4]);
+    let checksum = xxh32(&body).to_le_bytes();
+    let data = [b"loro", &[0; 12][..], &checksum, &body].concat();
+    (data, doc)
+}
+
+// LORO-16
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_state_of_few_bytes_does_not_end_the_server() {
+    let server = Server::with(None, |command| {
+        command.args(["--memory", "256MiB", "--verbose"]);
+    });
+    let mut peer = Raw::connect(&server.ways()[0]).await;
+    let (data, doc) = state_bomb();
+    let size = data.len();
+    let before = doc.oplog_vv();
+    doc.get_list("list").push(2).unwrap();
+    doc.commit();
+    let change = doc.export(ExportMode::updates(&before)).unwrap();
+    let version = VersionVector::new;
+    for transmission in [
+        Transmission::Snapshot {
+            data: data.into(),
+            version: version(),
+        },
+        // A change of the list makes `loro` read its state.
+        Transmission::Update {
+            data: change.into(),
+            version: version(),
+        },
+    ] {
+        let doc_id = "doc".into();
+        let update = ChannelMsg::Update {
+            doc_id,
+            transmission,
+        };
+        peer.say(&update).await;
+    }
+    // Answered behind the imports.
+    peer.say(&sync_request("doc")).await;
+    while !matches!(peer.hear().await.unwrap(), ChannelMsg::SyncResponse { .. }) {}
+    let peak = server.peak_memory();
+    println!("{size} bytes that stand for a thousand million rows: {peak} bytes resident");
+    assert!(peak < (256 << 20) + BEYOND, "{peak} bytes resident");
+    let (clean, said) = server.stop();
+    assert!(clean, "{said}");
+    assert!(said.contains("loro does not write such bytes"), "{said}");
 }
 
 #[test]

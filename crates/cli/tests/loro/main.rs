@@ -12,5 +12,7 @@ mod fleet;
 mod hostile;
 #[cfg(target_os = "linux")]
 mod raw;
+#[cfg(target_os = "linux")]
+mod slow_readers;
 #[cfg(unix)]
 mod unix;

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::{SIZE, crossed, path};
 
-struct Notes(Box<RawValue>);
+pub(crate) struct Notes(pub(crate) Box<RawValue>);
 
 impl Application for Notes {
     fn snapshot(&self, channel: &str) -> Option<State> {

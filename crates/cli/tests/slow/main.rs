@@ -1,12 +1,16 @@
 //! 2 MB over a slow path (1.5 Mbit/s, 60 ms there and back), by every protocol and transport that has one.
 //!
-//! tywrap speaks over pipes, whose bytes a tunnel carries; WebRTC is UDP, which the path does not know.
+//! tywrap speaks over pipes, whose bytes a tunnel carries. WebRTC has a path of its own (`udp`). `paused` has
+//! 24 MB in simulated time for the endpoints that work on any transport; the formats by themselves:
+//! `crates/link/tests/slow_path.rs`.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
 mod library;
+mod paused;
 mod programs;
+mod udp;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,6 +22,12 @@ use tokio::task::JoinSet;
 /// The size of what crosses.
 const SIZE: usize = 2_000_000;
 
+/// 1.5 Mbit/s.
+const BYTES_A_SECOND: u64 = 187_500;
+
+/// One way.
+const DELAY: Duration = Duration::from_millis(30);
+
 /// No row takes longer: it takes 11 s one way.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -25,8 +35,8 @@ type Row = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 fn slow() -> Weather {
     Weather::both_ways(Way {
-        pace: Some(187_500),
-        delay: Duration::from_millis(30),
+        pace: Some(BYTES_A_SECOND),
+        delay: DELAY,
         ..Way::default()
     })
 }
@@ -69,6 +79,7 @@ async fn two_megabytes_arrive_over_a_slow_path_by_every_protocol() {
             "loro by polls",
             Box::pin(programs::loro("http://", "?transport=poll")),
         ),
+        ("loro by WebRTC", Box::pin(udp::loro())),
         ("AHP", Box::pin(library::ahp())),
         ("VSCode's RPC", Box::pin(library::vscode())),
     ];

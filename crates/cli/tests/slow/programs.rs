@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use crate::{SIZE, crossed, path};
 
 /// A part of the program that listens, killed with this.
-struct Listening(Child);
+pub(crate) struct Listening(Child);
 
 impl Drop for Listening {
     fn drop(&mut self) {
@@ -26,7 +26,7 @@ fn program(arguments: &[&str]) -> Command {
 }
 
 /// Starts it, and returns what follows these words on its standard error, up to the next blank.
-fn listen(arguments: &[&str], words: &str) -> (Listening, String) {
+pub(crate) fn listen(arguments: &[&str], words: &str) -> (Listening, String) {
     let mut child = program(arguments).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
@@ -50,7 +50,7 @@ fn listen(arguments: &[&str], words: &str) -> (Listening, String) {
 }
 
 /// Runs it with this input, and returns its output.
-fn run(arguments: &[&str], input: Vec<u8>) -> Vec<u8> {
+pub(crate) fn run(arguments: &[&str], input: Vec<u8>) -> Vec<u8> {
     let mut command = program(arguments);
     let mut child = (command.stdin(Stdio::piped()).stdout(Stdio::piped()))
         .spawn()
@@ -169,7 +169,7 @@ pub(crate) async fn loro(scheme: &'static str, rest: &'static str) {
 }
 
 /// Text that does not compress.
-fn noise() -> String {
+pub(crate) fn noise() -> String {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let letters = std::iter::repeat_with(|| {
         state ^= state << 13;

@@ -24,6 +24,7 @@ fn config(seed: u64) -> Config {
 
 fn weather(hasty: bool) -> Weather {
     Weather {
+        pace: None,
         delay: Duration::from_secs(2),
         doubled: 20,
         hasty,

@@ -6,6 +6,7 @@
 
 mod bad_relay;
 mod defects;
+mod endings;
 mod hostile;
 mod machine;
 mod sim;

@@ -14,6 +14,8 @@ use breakbulk_link::{Random, Sent};
 pub(crate) struct Weather {
     /// An event takes up to this long until the relay has it.
     pub(crate) delay: Duration,
+    /// So many bytes of events of one machine pass in a second.
+    pub(crate) pace: Option<u64>,
     /// So many of a hundred arrive twice.
     pub(crate) doubled: u64,
     /// Openings, last chunks and closings are confirmed before they are passed on, which takes up to
@@ -28,6 +30,7 @@ pub(crate) struct Weather {
 impl Weather {
     pub(crate) const CALM: Self = Self {
         delay: Duration::ZERO,
+        pace: None,
         doubled: 0,
         hasty: false,
         event_max: 65_536,
@@ -93,6 +96,8 @@ pub(crate) struct Sim {
     count: u64,
     /// Chunks that are still to come.
     left: BTreeMap<String, u64>,
+    /// Until when the way from each machine to the relay is busy.
+    busy: Vec<Duration>,
 }
 
 /// A key that names itself.
@@ -122,7 +127,6 @@ impl Sim {
         Self {
             now: Duration::ZERO,
             machines,
-            keys,
             weather,
             tape: Vec::new(),
             news: Vec::new(),
@@ -132,6 +136,8 @@ impl Sim {
             queue: BTreeMap::new(),
             count: 0,
             left: BTreeMap::new(),
+            busy: vec![Duration::ZERO; keys.len()],
+            keys,
         }
     }
 
@@ -263,8 +269,16 @@ impl Sim {
         let id = self.fresh_id();
         self.machines[from].handle_signed(publish.id, id);
         let longest = self.weather.delay.as_micros() as u64;
-        let taken = self.now + Duration::from_micros(self.random.below(longest.max(1)));
         let size = event_bytes(&publish);
+        let passed = match self.weather.pace {
+            Some(pace) => {
+                let time = Duration::from_secs_f64(size as f64 / pace as f64);
+                self.busy[from] = self.busy[from].max(self.now) + time;
+                self.busy[from]
+            }
+            None => self.now,
+        };
+        let taken = passed + Duration::from_micros(self.random.below(longest.max(1)));
         if size > self.weather.event_max {
             self.at(taken, Action::Confirm(from, publish.id, Sent::TooLarge));
             return;

@@ -164,3 +164,45 @@ fn a_message_over_100_mib_is_refused_before_it_is_sent() {
     assert!(sim.tape.iter().all(|seen| seen.frame_type().is_none()));
     sim.assert_clean("over 100 MiB");
 }
+
+/// 24 MB each way over 1.5 Mbit/s, plain and sealed: no deadline takes a slow path for a dead one.
+#[test]
+fn twenty_four_megabytes_arrive_over_a_slow_path_both_ways() {
+    const SIZE: usize = 24_000_000;
+    for encryption in [Encryption::Disabled, Encryption::Required] {
+        let config = Config::default().with(|config| {
+            config.encryption = encryption;
+            config.plan_elsewhere = None;
+        });
+        let weather = Weather {
+            pace: Some(187_500),
+            delay: Duration::from_millis(60),
+            ..Weather::CALM
+        };
+        let mut sim = Sim::new(3, weather, vec![config.clone(), config.clone()]);
+        let learned = Learned {
+            oversized: true,
+            encryption: true,
+            ephemeral: true,
+            streams: false,
+        };
+        sim.restart_client(1, config, Some(learned));
+        sim.send(1, 0, &call(1, &text(0, SIZE), SIZE));
+        let heard = sim.run(LONG);
+        let (_, _, heard) = heard.unwrap_or_else(|| panic!("{encryption:?}: {:?}", sim.news));
+        let uploaded = sim.now;
+        let answer = reply(&heard, 0);
+        let message = Prepared::outgoing(answer.clone().into(), None).unwrap();
+        let now = sim.time();
+        sim.machines[0].send(now, key(1), message).unwrap();
+        let got = sim.run(LONG);
+        let (to, _, got) = got.unwrap_or_else(|| panic!("{encryption:?}: {:?}", sim.news));
+        println!("{encryption:?}: {uploaded:?} there, {:?} in all", sim.now);
+        assert!(
+            to == 1 && got == answer,
+            "{encryption:?}: not byte for byte"
+        );
+        assert!(uploaded > Duration::from_secs(128), "{uploaded:?}");
+        sim.assert_clean("slow");
+    }
+}

@@ -3,8 +3,9 @@
 //! A listener takes clients by all four transports of loro-extended, on one port: WebSockets, event
 //! streams, polls and data channels. A target is reached by one of them.
 
-use super::options::{EndpointOptions, NAMES, none_of, options};
-use super::{At, EndpointError, OptionError, WireKind, address, at_question_mark};
+use super::options::{EndpointOptions, NAMES, none_of, options, unknown_option};
+use super::web::{Located, located};
+use super::{At, EndpointError, OptionError, WireKind, address};
 use crate::error::EndError;
 
 /// The option that the other transports do not have.
@@ -43,23 +44,11 @@ pub(super) fn endpoint(
     rest: &str,
 ) -> Result<(WireKind, At, EndpointOptions), EndpointError> {
     let scheme = if secure { "loro+https" } else { "loro+http" };
-    let rest = rest
-        .strip_prefix("//")
-        .ok_or(EndpointError::Slashes(scheme))?;
-    let (address, query) = at_question_mark(rest);
-    let (authority, path) = match address.find('/') {
-        Some(at) => address.split_at(at),
-        None => (address, "/"),
-    };
-    if authority.is_empty() {
-        return Err(EndpointError::Host(scheme));
-    }
-    if authority.contains('@') {
-        return Err(EndpointError::Credentials);
-    }
-    if address.contains('#') {
-        return Err(EndpointError::Fragment);
-    }
+    let Located {
+        authority,
+        path,
+        query,
+    } = located(scheme, rest)?;
     let (options, unknown) = options(query, NAMES)?;
     let (mut way, mut rest) = (None, Vec::new());
     for pair in unknown {
@@ -137,7 +126,7 @@ impl LoroAddress {
             return Err(EndError::LoroTransport);
         }
         if let Some(query) = &self.query {
-            return Err(super::unknown_option(query, NAMES).into());
+            return Err(unknown_option(query, NAMES).into());
         }
         address::listen_at(self.prefix(), &self.authority)
     }

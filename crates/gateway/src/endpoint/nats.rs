@@ -64,21 +64,10 @@ pub(super) fn endpoint(
         .ok_or(EndpointError::Slashes(scheme))?;
     let (address, query) = at_question_mark(rest);
     let (authority, subject) = address.split_once('/').unwrap_or((address, ""));
-    let (credentials, server) = match authority.rsplit_once('@') {
-        Some((credentials, server)) => (Some(read_credentials(credentials)?), server),
-        None => (None, authority),
-    };
-    if server.is_empty() {
-        return Err(EndpointError::NatsServer(scheme));
-    }
+    let (credentials, server) = servers(scheme, authority)?;
     if subject.is_empty() || subject.contains('/') {
         return Err(EndpointError::NatsSubject(scheme));
     }
-    let server = match server.rsplit_once(':') {
-        Some((_, port)) if port.parse::<u16>().is_ok() => server.to_owned(),
-        Some((_, port)) if !port.ends_with(']') => return Err(EndpointError::NatsServer(scheme)),
-        _ => format!("{server}:{PORT}"),
-    };
     let address = NatsAddress {
         secure,
         server,
@@ -86,6 +75,25 @@ pub(super) fn endpoint(
         subject: subject.to_owned(),
     };
     Ok((address, only_options(query, NAMES)?))
+}
+
+/// The credentials and the servers, each with its port, of `[USER:PASSWORD@|TOKEN@]HOST[:PORT][,HOST…]`.
+pub(crate) fn servers(
+    scheme: &'static str,
+    authority: &str,
+) -> Result<(Option<Credentials>, String), EndpointError> {
+    let (credentials, servers) = match authority.rsplit_once('@') {
+        Some((credentials, servers)) => (Some(read_credentials(credentials)?), servers),
+        None => (None, authority),
+    };
+    let with_port = |server: &str| match server.rsplit_once(':') {
+        _ if server.is_empty() => Err(EndpointError::NatsServer(scheme)),
+        Some((_, port)) if port.parse::<u16>().is_ok() => Ok(server.to_owned()),
+        Some((_, port)) if !port.ends_with(']') => Err(EndpointError::NatsServer(scheme)),
+        _ => Ok(format!("{server}:{PORT}")),
+    };
+    let servers: Result<Vec<_>, _> = servers.split(',').map(with_port).collect();
+    Ok((credentials, servers?.join(",")))
 }
 
 /// A user and password with a colon between them, or a token. No error repeats them.

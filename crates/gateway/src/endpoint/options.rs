@@ -8,6 +8,8 @@ use breakbulk_link::Preset;
 #[cfg(feature = "process")]
 use breakbulk_net::process::{Framing, LengthField};
 
+#[cfg(feature = "http")]
+use super::Down;
 #[cfg(feature = "nats")]
 use super::NatsNames;
 #[cfg(feature = "nostr")]
@@ -35,6 +37,9 @@ pub(crate) struct EndpointOptions {
     pub(crate) fragment: Option<usize>,
     pub(crate) max_message: Option<usize>,
     pub(crate) tunnel: Option<TunnelUse>,
+    /// How frames come down in a tunnel over plain HTTP.
+    #[cfg(feature = "http")]
+    pub(crate) down: Option<Down>,
     /// Whether the process id of an LSP client passes a tunnel.
     #[cfg(feature = "process")]
     pub(crate) keeps_process_id: Option<bool>,
@@ -72,6 +77,8 @@ pub(super) const NAMES: &[&str] = &[
     "max-message",
     "tunnel",
     "fragment",
+    #[cfg(feature = "http")]
+    "down",
     #[cfg(feature = "process")]
     "process-id",
 ];
@@ -114,7 +121,7 @@ pub(super) fn only_options(
 }
 
 /// The options of a query that have one of these names, and the rest of the query.
-pub(super) fn options<'a>(
+pub(crate) fn options<'a>(
     query: &'a str,
     names: &[&str],
 ) -> Result<(EndpointOptions, Vec<&'a str>), EndpointError> {
@@ -186,6 +193,15 @@ impl EndpointOptions {
                 };
                 self.tunnel.replace(tunnel).is_some()
             }
+            #[cfg(feature = "http")]
+            "down" => {
+                let down = match value {
+                    "sse" => Down::EventStream,
+                    "poll" => Down::Poll,
+                    _ => return Err(none_of(value, "sse, poll")),
+                };
+                self.down.replace(down).is_some()
+            }
             #[cfg(feature = "nats")]
             "creds" => self.nats.creds.replace(value.into()).is_some(),
             #[cfg(feature = "nats")]
@@ -227,7 +243,7 @@ pub(super) fn none_of(value: &str, expected: &'static str) -> OptionError {
 }
 
 /// `%26` and the like, for file names with an `&` in them.
-pub(super) fn decoded(value: &str) -> Result<String, OptionError> {
+pub(crate) fn decoded(value: &str) -> Result<String, OptionError> {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.bytes();
     while let Some(byte) = rest.next() {

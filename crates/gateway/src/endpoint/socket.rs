@@ -53,10 +53,15 @@ impl SocketAddress {
     /// The host and port to listen at, if it is no Unix socket.
     pub(crate) fn listen_at(&self) -> Result<Option<(String, u16)>, EndError> {
         match self {
-            Self::Tcp(authority) => address::listen_at("tcp", authority).map(Some),
+            Self::Tcp(authority) => listen_at(authority).map(Some),
             Self::Unix(_) => Ok(None),
         }
     }
+}
+
+/// The host and port to listen at.
+pub(crate) fn listen_at(authority: &str) -> Result<(String, u16), EndError> {
+    address::listen_at("tcp", authority)
 }
 
 type Parsed = Result<(WireKind, At, EndpointOptions), EndpointError>;

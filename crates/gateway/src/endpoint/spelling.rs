@@ -26,6 +26,7 @@ const FORMS: &[(&str, &str)] = &[
     ("whole+ws+unix", "whole+ws+unix:PATH"),
     ("loro+ws+unix", "loro+ws+unix:PATH"),
     ("http", "http://HOST:PORT/PATH"),
+    ("http+unix", "http+unix:PATH"),
     ("https", "https://HOST:PORT/PATH"),
     ("ahp+http", "ahp+http://HOST:PORT/PATH"),
     ("ahp+https", "ahp+https://HOST:PORT/PATH"),

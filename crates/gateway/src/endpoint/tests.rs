@@ -214,6 +214,8 @@ fn options_are_read() {
     assert_eq!(
         wss.options,
         EndpointOptions {
+            #[cfg(feature = "http")]
+            down: None,
             framing: None,
             token_file: Some("d".into()),
             #[cfg(feature = "http")]

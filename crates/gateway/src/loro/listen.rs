@@ -8,7 +8,6 @@ use breakbulk_loro::http::serve_options;
 use breakbulk_net::http::{self, Arrivals, ServeOptions, Server};
 use breakbulk_net::ws::ListenError;
 use breakbulk_net::{AddressLimits, ListenAddress, ListenSocket};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -16,8 +15,7 @@ use super::TokenCheck;
 use crate::endpoint::LoroAddress;
 use crate::error::RunError;
 use crate::plan::Plan;
-use crate::pump::Side;
-use crate::serve::{Arrival, Door, Entered, Tell, check_target, not_bound};
+use crate::serve::{Arrival, Door, Entered, Tell, bind, check_target};
 use crate::stop::Stop;
 use crate::tunnel::Caller;
 
@@ -29,19 +27,8 @@ pub(crate) async fn listen(
     tell: Tell<'_>,
 ) -> Result<(), RunError> {
     check_target(&plan).await?;
-    let (host, port) = address.listen_at().map_err(|error| RunError::Open {
-        side: Side::Listen,
-        error: error.into(),
-    })?;
-    let bound = TcpListener::bind((host.as_str(), port)).await;
-    let socket = bound.map(ListenSocket::from).map_err(|error| {
-        let address = String::new();
-        not_bound(&host, port, ListenError::Bind { address, error })
-    })?;
-    let at = socket.address().map_err(|error| {
-        let address = String::new();
-        not_bound(&host, port, ListenError::Bind { address, error })
-    })?;
+    let socket = bind::tcp(&plan.sockets, address.listen_at()).await?;
+    let at = bind::address_of(&socket)?;
     let path = address.path.trim_end_matches('/');
     let heard_at = format!("{}//{at}{path}", address.form());
     let door = LoroDoor::new(&plan, address, socket, &at);
@@ -79,6 +66,8 @@ impl LoroDoor {
 }
 
 impl Door for LoroDoor {
+    const LISTENS_TO_THE_END: bool = true;
+
     async fn accept(&mut self) -> Result<Arrival, RunError> {
         let ended = |address: &ListenAddress| ListenError::Ended {
             address: address.clone(),
@@ -134,6 +123,7 @@ fn options(plan: &Plan, at: &ListenAddress) -> ServeOptions {
         allowed_origins: guests.origins.clone(),
         allowed_hosts: guests.hosts.clone(),
         fragment: end.fragment,
+        refusals: plan.watched.turned_away(),
         ..serve_options()
     };
     #[cfg(not(feature = "webrtc"))]
@@ -166,5 +156,6 @@ fn limits(plan: &Plan) -> http::Limits {
         };
         limits.identity = end.identity.clone();
         limits.client_authority = end.client_authority.clone();
+        limits.refusals = plan.watched.turned_away();
     })
 }

@@ -6,12 +6,13 @@
 
 mod answer;
 mod body;
+#[cfg(feature = "nats")]
+mod elsewhere;
 mod post;
 mod session;
 mod streams;
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -22,13 +23,12 @@ use axum::extract::{Request, State};
 use axum::http::header::{ALLOW, HeaderValue};
 use axum::http::{HeaderMap, Method, Response, StatusCode};
 use breakbulk_link::lock;
-use breakbulk_net::ListenAddress;
 use breakbulk_net::http::{
     Bodies, Guard, GuardOptions, Limits, PageHeaders, Visitor, secret_name, serve_until,
     text_answer,
 };
 use breakbulk_net::ws::{ListenError, Tokens};
-use tokio::net::TcpListener;
+use breakbulk_net::{ListenAddress, ListenSocket, plain_text};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -42,10 +42,13 @@ use super::head::{self, Headers, LAST_EVENT, Refused, SERVER_ERROR, SESSION, SES
 use super::tools::ToolHeaders;
 use crate::endpoint::WsAddress;
 use crate::error::RunError;
+#[cfg(feature = "nats")]
+use crate::fleet::Fleet;
 use crate::open::{self, Opened};
 use crate::plan::Plan;
-use crate::pump::{Port, Side};
-use crate::serve::{self, Arrival, Door, Entered, Tell, check_target};
+use crate::probe::HttpEcho;
+use crate::pump::Port;
+use crate::serve::{self, Arrival, Door, Entered, Tell, bind, check_target};
 use crate::stop::Stop;
 use crate::tunnel::Caller;
 
@@ -79,21 +82,9 @@ pub(crate) async fn listen(
     tell: Tell<'_>,
 ) -> Result<(), RunError> {
     check_target(&plan).await?;
-    let (host, port) = address.listen_at().map_err(|error| RunError::Open {
-        side: Side::Listen,
-        error: error.into(),
-    })?;
-    let failed = |error| {
-        let address = match host.contains(':') {
-            true => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
-        };
-        RunError::Listen(ListenError::Bind { address, error })
-    };
-    let socket = TcpListener::bind((host.as_str(), port)).await;
-    let socket = socket.map_err(failed)?;
-    let at = socket.local_addr().map_err(failed)?;
-    let heard_at = format!("{}://{at}{}", address.scheme(), address.path);
+    let socket = bind::web(&plan.sockets, &plan.guests, address).await?;
+    let at = bind::address_of(&socket)?;
+    let heard_at = bind::heard_at(address, &at);
     let door = HttpDoor::open(&plan, address, socket, at);
     serve::listen(plan, door, heard_at, stop, tell).await
 }
@@ -103,7 +94,7 @@ struct HttpDoor {
     state: Arc<DoorState>,
     arrivals: mpsc::Receiver<NewSession>,
     server: JoinHandle<Result<(), ListenError>>,
-    at: SocketAddr,
+    at: ListenAddress,
     stop: watch::Sender<bool>,
 }
 
@@ -114,10 +105,14 @@ struct NewSession {
 }
 
 impl HttpDoor {
-    fn open(plan: &Plan, address: &WsAddress, socket: TcpListener, at: SocketAddr) -> Self {
+    fn open(plan: &Plan, address: &WsAddress, socket: ListenSocket, at: ListenAddress) -> Self {
         let (arriving, arrivals) = mpsc::channel(ARRIVALS);
         let state = Arc::new(DoorState::new(plan, address, arriving));
         let router = Router::new().fallback(answer).with_state(state.clone());
+        #[cfg(feature = "nats")]
+        if let Some(fleet) = &state.fleet {
+            fleet.answer_with(router.clone());
+        }
         let stop = watch::Sender::new(false);
         let mut stopped = stop.subscribe();
         let limits = limits(plan, address);
@@ -143,10 +138,13 @@ fn limits(plan: &Plan, address: &WsAddress) -> Limits {
         limits.per_address.connections = guests.per_address.connections.saturating_mul(SOCKETS);
         limits.identity = plan.listen.identity.clone().filter(|_| address.secure);
         limits.client_authority = plan.listen.client_authority.clone();
+        limits.refusals = plan.watched.turned_away();
     })
 }
 
 impl Door for HttpDoor {
+    const LISTENS_TO_THE_END: bool = true;
+
     async fn accept(&mut self) -> Result<Arrival, RunError> {
         tokio::select! {
             Some(NewSession { name, transport }) = self.arrivals.recv() => Ok(Arrival {
@@ -163,7 +161,7 @@ impl Door for HttpDoor {
                 }),
             }),
             ended = &mut self.server => {
-                let address = ListenAddress::Tcp(self.at);
+                let address = self.at.clone();
                 Err(RunError::Accept(match ended {
                     Ok(Err(error)) => error,
                     _ => ListenError::Ended { address },
@@ -193,6 +191,8 @@ struct DoorState {
     /// The largest message that comes in.
     limit: usize,
     guard: Guard,
+    /// Answers probes.
+    echo: HttpEcho,
     bodies: Bodies,
     tools: Arc<Mutex<ToolHeaders>>,
     idle: Duration,
@@ -201,6 +201,12 @@ struct DoorState {
     pool: Mutex<Vec<Arc<ClientSession>>>,
     arriving: mpsc::Sender<NewSession>,
     stopping: AtomicBool,
+    /// The fleet that this gateway is a member of.
+    #[cfg(feature = "nats")]
+    fleet: Option<Arc<Fleet>>,
+    /// What the names of sessions begin with.
+    #[cfg(feature = "nats")]
+    prefix: String,
 }
 
 impl DoorState {
@@ -215,6 +221,7 @@ impl DoorState {
             allowed_hosts: guests.hosts.clone(),
             page: PAGE,
             places: (plan.max_sessions, guests.per_address.connections),
+            refusals: plan.watched.turned_away(),
         };
         // Bodies that are still being received may take a part of what all sessions share.
         let posted = (end.budget.limit() / 2).max(end.max_message);
@@ -222,6 +229,7 @@ impl DoorState {
             path: (address.path != "/").then(|| address.path.clone()),
             limit: end.max_message,
             guard: Guard::new(guard),
+            echo: HttpEcho::new(plan),
             bodies: Bodies::new(posted, Some(end.budget.clone())),
             tools: http.tools,
             idle: http.idle,
@@ -229,6 +237,10 @@ impl DoorState {
             pool: Mutex::default(),
             arriving,
             stopping: AtomicBool::new(false),
+            #[cfg(feature = "nats")]
+            fleet: plan.fleet.get().cloned(),
+            #[cfg(feature = "nats")]
+            prefix: plan.session_prefix(),
         }
     }
 
@@ -258,6 +270,8 @@ impl DoorState {
             tracing::error!(%error, "no session can begin");
             "the gateway cannot name a session"
         })?;
+        #[cfg(feature = "nats")]
+        let id = format!("{}{id}", self.prefix);
         let holder = visitor.holder.clone();
         let (session, transport) =
             ClientSession::new(self, id.clone(), holder, is_stateless, place);
@@ -327,7 +341,7 @@ fn name(visitor: &Visitor) -> String {
 
 /// Answers any request.
 async fn answer(State(state): State<Arc<DoorState>>, request: Request) -> Response<Body> {
-    let (head, body) = request.into_parts();
+    let (head, mut body) = request.into_parts();
     let visitor = match state.guard.admit(&head) {
         Ok(visitor) => visitor,
         Err(response) => return *response,
@@ -336,6 +350,16 @@ async fn answer(State(state): State<Arc<DoorState>>, request: Request) -> Respon
         .path
         .as_deref()
         .is_none_or(|path| path == head.uri.path());
+    if is_here && let Some(response) = state.echo.answer(&head, &mut body).await {
+        return response;
+    }
+    #[cfg(feature = "nats")]
+    if is_here && let Some((fleet, member)) = elsewhere::elsewhere(&state, &head) {
+        let forwarded = elsewhere::forward(&fleet, member, &head, body).await;
+        let mut response = forwarded.unwrap_or_else(Response::from);
+        state.guard.let_page_read(&visitor, &mut response);
+        return response;
+    }
     let answered = match head.method {
         _ if !is_here => Ok(text_answer(
             StatusCode::NOT_FOUND,
@@ -352,7 +376,14 @@ async fn answer(State(state): State<Arc<DoorState>>, request: Request) -> Respon
             Ok(response)
         }
     };
-    let mut response = answered.unwrap_or_else(Response::from);
+    let mut response = answered.unwrap_or_else(|refusal| {
+        let why = format_args!("{}: {}", refusal.status(), refusal.words);
+        match refusal.is_limit {
+            true => state.guard.warn_of_refusal(&visitor, &why),
+            false => tracing::debug!(peer = %name(&visitor), why = %plain_text(&why), "a request is refused"),
+        }
+        refusal.into()
+    });
     state.guard.let_page_read(&visitor, &mut response);
     response
 }

@@ -10,7 +10,7 @@ use breakbulk_net::http::{ClientOptions, ConnectError, HttpTarget};
 use tokio::sync::OnceCell;
 
 use super::tools::ToolHeaders;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, WsAddress};
 use crate::error::EndError;
 use crate::plan::End;
 use crate::pump::Side;
@@ -126,16 +126,22 @@ impl HttpEnd {
     }
 
     /// The server of a target: one set of sockets for all sessions.
-    pub(super) async fn server(&self, end: &End, url: &str) -> Result<HttpTarget, ConnectError> {
+    pub(super) async fn server(
+        &self,
+        end: &End,
+        address: &WsAddress,
+    ) -> Result<HttpTarget, ConnectError> {
         let open = async || {
             let options = ClientOptions {
                 bearer: end.token.clone(),
                 headers: self.headers.clone(),
                 roots: end.roots.clone(),
                 identity: end.identity.clone(),
+                #[cfg(unix)]
+                unix_socket: address.socket.clone(),
                 ..ClientOptions::new("")
             };
-            HttpTarget::new(url, &options).await
+            HttpTarget::new(&address.url(), &options).await
         };
         self.server.get_or_try_init(open).await.cloned()
     }

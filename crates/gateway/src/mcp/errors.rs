@@ -145,6 +145,10 @@ mod tests {
                 r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"the target cannot be reached; the gateway's log says why"}}"#,
             ),
             (
+                Failure::NoMemory,
+                r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"the gateway has no memory for the answer; try again, or start it with a larger memory"}}"#,
+            ),
+            (
                 Failure::TooLarge {
                     size: 2000,
                     limit: 1000,

@@ -2,11 +2,9 @@
 
 use std::borrow::Cow;
 
-use breakbulk_message::jsonrpc::{self, Envelope, Kind, member, string};
+use breakbulk_message::jsonrpc::{self, Envelope, Kind, member, shortest_id, string};
 use breakbulk_message::mcp;
 use serde_json::value::RawValue;
-
-use crate::pump::shortest;
 
 /// The request that begins a session.
 pub(super) const INITIALIZE: &str = "initialize";
@@ -131,7 +129,7 @@ impl Message {
                 let method = method()?;
                 let id_of = |name: &str| {
                     let value = params.and_then(|params| member(params, name))?;
-                    Some(shortest(value.get()).into_owned())
+                    Some(shortest_id(value.get()).into_owned())
                 };
                 Self::Notification {
                     cancels: (method == mcp::CANCELLED)
@@ -147,11 +145,11 @@ impl Message {
                 }
             }
             Kind::Result => Self::Answer {
-                id: shortest(id()?).into_owned(),
+                id: shortest_id(id()?).into_owned(),
                 error: None,
             },
             Kind::Error => Self::Answer {
-                id: shortest(id()?).into_owned(),
+                id: shortest_id(id()?).into_owned(),
                 error: Some(error_code(envelope.error?)),
             },
         })
@@ -190,8 +188,8 @@ impl Request {
             .map(Cow::into_owned);
         Self {
             id: id.to_owned(),
-            key: shortest(id).into_owned(),
-            progress: token.map(|token| shortest(token.get()).into_owned()),
+            key: shortest_id(id).into_owned(),
+            progress: token.map(|token| shortest_id(token.get()).into_owned()),
             claim: meta.map(Claim::of).unwrap_or_default(),
             name,
             method,

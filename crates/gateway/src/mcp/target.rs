@@ -24,7 +24,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use self::post::Post;
-use self::upload::{Stage, Upload};
+use self::upload::Stage;
 use super::head::{PROTOCOL, SESSION};
 use super::message::Message;
 use super::tools::ToolHeaders;
@@ -58,7 +58,7 @@ const REPORTS: usize = 64;
 /// A connection to the server at this address. Nothing is sent before the first message.
 pub(crate) async fn connect(end: &End, address: &WsAddress) -> Result<Opened, OpenError> {
     let http = end.http.clone().unwrap_or_default();
-    let server = http.server(end, &address.url()).await?;
+    let server = http.server(end, address).await?;
     let (missed, reports) = mpsc::channel(REPORTS);
     let transport = McpTransport::new(server, http.tools.clone(), end.max_message, missed);
     let connection = open::open(end, open::whole(end), transport)?;
@@ -188,7 +188,7 @@ impl Sink for McpSink {
         }
         let stage = Arc::new(watch::Sender::new(Stage::Posting));
         let mut reached = stage.subscribe();
-        let upload = Upload::new(&self.state, bytes, stage.clone()).await;
+        let upload = upload::upload(&self.state, bytes, stage.clone()).await;
         let awaited = match post.is_request() && !post.is_initialize() {
             true => Stage::Written,
             false => Stage::Accepted,
@@ -396,5 +396,37 @@ impl<'s> Memory<'s> {
 
     fn take(&mut self) -> Option<Held> {
         self.held.take()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use breakbulk_net::http::ClientOptions;
+
+    use super::*;
+
+    // MCPH-9
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_waits_a_minute_for_memory_and_no_longer() {
+        let url = "http://127.0.0.1:1/mcp";
+        let server = HttpTarget::new(url, &ClientOptions::new("")).await.unwrap();
+        let (missed, _reports) = mpsc::channel(1);
+        let mut transport = McpTransport::new(server, Arc::default(), 1000, missed);
+        let budget = Budget::new(1000);
+        transport.charge_to(&budget);
+        let others = budget.charge(600).unwrap();
+        let mut memory = Memory::new(&transport.state);
+        assert!(memory.grow_to(400).await, "there is room for it");
+        let begun = Instant::now();
+        assert!(!memory.grow_to(401).await);
+        assert!(begun.elapsed() >= MEMORY && begun.elapsed() < MEMORY + 2 * LOOK);
+        // What others give back is noticed, though nobody tells.
+        let begun = Instant::now();
+        let (granted, ()) = tokio::join!(memory.grow_to(1000), async {
+            tokio::time::sleep(MEMORY / 2).await;
+            drop(others);
+        });
+        assert!(granted && begun.elapsed() < MEMORY / 2 + 2 * LOOK);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use breakbulk_net::exchange::{self, FRAME_HEAD};
 use breakbulk_net::http::{ClientOptions, Dialect, PostErrors};
 
-use crate::endpoint::WsAddress;
+use crate::endpoint::{Down, WsAddress};
 use crate::error::OpenError;
 use crate::plan::End;
 use crate::tunnel::{Boxed, Dial, Line};
@@ -47,6 +47,9 @@ impl ExchangeDial {
         options.bearer = end.token.clone();
         options.wait = POLL;
         options.body_max = end.max_frame;
+        if end.down == Down::Poll {
+            options.event_streams = None;
+        }
         options.roots = end.roots.clone();
         options.identity = end.identity.clone();
         let address = address.clone();

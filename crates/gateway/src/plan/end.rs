@@ -1,6 +1,5 @@
 //! One end of a plan: what was asked for it, checked, and what follows from that.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 #[cfg(feature = "tls")]
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,6 +20,9 @@ use breakbulk_net::ws::{Identity, Roots};
 
 use super::Config;
 use super::kinds::Carried;
+use super::sizes::{self, Overruled};
+#[cfg(feature = "http")]
+use crate::endpoint::Down;
 #[cfg(feature = "nats")]
 use crate::endpoint::NatsNames;
 use crate::endpoint::{At, Endpoint, TunnelUse, WireKind};
@@ -28,23 +30,13 @@ use crate::error::{EndError, OpenError};
 #[cfg(feature = "http")]
 use crate::mcp::HttpEnd;
 use crate::pump::ReceiverLimit;
+#[cfg(feature = "http")]
+use crate::pump::Side;
 #[cfg(feature = "nostr")]
 use crate::relays::RelayEnd;
 use crate::token::{self, TokenFile};
 use crate::tunnel::{KnownCaps, TunnelConfig, WINDOW};
-
-/// AHP's proposal names this frame size for a path with a relay in it.
-const DEFAULT_FRAME: usize = 900_000;
-
-/// AHP's proposal names this message size.
-const DEFAULT_MESSAGE: usize = 32 << 20;
-
-/// The smallest frame that has room for a segment.
-const LEAST_FRAME: usize = 256;
-
-/// The smallest event that has room for a chunk of useful size.
-#[cfg(feature = "nostr")]
-const LEAST_EVENT: usize = 4096;
+use crate::watch::SideWatch;
 
 /// The smallest window of a tunnel: less than this costs more than it saves.
 const LEAST_WINDOW: usize = 256 << 10;
@@ -84,6 +76,9 @@ pub(crate) struct End {
     pub(crate) window: usize,
     /// What is known about the caps of paths.
     pub(crate) caps: KnownCaps,
+    /// How frames come down in a tunnel over plain HTTP.
+    #[cfg(feature = "http")]
+    pub(crate) down: Down,
     /// The further settings of an end over HTTP.
     #[cfg(feature = "http")]
     pub(crate) http: Option<HttpEnd>,
@@ -100,109 +95,8 @@ pub(crate) struct End {
     pub(crate) overruled: Option<Overruled>,
     /// The program that takes its messages, whose limits are known.
     pub(crate) client: Option<Preset>,
-}
-
-/// A max-frame that does not apply, since the path takes less.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "max-frame {asked} is over the {max_frame} bytes of the preset {preset}: the smaller one applies; leave the preset out if the path lets more through"
-)]
-pub struct Overruled {
-    /// What was asked for.
-    pub asked: usize,
-    /// What applies.
-    pub max_frame: usize,
-    /// The path's name.
-    pub preset: &'static str,
-}
-
-/// Whether a host, with or without a port, is a name or an address of this machine.
-fn is_local(host: &str) -> bool {
-    let without_port = match host.rsplit_once(':') {
-        Some((name, port)) if port.parse::<u16>().is_ok() && !name.contains(':') => name,
-        _ => host,
-    };
-    let name = without_port.trim_matches(['[', ']']);
-    match name.parse::<IpAddr>() {
-        Ok(address) => address.is_loopback(),
-        Err(_) => name.eq_ignore_ascii_case("localhost"),
-    }
-}
-
-/// An address of a host that other machines can reach.
-fn open_to_others(host: String, port: u16) -> Result<Option<IpAddr>, EndError> {
-    let found: Vec<SocketAddr> = match (host.as_str(), port).to_socket_addrs() {
-        Ok(found) => found.collect(),
-        Err(error) => return Err(EndError::NoAddress { host, error }),
-    };
-    let open = found.iter().find(|address| !address.ip().is_loopback());
-    Ok(open.map(SocketAddr::ip))
-}
-
-/// The largest message that an end takes.
-fn max_message(endpoint: &Endpoint, config: &Config) -> Result<usize, EndError> {
-    let asked = endpoint.options.max_message.or(config.max_message);
-    match asked.unwrap_or(DEFAULT_MESSAGE) {
-        max_message if max_message < LEAST_FRAME => Err(EndError::MessageTooSmall {
-            max_message,
-            least: LEAST_FRAME,
-        }),
-        max_message => Ok(max_message),
-    }
-}
-
-/// The largest frame of an end, and the one that was asked for if the preset allows only less.
-fn max_frame(
-    endpoint: &Endpoint,
-    config: &Config,
-    preset: Option<Preset>,
-    max_message: usize,
-) -> Result<(usize, Option<Overruled>), EndError> {
-    let of_path = preset.map(|preset| preset.cap().max);
-    let (usual, least) = match endpoint.wire {
-        #[cfg(feature = "nostr")]
-        WireKind::Cep22 => (breakbulk_contextvm::EVENT_MAX, LEAST_EVENT),
-        _ if !endpoint.at.has_frames() => (usize::MAX, LEAST_FRAME),
-        WireKind::Whole => (max_message, LEAST_FRAME),
-        _ => (of_path.unwrap_or(DEFAULT_FRAME), LEAST_FRAME),
-    };
-    let asked = endpoint.options.max_frame;
-    let asked = asked.or(config
-        .max_frame
-        .filter(|_| endpoint.wire != WireKind::Whole));
-    let max_frame = asked.unwrap_or(usual).min(of_path.unwrap_or(usize::MAX));
-    if max_frame < least {
-        return Err(EndError::FrameTooSmall { max_frame, least });
-    }
-    let overruled = match (asked, preset) {
-        (Some(asked), Some(preset)) if asked > max_frame => Some(Overruled {
-            asked,
-            max_frame,
-            preset: preset.name,
-        }),
-        _ => None,
-    };
-    Ok((max_frame, overruled))
-}
-
-/// The largest WebSocket fragment of an end: the smallest of what was asked for, the path's and the
-/// receiver's.
-fn fragment(
-    endpoint: &Endpoint,
-    config: &Config,
-    preset: Option<Preset>,
-) -> Result<usize, EndError> {
-    let asked = endpoint.options.fragment.or(config.fragment);
-    let known = [preset, endpoint.options.client].into_iter().flatten();
-    let known = known.filter_map(|preset| preset.fragment);
-    let fragment = asked.into_iter().chain(known).min();
-    match fragment.unwrap_or(ws::FRAGMENT) {
-        fragment if fragment < LEAST_FRAME => Err(EndError::FragmentTooSmall {
-            fragment,
-            least: LEAST_FRAME,
-        }),
-        fragment => Ok(fragment),
-    }
+    /// What is watched of it in one session.
+    pub(crate) watched: SideWatch,
 }
 
 impl End {
@@ -236,9 +130,16 @@ impl End {
                 preset: preset.name,
             });
         }
-        let max_message = max_message(&endpoint, config)?;
-        let (max_frame, overruled) = max_frame(&endpoint, config, preset, max_message)?;
-        let fragment = fragment(&endpoint, config, preset)?;
+        #[cfg(feature = "http")]
+        if listener.is_none() && endpoint.options.down.is_some() {
+            return Err(EndError::OnlyFor {
+                option: "down",
+                side: Side::To,
+            });
+        }
+        let max_message = sizes::max_message(&endpoint, config)?;
+        let (max_frame, overruled) = sizes::max_frame(&endpoint, config, preset, max_message)?;
+        let fragment = sizes::fragment(&endpoint, config, preset)?;
         let asked = endpoint.options.max_frame.or(config.max_frame);
         let is_frame_asked_for = asked.is_some() || preset.is_some();
         #[cfg(feature = "http")]
@@ -307,6 +208,8 @@ impl End {
                 is_asked_for: is_frame_asked_for,
             },
             #[cfg(feature = "http")]
+            down: options.down.unwrap_or_default(),
+            #[cfg(feature = "http")]
             http,
             #[cfg(feature = "nats")]
             nats: options.nats,
@@ -316,94 +219,8 @@ impl End {
             relay,
             overruled,
             client: options.client,
+            watched: SideWatch::default(),
         })
-    }
-
-    /// Whether it may listen: other machines need a token.
-    pub(crate) fn may_listen(&self, config: &Config) -> Result<(), EndError> {
-        match &self.at {
-            At::Ws(address) if address.socket.is_some() => Ok(()),
-            At::Ws(address) => {
-                let at = address.listen_at()?;
-                self.may_listen_with_token(address.secure, at, config.allow_remote)
-            }
-            #[cfg(feature = "http")]
-            At::Http(address) | At::Exchange(address) => {
-                let at = address.listen_at()?;
-                self.may_listen_with_token(address.secure, at, config.allow_remote)
-            }
-            #[cfg(feature = "loro")]
-            At::Loro(address) => {
-                let at = address.listen_at()?;
-                self.may_listen_with_token(address.secure, at, config.allow_remote)
-            }
-            #[cfg(feature = "process")]
-            At::Socket(_) if config.per_address.proxy.is_some() => Err(EndError::NoProxyHeader),
-            #[cfg(feature = "process")]
-            At::Socket(address) => match address.listen_at()? {
-                Some((host, port)) if !config.allow_remote => match open_to_others(host, port)? {
-                    None => Ok(()),
-                    Some(address) => Err(EndError::StreamOpenToOthers { address }),
-                },
-                _ => Ok(()),
-            },
-            // No arm for all others: a new transport that listens must be decided here.
-            #[cfg(feature = "process")]
-            At::Stdio | At::Exec(_) => Ok(()),
-            #[cfg(feature = "nats")]
-            At::Nats(_) => Ok(()),
-            #[cfg(feature = "nostr")]
-            At::Relays(_) => Ok(()),
-        }
-    }
-
-    /// The same where clients know tokens, at this host and port.
-    fn may_listen_with_token(
-        &self,
-        is_secure: bool,
-        (host, port): (String, u16),
-        allow_remote: bool,
-    ) -> Result<(), EndError> {
-        #[cfg(not(feature = "tls"))]
-        let _ = is_secure;
-        #[cfg(feature = "tls")]
-        if is_secure && self.identity.is_none() {
-            return Err(EndError::NoCertificate);
-        }
-        #[cfg(feature = "tls")]
-        if self.client_authority.is_some() {
-            return Ok(());
-        }
-        if self.token.is_some() || self.tokens.is_some() || allow_remote {
-            return Ok(());
-        }
-        match open_to_others(host, port)? {
-            None => Ok(()),
-            Some(address) => Err(EndError::OpenToOthers { address }),
-        }
-    }
-
-    /// Whether its token travels in clear text beyond this machine.
-    pub(crate) fn shows_token(&self) -> bool {
-        #[cfg(feature = "nats")]
-        if let At::Nats(address) = &self.at {
-            let has_secret = self.nats_secret.is_some() || address.credentials.is_some();
-            return has_secret && !address.secure && !is_local(&address.server);
-        }
-        let (secure, authority) = match &self.at {
-            At::Ws(address) if address.socket.is_some() => return false,
-            At::Ws(address) => (address.secure, &address.authority),
-            #[cfg(feature = "http")]
-            At::Http(address) | At::Exchange(address) => (address.secure, &address.authority),
-            #[cfg(feature = "loro")]
-            At::Loro(address) => (address.secure, &address.authority),
-            #[cfg(any(feature = "nats", feature = "process", feature = "nostr"))]
-            _ => return false,
-        };
-        let has_token = self.token.is_some() || self.tokens.is_some();
-        // A port alone is one of this machine.
-        let is_port = authority.trim_start_matches(':').parse::<u16>().is_ok();
-        has_token && !secure && !is_port && !is_local(authority)
     }
 
     /// The largest frame that is sent, and how it is counted.
@@ -447,6 +264,7 @@ impl End {
             resume_for: self.resume_for,
             window: self.window,
             caps: self.caps.clone(),
+            watched: self.watched.clone(),
         }
     }
 
@@ -502,47 +320,33 @@ impl End {
         false
     }
 
+    /// What it is, for people to read, without secrets: of a command only its name.
+    pub(crate) fn shown(&self) -> String {
+        match &self.at {
+            At::Ws(address) => address.path_name(),
+            #[cfg(feature = "http")]
+            At::Http(address) | At::Exchange(address) => address.path_name(),
+            #[cfg(feature = "process")]
+            At::Stdio => "stdio:".to_owned(),
+            #[cfg(feature = "process")]
+            At::Exec(words) => format!("exec:{}", words.first().map_or("", String::as_str)),
+            #[cfg(feature = "process")]
+            At::Socket(address) => address.name(),
+            #[cfg(feature = "loro")]
+            At::Loro(address) => format!("{}//{}", address.form(), address.authority),
+            #[cfg(feature = "nats")]
+            At::Nats(address) => address.name(),
+            #[cfg(feature = "nostr")]
+            At::Relays(address) => format!("cep22+nostr:{}", address.relays.join(",")),
+        }
+    }
+
     /// Whether its command exists, before anybody comes.
     pub(crate) fn check_command(&self) -> Result<(), OpenError> {
         match &self.at {
             #[cfg(feature = "process")]
             At::Exec(words) => Ok(process::find(&words[0]).map(drop)?),
             _ => Ok(()),
-        }
-    }
-}
-
-#[cfg(all(test, feature = "process"))]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use crate::Plan;
-
-    #[test]
-    fn a_fragment_needs_no_preset_and_the_smaller_one_applies() {
-        for (listen, config, expected) in [
-            ("ws://0", None, Ok(ws::FRAGMENT)),
-            ("ws://0", Some(4096), Ok(4096)),
-            ("ws://0?fragment=8KiB", Some(4096), Ok(8192)),
-            ("whole+ws://0", Some(4096), Ok(4096)),
-            ("ws://0?preset=aws-api-gateway", None, Ok(32_000)),
-            ("ws://0?preset=aws-api-gateway", Some(64_000), Ok(32_000)),
-            (
-                "ws://0?preset=aws-api-gateway&fragment=4KiB",
-                None,
-                Ok(4096),
-            ),
-            (
-                "ws://0?fragment=10",
-                None,
-                Err("listen: a fragment of 10 bytes is too small; fragment must be at least 256"),
-            ),
-        ] {
-            let config = Config::default().with(|it| it.fragment = config);
-            let plan = Plan::new(listen.parse().unwrap(), "exec:cat".parse().unwrap(), config);
-            let found = plan.map(|plan| plan.listen.fragment.unwrap());
-            let found = found.map_err(|error| error.to_string());
-            assert_eq!(found, expected.map_err(str::to_owned), "{listen}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The end that answers a probe over a WebSocket: it says what arrived, and sends what it is asked for.
+//! The end that answers a probe over a WebSocket, or in a session at NATS: it says what arrived, and sends what it is asked for.
 //!
 //! A stranger could use it to make this end send much for little, or hold much. So the largest message,
 //! the probes at a time and the bytes per second of all of them together are bounded, and what is held is
@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use breakbulk_link::{Budget, Closed, Frame, lock};
-use breakbulk_net::ws::{WebSocket, WsSink};
-use breakbulk_net::{Incoming, Sink, Source, Transport};
+use breakbulk_net::ws::WebSocket;
+use breakbulk_net::{Incoming, Source, Transport};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::connected::Sends;
 use super::course::LEAST;
 use super::words::{self, Measured, Word};
 
@@ -85,7 +86,18 @@ impl Echo {
     pub(crate) async fn serve(&self, mut websocket: WebSocket) {
         websocket.charge_to(&self.budget);
         websocket.limit_frames(self.limits.most);
-        let (mut source, mut sink) = websocket.split();
+        let (source, sink) = websocket.split();
+        self.serve_halves(source, sink).await;
+    }
+
+    /// The same in a session at NATS.
+    #[cfg(feature = "nats")]
+    pub(crate) async fn serve_session(&self, session: breakbulk_net::nats::NatsTransport) {
+        let (source, sink) = session.split();
+        self.serve_halves(source, sink).await;
+    }
+
+    async fn serve_halves(&self, mut source: impl Source, mut sink: impl Sends) {
         let closed = match self.place() {
             Some(_place) => self.answer(&mut source, &mut sink).await,
             None => Some((1013, "other probes are running; try again later".to_owned())),
@@ -102,7 +114,11 @@ impl Echo {
     }
 
     /// Returns the code and reason to close with, unless the other end has closed.
-    async fn answer(&self, source: &mut impl Source, sink: &mut WsSink) -> Option<(u16, String)> {
+    async fn answer(
+        &self,
+        source: &mut impl Source,
+        sink: &mut impl Sends,
+    ) -> Option<(u16, String)> {
         tracing::info!("a probe begins");
         let mut wait = self.take(0);
         let most = self.limits.most;
@@ -145,6 +161,12 @@ impl Echo {
                     send(sink, None, words::write(&Word::Marked(number))).await?;
                     wait
                 }
+                Some(Word::Send { size, .. }) if size > sink.most() => {
+                    let fits = sink.most();
+                    let reason =
+                        format!("a frame of {size} bytes is too large: {fits} fit in a message");
+                    return Some((1009, reason));
+                }
                 Some(Word::Send {
                     size,
                     content,
@@ -180,7 +202,7 @@ impl Echo {
 }
 
 /// Sends a message; `None` if the connection is lost or the other end does not read.
-async fn send(sink: &mut WsSink, fragment: Option<usize>, frame: Frame) -> Option<()> {
+async fn send(sink: &mut impl Sends, fragment: Option<usize>, frame: Frame) -> Option<()> {
     sink.set_fragment(fragment);
     timeout(SEND, sink.send(frame)).await.ok()?.ok()
 }

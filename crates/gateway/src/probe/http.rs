@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::course::{Content, Direction, Question};
-use super::http_words::{head_end, read_response};
+use super::http_words::{PROBE_HEADER, head_end, read_response};
 use super::outcome::{Outcome, Refusal};
 use super::words::{self, Word};
 use super::{Answer, Ask, ProbeError};
@@ -88,8 +88,8 @@ impl Posts {
         };
         let (path, host, length) = (&self.path, &self.host, body.len());
         let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: {host}\r\n{bearer}Content-Type: application/json\r\n\
-             Accept: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\n{bearer}{PROBE_HEADER}: 1\r\n\
+             Content-Type: application/json\r\nAccept: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
         );
         let (reads, writes) = tokio::io::split(stream);
         let came = exchange(reads, writes, head, &body, start + patience, self.most).await;

@@ -1,4 +1,4 @@
-//! The end that answers a probe by HTTP POSTs. A body is counted and not kept, and an answer is made as it
+//! The end that answers a probe by HTTP POSTs, and nothing else (`http_door.rs`: a gateway). A body is counted and not kept, and an answer is made as it
 //! is sent, so that a probe takes no memory to speak of; places and bytes per second are bounded as for
 //! WebSockets.
 
@@ -18,13 +18,13 @@ use super::http_words::{head_end, read_request};
 use super::words::{self, Measured, SMALL, Word};
 
 /// How long a head, a part of a body, or a part of an answer may take.
-const STEP: Duration = Duration::from_secs(10);
+pub(super) const STEP: Duration = Duration::from_secs(10);
 
 /// The longest head of a request.
 const HEAD_MAX: usize = 16 << 10;
 
 /// So much is read or written at a time.
-const PART: usize = 64 << 10;
+pub(super) const PART: usize = 64 << 10;
 
 /// Who may ask, and where.
 pub(super) struct Doorman {
@@ -46,7 +46,7 @@ impl Doorman {
 }
 
 /// What is said about a request, and how large the body of the answer is.
-enum Reply {
+pub(super) enum Reply {
     Word(Word),
     Bytes(usize),
     Status(&'static str),
@@ -119,22 +119,23 @@ async fn request(echo: &Echo, doorman: &Doorman, stream: &mut TcpStream) -> Opti
             return None;
         }
     }
-    reply(echo, &body).await
+    Some(reply(echo, &body).await)
 }
 
-async fn reply(echo: &Echo, body: &Counted) -> Option<Reply> {
+/// The reply to a body that has come, once it may be sent.
+pub(super) async fn reply(echo: &Echo, body: &Counted) -> Reply {
     let wait = echo.take(body.length);
     let most = echo.frame_limit();
     match words::read_text(&body.first, body.length, &body.last) {
-        Some(Word::Bytes(Measured { arrived, whole, .. })) => Some(Reply::Word(Word::Got {
+        Some(Word::Bytes(Measured { arrived, whole, .. })) => Reply::Word(Word::Got {
             arrived,
             whole,
             wait: millis(wait),
-        })),
-        Some(Word::Mark(_)) => Some(Reply::Word(Word::Hello {
+        }),
+        Some(Word::Mark(_)) => Reply::Word(Word::Hello {
             most,
             wait: millis(wait),
-        })),
+        }),
         Some(Word::Send {
             size,
             content: Content::Text,
@@ -142,9 +143,9 @@ async fn reply(echo: &Echo, body: &Counted) -> Option<Reply> {
         }) if (LEAST..=most).contains(&size) => {
             // The answer has no room to tell how long to pause, so it is late instead.
             sleep(echo.take(size)).await;
-            Some(Reply::Bytes(size))
+            Reply::Bytes(size)
         }
-        _ => Some(Reply::Status("400 Bad Request")),
+        _ => Reply::Status("400 Bad Request"),
     }
 }
 
@@ -185,14 +186,14 @@ async fn write(stream: &mut TcpStream, bytes: &[u8]) -> Option<()> {
 
 /// A body of which only the beginning and the end are kept.
 #[derive(Default)]
-struct Counted {
+pub(super) struct Counted {
     first: Vec<u8>,
     last: Vec<u8>,
-    length: usize,
+    pub(super) length: usize,
 }
 
 impl Counted {
-    fn add(&mut self, part: &[u8]) {
+    pub(super) fn add(&mut self, part: &[u8]) {
         let room = SMALL.saturating_sub(self.first.len());
         self.first.extend_from_slice(&part[..part.len().min(room)]);
         self.last

@@ -1,6 +1,9 @@
 //! HTTP/1.1 as far as a probe needs it: where a head ends, what it says about the body, and the body
 //! without its coding. Does no IO.
 
+/// The header by which a gateway knows that a POST is a question of a probe, and no message.
+pub(super) const PROBE_HEADER: &str = "breakbulk-probe";
+
 /// What a body looks like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Shape {

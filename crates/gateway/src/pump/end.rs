@@ -3,23 +3,24 @@
 
 use std::collections::VecDeque;
 
-use breakbulk_link::{Budget, Outgoing};
+use breakbulk_link::{Budget, Outgoing, TransferId};
 
 use super::open_requests::OpenRequests;
 use super::port::{Channel, Done, EndOutput, Outcome, Port, Sending, Undelivered};
 use super::{Replacement, Skipped};
+use crate::watch::{Noted, SideWatch};
 
 /// One side.
 pub(super) struct End {
     pub(super) channel: Channel,
     /// Messages that the channel has no room for. They are charged to the other side.
-    pub(super) waiting: VecDeque<Outgoing>,
+    pub(super) waiting: VecDeque<(Outgoing, Noted)>,
     /// The first of them, while it is being sent.
     pub(super) sending: Option<Sending>,
     /// How many of those that wait are errors made by the gateway, which are charged to neither side.
     pub(super) answers: usize,
     /// Messages in the channel's queue.
-    pub(super) queued: usize,
+    queued: VecDeque<Queued>,
     /// Requests that arrived by this side and have no answer yet.
     pub(super) open: OpenRequests,
     pub(super) input_ended: Option<Done>,
@@ -39,8 +40,17 @@ pub(super) struct End {
     pub(super) incomplete: usize,
     pub(super) after: Option<Done>,
     undelivered: Option<Undelivered>,
+    /// What is watched of it.
+    pub(super) watched: SideWatch,
     #[cfg(feature = "process")]
     ends: Option<breakbulk_net::process::Ends>,
+}
+
+/// A message in the queue of a channel.
+pub(super) struct Queued {
+    id: TransferId,
+    bytes: usize,
+    noted: Noted,
 }
 
 /// What happens to a side once all that waits is sent.
@@ -57,13 +67,13 @@ pub(super) enum Leave {
 
 impl End {
     /// What is remembered of its open requests is charged to the budget.
-    pub(super) fn new(port: Port, budget: Option<Budget>) -> Self {
+    pub(super) fn new(port: Port, budget: Option<Budget>, watched: SideWatch) -> Self {
         Self {
             channel: port.channel,
             waiting: VecDeque::new(),
             sending: None,
             answers: 0,
-            queued: 0,
+            queued: VecDeque::new(),
             open: OpenRequests::charged_to(budget),
             input_ended: port.input_ended,
             no_input: false,
@@ -77,22 +87,24 @@ impl End {
             incomplete: 0,
             after: port.after,
             undelivered: port.undelivered,
+            watched,
             #[cfg(feature = "process")]
             ends: port.ends,
         }
     }
 
     /// Sends, or keeps for when there is room.
-    pub(super) fn send(&mut self, message: Outgoing) {
+    pub(super) fn send(&mut self, message: Outgoing, noted: Noted) {
+        let bytes = message.bytes.len();
         let message = match self.waiting.is_empty() {
             true => match self.channel.try_send(message) {
-                Ok(outcome) => return drop(self.count(outcome)),
+                Ok(outcome) => return drop(self.count(outcome, bytes, noted)),
                 Err(message) => message,
             },
             false => message,
         };
         self.answers += usize::from(message.charge.is_none());
-        self.waiting.push_back(message);
+        self.waiting.push_back((message, noted));
     }
 
     /// Starts to send the first message that waits, whose bytes are shared.
@@ -101,8 +113,7 @@ impl End {
             self.sending = self
                 .waiting
                 .front()
-                .cloned()
-                .map(|message| self.channel.send(message));
+                .map(|(message, _)| self.channel.send(message.clone()));
         }
     }
 
@@ -110,17 +121,22 @@ impl End {
     /// side cannot carry it.
     pub(super) fn sent(&mut self, outcome: Outcome) -> Option<(Outgoing, Replacement, String)> {
         self.sending = None;
-        let message = self.waiting.pop_front()?;
+        let (message, noted) = self.waiting.pop_front()?;
         self.answers -= usize::from(message.charge.is_none());
-        let (replacement, error) = self.count(outcome)?;
+        let (replacement, error) = self.count(outcome, message.bytes.len(), noted)?;
         Some((message, replacement, error))
     }
 
-    fn count(&mut self, outcome: Outcome) -> Option<(Replacement, String)> {
+    fn count(
+        &mut self,
+        outcome: Outcome,
+        bytes: usize,
+        noted: Noted,
+    ) -> Option<(Replacement, String)> {
         match outcome {
-            Outcome::Queued => self.queued += 1,
+            Outcome::Queued(id) => self.queued(id, bytes, noted),
             #[cfg(feature = "nostr")]
-            Outcome::Out => {}
+            Outcome::Out => self.watched.sent(noted, bytes, 1),
             Outcome::Lost => self.lost += 1,
             #[cfg(feature = "nostr")]
             Outcome::Refused(replacement, error) => return Some((replacement, error)),
@@ -128,14 +144,40 @@ impl End {
         None
     }
 
+    /// A message is in the queue of the channel.
+    pub(super) fn queued(&mut self, id: TransferId, bytes: usize, noted: Noted) {
+        self.queued.push_back(Queued { id, bytes, noted });
+    }
+
+    /// A message of the channel's queue was sent, in so many frames.
+    pub(super) fn sent_all(&mut self, id: TransferId, frames: u64) {
+        if let Some(Queued { bytes, noted, .. }) = self.unqueue(id) {
+            self.watched.sent(noted, bytes, frames);
+        }
+    }
+
+    /// A message left the channel's queue. Messages that somebody else put there are not known.
+    pub(super) fn unqueue(&mut self, id: TransferId) -> Option<Queued> {
+        // Mostly it is the first one.
+        let place = self.queued.iter().position(|queued| queued.id == id)?;
+        self.queued.remove(place)
+    }
+
     /// The channel is closed: what waits counts as lost.
     pub(super) fn clear(&mut self) {
         self.closed = true;
         self.sending = None;
-        self.lost += self.queued + self.waiting.len();
+        self.lost += self.queued.len() + self.waiting.len();
         self.incomplete += self.channel.cut_off();
-        (self.queued, self.answers) = (0, 0);
+        self.answers = 0;
+        self.queued.clear();
         self.waiting.clear();
+    }
+
+    /// Shows how much waits, to whoever looks.
+    pub(super) fn show(&self) {
+        let open = if self.closed { 0 } else { self.open.len() };
+        self.watched.set_waiting(open, self.waiting.len());
     }
 
     pub(super) fn ended_input(&mut self) {
@@ -158,7 +200,7 @@ impl End {
         match std::mem::replace(&mut self.leave, Leave::OutputEnded) {
             Leave::EndOutput => match std::mem::take(&mut self.end_output) {
                 EndOutput::Close => self.channel.close(1000, "end of input"),
-                EndOutput::Message(bytes) => self.send(Outgoing::new(bytes)),
+                EndOutput::Message(bytes) => self.send(Outgoing::new(bytes), Noted::Word),
                 EndOutput::Run(run) => run.await,
             },
             Leave::Close(code, reason) => self.channel.close(code, &reason),

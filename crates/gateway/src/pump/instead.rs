@@ -7,6 +7,7 @@ use breakbulk_wire::shape_of;
 
 use super::run::{Pump, SUBSTITUTE};
 use super::{Incoming, Missed, Oversized, Passing, Replacement, Side};
+use crate::watch::Noted;
 
 /// The most errors made by the gateway that wait to be sent by one side.
 const ANSWERS: usize = 1024;
@@ -25,6 +26,7 @@ impl<P: Passing> Pump<P> {
             Some(Missed::Lost(words)) => {
                 self.end(from).lost += 1;
                 tracing::warn!(side = %from, "a message is lost: {words}");
+                self.end(from).watched.fault(words);
             }
         }
     }
@@ -32,11 +34,13 @@ impl<P: Passing> Pump<P> {
     /// A message was too large to be received.
     fn skipped(&mut self, from: Side, oversized: &Oversized) {
         let &Oversized { size, limit, .. } = oversized;
+        let what = format_args!("a message of {size} bytes is over max-message {limit}");
+        self.end(from).watched.fault(what);
         match self.passing.oversized(from, oversized) {
             Replacement::Answer(answer) => {
                 tracing::warn!(side = %from, size, limit, "a request is too large and was answered with an error; raise max-message of this end or send less");
                 let answer = Outgoing::new(answer).tagged(SUBSTITUTE);
-                self.end(from).send(answer);
+                self.end(from).send(answer, Noted::Made);
             }
             Replacement::Replace(message) => {
                 tracing::warn!(side = %from, size, limit, "a response is too large and was replaced by an error; raise max-message of this end or send less");
@@ -48,8 +52,9 @@ impl<P: Passing> Pump<P> {
                     key: None,
                     id: None,
                 };
-                if let Some(message) = self.pass(from, message) {
-                    self.end(from.other()).send(message.tagged(SUBSTITUTE));
+                if let Some((message, noted)) = self.pass(from, message, None) {
+                    let other = self.end(from.other());
+                    other.send(message.tagged(SUBSTITUTE), noted);
                 }
             }
             Replacement::Drop(words) => {
@@ -74,6 +79,8 @@ impl<P: Passing> Pump<P> {
         error: &dyn fmt::Display,
     ) {
         let size = bytes.len();
+        let what = format_args!("a message of {size} bytes could not be sent: {error}");
+        self.end(to).watched.fault(what);
         let end = self.end(to);
         let replace = |with| place.is_some_and(|place| end.channel.replace(place, with));
         match instead {
@@ -85,14 +92,17 @@ impl<P: Passing> Pump<P> {
                     let reason = "too many requests cannot be sent, and their sender does not read the errors";
                     return self.close(1008, reason);
                 }
-                sender.send(Outgoing::new(answer).tagged(SUBSTITUTE));
+                sender.send(Outgoing::new(answer).tagged(SUBSTITUTE), Noted::Made);
                 let shape = shape_of(std::str::from_utf8(bytes).unwrap_or_default());
                 self.answered_here(to.other(), bytes, &shape);
             }
             Replacement::Replace(message) => {
                 tracing::warn!(side = %to, size, %error, "a response could not be sent and was replaced by an error");
+                let bytes = message.bytes.len();
                 let replaced = replace(Some(message.tagged(SUBSTITUTE)));
-                end.queued += usize::from(replaced);
+                if let Some(place) = place.filter(|_| replaced) {
+                    end.queued(place, bytes, Noted::Made);
+                }
             }
             Replacement::Drop(words) => {
                 tracing::warn!(side = %to, size, "{words}");

@@ -2,13 +2,11 @@
 //!
 //! When nobody is left to answer them, the gateway does, with an error that says why.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use breakbulk_link::{Budget, Charge, MessageKind, Shape, SubBudget};
-use breakbulk_message::jsonrpc::{self, Envelope, Kind};
+use breakbulk_message::jsonrpc::{self, Envelope, Kind, shortest_id};
 use breakbulk_message::mcp;
-use serde_json::value::RawValue;
 
 /// The most requests of one side whose ids are remembered; further ones are only counted.
 const REQUESTS: usize = 1024;
@@ -71,7 +69,7 @@ impl OpenRequests {
 
     /// A request with this id arrived.
     pub(super) fn asked(&mut self, id: &str, is_answered: bool) {
-        let key = shortest(id);
+        let key = shortest_id(id);
         if id.len() > ID || self.ids.len() >= REQUESTS || self.ids.contains_key(&*key) {
             self.nameless += 1;
             return;
@@ -96,7 +94,7 @@ impl OpenRequests {
 
     /// The request with this id was answered, or is not waited for any more.
     pub(super) fn closed(&mut self, id: &str) {
-        if self.ids.remove(&*shortest(id)).is_none() {
+        if self.ids.remove(&*shortest_id(id)).is_none() {
             self.nameless = self.nameless.saturating_sub(1);
         }
     }
@@ -183,24 +181,6 @@ fn of_envelope<'m>(envelope: &Envelope<'m>) -> Option<Step<'m>> {
         Kind::Result | Kind::Error => Some(Step::Answered(id)),
         Kind::Notification => None,
     }
-}
-
-/// An id as most programs write it: strings without needless escapes, whole numbers without a fraction.
-pub(crate) fn shortest(id: &str) -> Cow<'_, str> {
-    let written = match id.as_bytes().first() {
-        Some(b'"') if id.contains('\\') => {
-            let raw: Option<&RawValue> = serde_json::from_str(id).ok();
-            let text = raw.and_then(jsonrpc::string);
-            text.map(|text| serde_json::Value::from(text).to_string())
-        }
-        Some(b'-' | b'0'..=b'9') if id.contains(['.', 'e', 'E']) => id
-            .parse::<f64>()
-            .ok()
-            .filter(|number| number.fract() == 0.0 && number.abs() < 9e15)
-            .map(|number| (number as i64).to_string()),
-        _ => None,
-    };
-    written.map_or(Cow::Borrowed(id), Cow::Owned)
 }
 
 #[cfg(test)]

@@ -81,7 +81,6 @@ impl Port {
     }
 
     /// Its connection, if it is one.
-    #[cfg(feature = "process")]
     pub(crate) fn connection(&self) -> Option<&Connection> {
         match &self.channel {
             Channel::Connection(connection) => Some(connection),
@@ -202,6 +201,8 @@ pub(crate) struct Arrived {
     pub(crate) shape: Shape,
     /// The transfer it came by; `None` if it came in one frame.
     pub(crate) key: Option<Key>,
+    /// How many pieces it came in.
+    pub(crate) pieces: u64,
     /// The name by which its connection can be told what became of it.
     pub(crate) id: Option<MessageId>,
     /// The memory that it is charged to the side it came by until it is dropped; errors made by the
@@ -211,8 +212,8 @@ pub(crate) struct Arrived {
 
 /// What became of a message that a channel was given.
 pub(crate) enum Outcome {
-    /// It is in the queue of the connection, which reports when it is sent.
-    Queued,
+    /// It is in the queue of the connection, which reports by this name when it is sent.
+    Queued(TransferId),
     /// It is sent.
     #[cfg(feature = "nostr")]
     Out,
@@ -236,12 +237,13 @@ impl Channel {
             Self::Connection(connection) => match connection.event().await {
                 Some(Event::Message(message)) => {
                     let (shape, key) = (message.shape.clone(), message.key.clone());
-                    let id = Some(message.id);
+                    let (id, pieces) = (Some(message.id), message.pieces);
                     let (bytes, charge) = message.into_parts();
                     Heard::Message(Arrived {
                         bytes,
                         shape,
                         key,
+                        pieces,
                         id,
                         charge: Some(charge),
                     })
@@ -264,7 +266,7 @@ impl Channel {
     pub(super) fn try_send(&self, message: Outgoing) -> Result<Outcome, Outgoing> {
         match self {
             Self::Connection(connection) => match connection.send(message) {
-                Ok(_) => Ok(Outcome::Queued),
+                Ok(id) => Ok(Outcome::Queued(id)),
                 Err(rejected) => match rejected.error {
                     SendError::QueueFull { .. } => Err(*rejected.message),
                     _ => Ok(Outcome::Lost),
@@ -282,7 +284,7 @@ impl Channel {
                 let connection = connection.clone();
                 Box::pin(async move {
                     match connection.send_when_writable(message).await {
-                        Ok(_) => Outcome::Queued,
+                        Ok(id) => Outcome::Queued(id),
                         Err(_) => Outcome::Lost,
                     }
                 })

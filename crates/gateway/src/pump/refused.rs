@@ -22,7 +22,8 @@ pub struct RefusedFrame {
 }
 
 impl RefusedFrame {
-    pub(super) fn new(size: usize, closed: &Closed) -> Self {
+    /// What the close of a connection says about a frame of this size.
+    pub fn new(size: usize, closed: &Closed) -> Self {
         let numbers = closed.reason.split(|c: char| !c.is_ascii_digit());
         let limits = numbers.filter_map(|number| number.parse().ok());
         Self {

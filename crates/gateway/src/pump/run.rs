@@ -16,6 +16,7 @@ use super::{
     Ended, Incoming, Missed, Options, Pass, Passing, Port, RefusedFrame, Replacement, Side,
     Skipped, TOO_LARGE, is_normal,
 };
+use crate::watch::{Head, Noted, SessionWatch};
 
 /// The tag of an error that is sent in the place of a message: it is not replaced again.
 pub(super) const SUBSTITUTE: u64 = 1;
@@ -43,13 +44,48 @@ pub async fn relay(
     stop: impl Future<Output = ()> + Send,
     options: Options,
 ) -> Ended {
+    let stop = async {
+        stop.await;
+        Stopped::Gateway
+    };
+    relay_watched(listen, to, passing, stop, options, &SessionWatch::default()).await
+}
+
+/// Why a session is ended from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    /// The gateway stops.
+    Gateway,
+    /// An operator ends this session.
+    Operator,
+}
+
+impl Stopped {
+    /// For the programs at both ends.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Gateway => "the gateway is stopping",
+            Self::Operator => "the operator of the gateway ended the session",
+        }
+    }
+}
+
+/// The same, watched.
+pub(crate) async fn relay_watched(
+    listen: Port,
+    to: Port,
+    passing: impl Passing,
+    stop: impl Future<Output = Stopped> + Send,
+    options: Options,
+    watched: &SessionWatch,
+) -> Ended {
     let budget = listen.channel.budget().or_else(|| to.channel.budget());
     let mut pump = Pump {
-        listen: End::new(listen, budget.clone()),
-        to: End::new(to, budget),
+        listen: End::new(listen, budget.clone(), watched.side(Side::Listen)),
+        to: End::new(to, budget, watched.side(Side::To)),
         passing,
         options,
-        stopping: false,
+        stopping: None,
         deadline: None,
         patience: None,
         first: None,
@@ -61,7 +97,7 @@ pub async fn relay(
     while !(pump.listen.closed && pump.to.closed) {
         pump.settle();
         let idle = pump.listen.is_idle() && pump.to.is_idle();
-        let quiet = pump.stopping && idle && !pump.has_open_requests();
+        let quiet = pump.stopping.is_some() && idle && !pump.has_open_requests();
         // Each side is read for as long as nothing waits for the other one.
         let (for_to, for_listen) = (pump.to.waiting.is_empty(), pump.listen.waiting.is_empty());
         tokio::select! {
@@ -85,7 +121,7 @@ pub async fn relay(
             missed = next_skipped(&mut pump.to.skipped), if pump.can_answer() => {
                 pump.missed(Side::To, missed);
             }
-            () = &mut stop, if !pump.stopping => pump.stop(),
+            why = &mut stop, if pump.stopping.is_none() => pump.stop(why),
             _ = both_drained(&pump.listen.channel, &pump.to.channel), if quiet => {
                 let (code, reason) = pump.stop_reason();
                 pump.close(code, &reason);
@@ -139,7 +175,7 @@ pub(super) struct Pump<P> {
     pub(super) to: End,
     pub(super) passing: P,
     options: Options,
-    stopping: bool,
+    pub(super) stopping: Option<Stopped>,
     deadline: Option<Instant>,
     /// How long a side that has ended its input may wait for answers.
     patience: Option<Instant>,
@@ -164,6 +200,8 @@ impl<P: Passing> Pump<P> {
     fn settle(&mut self) {
         self.listen.send_next();
         self.to.send_next();
+        self.listen.show();
+        self.to.show();
         let both = self.listen.has_no_more() && self.to.has_no_more();
         for side in [Side::Listen, Side::To] {
             let other = self.end(side.other());
@@ -215,18 +253,20 @@ impl<P: Passing> Pump<P> {
                     bytes,
                     shape,
                     key,
+                    pieces,
                     id,
                     charge,
                 } = message;
+                let head = self.end(from).watched.head(&bytes, &shape);
                 let message = Incoming {
                     bytes,
                     shape: &shape,
                     key: key.as_ref(),
                     id,
                 };
-                if let Some(mut message) = self.pass(from, message) {
+                if let Some((mut message, noted)) = self.pass(from, message, Some((head, pieces))) {
                     message.charge = charge.map(Arc::new);
-                    self.end(from.other()).send(message);
+                    self.end(from.other()).send(message, noted);
                 }
                 if self.end(from.other()).closed {
                     let why = self.why.clone();
@@ -234,9 +274,8 @@ impl<P: Passing> Pump<P> {
                 }
             }
             Heard::Event(Event::Sent { tag: HELLO, .. }) => {}
-            Heard::Event(Event::Sent { tag, .. }) => {
-                let end = self.end(from);
-                end.queued = end.queued.saturating_sub(1);
+            Heard::Event(Event::Sent { id, tag, frames }) => {
+                self.end(from).sent_all(id, frames);
                 self.passing.sent(from, tag);
             }
             Heard::Event(Event::SendFailed {
@@ -245,8 +284,7 @@ impl<P: Passing> Pump<P> {
                 error,
                 bytes,
             }) => {
-                let end = self.end(from);
-                end.queued = end.queued.saturating_sub(1);
+                self.end(from).unqueue(id);
                 let instead = match tag {
                     SUBSTITUTE => Replacement::Close(TOO_LARGE, error.to_string()),
                     _ => self.passing.not_sent(from, &bytes, &error),
@@ -262,10 +300,13 @@ impl<P: Passing> Pump<P> {
                 match &event {
                     Event::Fault(fault) => {
                         tracing::warn!(side = %from, %fault, "received an invalid frame");
+                        self.end(from).watched.fault(fault);
                     }
                     Event::TransferFailed(fault) => {
                         self.end(from).incomplete += 1;
                         tracing::warn!(side = %from, %fault, "a message did not arrive whole and is lost");
+                        let what = format_args!("a message did not arrive whole: {fault}");
+                        self.end(from).watched.fault(what);
                     }
                     _ => {}
                 }
@@ -284,11 +325,25 @@ impl<P: Passing> Pump<P> {
         }
     }
 
-    /// Passes on a message that arrived; returns what to send.
-    pub(super) fn pass(&mut self, from: Side, message: Incoming<'_>) -> Option<Outgoing> {
+    /// Passes on a message that arrived, with its head and the number of its pieces, or one that the
+    /// gateway made in its place; returns what to send.
+    pub(super) fn pass(
+        &mut self,
+        from: Side,
+        message: Incoming<'_>,
+        arrived: Option<(Option<Head>, u64)>,
+    ) -> Option<(Outgoing, Noted)> {
         self.follow(from, &message.bytes, message.shape);
-        match self.passing.pass(from, message) {
-            Pass::On(message) => return Some(*message),
+        let size = message.bytes.len();
+        let passed = self.passing.pass(from, message);
+        let noted = match (&passed, arrived) {
+            // A word between two gateways.
+            (Pass::InputEnded, _) => Noted::Word,
+            (_, None) => Noted::Made,
+            (_, Some((head, pieces))) => self.end(from).watched.received(head, size, pieces),
+        };
+        match passed {
+            Pass::On(message) => return Some((*message, noted)),
             Pass::InputEnded => self.end(from).ended_input(),
             Pass::Refuse(code, reason) => {
                 tracing::error!(side = %from, code, reason, "closed both ends: a message cannot be carried");
@@ -335,8 +390,8 @@ impl<P: Passing> Pump<P> {
         }
     }
 
-    fn stop(&mut self) {
-        self.stopping = true;
+    fn stop(&mut self, why: Stopped) {
+        self.stopping = Some(why);
         self.hurry();
     }
 
@@ -350,9 +405,8 @@ impl<P: Passing> Pump<P> {
         self.deadline = None;
         if self.has_open_requests() {
             let grace = self.options.grace.as_secs();
-            let why = format!(
-                "the gateway is stopping, and no answer came within its grace time of {grace} s"
-            );
+            let stopped = self.stopping.unwrap_or(Stopped::Gateway).words();
+            let why = format!("{stopped}, and no answer came within its grace time of {grace} s");
             self.answer_open(Side::Listen, &why, true);
             self.answer_open(Side::To, &why, true);
             self.deadline = Some(Instant::now() + LAST_ERRORS);

@@ -14,7 +14,9 @@ use breakbulk_net::Connection;
 
 use super::*;
 use crate::OpenError;
-use crate::tunnel::{Boxed, Caller, Dial, Line, Lobby, TunnelConfig, Tunnelled, WINDOW, connect};
+use crate::tunnel::{
+    Boxed, Caller, Dial, Greeted, Line, Lobby, TunnelConfig, Tunnelled, WINDOW, connect,
+};
 
 const MESSAGE: usize = 1 << 20;
 
@@ -43,6 +45,7 @@ pub(super) fn tunnel(cap: usize) -> TunnelConfig {
         resume_for: Duration::from_secs(60),
         window: WINDOW,
         caps: Default::default(),
+        watched: Default::default(),
     }
 }
 
@@ -373,8 +376,11 @@ pub(super) async fn tunnel_pair(cap: usize) -> (Tunnelled, Tunnelled) {
     let accepted = tokio::spawn(async move {
         let (lobby, config) = (Lobby::new(8, 8).unwrap(), tunnel(cap));
         let caller = Caller::default();
-        let newcomer = lobby.greet(Line::new(far), &caller, &config).await;
-        newcomer.unwrap().unwrap().accept(&config).await.unwrap()
+        let greeted = lobby.greet(Line::new(far), &caller, &config).await;
+        let Ok(Greeted::Newcomer(newcomer)) = greeted else {
+            panic!("no newcomer");
+        };
+        newcomer.accept(&config).await.unwrap()
     });
     let dialed = connect(Line::new(near), Arc::new(NoMoreLines), &tunnel(cap)).await;
     (accepted.await.unwrap(), dialed.unwrap())

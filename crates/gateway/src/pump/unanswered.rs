@@ -6,8 +6,9 @@ use std::sync::Arc;
 use breakbulk_link::{Closed, Outgoing, Shape};
 
 use super::open_requests::{Step, not_answered, steps};
-use super::run::{Pump, SUBSTITUTE, passed_on};
+use super::run::{Pump, SUBSTITUTE, Stopped, passed_on};
 use super::{Passing, Side, is_normal};
+use crate::watch::Noted;
 
 impl<P: Passing> Pump<P> {
     /// Follows which requests are open, by a message that arrived by a side.
@@ -78,7 +79,7 @@ impl<P: Passing> Pump<P> {
             for (id, charge) in unanswered.ids {
                 let mut answer = Outgoing::new(not_answered(&id, why)).tagged(SUBSTITUTE);
                 answer.charge = charge.map(Arc::new);
-                end.send(answer);
+                end.send(answer, Noted::Made);
             }
         }
         let requests = unanswered.count;
@@ -91,7 +92,7 @@ impl<P: Passing> Pump<P> {
     /// The code and reason by which both sides are closed when the gateway is stopped. The other end of
     /// a side may be a gateway, which must not take a stop that cost answers for a normal end.
     pub(super) fn stop_reason(&self) -> (u16, String) {
-        let stopping = "the gateway is stopping";
+        let stopping = self.stopping.unwrap_or(Stopped::Gateway).words();
         match self.unanswered {
             requests if requests > 0 && self.listen.channel.answers_open() => {
                 let reason = format!("{stopping}, and {}", unanswered_words(requests));

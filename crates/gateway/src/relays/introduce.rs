@@ -79,7 +79,7 @@ pub(super) async fn introduce(channel: &Channel, params: &str) -> Result<(), Int
 
 async fn send(channel: &Channel, text: String) -> Result<(), IntroduceError> {
     match channel.send(Outgoing::new(text).tagged(HELLO)).await {
-        Outcome::Queued | Outcome::Out => Ok(()),
+        Outcome::Queued(_) | Outcome::Out => Ok(()),
         Outcome::Lost => Err(IntroduceError::Ended(String::new())),
         Outcome::Refused(_, error) => Err(IntroduceError::Ended(error)),
     }

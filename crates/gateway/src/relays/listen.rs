@@ -23,8 +23,9 @@ use crate::error::{OpenError, RunError};
 use crate::open::{self, EndKind, Opened};
 use crate::plan::Plan;
 use crate::pump::{Channel, Port, Side};
-use crate::serve::{Event, Tell, check_target, finish, log_end, pump};
+use crate::serve::{Event, Tell, check_target, finish, pump};
 use crate::stop::Stop;
+use crate::watch::{Refused, SessionWatch};
 
 /// A session that was silent for this long ends when another client needs its place.
 const MAKES_ROOM: Duration = Duration::from_secs(60);
@@ -76,7 +77,9 @@ pub(crate) async fn listen(
         })?,
         () = stop.stopped() => return Ok(()),
     };
-    tell(Event::Listening(address.of_server(&server.public_key())));
+    let heard_at = address.of_server(&server.public_key());
+    plan.watched.listening(&heard_at);
+    tell(Event::Listening(heard_at));
     let listener = Arc::new(RelayListener {
         places: Arc::new(Semaphore::new(plan.max_sessions)),
         strangers: Arc::new(Semaphore::new(strangers(plan.max_sessions))),
@@ -102,6 +105,7 @@ pub(crate) async fn listen(
             () = stop.stopped() => break Ok(()),
         }
     };
+    listener.plan.watched.stopping();
     finish(tasks, tell).await;
     if timeout(end.grace, server.drained()).await.is_err() {
         tracing::error!(
@@ -126,13 +130,14 @@ impl RelayListener {
             before.abandon();
         }
         let listener = self.clone();
-        let span = tracing::error_span!("session", peer = npub(&peer));
+        let watched = listener.plan.watched.arrived(&npub(&peer));
+        let span = tracing::error_span!("session", peer = npub(&peer), session = %watched.id());
         let task = async move {
             if let Some(before) = before {
                 before.over().await;
             }
             let session = Arc::new(Mutex::new(session));
-            listener.serve(&session, peer, &state).await;
+            listener.serve(&session, peer, &state, &watched).await;
             listener.known.seen(peer, Instant::now());
             let mut sessions = listener.sessions();
             let latest = sessions.get(&peer);
@@ -149,6 +154,7 @@ impl RelayListener {
         session: &Arc<Mutex<Session>>,
         peer: PublicKey,
         state: &Arc<SessionState>,
+        watched: &SessionWatch,
     ) {
         if state.is_abandoned() {
             return;
@@ -156,15 +162,17 @@ impl RelayListener {
         let Some(_place) = self.place(state.known).await else {
             self.tell_refused(state.known);
             let why = "the server has no room for another client; try again later";
+            watched.refused(Refused::TooManySessions, why);
             return self.answer_all(session, peer, state, "busy", why).await;
         };
         let opened = tokio::select! {
-            opened = self.target(session, peer) => opened,
+            opened = self.target(session, peer, watched) => opened,
             () = self.stop.stopped() => Err(OpenError::Stopped),
         };
         let to = match opened {
             Ok(to) => to,
             Err(error) => {
+                watched.refused(refused(&error), &error);
                 tracing::error!(%error, "refused a client: its session could not start");
                 let why = "the gateway has no connection to its server; its log says why";
                 return self.answer_all(session, peer, state, "noServer", why).await;
@@ -181,8 +189,7 @@ impl RelayListener {
             closed: OnceLock::new(),
         };
         let listen = Opened::whole(Port::of(Channel::Session(port)));
-        let end = pump(&self.plan, listen, to, &self.stop).await;
-        log_end(&end);
+        let end = pump(&self.plan, listen, to, &self.stop, watched).await;
         if let Some(text) = state.take_initialize() {
             self.introductions().keep(peer, text);
         }
@@ -248,8 +255,13 @@ impl RelayListener {
     }
 
     /// A target that is ready for the next message of this client.
-    async fn target(&self, session: &Mutex<Session>, peer: PublicKey) -> Result<Opened, OpenError> {
-        let opened = open::target(&self.plan.session_ends().1).await?;
+    async fn target(
+        &self,
+        session: &Mutex<Session>,
+        peer: PublicKey,
+        watched: &SessionWatch,
+    ) -> Result<Opened, OpenError> {
+        let opened = open::target(&self.plan.session_ends(watched).1).await?;
         let initializes = session.lock().await.initializes;
         if !initializes && matches!(opened.kind, EndKind::Whole | EndKind::Tunnel) {
             // A client that never sent `initialize` may speak a version of MCP that has none, and a server
@@ -291,6 +303,13 @@ impl RelayListener {
 
     fn introductions(&self) -> MutexGuard<'_, Introductions> {
         lock(&self.introductions)
+    }
+}
+
+fn refused(error: &OpenError) -> Refused {
+    match error {
+        OpenError::Stopped => Refused::Stopping,
+        _ => Refused::NoTarget,
     }
 }
 

@@ -205,6 +205,7 @@ fn arrived(message: InboundMessage) -> Heard {
         shape: shape_of(std::str::from_utf8(&bytes).unwrap_or_default()),
         bytes,
         key: None,
+        pieces: 1,
         id: None,
         charge,
     })

@@ -5,20 +5,33 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderMap, StatusCode};
+#[cfg(feature = "nats")]
+use axum::{
+    body::Body,
+    extract::State,
+    http::Response,
+    middleware::{Next, from_fn_with_state},
+};
+use breakbulk_net::AddressLimits;
 use breakbulk_net::http::{
-    Arrivals, Authorize, Claim, Denied, Grant, Limits, ServeOptions, Server, serve,
+    Arrivals, Authorize, Claim, Denied, Grant, Guard, GuardOptions, Limits, ServeOptions, Server,
+    serve, text_answer,
 };
 use breakbulk_net::ws::{Bearer, ListenError, Tokens};
-use breakbulk_net::{AddressLimits, ListenSocket};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::{Arrival, Door, Entered, Tell, check_target};
+use super::{Arrival, Door, Entered, Tell, bind, check_target};
 use crate::endpoint::WsAddress;
 use crate::error::RunError;
+#[cfg(feature = "nats")]
+use crate::fleet::{Fleet, Unreached};
 use crate::open::exchange::{self, POLL};
 use crate::plan::Plan;
-use crate::pump::Side;
+use crate::probe::HttpEcho;
 use crate::stop::Stop;
 use crate::token::TokenFile;
 use crate::tunnel::Caller;
@@ -38,16 +51,14 @@ pub(super) async fn listen(
     tell: Tell<'_>,
 ) -> Result<(), RunError> {
     check_target(&plan).await?;
-    let socket = bind(address).await?;
-    let at = socket.address().map_err(|error| {
-        RunError::Listen(ListenError::Bind {
-            address: address.authority.clone(),
-            error,
-        })
-    })?;
+    let socket = bind::web(&plan.sockets, &plan.guests, address).await?;
+    let heard_at = bind::heard_at(address, &bind::address_of(&socket)?);
     let (server, arrivals) = Server::new(serve_options(&plan));
     let path = address.path.trim_end_matches('/');
     let router = server.exchange_below(path);
+    #[cfg(feature = "nats")]
+    let router = in_fleet(&plan, router);
+    let router = router.fallback_service(probes(&plan, path));
     let limits = limits(&plan, address);
     let (fail, failed) = oneshot::channel();
     // It serves until all sessions have ended: what is queued for them goes out by further polls.
@@ -56,7 +67,6 @@ pub(super) async fn listen(
         let Err::<Infallible, _>(error) = serve(socket, router, limits).await;
         let _ = fail.send(error);
     });
-    let heard_at = format!("{}://{at}{path}", address.scheme());
     let door = ExchangeDoor {
         arrivals: Some(arrivals),
         failed,
@@ -64,6 +74,35 @@ pub(super) async fn listen(
     let outcome = super::listen(plan, door, heard_at, stop, tell).await;
     drop(serving);
     outcome
+}
+
+/// What answers probes at the path itself; nothing is at any other one.
+fn probes(plan: &Plan, path: &str) -> Router {
+    let end = &plan.listen;
+    let guard = Guard::new(GuardOptions {
+        bearer: end.token.clone(),
+        tokens: end.tokens.clone().map(|tokens| tokens as Arc<dyn Tokens>),
+        is_proven: end.client_authority.is_some(),
+        allowed_origins: plan.guests.origins.clone(),
+        allowed_hosts: plan.guests.hosts.clone(),
+        ..GuardOptions::default()
+    });
+    let (guard, echo) = (Arc::new(guard), HttpEcho::new(plan));
+    let path = path.to_owned();
+    Router::new().fallback(move |request: Request| async move {
+        let (head, mut body) = request.into_parts();
+        if let Err(response) = guard.admit(&head) {
+            return *response;
+        }
+        let here = head.uri.path().trim_end_matches('/') == path;
+        let answer = match here {
+            true => echo.answer(&head, &mut body).await,
+            false => None,
+        };
+        answer.unwrap_or_else(|| {
+            text_answer(StatusCode::NOT_FOUND, "There is nothing at this path.\n")
+        })
+    })
 }
 
 /// Clients that come by HTTP.
@@ -74,6 +113,8 @@ struct ExchangeDoor {
 }
 
 impl Door for ExchangeDoor {
+    const LISTENS_TO_THE_END: bool = true;
+
     async fn accept(&mut self) -> Result<Arrival, RunError> {
         let Some(arrivals) = &mut self.arrivals else {
             return pending().await;
@@ -116,22 +157,6 @@ impl Door for ExchangeDoor {
     async fn finish(self) {}
 }
 
-async fn bind(address: &WsAddress) -> Result<ListenSocket, RunError> {
-    let (host, port) = address.listen_at().map_err(|error| RunError::Open {
-        side: Side::Listen,
-        error: error.into(),
-    })?;
-    let bound = tokio::net::TcpListener::bind((host.as_str(), port)).await;
-    let bound = bound.map_err(|error| {
-        let address = match host.contains(':') {
-            true => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
-        };
-        RunError::Listen(ListenError::Bind { address, error })
-    })?;
-    Ok(bound.into())
-}
-
 /// A line that goes on with a session comes while the lost one may still have its place, so there are two
 /// for each session.
 fn serve_options(plan: &Plan) -> ServeOptions {
@@ -149,10 +174,64 @@ fn serve_options(plan: &Plan) -> ServeOptions {
         connections: plan.max_sessions.saturating_mul(2),
         per_address: plan.guests.per_address.connections.saturating_mul(2),
         budget: Some(end.budget.clone()),
+        #[cfg(feature = "nats")]
+        exchange_prefix: plan.session_prefix(),
+        refusals: plan.watched.turned_away(),
         wait_max: POLL,
         stale: STALE,
         ..ServeOptions::default()
     }
+}
+
+/// Hands requests of exchanges with another member of the fleet to that member, and answers those that
+/// other members hand over.
+#[cfg(feature = "nats")]
+fn in_fleet(plan: &Plan, router: Router) -> Router {
+    let Some(fleet) = plan.fleet.get() else {
+        return router;
+    };
+    fleet.answer_with(router.clone());
+    let holders = Holders {
+        bearer: plan.listen.token.clone(),
+        tokens: plan.listen.tokens.clone(),
+    };
+    let state = (fleet.clone(), Arc::new(holders));
+    router.layer(from_fn_with_state(state, forward))
+}
+
+#[cfg(feature = "nats")]
+async fn forward(
+    State((fleet, holders)): State<(Arc<Fleet>, Arc<Holders>)>,
+    request: Request,
+    next: Next,
+) -> Response<Body> {
+    let session = request.headers().get(exchange::dialect().peer_header);
+    let session = session.and_then(|session| session.to_str().ok());
+    let session = session.map(str::to_owned).unwrap_or_default();
+    let (head, body) = request.into_parts();
+    // Whoever has no token is told so here.
+    let member = fleet.elsewhere(&head, &session);
+    let Some(member) = member.filter(|_| holders.holder(&head.headers).is_ok()) else {
+        return next.run(Request::from_parts(head, body)).await;
+    };
+    fleet
+        .ask(member, &head, body)
+        .await
+        .unwrap_or_else(|unreached| {
+            let (status, words) = match unreached {
+                Unreached::Dead => (
+                    StatusCode::NOT_FOUND,
+                    "the member of the fleet that had this session is gone: open another one"
+                        .to_owned(),
+                ),
+                Unreached::Later(doubt) => (StatusCode::SERVICE_UNAVAILABLE, doubt.to_string()),
+                Unreached::Lost => (
+                    StatusCode::BAD_GATEWAY,
+                    "the member of the fleet that has this session was lost: try again".to_owned(),
+                ),
+            };
+            text_answer(status, &format!("{words}\n"))
+        })
 }
 
 fn limits(plan: &Plan, address: &WsAddress) -> Limits {
@@ -166,6 +245,7 @@ fn limits(plan: &Plan, address: &WsAddress) -> Limits {
         };
         limits.identity = end.identity.clone().filter(|_| address.secure);
         limits.client_authority = end.client_authority.clone();
+        limits.refusals = plan.watched.turned_away();
     })
 }
 
@@ -177,10 +257,21 @@ struct Holders {
 
 impl Authorize for Holders {
     fn authorize(&self, claim: &Claim) -> Result<Grant, Denied> {
+        self.holder(&claim.headers)
+    }
+
+    fn is_open(&self) -> bool {
+        self.bearer.is_none() && self.tokens.is_none()
+    }
+}
+
+impl Holders {
+    /// Who sends these headers.
+    fn holder(&self, headers: &HeaderMap) -> Result<Grant, Denied> {
         if self.is_open() {
             return Ok(Grant::default());
         }
-        let header = claim.headers.get("authorization");
+        let header = headers.get("authorization");
         let header = header.map(|header| header.as_bytes()).unwrap_or_default();
         let of_file = self
             .tokens
@@ -199,9 +290,5 @@ impl Authorize for Holders {
                 },
             }),
         }
-    }
-
-    fn is_open(&self) -> bool {
-        self.bearer.is_none() && self.tokens.is_none()
     }
 }

@@ -2,15 +2,22 @@
 
 use std::sync::Arc;
 
-use breakbulk_net::nats::NatsListener;
+use breakbulk_net::nats::{NatsError, NatsListener, NatsTransport};
+use breakbulk_net::{Sink, Transport};
+use tokio::task::JoinSet;
+use tracing::Instrument;
 
 use super::{Arrival, Door, Entered, Tell, check_target};
 use crate::endpoint::NatsAddress;
 use crate::error::RunError;
 use crate::open::nats;
 use crate::plan::Plan;
+use crate::probe::{Echo, EchoLimits};
 use crate::stop::Stop;
 use crate::tunnel::Caller;
+
+/// What a probe is told by a gateway that answers none.
+const NO_PROBES: &str = "this gateway answers no probes (--no-probe)";
 
 /// A session for each gateway that NATS sends here.
 pub(super) async fn listen(
@@ -25,12 +32,47 @@ pub(super) async fn listen(
     let places = plan.max_sessions.saturating_mul(2);
     let listener = NatsListener::bind(&options, places).await;
     let listener = listener.map_err(RunError::ListenNats)?;
-    super::listen(plan, listener, address.name(), stop, tell).await
+    let budget = plan.listen.budget.share(0);
+    let door = NatsDoor {
+        listener,
+        echo: plan.probes.then(|| Echo::new(EchoLimits::GATEWAY, budget)),
+        probes: JoinSet::new(),
+    };
+    super::listen(plan, door, address.name(), stop, tell).await
 }
 
-impl Door for NatsListener {
+/// Gateways that NATS sends here, and probes, which have no session.
+struct NatsDoor {
+    listener: NatsListener,
+    echo: Option<Arc<Echo>>,
+    probes: JoinSet<()>,
+}
+
+impl NatsDoor {
+    /// The next session that is no probe.
+    async fn next(&mut self) -> Result<NatsTransport, NatsError> {
+        loop {
+            let session = self.listener.accept().await?;
+            if !session.is_probe() {
+                return Ok(session);
+            }
+            while self.probes.try_join_next().is_some() {}
+            let echo = self.echo.clone();
+            let span = tracing::error_span!("probe", peer = %session.name());
+            let probe = async move {
+                match echo {
+                    Some(echo) => echo.serve_session(session).await,
+                    None => session.split().1.close(1008, NO_PROBES).await,
+                }
+            };
+            self.probes.spawn(probe.instrument(span));
+        }
+    }
+}
+
+impl Door for NatsDoor {
     async fn accept(&mut self) -> Result<Arrival, RunError> {
-        let transport = NatsListener::accept(self).await.map_err(RunError::Nats)?;
+        let transport = self.next().await.map_err(RunError::Nats)?;
         Ok(Arrival {
             name: transport.name(),
             // NATS tells nothing of who it is.
@@ -40,7 +82,7 @@ impl Door for NatsListener {
     }
 
     async fn close(&mut self) {
-        NatsListener::close(self).await;
+        self.listener.close().await;
     }
 
     async fn finish(self) {}

@@ -4,16 +4,15 @@ use std::future::pending;
 use std::sync::Arc;
 
 use breakbulk_net::process::StreamListener;
+#[cfg(not(unix))]
 use breakbulk_net::ws::ListenError;
 use breakbulk_net::{ListenAddress, ListenSocket};
-use tokio::net::TcpListener;
 
-use super::{Arrival, Door, Entered, Tell, check_target, not_bound};
-use crate::endpoint::SocketAddress;
+use super::{Arrival, Door, Entered, Tell, bind, check_target};
+use crate::endpoint::{SocketAddress, listen_at};
 use crate::error::RunError;
 use crate::open;
 use crate::plan::Plan;
-use crate::pump::Side;
 use crate::stop::Stop;
 use crate::tunnel::Caller;
 
@@ -25,10 +24,11 @@ pub(super) async fn listen(
     tell: Tell<'_>,
 ) -> Result<(), RunError> {
     check_target(&plan).await?;
-    let socket = bind(&plan, address).await?;
+    let socket = socket(&plan, address).await?;
     let per_address = plan.guests.per_address.clone();
     let listener = StreamListener::new(socket, plan.max_sessions, per_address);
     let listener = listener.map_err(RunError::Listen)?;
+    let listener = listener.counting(plan.watched.turned_away());
     let heard_at = match listener.address() {
         ListenAddress::Unix(path) => format!("unix:{}", path.display()),
         at => format!("tcp://{at}"),
@@ -84,27 +84,15 @@ impl Door for StreamDoor {
     async fn finish(self) {}
 }
 
-async fn bind(plan: &Plan, address: &SocketAddress) -> Result<ListenSocket, RunError> {
-    let wrong = |error| RunError::Open {
-        side: Side::Listen,
-        error,
-    };
-    match (
-        address,
-        address.listen_at().map_err(|error| wrong(error.into()))?,
-    ) {
-        (_, Some((host, port))) => {
-            let bound = TcpListener::bind((host.as_str(), port)).await;
-            bound.map(ListenSocket::from).map_err(|error| {
-                let address = String::new();
-                not_bound(&host, port, ListenError::Bind { address, error })
-            })
-        }
+async fn socket(plan: &Plan, address: &SocketAddress) -> Result<ListenSocket, RunError> {
+    match address {
+        SocketAddress::Tcp(authority) => bind::tcp(&plan.sockets, listen_at(authority)).await,
         #[cfg(unix)]
-        (SocketAddress::Unix(path), _) => {
+        SocketAddress::Unix(path) => {
             ListenSocket::unix(path, &plan.guests.users).map_err(RunError::Listen)
         }
-        _ => Err(RunError::Listen(ListenError::Bind {
+        #[cfg(not(unix))]
+        SocketAddress::Unix(_) => Err(RunError::Listen(ListenError::Bind {
             address: address.name(),
             error: std::io::ErrorKind::Unsupported.into(),
         })),

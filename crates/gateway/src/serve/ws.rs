@@ -2,21 +2,17 @@
 
 use std::sync::Arc;
 
-use breakbulk_net::ListenAddress;
-#[cfg(unix)]
-use breakbulk_net::ListenSocket;
 use breakbulk_net::ws::{Accepted, ListenError, ListenOptions, Listener, Tokens};
 
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
-use super::{Arrival, Door, Entered, Tell, check_target, not_bound};
+use super::{Arrival, Door, Entered, Sockets, Tell, bind, check_target};
 use crate::endpoint::WsAddress;
 use crate::error::RunError;
 use crate::open;
 use crate::plan::{End, Guests, Plan};
 use crate::probe::{Echo, EchoLimits, PROBE};
-use crate::pump::Side;
 use crate::stop::Stop;
 use crate::tunnel::{Caller, Line};
 
@@ -31,9 +27,12 @@ pub(super) async fn listen(
     let budget = plan.listen.budget.share(0);
     let echo = plan.probes.then(|| Echo::new(EchoLimits::GATEWAY, budget));
     let (end, guests) = (&plan.listen, &plan.guests);
-    let options = listen_options(end, guests, plan.max_sessions, address, echo.as_ref());
-    let listener = bind(guests, address, options).await?;
-    let heard_at = heard_at(address, listener.address());
+    let options = ListenOptions {
+        refusals: plan.watched.turned_away(),
+        ..listen_options(end, guests, plan.max_sessions, address, echo.as_ref())
+    };
+    let listener = listener(&plan.sockets, guests, address, options).await?;
+    let heard_at = bind::heard_at(address, listener.address());
     let door = WsDoor {
         listener,
         echo,
@@ -100,18 +99,6 @@ impl Door for WsDoor {
     async fn finish(self) {}
 }
 
-/// Where a gateway listens, as its clients write it.
-pub(crate) fn heard_at(address: &WsAddress, at: &ListenAddress) -> String {
-    let path = match &*address.path {
-        "/" => "",
-        path => path,
-    };
-    match at {
-        ListenAddress::Unix(socket) => format!("ws+unix:{}", socket.display()),
-        at => format!("{}://{at}{path}", address.scheme()),
-    }
-}
-
 /// A client in the log. Behind a proxy its port is not known.
 fn name(accepted: &Accepted) -> String {
     let address = match accepted.client == accepted.peer.ip() {
@@ -124,26 +111,14 @@ fn name(accepted: &Accepted) -> String {
     }
 }
 
-#[cfg_attr(
-    not(unix),
-    expect(unused_variables, reason = "only Unix sockets know users")
-)]
-pub(crate) async fn bind(
+pub(crate) async fn listener(
+    sockets: &Sockets,
     guests: &Guests,
     address: &WsAddress,
     options: ListenOptions,
 ) -> Result<Listener, RunError> {
-    #[cfg(unix)]
-    if let Some(path) = &address.socket {
-        let socket = ListenSocket::unix(path, &guests.users).map_err(RunError::Listen)?;
-        return Listener::new(socket, options).map_err(RunError::Listen);
-    }
-    let (host, port) = address.listen_at().map_err(|error| RunError::Open {
-        side: Side::Listen,
-        error: error.into(),
-    })?;
-    let bound = Listener::bind((host.as_str(), port), options).await;
-    bound.map_err(|error| not_bound(&host, port, error))
+    let socket = bind::web(sockets, guests, address).await?;
+    Listener::new(socket, options).map_err(RunError::Listen)
 }
 
 /// How a listener accepts clients, and probes if there is an echo.
@@ -155,6 +130,7 @@ pub(crate) fn listen_options(
     echo: Option<&Arc<Echo>>,
 ) -> ListenOptions {
     let mut subprotocols = open::subprotocols(end);
+    let tunnel = subprotocols.first().cloned();
     subprotocols.extend(echo.map(|_| PROBE.to_owned()));
     let of_probes = echo.map_or(0, |echo| echo.frame_limit());
     ListenOptions {
@@ -163,6 +139,7 @@ pub(crate) fn listen_options(
         path: (address.path != "/").then(|| address.path.clone()),
         subprotocols,
         connections,
+        spare_places_for: tunnel,
         per_address: guests.per_address.clone(),
         handshakes: guests.handshakes,
         allowed_origins: guests.origins.clone(),

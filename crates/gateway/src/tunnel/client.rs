@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use breakbulk_ahp::host::close::PROTOCOL;
 use breakbulk_link::{Budget, Frame};
-use breakbulk_message::tunnel::{Control, ControlError, Gone, Hello, SessionId};
+use breakbulk_message::tunnel::{Control, ControlError, Gone, Hello, Received, SessionId};
 use breakbulk_net::{Incoming, Verdict};
 use tokio::time::timeout;
 
 use super::lines::{Dial, Line, LineSink, LineSource};
 use super::session::{Fresh, Lines};
 use super::{HELLO_TIME, NoTunnel, TunnelConfig, Tunnelled};
+use crate::watch::SideWatch;
 
 /// How long the answer of the other gateway may take when a session is resumed.
 const RESUME_TIME: Duration = Duration::from_secs(10);
@@ -32,10 +33,15 @@ pub async fn connect(
         return Err(NoTunnel::Carries);
     }
     let path = dial.path();
+    line.tap().bind(&config.watched);
     let (cap, pings) = (line.cap, line.pings);
     let (mut source, mut sink) = line.split(config.largest_frame(), &config.budget);
     let greeting = async {
-        let hello = Control::Hello(config.hello(None)).to_json();
+        let mut hello = config.hello(None);
+        if let Some(cap) = config.caps.of_incoming(&path) {
+            hello.frame = hello.frame.min(cap as u64);
+        }
+        let hello = Control::Hello(hello).to_json();
         // If it fails, the source says why.
         let _ = sink.send(Frame::Text(hello.into())).await;
         match first_control(&mut source).await? {
@@ -61,6 +67,7 @@ pub async fn connect(
         session,
         largest: config.largest_frame(),
         budget: config.budget.clone(),
+        watched: config.watched.clone(),
     };
     let lines = Lines::Dialed(dialer);
     config.begin(&hello, (source, sink, cap, pings), lines, Some(path))
@@ -104,6 +111,7 @@ pub(super) struct Dialer {
     session: SessionId,
     largest: usize,
     budget: Budget,
+    watched: SideWatch,
 }
 
 /// Why there is no further line.
@@ -116,8 +124,8 @@ pub(super) enum NoLine {
 }
 
 impl Dialer {
-    /// Opens a line on which the session goes on. `received` frames of it arrived here.
-    pub(super) async fn resume(self, received: u64) -> Result<Fresh, NoLine> {
+    /// Opens a line on which the session goes on, of which so much arrived here.
+    pub(super) async fn resume(self, received: Received) -> Result<Fresh, NoLine> {
         let failed = |why: String| NoLine::Failed(why);
         let line = match timeout(DIAL_TIME, self.dial.dial()).await {
             Ok(line) => line.map_err(|error| failed(error.to_string()))?,
@@ -126,6 +134,7 @@ impl Dialer {
                 return Err(failed(format!("no line within {seconds} s")));
             }
         };
+        line.tap().bind(&self.watched);
         let (cap, pings) = (line.cap, line.pings);
         let (mut source, mut sink) = line.split(self.largest, &self.budget);
         let session = self.session;
@@ -144,12 +153,16 @@ impl Dialer {
             }
         };
         match answer {
-            Control::Resumed { received } => Ok(Fresh {
+            Control::Resumed {
+                received,
+                cap: told,
+            } => Ok(Fresh {
                 source,
                 sink,
                 cap,
                 pings,
                 received,
+                told: usize::try_from(told).ok().filter(|told| *told > 0),
             }),
             Control::Gone(gone) => {
                 let _ = timeout(Duration::from_secs(1), sink.close(1000, "")).await;

@@ -19,18 +19,35 @@ const PATHS: usize = 256;
 /// A larger file is none of ours.
 const FILE_MAX: u64 = 1 << 20;
 
-/// The caps that gateways learned, by path. They are about frames that this side sends.
+/// The caps that gateways learned, by path, each way.
 #[derive(Debug, Default)]
 pub struct LearnedCaps {
     file: Option<PathBuf>,
     paths: Mutex<BTreeMap<String, Learned>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Learned {
-    cap: usize,
+    /// The largest frame that is sent.
+    out: Option<usize>,
+    /// The largest frame that comes, as the other end found out.
+    incoming: Option<usize>,
     /// When, in seconds since 1970.
     at: u64,
+}
+
+impl Learned {
+    fn to_json(self) -> Value {
+        let mut members = Map::new();
+        let caps = [("out", self.out), ("in", self.incoming)];
+        for (name, cap) in caps {
+            if let Some(cap) = cap {
+                members.insert(name.to_owned(), cap.into());
+            }
+        }
+        members.insert("learned".to_owned(), self.at.into());
+        members.into()
+    }
 }
 
 /// Why what was learned before is not known.
@@ -64,26 +81,56 @@ impl LearnedCaps {
         (caps, broken)
     }
 
-    /// The largest frame that a path lets through, as far as it is known.
+    /// The largest frame that a path lets through from this side, as far as it is known.
     pub fn of(&self, path: &str) -> Option<usize> {
-        Some(lock(&self.paths).get(path)?.cap)
+        lock(&self.paths).get(path)?.out
     }
 
-    /// Remembers a cap.
+    /// The same towards this side.
+    pub fn of_incoming(&self, path: &str) -> Option<usize> {
+        lock(&self.paths).get(path)?.incoming
+    }
+
+    /// All paths of which something is known, and the largest frame that each lets through from this side.
+    pub fn all(&self) -> Vec<(String, usize)> {
+        let paths = lock(&self.paths);
+        let all = paths
+            .iter()
+            .filter_map(|(path, learned)| Some((path.clone(), learned.out?)));
+        all.collect()
+    }
+
+    /// Remembers the cap of frames that this side sends.
     ///
     /// # Errors
     /// If the file cannot be written; the cap is remembered until the end of the process then.
     pub fn learn(&self, path: &str, cap: usize) -> io::Result<()> {
+        self.change(path, |learned| learned.out = Some(cap))
+    }
+
+    /// Remembers the cap of frames that come to this side.
+    ///
+    /// # Errors
+    /// As for [`learn`](Self::learn).
+    pub fn learn_incoming(&self, path: &str, cap: usize) -> io::Result<()> {
+        self.change(path, |learned| learned.incoming = Some(cap))
+    }
+
+    fn change(&self, path: &str, change: impl Fn(&mut Learned)) -> io::Result<()> {
         let at = SystemTime::now().duration_since(UNIX_EPOCH);
         let at = at.map_or(0, |since| since.as_secs());
-        let learned = Learned { cap, at };
-        insert(&mut lock(&self.paths), path, learned);
+        let changed = |paths: &mut BTreeMap<String, Learned>| {
+            let mut learned = paths.get(path).copied().unwrap_or_default();
+            change(&mut learned);
+            insert(paths, path, Learned { at, ..learned });
+        };
+        changed(&mut lock(&self.paths));
         let Some(file) = &self.file else {
             return Ok(());
         };
         // Another gateway may have written what it learned in the meantime.
         let mut paths = read(file).unwrap_or_default();
-        insert(&mut paths, path, learned);
+        changed(&mut paths);
         write(file, &paths)
     }
 }
@@ -117,14 +164,20 @@ fn read(file: &Path) -> Result<BTreeMap<String, Learned>, String> {
     let mut known = BTreeMap::new();
     for (path, value) in paths {
         let number = |name: &str| value[name].as_u64();
-        let cap = number("out").and_then(|cap| usize::try_from(cap).ok());
-        let (Some(cap), Some(at)) = (
-            cap.filter(|cap| *cap >= super::LEAST_CAP),
-            number("learned"),
-        ) else {
-            return Err(format!("what it says about {path:?} is no cap"));
+        let cap = |name: &str| match &value[name] {
+            Value::Null => Some(None),
+            _ => number(name)
+                .and_then(|cap| usize::try_from(cap).ok())
+                .filter(|cap| *cap >= super::LEAST_CAP)
+                .map(Some),
         };
-        insert(&mut known, path, Learned { cap, at });
+        let learned = match (cap("out"), cap("in"), number("learned")) {
+            (Some(out), Some(incoming), Some(at)) if out.or(incoming).is_some() => {
+                Learned { out, incoming, at }
+            }
+            _ => return Err(format!("what it says about {path:?} is no cap")),
+        };
+        insert(&mut known, path, learned);
     }
     Ok(known)
 }
@@ -133,7 +186,7 @@ fn read(file: &Path) -> Result<BTreeMap<String, Learned>, String> {
 fn write(file: &Path, paths: &BTreeMap<String, Learned>) -> io::Result<()> {
     let each = paths
         .iter()
-        .map(|(path, Learned { cap, at })| (path.clone(), json!({ "out": cap, "learned": at })));
+        .map(|(path, learned)| (path.clone(), learned.to_json()));
     let each: Map<String, Value> = each.collect();
     let text = format!("{:#}\n", json!({ "version": VERSION, "paths": each }));
     if let Some(folder) = file
@@ -172,6 +225,13 @@ mod tests {
         assert_eq!(
             (again.of("ws://a/"), again.of("ws://b/")),
             (Some(50_000), Some(5000))
+        );
+        // Each way for itself.
+        again.learn_incoming("ws://a/", 7000).unwrap();
+        let (both, _) = LearnedCaps::in_file(file.clone());
+        assert_eq!(
+            (both.of("ws://a/"), both.of_incoming("ws://a/")),
+            (Some(50_000), Some(7000))
         );
         for number in 0..2 * PATHS {
             again.learn(&format!("ws://{number}/"), 5000).unwrap();

@@ -5,11 +5,13 @@ use std::fmt;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use breakbulk_link::{Budget, Carries, Frame};
-use breakbulk_net::{Incoming, Lost, Sink, Source, Transport};
+use breakbulk_net::{Incoming, Lost, Sink, Source, Transport, tapped};
 
 use crate::error::OpenError;
+use crate::watch::SessionTap;
 
 /// A boxed future, for traits that are used as objects.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -25,15 +27,18 @@ pub struct Line {
     transport: Box<dyn AnyTransport>,
     pub(super) cap: Option<usize>,
     pub(super) pings: bool,
+    tap: Arc<SessionTap>,
 }
 
 impl Line {
     /// A line over a transport that has pings and no cap of its own.
     pub fn new(transport: impl Transport) -> Self {
+        let tap = SessionTap::unknown();
         Self {
-            transport: Box::new(transport),
+            transport: Box::new(tapped(transport, tap.clone())),
             cap: None,
             pings: true,
+            tap,
         }
     }
 
@@ -56,6 +61,11 @@ impl Line {
 
     pub(super) fn carries(&self, carries: Carries) -> bool {
         self.transport.carries(carries)
+    }
+
+    /// By which it is told whose line it is, once that is known.
+    pub(super) fn tap(&self) -> Arc<SessionTap> {
+        self.tap.clone()
     }
 
     /// The halves of the line. What it holds of unfinished frames, of at most `largest` bytes each, is
@@ -125,7 +135,7 @@ impl<T: Transport> AnyTransport for T {
 }
 
 /// The receiving half of a line.
-pub(super) trait LineSource: Send {
+pub(crate) trait LineSource: Send {
     fn next(&mut self) -> Boxed<'_, Incoming>;
     fn charge_to(&mut self, budget: &Budget);
 }
@@ -141,7 +151,7 @@ impl<S: Source> LineSource for S {
 }
 
 /// The sending half of a line.
-pub(super) trait LineSink: Send {
+pub(crate) trait LineSink: Send {
     fn send(&mut self, frame: Frame) -> Boxed<'_, Result<(), Lost>>;
     fn ping(&mut self) -> Boxed<'_, Result<(), Lost>>;
     fn close<'a>(&'a mut self, code: u16, reason: &'a str) -> Boxed<'a, ()>;

@@ -14,6 +14,7 @@ use super::client::{Halves, first_control};
 use super::lines::{Caller, Line};
 use super::session::{Fresh, Lines, refuse};
 use super::{HELLO_TIME, NoTunnel, TunnelConfig, Tunnelled};
+use crate::watch::{SessionTap, SideWatch};
 
 /// How many bytes of a session's name are those of the process.
 const INSTANCE: usize = 8;
@@ -43,6 +44,7 @@ struct Waiting {
     holder: Option<String>,
     lines: mpsc::Sender<Fresh>,
     budget: Budget,
+    watched: SideWatch,
 }
 
 impl Lobby {
@@ -84,8 +86,14 @@ impl Lobby {
         })
     }
 
+    /// The process that gives sessions their names.
+    #[cfg(feature = "nats")]
+    pub(crate) fn member(&self) -> crate::fleet::Member {
+        crate::fleet::Member(self.0.instance)
+    }
+
     /// Hears the first frame of a line that was accepted. A line on which a session goes on is handed to
-    /// that session, and `None` is returned.
+    /// that session.
     ///
     /// # Errors
     /// If the other end is no breakbulk gateway; the line is then closed with that reason.
@@ -94,11 +102,11 @@ impl Lobby {
         line: Line,
         caller: &Caller,
         config: &TunnelConfig,
-    ) -> Result<Option<Newcomer>, NoTunnel> {
+    ) -> Result<Greeted, NoTunnel> {
         if !line.carries(config.carries) {
             return Err(NoTunnel::Carries);
         }
-        let (cap, pings) = (line.cap, line.pings);
+        let (cap, pings, tap) = (line.cap, line.pings, line.tap());
         let (mut source, mut sink) = line.split(config.largest_frame(), &config.budget);
         let first = match timeout(HELLO_TIME, first_control(&mut source)).await {
             Ok(first) => first,
@@ -107,7 +115,8 @@ impl Lobby {
         let error = match first {
             Ok(Control::Hello(hello)) if hello.binary != config.is_binary() => NoTunnel::Carries,
             Ok(Control::Hello(hello)) => {
-                return Ok(Some(Newcomer {
+                tap.bind(&config.watched);
+                return Ok(Greeted::Newcomer(Newcomer {
                     lobby: self.clone(),
                     caller: caller.clone(),
                     hello,
@@ -121,9 +130,18 @@ impl Lobby {
                     cap,
                     pings,
                     received,
+                    told: None,
                 };
-                self.resume(session, fresh, caller).await;
-                return Ok(None);
+                if session.0[..INSTANCE] != self.0.instance {
+                    return Ok(Greeted::Elsewhere(Stray {
+                        session,
+                        fresh,
+                        largest: config.largest_frame(),
+                        budget: config.budget.clone(),
+                    }));
+                }
+                self.resume(session, fresh, caller, &tap).await;
+                return Ok(Greeted::Resumed);
             }
             Ok(_) => ControlError::Other.into(),
             Err(error) => error,
@@ -133,20 +151,32 @@ impl Lobby {
     }
 
     /// Hands a line to its session, or says that there is none.
-    async fn resume(&self, session: SessionId, mut fresh: Fresh, caller: &Caller) {
-        if session.0[..INSTANCE] != self.0.instance {
-            return refuse(fresh.sink, Gone::Restarted).await;
-        }
+    async fn resume(
+        &self,
+        session: SessionId,
+        mut fresh: Fresh,
+        caller: &Caller,
+        tap: &SessionTap,
+    ) {
         let found = {
             let sessions = lock(&self.0.sessions);
             let found = sessions.get(&session);
             // Who has another token does not even learn that the session exists.
             let found = found.filter(|waiting| waiting.holder == caller.holder);
-            found.map(|waiting| (waiting.lines.clone(), waiting.budget.clone()))
+            found.map(|waiting| {
+                let Waiting {
+                    lines,
+                    budget,
+                    watched,
+                    ..
+                } = waiting;
+                (lines.clone(), budget.clone(), watched.clone())
+            })
         };
-        let Some((lines, budget)) = found else {
+        let Some((lines, budget, watched)) = found else {
             return refuse(fresh.sink, Gone::Expired).await;
         };
+        tap.bind(&watched);
         fresh.source.charge_to(&budget);
         match lines.try_send(fresh) {
             Ok(()) => {}
@@ -158,6 +188,42 @@ impl Lobby {
                 fresh.sink.close(1013, "try again later").await;
             }
         }
+    }
+}
+
+/// What a line is for that was accepted.
+pub enum Greeted {
+    /// A new session.
+    Newcomer(Newcomer),
+    /// A session that goes on: the line was handed to it, or refused.
+    Resumed,
+    /// A session of another process.
+    Elsewhere(Stray),
+}
+
+/// A line on which a session of another process is to go on.
+#[cfg_attr(
+    not(feature = "nats"),
+    expect(dead_code, reason = "only a fleet brings it to its session")
+)]
+pub struct Stray {
+    pub(crate) session: SessionId,
+    pub(crate) fresh: Fresh,
+    /// The largest frame that is taken.
+    pub(crate) largest: usize,
+    /// What the frames of the line are charged to.
+    pub(crate) budget: Budget,
+}
+
+impl Stray {
+    /// Tells the client that its session does not go on.
+    pub async fn refuse(self, gone: Gone) {
+        refuse(self.fresh.sink, gone).await;
+    }
+
+    /// Closes the line: the client may try again.
+    pub async fn close(mut self, code: u16, reason: &str) {
+        let _ = timeout(HELLO_TIME, self.fresh.sink.close(code, reason)).await;
     }
 }
 
@@ -196,6 +262,7 @@ impl Newcomer {
             holder: caller.holder,
             lines,
             budget: config.budget.clone(),
+            watched: config.watched.clone(),
         };
         lock(&lobby.0.sessions).insert(session, waiting);
         let lines = Lines::Accepted {

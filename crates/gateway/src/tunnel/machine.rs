@@ -19,12 +19,12 @@ use std::time::{Duration, Instant};
 
 use breakbulk_ahp::host::close::PROTOCOL;
 use breakbulk_link::{Budget, Closed, Frame};
-use breakbulk_message::tunnel::{Control, Gone};
+use breakbulk_message::tunnel::{Control, Gone, Received};
 
 use inbox::Inbox;
 pub(super) use learn::LEAST_CAP;
 use learn::{Learner, Verdict};
-use line::{Attempts, CloseFrame, Line, words};
+use line::{Attempts, CloseFrame, FRUITLESS_LINES, Fruitless, Line, words};
 use outbox::{Outbox, size_on_line};
 
 /// How long a line that cannot be written may take to say why.
@@ -104,10 +104,15 @@ pub(crate) struct Machine {
     /// The learned cap that no acknowledgement has confirmed yet.
     unconfirmed: Option<Learned>,
     confirmed: Option<Learned>,
+    found: Option<usize>,
+    /// The largest frame that comes by this path, as the other end found out, until a frame came.
+    told: Option<usize>,
+    kept: Option<usize>,
     /// The cap of the current line.
     line_cap: usize,
     line: Line,
     attempts: Attempts,
+    fruitless: Fruitless,
     /// How this side ended the session.
     closing: Option<Closed>,
     /// How the other side ended the session.
@@ -135,6 +140,9 @@ impl Machine {
             learned: None,
             unconfirmed: None,
             confirmed: None,
+            found: None,
+            told: None,
+            kept: None,
             line_cap: line_cap.unwrap_or(usize::MAX),
             line: Line {
                 number: 0,
@@ -153,6 +161,7 @@ impl Machine {
                 why: String::new(),
                 random: settings.seed | 1,
             },
+            fruitless: Fruitless::default(),
             settings,
             closing: None,
             peer_closed: None,
@@ -166,8 +175,8 @@ impl Machine {
         self.line.number
     }
 
-    /// How many frames arrived.
-    pub(crate) fn received(&self) -> u64 {
+    /// What arrived.
+    pub(crate) fn received(&self) -> Received {
         self.inbox.received()
     }
 
@@ -239,6 +248,7 @@ impl Machine {
             _ => {
                 self.inbox.arrived()?;
                 self.attempts.failed = 0;
+                self.kept = self.told.take().or(self.kept);
                 Ok(Heard::Frame(frame))
             }
         }
@@ -264,7 +274,7 @@ impl Machine {
             Control::Part { .. } if self.peer_closed.is_some() => {
                 Err(Violation::Protocol("a frame came after the close"))
             }
-            Control::Part { last, data } => self.inbox.part(last, data),
+            Control::Part { at, last, data } => self.inbox.part(at, last, data),
             Control::Close { code, reason } => {
                 self.peer_closed.get_or_insert(Closed { code, reason });
                 Ok(None)
@@ -355,12 +365,12 @@ impl Machine {
         }
     }
 
-    /// Another line is there; `received` frames arrived at the other end. The line before it, if there is
+    /// Another line is there; so much arrived at the other end. The line before it, if there is
     /// one, counts as lost.
     pub(crate) fn line_up(
         &mut self,
         now: Instant,
-        received: u64,
+        received: Received,
         line_cap: Option<usize>,
         pings: bool,
     ) -> Result<u64, Gone> {
@@ -373,8 +383,8 @@ impl Machine {
             return Err(Gone::Expired);
         }
         let cap = self.cap();
-        let missing = self.outbox.on_the_line(received);
-        let missing = missing.map(|frame| (received, size_on_line(frame, cap)));
+        let missing = self.outbox.on_the_line(received.frames);
+        let missing = missing.map(|frame| (received.frames, size_on_line(frame, cap)));
         if !self.outbox.resume_at(received) {
             self.fail(
                 LOST_SESSION,
@@ -383,7 +393,14 @@ impl Machine {
             return Err(Gone::Numbers);
         }
         self.line_cap = line_cap.unwrap_or(usize::MAX);
-        match self.learner.judge(missing) {
+        let fruitless = self.fruitless.line_up((self.inbox.received(), received));
+        if fruitless >= FRUITLESS_LINES && self.outbox.has_more_than(received) {
+            let reason =
+                format!("{fruitless} lines to the other gateway were lost before a frame arrived");
+            self.fail(LOST_SESSION, &reason);
+            return Err(Gone::Expired);
+        }
+        match self.learner.judge(missing, fruitless) {
             Verdict::Again => {}
             Verdict::Lower(cap) => {
                 let refused = missing.map_or(cap, |(_, size)| size);
@@ -391,6 +408,7 @@ impl Machine {
                 self.attempts.failed = 0;
                 let learned = Learned { cap, refused };
                 (self.learned, self.unconfirmed) = (Some(learned), Some(learned));
+                self.found = Some(cap);
             }
             Verdict::Stuck(size) => {
                 let reason = format!(
@@ -453,6 +471,9 @@ impl Machine {
                 Gone::Restarted => {
                     "the other gateway was restarted, or another one answers there: it does not know this session"
                 }
+                Gone::Member => {
+                    "the member of the other gateway's fleet that had this session is gone, and the session with it"
+                }
                 Gone::Expired => "the other gateway has ended this session in the meantime",
                 Gone::Numbers => "the other gateway cannot go on with this session where it broke off",
             },
@@ -509,6 +530,21 @@ impl Machine {
     /// A learned cap under which frames arrived since the last call: it is worth keeping.
     pub(crate) fn poll_confirmed(&mut self) -> Option<Learned> {
         self.confirmed.take()
+    }
+
+    /// The cap that this session found out for the frames that it sends.
+    pub(crate) fn found_cap(&self) -> Option<usize> {
+        self.found
+    }
+
+    /// The other end found out that no larger frame comes to this side.
+    pub(crate) fn handle_told(&mut self, cap: usize) {
+        self.told = Some(cap.max(LEAST_CAP));
+    }
+
+    /// A cap that the other end found out, and kept to since: it is worth keeping.
+    pub(crate) fn poll_told(&mut self) -> Option<usize> {
+        self.kept.take()
     }
 
     /// Whether the session ended by itself.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use breakbulk_link::{Cap, Closed, Frame, lock};
-use breakbulk_message::tunnel::{Control, Gone};
+use breakbulk_message::tunnel::{Control, Gone, Received};
 use breakbulk_net::{Lost, WeakConnection, now};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard, Notify, mpsc};
 use tokio::time::{sleep_until, timeout};
@@ -17,12 +17,22 @@ use super::client::{Dialer, NoLine};
 use super::lines::{LineSink, LineSource};
 use super::lobby::Registration;
 use super::machine::{Learned, Machine, Write};
+use crate::watch::SideWatch;
 
 /// How long the close of a lost line may take.
 const RETIRE_TIME: Duration = Duration::from_secs(1);
 
 /// What is done with a cap that was learned, and that frames kept to.
-pub(super) type KeepCap = Box<dyn Fn(usize) + Send + Sync>;
+pub(super) type KeepCap = Box<dyn Fn(Found) + Send + Sync>;
+
+/// A cap of a path that is worth keeping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Of the frames that are sent.
+    Out(usize),
+    /// Of the frames that come.
+    In(usize),
+}
 
 /// What the halves of the transport and the task share.
 pub(super) struct Session {
@@ -59,22 +69,26 @@ struct LiveSink {
 }
 
 /// The halves of a line that can carry the session on.
-pub(super) struct Fresh {
-    pub(super) source: Box<dyn LineSource>,
-    pub(super) sink: Box<dyn LineSink>,
-    pub(super) cap: Option<usize>,
-    pub(super) pings: bool,
-    /// How many frames arrived at the other end.
-    pub(super) received: u64,
+pub(crate) struct Fresh {
+    pub(crate) source: Box<dyn LineSource>,
+    pub(crate) sink: Box<dyn LineSink>,
+    pub(crate) cap: Option<usize>,
+    pub(crate) pings: bool,
+    /// What arrived at the other end.
+    pub(crate) received: Received,
+    /// The largest frame that the other end sends, if it found out that larger ones do not pass.
+    pub(crate) told: Option<usize>,
 }
 
 /// A line that carries the session on.
 struct Renewed {
     line: u64,
     sink: Box<dyn LineSink>,
-    /// How many frames arrived here.
-    received: u64,
+    /// What arrived here.
+    received: Received,
     unacknowledged: usize,
+    /// The cap that was found out for what is sent.
+    found: Option<usize>,
 }
 
 /// Where the next line comes from.
@@ -94,10 +108,10 @@ impl Session {
     /// A session on its first line. Its task ends with the two halves of its transport.
     pub(super) fn start(
         machine: Machine,
-        source: Box<dyn LineSource>,
-        sink: Box<dyn LineSink>,
+        (source, sink): (Box<dyn LineSource>, Box<dyn LineSink>),
         lines: Lines,
         keep: Option<KeepCap>,
+        watched: SideWatch,
     ) -> Arc<Self> {
         let (line, cap) = (machine.line(), machine.cap());
         let session = Arc::new(Self {
@@ -118,6 +132,7 @@ impl Session {
             session: session.clone(),
             lines,
             keep,
+            watched,
             writing: None,
             installing: None,
             dialing: None,
@@ -197,17 +212,22 @@ impl Session {
             cap,
             pings,
             received,
+            told,
         } = fresh;
         let renewed = {
             let mut state = lock(&self.state);
             match state.machine.line_up(now(), received, cap, pings) {
                 Ok(line) => {
+                    if let Some(cap) = told {
+                        state.machine.handle_told(cap);
+                    }
                     state.source = Some((line, source));
                     Ok(Renewed {
                         line,
                         sink,
                         received: state.machine.received(),
                         unacknowledged: state.machine.undelivered(),
+                        found: state.machine.found_cap(),
                     })
                 }
                 Err(gone) => Err((sink, gone)),
@@ -337,6 +357,7 @@ struct Task {
     session: Arc<Session>,
     lines: Lines,
     keep: Option<KeepCap>,
+    watched: SideWatch,
     writing: Doing<()>,
     installing: Doing<()>,
     dialing: Doing<Result<Fresh, NoLine>>,
@@ -457,25 +478,37 @@ impl Task {
             sink,
             received,
             unacknowledged,
+            found,
         } = renewed;
         tracing::info!(unacknowledged, "the tunnel goes on with a new line");
-        let first = answers.then_some(Control::Resumed { received });
+        self.watched.resumed();
+        let first = answers.then_some(Control::Resumed {
+            received,
+            cap: found.unwrap_or(0) as u64,
+        });
         let session = self.session.clone();
         self.installing = Some(Box::pin(session.install(line, sink, first)));
     }
 
     /// Says what happened to the line and what was learned, and lowers the cap of the link.
     fn report(&mut self) {
-        let (learned, confirmed) = self
-            .session
-            .update(|machine| (machine.poll_learned(), machine.poll_confirmed()));
+        let (learned, confirmed, told) = self.session.update(|machine| {
+            let confirmed = machine.poll_confirmed();
+            (machine.poll_learned(), confirmed, machine.poll_told())
+        });
         if let Some(Learned { cap, refused }) = learned {
             tracing::warn!(
                 "a frame of {refused} bytes does not pass the path to the other gateway: from now on frames of at most {cap} bytes are sent; start this gateway with max-frame {cap} to begin with that"
             );
+            self.watched.fault(format_args!(
+                "a frame of {refused} bytes does not pass the path: frames of at most {cap} bytes are sent now"
+            ));
         }
         if let (Some(confirmed), Some(keep)) = (confirmed, &self.keep) {
-            keep(confirmed.cap);
+            keep(Found::Out(confirmed.cap));
+        }
+        if let (Some(cap), Some(keep)) = (told, &self.keep) {
+            keep(Found::In(cap));
         }
         let (cap, lost) = self.session.look(|machine| {
             let lost = machine
@@ -493,6 +526,7 @@ impl Task {
                 why,
                 "the line to the other gateway is lost; the session waits for another one"
             );
+            self.watched.line_lost(why);
         }
         self.told_lost = lost.is_some();
         let failed = self.session.look(|machine| {

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use breakbulk_link::{Budget, Cap, Carries, Closed, Event, Frame, Outgoing, lock};
-use breakbulk_message::tunnel::{Control, Gone, SESSION_BYTES, SessionId};
+use breakbulk_message::tunnel::{Control, Gone, Received, SESSION_BYTES, SessionId};
 use breakbulk_net::memory::{Memory, MemorySink, MemorySource, pair};
 use breakbulk_net::{Connection, Incoming, Lost, Sink, Source, Transport};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    Boxed, Caller, Dial, Line, Lobby, Newcomer, NoTunnel, TunnelConfig, Tunnelled, connect,
+    Boxed, Caller, Dial, Greeted, Line, Lobby, Newcomer, NoTunnel, TunnelConfig, Tunnelled, connect,
 };
 use crate::error::OpenError;
 
@@ -28,6 +28,7 @@ fn config(budget: &Budget) -> TunnelConfig {
         resume_for: Duration::from_secs(60),
         window: WINDOW,
         caps: Default::default(),
+        watched: Default::default(),
     }
 }
 
@@ -127,8 +128,10 @@ impl Far {
         let (lobby, config) = (self.lobby.clone(), self.config.clone());
         let (caller, newcomers) = (lock(&self.caller).clone(), self.newcomers.clone());
         tokio::spawn(async move {
-            if let Ok(Some(newcomer)) = lobby.greet(far, &caller, &config).await {
-                let _ = newcomers.send(newcomer);
+            match lobby.greet(far, &caller, &config).await {
+                Ok(Greeted::Newcomer(newcomer)) => drop(newcomers.send(newcomer)),
+                Ok(Greeted::Elsewhere(stray)) => stray.refuse(Gone::Restarted).await,
+                Ok(Greeted::Resumed) | Err(_) => {}
             }
         });
         Cuttable(near, cut)
@@ -347,6 +350,7 @@ async fn frames_that_did_not_arrive_before_the_end_are_counted() {
 /// The first frame of the far end on a line on which somebody wants to resume.
 async fn answer(far: &Far, session: SessionId, received: u64) -> Option<Control> {
     let (mut source, mut sink) = far.line().split();
+    let received = Received::frames(received);
     let resume = Control::Resume { session, received }.to_json();
     sink.send(Frame::Text(resume.into())).await.unwrap();
     match timeout(Duration::from_secs(3), source.next())
@@ -399,7 +403,10 @@ async fn only_its_holder_goes_on_with_a_session_and_only_where_it_can() {
     lock(&far.caller).address = Some([192, 0, 2, 1].into());
     assert_eq!(
         answer(&far, session, 0).await,
-        Some(Control::Resumed { received: 0 })
+        Some(Control::Resumed {
+            received: Received::default(),
+            cap: 0,
+        })
     );
     assert_eq!(answer(&far, session, 7).await, gone(Gone::Numbers));
     let closed = server.connection.closed().await;
@@ -422,7 +429,13 @@ async fn a_flood_of_lines_for_one_session_leaves_one() {
     let mut resumed = 0;
     for _ in 0..50 {
         let answer = answer(&far, session, 0).await;
-        resumed += usize::from(answer == Some(Control::Resumed { received: 0 }));
+        resumed += usize::from(
+            answer
+                == Some(Control::Resumed {
+                    received: Received::default(),
+                    cap: 0,
+                }),
+        );
     }
     assert!(resumed > 0);
     sleep(Duration::from_secs(2)).await;

@@ -127,6 +127,7 @@ impl Link {
             bytes,
             shape,
             key: None,
+            pieces: 1,
             charge,
         }))
     }
@@ -236,6 +237,7 @@ impl Link {
         let Some(assembly) = self.inbox.remove(serial, &mut self.timers) else {
             return Ok(Received::Ignored);
         };
+        let pieces = assembly.pieces();
         let (key, buffer, mut charge) = assembly.into_message();
         let cost = buffer.capacity() + MESSAGE_CHARGE + key.allocated();
         charge.shrink(charge.amount().saturating_sub(cost));
@@ -244,6 +246,7 @@ impl Link {
             bytes: buffer.into(),
             shape,
             key: Some(key),
+            pieces,
             charge,
         }))
     }

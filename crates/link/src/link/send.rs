@@ -499,8 +499,9 @@ impl Link {
     }
 
     fn done(&mut self, id: TransferId) {
+        let frames = self.outbox.messages.get(&id).map_or(0, Entry::frames_made);
         if let Some(tag) = self.remove_outgoing(id) {
-            self.events.push(Event::Sent { id, tag });
+            self.events.push(Event::Sent { id, tag, frames });
         }
     }
 

@@ -158,3 +158,26 @@ fn a_bad_start_is_answered_only_where_no_transfer_is_under_way() {
     assert_eq!(second.words(), ["fault reopened", "message 200"]);
     assert!(!kinds(&mut second).contains(&FrameKind::Abort));
 }
+
+#[test]
+fn a_fault_that_closes_the_link_is_told_once_by_its_close() {
+    for kit in Kit::ALL {
+        let mut bench = Bench::new(link(kit, |config| {
+            config.rules.scopes.frame = Scope::Link;
+        }));
+        let garbage = match kit.whole(MESSAGE) {
+            Frame::Text(bytes) => Frame::Binary(bytes),
+            // Text of such a wire is its transport's own.
+            Frame::Binary(_) => Frame::Binary(Bytes::from_static(&[0xff])),
+        };
+        let Received::Fault(fault) = bench.take(garbage) else {
+            panic!("{kit:?}: no fault")
+        };
+        let words = fault.kind.to_string();
+        let events = bench.events();
+        let [Event::Closed(closed)] = &events[..] else {
+            panic!("{kit:?}: {events:?}")
+        };
+        assert!(closed.reason.contains(&words), "{kit:?}: {closed}, {words}");
+    }
+}

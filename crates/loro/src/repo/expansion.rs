@@ -2,13 +2,15 @@
 //!
 //! A snapshot holds up to three tables of blocks, each block compressed on its own with LZ4, which can
 //! express 255 bytes by one. `loro` decompresses whole blocks and has no limit, so a message of 50 MiB may
-//! ask for 12 GiB. The changes inside, and those of updates, are columns whose runs are numbers
-//! ([`changes`]). What is not in the form that `loro` writes is refused.
+//! ask for 12 GiB. The changes inside, those of updates, and the states of containers are columns whose
+//! runs are numbers ([`changes`], [`states`]). What is not in the form that `loro` writes is refused.
 
 mod changes;
+mod columns;
+mod states;
 mod values;
 
-use std::io::Read;
+use std::io::{Read, Write};
 
 use lz4_flex::frame::FrameDecoder;
 
@@ -30,6 +32,10 @@ const LARGE: u8 = 0x80;
 const SMALL_BLOCK: u64 = 3 << 16;
 /// The length of the keys of changes: a peer and a counter.
 const CHANGES_KEY: usize = 12;
+/// The key of a version among states; no container is called so.
+const VERSION_KEY: &[u8] = b"fr";
+/// The most work that the texts of a snapshot may take, in bytes that `loro` looks at: about ten seconds.
+const WORK: u64 = 1 << 37;
 
 /// Why changes are not imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +44,8 @@ pub(super) enum Oversized {
     Expands(u64),
     /// They are not what `loro` writes.
     Malformed,
+    /// Reading their texts would take `loro` too long.
+    Slow,
 }
 
 /// Checks that changes, decoded, take no more than about `limit` bytes. At most one block of them is
@@ -46,7 +54,7 @@ pub(super) fn check(data: &[u8], limit: u64) -> Result<(), Oversized> {
     let Some((mode, body)) = data.get(HEAD..).and_then(<[u8]>::split_first_chunk) else {
         return Err(Oversized::Malformed);
     };
-    let mut left = Left { limit, left: limit };
+    let mut left = Left::new(limit);
     match *mode {
         SNAPSHOT => check_snapshot(body, &mut left),
         UPDATES => {
@@ -61,13 +69,28 @@ pub(super) fn check(data: &[u8], limit: u64) -> Result<(), Oversized> {
     }
 }
 
-/// The bytes that may still be taken.
+/// The bytes that may still be taken, and the work that may still be done.
 struct Left {
     limit: u64,
     left: u64,
+    work: u64,
 }
 
 impl Left {
+    fn new(limit: u64) -> Self {
+        Self {
+            limit,
+            left: limit,
+            work: WORK,
+        }
+    }
+
+    fn work(&mut self, bytes: u64) -> Result<(), Oversized> {
+        let left = self.work.checked_sub(bytes);
+        self.work = left.ok_or(Oversized::Slow)?;
+        Ok(())
+    }
+
     fn take(&mut self, count: u64, each: u64) -> Result<(), Oversized> {
         let bytes = count.saturating_mul(each);
         let left = self.left.checked_sub(bytes);
@@ -78,15 +101,21 @@ impl Left {
 
 fn check_snapshot(body: &[u8], left: &mut Left) -> Result<(), Oversized> {
     let mut rest = body;
-    for table in 0..3 {
+    for content in [Content::Changes, Content::States, Content::States] {
         let len = take_u32(&mut rest)? as usize;
         let bytes = take(&mut rest, len)?;
         if !bytes.is_empty() && bytes != NO_STATE {
-            // The first table has the changes, the others a state.
-            check_table(bytes, table == 0, left)?;
+            check_table(bytes, content, left)?;
         }
     }
     Ok(())
+}
+
+/// What the values of a table are.
+#[derive(Clone, Copy)]
+enum Content {
+    Changes,
+    States,
 }
 
 /// A block of a table: where it begins, its first key, and whether it is one large value or compressed.
@@ -97,7 +126,7 @@ struct Block<'a> {
     compressed: bool,
 }
 
-fn check_table(table: &[u8], has_changes: bool, left: &mut Left) -> Result<(), Oversized> {
+fn check_table(table: &[u8], content: Content, left: &mut Left) -> Result<(), Oversized> {
     let malformed = Oversized::Malformed;
     if !table.starts_with(TABLE_MAGIC) {
         return Err(malformed);
@@ -121,7 +150,7 @@ fn check_table(table: &[u8], has_changes: bool, left: &mut Left) -> Result<(), O
         }
         if let Some(block) = open {
             let bytes = blocks.get(block.start..start).ok_or(malformed)?;
-            check_block(&block, bytes, has_changes, left)?;
+            check_block(&block, bytes, content, left)?;
         }
         open = Some(Block {
             start,
@@ -132,7 +161,7 @@ fn check_table(table: &[u8], has_changes: bool, left: &mut Left) -> Result<(), O
     }
     if let Some(block) = open {
         let bytes = blocks.get(block.start..).ok_or(malformed)?;
-        check_block(&block, bytes, has_changes, left)?;
+        check_block(&block, bytes, content, left)?;
     }
     Ok(())
 }
@@ -140,44 +169,57 @@ fn check_table(table: &[u8], has_changes: bool, left: &mut Left) -> Result<(), O
 fn check_block(
     block: &Block<'_>,
     bytes: &[u8],
-    has_changes: bool,
+    content: Content,
     left: &mut Left,
 ) -> Result<(), Oversized> {
     let len = bytes.len().checked_sub(CHECKSUM);
     let bytes = &bytes[..len.ok_or(Oversized::Malformed)?];
-    let has_changes = has_changes && (!block.large || block.first_key.len() == CHANGES_KEY);
-    let mut decompressed = Vec::new();
-    let content = if block.compressed {
-        // The same decoder as `loro` uses.
-        let mut chunks = FrameDecoder::new(bytes).take(left.left.saturating_add(1));
-        let read = match (has_changes, block.large) {
-            (false, _) => std::io::copy(&mut chunks, &mut std::io::sink()),
-            (true, true) => chunks.read_to_end(&mut decompressed).map(|len| len as u64),
-            (true, false) => {
-                let mut chunks = chunks.take(SMALL_BLOCK + 1);
-                chunks.read_to_end(&mut decompressed).map(|len| len as u64)
-            }
-        };
-        if !block.large && decompressed.len() as u64 > SMALL_BLOCK {
-            return Err(Oversized::Malformed);
-        }
-        left.take(read.map_err(|_| Oversized::Malformed)?, 1)?;
+    let decompressed;
+    let values = if block.compressed {
+        decompressed = decompress(bytes, block.large, left)?;
         &decompressed[..]
     } else {
-        left.take(bytes.len() as u64, 1)?;
         bytes
     };
-    match (has_changes, block.large) {
-        (false, _) => Ok(()),
-        (true, true) => check_value(block.first_key.len(), content, left),
-        (true, false) => check_values(block.first_key, content, left),
+    left.take(values.len() as u64, 1)?;
+    match block.large {
+        true => check_value(block.first_key, values, content, left),
+        false => check_values(block.first_key, values, content, left),
     }
 }
 
+/// Decompresses a block, unless it is too large: that is found out before there is memory for it.
+fn decompress(bytes: &[u8], large: bool, left: &Left) -> Result<Vec<u8>, Oversized> {
+    let most = match large {
+        true => left.left,
+        false => left.left.min(SMALL_BLOCK),
+    };
+    // The same decoder as `loro` uses.
+    let read = |into: &mut dyn Write| {
+        let mut chunks = FrameDecoder::new(bytes).take(most.saturating_add(1));
+        std::io::copy(&mut chunks, into).map_err(|_| Oversized::Malformed)
+    };
+    let len = read(&mut std::io::sink())?;
+    if len > left.left {
+        return Err(Oversized::Expands(left.limit));
+    }
+    if len > most {
+        return Err(Oversized::Malformed);
+    }
+    let mut values = Vec::with_capacity(usize::try_from(len).map_err(|_| Oversized::Malformed)?);
+    read(&mut values)?;
+    Ok(values)
+}
+
 /// The values of a block of small ones: behind them their offsets and their number.
-fn check_values(first_key: &[u8], content: &[u8], left: &mut Left) -> Result<(), Oversized> {
+fn check_values(
+    first_key: &[u8],
+    block: &[u8],
+    content: Content,
+    left: &mut Left,
+) -> Result<(), Oversized> {
     let malformed = Oversized::Malformed;
-    let (before, count) = content.split_last_chunk::<2>().ok_or(malformed)?;
+    let (before, count) = block.split_last_chunk::<2>().ok_or(malformed)?;
     let count = usize::from(u16::from_le_bytes(*count));
     let data_len = before.len().checked_sub(count * 2).ok_or(malformed)?;
     let (data, offsets) = before.split_at(data_len);
@@ -185,23 +227,31 @@ fn check_values(first_key: &[u8], content: &[u8], left: &mut Left) -> Result<(),
         Some(offset) => usize::from(u16::from_le_bytes([offset[0], offset[1]])),
         None => data_len,
     };
+    let mut key = first_key.to_vec();
     for number in 0..count {
         let entry = data.get(offset(number)..offset(number + 1));
         let mut entry = entry.ok_or(malformed)?;
-        let mut key = first_key.len();
         if number > 0 {
             // What the key shares with the first one, and the rest of it.
             let shared = usize::from(take(&mut entry, 1)?[0]);
-            key = shared + take_key(&mut entry)?.len();
+            key.clear();
+            key.extend(first_key.get(..shared).ok_or(malformed)?);
+            key.extend(take_key(&mut entry)?);
         }
-        check_value(key, entry, left)?;
+        check_value(&key, entry, content, left)?;
     }
     Ok(())
 }
 
-fn check_value(key: usize, value: &[u8], left: &mut Left) -> Result<(), Oversized> {
-    match key {
-        CHANGES_KEY => changes::check(value, left),
+fn check_value(
+    key: &[u8],
+    value: &[u8],
+    content: Content,
+    left: &mut Left,
+) -> Result<(), Oversized> {
+    match content {
+        Content::Changes if key.len() == CHANGES_KEY => changes::check(value, left),
+        Content::States if key != VERSION_KEY => states::check(value, left),
         _ => Ok(()),
     }
 }

@@ -218,11 +218,16 @@ impl Worker {
             Err(Oversized::Expands(limit)) => {
                 return Err(WorkError::Expands { doc: name(), limit });
             }
-            Err(Oversized::Malformed) => {
-                let reason = "loro does not write such bytes".to_owned();
+            Err(refused) => {
+                let reason = match refused {
+                    Oversized::Slow => {
+                        "its texts are in so many pieces that reading them takes too long; send updates instead of a snapshot"
+                    }
+                    _ => "loro does not write such bytes",
+                };
                 return Err(WorkError::Garbage {
                     doc: name(),
-                    reason,
+                    reason: reason.to_owned(),
                 });
             }
         }

@@ -21,8 +21,11 @@ pub const SESSION_BYTES: usize = 24;
 const REASON_MAX: usize = 1024;
 
 /// What a control frame with a part of a frame has around the base64 text of the part.
-const PART_AROUND: usize = part_before(false).len() + PART_AFTER.len();
+const PART_AROUND: usize = part_before(false).len() + PART_AT.len() + PART_AFTER.len();
 const PART_AFTER: &str = r#""}}"#;
+
+/// The longest place of a part in its frame: frames are smaller than 10 GB.
+const PART_AT: &str = r#","at":1234567890"#;
 
 /// The name of a session. Whoever knows it may go on with the session, so it is never logged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,6 +34,45 @@ pub struct SessionId(pub [u8; SESSION_BYTES]);
 impl std::fmt::Debug for SessionId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("SessionId")
+    }
+}
+
+/// The longest [`Label`], in bytes.
+const LABEL_MAX: usize = 24;
+
+/// What one side calls a session in its log and its records. It gives no right to the session, so each side
+/// tells it to the other one: what both kept about a session can then be put together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Label {
+    bytes: [u8; LABEL_MAX],
+    len: u8,
+}
+
+impl Label {
+    /// A label of 1 to 24 ASCII letters, digits and `-`; `None` if the text is anything else, since it is
+    /// shown to people.
+    pub fn new(text: &str) -> Option<Self> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if text.is_empty() || text.len() > LABEL_MAX || !text.bytes().all(is_plain) {
+            return None;
+        }
+        let mut bytes = [0; LABEL_MAX];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        let len = text.len() as u8;
+        Some(Self { bytes, len })
+    }
+}
+
+impl std::fmt::Display for Label {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = std::str::from_utf8(&self.bytes[..usize::from(self.len)]);
+        f.write_str(text.unwrap_or_default())
+    }
+}
+
+impl std::fmt::Debug for Label {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Label({self})")
     }
 }
 
@@ -49,6 +91,8 @@ pub struct Hello {
     pub frame: u64,
     /// The largest message that this side takes.
     pub message: u64,
+    /// What this side calls the session.
+    pub label: Option<Label>,
 }
 
 impl Hello {
@@ -70,6 +114,8 @@ impl Hello {
 pub enum Gone {
     /// Another process made it: the gateway was restarted, or another one answers here.
     Restarted,
+    /// The gateway is one of several that find each other's sessions, and the one that made it is gone.
+    Member,
     /// It has ended, or nobody came back in time.
     Expired,
     /// It cannot go on from the given frame.
@@ -77,11 +123,36 @@ pub enum Gone {
 }
 
 impl Gone {
-    const ALL: [(&'static str, Self); 3] = [
+    const ALL: [(&'static str, Self); 4] = [
         ("restarted", Self::Restarted),
+        ("member", Self::Member),
         ("expired", Self::Expired),
         ("numbers", Self::Numbers),
     ];
+}
+
+/// How much of the other side's frames has arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// How many whole frames.
+    pub frames: u64,
+    /// How many bytes of the next one, in parts: a line that ends after a few frames carries on with it.
+    pub bytes: u64,
+}
+
+impl Received {
+    /// So many whole frames.
+    pub fn frames(frames: u64) -> Self {
+        Self { frames, bytes: 0 }
+    }
+
+    /// Its members; gateways that know no bytes of a frame are not told any while there are none.
+    fn members(self) -> String {
+        match self {
+            Self { frames, bytes: 0 } => format!(r#""received":{frames}"#),
+            Self { frames, bytes } => format!(r#""received":{frames},"bytes":{bytes}"#),
+        }
+    }
 }
 
 /// A control frame.
@@ -93,13 +164,16 @@ pub enum Control {
     Resume {
         /// Its name.
         session: SessionId,
-        /// How many frames of it arrived on that side.
-        received: u64,
+        /// What of it arrived on that side.
+        received: Received,
     },
     /// The session goes on.
     Resumed {
-        /// How many frames of it arrived on this side.
-        received: u64,
+        /// What of it arrived on this side.
+        received: Received,
+        /// The largest frame that this side sends, if the path was found to let no larger one through; else
+        /// 0. The other side can say so when it comes by the same path again.
+        cap: u64,
     },
     /// The session does not go on.
     Gone(Gone),
@@ -110,6 +184,8 @@ pub enum Control {
     },
     /// A frame of the session, or the next part of one.
     Part {
+        /// With which byte of the frame it begins, if it is the first one on its line; else 0.
+        at: u64,
         /// Whether the frame ends with it.
         last: bool,
         /// Its bytes.
@@ -152,12 +228,18 @@ impl Control {
             Self::Hello(hello) => hello_json(hello),
             Self::Resume { session, received } => {
                 let session = URL_SAFE_NO_PAD.encode(session.0);
+                let received = received.members();
                 format!(
-                    r#"{CONTROL}resume","params":{{"version":{VERSION},"session":"{session}","received":{received}}}}}"#
+                    r#"{CONTROL}resume","params":{{"version":{VERSION},"session":"{session}",{received}}}}}"#
                 )
             }
-            Self::Resumed { received } => {
-                format!(r#"{CONTROL}resumed","params":{{"received":{received}}}}}"#)
+            Self::Resumed { received, cap } => {
+                let received = received.members();
+                let cap = match cap {
+                    0 => String::new(),
+                    cap => format!(r#","cap":{cap}"#),
+                };
+                format!(r#"{CONTROL}resumed","params":{{{received}{cap}}}}}"#)
             }
             Self::Gone(gone) => {
                 let named = Gone::ALL.iter().find(|(_, it)| it == gone);
@@ -165,12 +247,14 @@ impl Control {
                 format!(r#"{CONTROL}gone","params":{{"why":"{name}"}}}}"#)
             }
             Self::Ack { taken } => format!(r#"{CONTROL}ack","params":{{"taken":{taken}}}}}"#),
-            Self::Part { last, data } => {
-                let before = part_before(*last);
-                let mut out = String::with_capacity(PART_AROUND + 1 + data.len().div_ceil(3) * 4);
-                out.push_str(before);
+            Self::Part { at, last, data } => {
+                let mut out = String::with_capacity(PART_AROUND + data.len().div_ceil(3) * 4);
+                out.push_str(part_before(*last));
                 STANDARD.encode_string(data, &mut out);
-                out.push_str(PART_AFTER);
+                match at {
+                    0 => out.push_str(PART_AFTER),
+                    at => out.push_str(&format!(r#"","at":{at}}}}}"#)),
+                }
                 out
             }
             Self::Close { code, reason } => {
@@ -200,9 +284,13 @@ impl Control {
         match method {
             "hello" => read_hello(members("hello", params)?),
             "resume" => read_resume(members("resume", params)?),
-            "resumed" => Ok(Self::Resumed {
-                received: number("resumed", "received", members("resumed", params)?.received)?,
-            }),
+            "resumed" => {
+                let members = members("resumed", params)?;
+                Ok(Self::Resumed {
+                    received: received("resumed", &members)?,
+                    cap: optional("resumed", "cap", members.cap)?,
+                })
+            }
             "gone" => {
                 let why = text_of(members("gone", params)?.why).unwrap_or_default();
                 let found = Gone::ALL.iter().find(|(name, _)| *name == why);
@@ -223,6 +311,26 @@ pub fn part_room(room: usize) -> usize {
     (room.saturating_sub(PART_AROUND) / 4 * 3).max(1)
 }
 
+/// Whether a control frame, as a gateway writes it, is the last part of a frame, and how many bytes of the
+/// frame are in it; `None` if it is no part. The bytes are not decoded.
+pub fn part_bytes(text: &[u8]) -> Option<(bool, usize)> {
+    let (last, data) = [true, false]
+        .into_iter()
+        .find_map(|last| Some((last, text.strip_prefix(part_before(last).as_bytes())?)))?;
+    // Base64 has no quote: what follows one is where the part begins.
+    let data = match data.strip_suffix(PART_AFTER.as_bytes()) {
+        Some(data) => data,
+        None => {
+            let end = data.iter().rposition(|&it| it == b',')?.checked_sub(1)?;
+            data[end..]
+                .starts_with(br#"","at":"#)
+                .then_some(&data[..end])?
+        }
+    };
+    let padding = data.iter().rev().take(2).filter(|&&it| it == b'=').count();
+    Some((last, (data.len() / 4 * 3).saturating_sub(padding)))
+}
+
 const fn part_before(last: bool) -> &'static str {
     match last {
         true => r#"{"jsonrpc":"2.0","method":"breakbulk/part","params":{"last":true,"data":""#,
@@ -238,13 +346,15 @@ fn hello_json(hello: &Hello) -> String {
         window,
         frame,
         message,
+        label,
     } = hello;
+    let label = label.map_or(String::new(), |label| format!(r#","label":"{label}""#));
     let session = session.map_or(String::new(), |session| {
         format!(r#","session":"{}""#, URL_SAFE_NO_PAD.encode(session.0))
     });
     let carries = if *binary { "binary" } else { "text" };
     format!(
-        r#"{CONTROL}hello","params":{{"version":{VERSION}{session},"carries":"{carries}","resumeMs":{resume_ms},"window":{window},"frame":{frame},"message":{message}}}}}"#
+        r#"{CONTROL}hello","params":{{"version":{VERSION}{session},"carries":"{carries}","resumeMs":{resume_ms},"window":{window},"frame":{frame},"message":{message}{label}}}}}"#
     )
 }
 
@@ -258,12 +368,16 @@ crate::raw_members! {
         frame: "frame",
         message: "message",
         received: "received",
+        bytes: "bytes",
+        at: "at",
+        cap: "cap",
         taken: "taken",
         why: "why",
         last: "last",
         data: "data",
         code: "code",
         reason: "reason",
+        label: "label",
     }
 }
 
@@ -313,6 +427,8 @@ fn read_hello(members: Members<'_>) -> Result<Control, ControlError> {
         window: number("window", members.window)?,
         frame: number("frame", members.frame)?,
         message: number("message", members.message)?,
+        // It is for people alone: a wrong one is no reason to end the session.
+        label: text_of(members.label).and_then(|label| Label::new(&label)),
     };
     match hello.chunking().is_sound() {
         true => Ok(Control::Hello(hello)),
@@ -324,8 +440,27 @@ fn read_resume(members: Members<'_>) -> Result<Control, ControlError> {
     check_version("resume", &members)?;
     Ok(Control::Resume {
         session: session(members.session).ok_or(ControlError::Member("resume", "session"))?,
-        received: number("resume", "received", members.received)?,
+        received: received("resume", &members)?,
     })
+}
+
+fn received(frame: &'static str, members: &Members<'_>) -> Result<Received, ControlError> {
+    Ok(Received {
+        frames: number(frame, "received", members.received)?,
+        bytes: optional(frame, "bytes", members.bytes)?,
+    })
+}
+
+/// A number that older gateways leave out.
+fn optional(
+    frame: &'static str,
+    name: &'static str,
+    raw: Option<&RawValue>,
+) -> Result<u64, ControlError> {
+    match raw {
+        None => Ok(0),
+        raw => number(frame, name, raw),
+    }
 }
 
 fn read_part(members: Members<'_>) -> Result<Control, ControlError> {
@@ -342,6 +477,7 @@ fn read_part(members: Members<'_>) -> Result<Control, ControlError> {
     });
     let data = data.and_then(|data| STANDARD.decode(data.as_bytes()).ok());
     Ok(Control::Part {
+        at: optional("part", "at", members.at)?,
         last: last.ok_or(ControlError::Member("part", "last"))?,
         data: data.ok_or(ControlError::Member("part", "data"))?,
     })
@@ -372,6 +508,7 @@ mod tests {
             window: 8 << 20,
             frame: 900_000,
             message: 32 << 20,
+            label: None,
         }
     }
 
@@ -388,20 +525,40 @@ mod tests {
                 format!(r#"hello","params":{{"version":2,"session":"{id}","carries":"binary","resumeMs":60000,"window":8388608,"frame":900000,"message":33554432}}}}"#),
             ),
             (
-                Control::Resume { session: SESSION, received: 7 },
+                Control::Hello(Hello { label: Label::new("7kq3-12"), ..hello(None) }),
+                r#"hello","params":{"version":2,"carries":"text","resumeMs":60000,"window":8388608,"frame":900000,"message":33554432,"label":"7kq3-12"}}"#.to_owned(),
+            ),
+            (
+                Control::Resume { session: SESSION, received: Received::frames(7) },
                 format!(r#"resume","params":{{"version":2,"session":"{id}","received":7}}}}"#),
             ),
-            (Control::Resumed { received: 0 }, r#"resumed","params":{"received":0}}"#.to_owned()),
+            (
+                Control::Resume { session: SESSION, received: Received { frames: 7, bytes: 9 } },
+                format!(r#"resume","params":{{"version":2,"session":"{id}","received":7,"bytes":9}}}}"#),
+            ),
+            (
+                Control::Resumed { received: Received::default(), cap: 0 },
+                r#"resumed","params":{"received":0}}"#.to_owned(),
+            ),
+            (
+                Control::Resumed { received: Received { frames: 0, bytes: 300 }, cap: 4096 },
+                r#"resumed","params":{"received":0,"bytes":300,"cap":4096}}"#.to_owned(),
+            ),
             (Control::Gone(Gone::Restarted), r#"gone","params":{"why":"restarted"}}"#.to_owned()),
+            (Control::Gone(Gone::Member), r#"gone","params":{"why":"member"}}"#.to_owned()),
             (Control::Gone(Gone::Expired), r#"gone","params":{"why":"expired"}}"#.to_owned()),
             (Control::Gone(Gone::Numbers), r#"gone","params":{"why":"numbers"}}"#.to_owned()),
             (Control::Ack { taken: 12 }, r#"ack","params":{"taken":12}}"#.to_owned()),
             (
-                Control::Part { last: true, data: b"\xff\xfe\xfd".to_vec() },
+                Control::Part { at: 0, last: true, data: b"\xff\xfe\xfd".to_vec() },
                 r#"part","params":{"last":true,"data":"//79"}}"#.to_owned(),
             ),
             (
-                Control::Part { last: false, data: Vec::new() },
+                Control::Part { at: 700, last: true, data: b"\xff\xfe\xfd".to_vec() },
+                r#"part","params":{"last":true,"data":"//79","at":700}}"#.to_owned(),
+            ),
+            (
+                Control::Part { at: 0, last: false, data: Vec::new() },
                 r#"part","params":{"last":false,"data":""}}"#.to_owned(),
             ),
             (
@@ -415,7 +572,63 @@ mod tests {
             assert_eq!(Control::read(text.as_bytes()), Ok(control), "{text}");
         }
         // The smallest cap that a gateway can have.
-        assert!(Control::Hello(hello(Some(SESSION))).to_json().len() <= 256);
+        let longest = Hello {
+            label: Label::new(&"x".repeat(LABEL_MAX)),
+            ..hello(Some(SESSION))
+        };
+        assert!(Control::Hello(longest).to_json().len() <= 256);
+    }
+
+    #[test]
+    fn a_label_is_a_short_plain_word_or_is_left_out() {
+        let longest = "x".repeat(LABEL_MAX);
+        for label in ["a", "7kq3-12", "Z9-", &longest] {
+            assert_eq!(Label::new(label).unwrap().to_string(), label);
+        }
+        let read = |label: &str| {
+            let numbers = r#""resumeMs":0,"window":1,"frame":900,"message":900"#;
+            let text = format!(
+                r#"{CONTROL}hello","params":{{"version":2,"carries":"text",{numbers},"label":{label}}}}}"#
+            );
+            match Control::read(text.as_bytes()) {
+                Ok(Control::Hello(hello)) => hello.label,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(read(r#""s-1""#), Label::new("s-1"));
+        for wrong in [
+            "7",
+            "null",
+            "\"\"",
+            "\"a b\"",
+            "\"\\u001b[2J\"",
+            "\"é\"",
+            &format!("\"{longest}x\""),
+        ] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_part_are_counted_without_decoding() {
+        for (at, last, data) in [
+            (0, true, 0),
+            (0, false, 1),
+            (7, true, 2),
+            (0, false, 3),
+            (4_000_000_000, true, 100_000),
+        ] {
+            let part = Control::Part {
+                at,
+                last,
+                data: vec![7; data],
+            };
+            assert_eq!(part_bytes(part.to_json().as_bytes()), Some((last, data)));
+        }
+        let ack = Control::Ack { taken: 1 }.to_json();
+        for other in ["", "{}", &ack] {
+            assert_eq!(part_bytes(other.as_bytes()), None);
+        }
     }
 
     #[test]
@@ -473,6 +686,14 @@ mod tests {
                 ControlError::Member("ack", "taken"),
             ),
             (
+                frame("resumed", r#"{"received":1,"bytes":-1}"#),
+                ControlError::Member("resumed", "bytes"),
+            ),
+            (
+                frame("part", r#"{"last":true,"data":"","at":"1"}"#),
+                ControlError::Member("part", "at"),
+            ),
+            (
                 frame("part", r#"{"last":1,"data":""}"#),
                 ControlError::Member("part", "last"),
             ),
@@ -496,6 +717,7 @@ mod tests {
         assert!(Control::read(later.as_bytes()).is_ok());
         let escaped = frame("part", r#"{"last":true,"data":"\/\/79"}"#);
         let part = Control::Part {
+            at: 0,
             last: true,
             data: b"\xff\xfe\xfd".to_vec(),
         };
@@ -507,7 +729,8 @@ mod tests {
         for room in [200, 256, 257, 258, 259, 4096, 100_003] {
             for last in [true, false] {
                 let data = vec![7; part_room(room)];
-                let size = Control::Part { last, data }.to_json().len();
+                let at = 9_999_999_999;
+                let size = Control::Part { at, last, data }.to_json().len();
                 assert!(size <= room && size + 5 > room, "{size} of {room}");
             }
         }
@@ -520,9 +743,12 @@ mod tests {
             "{:?}",
             Control::Resume {
                 session: SESSION,
-                received: 1
+                received: Received::frames(1)
             }
         );
-        assert_eq!(shown, "Resume { session: SessionId, received: 1 }");
+        assert_eq!(
+            shown,
+            "Resume { session: SessionId, received: Received { frames: 1, bytes: 0 } }"
+        );
     }
 }

@@ -1,10 +1,12 @@
-//! The client: opens a session, posts frames and polls for them.
+//! The client: opens a session, posts frames, and gets frames by event streams and polls.
 
+mod losses;
 mod poll;
 mod post;
 mod repeat;
+mod stream;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use breakbulk_link::{Carries, Closed, Frame};
@@ -21,6 +23,8 @@ use super::outbox::Outbox;
 use crate::http::client::{HttpClient, read};
 use crate::http::{ClientOptions, ConnectError};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
+use losses::Losses;
+pub use stream::EventStreams;
 
 /// How much of the answer to `open` is read.
 const OPENED_MAX: usize = 4096;
@@ -52,6 +56,7 @@ pub async fn connect(
         last_word: OnceLock::new(),
         over: watch::Sender::new(None),
         posted: watch::Sender::new(false),
+        losses: Mutex::default(),
         client,
     });
     let (arrived, bodies) = mpsc::channel(1);
@@ -124,6 +129,8 @@ struct Session {
     over: watch::Sender<Option<Closed>>,
     /// Whether the last word was posted.
     posted: watch::Sender<bool>,
+    /// What became of small answers, which tells whether large ones are refused.
+    losses: Mutex<Losses>,
 }
 
 impl Session {
@@ -132,6 +139,26 @@ impl Session {
         let header = self.client.options().dialect.peer_header;
         let request = self.client.request(method, path, query);
         request.header(header, &self.id)
+    }
+
+    /// Asks for the answer of this number, all up to `got` having come, and waits so long for it.
+    fn ask(
+        &self,
+        number: u64,
+        got: u64,
+        wait: Duration,
+        further: &[(&str, &str)],
+    ) -> RequestBuilder {
+        let dialect = &self.client.options().dialect;
+        let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        let texts = [number, got, wait, self.answer_max as u64].map(|it| it.to_string());
+        let names = ["number", "got", dialect.wait_parameter, "max"];
+        let mut query: Vec<(&str, &str)> = names
+            .into_iter()
+            .zip(texts.iter().map(|it| &**it))
+            .collect();
+        query.extend(further);
+        self.request(Method::GET, dialect.poll, &query)
     }
 
     /// Ends the session; only the first call sets the reason.
@@ -204,13 +231,13 @@ impl Transport for ExchangeTransport {
     }
 }
 
-/// What polls brought.
+/// What came down.
 enum Arrived {
     Body(Records),
     Nothing,
 }
 
-/// The receiving half: the answers to polls.
+/// The receiving half: the server's answers.
 pub struct ExchangeSource {
     session: Arc<Session>,
     bodies: mpsc::Receiver<Arrived>,

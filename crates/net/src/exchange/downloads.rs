@@ -13,6 +13,9 @@ use super::body::Record;
 use super::outbox::{DoesNotFit, Outbox, SHARED};
 use super::{REQUESTS, WINDOW};
 
+/// What the smallest answer counts while it is kept.
+const LEAST_WEIGHT: usize = 256;
+
 /// The answers of one session.
 #[derive(Debug)]
 pub(crate) struct Downloads {
@@ -25,6 +28,17 @@ pub(crate) struct Downloads {
 struct Kept {
     bodies: VecDeque<Bytes>,
     bytes: usize,
+}
+
+/// What a stream sends next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Streamed {
+    /// An answer, and its number.
+    Answer(u64, Bytes),
+    /// More can be sent only after answers have come, or the next frame is too large for any answer.
+    NoRoom,
+    /// There was nothing in this time.
+    Nothing,
 }
 
 /// How far it is.
@@ -91,7 +105,7 @@ impl Downloads {
         // A poll may be overtaken by a later one.
         for _ in known.got..got {
             let body = kept.bodies.pop_front();
-            kept.bytes -= body.map_or(0, |body| body.len());
+            kept.bytes -= body.map_or(0, |body| weight(&body));
         }
         let room = kept.bytes < WINDOW;
         self.progress.send_if_modified(|progress| {
@@ -105,6 +119,15 @@ impl Downloads {
         Ok(())
     }
 
+    /// Whether a client can ask for this answer: no more than a few are asked for ahead.
+    pub(crate) fn expects(&self, number: u64) -> Result<(), NoAnswer> {
+        let known = *self.progress.borrow();
+        match number > known.got.saturating_add(REQUESTS as u64) {
+            true => Err(NoAnswer::Number { made: known.made }),
+            false => Ok(()),
+        }
+    }
+
     /// The answer of this number, of at most `max` bytes if it is not made yet; `None` if there is
     /// nothing for it in this time, or the client has it already.
     pub(crate) async fn answer(
@@ -113,10 +136,7 @@ impl Downloads {
         max: usize,
         wait: Duration,
     ) -> Result<Option<Bytes>, NoAnswer> {
-        let known = *self.progress.borrow();
-        if number > known.got.saturating_add(REQUESTS as u64) {
-            return Err(NoAnswer::Number { made: known.made });
-        }
+        self.expects(number)?;
         let made = async {
             loop {
                 let mut progress = self.progress.subscribe();
@@ -134,6 +154,33 @@ impl Downloads {
             }
         };
         timeout(wait, made).await.unwrap_or(Ok(None))
+    }
+
+    /// The answer of this number, or the first one after it that the client has not got, without waiting
+    /// for others to come first.
+    pub(crate) async fn streamed(&self, number: u64, max: usize, wait: Duration) -> Streamed {
+        let next = async {
+            let mut number = number;
+            loop {
+                let mut progress = self.progress.subscribe();
+                let known = *progress.borrow_and_update();
+                number = number.max(known.got.saturating_add(1));
+                if let Some(Some(body)) = self.find(number) {
+                    return Streamed::Answer(number, body);
+                }
+                if known.made.saturating_add(1) == number && !known.room {
+                    return Streamed::NoRoom;
+                }
+                tokio::select! {
+                    () = self.outbox.filled(1), if known.made.saturating_add(1) == number => {}
+                    _ = progress.changed() => continue,
+                }
+                if self.make(number, max).is_err() {
+                    return Streamed::NoRoom;
+                }
+            }
+        };
+        timeout(wait, next).await.unwrap_or(Streamed::Nothing)
     }
 
     /// Whether the answer was made, has not come as far as is known, and is so large that a path may refuse
@@ -165,7 +212,7 @@ impl Downloads {
         if body.is_empty() {
             return Ok(());
         }
-        kept.bytes += body.len();
+        kept.bytes += weight(&body);
         kept.bodies.push_back(body);
         let room = kept.bytes < WINDOW;
         self.progress.send_modify(|progress| {
@@ -174,6 +221,11 @@ impl Downloads {
         });
         Ok(())
     }
+}
+
+/// What an answer counts while it is kept: small ones take more than their bytes.
+fn weight(body: &Bytes) -> usize {
+    body.len().max(LEAST_WEIGHT)
 }
 
 #[cfg(test)]
@@ -250,5 +302,34 @@ mod tests {
         assert_eq!(downloads.answer(2, size, WAIT).await, Ok(None));
         downloads.acknowledge(1).unwrap();
         assert!(downloads.answer(2, size, WAIT).await.unwrap().is_some());
+    }
+
+    // LINE-7
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_goes_on_without_acknowledgements_until_the_window_is_full() {
+        let downloads = Downloads::new();
+        assert_eq!(downloads.streamed(1, 100, WAIT).await, Streamed::Nothing);
+        let mut number = 1;
+        loop {
+            downloads.put(text("a")).await;
+            match downloads.streamed(number, 100, WAIT).await {
+                Streamed::Answer(found, body) => {
+                    assert_eq!((found, &*body), (number, &b"t\0\0\0\x01a"[..]));
+                }
+                Streamed::NoRoom => break,
+                Streamed::Nothing => panic!("{number} is there"),
+            }
+            number += 1;
+        }
+        assert_eq!(number as usize, WINDOW / LEAST_WEIGHT + 1);
+        // A poll gets the same, and what has come is passed over.
+        assert!(downloads.answer(3, 100, WAIT).await.unwrap().is_some());
+        downloads.acknowledge(5).unwrap();
+        let again = downloads.streamed(1, 100, WAIT).await;
+        assert!(matches!(again, Streamed::Answer(6, _)), "{again:?}");
+        // What fits in no answer is for a poll to tell.
+        let downloads = Downloads::new();
+        downloads.put(text("a larger one")).await;
+        assert_eq!(downloads.streamed(1, 10, WAIT).await, Streamed::NoRoom);
     }
 }

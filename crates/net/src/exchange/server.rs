@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{Response, StatusCode};
 use breakbulk_link::{Carries, Frame};
@@ -15,11 +14,13 @@ use tokio::time::timeout;
 
 use super::body::{Record, Records};
 use super::downloads::{Downloads, NoAnswer};
+use super::streams::{self, Asked, Streams};
 use super::uploads::{NotTaken, Upload, Uploads};
 use crate::http::connection::{HttpConnection, HttpSource, Registration, Requests, closed};
 use crate::http::presence::PresentGuard;
 use crate::http::query::parameter;
 use crate::http::server::{ServerState, peer_id_taken};
+use crate::http::with_body;
 use crate::http::{AcceptedTransport, Answer, Arrival, Grant, ServeOptions, Way, read_or_answer};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
@@ -30,7 +31,8 @@ const FIRST_POLL: Duration = Duration::from_secs(10);
 /// The numbered requests of one session.
 pub(crate) struct Exchange {
     uploads: Uploads,
-    downloads: Downloads,
+    pub(super) downloads: Downloads,
+    pub(super) streams: Streams,
 }
 
 impl fmt::Debug for Exchange {
@@ -142,12 +144,13 @@ pub(crate) async fn open(
     request: Request,
 ) -> Result<Answer, Answer> {
     let (head, _) = request.into_parts();
-    let (claim, grant) = state.authorize(Way::Exchange, fresh_id()?, &head)?;
+    let (claim, grant) = state.authorize(Way::Exchange, fresh_id(&state.options)?, &head)?;
     let permit = state.permit(&claim)?;
     let (uploads, bodies) = Uploads::new();
     let requests = Requests::Exchange(Exchange {
         uploads,
         downloads: Downloads::new(),
+        streams: Streams::default(),
     });
     let life = HttpConnection::open(&state, &claim, &grant, permit, requests);
     let connection = life.connection();
@@ -248,16 +251,17 @@ pub(crate) async fn post(
     ))
 }
 
-/// Handles a poll.
+/// Handles a poll, which is answered by a stream if it asks for one.
 pub(crate) async fn poll(
     State(state): State<Arc<ServerState>>,
     request: Request,
 ) -> Result<Response<Body>, Answer> {
     let (head, _) = request.into_parts();
     let (connection, number) = session(&state, &head)?;
-    let Some(Exchange { downloads, .. }) = connection.exchange() else {
+    let Some(exchange) = connection.exchange() else {
         return Err(unknown());
     };
+    let downloads = &exchange.downloads;
     let query = head.uri.query();
     let numeric = |name| parameter(query, name).and_then(|value| value.parse::<u64>().ok());
     let wait = numeric(state.options.dialect.wait_parameter).unwrap_or(0);
@@ -268,36 +272,39 @@ pub(crate) async fn poll(
     });
     let present = PresentGuard::new(connection.clone());
     connection.report_alive();
-    let answered = async {
-        downloads.acknowledge(numeric("got").unwrap_or(0))?;
-        downloads.answer(number, max, wait).await
-    };
-    let answered = tokio::select! {
-        biased;
-        answered = answered => answered,
-        () = connection.ended() => return Err(unknown()),
-    };
-    let body = answered.map_err(|error| match error {
+    let refused = |error| match error {
         NoAnswer::Number { made } => wrong_number(&format!("the last answer was {made}")),
         NoAnswer::DoesNotFit(error) => {
             let closed = error.closed();
             connection.end(closed.clone());
             Answer::error(StatusCode::PAYLOAD_TOO_LARGE, &closed.reason)
         }
-    })?;
-    let mut response = Response::new(match &body {
-        Some(body) => Body::from(body.clone()),
-        None => Body::empty(),
-    });
+    };
+    let acknowledged = downloads.acknowledge(numeric("got").unwrap_or(0));
+    acknowledged.map_err(refused)?;
+    if numeric("events") == Some(1) {
+        downloads.expects(number).map_err(refused)?;
+        let asked = Asked { number, max, wait };
+        return Ok(streams::response(
+            connection.clone(),
+            exchange,
+            present,
+            &asked,
+        ));
+    }
+    let answered = tokio::select! {
+        biased;
+        answered = downloads.answer(number, max, wait) => answered,
+        () = connection.ended() => return Err(unknown()),
+    };
+    let body = answered.map_err(refused)?;
+    let mut response = with_body(
+        body.clone().map_or_else(Body::empty, Body::from),
+        "application/octet-stream",
+        "no-store",
+    );
     if body.is_none() {
         *response.status_mut() = StatusCode::NO_CONTENT;
-    }
-    for (name, value) in [
-        (CONTENT_TYPE, "application/octet-stream"),
-        (CACHE_CONTROL, "no-store"),
-    ] {
-        let value = HeaderValue::from_static(value);
-        response.headers_mut().insert(name, value);
     }
     drop(present);
     Ok(response)
@@ -368,9 +375,10 @@ fn wrong_number(expected: &str) -> Answer {
 }
 
 /// A name that nobody can guess.
-fn fresh_id() -> Result<String, Answer> {
+fn fresh_id(options: &ServeOptions) -> Result<String, Answer> {
     let mut bytes = [0; 32];
     let filled = crate::ws::provider().secure_random.fill(&mut bytes);
     filled.map_err(|_| Answer::busy("the system has no random numbers: try again later"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    let random: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("{}{random}", options.exchange_prefix))
 }

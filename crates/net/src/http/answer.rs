@@ -19,6 +19,15 @@ pub(crate) struct Answer {
     close: bool,
 }
 
+/// An answer with a body that is no short text.
+pub(crate) fn with_body(body: Body, kind: &'static str, cache: &'static str) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache));
+    response
+}
+
 impl Answer {
     pub(crate) fn json(status: StatusCode, body: impl Into<String>) -> Self {
         Self {

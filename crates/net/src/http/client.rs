@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::dialect::Dialect;
+use crate::exchange::EventStreams;
 use crate::transport::Lost;
 use crate::ws::{Bearer, Identity, Roots, client_config, without_secrets};
 
@@ -60,10 +61,16 @@ pub struct ClientOptions {
     pub wait: Duration,
     /// The largest body of a request and of an answer, for [exchanges](crate::exchange).
     pub body_max: usize,
+    /// Whether [exchanges](crate::exchange) use event streams, and what is known about them on this path;
+    /// `None`: polls alone.
+    pub event_streams: Option<Arc<EventStreams>>,
     /// The certificates to trust.
     pub roots: Roots,
     /// The certificate to show to a server that asks for one.
     pub identity: Option<Identity>,
+    /// The Unix socket of the server, instead of host and port.
+    #[cfg(unix)]
+    pub unix_socket: Option<std::path::PathBuf>,
 }
 
 impl ClientOptions {
@@ -78,8 +85,11 @@ impl ClientOptions {
             post_time: Duration::from_secs(90),
             wait: Duration::from_secs(30),
             body_max: 1 << 20,
+            event_streams: Some(Arc::default()),
             roots: Roots::Native,
             identity: None,
+            #[cfg(unix)]
+            unix_socket: None,
         }
     }
 }
@@ -185,6 +195,14 @@ impl HttpTarget {
             // Without TLS, a configuration with no trusted certificates; it still names our crypto
             // provider, so that another one in the program causes no conflict.
             builder.tls_backend_preconfigured(no_tls(&address)?)
+        };
+        #[cfg(unix)]
+        let address = match &options.unix_socket {
+            Some(path) => {
+                builder = builder.unix_socket(path.as_path());
+                format!("unix:{}", path.display())
+            }
+            None => address,
         };
         let bare = host.trim_matches(['[', ']']);
         let loopback = bare

@@ -16,7 +16,7 @@ use axum::http::{Method, Response, StatusCode};
 use super::answer::Answer;
 use super::cors::{allow_page, preflight};
 use super::listen::LocalAddress;
-use crate::gate::{Limit, PlaceGuard, SharedPlaces, Warnings};
+use crate::gate::{Limit, PlaceGuard, Refusals, SharedPlaces, Warnings};
 use crate::limiter::{AddressKey, Full};
 use crate::ws::{Bearer, PageRules, Tokens, holder};
 
@@ -39,6 +39,8 @@ pub struct GuardOptions {
     /// How many places there are, and how many of them one client address may have (loopback addresses
     /// are not limited).
     pub places: (usize, usize),
+    /// Where refused requests are counted.
+    pub refusals: Refusals,
 }
 
 /// What a browser is told about an allowed page, as lists with commas.
@@ -76,7 +78,7 @@ impl Guard {
         let (places, per_address) = options.places;
         Self {
             places: SharedPlaces::new(places, per_address),
-            warnings: Warnings::default(),
+            warnings: Warnings::counting(options.refusals.clone()),
             options,
         }
     }
@@ -172,6 +174,12 @@ impl Guard {
                 None
             }
         }
+    }
+
+    /// Logs that a request of a client that was let in is refused because of a limit: one line a second,
+    /// with a count of the others.
+    pub fn warn_of_refusal(&self, visitor: &Visitor, why: &dyn std::fmt::Display) {
+        self.warn(Limit::Request, visitor.address, why);
     }
 
     fn warn(&self, limit: Limit, address: Option<SocketAddr>, why: &dyn std::fmt::Display) {

@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep, timeout};
 
 use super::answer::Answer;
-use crate::gate::{Gate, Limit, PlaceGuard, SharedPlaces};
+use crate::gate::{Gate, Limit, PlaceGuard, Refusals, SharedPlaces};
 use crate::limiter::{AddressKey, AddressLimits};
 use crate::listening::{Client, ListenSocket};
 use crate::ws::{Identity, ListenError, Refusal, Socket, accept, acceptor};
@@ -55,6 +55,8 @@ pub struct Limits {
     /// A PEM file with authorities: only clients with a certificate that one of them signed are
     /// accepted. It needs `identity`.
     pub client_authority: Option<PathBuf>,
+    /// Where refused clients are counted.
+    pub refusals: Refusals,
 }
 
 breakbulk_link::with!(Limits);
@@ -73,6 +75,7 @@ impl Default for Limits {
             stalled: Duration::from_secs(60),
             identity: None,
             client_authority: None,
+            refusals: Refusals::default(),
         }
     }
 }
@@ -104,7 +107,8 @@ pub async fn serve_until(
         gate: Gate::new(
             limits.per_address.clone(),
             limits.sockets.div_ceil(16).min(64),
-        ),
+        )
+        .counting(limits.refusals.clone()),
         places: SharedPlaces::new(limits.sockets, limits.per_address.connections),
         acceptor,
         limits,
@@ -166,7 +170,7 @@ struct ListenState {
 
 /// The address that a client connected to, as an extension of its requests.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LocalAddress(pub(crate) SocketAddr);
+pub struct LocalAddress(pub SocketAddr);
 
 impl ListenState {
     async fn serve_socket(self: Arc<Self>, client: Client, place: PlaceGuard, router: Router) {

@@ -7,6 +7,7 @@ use breakbulk_link::Budget;
 
 use super::authorize::{AllowAll, Authorize};
 use super::dialect::Dialect;
+use crate::gate::Refusals;
 use crate::ws::{FRAGMENT, FRAME_LIMIT};
 
 /// The options of a [`Server`](super::Server).
@@ -33,6 +34,8 @@ pub struct ServeOptions {
     /// How many of them one client address may have (IPv6: one /64 network; loopback addresses are not
     /// limited); more get 503.
     pub per_address: usize,
+    /// Where refused clients are counted.
+    pub refusals: Refusals,
     /// How many connected clients may wait for [`Arrivals::next`](super::Arrivals::next).
     pub arrivals: usize,
     /// How many POSTs of one connection may be in progress; more get 429.
@@ -48,6 +51,8 @@ pub struct ServeOptions {
     pub post_time: Duration,
     /// The longest peer id, in bytes.
     pub peer_id_max: usize,
+    /// What the names of [exchanges](crate::exchange) begin with, before what nobody can guess.
+    pub exchange_prefix: String,
     /// How often an idle event stream sends a heartbeat.
     pub heartbeat: Duration,
     /// A polling client that sent no poll for this long is disconnected.
@@ -80,12 +85,14 @@ impl Default for ServeOptions {
             body_max: 1 << 20,
             connections: 1024,
             per_address: 256,
+            refusals: Refusals::default(),
             arrivals: 64,
             posts: 8,
             posted_bytes: 64 << 20,
             budget: None,
             post_time: Duration::from_secs(60),
             peer_id_max: 256,
+            exchange_prefix: String::new(),
             heartbeat: Duration::from_secs(30),
             stale: Duration::from_secs(120),
             wait_max: Duration::from_secs(60),

@@ -55,7 +55,7 @@ impl Server {
         let state = ServerState {
             open: semaphore(options.connections),
             places: SharedPlaces::new(usize::MAX, options.per_address),
-            warnings: Warnings::default(),
+            warnings: Warnings::counting(options.refusals.clone()),
             posting: watch::Sender::new(0),
             bodies: Bodies::new(options.posted_bytes, options.budget.clone()),
             #[cfg(feature = "webrtc")]

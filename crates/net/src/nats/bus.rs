@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::connection::State;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr};
 use tokio::sync::watch;
 
@@ -68,6 +69,9 @@ pub struct NatsOptions {
     pub identity: Option<Identity>,
     /// How long connecting may take.
     pub timeout: Duration,
+    /// How much may be on its way to this side of a session and not taken yet, in bytes; one message more
+    /// is allowed.
+    pub window: u64,
 }
 
 impl NatsOptions {
@@ -84,6 +88,7 @@ impl NatsOptions {
             roots: Roots::Native,
             identity: None,
             timeout: Duration::from_secs(10),
+            window: super::WINDOW,
         }
     }
 
@@ -207,6 +212,11 @@ impl Bus {
         let mut now = self.said.losses.subscribe();
         // The sender is kept, so that this cannot fail.
         let _ = now.wait_for(|now| *now > losses).await;
+    }
+
+    /// Whether there is a connection at the moment.
+    pub(super) fn is_connected(&self) -> bool {
+        self.client.connection_state() == State::Connected
     }
 
     /// Waits until the server denied something.

@@ -11,10 +11,13 @@ use tokio::time::{Instant, sleep_until};
 
 use super::line::Line;
 use super::message::{Message, cost};
-use super::{HEARTBEAT, SILENCE, WINDOW};
+use super::{HEARTBEAT, SILENCE};
 
-/// The other side is told as soon as so much of its window was taken.
-const TELL: u64 = WINDOW / 4;
+/// The other side is told as soon as this part of its window was taken.
+const TELL: u64 = 4;
+
+/// How a session ends that has a frame which fits in no message.
+pub(super) const TOO_LARGE: u16 = 1009;
 
 /// What came in, for the source.
 #[derive(Debug)]
@@ -33,20 +36,31 @@ pub(super) struct Keeper {
 }
 
 /// The numbers of what came in.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inbound {
     /// The last frame.
     number: u64,
     /// What all frames count.
     cost: u64,
+    /// How much of that may be untaken.
+    window: u64,
 }
 
 impl Inbound {
+    fn new(window: u64) -> Self {
+        Self {
+            number: 0,
+            cost: 0,
+            window,
+        }
+    }
+
     /// Checks the number of a frame, and that the other side keeps to the window.
     fn frame(&mut self, number: u64, frame: &Frame, taken: u64) -> Result<(), Closed> {
         self.expects(number)?;
-        if self.cost.saturating_sub(taken) >= WINDOW {
-            let reason = format!("the other side sent more than the window of {WINDOW} bytes");
+        let window = self.window;
+        if self.cost.saturating_sub(taken) >= window {
+            let reason = format!("the other side sent more than the window of {window} bytes");
             return Err(closed(1008, reason));
         }
         self.number = number;
@@ -90,10 +104,10 @@ impl Keeper {
     pub(super) fn new(line: Arc<Line>, subscriber: Subscriber, out: mpsc::Sender<Arrived>) -> Self {
         Self {
             losses: line.bus.losses(),
+            inbound: Inbound::new(line.bus.options.window),
             line,
             subscriber,
             out,
-            inbound: Inbound::default(),
         }
     }
 
@@ -107,11 +121,18 @@ impl Keeper {
     async fn keep(&mut self) -> Closed {
         let line = self.line.clone();
         let mut taken = line.taken_here.subscribe();
+        let tell = self.inbound.window.div_ceil(TELL);
         let (mut told, mut said, mut heard) = (0, Instant::now(), Instant::now());
         loop {
             tokio::select! {
                 biased;
-                ended = line.ended() => return ended,
+                ended = line.ended() => {
+                    // The other side did nothing to hear of it: a frame of this side fits in no message.
+                    if ended.code == TOO_LARGE {
+                        line.say_close(1001, "the other side has gone").await;
+                    }
+                    return ended;
+                }
                 () = line.bus.lost_since(self.losses) => {
                     return closed(1006, "the connection to the NATS server was lost".to_owned());
                 }
@@ -125,7 +146,7 @@ impl Keeper {
                     }
                     continue;
                 }
-                () = async { drop(taken.wait_for(|taken| *taken >= told + TELL).await) } => {}
+                () = async { drop(taken.wait_for(|taken| *taken >= told + tell).await) } => {}
                 () = sleep_until(said + HEARTBEAT) => {}
                 () = sleep_until(heard + SILENCE) => {
                     let seconds = SILENCE.as_secs();
@@ -180,6 +201,7 @@ impl Keeper {
 mod tests {
     use bytes::Bytes;
 
+    use super::super::WINDOW;
     use super::*;
 
     // LINE-4
@@ -187,7 +209,7 @@ mod tests {
     fn a_gap_a_repetition_and_a_full_window_end_the_session() {
         let small = Frame::Binary(Bytes::from_static(b"x"));
         let large = Frame::Binary(Bytes::from(vec![0; WINDOW as usize]));
-        let mut inbound = Inbound::default();
+        let mut inbound = Inbound::new(WINDOW);
         inbound.frame(1, &small, 0).unwrap();
         inbound.sent(1).unwrap();
         inbound.sent(0).unwrap();

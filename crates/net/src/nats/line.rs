@@ -8,11 +8,11 @@ use async_nats::{PublishErrorKind, Subscriber};
 use breakbulk_link::{Carries, Closed, Frame};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
+use super::MESSAGE_COST;
 use super::bus::Bus;
-use super::keeper::{Arrived, Keeper};
+use super::keeper::{Arrived, Keeper, TOO_LARGE};
 use super::message::{MESSAGE_HEAD, Message, cost};
 use super::opening::Side;
-use super::{MESSAGE_COST, WINDOW};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
 /// A session with a program at the same NATS servers.
@@ -20,11 +20,14 @@ use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 pub struct NatsTransport {
     source: NatsSource,
     sink: NatsSink,
+    probe: bool,
 }
 
 /// What both halves and the keeper of a session share.
 pub(super) struct Line {
     pub(super) bus: Bus,
+    /// The subject that this side hears.
+    own: String,
     /// The subject that the other side hears.
     to: String,
     max_payload: usize,
@@ -48,14 +51,16 @@ impl fmt::Debug for Line {
 }
 
 impl NatsTransport {
-    /// A session between this side, which hears `subscriber`, and another one.
+    /// A session between this side, which hears a subject of its own, and another one.
     pub(super) fn new(
         bus: Bus,
-        subscriber: Subscriber,
+        (own, subscriber): (String, Subscriber),
         other: Side,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Self {
+        let probe = other.probe;
         let line = Arc::new(Line {
+            own,
             to: other.subject,
             max_payload: other.max_payload.min(bus.client.max_payload()),
             window: other.window,
@@ -67,7 +72,8 @@ impl NatsTransport {
             bus,
         });
         // As many as the window has room for, however small they are.
-        let (out, arrived) = mpsc::channel((WINDOW / MESSAGE_COST) as usize + 16);
+        let room = line.bus.options.window / MESSAGE_COST;
+        let (out, arrived) = mpsc::channel(usize::try_from(room).unwrap_or(usize::MAX / 4) + 16);
         tokio::spawn(Keeper::new(line.clone(), subscriber, out).run());
         Self {
             source: NatsSource {
@@ -75,7 +81,13 @@ impl NatsTransport {
                 arrived,
             },
             sink: NatsSink { line, sent_cost: 0 },
+            probe,
         }
+    }
+
+    /// Whether the side that opened it only asks what passes.
+    pub fn is_probe(&self) -> bool {
+        self.probe
     }
 
     /// A short name for logs: the beginning of what its subject has for itself. The rest stays secret.
@@ -85,9 +97,14 @@ impl NatsTransport {
         own.chars().take(8).collect()
     }
 
+    /// The subjects that this side and the other one hear. Both are secrets of this session alone.
+    pub fn subjects(&self) -> (&str, &str) {
+        (&self.sink.line.own, &self.sink.line.to)
+    }
+
     /// The largest frame that fits in a message.
     pub fn max_frame(&self) -> usize {
-        self.sink.line.max_payload.saturating_sub(MESSAGE_HEAD)
+        self.sink.max_frame()
     }
 
     /// Says that this side is there.
@@ -145,7 +162,7 @@ impl Line {
             self.max_payload.saturating_sub(MESSAGE_HEAD),
         );
         let reason = format!("a frame of {size} bytes is too large: {fits} fit in a message");
-        self.fail(1009, reason)
+        self.fail(TOO_LARGE, reason)
     }
 
     fn fail(&self, code: u16, reason: String) -> Lost {
@@ -216,6 +233,13 @@ pub struct NatsSink {
     line: Arc<Line>,
     /// What all frames so far count in the other side's window.
     sent_cost: u64,
+}
+
+impl NatsSink {
+    /// The largest frame that fits in a message.
+    pub fn max_frame(&self) -> usize {
+        self.line.max_payload.saturating_sub(MESSAGE_HEAD)
+    }
 }
 
 impl Sink for NatsSink {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_nats::{Message, Subject, Subscriber};
+use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
@@ -36,11 +37,13 @@ impl NatsListener {
     /// Connects to NATS and subscribes; at most `sessions` may be open.
     pub async fn bind(options: &NatsOptions, sessions: usize) -> Result<Self, NatsError> {
         let bus = Bus::connect(options).await?;
-        let subject = options.subject.clone();
-        let requests = bus
-            .client
-            .queue_subscribe(subject, options.queue.clone())
-            .await;
+        Self::at(bus, &options.subject, sessions).await
+    }
+
+    /// Subscribes to a subject by a connection that is there.
+    pub(super) async fn at(bus: Bus, subject: &str, sessions: usize) -> Result<Self, NatsError> {
+        let queue = bus.options.queue.clone();
+        let requests = bus.client.queue_subscribe(subject.to_owned(), queue).await;
         let requests = requests.map_err(|error| bus.failed(error))?;
         bus.client
             .flush()
@@ -88,6 +91,16 @@ impl NatsListener {
         let Some(reply_to) = request.reply.clone() else {
             return tracing::debug!("a request for a session names no subject for the reply");
         };
+        if request.payload.is_empty() {
+            // Somebody only asks whether this listener is there.
+            if let Ok(permit) = self.refusals.clone().try_acquire_owned() {
+                tokio::spawn(async move {
+                    let _ = bus.client.publish(reply_to, Bytes::new()).await;
+                    drop(permit);
+                });
+            }
+            return;
+        }
         let Ok(permit) = self.open.clone().try_acquire_owned() else {
             let Ok(refusal) = self.refusals.clone().try_acquire_owned() else {
                 return;
@@ -136,6 +149,6 @@ async fn begin(
     let subscriber = bus.client.subscribe(subject.clone()).await;
     let subscriber = subscriber.map_err(|error| error.to_string())?;
     let side = Side::new(bus, &subject);
-    let transport = NatsTransport::new(bus.clone(), subscriber, other, Some(permit));
+    let transport = NatsTransport::new(bus.clone(), (subject, subscriber), other, Some(permit));
     Ok((side, transport))
 }

@@ -13,6 +13,9 @@ pub(super) struct Side {
     pub(super) max_payload: usize,
     /// How much may be on its way to it.
     pub(super) window: u64,
+    /// Whether it only asks what passes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) probe: bool,
 }
 
 /// The reply to a request for a session.
@@ -28,7 +31,8 @@ impl Side {
         Self {
             subject: subject.to_owned(),
             max_payload: bus.client.max_payload(),
-            window: super::WINDOW,
+            window: bus.options.window,
+            probe: false,
         }
     }
 
@@ -57,6 +61,7 @@ mod tests {
             subject: subject.to_owned(),
             max_payload: 65536,
             window: 1,
+            probe: false,
         };
         for (subject, fine) in [
             ("_INBOX.a1", true),

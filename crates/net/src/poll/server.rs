@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{Response, StatusCode};
 use breakbulk_link::{Carries, Frame};
@@ -14,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::polls::{OutgoingMessage, PollLimits, Polls};
 use crate::http::connection::{HttpConnection, HttpSource, Registration, Requests, closed};
 use crate::http::server::{ServerState, peer_id_taken};
+use crate::http::with_body;
 use crate::http::{AcceptedTransport, Answer, Arrival, Claim, Dialect, Grant, Way};
 use crate::transport::{Lost, Sink, Transport};
 
@@ -107,15 +107,12 @@ pub(crate) async fn poll(
     };
     let batch = polls.collect(connection, limits).await;
     connection.report_alive();
-    let mut response = Response::new(Body::from_stream(batch.into_body(&options.dialect)));
-    for (name, value) in [
-        (CONTENT_TYPE, "application/json; charset=utf-8"),
-        (CACHE_CONTROL, "no-cache"),
-    ] {
-        let value = HeaderValue::from_static(value);
-        response.headers_mut().insert(name, value);
-    }
-    Ok(response)
+    let body = Body::from_stream(batch.into_body(&options.dialect));
+    Ok(with_body(
+        body,
+        "application/json; charset=utf-8",
+        "no-cache",
+    ))
 }
 
 /// Handles a DELETE: ends the client's connection, if there is one.

@@ -24,7 +24,11 @@ pub use length_field::LengthField;
 use unreadable::HEADERS;
 pub use unreadable::Unreadable;
 
-/// How much is read at a time, until a frame is larger than that.
+/// How much is read at first: all that a stream with little to say holds.
+const FIRST_STEP: usize = 8 << 10;
+
+/// How much is read at a time, once a read brought as much as was asked for, until a frame is larger than
+/// that.
 const STEP: usize = 64 << 10;
 
 /// The most that is read at a time: bytes that follow a large frame must be copied.
@@ -100,6 +104,8 @@ pub struct Decoder {
     framing: Framing,
     limit: usize,
     buffer: Vec<u8>,
+    /// How much is read at a time.
+    step: usize,
     /// Where the next frame begins. 0 before every read.
     start: usize,
     /// Up to here the search for the frame's end is done.
@@ -132,6 +138,7 @@ impl Decoder {
             framing,
             limit,
             buffer: Vec::new(),
+            step: FIRST_STEP,
             start: 0,
             scanned: 0,
             body: None,
@@ -213,12 +220,17 @@ impl Decoder {
             (_, Some((_, end))) if end - len > STEP => end - len,
             _ => self.limit.saturating_add(HEADERS + 4).saturating_sub(len),
         };
-        let step = (len / 4).clamp(STEP, MAX_STEP).min(most).max(1);
+        let step = (len / 4).clamp(self.step, MAX_STEP).min(most).max(1);
         if self.buffer.capacity() - len < step {
             let more = (len / 4).max(step).min(most.max(1));
             self.buffer.reserve_exact(more);
         }
         (&mut self.buffer, step)
+    }
+
+    /// A read brought all that [`space`](Self::space) asked for: there may be much more.
+    pub fn read_was_full(&mut self) {
+        self.step = STEP;
     }
 
     /// The next complete frame: UTF-8 text, unless the framing is binary. After an error the stream cannot be read further, except
@@ -452,6 +464,7 @@ impl Decoder {
             let rest = self.buffer[end..].to_vec();
             let mut taken = std::mem::replace(&mut self.buffer, rest);
             self.start = 0;
+            self.step = FIRST_STEP;
             taken.truncate(to);
             if from > LARGE {
                 taken.drain(..from);

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 
 use super::framing::Framing;
 use super::stream::Stream;
-use crate::gate::{Gate, Permit, SharedPlaces};
+use crate::gate::{Gate, Permit, Refusals, SharedPlaces};
 use crate::limiter::AddressLimits;
 use crate::listening::{Client, ListenAddress, ListenSocket};
 use crate::ws::{ListenError, Socket, tune};
@@ -147,6 +147,12 @@ impl StreamListener {
         })
     }
 
+    /// Counts the clients that are not let in.
+    pub fn counting(self, refusals: Refusals) -> Self {
+        let gate = self.gate.counting(refusals);
+        Self { gate, ..self }
+    }
+
     /// The address that it listens at.
     pub fn address(&self) -> &ListenAddress {
         &self.address
@@ -160,23 +166,30 @@ impl StreamListener {
                 address: self.address.clone(),
                 error,
             })?;
-            let key = self.gate.key_of_socket(peer.ip());
-            if !self.gate.asks(peer, key) {
-                continue;
+            if let Some(permit) = self.admit(peer) {
+                return Ok(AcceptedStream {
+                    socket,
+                    permit,
+                    peer,
+                });
             }
-            match self.open.take(key, false) {
-                Ok((place, _)) => {
-                    let permit = Permit {
-                        _open: None,
-                        _place: place,
-                    };
-                    return Ok(AcceptedStream {
-                        socket,
-                        permit,
-                        peer,
-                    });
-                }
-                Err(full) => self.gate.log_full(full, peer, self.connections),
+        }
+    }
+
+    /// A place for a client that connected, within the limits of its address; why there is none is logged.
+    fn admit(&self, peer: SocketAddr) -> Option<Permit> {
+        let key = self.gate.key_of_socket(peer.ip());
+        if !self.gate.asks(peer, key) {
+            return None;
+        }
+        match self.open.take(key, false) {
+            Ok((place, _)) => Some(Permit {
+                _open: None,
+                _place: place,
+            }),
+            Err(full) => {
+                self.gate.log_full(full, peer, self.connections);
+                None
             }
         }
     }
@@ -186,5 +199,73 @@ impl AcceptedStream {
     /// Its frames, of at most `limit` bytes.
     pub fn frames(self, framing: Framing, limit: usize) -> SocketStream {
         of_socket(self.socket, Some(self.permit), framing, limit)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn listener(limits: AddressLimits) -> StreamListener {
+        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        StreamListener::new(socket, 6, limits).unwrap()
+    }
+
+    /// Whether a client of this address gets a place, which it keeps.
+    fn admitted(listener: &StreamListener, open: &mut Vec<Permit>, address: &str) -> bool {
+        let permit = listener.admit(SocketAddr::new(address.parse().unwrap(), 4711));
+        let admitted = permit.is_some();
+        open.extend(permit);
+        admitted
+    }
+
+    // STREAM-4
+    #[tokio::test]
+    async fn one_address_does_not_take_all_places() {
+        let limits = AddressLimits {
+            connections: 2,
+            ..AddressLimits::default()
+        };
+        let (listener, mut open) = (listener(limits).await, Vec::new());
+        for (address, expected) in [
+            ("203.0.113.7", true),
+            ("203.0.113.7", true),
+            ("203.0.113.7", false),
+            ("203.0.113.8", true),
+            // IPv6 counts by /64.
+            ("2001:db8:1:1::1", true),
+            ("2001:db8:1:1::2", true),
+            ("2001:db8:1:1:ffff::3", false),
+            // Who comes from this machine may stand for many others.
+            ("127.0.0.1", true),
+            // All are taken.
+            ("203.0.113.9", false),
+        ] {
+            assert_eq!(
+                admitted(&listener, &mut open, address),
+                expected,
+                "{address}"
+            );
+        }
+        open.remove(0);
+        assert!(admitted(&listener, &mut open, "203.0.113.7"));
+    }
+
+    // STREAM-4
+    #[tokio::test]
+    async fn one_address_connects_only_so_often() {
+        let limits = AddressLimits {
+            per_second: 5,
+            ..AddressLimits::default()
+        };
+        let listener = listener(limits).await;
+        let mut connects = |address| admitted(&listener, &mut Vec::new(), address);
+        let often: Vec<_> = (0..40).map(|_| connects("203.0.113.7")).collect();
+        assert!(often[0] && often.contains(&false), "{often:?}");
+        assert!(connects("203.0.113.8"));
+        assert!((0..40).all(|_| connects("127.0.0.1")));
     }
 }

@@ -2,6 +2,7 @@
 //! the command cannot give orders to the terminal of whoever runs this program.
 
 use std::mem;
+use std::sync::OnceLock;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{oneshot, watch};
@@ -15,6 +16,16 @@ const CHUNK: usize = 4096;
 
 /// The longest line, in bytes; the rest of a longer one is a line of its own.
 const LONGEST: usize = 8 << 10;
+
+/// How a line is written, if not as it is.
+static FORMAT: OnceLock<fn(&str) -> String> = OnceLock::new();
+
+/// Sets how this process writes the lines of commands to its standard error: the function gets a line
+/// without control characters and returns one, both without their ends. A program whose own log is JSON
+/// keeps one form this way. Only the first call has an effect.
+pub fn set_stderr_format(format: fn(&str) -> String) {
+    let _ = FORMAT.set(format);
+}
 
 /// Tells when a command's standard error is passed on. Clones tell the same.
 #[derive(Clone, Debug)]
@@ -32,7 +43,10 @@ impl StderrLines {
         let (end, ended) = watch::channel(false);
         let (running, dropped) = oneshot::channel::<()>();
         tokio::spawn(async move {
-            let mut lines = Lines::default();
+            let mut lines = Lines {
+                format: FORMAT.get().copied(),
+                ..Lines::default()
+            };
             let work = async {
                 let mut chunk = [0; CHUNK];
                 while let Ok(len @ 1..) = from.read(&mut chunk).await {
@@ -77,6 +91,8 @@ async fn write(to: &mut (impl AsyncWrite + Unpin), text: &str) -> std::io::Resul
 struct Lines {
     /// The beginning of a line whose end has not come.
     partial: Vec<u8>,
+    /// See [`set_stderr_format`].
+    format: Option<fn(&str) -> String>,
 }
 
 impl Lines {
@@ -87,10 +103,11 @@ impl Lines {
             self.partial.extend_from_slice(part);
             if part.ends_with(b"\n") {
                 let line = mem::take(&mut self.partial);
-                push(&mut text, &line[..line.len() - 1]);
+                self.push(&mut text, &line[..line.len() - 1]);
             } else if self.partial.len() > LONGEST {
                 let rest = self.partial.split_off(whole_characters(&self.partial));
-                push(&mut text, &mem::replace(&mut self.partial, rest));
+                let line = mem::replace(&mut self.partial, rest);
+                self.push(&mut text, &line);
             }
         }
         text
@@ -100,16 +117,20 @@ impl Lines {
     fn finish(&mut self) -> String {
         let (mut text, line) = (String::new(), mem::take(&mut self.partial));
         if !line.is_empty() {
-            push(&mut text, &line);
+            self.push(&mut text, &line);
         }
         text
     }
-}
 
-fn push(text: &mut String, line: &[u8]) {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    text.push_str(&plain_line(&String::from_utf8_lossy(line)));
-    text.push('\n');
+    fn push(&self, text: &mut String, line: &[u8]) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let line = plain_line(&String::from_utf8_lossy(line));
+        match self.format {
+            Some(format) => text.push_str(&format(&line)),
+            None => text.push_str(&line),
+        }
+        text.push('\n');
+    }
 }
 
 /// The length without the first bytes of a character that is not whole.
@@ -155,6 +176,16 @@ mod tests {
                 assert_eq!(out, *text, "by {step}");
             }
         }
+    }
+
+    #[test]
+    fn a_program_may_give_the_lines_another_form() {
+        let mut lines = Lines {
+            format: Some(|line| format!("<{line}>")),
+            ..Lines::default()
+        };
+        let out = lines.feed(b"one\n\x1b\ntwo") + &lines.finish();
+        assert_eq!(out, "<one>\n<\u{fffd}>\n<two>\n");
     }
 
     #[tokio::test]

@@ -271,16 +271,21 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
         let (buffer, most) = self.decoder.space();
         let mut buffer = buffer.limit(most);
         let read = self.reader.read_buf(&mut buffer);
-        if unframed == 0 || !self.is_socket {
-            return Ok(read.await);
+        let read = if unframed == 0 || !self.is_socket {
+            read.await
+        } else {
+            let bytes = usize::try_from(unframed).unwrap_or(usize::MAX);
+            let timer = timer.get_or_insert_with(|| MessageTimer::new(bytes));
+            tokio::select! {
+                biased;
+                read = read => read,
+                closed = timer.expired(bytes) => return Err(closed),
+            }
+        };
+        if read.as_ref().is_ok_and(|read| *read == most) {
+            self.decoder.read_was_full();
         }
-        let bytes = usize::try_from(unframed).unwrap_or(usize::MAX);
-        let timer = timer.get_or_insert_with(|| MessageTimer::new(bytes));
-        tokio::select! {
-            biased;
-            read = read => Ok(read),
-            closed = timer.expired(bytes) => Err(closed),
-        }
+        Ok(read)
     }
 
     /// Charges what is buffered of an unfinished message. A program of our own waits for memory; strangers

@@ -20,7 +20,7 @@ use super::request::{self, Admitted, Refusal, admit};
 use super::socket::Socket;
 use super::transport::{Parts, WebSocket};
 use super::{FRAGMENT, FRAME_LIMIT};
-use crate::gate::{Gate, Limit, Permit, PlaceGuard, SharedPlaces};
+use crate::gate::{Gate, Limit, Permit, PlaceGuard, Refusals, SharedPlaces};
 use crate::limiter::{AddressKey, AddressLimits};
 use crate::listening::{Client, ListenAddress, ListenSocket};
 
@@ -54,8 +54,13 @@ pub struct ListenOptions {
     pub handshakes: usize,
     /// How many WebSockets may be open; further requests get 503.
     pub connections: usize,
+    /// A subprotocol whose clients find as many places again when all are taken: such a client comes back
+    /// after its connection was lost, and may do so before this side has noticed the loss.
+    pub spare_places_for: Option<String>,
     /// The limits for one client address.
     pub per_address: AddressLimits,
+    /// Where refused clients are counted.
+    pub refusals: Refusals,
     /// The largest incoming message that is accepted, in bytes.
     pub frame_limit: usize,
     /// A larger message is sent as WebSocket fragments of this size.
@@ -81,7 +86,9 @@ impl Default for ListenOptions {
             timeout: Duration::from_secs(10),
             handshakes: 256,
             connections: 1024,
+            spare_places_for: None,
             per_address: AddressLimits::default(),
+            refusals: Refusals::default(),
             frame_limit: FRAME_LIMIT,
             fragment: Some(FRAGMENT),
             #[cfg(feature = "tls")]
@@ -172,7 +179,9 @@ impl Listener {
                 options.per_address.handshakes,
             ),
             open: SharedPlaces::new(options.connections, options.per_address.connections),
-            gate: Gate::new(options.per_address.clone(), options.handshakes.div_ceil(4)),
+            spare: SharedPlaces::new(options.connections, options.per_address.connections),
+            gate: Gate::new(options.per_address.clone(), options.handshakes.div_ceil(4))
+                .counting(options.refusals.clone()),
             options,
         };
         let task = tokio::spawn(serve(socket, address.clone(), Arc::new(state), sender));
@@ -300,6 +309,8 @@ struct ServerState {
     handshakes: SharedPlaces,
     /// A place for each connection that may be open.
     open: SharedPlaces,
+    /// As many again, for those who may come back.
+    spare: SharedPlaces,
     #[cfg(feature = "tls")]
     acceptor: Option<tokio_rustls::TlsAcceptor>,
 }
@@ -403,7 +414,12 @@ impl ServerState {
             subprotocol,
             holder,
         } = admit(request, &self.options, local)?;
-        let (place, _) = self.open.take(key, false).map_err(|full| {
+        let comes_back = subprotocol.is_some() && subprotocol == self.options.spare_places_for;
+        let place = match self.open.take(key, false) {
+            Err(_) if comes_back => self.spare.take(key, false),
+            taken => taken,
+        };
+        let (place, _) = place.map_err(|full| {
             self.gate.log_full(full, &name, self.options.connections);
             Refusal::busy()
         })?;

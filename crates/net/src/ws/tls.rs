@@ -132,6 +132,40 @@ pub(crate) fn acceptor(
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
+/// Whether a server can use these files, without listening.
+///
+/// # Errors
+/// If one of them cannot be read, or holds nothing that can be used.
+pub fn check_server_files(
+    identity: &Identity,
+    client_authority: Option<&Path>,
+) -> Result<(), ListenError> {
+    acceptor(identity, client_authority).map(drop)
+}
+
+/// Whether a client can use these files, without connecting. The roots of the system are not looked at.
+///
+/// # Errors
+/// If one of them cannot be read, or holds nothing that can be used.
+pub fn check_client_files(roots: &Roots, identity: Option<&Identity>) -> Result<(), ConnectError> {
+    if let Roots::File(_) = roots {
+        trusted(roots)?;
+    }
+    let Some(identity) = identity else {
+        return Ok(());
+    };
+    let wrong = |(file, reason): (PathBuf, String)| ConnectError::Identity { file, reason };
+    let (chain, key) = identity.read().map_err(wrong)?;
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| wrong((identity.key.clone(), error.to_string())))?;
+    let builder = builder.with_root_certificates(RootCertStore::empty());
+    let config = builder.with_client_auth_cert(chain, key);
+    config
+        .map(drop)
+        .map_err(|error| wrong((identity.key.clone(), error.to_string())))
+}
+
 /// Performs the TLS handshake over the socket of a client, if the server has a certificate.
 pub(crate) async fn accept(acceptor: Option<&TlsAcceptor>, socket: Socket) -> io::Result<Socket> {
     match (acceptor, socket) {

@@ -17,6 +17,7 @@ use breakbulk_net::http::{
 };
 use breakbulk_net::{Incoming, Sink, Source, Transport};
 use bytes::Bytes;
+use futures_util::StreamExt;
 use tokio::net::TcpListener;
 
 /// The cap of the path in most tests.
@@ -136,7 +137,9 @@ pub(crate) struct Proxy {
     /// The largest body that passes, either way.
     cap: usize,
     fate: fn(usize) -> Fate,
-    requests: AtomicUsize,
+    /// Whether event streams pass as they are written: so many bytes of each, and then they break off.
+    streams: Option<usize>,
+    pub(crate) requests: AtomicUsize,
     /// The largest body that passed.
     pub(crate) largest: AtomicUsize,
 }
@@ -147,11 +150,30 @@ impl Proxy {
         cap: usize,
         fate: fn(usize) -> Fate,
     ) -> (SocketAddr, Arc<Self>) {
+        Self::run(server, cap, fate, None).await
+    }
+
+    /// A proxy that does not wait for the end of an event stream, of which so many bytes pass.
+    pub(crate) async fn streaming(
+        server: SocketAddr,
+        cap: usize,
+        bytes: usize,
+    ) -> (SocketAddr, Arc<Self>) {
+        Self::run(server, cap, |_| Fate::Pass, Some(bytes)).await
+    }
+
+    async fn run(
+        server: SocketAddr,
+        cap: usize,
+        fate: fn(usize) -> Fate,
+        streams: Option<usize>,
+    ) -> (SocketAddr, Arc<Self>) {
         let proxy = Arc::new(Self {
             server,
             http: plain_client(),
             cap,
             fate,
+            streams,
             requests: AtomicUsize::new(0),
             largest: AtomicUsize::new(0),
         });
@@ -162,11 +184,15 @@ impl Proxy {
         (address, proxy)
     }
 
-    async fn forward(&self, head: &axum::http::request::Parts, body: &Bytes) -> Response {
+    async fn forward(
+        self: &Arc<Self>,
+        head: &axum::http::request::Parts,
+        body: &Bytes,
+    ) -> Response {
         let path = head.uri.path_and_query().unwrap();
         let url = format!("http://{}{path}", self.server);
         let mut request = self.http.request(head.method.clone(), url);
-        for name in ["x-peer", "content-type", "authorization"] {
+        for name in ["x-peer", "content-type", "authorization", "accept"] {
             if let Some(value) = head.headers.get(name) {
                 request = request.header(name, value);
             }
@@ -175,6 +201,24 @@ impl Proxy {
             return StatusCode::BAD_GATEWAY.into_response();
         };
         let (status, headers) = (answer.status(), answer.headers().clone());
+        let kind = headers.get("content-type");
+        if let (Some(bytes), Some(kind)) = (self.streams, kind)
+            && kind == "text/event-stream"
+        {
+            let (proxy, mut passed) = (self.clone(), 0);
+            let parts = answer.bytes_stream().map(move |part| {
+                let part = part.map_err(std::io::Error::other)?;
+                passed += part.len();
+                proxy.largest.fetch_max(passed, SeqCst);
+                match passed > bytes {
+                    true => Err(std::io::Error::other("cut")),
+                    false => Ok(part),
+                }
+            });
+            let mut response = Response::new(Body::from_stream(parts));
+            response.headers_mut().insert("content-type", kind.clone());
+            return response;
+        }
         let body = answer.bytes().await.unwrap();
         if body.len() > self.cap {
             return StatusCode::BAD_GATEWAY.into_response();

@@ -36,6 +36,12 @@ impl Raw {
     }
 
     pub(crate) async fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let answer = self.send(method, path, body).await;
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
+    /// The answer, of which the head has come.
+    pub(crate) async fn send(&self, method: &str, path: &str, body: &str) -> reqwest::Response {
         let url = format!("http://{}/tunnel/{path}", self.address);
         let request = self
             .http
@@ -43,8 +49,7 @@ impl Raw {
             .header("x-peer", &self.session)
             .header("authorization", format!("Bearer {}", self.token))
             .body(body.to_owned());
-        let answer = request.send().await.unwrap();
-        (answer.status().as_u16(), answer.text().await.unwrap())
+        request.send().await.unwrap()
     }
 }
 

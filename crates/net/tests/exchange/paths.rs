@@ -91,6 +91,21 @@ async fn a_body_over_the_cap_of_a_proxy_is_told_as_refused_for_its_size() {
     assert!(sink.send(numbered(1, 1)).await.is_err());
 }
 
+/// A third of all answers is lost by chance: the path refuses none.
+// LINE-2
+#[tokio::test]
+async fn a_path_that_loses_a_third_of_all_answers_refuses_none() {
+    echoed(CAP, |number| {
+        // Any good mixture of the bits will do.
+        let mixed = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        match (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 33 {
+            mixed if mixed % 3 == 0 => Fate::LoseAnswer,
+            _ => Fate::Pass,
+        }
+    })
+    .await;
+}
+
 /// The server hears that its answer is refused, and the client that it was not its fault.
 // LINE-2
 #[tokio::test]

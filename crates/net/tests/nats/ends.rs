@@ -235,3 +235,36 @@ async fn a_peer_that_breaks_the_rules_is_told_apart() {
         assert!(closed.reason.contains(expected.1), "{closed:?}");
     }
 }
+
+/// A peer that says nothing for 35 s is gone; one that only says that it is there is not.
+// LINE-4
+#[tokio::test]
+async fn a_silent_side_is_gone_after_a_time() {
+    let server = NatsServer::start("").await;
+    let options = server.options("mcp");
+    let mut listener = NatsListener::bind(&options, 8).await.unwrap();
+    let raw = async_nats::connect(server.url()).await.unwrap();
+    let open = async {
+        let open = r#"{"subject":"_INBOX.raw","max_payload":65536,"window":1}"#;
+        let reply = raw.request("mcp", open.into()).await.unwrap();
+        let reply: serde_json::Value = serde_json::from_slice(&reply.payload).unwrap();
+        let subject = reply["subject"].as_str().unwrap().to_owned();
+        let mut here = vec![b'h'];
+        here.extend([0; 16]);
+        raw.publish(subject, here.into()).await.unwrap();
+        raw.flush().await.unwrap();
+    };
+    let ((), theirs) = tokio::join!(open, listener.accept());
+    let (mut source, _sink) = theirs.unwrap().split();
+    // From now on the clock runs as fast as nothing happens.
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    let closed = end(&mut source).await;
+    assert_eq!(closed.code, 1006);
+    assert_eq!(
+        closed.reason,
+        "nothing was heard of the other side for 35 s"
+    );
+    let waited = begun.elapsed().as_secs();
+    assert!((34..=36).contains(&waited), "{waited} s");
+}

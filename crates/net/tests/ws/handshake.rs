@@ -259,6 +259,39 @@ async fn connections_above_the_bound_get_503_until_one_ends() {
     listener.accept().await.unwrap();
 }
 
+// TUN-7
+#[tokio::test]
+async fn whoever_may_come_back_finds_a_place_when_all_are_taken() {
+    let options = ListenOptions {
+        connections: 1,
+        subprotocols: vec!["tunnel".to_owned()],
+        spare_places_for: Some("tunnel".to_owned()),
+        ..ListenOptions::default()
+    };
+    let (mut listener, url) = listen(options).await;
+    let returning = ConnectOptions {
+        subprotocols: vec!["tunnel".to_owned()],
+        ..ConnectOptions::default()
+    };
+    let mut open = Vec::new();
+    // The second one comes while the loss of the first is not noticed yet.
+    for _ in 0..2 {
+        let client = connect(&url, &returning).await.unwrap();
+        open.push((client, listener.accept().await.unwrap()));
+    }
+    for options in [returning.clone(), ConnectOptions::default()] {
+        let refused = connect(&url, &options).await;
+        assert!(
+            matches!(refused, Err(ConnectError::Status { status: 503, .. })),
+            "{refused:?}"
+        );
+    }
+    // A place of the usual ones becomes free: others find it, too.
+    drop(open.remove(0));
+    connect(&url, &ConnectOptions::default()).await.unwrap();
+    listener.accept().await.unwrap();
+}
+
 #[tokio::test]
 async fn errors_name_the_address_and_the_remedy() {
     let closed = {

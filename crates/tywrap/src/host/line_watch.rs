@@ -63,7 +63,7 @@ impl Observer for LineWatch {
         }
     }
 
-    fn handed_over(&self) {
+    fn handed_over(&self, _frame: &Frame) {
         self.0.begun.fetch_add(1, Ordering::AcqRel);
     }
 

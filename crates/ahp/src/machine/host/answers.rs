@@ -28,6 +28,8 @@ pub(super) enum Doing {
     Write(Answering),
     /// The application decides on an action; where it came as a request, its id.
     Dispatch(Option<Box<RawValue>>),
+    /// Many of its messages were handled in one call; the rest waits for the next one.
+    Pause,
 }
 
 /// An answer with states that is being written.

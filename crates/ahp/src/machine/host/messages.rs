@@ -18,6 +18,10 @@ use super::introduce::Introduction;
 use super::types::{Call, Channels, ClientId, Output, RequestId, When, Work};
 use super::{Asked, Host, reply};
 
+/// The most waiting messages of a client that are handled in one call: each may be answered, and nothing
+/// is charged for an answer before it is on the client's link.
+const TURN: usize = 64;
+
 impl Host {
     /// A message of a client: it is handled now, or waits for its turn.
     pub(super) fn receive(&mut self, id: ClientId, message: Message, app: &impl Channels) {
@@ -32,15 +36,36 @@ impl Host {
         }
     }
 
-    /// Handles a client's waiting messages until one of them has to wait again.
+    /// Handles a client's waiting messages until one of them has to wait again. After [`TURN`] of them
+    /// the rest waits until what they caused is done.
     pub(super) fn advance(&mut self, id: ClientId, app: &impl Channels) {
-        while self.is_free(id)
-            && let Some(client) = self.clients.get_mut(&id)
-            && let Some(message) = client.waiting.pop_front()
-        {
-            if let Some(later) = self.message(id, message, app) {
-                return self.wait_for_room(id, later);
+        for _ in 0..TURN {
+            if self.is_free(id)
+                && let Some(client) = self.clients.get_mut(&id)
+                && let Some(message) = client.waiting.pop_front()
+            {
+                if let Some(later) = self.message(id, message, app) {
+                    return self.wait_for_room(id, later);
+                }
+            } else {
+                return;
             }
+        }
+        let waiting = self.clients.get(&id).map(|client| &client.waiting);
+        if waiting.is_some_and(|waiting| !waiting.is_empty()) && self.is_free(id) {
+            self.begin(id, Doing::Pause);
+            self.work(id, Work::Continue);
+        }
+    }
+
+    /// What the last messages of a client caused is done: its next ones are handled.
+    pub fn handle_continue(&mut self, client: ClientId, app: &impl Channels) {
+        let Some(client_state) = self.clients.get_mut(&client) else {
+            return;
+        };
+        if matches!(client_state.doing, Some(Doing::Pause)) {
+            client_state.doing = None;
+            self.advance(client, app);
         }
     }
 

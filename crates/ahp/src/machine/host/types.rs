@@ -125,6 +125,10 @@ pub enum Work {
     /// [`Host::handle_answer`](super::Host::handle_answer). The client's next message does not wait
     /// for it, unless the client has its maximum of open requests.
     Call(RequestId, Call),
+    /// Let others have their turn, then call
+    /// [`Host::handle_continue`](super::Host::handle_continue): many messages of the client waited, and
+    /// not all of them are handled yet.
+    Continue,
 }
 
 /// What an application answers to a request.

@@ -11,16 +11,16 @@ fn far() -> Listening {
     Listening::new(&["--listen", "http://127.0.0.1:0/mcp", "--to", &server()])
 }
 
-fn read(near: &mut Near) -> Value {
+pub(super) fn read(near: &mut Near) -> Value {
     let line = near.read_line();
     serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:.300}"))
 }
 
-fn text(answer: &Value) -> &str {
+pub(super) fn text(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"].as_str().unwrap()
 }
 
-fn begun(url: &str) -> Near {
+pub(super) fn begun(url: &str) -> Near {
     let mut near = Near::new(&["--listen", "stdio:", "--to", url, "--quiet"]);
     near.write(format!("{INITIALIZE}\n").as_bytes());
     assert_eq!(read(&mut near)["id"], 0);

@@ -13,7 +13,7 @@ use super::wire::{
 use crate::common::{Listening, PATIENCE};
 
 /// The server in Python behind the gateway.
-pub(super) fn server() -> String {
+pub(crate) fn server() -> String {
     format!(
         "exec:python3 {}/tests/gateway/http/server.py",
         env!("CARGO_MANIFEST_DIR")
@@ -373,6 +373,7 @@ fn what_clients_take_is_bounded_and_silent_ones_make_room() {
         (refused.status, refused.header("retry-after")),
         (503, Some("5"))
     );
+    door.line("a client is refused: all 2 sessions are taken (max-sessions)");
     assert_eq!(ask(url, "DELETE", &in_session(Some(&one)), "").status, 200);
     let since = Instant::now();
     while post(url, None, INITIALIZE).status != 200 {
@@ -390,6 +391,7 @@ fn what_clients_take_is_bounded_and_silent_ones_make_room() {
     let statuses: Vec<u16> = statuses.collect();
     let count = |status| statuses.iter().filter(|it| **it == status).count();
     assert_eq!((count(200), count(429)), (64, 6), "{statuses:?}");
+    door.line("429 Too Many Requests: 64 requests of this session are open, the most");
 }
 
 // MCPH-7
@@ -399,6 +401,8 @@ fn an_idle_session_ends_and_an_open_stream_keeps_one() {
     let door = Listening::new(&["--listen", "http://127.0.0.1:0/mcp?idle=1", "--to", &to]);
     let url = &door.address;
     let (idle, used) = (begin(url), begin(url));
+    let answer = post(url, Some(&idle), &call(1, "who", "")).json();
+    let pid = text(&answer).to_owned();
     let get = format!("{}Accept: text/event-stream\r\n", in_session(Some(&used)));
     let stream = ask(url, "GET", &get, "");
     assert_eq!(stream.status, 200);
@@ -416,6 +420,12 @@ fn an_idle_session_ends_and_an_open_stream_keeps_one() {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(probe(&used), 400);
+    door.line("no message for 1 s");
+    // Its server has ended with it.
+    while std::path::Path::new(&format!("/proc/{pid}")).exists() {
+        assert!(since.elapsed() < PATIENCE, "the server still runs");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 // MCPH-7
@@ -471,6 +481,8 @@ fn a_target_that_cannot_be_reached_is_told() {
             (&json!(0), &json!(-32000))
         );
         assert!(!error.to_string().contains("127.0.0.1"), "{error}");
+        let told = door.line("closed a client: its session could not start");
+        assert!(told.contains("127.0.0.1:1"), "{told}");
     }
 }
 
@@ -492,5 +504,6 @@ fn a_stop_waits_for_open_requests_and_tells_them() {
         error["message"].as_str().unwrap().contains("stopping"),
         "{error}"
     );
+    door.line("input ended");
     assert_eq!(door.exit_code(), Some(0));
 }

@@ -67,3 +67,5 @@ for line in sys.stdin:
         sys.stderr.flush()
     elif number is not None:
         send({"id": number, "error": {"code": -32601, "message": "no such method"}})
+
+sys.stderr.write("input ended\n")

@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use crate::common::PATIENCE;
 
-pub(super) const BOTH: &str =
+pub(crate) const BOTH: &str =
     "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n";
 
 /// The `_meta` of a request of the stateless era.
-pub(super) const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+pub(crate) const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
 
 /// An answer whose head was read.
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) headers: Vec<(String, String)>,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
     stream: BufReader<TcpStream>,
     left: Left,
 }
@@ -29,7 +29,7 @@ enum Left {
 }
 
 /// Sends a request with these header lines to `http://HOST:PORT/PATH`.
-pub(super) fn ask(url: &str, method: &str, headers: &str, body: &str) -> Answer {
+pub(crate) fn ask(url: &str, method: &str, headers: &str, body: &str) -> Answer {
     let (address, path) = parts(url);
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -46,22 +46,22 @@ pub(super) fn ask(url: &str, method: &str, headers: &str, body: &str) -> Answer 
     Answer::read(stream)
 }
 
-pub(super) fn parts(url: &str) -> (&str, &str) {
+pub(crate) fn parts(url: &str) -> (&str, &str) {
     let rest = url.strip_prefix("http://").unwrap();
     rest.split_at(rest.find('/').unwrap_or(rest.len()))
 }
 
 /// A POST in a session, or without one.
-pub(super) fn post(url: &str, session: Option<&str>, body: &str) -> Answer {
+pub(crate) fn post(url: &str, session: Option<&str>, body: &str) -> Answer {
     ask(url, "POST", &format!("{}{BOTH}", in_session(session)), body)
 }
 
-pub(super) fn in_session(session: Option<&str>) -> String {
+pub(crate) fn in_session(session: Option<&str>) -> String {
     session.map_or(String::new(), |id| format!("Mcp-Session-Id: {id}\r\n"))
 }
 
 /// A request of the stateless era, with all headers that it needs.
-pub(super) fn modern(url: &str, id: u32, method: &str, params: &str) -> Answer {
+pub(crate) fn modern(url: &str, id: u32, method: &str, params: &str) -> Answer {
     ask(
         url,
         "POST",
@@ -70,14 +70,14 @@ pub(super) fn modern(url: &str, id: u32, method: &str, params: &str) -> Answer {
     )
 }
 
-pub(super) fn modern_head(method: &str, params: &str) -> String {
+pub(crate) fn modern_head(method: &str, params: &str) -> String {
     let params: Value = serde_json::from_str(&format!("{{{params}}}")).unwrap();
     let name = params["name"].as_str();
     let name = name.map_or(String::new(), |name| format!("Mcp-Name: {name}\r\n"));
     format!("{BOTH}MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}")
 }
 
-pub(super) fn modern_body(id: u32, method: &str, params: &str) -> String {
+pub(crate) fn modern_body(id: u32, method: &str, params: &str) -> String {
     let comma = if params.is_empty() { "" } else { "," };
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}{comma}{META}}}}}"#
@@ -85,22 +85,22 @@ pub(super) fn modern_body(id: u32, method: &str, params: &str) -> String {
 }
 
 /// A call of a tool in the session era.
-pub(super) fn call(id: u32, name: &str, arguments: &str) -> String {
+pub(crate) fn call(id: u32, name: &str, arguments: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","arguments":{{{arguments}}}}}}}"#
     )
 }
 
-pub(super) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
-pub(super) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+pub(crate) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+pub(crate) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 /// Begins a session; its id.
-pub(super) fn begin(url: &str) -> String {
+pub(crate) fn begin(url: &str) -> String {
     begin_with(url, INITIALIZE)
 }
 
 /// Begins a session whose streams can be resumed from their begin.
-pub(super) fn begin_resumable(url: &str) -> String {
+pub(crate) fn begin_resumable(url: &str) -> String {
     begin_with(url, &INITIALIZE.replace("2025-06-18", "2025-11-25"))
 }
 
@@ -115,7 +115,7 @@ fn begin_with(url: &str, initialize: &str) -> String {
 }
 
 impl Answer {
-    pub(super) fn read(stream: TcpStream) -> Self {
+    pub(crate) fn read(stream: TcpStream) -> Self {
         let mut stream = BufReader::new(stream);
         let mut line = String::new();
         stream.read_line(&mut line).unwrap();
@@ -144,17 +144,17 @@ impl Answer {
         answer
     }
 
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    pub(super) fn is_stream(&self) -> bool {
+    pub(crate) fn is_stream(&self) -> bool {
         self.header("content-type") == Some("text/event-stream")
     }
 
     /// All of its body.
-    pub(super) fn body(mut self) -> String {
+    pub(crate) fn body(mut self) -> String {
         let mut body = Vec::new();
         while let Some(part) = self.part() {
             body.extend(part);
@@ -163,7 +163,7 @@ impl Answer {
     }
 
     /// The message in it: a server that takes its time answers by a stream.
-    pub(super) fn json(mut self) -> Value {
+    pub(crate) fn json(mut self) -> Value {
         if self.is_stream() {
             let is_answer = |data: &Value| data.get("method").is_none();
             return self.events(is_answer).pop().unwrap().1;
@@ -214,7 +214,7 @@ impl Answer {
     }
 
     /// The events of the body until one has data for which `last` holds, or until its end: ids and data.
-    pub(super) fn events(&mut self, last: impl Fn(&Value) -> bool) -> Vec<(String, Value)> {
+    pub(crate) fn events(&mut self, last: impl Fn(&Value) -> bool) -> Vec<(String, Value)> {
         assert!(self.is_stream(), "{:?}", self.headers);
         let (mut text, mut events) = (String::new(), Vec::new());
         loop {

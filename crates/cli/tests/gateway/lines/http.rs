@@ -66,16 +66,19 @@ fn lost_answers_and_cuts_lose_no_message() {
     echo_each(&mut near, &[10, 1_000_000, 20, 300_000], |_| {});
     path.lose_every(0);
     // In the middle of 20 MB the path is away for longer than requests are repeated.
-    echo_during(&mut near, 20_000_000, || {
+    echo_during(&mut near, 20_000_000, |log| {
         let begun = path.requests();
         while path.requests() < begun + 100 {
             std::thread::sleep(Duration::from_millis(5));
         }
         path.cut(true);
-        std::thread::sleep(Duration::from_secs(12));
+        log.line("the line to the other gateway is lost");
         path.cut(false);
     });
     echo_each(&mut near, &[10, 100_000], |_| path.cut(false));
+    near.log
+        .line("the line to the other gateway is lost; the session waits for another one");
+    near.log.line("the tunnel goes on with a new line");
 }
 
 #[test]
@@ -89,6 +92,11 @@ fn a_cap_that_a_proxy_enforces_is_learned() {
     echo_each(&mut near, &[10, 25_000], |_| {});
     echo_each(&mut near, &[1_000_000, 10, 2_000_000], |_| {});
     assert!(path.largest() <= 30_000);
+    let learned = near.log.line("does not pass the path to the other gateway");
+    assert!(
+        learned.contains("start this gateway with max-frame"),
+        "{learned}"
+    );
 }
 
 #[test]

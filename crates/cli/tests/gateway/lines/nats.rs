@@ -1,71 +1,8 @@
 //! `nats://`: tunnels over a NATS server that the test starts.
 
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
 use super::{ECHO, SIZES, certificate, echo_during, echo_each};
-use crate::common::{Listening, Near, PATIENCE, gateway, lines, run, said};
-
-/// A running `nats-server` with a small max_payload; it ends with the test.
-struct NatsServer {
-    child: Option<Child>,
-    port: u16,
-    folder: tempfile::TempDir,
-}
-
-impl NatsServer {
-    fn start(further: &str) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let folder = tempfile::tempdir().unwrap();
-        let config = format!("max_payload: 65536\n{further}\n");
-        std::fs::write(folder.path().join("nats.conf"), config).unwrap();
-        let mut server = Self {
-            child: None,
-            port,
-            folder,
-        };
-        server.restart();
-        server
-    }
-
-    fn restart(&mut self) {
-        self.stop();
-        let child = Command::new("nats-server")
-            .args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-c"])
-            .arg(self.folder.path().join("nats.conf"))
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("nats-server is installed (apt-get install nats-server)");
-        self.child = Some(child);
-        let begun = Instant::now();
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(begun.elapsed() < PATIENCE, "nats-server does not listen");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    fn stop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
-    }
-
-    fn url(&self, rest: &str) -> String {
-        format!("nats://127.0.0.1:{}/{rest}", self.port)
-    }
-}
-
-impl Drop for NatsServer {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
+use crate::common::{Listening, Near, gateway, lines, run, said};
+use crate::nats_server::NatsServer;
 
 #[test]
 fn messages_of_any_size_cross_a_server_with_a_small_max_payload() {
@@ -90,11 +27,36 @@ fn a_restart_of_the_server_loses_no_message() {
     let _far = Listening::new(&["--listen", &url, "--to", ECHO]);
     let mut near = Near::new(&["--listen", "stdio:", "--to", &url]);
     echo_each(&mut near, &[10, 100_000], |_| {});
-    echo_during(&mut near, 20_000_000, || {
-        std::thread::sleep(Duration::from_millis(150));
+    let before = server.messages();
+    echo_during(&mut near, 20_000_000, |_| {
+        // In the middle: of about 600 messages some hundred have passed.
+        server.until(|passed| passed >= before + 100);
         server.restart();
     });
     echo_each(&mut near, &[10, 100_000], |_| {});
+    near.log
+        .line("the line to the other gateway is lost; the session waits for another one");
+    near.log.line("the tunnel goes on with a new line");
+}
+
+/// What was made for the larger max_payload goes on in parts, and the link makes smaller frames.
+// LINE-4
+#[test]
+fn a_server_that_comes_back_with_a_smaller_max_payload_loses_no_message() {
+    let mut server = NatsServer::start("");
+    let url = server.url("tools");
+    let _far = Listening::new(&["--listen", &url, "--to", ECHO]);
+    let mut near = Near::new(&["--listen", "stdio:", "--to", &url]);
+    echo_each(&mut near, &[10, 100_000], |_| {});
+    for max_payload in [20_000, 65_536] {
+        server.configure(max_payload, "");
+        let before = server.messages();
+        echo_during(&mut near, 20_000_000, |_| {
+            server.until(|passed| passed >= before + 100);
+            server.restart();
+        });
+        echo_each(&mut near, &[10, 100_000], |_| {});
+    }
 }
 
 #[test]

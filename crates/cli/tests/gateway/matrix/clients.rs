@@ -8,6 +8,10 @@ use std::process::{Command, Stdio};
 use super::targets::Started;
 use super::{CAP, Message};
 use crate::common::{Listening, Near, PATIENCE, run, said};
+use crate::http::wire;
+
+/// Two messages within the cap of the path, and one beyond it.
+const SIZES: [usize; 3] = [10, 11, 300_000];
 
 /// How a listener is reached.
 pub(crate) enum Client {
@@ -17,6 +21,8 @@ pub(crate) enum Client {
     Socket,
     /// By another gateway with this wire before its address, or by `loro` for documents.
     Gateway(&'static str),
+    /// By POSTs of an MCP client.
+    Posts,
     /// By `loro push` and `loro pull`, with each of these transports (none: WebSocket).
     Loro(&'static [&'static str]),
 }
@@ -77,6 +83,7 @@ impl Client {
                 let (stdin, stdout) = (near.stdin.take().unwrap(), &mut near.stdout);
                 exchange(name, stdin, stdout, message);
             }
+            (Self::Posts, _) => posts(name, address),
             (Self::Pipes, _) => unreachable!("it has no address"),
         }
     }
@@ -90,7 +97,7 @@ fn exchange(
     message: Message,
 ) {
     let mut reader = BufReader::new(reader);
-    for (number, size) in [10, 11, 300_000].into_iter().enumerate() {
+    for (number, size) in SIZES.into_iter().enumerate() {
         let (sent, expected) = match message {
             Message::Text => request(number, size),
             _ => frame(size),
@@ -121,12 +128,39 @@ fn exchange(
     }
 }
 
+/// Posts a small and a large message one after the other, and gets each of them back.
+fn posts(name: &str, address: &str) {
+    let mut session = None;
+    for (number, size) in SIZES.into_iter().enumerate() {
+        let (sent, expected) = request(number, size);
+        let sent = String::from_utf8(sent).unwrap();
+        let answer = wire::post(address, session.as_deref(), sent.trim_end());
+        assert_eq!(answer.status, 200, "{name}: {size} bytes");
+        if let Some(id) = answer.header("mcp-session-id") {
+            session = Some(id.to_owned());
+        }
+        let answer = answer.json();
+        let expected = format!("{}}}}}", String::from_utf8(expected).unwrap());
+        let expected: serde_json::Value = serde_json::from_str(&expected).unwrap();
+        assert_eq!(answer["id"], expected["id"], "{name}: {size} bytes");
+        let (back, expected) = (&answer["result"]["t"], &expected["result"]["t"]);
+        assert!(
+            back == expected,
+            "{name}: {size} bytes are not what came back"
+        );
+    }
+}
+
 /// A request, and the beginning of its answer: at relays it has a progress token behind that.
 fn request(id: usize, size: usize) -> (Vec<u8>, Vec<u8>) {
-    let method = if id == 0 { "initialize" } else { "echo" };
+    // The first one begins a session where MCP is spoken over HTTP.
+    let (method, further) = match id {
+        0 => ("initialize", r#","protocolVersion":"2025-06-18""#),
+        _ => ("echo", ""),
+    };
     let text = "x".repeat(size);
     let request = format!(
-        "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{{\"t\":\"{text}\"}}}}\n"
+        "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{{\"t\":\"{text}\"{further}}}}}\n"
     );
     let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"t\":\"{text}\"");
     (request.into_bytes(), answer.into_bytes())

@@ -22,6 +22,8 @@ pub(crate) enum Target {
     Unix,
     /// A gateway before a command, reached with this wire; for documents `loro serve`.
     Gateway(&'static str),
+    /// A gateway before a command, which listens at such an endpoint and is reached at the same.
+    Listening(&'static str),
     /// `loro serve`, by each of these transports.
     Loro(&'static [&'static str]),
     /// A gateway at relays before a command.
@@ -73,6 +75,7 @@ impl Target {
                 vec![server.reached(endpoint)]
             }
             Self::Gateway(wire) => vec![by_gateway(&format!("{wire}ws://0"), wire)],
+            Self::Listening(form) => vec![by_gateway(&scene.endpoint(form), "")],
             Self::Loro(transports) => {
                 let each = transports.iter().map(|transport| {
                     let server = Server::start();

@@ -5,7 +5,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use axum::http::{Response, StatusCode};
 use breakbulk_link::Closed;
 
-use super::body::{EventBody, Reading, Whole};
+use super::body::{self, EventBody, Reading};
 use super::post::Posted;
 use super::streams::Event;
 use crate::mcp::head::{EVENTS, JSON, Refused, SERVER_ERROR, SESSION_NOT_FOUND};
@@ -13,17 +13,23 @@ use crate::mcp::message::Message;
 
 /// An answer to a request that goes no further.
 #[derive(Debug)]
-pub(super) struct Refusal(Box<Response<Body>>);
+pub(super) struct Refusal {
+    response: Box<Response<Body>>,
+    /// What its client is told.
+    pub(super) words: String,
+    /// Whether a limit of the gateway was reached, and nothing else has warned of it.
+    pub(super) is_limit: bool,
+}
 
-impl From<Response<Body>> for Refusal {
-    fn from(response: Response<Body>) -> Self {
-        Self(Box::new(response))
+impl Refusal {
+    pub(super) fn status(&self) -> StatusCode {
+        self.response.status()
     }
 }
 
 impl From<Refusal> for Response<Body> {
     fn from(refusal: Refusal) -> Self {
-        *refusal.0
+        *refusal.response
     }
 }
 
@@ -36,7 +42,7 @@ pub(super) fn accepted() -> Response<Body> {
 
 /// One message as JSON.
 pub(super) fn whole(status: StatusCode, event: Event, posted: Posted) -> Response<Body> {
-    let mut response = Response::new(Body::new(Whole::new(event, posted)));
+    let mut response = Response::new(Body::new(body::whole(event, posted)));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
@@ -95,7 +101,20 @@ pub(super) fn refusal(refused: &Refused) -> Refusal {
         let headers = response.headers_mut();
         headers.insert("retry-after", HeaderValue::from_static("5"));
     }
-    response.into()
+    Refusal {
+        response: Box::new(response),
+        words: refused.words.clone(),
+        is_limit: matches!(refused.status, 408 | 429),
+    }
+}
+
+/// The answer to a message over the limit.
+pub(super) fn oversized(body: String, words: String) -> Refusal {
+    Refusal {
+        response: Box::new(json(StatusCode::PAYLOAD_TOO_LARGE, body)),
+        words,
+        is_limit: true,
+    }
 }
 
 pub(super) fn busy_for(message: &Message) -> impl FnOnce(&'static str) -> Refusal {
@@ -110,17 +129,19 @@ pub(super) fn busy_for(message: &Message) -> impl FnOnce(&'static str) -> Refusa
 
 pub(super) fn busy(words: &str) -> Refusal {
     let words = format!("{words}: try again later");
-    refusal(&Refused::new(503, SERVER_ERROR, words))
+    let mut refusal = refusal(&Refused::new(503, SERVER_ERROR, words));
+    refusal.is_limit = true;
+    refusal
 }
 
 /// The rest of the request is not read.
 pub(super) fn closing(mut refusal: Refusal) -> Refusal {
-    let headers = refusal.0.headers_mut();
+    let headers = refusal.response.headers_mut();
     headers.insert("connection", HeaderValue::from_static("close"));
     refusal
 }
 
-pub(super) fn json(status: StatusCode, body: String) -> Response<Body> {
+fn json(status: StatusCode, body: String) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();

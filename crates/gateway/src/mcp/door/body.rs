@@ -1,20 +1,18 @@
 //! The bodies of answers: one message as JSON, or the events of a stream.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use hyper::body::{Frame, SizeHint};
 use tokio::time::{Instant, sleep_until};
 
 use super::post::Posted;
 use super::session::{ClientSession, Next};
 use super::streams::Event;
 use crate::mcp::events;
+use crate::mcp::parts::Parts;
 
 /// The size of the parts that are given to the socket: the next one is asked for once the client reads.
 const PART: usize = 32 << 10;
@@ -26,45 +24,12 @@ const BEAT: Duration = Duration::from_secs(15);
 const RETRY: u64 = 1000;
 
 /// A message as the body of an answer, charged to its session until it is sent.
-pub(super) struct Whole {
-    left: Bytes,
-    _event: Event,
-    _posted: Posted,
-}
+pub(super) type Whole = Parts<(Event, Posted)>;
 
-impl Whole {
-    pub(super) fn new(event: Event, posted: Posted) -> Self {
-        posted.learn(&event);
-        Self {
-            left: event.bytes.clone(),
-            _event: event,
-            _posted: posted,
-        }
-    }
-}
-
-impl hyper::body::Body for Whole {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        if self.left.is_empty() {
-            return Poll::Ready(None);
-        }
-        let part = self.left.len().min(PART);
-        Poll::Ready(Some(Ok(Frame::data(self.left.split_to(part)))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.left.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left.len() as u64)
-    }
+/// The body of an answer with one message.
+pub(super) fn whole(event: Event, posted: Posted) -> Whole {
+    posted.learn(&event);
+    Parts::new(event.bytes.clone(), PART, (event, posted))
 }
 
 /// One reader of a stream; the stream is told when it is dropped.

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::DoorState;
 use super::answer::{
-    Refusal, accepted, busy, busy_for, closing, gone, json, over, refusal, stream, whole,
+    Refusal, accepted, busy, busy_for, closing, gone, over, oversized, refusal, stream, whole,
 };
 use super::body::Reading;
 use super::session::{ClientSession, Next, POSTS};
@@ -164,7 +164,7 @@ async fn read(
                 "message too large: {size} bytes, and the gateway takes {limit}; send less or start the gateway with a larger max-message"
             );
             let body = too_large(id, size, limit, &words);
-            let response = Refusal::from(json(StatusCode::PAYLOAD_TOO_LARGE, body));
+            let response = oversized(body, words);
             match unread {
                 true => closing(response),
                 false => response,

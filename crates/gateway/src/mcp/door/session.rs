@@ -414,3 +414,66 @@ impl Drop for DoorSink {
         self.state.forget(&self.session);
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use axum::http::Request;
+
+    use super::*;
+    use crate::endpoint::At;
+    use crate::open;
+    use crate::plan::{Config, Plan};
+
+    /// A message of the server that is as large as messages may be.
+    fn large(size: usize) -> Bytes {
+        let text = "x".repeat(size - 60);
+        format!(r#"{{"jsonrpc":"2.0","method":"notifications/m","params":"{text}"}}"#).into()
+    }
+
+    // MCPH-7
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_is_not_read_for_a_minute_ends_its_session_with_the_reason() {
+        const LIMIT: usize = 100_000;
+        let config = Config::default().with(|config| config.max_message = Some(LIMIT));
+        let (listen, to) = ("http://127.0.0.1:0/mcp", "exec:cat");
+        let plan = Plan::new(listen.parse().unwrap(), to.parse().unwrap(), config).unwrap();
+        let At::Http(address) = plan.listen.at.clone() else {
+            panic!("no HTTP listener")
+        };
+        let (arriving, _arrivals) = mpsc::channel(1);
+        let state = Arc::new(DoorState::new(&plan, &address, arriving));
+        let head = Request::builder().header("host", "127.0.0.1").body(());
+        let visitor = state.guard.admit(&head.unwrap().into_parts().0).unwrap();
+        let place = state.guard.place(&visitor).unwrap();
+        let (session, transport) = ClientSession::new(&state, "id".to_owned(), None, false, place);
+        let request = Message::read(br#"{"jsonrpc":"2.0","id":1,"method":"m"}"#).unwrap();
+        let stream = session.streams().open(&request).unwrap();
+        let reader = session.streams().attach(stream, None).unwrap();
+        let connection = open::open(&plan.listen, open::whole(&plan.listen), transport).unwrap();
+        // More than its streams may hold, twenty times over: the sender waits.
+        let begun = Instant::now();
+        let sender = {
+            let connection = connection.clone();
+            tokio::spawn(async move {
+                for _ in 0..20 * session_memory(LIMIT) / LIMIT {
+                    let message = breakbulk_link::Outgoing::new(large(LIMIT));
+                    if connection.send_when_writable(message).await.is_err() {
+                        return;
+                    }
+                }
+            })
+        };
+        let closed = connection.closed().await;
+        sender.await.unwrap();
+        let waited = begun.elapsed();
+        assert!(
+            waited >= SLOW && waited < 3 * SLOW,
+            "closed after {waited:?}"
+        );
+        let told = "the client reads its streams too slowly";
+        assert!(closed.reason.ends_with(told), "{closed}");
+        // Until then nothing of what waited was dropped.
+        assert!(matches!(session.next(stream, reader).await, Next::Event(_)));
+    }
+}

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::TargetState;
 use super::post::Post;
 use super::resume::Place;
-use super::upload::{Stage, Upload};
+use super::upload::{Stage, Upload, no_upload};
 use crate::mcp::errors::Failure;
 
 /// How long the next message waits until the request for the stream is written, and then until the server
@@ -30,7 +30,7 @@ impl TargetState {
         let (tell, answered) = oneshot::channel();
         let stage = Arc::new(watch::Sender::new(Stage::Posting));
         let mut reached = stage.subscribe();
-        let written = Upload::none(stage);
+        let written = no_upload(stage);
         tokio::spawn(async move {
             tokio::select! {
                 () = state.stay_open(tell, written) => {}

@@ -184,7 +184,7 @@ impl TargetState {
                     if let Some(name) = &asked.name {
                         request = request.header(NAME, mirror::encode(name));
                     }
-                    let headers = lock(&self.tools).headers(&asked.method, upload.bytes());
+                    let headers = lock(&self.tools).headers(&asked.method, upload.left());
                     for (name, value) in headers {
                         request = request.header(name, value);
                     }

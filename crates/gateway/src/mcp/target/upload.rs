@@ -1,15 +1,13 @@
 //! The body of a POST, charged to its session until it is sent.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use breakbulk_link::Charge;
 use bytes::Bytes;
-use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::TargetState;
+use crate::mcp::parts::Parts;
 
 /// The size of the parts that are given to the socket.
 const PART: usize = 64 << 10;
@@ -35,50 +33,43 @@ pub(super) fn room(limit: usize) -> usize {
 }
 
 /// A body. It is not copied, and gives back its memory when it is sent or given up.
-pub(super) struct Upload {
-    bytes: Bytes,
+pub(super) type Upload = Parts<Sending>;
+
+/// What is kept until a body is sent.
+pub(super) struct Sending {
     stage: Arc<watch::Sender<Stage>>,
     _charge: Option<Charge>,
     _room: Option<OwnedSemaphorePermit>,
 }
 
-impl Upload {
-    /// A body, as soon as there is room for it.
-    pub(super) async fn new(
-        state: &TargetState,
-        bytes: Bytes,
-        stage: Arc<watch::Sender<Stage>>,
-    ) -> Self {
-        let all = room(state.limit);
-        let units = (bytes.len().div_ceil(UNIT)).clamp(1, all) as u32;
-        // The semaphore is never closed.
-        let room = state.uploads.clone().acquire_many_owned(units).await.ok();
-        let budget = state.budget.get();
-        let charge = budget.map(|budget| budget.part(usize::MAX).charge_allocated(bytes.len()));
-        Self {
-            bytes,
-            stage,
-            _charge: charge,
-            _room: room,
-        }
-    }
+/// A body, as soon as there is room for it.
+pub(super) async fn upload(
+    state: &TargetState,
+    bytes: Bytes,
+    stage: Arc<watch::Sender<Stage>>,
+) -> Upload {
+    let all = room(state.limit);
+    let units = (bytes.len().div_ceil(UNIT)).clamp(1, all) as u32;
+    // The semaphore is never closed.
+    let room = state.uploads.clone().acquire_many_owned(units).await.ok();
+    let budget = state.budget.get();
+    let charge = budget.map(|budget| budget.part(usize::MAX).charge_allocated(bytes.len()));
+    let sending = Sending {
+        stage,
+        _charge: charge,
+        _room: room,
+    };
+    Parts::new(bytes, PART, sending)
 }
 
-impl Upload {
-    /// No body: its stage is reached when the head is written.
-    pub(super) fn none(stage: Arc<watch::Sender<Stage>>) -> Self {
-        Self {
-            bytes: Bytes::new(),
-            stage,
-            _charge: None,
-            _room: None,
-        }
-    }
-
-    /// The message.
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
+/// No body: its stage is reached when the head is written.
+pub(super) fn no_upload(stage: Arc<watch::Sender<Stage>>) -> Upload {
+    let sending = Sending {
+        stage,
+        _charge: None,
+        _room: None,
+    };
+    Parts::new(Bytes::new(), PART, sending)
 }
 
 /// Raises the stage of a POST.
@@ -92,31 +83,7 @@ pub(super) fn reach(stage: &watch::Sender<Stage>, reached: Stage) {
     });
 }
 
-impl Body for Upload {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        if self.bytes.is_empty() {
-            return Poll::Ready(None);
-        }
-        let part = self.bytes.len().min(PART);
-        Poll::Ready(Some(Ok(Frame::data(self.bytes.split_to(part)))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.bytes.len() as u64)
-    }
-}
-
-impl Drop for Upload {
+impl Drop for Sending {
     fn drop(&mut self) {
         reach(&self.stage, Stage::Written);
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use breakbulk_link::{Budget, Charge, Frame, Held, SubBudget};
+use breakbulk_message::tunnel::Received;
 use bytes::Bytes;
 
 use super::outbox::{FEW, cost};
@@ -41,6 +42,8 @@ pub(super) struct Inbox {
 struct Parts {
     bytes: Vec<u8>,
     charge: Held,
+    /// Whether they came by an earlier line: the first one of this line says how it goes on.
+    earlier: bool,
 }
 
 impl Inbox {
@@ -62,16 +65,26 @@ impl Inbox {
         }
     }
 
-    pub(super) fn received(&self) -> u64 {
-        self.received
+    /// What arrived.
+    pub(super) fn received(&self) -> Received {
+        let bytes = self.parts.as_ref().map_or(0, |parts| parts.bytes.len());
+        Received {
+            frames: self.received,
+            bytes: bytes as u64,
+        }
     }
 
     /// A whole frame arrived; it is for [`take`](Self::take) or [`stash`](Self::stash).
     pub(super) fn arrived(&mut self) -> Result<(), Violation> {
-        if self.parts.is_some() {
-            return Err(Violation::Protocol(
-                "a frame came between the parts of another",
-            ));
+        match self.parts.take() {
+            // A gateway that does not go on with parts of an earlier line sends the frame again, and may
+            // send it as a whole.
+            None | Some(Parts { earlier: true, .. }) => {}
+            Some(_) => {
+                return Err(Violation::Protocol(
+                    "a frame came between the parts of another",
+                ));
+            }
         }
         self.received += 1;
         Ok(())
@@ -128,15 +141,35 @@ impl Inbox {
         self.taken
     }
 
-    /// A part of a frame arrived; the frame, if it was the last one.
-    pub(super) fn part(&mut self, last: bool, data: Vec<u8>) -> Result<Option<Frame>, Violation> {
-        let mut parts = match self.parts.take() {
+    /// A part of a frame arrived, which begins at this byte if it is the first one on its line; the frame,
+    /// if it was the last one.
+    pub(super) fn part(
+        &mut self,
+        at: u64,
+        last: bool,
+        data: Vec<u8>,
+    ) -> Result<Option<Frame>, Violation> {
+        let parts = match self.parts.take() {
+            // A gateway that does not go on with parts of an earlier line begins anew.
+            Some(parts) if parts.earlier && at == 0 => None,
+            parts => parts,
+        };
+        let has = parts.as_ref().map_or(0, |parts| parts.bytes.len());
+        let is_first = parts.as_ref().is_none_or(|parts| parts.earlier);
+        if is_first && at != has as u64 {
+            return Err(Violation::Protocol(
+                "a part goes on with bytes that did not come",
+            ));
+        }
+        let mut parts = match parts {
             Some(parts) => parts,
             None => Parts {
                 bytes: Vec::new(),
                 charge: self.budget.charge(0).ok_or(Violation::Memory)?,
+                earlier: false,
             },
         };
+        parts.earlier = false;
         let size = parts.bytes.len() + data.len();
         if size > self.frame_limit {
             return Err(Violation::Protocol(
@@ -169,9 +202,11 @@ impl Inbox {
         }))
     }
 
-    /// A new line begins: parts are sent again from the first, and what was taken is told again.
+    /// A new line begins, and what was taken is told again.
     pub(super) fn new_line(&mut self, now: Instant) {
-        self.parts = None;
+        if let Some(parts) = &mut self.parts {
+            parts.earlier = true;
+        }
         if self.taken > 0 {
             self.ack_at = Some(now);
         }

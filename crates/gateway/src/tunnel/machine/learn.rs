@@ -8,8 +8,9 @@ pub(crate) const LEAST_CAP: usize = 4 << 10;
 /// The close code for a frame that is too large.
 const TOO_LARGE: u16 = 1009;
 
-/// How often the same frame may be the first one that does not arrive, with no cap that would explain it.
-const PATIENCE: u32 = 10;
+/// How many lines may end with the same frame as the first one that does not arrive, and with nothing that
+/// arrived either way, if no cap explains it.
+pub(super) const PATIENCE: u32 = 10;
 
 /// What to do about a line that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +47,8 @@ impl Learner {
     }
 
     /// The next line is there. `missing` is the first frame that was put on the last line and did not
-    /// arrive, with its size there.
-    pub(super) fn judge(&mut self, missing: Option<(u64, usize)>) -> Verdict {
+    /// arrive, with its size there; `fruitless` lines in a row brought nothing to either end.
+    pub(super) fn judge(&mut self, missing: Option<(u64, usize)>, fruitless: u32) -> Verdict {
         let refused = self.refused.take();
         let Some((number, size)) = missing else {
             self.stuck = None;
@@ -81,7 +82,7 @@ impl Learner {
                 false => cap,
             });
         }
-        match times >= PATIENCE {
+        match times >= PATIENCE && fruitless >= PATIENCE {
             true => Verdict::Stuck(size),
             false => Verdict::Again,
         }
@@ -232,12 +233,21 @@ mod tests {
                 ],
             ),
         ];
+        // While other frames arrive a session does not end, however often the same one is missing.
+        let mut learner = Learner::default();
+        for _ in 0..3 * PATIENCE {
+            assert_eq!(learner.judge(Some((5, 300)), 0), Again);
+        }
         for (name, passed, lines) in cases {
             let mut learner = Learner::default();
             learner.passed(passed);
             for (step, (code, reason, missing, verdict)) in lines.iter().enumerate() {
                 learner.line_ended(&closed(*code, reason));
-                assert_eq!(learner.judge(*missing), *verdict, "{name}, line {step}");
+                assert_eq!(
+                    learner.judge(*missing, PATIENCE),
+                    *verdict,
+                    "{name}, line {step}"
+                );
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use breakbulk_link::Closed;
+use breakbulk_message::tunnel::Received;
 
 /// The longest pause between two attempts to open a line.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -68,6 +69,29 @@ impl Attempts {
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         (self.random >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// So many lines in a row may end before any frame arrived, while there are frames to send: enough to find a
+/// small cap by halves, and no reason to go on for ever.
+pub(super) const FRUITLESS_LINES: u32 = 64;
+
+/// Counts lines that brought nothing to either end.
+#[derive(Debug, Default)]
+pub(super) struct Fruitless {
+    /// What had arrived at this end and at the other one when the last line began.
+    arrived: (Received, Received),
+    lines: u32,
+}
+
+impl Fruitless {
+    /// A line begins; how many before it brought nothing.
+    pub(super) fn line_up(&mut self, arrived: (Received, Received)) -> u32 {
+        self.lines = match std::mem::replace(&mut self.arrived, arrived) == arrived {
+            true => self.lines.saturating_add(1),
+            false => 0,
+        };
+        self.lines
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use breakbulk_link::{Charge, Frame, SubBudget};
-use breakbulk_message::tunnel::{Control, part_room};
+use breakbulk_message::tunnel::{Control, Received, part_room};
 use bytes::Bytes;
 
 /// So many frames are kept, and stashed by the receiver, however large they are: less would stop a path
@@ -31,6 +31,8 @@ pub(super) struct Outbox {
     cursor: u64,
     /// How much of that frame has gone in parts.
     offset: usize,
+    /// Whether a part goes on with a frame of an earlier line, which its receiver has to know.
+    continues: bool,
     memory: SubBudget,
 }
 
@@ -49,6 +51,7 @@ impl Outbox {
             acknowledged: 0,
             cursor: 0,
             offset: 0,
+            continues: false,
             memory,
         }
     }
@@ -85,13 +88,17 @@ impl Outbox {
         let end = bytes.len().min(self.offset + part_room(cap));
         let last = end == bytes.len();
         let data = bytes[self.offset..end].to_vec();
+        let at = match std::mem::take(&mut self.continues) {
+            true => self.offset as u64,
+            false => 0,
+        };
         if last {
             self.cursor += 1;
             self.offset = 0;
         } else {
             self.offset = end;
         }
-        let part = Control::Part { last, data }.to_json();
+        let part = Control::Part { at, last, data }.to_json();
         Some(Frame::Text(Bytes::from(part)))
     }
 
@@ -127,21 +134,40 @@ impl Outbox {
         true
     }
 
-    /// A new line begins with this frame; false if it is not kept any more, or was never made.
-    pub(super) fn resume_at(&mut self, received: u64) -> bool {
-        if received < self.acknowledged || received > self.end() {
+    /// A new line begins with what did not arrive; false if it is not kept any more, or was never made.
+    pub(super) fn resume_at(&mut self, received: Received) -> bool {
+        let Received { frames, bytes } = received;
+        if frames < self.acknowledged || frames > self.end() {
             return false;
         }
-        self.cursor = received;
-        self.offset = 0;
+        let offset = match (bytes, self.kept(frames)) {
+            (0, _) => Some(0),
+            (bytes, Some(frame)) => usize::try_from(bytes)
+                .ok()
+                .filter(|bytes| *bytes <= frame.bytes().len()),
+            (_, None) => None,
+        };
+        let Some(offset) = offset else { return false };
+        self.cursor = frames;
+        self.offset = offset;
+        self.continues = offset > 0;
         true
+    }
+
+    fn kept(&self, number: u64) -> Option<&Frame> {
+        let place = usize::try_from(number.checked_sub(self.acknowledged)?).ok()?;
+        Some(&self.kept.get(place)?.frame)
+    }
+
+    /// Whether a frame waits to arrive, of which so many have.
+    pub(super) fn has_more_than(&self, received: Received) -> bool {
+        received.frames < self.end()
     }
 
     /// A frame that was put on the last line, at least in part.
     pub(super) fn on_the_line(&self, number: u64) -> Option<&Frame> {
         let began = number < self.cursor || number == self.cursor && self.offset > 0;
-        let place = usize::try_from(number.checked_sub(self.acknowledged)?).ok()?;
-        Some(&self.kept.get(place).filter(|_| began)?.frame)
+        self.kept(number).filter(|_| began)
     }
 
     fn end(&self) -> u64 {

@@ -37,6 +37,7 @@ pub(super) fn config(cap: usize, budget: &Budget) -> TunnelConfig {
         resume_for: Duration::from_secs(60),
         window: 16 << 10,
         caps: Default::default(),
+        watched: Default::default(),
     }
 }
 

@@ -2,6 +2,7 @@
 //! columns. A column is a list of runs, so that five bytes may stand for a thousand million rows, all of
 //! which `loro` allocates.
 
+use super::columns::{Runs, Values, check_positions, open_only_table, rows};
 use super::values;
 use super::{Left, Oversized, take, take_bytes, take_number};
 
@@ -10,14 +11,6 @@ const CHANGE: u64 = 256;
 const DEPENDENCY: u64 = 48;
 const OPERATION: u64 = 128;
 const DELETION: u64 = 96;
-const POSITION: u64 = 64;
-
-/// How a column's values are written.
-#[derive(Clone, Copy)]
-enum Values {
-    Numbers,
-    Bytes,
-}
 
 pub(super) fn check(block: &[u8], left: &mut Left) -> Result<(), Oversized> {
     let mut rest = block;
@@ -44,8 +37,8 @@ pub(super) fn check(block: &[u8], left: &mut Left) -> Result<(), Oversized> {
     check_positions(positions, left)?;
     use Values::{Bytes, Numbers};
     let columns = [Numbers, Numbers, Bytes, Numbers];
-    left.take(rows(operations, &columns)?, OPERATION)?;
-    left.take(rows(deletions, &[Numbers; 3])?, DELETION)?;
+    left.take(rows_of(operations, &columns)?, OPERATION)?;
+    left.take(rows_of(deletions, &[Numbers; 3])?, DELETION)?;
     check_values(operations, keys, values, left)
 }
 
@@ -59,13 +52,21 @@ fn check_values(
     if operations.is_empty() {
         return Ok(());
     }
-    let columns = open_table(operations, 4)?;
+    let columns = open_only_table(operations, 4)?;
     let mut kinds = Runs::new(columns[2], Values::Bytes);
     let mut values = values::Values::new(values, keys)?;
     while let Some((count, kind)) = kinds.next()? {
         values.read(count, kind as u8, left)?;
     }
     Ok(())
+}
+
+/// The rows of a table, which is left out if it has none.
+fn rows_of(table: &[u8], columns: &[Values]) -> Result<u64, Oversized> {
+    if table.is_empty() {
+        return Ok(0);
+    }
+    rows(&open_only_table(table, columns.len())?, columns)
 }
 
 fn take_strings<'a, const N: usize>(rest: &mut &'a [u8]) -> Result<[&'a [u8]; N], Oversized> {
@@ -105,101 +106,6 @@ fn dependencies(header: &[u8], changes: u64) -> Result<u64, Oversized> {
         return Err(Oversized::Malformed);
     }
     Ok(sum)
-}
-
-/// The rows of a table: the longest of its columns.
-fn rows(table: &[u8], columns: &[Values]) -> Result<u64, Oversized> {
-    if table.is_empty() {
-        return Ok(0);
-    }
-    let mut most = 0;
-    for (column, values) in open_table(table, columns.len())?.into_iter().zip(columns) {
-        let mut runs = Runs::new(column, *values);
-        let mut rows = 0_u64;
-        while let Some((count, _)) = runs.next()? {
-            rows = rows.saturating_add(count);
-        }
-        most = most.max(rows);
-    }
-    Ok(most)
-}
-
-/// The columns of a table.
-fn open_table(table: &[u8], columns: usize) -> Result<Vec<&[u8]>, Oversized> {
-    let mut rest = table;
-    let (tables, found) = (take_number(&mut rest)?, take_number(&mut rest)?);
-    if (tables, found) != (1, columns as u64) {
-        return Err(Oversized::Malformed);
-    }
-    (0..columns).map(|_| take_bytes(&mut rest)).collect()
-}
-
-/// Positions in a tree: each is the beginning of the one before it, and some bytes.
-fn check_positions(table: &[u8], left: &mut Left) -> Result<(), Oversized> {
-    if table.is_empty() {
-        return Ok(());
-    }
-    let columns = open_table(table, 2)?;
-    let (mut runs, mut rest) = (Runs::new(columns[0], Values::Numbers), columns[1]);
-    let count = take_number(&mut rest)?;
-    let (mut run, mut last) = ((0, 0), 0_u64);
-    for _ in 0..count {
-        if run.0 == 0 {
-            run = runs.next()?.ok_or(Oversized::Malformed)?;
-        }
-        run.0 -= 1;
-        if run.1 > last {
-            return Err(Oversized::Malformed);
-        }
-        last = run.1 + take_bytes(&mut rest)?.len() as u64;
-        left.take(1, last.saturating_add(POSITION))?;
-    }
-    Ok(())
-}
-
-/// The runs of a column.
-struct Runs<'a> {
-    rest: &'a [u8],
-    values: Values,
-    /// How many values are still written one by one.
-    single: u64,
-}
-
-impl<'a> Runs<'a> {
-    fn new(column: &'a [u8], values: Values) -> Self {
-        Self {
-            rest: column,
-            values,
-            single: 0,
-        }
-    }
-
-    /// The next values that are equal: how many, and the value.
-    fn next(&mut self) -> Result<Option<(u64, u64)>, Oversized> {
-        if self.single > 0 {
-            self.single -= 1;
-            return Ok(Some((1, self.value()?)));
-        }
-        if self.rest.is_empty() {
-            return Ok(None);
-        }
-        // Positive: so many equal values; negative: so many single ones. Zero is never written.
-        match take_number(&mut self.rest)? {
-            0 => Err(Oversized::Malformed),
-            count if count & 1 == 0 => Ok(Some((count >> 1, self.value()?))),
-            count => {
-                self.single = count >> 1;
-                Ok(Some((1, self.value()?)))
-            }
-        }
-    }
-
-    fn value(&mut self) -> Result<u64, Oversized> {
-        match self.values {
-            Values::Numbers => take_number(&mut self.rest),
-            Values::Bytes => Ok(u64::from(take(&mut self.rest, 1)?[0])),
-        }
-    }
 }
 
 #[cfg(test)]

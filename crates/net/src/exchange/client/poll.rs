@@ -1,68 +1,234 @@
-//! Polls the server: one request when little comes, several at a time when much comes.
+//! Gets the server's answers: by an event stream where one passes and answers are small, else by polls, one
+//! at a time when little comes and several when much comes.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use breakbulk_link::Closed;
+use breakbulk_link::{Closed, lock};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
-use reqwest::{Method, StatusCode};
+use reqwest::StatusCode;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::super::REQUESTS;
 use super::super::body::Records;
+use super::super::events::Event;
 use super::super::outbox::SHARED;
+use super::losses::small_answers;
 use super::repeat::{NoReply, PATIENCE, PAUSE, PAUSE_MAX, Reply, repeat};
+use super::stream::{self, Attempts, Broken, EventStream, NoStream};
 use super::{Arrived, Session};
 
-/// An answer that did not come so often, each time with empty ones that did, is taken for refused.
-const REFUSED_AFTER: usize = 6;
+/// How long after the last answer of a stream the server is told that it has come: no request is needed for
+/// each of several.
+const ACKNOWLEDGE: Duration = Duration::from_millis(200);
 
-/// Polls until the session ends.
+/// Gets answers until the session ends.
 pub(super) async fn poll_all(session: Arc<Session>, arrived: mpsc::Sender<Arrived>) {
-    if let Err(closed) = try_poll_all(&session, arrived).await {
+    let attempts = Attempts::new(session.client.options().event_streams.clone());
+    let down = Down {
+        session: &session,
+        arrived,
+        got: 0,
+        attempts,
+    };
+    if let Err(closed) = down.run().await {
         session.end(closed);
     }
 }
 
-async fn try_poll_all(session: &Session, arrived: mpsc::Sender<Arrived>) -> Result<(), Closed> {
-    let mut polls = FuturesOrdered::new();
-    // The last answer that came, and the last one that was asked for.
-    let (mut got, mut asked, mut wanted) = (0u64, 0u64, 1);
-    loop {
-        while polls.len() < wanted {
-            asked += 1;
-            polls.push_back(poll(session, asked, got, true));
+/// An attempt to open a stream.
+type Opening<'a> = Pin<Box<dyn Future<Output = Result<EventStream, NoStream>> + Send + 'a>>;
+
+/// What to do next.
+enum Next {
+    /// Read this stream.
+    Read(EventStream),
+    /// Open a stream.
+    Open,
+    /// Poll for the next answers.
+    Poll,
+    /// The session is over.
+    Nothing,
+}
+
+/// What comes down in a session.
+struct Down<'a> {
+    session: &'a Session,
+    arrived: mpsc::Sender<Arrived>,
+    /// The last answer that came.
+    got: u64,
+    attempts: Attempts,
+}
+
+impl<'a> Down<'a> {
+    async fn run(mut self) -> Result<(), Closed> {
+        // The first stream is opened beside the polls, so that nothing waits for it where it does not pass.
+        let trial = self.attempts.may_pass();
+        let mut opening = trial.then(|| Box::pin(stream::open(self.session, 1, 0)) as Opening<'a>);
+        let mut next = Next::Poll;
+        loop {
+            next = match next {
+                Next::Poll => self.poll(&mut opening).await?,
+                Next::Open => match stream::open(self.session, self.got + 1, self.got).await {
+                    Ok(stream) => Next::Read(stream),
+                    Err(error) => {
+                        self.attempts.failed(&error);
+                        Next::Poll
+                    }
+                },
+                Next::Read(stream) => self.read(stream).await?,
+                Next::Nothing => return Ok(()),
+            };
         }
-        let answer = tokio::select! {
-            Some(answer) = polls.next() => answer?,
-            _ = session.ended() => return Ok(()),
-        };
-        let Some(body) = answer else {
-            wanted = 1;
-            polls.push_front(poll(session, got + 1, got, true));
-            let _ = arrived.try_send(Arrived::Nothing);
-            continue;
-        };
-        got += 1;
-        wanted = match body.len() > SHARED / 2 {
-            true => REQUESTS,
-            false => 1,
-        };
+    }
+
+    /// Polls until a stream is the better way.
+    async fn poll(&mut self, opening: &mut Option<Opening<'a>>) -> Result<Next, Closed> {
+        let session = self.session;
+        let mut polls = FuturesOrdered::new();
+        // The last answer that was asked for.
+        let (mut asked, mut wanted) = (self.got, 1);
+        loop {
+            while polls.len() < wanted {
+                asked += 1;
+                polls.push_back(poll(session, asked, self.got, true));
+            }
+            let answer = tokio::select! {
+                Some(answer) = polls.next() => answer?,
+                opened = opened(opening) => {
+                    *opening = None;
+                    match opened {
+                        Ok(stream) => return Ok(Next::Read(stream)),
+                        Err(error) => self.attempts.failed(&error),
+                    }
+                    continue;
+                }
+                _ = session.ended() => return Ok(Next::Nothing),
+            };
+            let streams = opening.is_none() && self.attempts.may_pass();
+            let Some(body) = answer else {
+                let _ = self.arrived.try_send(Arrived::Nothing);
+                if streams {
+                    return Ok(Next::Open);
+                }
+                wanted = 1;
+                polls.push_front(poll(session, self.got + 1, self.got, true));
+                continue;
+            };
+            let is_large = body.len() > SHARED / 2;
+            wanted = if is_large { REQUESTS } else { 1 };
+            if !self.take(body).await? {
+                return Ok(Next::Nothing);
+            }
+            // The polls that were sent ahead are given up: the server keeps their answers.
+            if streams && !is_large {
+                return Ok(Next::Open);
+            }
+        }
+    }
+
+    /// Reads a stream to its end.
+    async fn read(&mut self, mut stream: EventStream) -> Result<Next, Closed> {
+        let session = self.session;
+        // What the server is not told yet, and is told.
+        let (mut due, mut telling) = (None, None);
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = stream.next() => event,
+                told = done(&mut telling) => {
+                    told?;
+                    continue;
+                }
+                () = until(due), if telling.is_none() => {
+                    due = None;
+                    telling = Some(Box::pin(poll(session, self.got, self.got, false)));
+                    continue;
+                }
+                _ = session.ended() => return Ok(Next::Nothing),
+            };
+            match event {
+                Ok(Event::Answer(number, body)) if number == self.got + 1 => {
+                    self.attempts.worked();
+                    if !self.take(body).await? {
+                        return Ok(Next::Nothing);
+                    }
+                    due = Some(Instant::now() + ACKNOWLEDGE);
+                }
+                // It came by a poll meanwhile.
+                Ok(Event::Answer(number, _)) if number <= self.got => {}
+                Ok(Event::Answer(number, _)) => {
+                    let expected = self.got + 1;
+                    return Err(Closed {
+                        code: 1002,
+                        reason: format!("answer {number} came in place of {expected}"),
+                    });
+                }
+                Ok(Event::End { more }) => {
+                    self.attempts.worked();
+                    let _ = self.arrived.try_send(Arrived::Nothing);
+                    return Ok(if more { Next::Poll } else { Next::Open });
+                }
+                Ok(Event::Open | Event::Other) => {}
+                Err(Broken::Off(why)) => {
+                    self.attempts.broke_off(&why);
+                    return Ok(Next::Poll);
+                }
+                Err(Broken::Wrong(why)) => {
+                    return Err(Closed {
+                        code: 1002,
+                        reason: format!("the server's event stream cannot be read: {why}"),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Hands the next answer on; false if it was the last one, or the session ended.
+    async fn take(&mut self, body: Bytes) -> Result<bool, Closed> {
+        self.got += 1;
         let records = Records::read(body).map_err(|error| Closed {
             code: 1002,
             reason: format!("the server's answer cannot be read: {error}"),
         })?;
         let is_last = records.has_close();
-        if !hand_over(session, &arrived, records, got).await? {
-            return Ok(());
+        if !hand_over(self.session, &self.arrived, records, self.got).await? {
+            return Ok(false);
         }
         if is_last {
             // The server waits to hear that its last word has come.
-            session.disconnect(&[]).await;
-            return Ok(());
+            self.session.disconnect(&[]).await;
         }
+        Ok(!is_last)
+    }
+}
+
+/// Waits for a stream that is being opened; for ever if none is.
+async fn opened(opening: &mut Option<Opening<'_>>) -> Result<EventStream, NoStream> {
+    match opening {
+        Some(opening) => opening.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for something that is being done, and forgets it; for ever if nothing is.
+async fn done<F: Future + Unpin>(doing: &mut Option<F>) -> F::Output {
+    let Some(future) = doing else {
+        return std::future::pending().await;
+    };
+    let output = future.await;
+    *doing = None;
+    output
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -101,7 +267,7 @@ async fn poll(
     waits: bool,
 ) -> Result<Option<Bytes>, Closed> {
     let gone = |reason| Closed { code: 1006, reason };
-    let (mut refused, mut pause, mut fine) = (0, PAUSE, Instant::now());
+    let (mut attempt, mut pause, mut fine) = (0, PAUSE, Instant::now());
     loop {
         let why = match try_poll(session, number, got, waits).await {
             Ok(answer) => return Ok(answer),
@@ -109,19 +275,21 @@ async fn poll(
             Err(NoReply::Over(closed)) => return Err(gone(closed.reason)),
             Err(NoReply::Replaced(why)) => why,
         };
-        refused += 1;
-        if refused == REFUSED_AFTER {
+        attempt += 1;
+        if lock(&session.losses).is_refused(attempt) {
             session.report_refused(number).await;
             return Err(gone(format!("an answer does not come through: {why}")));
         }
-        // It asks for what has come, so that the answer is empty and comes at once: once or twice in turn,
-        // or a path that loses every second or third request would look like one that refuses.
-        for _ in 0..1 + refused % 2 {
+        // It asks for what has come, so that the answer is empty and comes at once.
+        for _ in 0..small_answers(attempt) {
             match try_poll(session, got, got, false).await {
-                Ok(_) => fine = Instant::now(),
+                Ok(_) => {
+                    fine = Instant::now();
+                    lock(&session.losses).came();
+                }
                 Err(NoReply::Over(closed)) => return Err(gone(closed.reason)),
                 Err(NoReply::Replaced(why)) if fine.elapsed() >= PATIENCE => return Err(gone(why)),
-                Err(NoReply::Replaced(_)) => refused = 0,
+                Err(NoReply::Replaced(_)) => lock(&session.losses).lost(),
             }
         }
         sleep(pause).await;
@@ -135,17 +303,8 @@ async fn try_poll(
     got: u64,
     waits: bool,
 ) -> Result<Option<Bytes>, NoReply> {
-    let wait = if waits { session.wait.as_millis() } else { 0 };
-    let texts = [number, got, wait as u64, session.answer_max as u64].map(|it| it.to_string());
-    let [number, got, wait, max] = &texts;
-    let dialect = &session.client.options().dialect;
-    let query = [
-        ("number", number.as_str()),
-        ("got", got),
-        (dialect.wait_parameter, wait),
-        ("max", max),
-    ];
-    let request = || session.request(Method::GET, dialect.poll, &query);
+    let wait = if waits { session.wait } else { Duration::ZERO };
+    let request = || session.ask(number, got, wait, &[]);
     let reply = repeat(session, request, 0, session.answer_max, true).await?;
     let Reply { status, kind, body } = reply;
     match status {

@@ -18,7 +18,7 @@ fn control(control: Control) -> Frame {
 
 fn part(last: bool, size: usize) -> Frame {
     let data = vec![b'x'; size];
-    control(Control::Part { last, data })
+    control(Control::Part { at: 0, last, data })
 }
 
 // TUN-7
@@ -51,6 +51,15 @@ fn what_breaks_a_rule_of_the_tunnel() {
             "parts without end",
             (0..20).map(|_| part(false, 100)).collect(),
             "the parts of a frame are larger than a frame may be",
+        ),
+        (
+            "a part of a frame whose beginning did not come",
+            vec![control(Control::Part {
+                at: 5,
+                last: false,
+                data: vec![b'x'; 10],
+            })],
+            "a part goes on with bytes that did not come",
         ),
         (
             "empty parts",
@@ -179,7 +188,7 @@ fn a_session_is_resumed_only_where_it_can_go_on() {
         machine
             .handle_frame(now, 0, control(Control::Ack { taken: 1 }))
             .unwrap();
-        let up = machine.line_up(now, received, None, true);
+        let up = machine.line_up(now, Received::frames(received), None, true);
         assert_eq!(up.err(), gone, "{received}");
         match gone {
             None => {
@@ -199,13 +208,15 @@ fn frames_of_a_lost_line_do_not_count() {
     let mut machine = machine(&budget);
     let now = Instant::now();
     machine.handle_frame(now, 0, part(false, 10)).unwrap();
-    let line = machine.line_up(now, 0, None, true).unwrap();
+    let line = machine
+        .line_up(now, Received::default(), None, true)
+        .unwrap();
     assert_eq!(machine.handle_frame(now, 0, frame(1)), Ok(Heard::Handled));
-    assert_eq!(machine.received(), 0);
-    // The first parts of a frame are sent again too.
+    assert_eq!(machine.received().frames, 0);
+    // A gateway that does not go on with parts sends the whole frame.
     assert_eq!(
         machine.handle_frame(now, line, frame(1)),
         Ok(Heard::Frame(frame(1)))
     );
-    assert_eq!(machine.received(), 1);
+    assert_eq!(machine.received(), Received::frames(1));
 }

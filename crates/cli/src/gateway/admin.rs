@@ -1,0 +1,117 @@
+//! The admin port of `breakbulk gateway`.
+
+use std::path::{Path, PathBuf};
+
+use breakbulk::gateway::Stop;
+use breakbulk::gateway::admin::{Admin, AdminAddress};
+use breakbulk::gateway::watch::{Watch, WatchOptions};
+use breakbulk::gateway::{token, token_from_file};
+use breakbulk::net::ws::Bearer;
+use clap::Args;
+use tokio::task::JoinHandle;
+
+use crate::failure::Failure;
+
+/// The variable with the token, for whoever has no file.
+const TOKEN: &str = "BREAKBULK_ADMIN_TOKEN";
+
+/// How much of each message is shown with `--show-bodies`.
+const BODY: usize = 2 << 10;
+
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AdminOptions {
+    /// Tell operators and their tools what this gateway does, over HTTP at this address: PORT (of this
+    /// machine) or HOST:PORT. Beyond this machine it needs a token
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<AdminAddress>,
+    /// The token of the admin port, alone in a file that only its owner can read; else
+    /// BREAKBULK_ADMIN_TOKEN. Tokens of listeners are not accepted there
+    #[arg(long, value_name = "FILE", requires = "admin")]
+    admin_token_file: Option<PathBuf>,
+    /// Show the beginning (2 KiB) of the last messages of each session at the admin port, not only their
+    /// method, id and size
+    #[arg(long, requires = "admin")]
+    show_bodies: bool,
+}
+
+impl AdminOptions {
+    /// Those of a file.
+    pub(super) fn of_file(
+        address: AdminAddress,
+        token_file: Option<PathBuf>,
+        show_bodies: bool,
+    ) -> Self {
+        Self {
+            admin: Some(address),
+            admin_token_file: token_file,
+            show_bodies,
+        }
+    }
+
+    /// Whether there is an admin port.
+    pub(crate) fn is_on(&self) -> bool {
+        self.admin.is_some()
+    }
+
+    /// What is kept for whoever looks.
+    pub(crate) fn watch(&self) -> Watch {
+        match (&self.admin, self.show_bodies) {
+            (None, _) => Watch::default(),
+            (Some(_), false) => Watch::new(WatchOptions::default()),
+            (Some(_), true) => Watch::new(WatchOptions::default().with(|it| it.bodies = BODY)),
+        }
+    }
+
+    /// Opens the admin port and tells where it is; it answers until the handle is ended.
+    pub(crate) async fn open(&self, watch: &Watch) -> Result<Option<Serving>, Failure> {
+        let Some(address) = &self.admin else {
+            return Ok(None);
+        };
+        let wrong = |error: &dyn std::fmt::Display| Failure::Usage(format!("--admin: {error}"));
+        let token = admin_token(self.admin_token_file.as_deref())?;
+        let admin = Admin::bind(address, token).await;
+        let admin = admin.map_err(|error| wrong(&error))?;
+        eprintln!("admin on http://{}/", admin.address());
+        let (stop, watch) = (Stop::new(), watch.clone());
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move {
+            if let Err(error) = admin.serve(watch, &stopped).await {
+                tracing::error!(%error, "the admin port is closed; the gateway goes on without it");
+            }
+        });
+        Ok(Some(Serving { stop, task }))
+    }
+}
+
+/// The token of an admin port: in this file, or in the environment.
+pub(crate) fn admin_token(file: Option<&Path>) -> Result<Option<Bearer>, Failure> {
+    if let Some(file) = file {
+        let read = token_from_file(file)
+            .map_err(|error| Failure::Usage(format!("--admin-token-file: {error}")));
+        return read.map(Some);
+    }
+    match std::env::var(TOKEN) {
+        Ok(text) => token(&text)
+            .map(Some)
+            .map_err(|error| Failure::Usage(format!("{TOKEN}: {error}"))),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(error) => Err(Failure::Usage(format!("{TOKEN}: {error}"))),
+    }
+}
+
+/// An admin port that answers.
+pub(crate) struct Serving {
+    stop: Stop,
+    task: JoinHandle<()>,
+}
+
+impl Serving {
+    /// Closes it, once the requests in progress are answered or a second has passed.
+    pub(crate) async fn end(mut self) {
+        self.stop.stop();
+        let second = std::time::Duration::from_secs(1);
+        if tokio::time::timeout(second, &mut self.task).await.is_err() {
+            self.task.abort();
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! At most so many lines of one kind in a second: whoever can connect can cause log lines.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use tracing::callsite::Identifier;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Filter};
+
+/// How many lines of one kind are written in a [`PAUSE`].
+const LINES: u32 = 50;
+
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Lets only so many lines of one kind (one place in the code) pass in a second.
+pub(super) struct Throttle {
+    kinds: Mutex<HashMap<Identifier, Written>>,
+    /// Told before the next line of a kind how many lines were left out.
+    left_out: fn(u32),
+}
+
+struct Written {
+    since: Instant,
+    lines: u32,
+}
+
+impl Throttle {
+    pub(super) fn new(left_out: fn(u32)) -> Self {
+        Self {
+            kinds: Mutex::default(),
+            left_out,
+        }
+    }
+
+    fn passes(&self, kind: Identifier, now: Instant) -> bool {
+        let Ok(mut kinds) = self.kinds.lock() else {
+            return true;
+        };
+        let written = kinds.entry(kind).or_insert(Written {
+            since: now,
+            lines: 0,
+        });
+        if now >= written.since + PAUSE {
+            let left_out = written.lines.saturating_sub(LINES);
+            *written = Written {
+                since: now,
+                lines: 0,
+            };
+            if left_out > 0 {
+                (self.left_out)(left_out);
+            }
+        }
+        written.lines = written.lines.saturating_add(1);
+        written.lines <= LINES
+    }
+}
+
+impl<S: Subscriber> Filter<S> for Throttle {
+    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        true
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        // Whoever asks for more than usual gets all of it.
+        let metadata = event.metadata();
+        *metadata.level() > Level::INFO || self.passes(metadata.callsite(), Instant::now())
+    }
+}

@@ -1,0 +1,168 @@
+//! A line that arrived at one member and belongs to a session of another: its frames pass between both as
+//! they are. The counting and acknowledging of the session makes good what is lost with either.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use breakbulk_link::{Budget, Closed, Frame};
+use breakbulk_message::tunnel::{Control, Gone};
+use breakbulk_net::{Incoming, Transport, Verdict};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::directory::Doubt;
+use super::head::{Head, LineHead};
+use super::line::{MemberLine, MemberSink, MemberSource};
+use super::member::Member;
+use super::{Fleet, Unreached};
+use crate::tunnel::{Caller, LineSink, LineSource, Stray};
+
+/// How often the client is pinged.
+const PING: Duration = Duration::from_secs(10);
+
+/// A client that was not heard for this long is gone. It pings or acknowledges every 10 seconds.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// How long a last word may take.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
+/// How long a line that cannot be written may take to say why.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+impl Fleet {
+    /// Brings a line to the member that has its session, and carries it until it ends.
+    pub(crate) async fn forward(self: &Arc<Self>, stray: Stray, caller: &Caller) {
+        let member = Member::of(&stray.session);
+        let room = self.lines.clone().try_acquire_owned();
+        let reached = match (room, self.room()) {
+            (Ok(permit), Some(held)) => match self.reach(member).await {
+                Ok(line) => Ok((line, permit, held)),
+                Err(unreached) => Err(unreached),
+            },
+            _ => Err(Unreached::Later(Doubt::Busy)),
+        };
+        match reached {
+            Ok((line, _permit, _held)) => {
+                tracing::debug!(%member, "forwards a line to the member that has its session");
+                let dead = self.watch(member);
+                carry(stray, line, caller, dead).await;
+            }
+            Err(Unreached::Dead) => {
+                tracing::warn!(
+                    %member,
+                    "a client asks for a session of a member of the fleet that is not there any more"
+                );
+                stray.refuse(Gone::Member).await;
+            }
+            Err(unreached) => {
+                let doubt = match unreached {
+                    Unreached::Later(doubt) => doubt,
+                    _ => Doubt::Silent,
+                };
+                tracing::warn!(%member, "a line cannot be forwarded: {doubt}");
+                stray.close(1013, &doubt.to_string()).await;
+            }
+        }
+    }
+}
+
+/// Carries a line both ways until one of its ends closes, or the member is dead.
+async fn carry(stray: Stray, line: MemberLine, caller: &Caller, mut dead: watch::Receiver<bool>) {
+    let Stray {
+        session,
+        fresh,
+        largest,
+        budget,
+    } = stray;
+    let mut line = line;
+    line.charge_to(&budget);
+    line.limit_frames(largest);
+    let (source, mut sink) = line.split();
+    let head = Head::Line(LineHead {
+        caller: caller.clone(),
+        cap: fresh.cap,
+        pings: fresh.pings,
+    });
+    let resume = Control::Resume {
+        session,
+        received: fresh.received,
+    };
+    for first in [head.to_json(), resume.to_json()] {
+        // If it fails, the source says why.
+        let _ = sink.send(Frame::Text(first.into())).await;
+    }
+    let (from_client, to_client) = (fresh.source, fresh.sink);
+    let up = async {
+        up(from_client, sink, &budget).await;
+        // What the member still says comes down.
+        pending::<()>().await;
+    };
+    tokio::select! {
+        () = down(source, to_client, &budget) => {}
+        () = up => {}
+        _ = dead.wait_for(|dead| *dead) => {}
+    }
+}
+
+/// What the client sends. When it is gone, the member is told; what the member says then is the end of
+/// both directions.
+async fn up(mut client: Box<dyn LineSource>, mut member: MemberSink, budget: &Budget) {
+    let closed = loop {
+        let Ok(incoming) = timeout(SILENCE, client.next()).await else {
+            break Closed {
+                code: 1006,
+                reason: format!("nothing was heard for {} s", SILENCE.as_secs()),
+            };
+        };
+        let frame = match incoming {
+            Incoming::Frame(frame) => frame,
+            Incoming::Posted(frame, receipt) => {
+                receipt.answer(Verdict::Settled(Ok(())));
+                frame
+            }
+            Incoming::Alive => continue,
+            Incoming::Closed(closed) | Incoming::Broken(closed) => break closed,
+        };
+        let _held = budget.charge_allocated(frame.bytes().len());
+        if member.send(frame).await.is_err() {
+            // Its source says why.
+            return;
+        }
+    };
+    let _ = timeout(LAST_WORD, member.close(closed.code, &closed.reason)).await;
+}
+
+/// What the member sends.
+async fn down(mut member: MemberSource, mut client: Box<dyn LineSink>, budget: &Budget) {
+    let mut ping_at = Instant::now() + PING;
+    let closed = loop {
+        let incoming = tokio::select! {
+            incoming = member.next() => incoming,
+            () = sleep_until(ping_at) => {
+                ping_at = Instant::now() + PING;
+                if client.ping().await.is_err() {
+                    return sleep(LAST_WORDS).await;
+                }
+                continue;
+            }
+        };
+        match incoming {
+            Incoming::Frame(frame) => {
+                let _held = budget.charge_allocated(frame.bytes().len());
+                if client.send(frame).await.is_err() {
+                    // The client's own last word may still come up, with the reason in it.
+                    return sleep(LAST_WORDS).await;
+                }
+            }
+            Incoming::Posted(..) | Incoming::Alive => {}
+            Incoming::Closed(closed) | Incoming::Broken(closed) => break closed,
+        }
+    };
+    // 1006 is no code that can be sent: it says that there was none.
+    let (code, reason) = match closed.code {
+        1006 => (1001, "the line to the member that has the session was lost"),
+        code => (code, &*closed.reason),
+    };
+    let _ = timeout(LAST_WORD, client.close(code, reason)).await;
+}

@@ -1,0 +1,138 @@
+//! A feed as the recorder of a watch: it is told of sessions, and taps their connections.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use breakbulk_link::{Closed, Frame, lock};
+use breakbulk_net::{ClosedBy, Direction, Tap};
+
+use super::entry::{By, Note, Point, Way};
+use super::feed::{Feed, Follower, FrameTap};
+use super::head::short;
+use crate::error::SessionEnd;
+use crate::pump::Side;
+use crate::watch::{RecordSink, SessionId, SessionView};
+
+/// How many sessions are remembered. A line of a tunnel that goes on with another session is told as a
+/// session too, and its end is not.
+const SESSIONS: usize = 16_384;
+
+/// The sessions that were told and have not ended.
+#[derive(Debug, Default)]
+pub(super) struct Sessions(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    by_id: HashMap<String, Arc<Told>>,
+    order: VecDeque<String>,
+}
+
+/// What was told of a session.
+#[derive(Debug)]
+struct Told {
+    point: Point,
+    peer: String,
+    /// For what is about the session.
+    tap: FrameTap,
+    /// Whether its beginning was recorded: that is done once it has a connection.
+    has_begun: AtomicBool,
+}
+
+impl Sessions {
+    fn add(&self, id: &str, told: Told) {
+        let mut known = lock(&self.0);
+        if known.order.len() >= SESSIONS
+            && let Some(oldest) = known.order.pop_front()
+        {
+            known.by_id.remove(&oldest);
+        }
+        known.order.push_back(id.to_owned());
+        known.by_id.insert(id.to_owned(), Arc::new(told));
+    }
+
+    fn get(&self, id: &str) -> Option<Arc<Told>> {
+        lock(&self.0).by_id.get(id).cloned()
+    }
+
+    fn remove(&self, id: &str) -> Option<Arc<Told>> {
+        lock(&self.0).by_id.remove(id)
+    }
+}
+
+impl RecordSink for Feed {
+    fn session(&self, id: &SessionId, route: &str, peer: &str, listen: &str, to: &str) {
+        let point = Point {
+            session: id.to_string(),
+            route: short(route),
+            listen: short(listen),
+            to: short(to),
+            side: None,
+            line: 0,
+        };
+        let told = Told {
+            tap: self.tap(point.clone()),
+            point,
+            peer: short(peer),
+            has_begun: AtomicBool::new(false),
+        };
+        self.sessions().add(id.as_str(), told);
+    }
+
+    fn tap(&self, id: &SessionId, side: Side, line: u64) -> Arc<dyn Tap> {
+        let told = self.sessions().get(id.as_str());
+        let mut point = Point {
+            session: id.to_string(),
+            ..Point::default()
+        };
+        if let Some(told) = told {
+            point = told.point.clone();
+            if !told.has_begun.swap(true, Ordering::Relaxed) {
+                let peer = told.peer.clone();
+                told.tap.tell(Note::Began { peer });
+            }
+        }
+        let side = Some(side.into());
+        Arc::new(Self::tap(
+            self,
+            Point {
+                side,
+                line,
+                ..point
+            },
+        ))
+    }
+
+    fn ended(&self, id: &SessionId, end: Option<&SessionEnd>, _counts: &SessionView) {
+        let Some(told) = self.sessions().remove(id.as_str()) else {
+            return;
+        };
+        match end {
+            Some(end) => told.tap.tell(Note::Ended((&end.ended).into())),
+            None => told.tap.tell(Note::Refused),
+        }
+    }
+
+    fn follow(&self) -> Option<Follower> {
+        Some(Self::follow(self))
+    }
+}
+
+impl Tap for FrameTap {
+    fn frame(&self, direction: Direction, frame: &Frame) {
+        let way = match direction {
+            Direction::Received => Way::In,
+            Direction::Sent => Way::Out,
+        };
+        Self::frame(self, way, frame);
+    }
+
+    fn closed(&self, by: ClosedBy, closed: &Closed) {
+        let by = match by {
+            ClosedBy::Peer => By::Peer,
+            ClosedBy::Us => By::Us,
+            ClosedBy::Lost => By::Lost,
+        };
+        Self::closed(self, by, closed);
+    }
+}

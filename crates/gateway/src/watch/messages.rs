@@ -1,0 +1,186 @@
+//! The last messages of a session.
+
+use std::time::{Instant, SystemTime};
+
+use breakbulk_link::{Budget, Held, Shape};
+use breakbulk_net::plain_text;
+
+use super::WatchOptions;
+use super::view::{MessageView, milliseconds};
+use crate::pump::Side;
+
+/// The longest method or id that is kept, in bytes.
+const NAME: usize = 64;
+
+/// What is noted about a message while it waits to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Noted {
+    /// It came in by the other side at this time; the number is its place among those that are kept.
+    Passed {
+        /// When.
+        at: Instant,
+        /// Its number.
+        number: u64,
+    },
+    /// The gateway made it, in the place of another one.
+    Made,
+    /// A word between two gateways, which is no message of a program.
+    Word,
+}
+
+/// A short text without an allocation of its own.
+#[derive(Clone, Copy)]
+struct Name {
+    bytes: [u8; NAME],
+    length: u8,
+}
+
+impl Name {
+    /// The beginning of a text.
+    fn of(text: &[u8]) -> Option<Self> {
+        let text = match std::str::from_utf8(text) {
+            Ok(text) => text,
+            Err(error) => std::str::from_utf8(&text[..error.valid_up_to()]).ok()?,
+        };
+        let cut = &text[..text.floor_char_boundary(NAME)];
+        let mut bytes = [0; NAME];
+        bytes[..cut.len()].copy_from_slice(cut.as_bytes());
+        Some(Self {
+            bytes,
+            length: cut.len() as u8,
+        })
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default()
+    }
+}
+
+/// What is read of a message before it is passed on.
+pub(crate) struct Head {
+    method: Option<Name>,
+    id: Option<Name>,
+    body: Option<String>,
+}
+
+impl Head {
+    /// Reads a message; of its body so many bytes.
+    pub(super) fn read(bytes: &[u8], shape: &Shape, body: usize) -> Self {
+        let part = |range: &Option<std::ops::Range<usize>>| {
+            let range = range.clone()?;
+            // Of a long one only its beginning is looked at.
+            let end = range.end.min(range.start + NAME + 4);
+            Name::of(bytes.get(range.start..end)?)
+        };
+        Self {
+            method: part(&shape.method),
+            id: part(&shape.id),
+            body: (body > 0).then(|| {
+                let beginning = &bytes[..bytes.len().min(body)];
+                String::from_utf8_lossy(beginning).into_owned()
+            }),
+        }
+    }
+
+    pub(super) fn method(&self) -> Option<&str> {
+        self.method.as_ref().map(Name::as_str)
+    }
+
+    pub(super) fn id(&self) -> Option<&str> {
+        self.id.as_ref().map(Name::as_str)
+    }
+}
+
+/// The last messages, in a ring that grows to its limit and is then used again.
+#[derive(Default)]
+pub(super) struct Messages {
+    ring: Vec<Entry>,
+    /// How many were added in all.
+    added: u64,
+}
+
+struct Entry {
+    at: SystemTime,
+    from: Side,
+    method: Option<Name>,
+    id: Option<Name>,
+    bytes: usize,
+    frames: u64,
+    milliseconds: Option<f64>,
+    body: Option<(String, Held)>,
+}
+
+impl Messages {
+    /// Adds a message that came in; returns its number.
+    pub(super) fn add(
+        &mut self,
+        options: WatchOptions,
+        from: Side,
+        head: Head,
+        (bytes, pieces): (usize, u64),
+        budget: Option<&Budget>,
+    ) -> u64 {
+        let held = |text: String| {
+            let held = budget?.charge(text.capacity())?;
+            Some((text, held))
+        };
+        let entry = Entry {
+            at: SystemTime::now(),
+            from,
+            method: head.method,
+            id: head.id,
+            bytes,
+            frames: pieces,
+            milliseconds: None,
+            body: head.body.and_then(held),
+        };
+        let number = self.added;
+        self.added += 1;
+        match self.ring.len() < options.messages {
+            true => self.ring.push(entry),
+            false => {
+                let length = self.ring.len() as u64;
+                if let Some(place) = self.ring.get_mut((number % length.max(1)) as usize) {
+                    *place = entry;
+                }
+            }
+        }
+        number
+    }
+
+    /// A message was sent, in so many frames.
+    pub(super) fn sent(&mut self, number: u64, frames: u64, after: std::time::Duration) {
+        let length = self.ring.len() as u64;
+        // It may have been replaced by a later one.
+        if length == 0 || number + length < self.added {
+            return;
+        }
+        if let Some(entry) = self.ring.get_mut((number % length) as usize) {
+            entry.frames = entry.frames.max(frames);
+            entry.milliseconds = Some(after.as_secs_f64() * 1e3);
+        }
+    }
+
+    /// The last messages, oldest first.
+    pub(super) fn view(&self) -> Vec<MessageView> {
+        let length = self.ring.len() as u64;
+        let first = self.added - length;
+        let entries = (first..self.added)
+            .filter_map(|number| self.ring.get((number % length.max(1)) as usize));
+        entries
+            .map(|entry| MessageView {
+                at: milliseconds(entry.at),
+                direction: match entry.from {
+                    Side::Listen => "in",
+                    Side::To => "out",
+                },
+                method: entry.method.map(|name| plain_text(name.as_str())),
+                id: entry.id.map(|name| plain_text(name.as_str())),
+                bytes: entry.bytes,
+                frames: entry.frames,
+                ms: entry.milliseconds,
+                body: entry.body.as_ref().map(|(text, _)| text.clone()),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,246 @@
+//! A route as it is watched: a listener and its target.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use breakbulk_link::lock;
+use breakbulk_net::Refusals;
+
+use super::session::{Session, SessionWatch};
+use super::times::Times;
+use super::view::{RouteState, SideView};
+use super::{Fault, Inner, Watch};
+use crate::plan::Memory;
+use crate::pump::{Ended, Side};
+use crate::tunnel::LearnedCaps;
+
+/// Why a client that a listener let in has no session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// All sessions are taken.
+    TooManySessions,
+    /// The listener is for gateways alone.
+    NotGateway,
+    /// The target cannot be reached.
+    NoTarget,
+    /// The gateway stops.
+    Stopping,
+    /// Its connection cannot be used, or it ended before its session began.
+    NoStart,
+}
+
+impl Refused {
+    pub(super) const ALL: [Self; 5] = [
+        Self::TooManySessions,
+        Self::NotGateway,
+        Self::NoTarget,
+        Self::Stopping,
+        Self::NoStart,
+    ];
+
+    /// The value of the label `reason`.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::TooManySessions => "too_many_sessions",
+            Self::NotGateway => "not_a_gateway",
+            Self::NoTarget => "no_target",
+            Self::Stopping => "stopping",
+            Self::NoStart => "no_start",
+        }
+    }
+}
+
+/// What is known of a route.
+pub(super) struct Route {
+    number: u64,
+    pub(super) name: String,
+    pub(super) to: String,
+    /// Where clients find it, once it listens.
+    pub(super) listen: Mutex<String>,
+    state: AtomicU8,
+    pub(super) accepted: AtomicU64,
+    pub(super) refused: [AtomicU64; Refused::ALL.len()],
+    /// Those that the listener itself did not let in.
+    pub(super) turned_away: Refusals,
+    pub(super) listen_side: RouteSide,
+    pub(super) to_side: RouteSide,
+    /// How long messages to the target, and those to clients, were in the gateway.
+    pub(super) inward: Times,
+    pub(super) outward: Times,
+    /// What sessions that have ended counted.
+    pub(super) past: Mutex<Past>,
+    pub(super) memory: OnceLock<Memory>,
+    pub(super) caps: Arc<LearnedCaps>,
+}
+
+/// What happens rarely at one end of a route.
+#[derive(Debug, Default)]
+pub(super) struct RouteSide {
+    pub(super) resumes: AtomicU64,
+    pub(super) lines_lost: AtomicU64,
+    pub(super) faults: AtomicU64,
+}
+
+/// The sums of sessions that have ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Past {
+    pub(super) listen: SideView,
+    pub(super) to: SideView,
+    pub(super) clean: u64,
+    pub(super) failed: u64,
+    pub(super) lost: u64,
+    pub(super) unanswered: u64,
+    pub(super) incomplete: u64,
+}
+
+impl Route {
+    pub(super) fn side(&self, side: Side) -> &RouteSide {
+        match side {
+            Side::Listen => &self.listen_side,
+            Side::To => &self.to_side,
+        }
+    }
+
+    /// The time in the gateway of messages that came in by a side.
+    pub(super) fn times(&self, from: Side) -> &Times {
+        match from {
+            Side::Listen => &self.inward,
+            Side::To => &self.outward,
+        }
+    }
+
+    pub(super) fn state(&self) -> RouteState {
+        match self.state.load(Relaxed) {
+            0 => RouteState::Starting,
+            1 => RouteState::Listening,
+            _ => RouteState::Stopping,
+        }
+    }
+
+    /// Adds what a session counted.
+    pub(super) fn add(&self, session: &Session, ended: Option<&Ended>) {
+        let mut past = lock(&self.past);
+        past.listen += session.side(Side::Listen).view();
+        past.to += session.side(Side::To).view();
+        match ended {
+            Some(ended) => {
+                match ended.is_clean() {
+                    true => past.clean += 1,
+                    false => past.failed += 1,
+                }
+                past.lost += ended.lost as u64;
+                past.unanswered += ended.unanswered as u64;
+                past.incomplete += ended.incomplete as u64;
+            }
+            None => past.failed += 1,
+        }
+    }
+}
+
+/// The handle of a gateway to what is watched of its route. Dropped, the route is not shown any more.
+pub(crate) struct RouteWatch {
+    watch: Watch,
+    route: Option<Arc<Route>>,
+    /// Where the listener counts whom it did not let in.
+    turned_away: Refusals,
+}
+
+impl RouteWatch {
+    /// A route by its name and both ends, without secrets.
+    pub(crate) fn new(
+        watch: &Watch,
+        name: &str,
+        (listen, to): (String, String),
+        caps: Arc<LearnedCaps>,
+    ) -> Self {
+        let turned_away = Refusals::default();
+        let route = watch.0.as_ref().map(|inner| {
+            let mut registry = inner.registry();
+            registry.next_route += 1;
+            let route = Arc::new(Route {
+                number: registry.next_route,
+                name: name.to_owned(),
+                to,
+                listen: Mutex::new(listen),
+                state: AtomicU8::new(0),
+                accepted: AtomicU64::new(0),
+                refused: Default::default(),
+                turned_away: turned_away.clone(),
+                listen_side: RouteSide::default(),
+                to_side: RouteSide::default(),
+                inward: Times::default(),
+                outward: Times::default(),
+                past: Mutex::default(),
+                memory: OnceLock::new(),
+                caps,
+            });
+            registry.routes.insert(route.number, route.clone());
+            route
+        });
+        Self {
+            watch: watch.clone(),
+            route,
+            turned_away,
+        }
+    }
+
+    /// The memory of its sessions, which other routes may share.
+    pub(crate) fn set_memory(&self, memory: &Memory) {
+        if let Some(route) = &self.route {
+            // It is set once, by the plan.
+            let _ = route.memory.set(memory.clone());
+        }
+    }
+
+    /// Clients find it at this address now.
+    pub(crate) fn listening(&self, heard_at: &str) {
+        if let Some(route) = &self.route {
+            heard_at.clone_into(&mut lock(&route.listen));
+            route.state.store(1, Relaxed);
+        }
+    }
+
+    /// It takes no more clients.
+    pub(crate) fn stopping(&self) {
+        if let Some(route) = &self.route {
+            route.state.store(2, Relaxed);
+        }
+    }
+
+    /// Where a listener counts whom it does not let in.
+    pub(crate) fn turned_away(&self) -> Refusals {
+        self.turned_away.clone()
+    }
+
+    /// A client came in, whose session has not begun.
+    pub(crate) fn arrived(&self, peer: &str) -> SessionWatch {
+        let inner = self.inner().zip(self.route.as_ref());
+        SessionWatch::new(inner.map(|(inner, route)| Session::new(inner, route, peer)))
+    }
+
+    fn inner(&self) -> Option<&Arc<Inner>> {
+        self.watch.0.as_ref()
+    }
+}
+
+impl Drop for RouteWatch {
+    fn drop(&mut self) {
+        if let Some((inner, route)) = self.inner().zip(self.route.as_ref()) {
+            inner.registry().routes.remove(&route.number);
+        }
+    }
+}
+
+impl Inner {
+    /// A client that came in has no session.
+    pub(super) fn refused(&self, session: &Session, why: Refused, what: &dyn std::fmt::Display) {
+        let route = &session.route;
+        route.refused[why as usize].fetch_add(1, Relaxed);
+        self.fault(Fault {
+            route: &route.name,
+            session: Some(&session.id),
+            side: None,
+            what,
+        });
+    }
+}

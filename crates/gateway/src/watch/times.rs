@@ -1,0 +1,88 @@
+//! A histogram of durations with fixed bounds: nothing is kept of single values, so that a gateway nobody
+//! looks at holds nothing for whoever might look.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// The upper bounds of the buckets, in seconds.
+pub const BUCKETS: [f64; 12] = [
+    0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0,
+];
+
+/// The bounds in microseconds.
+const MICROSECONDS: [u64; 12] = [
+    100, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 5_000_000, 10_000_000,
+    60_000_000,
+];
+
+/// Durations, by bucket.
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    /// Those within each bound and over the one before; the last ones are over all bounds.
+    counts: [AtomicU64; MICROSECONDS.len() + 1],
+    sum: AtomicU64,
+}
+
+/// A snapshot of a histogram.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TimesView {
+    /// How many durations are within each of [`BUCKETS`], those within the bounds before included.
+    pub within: [u64; BUCKETS.len()],
+    /// How many there are in all.
+    pub count: u64,
+    /// Their sum in seconds.
+    pub sum: f64,
+}
+
+impl Times {
+    pub(super) fn record(&self, duration: Duration) {
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let bucket = MICROSECONDS.partition_point(|bound| *bound < micros);
+        self.counts[bucket].fetch_add(1, Relaxed);
+        self.sum.fetch_add(micros, Relaxed);
+    }
+
+    pub(super) fn view(&self) -> TimesView {
+        let mut view = TimesView::default();
+        for (index, count) in self.counts.iter().enumerate() {
+            view.count += count.load(Relaxed);
+            if let Some(within) = view.within.get_mut(index) {
+                *within = view.count;
+            }
+        }
+        view.sum = self.sum.load(Relaxed) as f64 / 1e6;
+        view
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_counts_in_its_bucket_and_all_larger_ones() {
+        for (micros, first) in [
+            (0, 0),
+            (100, 0),
+            (101, 1),
+            (1_000, 2),
+            (60_000_000, 11),
+            (60_000_001, 12),
+        ] {
+            let times = Times::default();
+            times.record(Duration::from_micros(micros));
+            let view = times.view();
+            let within: Vec<u64> = (0..BUCKETS.len())
+                .map(|at| u64::from(at >= first))
+                .collect();
+            assert_eq!(view.within.to_vec(), within, "{micros}");
+            assert_eq!((view.count, view.sum), (1, micros as f64 / 1e6));
+        }
+        for (seconds, micros) in BUCKETS.into_iter().zip(MICROSECONDS) {
+            assert_eq!(
+                Duration::from_secs_f64(seconds),
+                Duration::from_micros(micros)
+            );
+        }
+    }
+}
