@@ -127,7 +127,10 @@ async fn what_a_dead_writer_left_unfinished_is_invisible_and_cleaned_up_by_the_n
     let mut left = Vec::new();
     for index in 0..2 {
         let mut headers = async_nats::HeaderMap::new();
-        headers.insert("Breakbulk-Piece", format!("dead-1 {index} 3 9"));
+        headers.insert(
+            "Breakbulk-Piece",
+            format!("dead-1 {index} 3 9 {}", first + index),
+        );
         let sent = context.publish_with_headers("JOURNAL.t", headers, "abc".into());
         left.push(sent.await.unwrap().await.unwrap().sequence);
     }
@@ -173,6 +176,38 @@ async fn a_topic_forgets_what_a_later_record_contains() {
     let topics: Vec<&str> = before.iter().map(|(topic, _)| topic.as_str()).collect();
     assert_eq!(topics, ["other", "t", "t"]);
     assert_eq!(before[2].1, next);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writers_of_a_cluster_that_write_at_once_have_one_history() {
+    // FLEET-1
+    let cluster = NatsCluster::start(3, PAYLOAD).await;
+    let options = options(&cluster);
+    let (one, mut one_tail, _) = open(&options).await;
+    let (two, mut two_tail, _) = open(&options).await;
+    let (_, mut reader, _) = open(&options).await;
+    let mut place = 0;
+    for round in 0..40 {
+        let size = if round % 3 == 0 { 3 * PAYLOAD } else { 10 };
+        let (first, second) = tokio::join!(
+            one.append("t", place, numbered(1, size)),
+            two.append("t", place, numbered(2, size)),
+        );
+        let (stored, expected) = match (first, second) {
+            (Ok(place), Err(AppendError::Overtaken { .. })) => (place, numbered(1, size)),
+            (Err(AppendError::Overtaken { .. }), Ok(place)) => (place, numbered(2, size)),
+            both => panic!("round {round}: {both:?}"),
+        };
+        for tail in [&mut one_tail, &mut two_tail, &mut reader] {
+            let record = record(tail).await;
+            assert_eq!(
+                (record.place, &record.bytes),
+                (stored, &expected),
+                "round {round}"
+            );
+        }
+        place = stored;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -121,6 +121,8 @@ struct Topic {
     message: u64,
     /// Pieces after the last whole record.
     unfinished: Option<Unfinished>,
+    /// Messages that belong to no record, to be deleted by the next writer.
+    dead: Vec<u64>,
     /// The last record of this program that was read back, and its place.
     own: Option<(String, Place)>,
 }

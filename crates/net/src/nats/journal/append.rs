@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::pieces::{PIECE, PieceHead, cut, room};
-use super::{AppendError, Place, Shared, bad_topic};
+use super::{AppendError, Place, Shared, Topic, bad_topic};
 use crate::nats::bus::with_causes;
 
 /// How long the next piece of another writer is waited for before its record counts as abandoned.
@@ -141,7 +141,9 @@ impl<'a> Writing<'a> {
                 }
                 tracing::warn!(topic, record = %unfinished.id, pieces = unfinished.messages.len(), "a record whose writer is gone is left out");
             }
-            let leftovers = known.unfinished.map(|unfinished| unfinished.messages);
+            let unfinished = known.unfinished.map(|unfinished| unfinished.messages);
+            let mut leftovers = unfinished.unwrap_or_default();
+            leftovers.extend(known.dead);
             return Ok(Self {
                 shared,
                 topic,
@@ -149,7 +151,7 @@ impl<'a> Writing<'a> {
                 id: shared.fresh_id(),
                 attempt: 0,
                 fence: known.message,
-                leftovers: leftovers.unwrap_or_default(),
+                leftovers,
             });
         }
     }
@@ -164,6 +166,7 @@ impl<'a> Writing<'a> {
                 index: index as u32,
                 count,
                 size: record.len() as u64,
+                behind: self.fence,
             };
             match self.publish(&head, piece.clone()).await? {
                 Outcome::Stored(at) => {
@@ -193,8 +196,36 @@ impl<'a> Writing<'a> {
                 },
             }
         }
+        if !self.counts().await? {
+            return Ok(Ended::Interrupted);
+        }
         self.stored();
         Ok(Ended::Stored(self.fence))
+    }
+
+    /// Whether readers take the record, which is stored: a cluster may have stored another one before it that
+    /// was on its way at the same time.
+    async fn counts(&self) -> Result<bool, AppendError> {
+        let place = self.fence;
+        let mut read = self.shared.read.subscribe();
+        let is_own = |topic: &Topic| topic.own.as_ref().is_some_and(|(id, _)| *id == self.id);
+        let decided = read.wait_for(|read| {
+            let topic = self.shared.topic(self.topic);
+            is_own(&topic) || topic.record > self.after || *read >= place
+        });
+        let limit = self.shared.options.outage;
+        if timeout(limit, decided).await.is_err() {
+            return Err(self.unread());
+        }
+        Ok(is_own(&self.shared.topic(self.topic)))
+    }
+
+    fn unread(&self) -> AppendError {
+        AppendError::Outage {
+            journal: self.shared.options.name(),
+            after: self.shared.options.outage,
+            reason: "the stream cannot be read".to_owned(),
+        }
     }
 
     async fn publish(&self, head: &PieceHead, piece: Bytes) -> Result<Outcome, AppendError> {
@@ -260,11 +291,7 @@ impl<'a> Writing<'a> {
             .await
             .map(|read| read.is_ok_and(|read| *read >= at));
         let Ok(is_read) = seen else {
-            return Err(AppendError::Outage {
-                journal: self.shared.options.name(),
-                after: limit,
-                reason: "the stream cannot be read".to_owned(),
-            });
+            return Err(self.unread());
         };
         Ok(self.shared.change(self.topic, |topic| {
             // Smaller than before if the last messages of the topic were deleted. Never that of a message
@@ -301,15 +328,16 @@ impl<'a> Writing<'a> {
     /// The record is stored: notes it, and deletes what an abandoned one left before it.
     fn stored(&mut self) {
         let place = self.fence;
+        let leftovers = std::mem::take(&mut self.leftovers);
         self.shared.change(self.topic, |topic| {
             topic.record = topic.record.max(place);
             topic.message = topic.message.max(place);
+            topic.dead.retain(|dead| !leftovers.contains(dead));
             // The tail may have read pieces of the next record already.
             topic
                 .unfinished
                 .take_if(|it| it.messages.first().is_none_or(|first| *first < place));
         });
-        let leftovers = std::mem::take(&mut self.leftovers);
         if leftovers.is_empty() {
             return;
         }

@@ -1,14 +1,17 @@
 //! How a record is cut into messages, and how it is put together again. Pure.
 //!
-//! The pieces of a record follow each other in their topic, since each is stored only directly behind the
-//! one before. So whatever comes between them means that their writer was overtaken: the record never counts.
+//! A piece says behind which message of its topic it belongs, and JetStream is asked to store it only there.
+//! Readers check it once more, since a cluster may store two messages that were on their way at the same time
+//! (servers before 2.11): a piece that is behind another message than it says does not count. So the pieces of a
+//! record follow each other, whatever comes between them means that their writer was overtaken, and all
+//! readers agree.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
 
-/// The header that says which piece of which record a message is: `ID INDEX COUNT SIZE`.
+/// The header that says which piece of which record a message is: `ID INDEX COUNT SIZE BEHIND`.
 pub(super) const PIECE: &str = "Breakbulk-Piece";
 
 /// What is left for the headers of a message and the subject.
@@ -31,6 +34,8 @@ pub(super) struct PieceHead {
     pub(super) count: u32,
     /// How many bytes it has.
     pub(super) size: u64,
+    /// The sequence number of the message of its topic that is right before it; 0: it is the first.
+    pub(super) behind: u64,
 }
 
 impl fmt::Display for PieceHead {
@@ -40,8 +45,9 @@ impl fmt::Display for PieceHead {
             index,
             count,
             size,
+            behind,
         } = self;
-        write!(f, "{id} {index} {count} {size}")
+        write!(f, "{id} {index} {count} {size} {behind}")
     }
 }
 
@@ -55,6 +61,7 @@ impl PieceHead {
             index: words.next()?.parse().ok()?,
             count: words.next()?.parse().ok()?,
             size: words.next()?.parse().ok()?,
+            behind: words.next()?.parse().ok()?,
         };
         let sound = words.next().is_none() && head.index < head.count && head.count <= MOST;
         sound.then_some(head)
@@ -81,7 +88,14 @@ pub(super) fn cut(record: &Bytes, room: usize) -> Vec<Bytes> {
 #[derive(Debug)]
 pub(super) struct Assembler {
     max_record: usize,
-    open: BTreeMap<String, Open>,
+    topics: BTreeMap<String, Topic>,
+}
+
+#[derive(Debug, Default)]
+struct Topic {
+    /// The last message.
+    last: u64,
+    open: Option<Open>,
 }
 
 /// A record whose last piece has not come.
@@ -114,13 +128,20 @@ impl Assembler {
     pub(super) fn new(max_record: usize) -> Self {
         Self {
             max_record,
-            open: BTreeMap::new(),
+            topics: BTreeMap::new(),
         }
     }
 
     /// Takes the message at this sequence number.
     pub(super) fn take(&mut self, topic: &str, at: u64, head: PieceHead, piece: &[u8]) -> Taken {
-        let before = self.open.remove(topic);
+        let max_record = self.max_record;
+        let topic = self.topic(topic);
+        let last = std::mem::replace(&mut topic.last, at);
+        let before = topic.open.take();
+        // Larger if messages were deleted before they were read.
+        if head.behind < last {
+            return Taken::Dead;
+        }
         let mut open = match before {
             Some(open) if open.continued_by(&head) => open,
             _ if head.index == 0 => Open {
@@ -131,8 +152,8 @@ impl Assembler {
             _ => return Taken::Dead,
         };
         let size = usize::try_from(head.size).unwrap_or(usize::MAX);
-        if size > self.max_record {
-            let limit = self.max_record;
+        if size > max_record {
+            let limit = max_record;
             return Taken::Wrong(format!("a record of {size} bytes; {limit} are allowed"));
         }
         let last = head.index + 1 == head.count;
@@ -152,13 +173,19 @@ impl Assembler {
             };
         }
         let messages = open.messages.clone();
-        self.open.insert(topic.to_owned(), open);
+        topic.open = Some(open);
         Taken::Open(messages)
     }
 
     /// A message that is no piece: what was open in its topic was overtaken.
-    pub(super) fn interrupt(&mut self, topic: &str) {
-        self.open.remove(topic);
+    pub(super) fn interrupt(&mut self, topic: &str, at: u64) {
+        let topic = self.topic(topic);
+        topic.open = None;
+        topic.last = at;
+    }
+
+    fn topic(&mut self, name: &str) -> &mut Topic {
+        self.topics.entry(name.to_owned()).or_default()
     }
 }
 
@@ -169,6 +196,7 @@ impl Open {
             index,
             count,
             size,
+            ..
         } = &self.head;
         *id == next.id && index + 1 == next.index && *count == next.count && *size == next.size
     }
@@ -186,20 +214,21 @@ mod tests {
             index: 2,
             count: 3,
             size: 7,
+            behind: 9,
         };
-        assert_eq!(head.to_string(), "a-1 2 3 7");
-        assert_eq!(PieceHead::parse("a-1 2 3 7"), Some(head));
+        assert_eq!(head.to_string(), "a-1 2 3 7 9");
+        assert_eq!(PieceHead::parse("a-1 2 3 7 9"), Some(head));
         for text in [
             "",
             "a",
-            "a 0 1",
-            " 0 1 1",
-            "a 1 1 1",
-            "a 0 0 0",
-            "a -1 1 1",
-            "a 0 1 1 1",
-            "a 0 9999999 1",
-            "a  0 1 1",
+            "a 0 1 1",
+            " 0 1 1 1",
+            "a 1 1 1 1",
+            "a 0 0 0 1",
+            "a -1 1 1 1",
+            "a 0 1 1 1 1",
+            "a 0 9999999 1 1",
+            "a  0 1 1 1",
         ] {
             assert_eq!(PieceHead::parse(text), None, "{text:?}");
         }
@@ -223,7 +252,8 @@ mod tests {
         assert_eq!(room(10), 1);
     }
 
-    /// `a:0/2:4=xy` is piece 0 of 2 of the record `a`, which has 4 bytes, with the bytes `xy`.
+    /// `a:0/2:4=xy` is piece 0 of 2 of the record `a`, which has 4 bytes, with the bytes `xy`. It is behind the
+    /// message before it, or with `^3` behind message 3.
     fn run(max_record: usize, messages: &str) -> String {
         let mut assembler = Assembler::new(max_record);
         let mut said = Vec::new();
@@ -231,11 +261,15 @@ mod tests {
             let at = at as u64 + 1;
             let (topic, message) = message.split_once('.').unwrap_or(("t", message));
             if message == "?" {
-                assembler.interrupt(topic);
+                assembler.interrupt(topic, at);
                 continue;
             }
             let (head, bytes) = message.split_once('=').unwrap();
-            let text = head.replace([':', '/'], " ");
+            let (bytes, behind) = match bytes.split_once('^') {
+                Some((bytes, behind)) => (bytes, behind.parse().unwrap()),
+                None => (bytes, at - 1),
+            };
+            let text = format!("{} {behind}", head.replace([':', '/'], " "));
             let head = PieceHead::parse(&text).unwrap();
             said.push(match assembler.take(topic, at, head, bytes.as_bytes()) {
                 Taken::Whole { bytes, begins } => {
@@ -290,6 +324,21 @@ mod tests {
                 "a foreign message in the topic",
                 "a:0/2:2=1 ? a:1/2:2=2",
                 "[1] dead",
+            ),
+            (
+                "two that are stored behind the same message",
+                "a:0/1:1=1 b:0/1:1=2 c:0/1:1=3^1 b:0/1:1=4",
+                "1@1 2@2 dead 4@4",
+            ),
+            (
+                "one that is stored between the pieces of another",
+                "a:0/2:2=1 b:0/1:1=x^0 a:1/2:2=2^1 c:0/1:1=3",
+                "[1] dead dead 3@4",
+            ),
+            (
+                "messages before it are deleted",
+                "a:0/1:1=1 b:0/1:1=2^9",
+                "1@1 2@2",
             ),
             ("too many bytes", "a:0/1:1=xy", "wrong"),
             ("too few bytes", "a:0/1:3=xy", "wrong"),

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, push};
-use async_nats::jetstream::{self, stream::Stream};
+use async_nats::jetstream::{
+    self,
+    stream::{LastRawMessageErrorKind, Stream},
+};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
@@ -20,6 +23,9 @@ const IDLE: Duration = Duration::from_secs(2);
 
 /// For how long a stream may end before what was read: a new leader may not have applied all that it has.
 const SHRUNK: Duration = Duration::from_secs(30);
+
+/// The most messages of a topic that are remembered to be deleted.
+const DEAD: usize = 256;
 
 /// How long to wait before reading is begun again.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -98,7 +104,7 @@ impl Reading {
         let there = self.range(&stream).await?;
         let consumer = stream.create_consumer(self.consumer()).await?;
         if consumer.cached_info().num_pending == 0 {
-            self.nothing_up_to(there).await?;
+            self.nothing_up_to(&stream, there).await?;
         }
         let mut messages = consumer.messages().await?;
         let mut delivered = 0;
@@ -129,7 +135,7 @@ impl Reading {
             }
             self.shared.read.send_replace(at.max(self.empty_up_to));
             if pending == 0 {
-                self.nothing_up_to(there).await?;
+                self.nothing_up_to(&stream, there).await?;
             }
         }
     }
@@ -170,16 +176,37 @@ impl Reading {
         })
     }
 
-    /// All that there was up to `last` is read.
-    async fn nothing_up_to(&mut self, (first, last): (u64, u64)) -> Result<(), Ended> {
-        self.empty_up_to = self.empty_up_to.max(last);
+    /// The consumer has nothing more. It may be at a server that lacks the last messages: whether all of them
+    /// are read is for the leader to say, whose last message may be deleted.
+    async fn nothing_up_to(
+        &mut self,
+        stream: &Stream<()>,
+        (first, last): (u64, u64),
+    ) -> Result<(), Ended> {
         let read = self.empty_up_to.max(self.next - 1);
-        self.shared.read.send_replace(read);
+        if self.caught_up && last <= read {
+            return Ok(());
+        }
+        if last > read && self.last_message(stream).await? > read {
+            return Ok(());
+        }
+        self.empty_up_to = self.empty_up_to.max(last);
+        self.shared.read.send_replace(last.max(read));
         if !self.caught_up {
             self.caught_up = true;
             self.tell(News::CaughtUp { first, last }).await?;
         }
         Ok(())
+    }
+
+    /// The sequence number of the last message that is not deleted; 0 if there is none.
+    async fn last_message(&self, stream: &Stream<()>) -> Result<u64, Ended> {
+        let all = format!("{}.>", self.shared.options.stream);
+        match stream.get_last_raw_message_by_subject(&all).await {
+            Ok(message) => Ok(message.sequence),
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(0),
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn take(&mut self, at: u64, message: &jetstream::Message) -> Result<(), Ended> {
@@ -195,7 +222,7 @@ impl Reading {
                 at,
                 "a message that is no piece of a record is ignored"
             );
-            self.assembler.interrupt(&topic);
+            self.assembler.interrupt(&topic, at);
             self.shared.change(&topic, |known| {
                 known.message = known.message.max(at);
                 known.unfinished = None;
@@ -215,6 +242,9 @@ impl Reading {
                 }),
                 _ => None,
             };
+            if taken == Taken::Dead && known.dead.len() < DEAD {
+                known.dead.push(at);
+            }
             if let Taken::Whole { .. } = taken {
                 known.record = known.record.max(at);
                 if own {
