@@ -116,6 +116,8 @@ fn is_same(one: &Config, two: &Config) -> bool {
         // Who looks, and under which name, is the same for all routes of a process.
         watch: _,
         route: _,
+        #[cfg(feature = "otlp")]
+            traces: _,
         token,
         #[cfg(feature = "nostr")]
         key,

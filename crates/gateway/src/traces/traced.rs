@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use breakbulk_link::{Budget, Charge, Event, MessageKind, SendError, Shape, SubBudget};
-use breakbulk_message::jsonrpc::{integer, member};
+use breakbulk_message::jsonrpc::{integer, member, shortest_id};
 use breakbulk_message::mcp::{Traceparent, traceparent};
 use breakbulk_net::plain_text;
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use memchr::memmem;
 
 use super::Traces;
 use super::span::{Of, Outcome, Span};
-use crate::pump::{Incoming, Oversized, Pass, Passing, Replacement, Side, Step, shortest, steps};
+use crate::pump::{Incoming, Oversized, Pass, Passing, Replacement, Side, Step, steps};
 
 /// The most open requests of one side that become spans.
 const OPEN: usize = 1024;
@@ -90,7 +90,7 @@ impl<P> Traced<P> {
             Some(memory) => memory.charge(ENTRY + 2 * id.len() + method.len()).map(Some),
             None => Some(None),
         };
-        let key = shortest(id).into_owned();
+        let key = shortest_id(id).into_owned();
         let open = match from {
             Side::Listen => &mut self.listen,
             Side::To => &mut self.to,
@@ -127,7 +127,7 @@ impl<P> Traced<P> {
 
     /// Ends the span of a request that came by a side.
     fn end(&mut self, from: Side, id: &str, outcome: Outcome, response: Option<usize>) {
-        if let Some(open) = self.open(from).remove(&*shortest(id)) {
+        if let Some(open) = self.open(from).remove(&*shortest_id(id)) {
             let mut span = open.span;
             span.took = open.since.elapsed();
             span.outcome = outcome;

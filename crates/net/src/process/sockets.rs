@@ -262,7 +262,7 @@ mod tests {
             ..AddressLimits::default()
         };
         let listener = listener(limits).await;
-        let mut connects = |address| admitted(&listener, &mut Vec::new(), address);
+        let connects = |address| admitted(&listener, &mut Vec::new(), address);
         let often: Vec<_> = (0..40).map(|_| connects("203.0.113.7")).collect();
         assert!(often[0] && often.contains(&false), "{often:?}");
         assert!(connects("203.0.113.8"));
