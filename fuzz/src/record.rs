@@ -11,7 +11,7 @@ const TEXT: usize = 121;
 pub fn read(file: &[u8]) {
     let mut reader = RecordReader::new(file);
     let (mut entries, mut bytes) = (0, 0);
-    while let Ok(Some(found)) = reader.next() {
+    while let Ok(Some(found)) = reader.read_next() {
         entries += 1;
         if let Found::Entry(point, entry) = found {
             bytes += entry.body.len() + point.name().len();

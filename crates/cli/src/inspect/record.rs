@@ -103,7 +103,7 @@ fn read(
     for file in files(path).map_err(failed(path))? {
         let mut reader = RecordReader::open(&file).map_err(failed(&file))?;
         loop {
-            match reader.next() {
+            match reader.read_next() {
                 Ok(Some(Found::Entry(point, entry))) => book.add(place, &point, &entry),
                 Ok(Some(Found::Foreign)) => book.foreign += 1,
                 Ok(None) => break,

@@ -63,7 +63,7 @@ impl FollowError {
 #[derive(Debug)]
 pub enum Followed {
     /// A record.
-    Record(Live),
+    Record(Box<Live>),
     /// The gateway has stopped.
     Ended,
 }
@@ -154,7 +154,7 @@ impl Following {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
                 let live = serde_json::from_slice(&line);
                 return live
-                    .map(Followed::Record)
+                    .map(|live| Followed::Record(Box::new(live)))
                     .map_err(|_| FollowError::NoRecord);
             }
             if self.rest.len() > LINE_MAX {

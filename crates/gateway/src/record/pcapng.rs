@@ -263,7 +263,7 @@ impl<R: Read> BlockReader<R> {
         }
         let kind = self.word(&head, 0).unwrap_or_default();
         let length = self.word(&head, 4).unwrap_or_default() as usize;
-        if length % 4 != 0 || length < before + 4 {
+        if !length.is_multiple_of(4) || length < before + 4 {
             return Err(damaged("its length cannot be"));
         }
         if length > BLOCK_MAX {

@@ -36,7 +36,7 @@ pub fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
 #[derive(Debug)]
 pub enum Found {
     /// A record.
-    Entry(Arc<Point>, Entry),
+    Entry(Arc<Point>, Box<Entry>),
     /// A packet or an interface that no gateway of this kind wrote.
     Foreign,
 }
@@ -74,7 +74,7 @@ impl<R: Read> RecordReader<R> {
     ///
     /// # Errors
     /// If the file is damaged here or ends within a record. It cannot be read further then.
-    pub fn next(&mut self) -> Result<Option<Found>, Damage> {
+    pub fn read_next(&mut self) -> Result<Option<Found>, Damage> {
         loop {
             let Some(block) = self.blocks.next()? else {
                 return Ok(None);
@@ -91,7 +91,7 @@ impl<R: Read> RecordReader<R> {
                     let point = self.points.get(packet.interface as usize);
                     let entry = entry(packet);
                     return Ok(Some(match (point.cloned().flatten(), entry) {
-                        (Some(point), Some(entry)) => Found::Entry(point, entry),
+                        (Some(point), Some(entry)) => Found::Entry(point, Box::new(entry)),
                         _ => Found::Foreign,
                     }));
                 }

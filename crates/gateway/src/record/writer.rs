@@ -49,7 +49,7 @@ struct Shared {
 }
 
 enum Item {
-    Entry(u64, Arc<Point>, Entry),
+    Entry(Box<(u64, Arc<Point>, Entry)>),
     Finish,
 }
 
@@ -131,7 +131,7 @@ impl Recorder {
         let bytes = entry.body.len();
         let queued = shared.queued.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let fits = bytes == 0 || queued <= QUEUED_BYTES;
-        let item = Item::Entry(number, point.clone(), entry);
+        let item = Item::Entry(Box::new((number, point.clone(), entry)));
         if !fits || shared.queue.try_send(item).is_err() {
             shared.queued.fetch_sub(bytes, Ordering::Relaxed);
             shared.missed.fetch_add(1, Ordering::Relaxed);
@@ -199,7 +199,8 @@ impl Writer {
             let now = SystemTime::now();
             self.write_missed(now)?;
             match item {
-                Some(Item::Entry(number, point, entry)) => {
+                Some(Item::Entry(item)) => {
+                    let (number, point, entry) = *item;
                     let bytes = entry.body.len();
                     self.segments.write(now, (number, &point), &entry)?;
                     if let Some(shared) = self.shared.upgrade() {

@@ -26,9 +26,9 @@ fn read(folder: &Path) -> Vec<(Arc<Point>, Entry)> {
     let mut entries = Vec::new();
     for file in files(folder).unwrap() {
         let mut reader = RecordReader::open(&file).unwrap();
-        while let Some(found) = reader.next().unwrap() {
+        while let Some(found) = reader.read_next().unwrap() {
             match found {
-                Found::Entry(point, entry) => entries.push((point, entry)),
+                Found::Entry(point, entry) => entries.push((point, *entry)),
                 Found::Foreign => panic!("foreign in {}", file.display()),
             }
         }
@@ -256,7 +256,7 @@ fn a_record_that_was_cut_off_is_read_up_to_its_last_whole_entry() {
     for end in 0..=bytes.len() {
         let mut reader = RecordReader::new(&bytes[..end]);
         let mut count = 0;
-        while let Ok(Some(Found::Entry(..))) = reader.next() {
+        while let Ok(Some(Found::Entry(..))) = reader.read_next() {
             count += 1;
         }
         assert!(count >= most, "{end}: {count} after {most}");
@@ -289,7 +289,7 @@ fn bytes_of_anybody_are_read_without_harm() {
             bytes[at] = next() as u8;
         }
         let mut reader = RecordReader::new(&bytes[..]);
-        while let Ok(Some(_)) = reader.next() {}
+        while let Ok(Some(_)) = reader.read_next() {}
     }
 }
 
