@@ -14,7 +14,9 @@ use breakbulk_net::Connection;
 
 use super::*;
 use crate::OpenError;
-use crate::tunnel::{Boxed, Caller, Dial, Line, Lobby, TunnelConfig, Tunnelled, WINDOW, connect};
+use crate::tunnel::{
+    Boxed, Caller, Dial, Greeted, Line, Lobby, TunnelConfig, Tunnelled, WINDOW, connect,
+};
 
 const MESSAGE: usize = 1 << 20;
 

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    Boxed, Caller, Dial, Line, Lobby, Newcomer, NoTunnel, TunnelConfig, Tunnelled, connect,
+    Boxed, Caller, Dial, Greeted, Line, Lobby, Newcomer, NoTunnel, TunnelConfig, Tunnelled, connect,
 };
 use crate::error::OpenError;
 
