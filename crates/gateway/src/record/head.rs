@@ -261,6 +261,7 @@ fn says(text: &[u8]) -> Says {
         Ok(Control::Gone(gone)) => Says::Gone {
             why: match gone {
                 Gone::Restarted => "restarted",
+                Gone::Member => "member",
                 Gone::Expired => "expired",
                 Gone::Numbers => "numbers",
             }
