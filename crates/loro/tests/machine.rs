@@ -16,6 +16,7 @@ use breakbulk_message::loro::{
 use bytes::Bytes;
 
 use bench::{Bench, identity, response, sync_request, update, version};
+use rights::Guarded;
 
 #[test]
 fn an_establish_request_is_answered_and_every_document_asked_for() {

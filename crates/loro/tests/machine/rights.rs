@@ -4,9 +4,9 @@ use breakbulk_loro::machine::Outcome;
 use breakbulk_loro::{Limits, Peer, Permissions, Quota};
 use breakbulk_message::loro::{ChannelMsg, DeleteStatus, Transmission};
 
-use super::bench::{Bench, identity, response, sync_request, update};
+use super::bench::{Bench, response, sync_request, update};
 
-struct Guarded;
+pub(crate) struct Guarded;
 
 impl Permissions for Guarded {
     fn see(&self, peer: &Peer, doc: &str) -> bool {
