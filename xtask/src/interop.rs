@@ -11,15 +11,16 @@ use crate::shared;
 /// Runs the live tests of a protocol.
 type Live = fn() -> Result<()>;
 
-/// All protocols with published peers. No package of tywrap is published: its peer is Python with the
+/// All protocols with published peers, and the page of a gateway, whose peer is a browser. No package of tywrap is published: its peer is Python with the
 /// packages whose values it converts.
-const PROTOCOLS: [(&str, Live); 6] = [
+const PROTOCOLS: [(&str, Live); 7] = [
     ("ahp", ahp),
     ("mcp", mcp),
     ("contextvm", contextvm),
     ("loro", loro),
     ("vscode", vscode),
     ("tywrap", tywrap),
+    ("page", page),
 ];
 
 pub(crate) fn run(name: Option<&str>) -> Result<()> {
@@ -57,7 +58,7 @@ pub(crate) fn unavailable(name: &str) -> Option<String> {
             .or_else(no_nats_server),
         "contextvm" | "vscode" => npm::unavailable(),
         "tywrap" => pypi::unavailable(),
-        "loro" => npm::unavailable().or_else(no_browser),
+        "loro" | "page" => npm::unavailable().or_else(no_browser),
         _ => None,
     }
 }
@@ -145,6 +146,15 @@ fn tywrap() -> Result<()> {
     // The tests of this name alone; the others have run, or will, with the system's Python.
     command::run(tests.arg("values").env("BREAKBULK_PYTHON", python))?;
     self::tests("interop-tywrap", &["gateways"])
+}
+
+/// The page of a gateway in a browser.
+fn page() -> Result<()> {
+    if let Some(why) = no_browser() {
+        bail!("page: {why}");
+    }
+    install("page")?;
+    tests("interop-page", &["real_page"])
 }
 
 /// Why no browser can be used here; `None` if one can.

@@ -9,6 +9,7 @@ mod run;
 mod settings;
 mod setup;
 mod state;
+mod traces;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use tracing::Level;
 
 use self::admin::AdminOptions;
 pub(crate) use self::admin::admin_token;
+use self::traces::TracesOptions;
 use crate::failure::Failure;
 use crate::log::LogOptions;
 use crate::output::Output;
@@ -168,7 +170,7 @@ lines, each with a name for the log and a token; it is read again when it change
 able to read it.
 
 With --admin the gateway answers over HTTP: /healthz, /readyz (503 until it listens, and while it stops),
-/metrics for Prometheus, /api/state and /api/sessions/ID as JSON, POST /api/sessions/ID/close to end a
+/metrics for Prometheus, / a page for people, which follows the gateway in a browser, /api/state and /api/sessions/ID as JSON, POST /api/sessions/ID/close to end a
 session, /api/events (the state about once a second). The token is sent as Authorization: Bearer; /healthz
 and /readyz need none.
 
@@ -237,12 +239,14 @@ pub(crate) struct Gateway {
     #[arg(long, value_name = "BYTES", hide = true)]
     tywrap_max_frame_bytes: Option<u64>,
     #[command(flatten)]
+    traces: TracesOptions,
+    #[command(flatten)]
     log: LogOptions,
 }
 
 impl Gateway {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let check = self.check;
+        let (check, traces) = (self.check, self.traces.clone());
         let mut asked = (self.log.clone(), self.admin.clone(), self.record.clone());
         let mut setup = self.setup()?;
         let parsed = setup.parse()?;
@@ -260,6 +264,8 @@ impl Gateway {
         let (log, admin, record) = asked;
         log.start(Level::INFO)?;
         setup.watch = admin.watch();
+        let (traces, exporter) = traces.open()?.unzip();
+        setup.traces = traces.clone();
         let wanted = setup.understand(parsed).map_err(Refusal::into_failure)?;
         if check {
             return check_only(wanted);
@@ -272,7 +278,8 @@ impl Gateway {
         }
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
-        let outcome = runtime.block_on(run::run(setup, wanted, &admin));
+        let traces = traces.zip(exporter);
+        let outcome = runtime.block_on(run::run(setup, wanted, &admin, traces));
         if let Some(recorder) = recorder {
             recorder.finish();
         }

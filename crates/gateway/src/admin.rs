@@ -1,8 +1,8 @@
 //! The admin port: what a gateway tells about itself, over HTTP, for operators and their tools.
 //!
 //! It is no listener for programs: it has a token of its own, its own limits, and it listens on this
-//! machine alone unless there is a token. `/healthz` and `/readyz` need no token, since they say nothing
-//! but a state; all else does, if there is one. A slow reader is cut off and holds nobody up: answers are
+//! machine alone unless there is a token. `/healthz`, `/readyz` and the files of the page need no token,
+//! since they say nothing but a state; all else does, if there is one. A slow reader is cut off and holds nobody up: answers are
 //! made at once and whole, and only so many event streams are open.
 //!
 //! | path | answer |
@@ -13,6 +13,7 @@
 //! | `GET /api/state` | [`StateView`](crate::watch::StateView) as JSON |
 //! | `GET /api/sessions/ID` | [`SessionDetail`](crate::watch::SessionDetail) as JSON |
 //! | `POST /api/sessions/ID/close` | 202: the session ends as if the gateway stopped |
+//! | `GET /` | the live page; its files are below `/page/` |
 //! | `GET /api/events` | `state` about once a second, as server-sent events |
 //! | `GET /api/tap` | each record as it is made, [`Live`](crate::record::Live) as a line of JSON |
 
@@ -21,6 +22,7 @@ mod answers;
 mod events;
 mod follow;
 mod metrics;
+mod page;
 mod rate;
 mod tap;
 
@@ -28,7 +30,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use breakbulk_net::http::{Guard, GuardOptions, Limits, PageHeaders, serve_until};
 use breakbulk_net::ws::{Bearer, ListenError};
 use breakbulk_net::{AddressLimits, Refusals};
@@ -147,7 +148,7 @@ impl Admin {
             shared: events::Shared::default(),
             over: is_over,
         });
-        let router = Router::new().fallback(answer).with_state(state);
+        let router = page::routes().fallback(answer).with_state(state);
         let stopped = stop.stopped();
         let stopped = async move {
             stopped.await;

@@ -189,6 +189,11 @@ impl FromStr for Endpoint {
             "http" | "https" if wire == Some(WireKind::Loro) => {
                 loro::endpoint(transport == "https", rest)?
             }
+            #[cfg(not(feature = "loro"))]
+            "http" | "https" if wire == Some(WireKind::Loro) => {
+                let (transport, feature) = (format!("loro+{transport}"), "loro");
+                return Err(EndpointError::NotBuilt { transport, feature });
+            }
             #[cfg(feature = "http")]
             "http" | "https" => http::endpoint(transport == "https", rest)?,
             #[cfg(feature = "nats")]

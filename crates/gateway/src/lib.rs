@@ -65,6 +65,8 @@ mod serve;
 mod size;
 mod stop;
 mod token;
+#[cfg(feature = "otlp")]
+mod traces;
 mod tunnel;
 pub mod watch;
 
@@ -90,6 +92,8 @@ pub use serve::Event;
 pub use size::{Size, SizeError};
 pub use stop::Stop;
 pub use token::{BadToken, TokenError, TokenFile, token, token_from_file};
+#[cfg(feature = "otlp")]
+pub use traces::{OpenTracesExporter, Traces, TracesConfig, TracesExporter};
 pub use tunnel::{
     Boxed, BrokenFile, Caller, Dial, Greeted, KnownCaps, LearnedCaps, Line, Lobby, Newcomer,
     NoTunnel, Stray, TunnelConfig, Tunnelled, WINDOW, connect,

@@ -16,7 +16,7 @@ use breakbulk_link::Preset;
 use breakbulk_net::AddressLimits;
 use breakbulk_net::ws::Bearer;
 
-#[cfg(feature = "process")]
+#[cfg(any(feature = "process", feature = "nats"))]
 use crate::endpoint::At;
 use crate::endpoint::Endpoint;
 #[cfg(feature = "process")]
@@ -87,6 +87,9 @@ pub struct Config {
     pub watch: Watch,
     /// The name of this gateway in what it tells, where several run in one process.
     pub route: String,
+    /// Takes a span of each request that passes.
+    #[cfg(feature = "otlp")]
+    pub traces: Option<crate::traces::Traces>,
     /// The bearer token of the listener or, if that is neither a WebSocket nor HTTP, of the target.
     pub token: Option<Bearer>,
     /// The key of the listener at relays or, if the listener is none, of the target at relays.
@@ -126,6 +129,8 @@ impl Default for Config {
             fleet_secret: None,
             watch: Watch::default(),
             route: "gateway".to_owned(),
+            #[cfg(feature = "otlp")]
+            traces: None,
             token: None,
             #[cfg(feature = "nostr")]
             key: None,
@@ -159,6 +164,9 @@ pub struct Plan {
     pub(crate) watched: RouteWatch,
     /// Listening sockets that are open already.
     pub(crate) sockets: Sockets,
+    /// Takes a span of each request.
+    #[cfg(feature = "otlp")]
+    pub(crate) traces: Option<crate::traces::RouteTraces>,
     memory: Memory,
 }
 
@@ -256,6 +264,8 @@ impl Plan {
             sessions: Default::default(),
             watched: RouteWatch::new(&Watch::off(), "", Default::default(), Arc::default()),
             sockets: Sockets::default(),
+            #[cfg(feature = "otlp")]
+            traces: config.traces.map(|traces| traces.of_route(&config.route)),
             memory: memory.clone(),
         })
     }

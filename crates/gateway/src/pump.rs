@@ -29,6 +29,8 @@ use bytes::Bytes;
 pub use boxes::{BothBoxes, ClientBox, HostBox};
 pub use breakbulk_ahp::foreign::Instead as Replacement;
 pub(crate) use breakbulk_ahp::host::close::TOO_LARGE;
+#[cfg(feature = "otlp")]
+pub(crate) use open_requests::{Step, steps};
 pub use plain::{Plain, Raw, whole_link};
 pub use port::Port;
 #[cfg(feature = "nostr")]

@@ -11,7 +11,6 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
-use crate::endpoint::At;
 use crate::error::RunError;
 use crate::plan::{Memory, Plan};
 use crate::serve::{Event, Sockets, check_target};
@@ -379,11 +378,13 @@ fn sessions(routes: &[Route]) -> usize {
 
 /// The standard streams are open already.
 fn first_phase(plan: &Plan) -> Phase {
-    match &plan.listen.at {
-        #[cfg(feature = "process")]
-        At::Stdio => Phase::Listening,
-        _ => Phase::Starting,
+    #[cfg(feature = "process")]
+    if plan.listen.at == crate::endpoint::At::Stdio {
+        return Phase::Listening;
     }
+    #[cfg(not(feature = "process"))]
+    let _ = plan;
+    Phase::Starting
 }
 
 /// Runs one route, once those that listen at its address have left.

@@ -149,6 +149,11 @@ pub(crate) async fn pump(
 ) -> SessionEnd {
     let live = watched.started(&listen, &to);
     let passing = open::passing(plan, &listen.kind, &to.kind);
+    #[cfg(feature = "otlp")]
+    let passing = match &plan.traces {
+        Some(traces) => traces.of_session(watched.id().as_str(), listen.port.budget(), passing),
+        None => passing,
+    };
     let options = Options { grace: plan.grace };
     let stopped = async {
         tokio::select! {

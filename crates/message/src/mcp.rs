@@ -1,4 +1,5 @@
-//! The parts of MCP that CEP-22 needs: progress tokens, progress notifications, cancellation.
+//! The parts of MCP that CEP-22 needs: progress tokens, progress notifications, cancellation; and the trace
+//! context of requests.
 //!
 //! ```
 //! use breakbulk_message::jsonrpc::Envelope;
@@ -15,9 +16,11 @@
 mod cancelled;
 mod progress;
 mod token;
+mod trace;
 mod version;
 
 pub use cancelled::{CANCELLED, cancellation, cancelled_request};
 pub use progress::{PROGRESS, Progress, cvm, cvm_type, with_token};
 pub use token::{ProgressToken, progress_token, replace_progress_token, with_progress_token};
+pub use trace::{Traceparent, traceparent};
 pub use version::{DISCOVER, version_meta};

@@ -32,7 +32,7 @@ pub use arrival::{AcceptedSink, AcceptedSource, AcceptedTransport, Arrival, Arri
 pub use authorize::{AllowAll, Authorize, Claim, Denied, Grant, Way};
 pub use bodies::{Bodies, BodyCharge};
 pub use body::{BodyError, read_body};
-pub use client::{ClientOptions, ConnectError, HttpTarget, failure, refused_post};
+pub use client::{ClientOptions, ConnectError, HttpTarget, failure, read_answer, refused_post};
 pub use connection::HttpSource;
 pub use dialect::{Dialect, PostErrors};
 pub use guard::{Guard, GuardOptions, PageHeaders, Place, Visitor, secret_name, text_answer};

@@ -11,6 +11,7 @@ use clap::Args;
 use tokio::task::JoinHandle;
 
 use crate::failure::Failure;
+use crate::log;
 
 /// The variable with the token, for whoever has no file.
 const TOKEN: &str = "BREAKBULK_ADMIN_TOKEN";
@@ -71,7 +72,7 @@ impl AdminOptions {
         let token = admin_token(self.admin_token_file.as_deref())?;
         let admin = Admin::bind(address, token).await;
         let admin = admin.map_err(|error| wrong(&error))?;
-        eprintln!("admin on http://{}/", admin.address());
+        log::address("admin on", &format!("http://{}/", admin.address()));
         let (stop, watch) = (Stop::new(), watch.clone());
         let stopped = stop.clone();
         let task = tokio::spawn(async move {

@@ -3,26 +3,34 @@
 use std::future::pending;
 use std::time::Duration;
 
-use breakbulk::gateway::{Changes, Event, RouteEnd, Routes};
+use breakbulk::gateway::{Changes, Event, RouteEnd, Routes, Traces, TracesExporter};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::admin::AdminOptions;
 use super::explain::{self, Spelling};
 use super::notify;
 use super::setup::{Refusal, Setup, Wanted};
+use super::traces::Exporting;
 use crate::failure::Failure;
 use crate::log;
 use crate::signals::{HangUps, Stop};
 
 /// Runs the routes until all of them have ended or a signal stops them; a second signal does not wait for
 /// what is queued.
-pub(super) async fn run(setup: Setup, wanted: Wanted, admin: &AdminOptions) -> Result<(), Failure> {
+pub(super) async fn run(
+    setup: Setup,
+    wanted: Wanted,
+    admin: &AdminOptions,
+    traces: Option<(Traces, TracesExporter)>,
+) -> Result<(), Failure> {
     let signals = watch_signals(setup.spelling())?;
+    let exporting = Exporting::start(traces).await?;
     let admin = admin.open(&setup.watch).await?;
     let outcome = serve(setup, wanted, signals).await;
     if let Some(admin) = admin {
         admin.end().await;
     }
+    exporting.finish().await;
     outcome
 }
 

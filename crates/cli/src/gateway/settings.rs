@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use breakbulk::gateway::watch::Watch;
 use breakbulk::gateway::{
-    Endpoint, EndpointError, LearnedCaps, PlanError, Route, RouteError, RouteFault, Side,
+    Endpoint, EndpointError, LearnedCaps, PlanError, Route, RouteError, RouteFault, Side, Traces,
 };
 
 use super::admin::AdminOptions;
@@ -84,10 +84,11 @@ impl Settings {
         &self,
         caps: &Arc<LearnedCaps>,
         watch: &Watch,
+        traces: Option<&Traces>,
     ) -> Result<Understood, Failure> {
         let (mut routes, mut indexes, mut problems) = (Vec::new(), Vec::new(), Vec::new());
         for (index, settings) in self.routes.iter().enumerate() {
-            match self.route(settings, (caps, watch), &mut problems)? {
+            match self.route(settings, (caps, watch, traces), &mut problems)? {
                 Some(route) => {
                     routes.push(route);
                     indexes.push(index);
@@ -107,7 +108,7 @@ impl Settings {
     fn route(
         &self,
         settings: &RouteSettings,
-        (caps, watch): (&Arc<LearnedCaps>, &Watch),
+        (caps, watch, traces): (&Arc<LearnedCaps>, &Watch, Option<&Traces>),
         problems: &mut Vec<Problem>,
     ) -> Result<Option<Route>, Failure> {
         let before = problems.len();
@@ -140,6 +141,7 @@ impl Settings {
         }
         config.learned_caps = caps.clone();
         config.watch = watch.clone();
+        config.traces = traces.cloned();
         config.route.clone_from(&settings.name);
         config.token = token::from_environment()?;
         if listen.is_relays() || to.is_relays() {

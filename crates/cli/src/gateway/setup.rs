@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use breakbulk::gateway::watch::Watch;
-use breakbulk::gateway::{LearnedCaps, RouteError, RouteFault, Routes};
+use breakbulk::gateway::{LearnedCaps, RouteError, RouteFault, Routes, Traces};
 
 use super::admin::AdminOptions;
 use super::config::{self, Source};
@@ -20,6 +20,8 @@ pub(super) struct Setup {
     origin: Origin,
     /// What gateways tell about themselves.
     pub(super) watch: Watch,
+    /// Where spans of requests go.
+    pub(super) traces: Option<Traces>,
     /// The file of learned caps, and what is in it.
     caps: Option<(Option<PathBuf>, Arc<LearnedCaps>)>,
     /// What only a start reads: the tables of the admin port, the log and the recorder.
@@ -78,6 +80,7 @@ impl Setup {
         Self {
             origin,
             watch: Watch::default(),
+            traces: None,
             caps: None,
             at_start: None,
         }
@@ -122,7 +125,7 @@ impl Setup {
             mut problems,
         } = parsed;
         let caps = self.caps(&settings);
-        let mut understood = settings.understand(&caps, &self.watch)?;
+        let mut understood = settings.understand(&caps, &self.watch, self.traces.as_ref())?;
         problems.append(&mut understood.problems);
         let wanted = Wanted {
             settings,

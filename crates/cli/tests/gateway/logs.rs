@@ -109,6 +109,11 @@ fn every_line_is_json_where_json_is_asked_for() {
     assert_eq!(find("from the command \u{fffd}[2J")["from"], "command");
     let started = find("session started");
     assert_eq!(started["level"], "INFO");
+    // The session has one name in all its lines.
+    let session = &started["session"];
+    assert!(session.as_str().unwrap().contains('-'), "{started}");
+    let of_session = lines.iter().filter(|line| line["session"] == *session);
+    assert!(of_session.count() >= 2, "{lines:#?}");
     assert!(
         started["peer"].as_str().unwrap().contains("127.0.0.1"),
         "{started}"

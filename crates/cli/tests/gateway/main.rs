@@ -25,4 +25,5 @@ mod resume;
 mod sizes;
 mod spelling;
 mod streams;
+mod traces;
 mod web_sockets;

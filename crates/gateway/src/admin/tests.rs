@@ -226,6 +226,56 @@ async fn events_tell_the_state_and_end_with_the_gateway() {
     stream.read_to_end(&mut rest).await.unwrap();
 }
 
+// PAGE-1
+#[tokio::test]
+async fn the_page_is_for_everybody_and_keeps_to_itself() {
+    let scene = Scene::new(Some("s3cret")).await;
+    for (line, kind, words) in [
+        (
+            "GET /",
+            "text/html; charset=utf-8",
+            "<title>breakbulk</title>",
+        ),
+        ("HEAD /", "text/html; charset=utf-8", ""),
+        (
+            "GET /page/main.js",
+            "text/javascript; charset=utf-8",
+            "import ",
+        ),
+        (
+            "GET /page/style.css",
+            "text/css; charset=utf-8",
+            "prefers-reduced-motion",
+        ),
+        ("GET /page/icon.svg", "image/svg+xml", "<svg"),
+    ] {
+        let answer = scene.ask(line, "").await;
+        assert_eq!(status(&answer), 200, "{line}: {answer}");
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let head = head.to_lowercase();
+        for header in [
+            &format!("content-type: {kind}"),
+            "content-security-policy: default-src 'none'; script-src 'self';",
+            "frame-ancestors 'none'",
+            "require-trusted-types-for 'script'",
+            "x-content-type-options: nosniff",
+            "referrer-policy: no-referrer",
+            "cross-origin-resource-policy: same-origin",
+        ] {
+            assert!(head.contains(header), "{line}: {header}: {head}");
+        }
+        assert!(body.contains(words), "{line}: {body}");
+    }
+    for (line, expected) in [
+        ("GET /page/main", 404),
+        ("GET /page/..%2fpage.rs", 404),
+        ("POST /", 405),
+    ] {
+        let answer = scene.ask(line, "").await;
+        assert_eq!(status(&answer), expected, "{line}: {answer}");
+    }
+}
+
 // REC-10
 #[tokio::test]
 async fn a_gateway_is_followed_by_its_admin_port() {

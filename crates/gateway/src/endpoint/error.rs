@@ -121,7 +121,7 @@ pub enum EndpointError {
     )]
     StreamWire(WireKind),
     /// A wire that HTTP does not carry.
-    #[error("http:// and https:// carry MCP's whole messages: write them without {0}+")]
+    #[error("http://, https:// and http+unix: carry MCP's whole messages: write them without {0}+")]
     HttpWire(WireKind),
     /// An option of another transport.
     #[error("{option} is for {only}")]

@@ -380,7 +380,7 @@ async fn answer(State(state): State<Arc<DoorState>>, request: Request) -> Respon
         let why = format_args!("{}: {}", refusal.status(), refusal.words);
         match refusal.is_limit {
             true => state.guard.warn_of_refusal(&visitor, &why),
-            false => tracing::debug!(peer = %name(&visitor), why = %plain_text(&why), "a request is refused"),
+            false => tracing::debug!(peer = %name(&visitor), why = %plain_text(why), "a request is refused"),
         }
         refusal.into()
     });

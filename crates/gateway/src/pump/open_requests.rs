@@ -127,7 +127,7 @@ pub(super) fn not_answered(id: &str, why: &str) -> String {
 
 /// What a message means for open requests. Ids are JSON text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step<'m> {
+pub(crate) enum Step<'m> {
     /// Its sender waits for an answer.
     Asked {
         /// The id.
@@ -142,7 +142,7 @@ pub(super) enum Step<'m> {
 }
 
 /// Calls `step` for each request, answer and cancellation in a message.
-pub(super) fn steps<'m>(bytes: &'m [u8], shape: &Shape, mut step: impl FnMut(Step<'m>)) {
+pub(crate) fn steps<'m>(bytes: &'m [u8], shape: &Shape, mut step: impl FnMut(Step<'m>)) {
     let part = |range: &Option<std::ops::Range<usize>>| {
         let part = bytes.get(range.clone()?)?;
         std::str::from_utf8(part).ok()

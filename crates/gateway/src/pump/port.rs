@@ -80,6 +80,12 @@ impl Port {
         }
     }
 
+    /// The memory of its session, if it is a connection.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn budget(&self) -> Option<Budget> {
+        self.channel.budget()
+    }
+
     /// Its connection, if it is one.
     pub(crate) fn connection(&self) -> Option<&Connection> {
         match &self.channel {

@@ -260,7 +260,9 @@ fn says(text: &[u8]) -> Says {
         },
         Ok(Control::Gone(gone)) => Says::Gone {
             why: match gone {
+                Gone::Member => "member",
                 Gone::Restarted => "restarted",
+                Gone::Member => "member",
                 Gone::Expired => "expired",
                 Gone::Numbers => "numbers",
             }

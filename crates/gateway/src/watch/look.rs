@@ -126,7 +126,6 @@ impl Watch {
         memory(&routes, &sessions)
     }
 
-    #[expect(clippy::type_complexity, reason = "three lists of one lock")]
     fn parts(&self) -> (Vec<Arc<Route>>, Vec<Arc<Session>>, Vec<view::FaultView>) {
         let Some(inner) = &self.0 else {
             return Default::default();

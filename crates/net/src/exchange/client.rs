@@ -6,6 +6,7 @@ mod post;
 mod repeat;
 mod stream;
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use tokio::time::timeout;
 use super::WINDOW;
 use super::body::{Record, Records};
 use super::outbox::Outbox;
-use crate::http::client::{HttpClient, read};
+use crate::http::client::{HttpClient, read_answer};
 use crate::http::{ClientOptions, ConnectError};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 use losses::Losses;
@@ -57,6 +58,7 @@ pub async fn connect(
         over: watch::Sender::new(None),
         posted: watch::Sender::new(false),
         losses: Mutex::default(),
+        told: AtomicBool::new(false),
         client,
     });
     let (arrived, bodies) = mpsc::channel(1);
@@ -95,7 +97,7 @@ async fn open(client: &HttpClient) -> Result<Opened, ConnectError> {
     // Some proxies want a length.
     let request = request.body(Bytes::new());
     let response = client.ask(request, options.timeout).await?;
-    let answer = timeout(options.timeout, read(response, OPENED_MAX)).await;
+    let answer = timeout(options.timeout, read_answer(response, OPENED_MAX)).await;
     let answer = answer.map_err(|_| client.timed_out(options.timeout))?;
     let answer = answer.map_err(|reason| client.unexpected_answer(reason))?;
     let opened: Opened = serde_json::from_slice(&answer).map_err(|error| {
@@ -131,6 +133,8 @@ struct Session {
     posted: watch::Sender<bool>,
     /// What became of small answers, which tells whether large ones are refused.
     losses: Mutex<Losses>,
+    /// Whether the server knows that nobody asks for more.
+    told: AtomicBool,
 }
 
 impl Session {
@@ -198,6 +202,7 @@ impl Session {
         let path = self.client.options().dialect.poll;
         let request = self.request(Method::DELETE, path, query);
         let _ = timeout(GOODBYE, request.send()).await;
+        self.told.store(true, Relaxed);
     }
 }
 
@@ -210,9 +215,9 @@ struct Tasks {
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        // Without a last word the server would wait for further polls.
-        let is_over = self.session.over.borrow().is_some();
-        if !is_over && tokio::runtime::Handle::try_current().is_ok() {
+        // Otherwise the server would wait for further polls, or to hear that its last word has come.
+        let told = self.session.told.load(Relaxed);
+        if !told && tokio::runtime::Handle::try_current().is_ok() {
             self.session.say_goodbye();
         }
     }
@@ -307,7 +312,7 @@ impl Sink for ExchangeSink {
         if self.put(Record::close(code, reason)).await.is_ok() {
             let mut posted = self.session.posted.subscribe();
             tokio::select! {
-                _ = posted.wait_for(|posted| *posted) => {}
+                _ = posted.wait_for(|posted| *posted) => self.session.told.store(true, Relaxed),
                 _ = self.session.ended() => {}
             }
         }

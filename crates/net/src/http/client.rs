@@ -396,7 +396,10 @@ impl HttpClient {
 }
 
 /// Reads a body of at most `limit` bytes.
-pub(crate) async fn read(response: Response, limit: usize) -> Result<Bytes, String> {
+///
+/// # Errors
+/// What went wrong, as text: it is longer, or did not arrive whole.
+pub async fn read_answer(response: Response, limit: usize) -> Result<Bytes, String> {
     read_reporting(response, limit, || {}).await
 }
 
@@ -419,7 +422,7 @@ pub(crate) async fn read_reporting(
 
 /// The beginning of an answer's body, as one line without control characters.
 async fn printable_text(response: Response) -> String {
-    let body = read(response, ANSWER_MAX).await.unwrap_or_default();
+    let body = read_answer(response, ANSWER_MAX).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&body[..body.len().min(TEXT_MAX)]);
     let words: Vec<_> = text.split_whitespace().collect();
     let mut line = words.join(" ");

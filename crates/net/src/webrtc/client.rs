@@ -11,7 +11,7 @@ use webrtc::peer_connection::RTCSessionDescription;
 use super::channel::{Channel, opened};
 use super::options::ChannelOptions;
 use super::peer::Peer;
-use crate::http::client::{HttpClient, read};
+use crate::http::client::{HttpClient, read_answer};
 use crate::http::{ClientOptions, ConnectError};
 
 /// Opens a data channel to the server at an `http://` or `https://` address.
@@ -82,7 +82,7 @@ async fn dial(
         .header("content-type", "application/json")
         .body(body);
     let response = client.ask(request, limits.open_time).await?;
-    let answer = read(response, limits.description_max).await;
+    let answer = read_answer(response, limits.description_max).await;
     let answer = answer.map_err(|reason| client.unexpected_answer(reason))?;
     let answer: RTCSessionDescription = serde_json::from_slice(&answer).map_err(|error| {
         client.unexpected_answer(format!("its answer is not a session description: {error}"))

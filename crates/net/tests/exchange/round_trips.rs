@@ -57,6 +57,24 @@ async fn each_side_hears_the_last_word_of_the_other_after_all_frames() {
     assert_eq!((heard.code, &*heard.reason), (1014, "no target"));
 }
 
+/// A client that drops its session as soon as it has heard the last word does not keep the server waiting.
+#[tokio::test]
+async fn a_server_hears_that_its_last_word_has_come() {
+    let (address, mut arrivals) = server(serve_options()).await;
+    for _ in 0..20 {
+        let (client, server) = pair(address, &mut arrivals).await;
+        let (_source, mut theirs) = server.split();
+        let hears = async {
+            let (mut source, _sink) = client.split();
+            end(&mut source).await
+        };
+        let begun = Instant::now();
+        let (_, heard) = tokio::join!(theirs.close(1000, "done"), hears);
+        assert_eq!((heard.code, &*heard.reason), (1000, "done"));
+        assert!(begun.elapsed().as_secs() < 3, "{:?}", begun.elapsed());
+    }
+}
+
 #[tokio::test]
 async fn a_frame_that_fits_in_no_body_ends_the_session_for_its_size() {
     let (address, mut arrivals) = server(serve_options()).await;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use breakbulk_net::exchange::FRAME_HEAD;
 use breakbulk_net::{Sink, Transport};
+use breakbulk_testkit::log::{Level, Log};
 
 use super::common::*;
 use super::hostile::Raw;
@@ -95,6 +96,7 @@ async fn streams_that_break_off_lose_and_repeat_nothing() {
 // LINE-7
 #[tokio::test]
 async fn nothing_waits_for_a_stream_that_a_proxy_holds_back() {
+    let log = Log::capture();
     let (address, mut arrivals) = server(serve_options()).await;
     let (path, _) = Proxy::start(address, CAP, |_| Fate::Pass).await;
     let options = client_options();
@@ -119,6 +121,7 @@ async fn nothing_waits_for_a_stream_that_a_proxy_holds_back() {
     }
     assert!(number > 5, "polls were answered meanwhile: {number}");
     assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+    log.assert_line(Level::INFO, &["event streams do not pass this path"]);
 }
 
 // LINE-7

@@ -191,3 +191,35 @@ fn kind(value: &Value<'_>) -> &'static str {
         DeValue::Table(_) => "a table",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, Command};
+
+    use super::*;
+
+    // OPS-1
+    #[test]
+    fn a_file_has_every_option_of_a_route() {
+        let command = RouteOptions::augment_args(Command::new("route"));
+        let options: Vec<String> = command
+            .get_arguments()
+            .filter_map(|argument| argument.get_long().map(str::to_owned))
+            .collect();
+        assert!(options.len() > 15, "{options:?}");
+        for option in &options {
+            let is_known = KEYS.iter().any(|key| key.name == option);
+            // A fleet is of one route alone, and not a key of the top.
+            assert!(
+                is_known || option == "fleet",
+                "{option} is no key of a file"
+            );
+        }
+        // The others are the files of a listener, which stand in its endpoint on a command line.
+        let more = KEYS
+            .iter()
+            .filter(|key| !options.iter().any(|it| it == key.name));
+        let more: Vec<&str> = more.map(|key| key.name).collect();
+        assert_eq!(more, ["token-file", "cert", "key", "ca"]);
+    }
+}
