@@ -13,6 +13,9 @@ mod memory;
 mod nats;
 #[cfg(any(feature = "jetstream", test))]
 mod shared;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may")]
+mod shared_tests;
 
 use std::sync::Arc;
 use std::time::Duration;
