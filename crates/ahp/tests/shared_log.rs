@@ -106,7 +106,7 @@ async fn a_host_that_was_overtaken_learns_it_and_goes_on_after_the_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_was_emptied_is_refused_since_its_numbers_are_lost() {
-    // FLEET-5
+    // JET-5
     let cluster = NatsCluster::start(1, PAYLOAD).await;
     let (log, appended) = append(open(&cluster).await, vec![entry(1, 1)]).await;
     appended.unwrap();
@@ -167,7 +167,7 @@ fn action(host: usize, number: usize) -> Box<RawValue> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hosts_that_publish_at_the_same_time_have_one_history() {
-    // FLEET-3
+    // JET-3
     let cluster = NatsCluster::start(1, PAYLOAD).await;
     let hosts = Arc::new([
         host(&cluster).await,
@@ -220,7 +220,7 @@ async fn hosts_that_publish_at_the_same_time_have_one_history() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_goes_on_at_any_host() {
-    // FLEET-4
+    // JET-4
     let cluster = NatsCluster::start(1, PAYLOAD).await;
     let hosts = [host(&cluster).await, host(&cluster).await];
     let client = Client::new(ClientConfig::new("c"));

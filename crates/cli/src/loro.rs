@@ -22,7 +22,7 @@ pub(crate) struct Loro {
 #[derive(Subcommand)]
 enum Command {
     /// Serve documents over WebSocket, SSE, polling and WebRTC data channels on one port
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     /// Fetch a document
     Pull(Client),
     /// Push a file into a document: a snapshot is merged, JSON replaces the content of the roots it names

@@ -51,7 +51,7 @@ enum Command {
     /// List the frames, transfers and messages of a capture, and what is wrong with them.
     Inspect(inspect::Inspect),
     /// Carry the messages of programs over a capped path, or add segments for AHP programs without them.
-    Gateway(gateway::Gateway),
+    Gateway(Box<gateway::Gateway>),
     /// Follow a running gateway: each frame and message as it passes.
     Tap(tap::Tap),
     /// List what services, servers and receivers let through, with the source of each figure.

@@ -132,7 +132,7 @@ async fn nodes_that_write_the_same_document_at_once_lose_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_document_is_compacted_and_the_stream_stays_small() {
-    // FLEET-6
+    // JET-6
     let cluster = NatsCluster::start(1, PAYLOAD).await;
     let (one, two) = (node(&cluster).await, node(&cluster).await);
     let (doc, other) = (one.open("d").await.unwrap(), two.open("d").await.unwrap());
@@ -161,7 +161,7 @@ async fn a_document_is_compacted_and_the_stream_stays_small() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_document_is_deleted_everywhere_and_may_begin_anew() {
-    // FLEET-7
+    // JET-7
     let cluster = NatsCluster::start(1, PAYLOAD).await;
     let (one, two) = (node(&cluster).await, node(&cluster).await);
     let doc = two.open("d").await.unwrap();

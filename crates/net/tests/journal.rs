@@ -115,7 +115,7 @@ async fn of_two_writers_one_is_overtaken_and_there_is_one_history() {
 
 #[tokio::test]
 async fn what_a_dead_writer_left_unfinished_is_invisible_and_cleaned_up_by_the_next() {
-    // FLEET-1
+    // JET-1
     let cluster = NatsCluster::start(1, PAYLOAD).await;
     let options = options(&cluster);
     let (journal, mut tail, _) = open(&options).await;
@@ -180,7 +180,7 @@ async fn a_topic_forgets_what_a_later_record_contains() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn writers_of_a_cluster_that_write_at_once_have_one_history() {
-    // FLEET-1
+    // JET-1
     let cluster = NatsCluster::start(3, PAYLOAD).await;
     let options = options(&cluster);
     let (one, mut one_tail, _) = open(&options).await;
@@ -212,7 +212,7 @@ async fn writers_of_a_cluster_that_write_at_once_have_one_history() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_servers_of_which_each_is_killed_lose_and_double_nothing() {
-    // FLEET-2
+    // JET-2
     let mut cluster = NatsCluster::start(3, PAYLOAD).await;
     let options = options(&cluster);
     let (one, mut one_tail, _) = open(&options).await;

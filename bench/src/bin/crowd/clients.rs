@@ -85,7 +85,7 @@ async fn hold(crowd: Crowd) -> Result<(), Failure> {
         held.push(client);
     }
     say(&json!(times).to_string())?;
-    while let Some(ended) = idle.join_next().await {
+    if let Some(ended) = idle.join_next().await {
         return Err(format!("a connection ended: {ended:?}").into());
     }
     std::future::pending().await

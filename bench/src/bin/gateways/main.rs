@@ -24,7 +24,11 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> Result<(), Failure> {
-    let (program, others, json) = arguments()?;
+    let Asked {
+        program,
+        others,
+        json,
+    } = arguments()?;
     let server = path::serve().await?;
     let mut paths = vec![
         Path::direct(server),
@@ -51,8 +55,15 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The program, other builds of it by name, and whether JSON is wanted.
-fn arguments() -> Result<(PathBuf, Vec<(String, PathBuf)>, bool), Failure> {
+/// What the arguments ask for.
+struct Asked {
+    program: PathBuf,
+    /// Other builds of it, by name.
+    others: Vec<(String, PathBuf)>,
+    json: bool,
+}
+
+fn arguments() -> Result<Asked, Failure> {
     let mut program = std::env::current_exe()?.with_file_name("breakbulk");
     let (mut others, mut json) = (Vec::new(), false);
     let mut words = std::env::args().skip(1);
@@ -68,5 +79,9 @@ fn arguments() -> Result<(PathBuf, Vec<(String, PathBuf)>, bool), Failure> {
         let words = "build it first: cargo build --profile dist, or give --program PATH";
         return Err(format!("{}: not found; {words}", program.display()).into());
     }
-    Ok((program, others, json))
+    Ok(Asked {
+        program,
+        others,
+        json,
+    })
 }

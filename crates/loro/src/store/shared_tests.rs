@@ -107,7 +107,7 @@ fn each_document_has_a_topic_of_its_own() {
 
 #[test]
 fn writes_are_adapted_to_what_others_stored() {
-    // FLEET-6
+    // JET-6
     for (what, stored, wanted, expected) in [
         ("the first", "", "+a1=x", "+a1=x"),
         ("behind those of others", "+b9=b", "+a1=x", "+a1=x"),
@@ -201,7 +201,7 @@ fn what_was_there_at_the_start_is_not_news() {
 
 #[test]
 fn what_was_changed_before_a_deletion_was_seen_is_deleted_with_it() {
-    // FLEET-7
+    // JET-7
     let doc: DocId = "d".into();
     let mut documents = SharedDocuments::default();
     documents.apply(&doc, 1, &changes("+a1=x"), true);
@@ -226,7 +226,7 @@ fn what_was_changed_before_a_deletion_was_seen_is_deleted_with_it() {
 
 #[test]
 fn what_was_stored_although_it_seemed_to_fail_counts_as_of_others() {
-    // FLEET-8
+    // JET-8
     let doc: DocId = "d".into();
     let mut documents = SharedDocuments::default();
     documents.begin(&doc);

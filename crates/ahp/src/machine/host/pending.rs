@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn an_overtaken_batch_is_numbered_after_what_others_stored() {
-        // FLEET-3
+        // JET-3
         let raw: &RawValue = serde_json::from_str(r#"{"type":"a"}"#).unwrap();
         let push = |pending: &mut Pending| pending.push(Draft::new("c", raw, None, None));
         let take = |pending: &mut Pending| match pending.poll_append() {

@@ -307,9 +307,9 @@ fn a_certificate_that_is_renewed_starts_its_route_again() {
     std::fs::write(folder.path("cert.pem"), "nonsense").unwrap();
     gateway.signal("-HUP");
     let line = gateway.line("reload refused, nothing was changed: ");
-    let expected = format!("cert.pem: no certificates in PEM: the file has none");
+    let expected = "cert.pem: no certificates in PEM: the file has none";
     assert!(
-        line.contains(&expected) && line.contains("gateway.toml:2:16: "),
+        line.contains(expected) && line.contains("gateway.toml:2:16: "),
         "{line}"
     );
 }

@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_record_is_visible_whole_or_not_at_all() {
-        // FLEET-1
+        // JET-1
         for (what, messages, expected) in [
             ("one piece", "a:0/1:2=xy", "xy@1"),
             ("no bytes", "a:0/1:0=", "@1"),
