@@ -209,7 +209,7 @@ const WRONG: &[Case] = &[
     ),
     case(
         "%Rfleet = 'nats://127.0.0.1?nam=x'\n",
-        "gateway.toml:5:9: fleet: \n5 | fleet = 'nats://127.0.0.1?nam=x'\n  |         ^^^^^^^^^^^^^^^^^^^^^^^^",
+        "gateway.toml:5:9: fleet: \"nam\" is no option; use name, secret-file, token-file, creds, inbox, cert, key, ca; did you mean name?\n5 | fleet = 'nats://127.0.0.1?nam=x'\n  |         ^^^^^^^^^^^^^^^^^^^^^^^^",
     ),
     // Two routes.
     case(
