@@ -39,7 +39,7 @@ struct Path<'s> {
 
 impl<'s> Path<'s> {
     fn new(setup: &'s Setup) -> Self {
-        let now = Instant::now();
+        let now = breakbulk_testkit::links::Clock::new().now();
         let cap = (setup.cap)(CAP);
         Self {
             setup,
