@@ -231,7 +231,11 @@ impl World {
             (2, _) => Err(WorkError::Cancelled),
             (3, Work::Import { .. }) => Ok(Outcome::Gap),
             (4, Work::Import { .. }) => Ok(Outcome::Imported(None)),
-            (_, Work::Import { .. }) => Ok(Outcome::Imported(Some(update.clone()))),
+            (3, Work::Others { .. }) => Ok(Outcome::Deleted(true)),
+            (4, Work::Others { .. }) => Ok(Outcome::Imported(None)),
+            (_, Work::Import { .. } | Work::Others { .. }) => {
+                Ok(Outcome::Imported(Some(update.clone())))
+            }
             (_, Work::Answer { .. }) => Ok(Outcome::Answer(update.clone())),
             (_, Work::Local) => Ok(Outcome::Local),
             (_, Work::Delete) => Ok(Outcome::Deleted(true)),

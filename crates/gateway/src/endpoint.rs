@@ -33,6 +33,7 @@ pub(crate) use loro::{LoroAddress, LoroWay};
 pub(crate) use nats::{NatsAddress, NatsNames, servers as nats_servers};
 #[cfg(not(feature = "nats"))]
 use options::EndpointOptions;
+#[cfg(any(feature = "http", feature = "process"))]
 use options::NAMES;
 #[cfg(feature = "process")]
 use options::command_options;

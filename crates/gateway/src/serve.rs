@@ -170,7 +170,11 @@ pub(crate) async fn pump(
         party: party(plan, ended.side),
         ended,
     };
-    live.ended(&end);
+    #[cfg(feature = "process")]
+    let is_only = matches!(plan.listen.at, At::Stdio);
+    #[cfg(not(feature = "process"))]
+    let is_only = false;
+    live.ended(&end, is_only);
     end
 }
 

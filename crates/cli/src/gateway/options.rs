@@ -49,7 +49,7 @@ pub(super) struct RouteOptions {
     /// smaller one of both gateways applies [default: 60]
     #[arg(long, value_name = "SECONDS")]
     pub(super) resume_for: Option<u64>,
-    /// The fleet that this gateway is a member of: nats://HOST:PORT[,HOST:PORT…][?name=NAME&secret-file=FILE]
+    /// The fleet that this gateway is a member of: nats://HOST:PORT,…?name=NAME&secret-file=FILE
     #[arg(long, value_name = "ADDRESS")]
     pub(super) fleet: Option<String>,
 }

@@ -135,7 +135,9 @@ fn a_transfer_that_the_grace_time_of_the_other_end_cuts_is_told() {
         pid.display(),
         file.display()
     );
-    let mut far = Listening::new(&["--listen", "ws://0", "--to", &command, "--grace", "1"]);
+    let options = ["--listen", "ws://0", "--to", &command, "--grace", "1"];
+    // The client's gateway does not wait long for a line that cannot come.
+    let mut far = Listening::new(&[&options[..], &["--resume-for", "1"]].concat());
     let mut client = Client::new(&far.address);
     // One is here. Then the client's gateway stands still, and the next ones get stuck on their way.
     assert!(!client.stdout.fill_buf().unwrap().is_empty());

@@ -53,6 +53,7 @@ pub(crate) async fn web(
 }
 
 /// Where a socket listens.
+#[cfg(any(feature = "http", feature = "loro"))]
 pub(crate) fn address_of(socket: &ListenSocket) -> Result<ListenAddress, RunError> {
     socket.address().map_err(|error| {
         let address = "a socket without an address".to_owned();

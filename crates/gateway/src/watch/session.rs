@@ -193,13 +193,14 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// It has ended; logs how, in one line with what it carried.
-    pub(crate) fn ended(mut self, end: &SessionEnd) {
+    /// It has ended; logs how, in one line with what it carried. The end of the only session of a gateway
+    /// is the gateway's own, which its caller tells: there the line is for whoever looks closely.
+    pub(crate) fn ended(mut self, end: &SessionEnd, is_only: bool) {
         self.remove(Some(end));
         let Some(session) = &self.watch.session else {
-            return log(end, &SessionView::default(), Duration::ZERO);
+            return log(end, is_only, &SessionView::default(), Duration::ZERO);
         };
-        log(end, &session.view(), since(session.since));
+        log(end, is_only, &session.view(), since(session.since));
     }
 
     fn remove(&mut self, end: Option<&SessionEnd>) {
@@ -230,7 +231,7 @@ impl Drop for Live {
 }
 
 /// The line about the end of a session: how it ended, and what was carried at the side of its client.
-fn log(end: &SessionEnd, view: &SessionView, lasted: Duration) {
+fn log(end: &SessionEnd, is_only: bool, view: &SessionView, lasted: Duration) {
     let (inward, outward) = (view.inward, view.outward);
     let seconds = (lasted.as_secs_f64() * 1e3).round() / 1e3;
     macro_rules! line {
@@ -248,9 +249,10 @@ fn log(end: &SessionEnd, view: &SessionView, lasted: Duration) {
             )
         };
     }
-    match end.ended.is_clean() {
-        true => line!(info),
-        false => line!(error),
+    match (is_only, end.ended.is_clean()) {
+        (true, _) => line!(debug),
+        (false, true) => line!(info),
+        (false, false) => line!(error),
     }
 }
 

@@ -127,6 +127,7 @@ fn the_frames_of_a_line_belong_to_the_session_that_it_turns_out_to_carry() {
     );
 }
 
+// ADMIN-6
 #[test]
 fn the_last_messages_are_kept_without_more() {
     let mut kept = messages::Messages::default();

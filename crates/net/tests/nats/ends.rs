@@ -146,7 +146,7 @@ async fn strangers_learn_what_is_wrong_and_start_nothing() {
         String::from_utf8(reply.payload.to_vec()).unwrap()
     };
     for (request, expected) in [
-        ("", "no request for a session"),
+        ("?", "no request for a session"),
         ("{}", "no request for a session"),
         (
             r#"{"subject":"mcp","max_payload":65536,"window":1}"#,
@@ -164,6 +164,8 @@ async fn strangers_learn_what_is_wrong_and_start_nothing() {
         let reply = ask(request).await;
         assert!(reply.contains(expected), "{request}: {reply}");
     }
+    // Whoever only asks whether somebody listens gets an empty answer.
+    assert_eq!(ask("").await, "");
     // Two that ask and say nothing hold the places for a time, and start nothing.
     let open = r#"{"subject":"_INBOX.a","max_payload":65536,"window":1}"#;
     for _ in 0..2 {

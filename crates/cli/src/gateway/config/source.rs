@@ -168,7 +168,7 @@ mod tests {
             (at("a"), "f.toml:1:1: wrong\n1 | a = 1\n  | ^"),
             (
                 at("\"nats://me:secret@h/s?token=abc&x=1\""),
-                "f.toml:2:10: wrong\n2 | listen = \"nats://*********@h/s?token=***&x=1\" # é\n  |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^",
+                "f.toml:2:10: wrong\n2 | listen = \"nats://*********@h/s?token=***&x=1\" # é\n  |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^",
             ),
             (
                 at("?"),

@@ -79,7 +79,11 @@ fn certificates_of_both_ends_are_checked() {
                 said(&output),
                 String::from_utf8_lossy(&output.stdout)
             );
-            assert_ne!(output.status.code(), Some(0), "{to}: {told}");
+            // A tunnel does not begin; MCP's request has its answer, an error.
+            let is_refused = output.status.code() == Some(2);
+            let is_answered = told.contains(r#""code":-32000"#);
+            assert_eq!(is_refused, to.starts_with("ahp+"), "{to}: {told}");
+            assert_eq!(is_answered, !is_refused, "{to}: {told}");
             assert!(told.contains(words), "{to}: {told}");
         }
     }
@@ -97,16 +101,22 @@ fn a_unix_socket_carries_mcp_over_http() {
     let mode = std::fs::metadata(&socket).unwrap().permissions();
     let mode = std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777;
     assert_eq!(mode & 0o077, 0, "{mode:o}");
-    for (to, words) in [
-        (format!("http+unix:{}x", socket.display()), "mcp.sockx"),
-        (format!("http+unix:{}", socket.display()), "404"),
-        ("http+unix:".to_owned(), "http+unix:"),
-        ("http+unix:/s?path=mcp".to_owned(), "/PATH"),
+    // Where the target is wrong, each request has its answer: an error.
+    for (to, code, words) in [
+        (
+            format!("http+unix:{}x", socket.display()),
+            0,
+            "No such file or directory",
+        ),
+        (format!("http+unix:{}", socket.display()), 0, "404"),
+        ("http+unix:".to_owned(), 2, "http+unix:"),
+        ("http+unix:/s?path=mcp".to_owned(), 2, "/PATH"),
         (
             "http+unix:/s?tunnel=never".to_owned(),
+            2,
             "\"tunnel\" is no option",
         ),
-        ("http+unix:/s?cert=x".to_owned(), "cert is for"),
+        ("http+unix:/s?cert=x".to_owned(), 2, "cert is for"),
     ] {
         let request = format!("{}\n", super::wire::INITIALIZE);
         let near = gateway(&["--listen", "stdio:", "--to", &to]);
@@ -116,7 +126,7 @@ fn a_unix_socket_carries_mcp_over_http() {
             said(&output),
             String::from_utf8_lossy(&output.stdout)
         );
-        assert_ne!(output.status.code(), Some(0), "{to}: {told}");
+        assert_eq!(output.status.code(), Some(code), "{to}: {told}");
         assert!(told.contains(words), "{to}: {told}");
     }
 }

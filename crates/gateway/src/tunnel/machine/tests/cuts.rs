@@ -56,7 +56,7 @@ fn a_cut_after_every_frame_in_turn_loses_and_repeats_nothing() {
     }
 }
 
-// TUN-1
+// TUN-1, TUN-9
 #[test]
 fn a_cut_after_each_few_frames_loses_and_repeats_nothing() {
     // With the two frames that resume a session a line has two more than these.
