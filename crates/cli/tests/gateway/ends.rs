@@ -131,7 +131,7 @@ fn a_listener_stops_its_sessions_and_itself() {
 /// A listener with a session whose command does not heed the end of its input: it is waited for.
 fn stubborn() -> (Listening, Near) {
     let to = "exec:sh -c 'echo {}; while :; do sleep 60; done'";
-    let far = Listening::new(&["--listen", "ws://0", "--to", to]);
+    let far = Listening::new(&["--listen", "ws://0", "--to", to, "--resume-for", "1"]);
     let mut near = Near::new(&["--listen", "stdio:", "--to", &far.address]);
     assert_eq!(near.read_line(), "{}\n");
     (far, near)
