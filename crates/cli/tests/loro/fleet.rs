@@ -46,7 +46,7 @@ impl Fleet {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "cargo xtask long fleet; in one of four short runs a writer hung after a server was killed"]
+#[ignore = "cargo xtask long fleet; in one of three short runs a writer hung after a server was killed"]
 async fn servers_that_share_documents_lose_nothing_whichever_is_killed() {
     let number = |name: &str, default: u64| {
         std::env::var(name).map_or(default, |text| text.parse().unwrap())
