@@ -6,6 +6,7 @@ mod call;
 mod caps;
 mod check;
 mod demo;
+mod echo;
 mod failure;
 mod frames;
 mod gateway;
@@ -21,6 +22,7 @@ mod output;
 mod probe;
 mod progress;
 mod record;
+mod relay;
 mod signals;
 mod size;
 mod split;
@@ -64,6 +66,10 @@ enum Command {
     Loro(loro::Loro),
     /// Make a key for Nostr: the secret half goes to a file, the public half is printed (npub, then hex).
     Keygen(key::Keygen),
+    /// Be a capped relay on this machine, to try out what happens at its cap.
+    Relay(relay::Relay),
+    /// Be an MCP server whose results have any size, or ask one for such a result.
+    Echo(echo::Echo),
     /// End the process groups that are named on the standard input, once it ends.
     #[command(hide = true)]
     Supervise,
@@ -97,6 +103,8 @@ fn main() -> ExitCode {
         Command::Call(call) => call.run(),
         Command::Loro(loro) => loro.run(),
         Command::Keygen(keygen) => keygen.run(),
+        Command::Relay(relay) => relay.run(),
+        Command::Echo(echo) => echo.run(),
         Command::Supervise => {
             supervise(std::io::stdin().lock());
             Ok(())

@@ -29,7 +29,7 @@ mod weather;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -44,6 +44,9 @@ pub use weather::{After, Cut, Direction, How, Over, Refusal, Way, Weather};
 
 use connection::ConnectionGuard;
 use meter::Meter;
+
+/// A free port of this machine.
+const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// How long accepting pauses after an error, so that a lack of file descriptors does not cause a
 /// busy loop.
@@ -60,13 +63,22 @@ impl BadPath {
     /// Starts a proxy for WebSockets to `target` (an address or `host:port`), on a free port of
     /// 127.0.0.1.
     pub async fn start(target: impl ToString, weather: Weather) -> io::Result<Self> {
-        Self::open(target.to_string(), weather, true).await
+        Self::open(ANY_PORT, target.to_string(), weather, true)
+    }
+
+    /// The same at an address of the caller's choice.
+    pub async fn start_at(
+        address: SocketAddr,
+        target: impl ToString,
+        weather: Weather,
+    ) -> io::Result<Self> {
+        Self::open(address, target.to_string(), weather, true)
     }
 
     /// Starts a proxy for any TCP stream, including TLS: it knows no frames, so it has no caps and
     /// no frame counts.
     pub async fn start_tcp(target: impl ToString, weather: Weather) -> io::Result<Self> {
-        Self::open(target.to_string(), weather, false).await
+        Self::open(ANY_PORT, target.to_string(), weather, false)
     }
 
     /// A handle that does not keep the proxy running.
@@ -74,8 +86,13 @@ impl BadPath {
         self.control.clone()
     }
 
-    async fn open(target: String, weather: Weather, websocket: bool) -> io::Result<Self> {
-        let listener = sockets::listen(&weather)?;
+    fn open(
+        address: SocketAddr,
+        target: String,
+        weather: Weather,
+        websocket: bool,
+    ) -> io::Result<Self> {
+        let listener = sockets::listen(address, &weather)?;
         let shared = Arc::new(Shared {
             address: listener.local_addr()?,
             target,

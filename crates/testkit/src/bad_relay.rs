@@ -46,6 +46,9 @@ pub struct Weather {
     /// Whether there is a proxy even if nothing is delayed or duplicated, so that connections can
     /// be cut.
     pub shim: bool,
+    /// The port of 127.0.0.1 that it listens at; a free one if absent. With a proxy it is not the port of
+    /// the proxy.
+    pub port: Option<u16>,
     /// The seed of all randomness.
     pub seed: u64,
 }
@@ -60,6 +63,7 @@ impl Default for Weather {
             per_minute: 1_000_000,
             auth: false,
             shim: false,
+            port: None,
             seed: 0,
         }
     }
@@ -116,6 +120,9 @@ fn relay(weather: &Weather, counts: &Arc<Counts>) -> LocalRelay {
         .write_policy(SizePolicy {
             counts: counts.clone(),
         });
+    if let Some(port) = weather.port {
+        builder = builder.port(port);
+    }
     if weather.auth {
         builder = builder.nip42(RelayBuilderNip42::default());
     }

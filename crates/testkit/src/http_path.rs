@@ -34,6 +34,9 @@ struct Shared {
     down: AtomicBool,
     requests: AtomicUsize,
     largest: AtomicUsize,
+    /// Bodies over the cap, either way, and the size of the largest.
+    refused: AtomicUsize,
+    largest_refused: AtomicUsize,
     /// How often all connections were cut.
     cuts: watch::Sender<usize>,
 }
@@ -41,7 +44,12 @@ struct Shared {
 impl HttpPath {
     /// Starts a proxy to `target` at a free port, which lets bodies of at most `cap` bytes through.
     pub async fn start(target: SocketAddr, cap: usize) -> io::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), target, cap).await
+    }
+
+    /// The same at an address of the caller's choice.
+    pub async fn start_at(address: SocketAddr, target: SocketAddr, cap: usize) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             target,
@@ -50,6 +58,8 @@ impl HttpPath {
             down: AtomicBool::new(false),
             requests: AtomicUsize::new(0),
             largest: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+            largest_refused: AtomicUsize::new(0),
             cuts: watch::Sender::new(0),
         });
         let mut serving = JoinSet::new();
@@ -80,6 +90,12 @@ impl HttpPath {
         self.shared.largest.load(SeqCst)
     }
 
+    /// How many bodies were over the cap, either way, and the size of the largest of them.
+    pub fn refused(&self) -> (usize, usize) {
+        let largest = self.shared.largest_refused.load(SeqCst);
+        (self.shared.refused.load(SeqCst), largest)
+    }
+
     /// How many requests came.
     pub fn requests(&self) -> usize {
         self.shared.requests.load(SeqCst)
@@ -105,7 +121,10 @@ impl HttpPath {
 /// A request or an answer: its head, and its body.
 struct Exchange {
     head: Vec<u8>,
+    /// Without what is over the cap.
     body: Vec<u8>,
+    /// Of the body as it came.
+    length: usize,
     /// Whether the body follows in chunks, and is not read yet.
     chunked: bool,
 }
@@ -124,16 +143,17 @@ impl Shared {
         client.set_nodelay(true)?;
         target.set_nodelay(true)?;
         let (mut client, mut target) = (BufStream::new(client), BufStream::new(target));
-        while let Some(request) = read(&mut client).await? {
+        while let Some(request) = read(&mut client, &self.cap).await? {
             let number = self.requests.fetch_add(1, SeqCst) + 1;
             let cap = self.cap.load(SeqCst);
-            if request.body.len() > cap {
+            if request.length > request.body.len() {
+                self.refuse(request.length);
                 refuse(&mut client, "413 Payload Too Large").await?;
                 continue;
             }
             self.largest.fetch_max(request.body.len(), SeqCst);
             write(&mut target, &request).await?;
-            let Some(answer) = read(&mut target).await? else {
+            let Some(answer) = read(&mut target, &self.cap).await? else {
                 return Ok(());
             };
             let every = self.loses_every.load(SeqCst);
@@ -141,7 +161,8 @@ impl Shared {
             if answer.chunked && is_lost {
                 return refuse(&mut client, "504 Gateway Timeout").await;
             }
-            if answer.body.len() > cap {
+            if answer.length > answer.body.len() {
+                self.refuse(answer.length);
                 refuse(&mut client, "502 Bad Gateway").await?;
             } else if is_lost {
                 refuse(&mut client, "504 Gateway Timeout").await?;
@@ -154,6 +175,11 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    fn refuse(&self, size: usize) {
+        self.refused.fetch_add(1, SeqCst);
+        self.largest_refused.fetch_max(size, SeqCst);
     }
 
     /// Passes the chunks of an answer on as they come; false if they are over the cap.
@@ -172,6 +198,7 @@ impl Shared {
             let size = usize::from_str_radix(digits, 16).map_err(io::Error::other)?;
             passed += size;
             if passed > cap {
+                self.refuse(passed);
                 return Ok(false);
             }
             self.largest.fetch_max(passed, SeqCst);
@@ -193,6 +220,7 @@ async fn refuse(client: &mut BufStream<TcpStream>, status: &str) -> io::Result<(
     let answer = Exchange {
         head: head.into_bytes(),
         body: Vec::new(),
+        length: 0,
         chunked: false,
     };
     write(client, &answer).await
@@ -205,7 +233,10 @@ async fn write(stream: &mut BufStream<TcpStream>, exchange: &Exchange) -> io::Re
 }
 
 /// The next request or answer; `None` at the end of the connection.
-async fn read(stream: &mut BufStream<TcpStream>) -> io::Result<Option<Exchange>> {
+async fn read(
+    stream: &mut BufStream<TcpStream>,
+    cap: &AtomicUsize,
+) -> io::Result<Option<Exchange>> {
     let (mut head, mut length, mut chunked) = (Vec::new(), 0, false);
     loop {
         let start = head.len();
@@ -221,11 +252,19 @@ async fn read(stream: &mut BufStream<TcpStream>) -> io::Result<Option<Exchange>>
             break;
         }
     }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).await?;
+    let mut body = Vec::new();
+    if length > cap.load(SeqCst) {
+        // It is read to its end, so that the refusal arrives.
+        let rest = &mut stream.take(length as u64);
+        tokio::io::copy(rest, &mut tokio::io::sink()).await?;
+    } else {
+        body.resize(length, 0);
+        stream.read_exact(&mut body).await?;
+    }
     Ok(Some(Exchange {
         head,
         body,
+        length,
         chunked,
     }))
 }

@@ -29,6 +29,14 @@ impl fmt::Display for Violation {
 }
 
 impl Violation {
+    /// The size that is over its cap; 0 where it is not about a size.
+    pub(super) fn size(&self) -> u64 {
+        match self {
+            Self::Frame { size, .. } | Self::Message { size, .. } => *size,
+            Self::Binary => 0,
+        }
+    }
+
     /// What both sides see of it.
     pub(super) fn refusal(&self, way: &Way) -> Refusal {
         match self {

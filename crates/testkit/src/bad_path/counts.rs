@@ -49,6 +49,8 @@ pub struct Passed {
     pub largest_message: u64,
     /// Frames not forwarded because they exceeded a cap or were binary.
     pub blocked: u64,
+    /// The size of the largest frame or message that exceeded a cap.
+    pub largest_blocked: u64,
 }
 
 impl Passed {
@@ -60,5 +62,12 @@ impl Passed {
         self.largest_frame = self.largest_frame.max(more.largest_frame);
         self.largest_message = self.largest_message.max(more.largest_message);
         self.blocked += more.blocked;
+        self.largest_blocked = self.largest_blocked.max(more.largest_blocked);
+    }
+
+    /// Counts a frame of this size that is not forwarded.
+    pub(super) fn block(&mut self, size: u64) {
+        self.blocked += 1;
+        self.largest_blocked = self.largest_blocked.max(size);
     }
 }

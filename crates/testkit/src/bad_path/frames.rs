@@ -233,7 +233,7 @@ impl Scanner {
         };
         let refusal = violation.map(|violation| (violation, violation.refusal(way)));
         if let Some((violation, Refusal::Close(_) | Refusal::End | Refusal::Reset)) = refusal {
-            scan.passed.blocked += 1;
+            scan.passed.block(violation.size());
             scan.verdict = Verdict::Violation(violation);
             return false;
         }
@@ -277,7 +277,9 @@ impl Scanner {
         refusal: Option<(Violation, Refusal)>,
         scan: &mut Scan,
     ) {
-        scan.passed.blocked += u64::from(refusal.is_some());
+        if let Some((violation, _)) = refusal {
+            scan.passed.block(violation.size());
+        }
         match refusal {
             Some((
                 Violation::Frame { cap, .. } | Violation::Message { cap, .. },

@@ -81,6 +81,7 @@ fn every_chunking_passes_the_same_bytes_and_counts() {
         largest_frame: 70_000,
         largest_message: 70_000,
         blocked: 0,
+        largest_blocked: 0,
     };
     for step in (1..40).chain([1000, usize::MAX]) {
         let [mut scanner, _] = Scanner::pair(true);

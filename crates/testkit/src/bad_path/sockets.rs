@@ -19,10 +19,16 @@ const PACED_SEGMENT: usize = 1400;
 /// with half a segment (measured).
 const SEGMENTS: usize = 4;
 
-pub(super) fn listen(weather: &Weather) -> io::Result<TcpListener> {
-    let socket = TcpSocket::new_v4()?;
+pub(super) fn listen(address: SocketAddr, weather: &Weather) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // As a listener of the standard library: a port of a moment ago can be had again.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
     before_opening(&socket, None, weather.from_client.pace);
-    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    socket.bind(address)?;
     socket.listen(128)
 }
 
