@@ -8,6 +8,7 @@ mod fuzz;
 mod interop;
 mod long;
 mod packages;
+mod recording;
 mod rules;
 mod shared;
 mod steps;
@@ -54,6 +55,15 @@ enum Command {
         /// Which; all if absent.
         name: Option<String>,
     },
+    /// Draw what a demo prints as docs/pictures/demo.svg, for the README.
+    Recording {
+        /// Which demo.
+        #[arg(default_value = "ahp")]
+        demo: String,
+        /// The program to run, if it need not be built.
+        #[arg(long)]
+        program: Option<PathBuf>,
+    },
     /// All seeds, big sizes, long fuzzing. Its outcome belongs into docs/TRUST.md.
     Long {
         /// One part: seeds, carry, ahp, tywrap, mcp, contextvm, loro, fleet, package, fuzz; all if absent.
@@ -73,6 +83,7 @@ fn main() -> ExitCode {
         Command::Vectors { dir } => vectors::run(&dir),
         Command::Bench { json, record } => bench::run(json, record),
         Command::Interop { name } => interop::run(name.as_deref()),
+        Command::Recording { demo, program } => recording::record(&demo, program),
         Command::Long {
             name,
             fuzz_seconds,
