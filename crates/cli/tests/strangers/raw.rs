@@ -5,10 +5,15 @@ use std::net::TcpStream;
 
 /// A masked text frame, with a mask of zeros.
 pub(crate) fn frame(text: &str) -> Vec<u8> {
-    let mut frame = vec![0x81, 0x80 | 127];
-    frame.extend((text.len() as u64).to_be_bytes());
+    with_opcode(1, text.as_bytes())
+}
+
+/// A masked frame of this kind, with a mask of zeros.
+pub(crate) fn with_opcode(opcode: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0x80 | opcode, 0x80 | 127];
+    frame.extend((payload.len() as u64).to_be_bytes());
     frame.extend([0; 4]);
-    frame.extend(text.as_bytes());
+    frame.extend(payload);
     frame
 }
 
@@ -18,8 +23,19 @@ pub(crate) fn request(id: usize, size: usize) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m","params":"{fill}"}}"#)
 }
 
-/// The payload of the next frame.
+/// The payload of the next frame, a text.
 pub(crate) fn read_frame(stream: &mut TcpStream) -> Vec<u8> {
+    match read_frame_of(stream) {
+        (1, payload) => payload,
+        (opcode, payload) => panic!(
+            "not a message: {opcode:02x} {}",
+            String::from_utf8_lossy(&payload)
+        ),
+    }
+}
+
+/// The kind of the next frame, and its payload.
+pub(crate) fn read_frame_of(stream: &mut TcpStream) -> (u8, Vec<u8>) {
     let mut head = [0; 2];
     stream.read_exact(&mut head).unwrap();
     let length = match head[1] {
@@ -37,14 +53,7 @@ pub(crate) fn read_frame(stream: &mut TcpStream) -> Vec<u8> {
     };
     let mut payload = vec![0; usize::try_from(length).unwrap()];
     stream.read_exact(&mut payload).unwrap();
-    match head[0] & 0x0f {
-        1 => payload,
-        _ => panic!(
-            "not a message: {:02x} {}",
-            head[0],
-            String::from_utf8_lossy(&payload)
-        ),
-    }
+    (head[0] & 0x0f, payload)
 }
 
 /// Reads the rest of the answer to a handshake.

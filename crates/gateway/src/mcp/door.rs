@@ -22,7 +22,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{ALLOW, HeaderValue};
 use axum::http::{HeaderMap, Method, Response, StatusCode};
-use breakbulk_link::lock;
+use breakbulk_link::{Budget, Held, lock};
 use breakbulk_net::http::{
     Bodies, Guard, GuardOptions, Limits, PageHeaders, Visitor, secret_name, serve_until,
     text_answer,
@@ -194,6 +194,10 @@ struct DoorState {
     /// Answers probes.
     echo: HttpEcho,
     bodies: Bodies,
+    /// What is always there for bodies.
+    _reserved: Held,
+    /// The memory that all sessions share.
+    common: Budget,
     tools: Arc<Mutex<ToolHeaders>>,
     idle: Duration,
     sessions: Mutex<HashMap<String, Arc<ClientSession>>>,
@@ -223,14 +227,19 @@ impl DoorState {
             places: (plan.max_sessions, guests.per_address.connections),
             refusals: plan.watched.turned_away(),
         };
-        // Bodies that are still being received may take a part of what all sessions share.
-        let posted = (end.budget.limit() / 2).max(end.max_message);
+        // Bodies that are still being received may take a part of what all sessions share, and some of it is
+        // always there for them: what messages take cannot keep others from posting.
+        let common = &end.budget;
+        let posted = (common.limit() / 2).max(end.max_message);
+        let reserved = (common.limit() / 8).max(end.max_message).min(posted / 2);
         Self {
             path: (address.path != "/").then(|| address.path.clone()),
             limit: end.max_message,
             guard: Guard::new(guard),
             echo: HttpEcho::new(plan),
-            bodies: Bodies::new(posted, Some(end.budget.clone())),
+            bodies: Bodies::new(posted, Some(common.share(reserved))),
+            _reserved: common.charge_allocated(reserved),
+            common: common.clone(),
             tools: http.tools,
             idle: http.idle,
             sessions: Mutex::default(),

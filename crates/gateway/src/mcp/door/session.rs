@@ -56,6 +56,9 @@ pub(super) struct ClientSession {
     /// The version that the server chose.
     version: Mutex<Option<String>>,
     budget: OnceLock<Budget>,
+    /// The memory of events that are kept for a client that comes again. It is not the session's own: what is
+    /// reserved for a session is for messages on their way, and they would find no room behind kept ones.
+    kept: Budget,
     idle: Duration,
 }
 
@@ -94,6 +97,7 @@ impl ClientSession {
             place,
             version: Mutex::default(),
             budget: OnceLock::new(),
+            kept: state.common.share(0),
             idle: if is_stateless { UNUSED } else { state.idle },
         });
         let transport = DoorTransport {
@@ -169,7 +173,7 @@ impl ClientSession {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let keep = |size| self.budget.get().and_then(|budget| budget.charge(size));
+            let keep = |size| self.kept.charge(size);
             let taken = self.streams().take(stream, reader, keep);
             match taken {
                 Taken::Event(event) => {
