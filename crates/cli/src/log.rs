@@ -3,6 +3,7 @@
 //! Anybody who can connect can cause log lines, and parts of their text come from them. So no line holds
 //! control characters, and of each kind only so many lines are written in a second.
 
+mod anchor;
 mod json;
 mod plain;
 mod throttle;
@@ -146,9 +147,12 @@ pub(crate) fn address(what: &str, address: &str) {
     }
 }
 
-/// Tells why the program failed.
+/// Tells why the program failed, and where its documentation explains the code that it names.
 pub(crate) fn failure(failure: &Failure) {
-    let text = failure.to_string();
+    let mut text = failure.to_string();
+    if let Some(anchor) = anchor::anchor(&text) {
+        text.push_str(&format!(" (docs/ERRORS.md#{anchor})"));
+    }
     match is_json() {
         true => write_line(&json::line(Level::ERROR, &text, &[])),
         false => write_line(&format!("breakbulk: {}", indented(&text))),

@@ -238,8 +238,7 @@ impl Relay {
             let (refused, largest) = path.refused();
             if refused > before {
                 tracing::warn!(
-                    "refused: {} bodies over the cap of {} bytes (the largest so far: {largest} bytes)",
-                    refused - before,
+                    "refused a body over the cap of {} bytes ({refused} so far, the largest {largest} bytes)",
                     self.cap()
                 );
             }
@@ -266,8 +265,7 @@ impl Relay {
             let refused = relay.refused();
             if refused > before {
                 tracing::warn!(
-                    "refused: {} events over the cap of {} bytes (the largest so far: {} bytes)",
-                    refused - before,
+                    "refused an event over the cap of {} bytes ({refused} so far, the largest {} bytes)",
                     self.cap(),
                     relay.largest()
                 );

@@ -139,7 +139,7 @@ fn a_body_over_the_cap_gets_413_and_passes_in_smaller_ones() {
         "{}",
         said(&output)
     );
-    relay.line("refused: 1 bodies over the cap of 100000 bytes");
+    relay.line("refused a body over the cap of 100000 bytes (1 so far, the largest 100001 bytes)");
 
     let address = format!("ahp+{}", relay.address);
     let output = ask("2MB", &address, &["--max-frame", "90KB"]);

@@ -4,6 +4,7 @@
 //!   home and the program of this build on the PATH. Other languages are for reading (`console`: commands
 //!   for a machine that this test must not change), but for a `json` fence with `mcpServers`: each of its
 //!   servers is started and asked for 20 MB.
+//! - Each line must succeed; of a pipe, its last command: so `| grep 1009` asserts what a failing one says.
 //! - Fences between two headings share their folder, and run in their order.
 //! - A fence whose first line is `# terminal N: …, leave it running` is started and left running until the
 //!   next heading; what follows waits until it listens.
@@ -31,6 +32,9 @@ const NOT_RUN: [(&str, &str); 2] = [
     ("uvx ", "uvx downloads from a registry"),
 ];
 
+/// Programs that a machine may lack: then the fences between two headings that need one are not run.
+const NEEDED: [&str; 3] = ["curl", "nats-server", "python3"];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -54,11 +58,36 @@ fn pages() -> Vec<(String, String)> {
         .collect()
 }
 
+/// What the fences below a heading need and this machine lacks.
+fn lacking(blocks: &[Block], heading: &str) -> Option<&'static str> {
+    let commands = blocks
+        .iter()
+        .filter(|block| block.heading == heading && block.language == "sh");
+    let words: Vec<&str> = commands
+        .flat_map(|block| {
+            block
+                .text
+                .split(|c: char| !c.is_ascii_alphanumeric() && c != '-')
+        })
+        .collect();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there =
+        |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).exists());
+    // `python:` is the target that needs python3.
+    let needs = |program: &str| {
+        words.contains(&program) || program == "python3" && words.contains(&"python")
+    };
+    NEEDED
+        .into_iter()
+        .find(|program| needs(program) && !is_there(program))
+}
+
 /// Runs a page's commands; returns how many fences there were.
 fn run(page: &str, text: &str) -> usize {
     let mut ran = 0;
     let mut session: Option<(String, Session)> = None;
-    for block in blocks(text) {
+    let blocks = blocks(text);
+    for block in &blocks {
         if session
             .as_ref()
             .is_none_or(|(heading, _)| *heading != block.heading)
@@ -69,8 +98,12 @@ fn run(page: &str, text: &str) -> usize {
             continue;
         };
         let place = format!("{page}:{}", block.line);
+        if let Some(program) = lacking(&blocks, &block.heading) {
+            println!("{place}: not run, since this machine has no {program}");
+            continue;
+        }
         match block.language.as_str() {
-            "sh" => run_commands(&place, &block, session),
+            "sh" => run_commands(&place, block, session),
             "json" if block.text.contains("mcpServers") => session.ask_servers(&place, &block.text),
             _ => continue,
         }

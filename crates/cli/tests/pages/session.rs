@@ -43,7 +43,7 @@ impl Session {
         let commands = self.ports.replace(commands);
         let path = std::env::var("PATH").unwrap();
         let mut bash = Command::new("bash");
-        bash.args(["--noprofile", "--norc", "-e", "-o", "pipefail"])
+        bash.args(["--noprofile", "--norc", "-e"])
             .args(options)
             .args(["-c", &commands])
             .current_dir(self.place.path().join("folder"))
