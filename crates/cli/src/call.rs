@@ -15,6 +15,7 @@ use breakbulk::tywrap::Host;
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::number;
 use crate::size::Size;
 
 /// The forms of a target, for error texts.
@@ -47,7 +48,7 @@ pub(crate) struct Call {
     raw: bool,
     /// How long the call may take, starting the bridge included, in seconds; 0 is for ever. When it is
     /// over, the exit code is 124
-    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    #[arg(long, value_name = "SECONDS", value_parser = number::seconds, default_value_t = 30.0)]
     timeout: f64,
     /// The largest request and the largest result
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
@@ -86,7 +87,7 @@ impl FromStr for Target {
             "tywrap+exec" => match process::split(rest) {
                 Ok(words) if !words.is_empty() => Ok(Self::Bridge(words)),
                 Ok(_) => Err("there is no command; write tywrap+exec:COMMAND ARGUMENTS".to_owned()),
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(format!("{error}; write tywrap+exec:COMMAND ARGUMENTS")),
             },
             "vscode+tcp" => {
                 let (address, query) = rest.split_once('?').unwrap_or((rest, ""));

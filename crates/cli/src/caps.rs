@@ -5,18 +5,30 @@ use breakbulk::link::{Preset, PresetKind, exact_size};
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::columns::{Column, Table};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::terminal;
 
 const RULES: &str = "\
-A path is a service, proxy or broker on the way: breakbulk gateway --preset NAME (or ?preset=NAME at an
-endpoint) keeps every frame within its limits. A receiver is a program or library that takes messages:
-?client=NAME at its endpoint turns a message over its limit into error -32011, instead of handing it to
-a program that would end or drop it.
+A path is a service, proxy or broker on the way: breakbulk gateway --preset NAME
+(or ?preset=NAME at an endpoint) keeps every frame within its limits. A receiver
+is a program or library that takes messages: ?client=NAME at its endpoint turns
+a message over its limit into error -32011, instead of handing it to a program
+that would end or drop it.
 
-Only limits that were read in a released package, in a project's source or in official documentation are
-listed; an empty cell was not verified. Where a source says KB or MB and not which, the smaller reading
-(1,000s) is taken. breakbulk probe measures a path.";
+Only limits that were read in a released package, in a project's source or in
+official documentation are listed; an empty cell was not verified. Where a
+source says KB or MB and not which, the smaller reading (1,000s) is taken.
+breakbulk probe measures a path.";
+
+const COLUMNS: [Column; 5] = [
+    Column::text("name"),
+    Column::number("message"),
+    Column::number("frame"),
+    Column::text("binary"),
+    Column::text("above it"),
+];
 
 #[derive(Args, Debug)]
 #[command(after_long_help = RULES)]
@@ -77,23 +89,28 @@ fn list(out: &mut Output) -> Result<(), Failure> {
         ("receivers (?client=NAME at their endpoint)", false),
     ] {
         out.line(title)?;
-        out.line(&line("name", "message", "frame", "binary", "above it"))?;
-        for row in Preset::ALL.iter().filter(|row| row.is_path() == is_path) {
-            out.line(&line(
-                row.name,
-                &size(row.message),
-                &size(row.fragment),
-                yes_or_no(row.binary),
-                row.above.unwrap_or("-"),
-            ))?;
+        let rows = Preset::ALL.iter().filter(|row| row.is_path() == is_path);
+        let rows: Vec<_> = rows.map(cells).collect();
+        let mut table = Table::new(&COLUMNS, terminal::width());
+        rows.iter().for_each(|row| table.measure(row));
+        table.settle();
+        out.line(&table.header())?;
+        for row in rows {
+            out.line(&table.row(row))?;
         }
         out.line("")?;
     }
     out.line("breakbulk caps NAME shows the source of a row; - was not verified.")
 }
 
-fn line(name: &str, message: &str, frame: &str, binary: &str, above: &str) -> String {
-    format!("  {name:<22}  {message:>8}  {frame:>8}  {binary:<6}  {above}")
+fn cells(row: &Preset) -> [String; 5] {
+    [
+        row.name.to_owned(),
+        size(row.message),
+        size(row.fragment),
+        yes_or_no(row.binary).to_owned(),
+        row.above.unwrap_or("-").to_owned(),
+    ]
 }
 
 fn size(bytes: Option<usize>) -> String {
@@ -145,7 +162,7 @@ fn describe(row: &Preset, out: &mut Output) -> Result<(), Failure> {
     };
     lines.push(("use", usage));
     for (name, value) in lines {
-        out.line(&format!("{name:<9} {value}"))?;
+        out.wrapped(&format!("{name:<9} {value}"), 10)?;
     }
     Ok(())
 }

@@ -6,21 +6,21 @@ mod serve;
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::number::whole;
 use crate::size::Size;
 
 const RULES: &str = "\
-Without options it is an MCP server on its standard streams, for which nothing has to be installed. Its
-tools: bytes, whose result is a text of `size` bytes, and echo, which returns `text`.
+Without options it is an MCP server on its standard streams, for which nothing
+has to be installed. Its tools: bytes, whose result is a text of `size` bytes,
+and echo, which returns `text`.
 
-With --ask it is a client of such a server: it starts COMMAND, initializes, calls the tool bytes, compares
-each byte with what was asked for, and says how long it took. COMMAND is not run by a shell.
-
-Exit codes: 0 done; 1 an error, or other bytes than those asked for; 2 wrong options; 124 when --timeout is
-over.
+With --ask it is a client of such a server: it starts COMMAND, initializes,
+calls the tool bytes, compares each byte with what was asked for, and says how
+long it took. COMMAND is not run by a shell.
 
 Examples:
-  breakbulk gateway --listen ws://8080 --to 'exec:breakbulk echo'
-  breakbulk echo --ask 20MB breakbulk gateway --listen stdio: --to ws://127.0.0.1:8080
+  breakbulk echo --ask 20MB \\
+      breakbulk gateway --listen stdio: --to ws://127.0.0.1:8080
   breakbulk echo --ask 20MB breakbulk echo";
 
 #[derive(Args, Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Echo {
     #[arg(long, value_name = "SIZE", requires = "command")]
     ask: Option<Size>,
     /// With --ask: how long it may take, in seconds. When it is over, the exit code is 124
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "ask")]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>, default_value_t = 60, requires = "ask")]
     timeout: u64,
     /// With --ask: the command that is the server, or leads to it
     #[arg(

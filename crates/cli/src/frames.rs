@@ -1,7 +1,7 @@
 //! Reads messages, and frames from files: one per line, or each after a u32 big-endian length.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
 use breakbulk::link::Frame;
@@ -44,6 +44,51 @@ pub(crate) fn open(path: Option<&Path>) -> Result<Input, Failure> {
     }
 }
 
+/// Bytes at the beginning of an input that are used to detect its format.
+const PREFIX: usize = 1 << 20;
+
+/// An input whose beginning was read.
+pub(crate) struct Opened {
+    pub(crate) rest: Box<dyn Read>,
+    /// Its name, for messages.
+    pub(crate) name: String,
+    /// Its size, if known.
+    pub(crate) length: Option<u64>,
+    /// Its first bytes.
+    pub(crate) prefix: Vec<u8>,
+    /// Whether that is all of it.
+    pub(crate) whole: bool,
+}
+
+impl Opened {
+    pub(crate) fn open(path: Option<&Path>) -> Result<Self, Failure> {
+        let Input {
+            reader: mut rest,
+            length,
+            name,
+        } = open(path)?;
+        let mut prefix = Vec::new();
+        (&mut rest)
+            .take(PREFIX as u64)
+            .read_to_end(&mut prefix)
+            .map_err(|error| Failure::Io(name.clone(), error))?;
+        let whole = prefix.len() < PREFIX;
+        Ok(Self {
+            rest,
+            name,
+            length,
+            prefix,
+            whole,
+        })
+    }
+
+    /// All its bytes, from the beginning.
+    pub(crate) fn reader(self) -> BufReader<Box<dyn Read>> {
+        let all: Box<dyn Read> = Box::new(Cursor::new(self.prefix).chain(self.rest));
+        BufReader::with_capacity(BUFFER, all)
+    }
+}
+
 /// Reads a whole message; fails if it is longer than `limit`.
 pub(crate) fn read_message(path: Option<&Path>, limit: usize) -> Result<Bytes, Failure> {
     let Input {
@@ -83,29 +128,16 @@ pub(crate) struct FrameReader {
 }
 
 impl FrameReader {
-    pub(crate) fn open(
-        path: Option<&Path>,
-        binary: bool,
-        limit: usize,
-    ) -> Result<(Self, Option<u64>), Failure> {
-        let Input {
-            reader,
-            length,
-            name,
-        } = open(path)?;
-        let reader = BufReader::with_capacity(BUFFER, reader);
-        Ok((
-            Self {
-                reader,
-                name,
-                binary,
-                limit,
-                cut_off: false,
-                count: 0,
-                bytes: 0,
-            },
-            length,
-        ))
+    pub(crate) fn new(opened: Opened, binary: bool, limit: usize) -> Self {
+        Self {
+            name: opened.name.clone(),
+            reader: opened.reader(),
+            binary,
+            limit,
+            cut_off: false,
+            count: 0,
+            bytes: 0,
+        }
     }
 
     /// The next frame; `None` at the end.

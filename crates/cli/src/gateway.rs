@@ -32,6 +32,11 @@ use options::RouteOptions;
 use settings::{ListenerFiles, Places, RouteSettings, Settings};
 use setup::{Refusal, Setup, Wanted};
 
+/// The texts of the library's errors, with the options of this program that correct them.
+pub(crate) fn explained(error: &breakbulk::gateway::RunError) -> String {
+    explain::run(Spelling::CommandLine, error)
+}
+
 /// The name of the one route of a command line.
 const NAME: &str = "gateway";
 
@@ -41,144 +46,202 @@ const FLEET_SECRET: &str = "BREAKBULK_FLEET_SECRET";
 /// The end of `--help`: endpoints, what two of them make, limits, and examples.
 const RULES: &str = "\
 An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
-  stdio:              this process's own standard streams
-  exec:COMMAND        a command's standard streams; quotes and backslashes as in a shell, but no shell:
-                      for pipes and the like exec:sh -c '…'
-  tcp://HOST:PORT     a TCP socket; to listen, tcp://PORT is tcp://127.0.0.1:PORT, and port 0 any free one.
-                      It has no token: beyond this machine it needs --allow-remote
-  unix:PATH           a Unix socket, for this user and root alone (--allow-user adds others)
-  ws://HOST:PORT/PATH a WebSocket; to listen, ws://PORT is ws://127.0.0.1:PORT, and port 0 any free one
-  ws+unix:PATH        the same over a Unix socket, for this user and root alone (--allow-user adds others)
-  wss://…             the same with TLS
-  http://HOST:PORT/PATH  MCP over HTTP (Streamable HTTP, of 2025-03-26 to 2026-07-28): to listen, one URL
-                      for clients of all versions; as a target, a server. http://PORT as for ws://
-  https://…           the same with TLS
-  http+unix:PATH      the same over a Unix socket; ?path=/PATH is the path of its URL
-  ahp+http://HOST:PORT/PATH  a tunnel between two gateways over plain HTTP, in POSTs, event streams and
-                      polls, for paths that let no WebSocket through or cap bodies: none is over max-frame;
-                      ahp+https:// with TLS
-  nats://[USER:PASSWORD@|TOKEN@]HOST:PORT/SUBJECT  a tunnel over NATS: each session is for one of the gateways
-                      that listen at the subject; the server's max_payload is the cap; tls:// with TLS
-  loro+http://HOST:PORT, loro+https://…     loro-extended: to listen, by WebSocket, SSE, polling and WebRTC
-                      on one port; as a target, by ?transport=sse (the default), poll or webrtc
-  cep22+nostr:RELAY[,RELAY…]?key=FILE       to listen: an MCP server that is found by its key, at relays
-                                            that are written as wss://HOST
-  cep22+nostr:RELAY[,RELAY…]?server=PUBKEY  as a target: that server (npub or hex)
-  WIRE+               ahp (the default of WebSockets), whole (of streams: one message, one frame), loro,
-                      cep22 (of relays)
-  OPTIONS             framing=lines|content-length|ipc (streams; ipc is VSCode's ipc.net, whose frames
-                      pass as they are), token-file=FILE, cert=FILE&key=FILE (the
-                      certificate of a wss listener, or the one that a wss target is shown), ca=FILE (whom
-                      to trust: a wss target's authority, or that of the clients of a wss listener, who
-                      need a certificate then), preset=NAME (of a path), client=NAME (the program
-                      that takes this end's messages; breakbulk caps lists both),
-                      max-frame=SIZE, max-message=SIZE, fragment=SIZE (of WebSockets), tunnel=auto|always|never, process-id=null|keep
-                      (streams), down=sse|poll (how frames come down by ahp+http; sse falls back to polls); anything else in a target's query goes to the server
-  OPTIONS of HTTP     token-file, cert, key, ca, max-message as above, max-frame=SIZE (the largest POST
-                      to a target); targets: headers-file=FILE (NAME: VALUE on each line; only its owner
-                      may be able to read it); listeners: idle=SECONDS (1800) until a session ends
-  OPTIONS of NATS     creds=FILE (a JWT and its seed), token-file=FILE (USER:PASSWORD or a token, which others
-                      cannot read there as they can on a command line), queue=NAME (breakbulk: the group
-                      that shares the sessions of a subject), inbox=PREFIX (_INBOX: what the subjects of
-                      sessions begin with, the same at both gateways), cert, key, ca, max-frame, max-message
-  OPTIONS of relays   key=FILE, encryption=disabled|optional|required, wraps=any|persistent|ephemeral,
-                      max-frame=SIZE (of an event), max-message=SIZE, window=SECONDS (600) that the
-                      clocks of both ends may differ; listeners: allow=PUBKEY,…, idle=SECONDS (1800);
-                      targets: server=PUBKEY, timeout=SECONDS without a message about a request until it
-                      is answered with an error and cancelled (by default 120 while the server has sent
-                      nothing at all, and 3600 afterwards, since a tool at work may say nothing)
+  stdio:
+      this process's own standard streams
+  exec:COMMAND
+      a command's standard streams; quotes and backslashes as in a shell, but no
+      shell: for pipes and the like exec:sh -c '…'
+  tcp://HOST:PORT
+      a TCP socket; to listen, tcp://PORT is tcp://127.0.0.1:PORT, and port 0
+      any free one. It has no token: beyond this machine it needs --allow-remote
+  unix:PATH
+      a Unix socket, for this user and root alone (--allow-user adds others)
+  ws://HOST:PORT/PATH
+      a WebSocket; to listen, ws://PORT is ws://127.0.0.1:PORT, and port 0 any
+      free one
+  ws+unix:PATH
+      the same over a Unix socket, for this user and root alone (--allow-user
+      adds others)
+  wss://…
+      the same with TLS
+  http://HOST:PORT/PATH
+      MCP over HTTP (Streamable HTTP, of 2025-03-26 to 2026-07-28): to listen,
+      one URL for clients of all versions; as a target, a server. http://PORT as
+      for ws://
+  https://…
+      the same with TLS
+  http+unix:PATH
+      the same over a Unix socket; ?path=/PATH is the path of its URL
+  ahp+http://HOST:PORT/PATH
+      a tunnel between two gateways over plain HTTP, in POSTs, event streams and
+      polls, for paths that let no WebSocket through or cap bodies: none is over
+      max-frame; ahp+https:// with TLS
+  nats://[USER:PASSWORD@|TOKEN@]HOST:PORT/SUBJECT
+      a tunnel over NATS: each session is for one of the gateways that listen at
+      the subject; the server's max_payload is the cap; tls:// with TLS
+  loro+http://HOST:PORT, loro+https://…
+      loro-extended: to listen, by WebSocket, SSE, polling and WebRTC on one
+      port; as a target, by ?transport=sse (the default), poll or webrtc
+  cep22+nostr:RELAY[,RELAY…]?key=FILE
+      to listen: an MCP server that is found by its key, at relays that are
+      written as wss://HOST
+  cep22+nostr:RELAY[,RELAY…]?server=PUBKEY
+      as a target: that server (npub or hex)
+  WIRE+
+      ahp (the default of WebSockets), whole (of streams: one message, one
+      frame), loro, cep22 (of relays)
+  OPTIONS
+      framing=lines|content-length|ipc (streams; ipc is VSCode's ipc.net, whose
+      frames pass as they are), token-file=FILE, cert=FILE&key=FILE (the
+      certificate of a wss listener, or the one that a wss target is shown),
+      ca=FILE (whom to trust: a wss target's authority, or that of the clients
+      of a wss listener, who need a certificate then), preset=NAME (of a path),
+      client=NAME (the program that takes this end's messages; breakbulk caps
+      lists both), max-frame=SIZE, max-message=SIZE, fragment=SIZE (of
+      WebSockets), tunnel=auto|always|never, process-id=null|keep (streams),
+      down=sse|poll (how frames come down by ahp+http; sse falls back to polls);
+      anything else in a target's query goes to the server
+  OPTIONS of HTTP
+      token-file, cert, key, ca, max-message as above, max-frame=SIZE (the
+      largest POST to a target); targets: headers-file=FILE (NAME: VALUE on each
+      line; only its owner may be able to read it); listeners: idle=SECONDS
+      (1800) until a session ends
+  OPTIONS of NATS
+      creds=FILE (a JWT and its seed), token-file=FILE (USER:PASSWORD or a
+      token, which others cannot read there as they can on a command line),
+      queue=NAME (breakbulk: the group that shares the sessions of a subject),
+      inbox=PREFIX (_INBOX: what the subjects of sessions begin with, the same
+      at both gateways), cert, key, ca, max-frame, max-message
+  OPTIONS of relays
+      key=FILE, encryption=disabled|optional|required,
+      wraps=any|persistent|ephemeral, max-frame=SIZE (of an event),
+      max-message=SIZE, window=SECONDS (600) that the clocks of both ends may
+      differ; listeners: allow=PUBKEY,…, idle=SECONDS (1800); targets:
+      server=PUBKEY, timeout=SECONDS without a message about a request until it
+      is answered with an error and cancelled (by default 120 while the server
+      has sent nothing at all, and 3600 afterwards, since a tool at work may say
+      nothing)
 
-What a gateway between two ends does:
-  streams, whole+ws        with the same        passes messages on (streams: stdio:, exec:, tcp:, unix:)
-  streams, whole+ws        with ahp+ws          a tunnel, if the other end of ahp+ws is a gateway too;
-                                                else the middle box for an AHP program:
-      --listen whole side --to ahp side           for a client that does not know segments
-      --listen ahp side --to whole side           for a host that does not know segments
-  ahp+ws                   with ahp+ws          assembles messages and cuts them again
-  loro+ws                  with loro+ws, whole+ws, streams with framing=ipc    binary messages, in fragments
-                                                                          and whole
-  ahp+http, nats           as ahp+ws, but always a tunnel: the other end is a gateway
-  http://, https://        with streams, whole+ws, http:// or a tunnel    MCP over HTTP
-  streams with framing=ipc with the same, or a tunnel    the frames of VSCode's ipc.net, as they are
-  loro+ws, loro+http       with the same        a client and a server of loro-extended, each by its transport
-  cep22+nostr              with streams, whole+ws or a tunnel    MCP over Nostr relays (ContextVM)
+What a gateway between two ends does (streams: stdio:, exec:, tcp:, unix:):
+  streams, whole+ws with the same
+      passes messages on
+  streams, whole+ws with ahp+ws
+      a tunnel, if the other end of ahp+ws is a gateway too; else the middle
+      box for an AHP program: with the whole side as --listen for a client
+      that does not know segments, as --to for a host that does not
+  ahp+ws with ahp+ws
+      assembles messages and cuts them again
+  loro+ws with loro+ws, whole+ws or streams with framing=ipc
+      binary messages, in fragments and whole
+  ahp+http, nats
+      as ahp+ws, but always a tunnel: the other end is a gateway
+  http://, https:// with streams, whole+ws, http:// or a tunnel
+      MCP over HTTP
+  streams with framing=ipc with the same, or a tunnel
+      the frames of VSCode's ipc.net, as they are
+  loro+ws, loro+http with the same
+      a client and a server of loro-extended, each by its transport
+  cep22+nostr with streams, whole+ws or a tunnel
+      MCP over Nostr relays (ContextVM)
 
-A tunnel carries any program of text messages (MCP, LSP, tywrap), or of framing=ipc at both gateways, unchanged, but for one value: with
-framing=content-length at either gateway a number in params.processId of initialize becomes null, since
-it names a process of the client's machine, and servers that do not find it exit. process-id=keep at
-both gateways passes it on. Its gateways recognize each other by the
-WebSocket subprotocol breakbulk.v2, and each first tells its limits. Of an AHP program nothing is
-edited but capabilities.chunking and lastSeenServerSeq.
+A tunnel carries any program of text messages (MCP, LSP, tywrap), or of
+framing=ipc at both gateways, unchanged, but for one value: with
+framing=content-length at either gateway a number in params.processId of
+initialize becomes null, since it names a process of the client's machine, and
+servers that do not find it exit. process-id=keep at both gateways passes it on.
+Its gateways recognize each other by the WebSocket subprotocol breakbulk.v2, and
+each first tells its limits. Of an AHP program nothing is edited but
+capabilities.chunking and lastSeenServerSeq.
 
-A tunnel outlives its connection: each gateway keeps what the other has not acknowledged, and the one
-that connected connects again and goes on where it broke off, for up to --resume-for. After that, or if
-the other gateway was restarted, open requests get error -32000, which says so. When the path refuses a
-frame for its size, the tunnel sends smaller ones from then on, says so once, and keeps the size in
---state for the next time; --max-frame or a preset overrules what was learned.
+A tunnel outlives its connection: each gateway keeps what the other has not
+acknowledged, and the one that connected connects again and goes on where it
+broke off, for up to --resume-for. After that, or if the other gateway was
+restarted, open requests get error -32000, which says so. When the path refuses
+a frame for its size, the tunnel sends smaller ones from then on, says so once,
+and keeps the size in --state for the next time; --max-frame or a preset
+overrules what was learned.
 
-With --fleet several gateways behind one load balancer share a NATS, and a client that comes back to
-another member goes on: the member that its new connection reached forwards it to the one that has its
-session. So tunnels are resumed (ws://, ahp+http://, nats://), and requests of MCP sessions over http:// may
-reach any member. A session lives in one member; if that one is gone, open requests of a tunnel get error
--32000, requests over HTTP get 404, and the client begins anew. A member that has no connection to NATS
-serves its own sessions, and tells clients of others to try again later. All members have the same listener,
-tokens and target, and a secret: secret-file=FILE, or BREAKBULK_FLEET_SECRET, of at least 16 characters.
-Further options: name=NAME (gateway: the fleet's name, where several share a NATS), creds, token-file, inbox,
-cert, key, ca as at nats://. The NATS account must allow breakbulk.fleet.NAME.> and the inbox.
+With --fleet several gateways behind one load balancer share a NATS, and a
+client that comes back to another member goes on: the member that its new
+connection reached forwards it to the one that has its session. So tunnels are
+resumed (ws://, ahp+http://, nats://), and requests of MCP sessions over http://
+may reach any member. A session lives in one member; if that one is gone, open
+requests of a tunnel get error -32000, requests over HTTP get 404, and the
+client begins anew. A member that has no connection to NATS serves its own
+sessions, and tells clients of others to try again later. All members have the
+same listener, tokens and target, and a secret: secret-file=FILE, or
+BREAKBULK_FLEET_SECRET, of at least 16 characters. Further options: name=NAME
+(gateway: the fleet's name, where several share a NATS), creds, token-file,
+inbox, cert, key, ca as at nats://. The NATS account must allow
+breakbulk.fleet.NAME.> and the inbox.
 
-A gateway tells the other its max-frame and max-message, and the smaller of the two applies both ways;
-the frame size of a preset inside a message (aws-api-gateway: 32 KB) is not told. So give a preset to
-both gateways. Of --max-frame and a preset the smaller one applies.
+A gateway tells the other its max-frame and max-message, and the smaller of the
+two applies both ways; the frame size of a preset inside a message
+(aws-api-gateway: 32 KB) is not told. So give a preset to both gateways. Of
+--max-frame and a preset the smaller one applies.
 
-A message over --max-message (32MiB) is skipped: a request is answered with error -32011, a response is
-replaced by it, a notification is dropped with a warning; an AHP action ends the session (4413), since
-later actions would hide that one is missing. On a WebSocket such a message closes the connection (1009).
+A message over --max-message (32MiB) is skipped: a request is answered with
+error -32011, a response is replaced by it, a notification is dropped with a
+warning; an AHP action ends the session (4413), since later actions would hide
+that one is missing. On a WebSocket such a message closes the connection (1009).
 
-By HTTP each initialize begins a session, with a command or connection of its own (--max-sessions in
-all). Requests of MCP 2026-07-28 have no sessions: each takes a command that no other request uses, and
-the next one takes it again. A POST over max-message gets 413. A target's session is deleted at the end;
-if the target ends it, so does the gateway's.
+By HTTP each initialize begins a session, with a command or connection of its
+own (--max-sessions in all). Requests of MCP 2026-07-28 have no sessions: each
+takes a command that no other request uses, and the next one takes it again. A
+POST over max-message gets 413. A target's session is deleted at the end; if the
+target ends it, so does the gateway's.
 
-With client=NAME at an endpoint the program there is known to take only so much (breakbulk caps lists
-such programs): a larger request is answered with error -32011, a larger response is replaced by it, a
-larger notification is dropped with a warning, and the program lives on.
+With client=NAME at an endpoint the program there is known to take only so much
+(breakbulk caps lists such programs): a larger request is answered with error
+-32011, a larger response is replaced by it, a larger notification is dropped
+with a warning, and the program lives on.
 
-A WebSocket listener answers breakbulk probe of clients that it lets in, within 8 MiB/s for all probes
-together; --no-probe turns that off.
+A WebSocket listener answers breakbulk probe of clients that it lets in, within
+8 MiB/s for all probes together; --no-probe turns that off.
 
-At relays each client has a command of its own (--max-sessions in all), which ends when the client is
-silent for too long; if the client sends again, another command gets the client's initialize. Requests
-still open when a command exits are answered with an error. Requests to a server get a progress token,
-without which nothing large can come back; the client does not get progress that it did not ask for. A
-tool call to a server that opens streams (CEP-41) gets none: the server would send its output there. Give
-such a call a token of its own if it wants the stream or an answer over 48 KB.
+At relays each client has a command of its own (--max-sessions in all), which
+ends when the client is silent for too long; if the client sends again, another
+command gets the client's initialize. Requests still open when a command exits
+are answered with an error. Requests to a server get a progress token, without
+which nothing large can come back; the client does not get progress that it did
+not ask for. A tool call to a server that opens streams (CEP-41) gets none: the
+server would send its output there. Give such a call a token of its own if it
+wants the stream or an answer over 48 KB.
 
-The key of relays comes from a file that nobody else can read (breakbulk keygen FILE makes one) or from
-BREAKBULK_NOSTR_KEY, which is the listener's, and the target's if the listener is no relay. Without one
-a target gets a new key for each session. What servers support is kept beside the key, in FILE.servers.
+The key of relays comes from a file that nobody else can read (breakbulk keygen
+FILE makes one) or from BREAKBULK_NOSTR_KEY, which is the listener's, and the
+target's if the listener is no relay. Without one a target gets a new key for
+each session. What servers support is kept beside the key, in FILE.servers.
 
-A quarter of --max-sessions is for known clients: those in allow=, or in FILE.clients beside the key, a
-public key in each line, where a client is added that comes again after an hour.
+A quarter of --max-sessions is for known clients: those in allow=, or in
+FILE.clients beside the key, a public key in each line, where a client is added
+that comes again after an hour.
 
-An event counts once, and only while its time is within the window of ours; so a relay cannot repeat
-what it recorded. The events of that time are kept beside the key, in FILE.heard; a listener without a
-key file takes no event from before its start.
+An event counts once, and only while its time is within the window of ours; so a
+relay cannot repeat what it recorded. The events of that time are kept beside
+the key, in FILE.heard; a listener without a key file takes no event from before
+its start.
 
-A token comes from token-file, or from the environment: BREAKBULK_TOKEN is the listener's, and the
-target's if the listener is neither a WebSocket nor HTTP. The token-file of a listener may have several
-lines, each with a name for the log and a token; it is read again when it changes. Only its owner may be
-able to read it.
+A token comes from token-file, or from the environment: BREAKBULK_TOKEN is the
+listener's, and the target's if the listener is neither a WebSocket nor HTTP.
+The token-file of a listener may have several lines, each with a name for the
+log and a token; it is read again when it changes. Only its owner may be able to
+read it.
 
-With --admin the gateway answers over HTTP: /healthz, /readyz (503 until it listens, and while it stops),
-/metrics for Prometheus, / a page for people, which follows the gateway in a browser, /api/state and /api/sessions/ID as JSON, POST /api/sessions/ID/close to end a
-session, /api/events (the state about once a second). The token is sent as Authorization: Bearer; /healthz
-and /readyz need none.
+With --admin the gateway answers over HTTP: /healthz, /readyz (503 until it
+listens, and while it stops), /metrics for Prometheus, / a page for people,
+which follows the gateway in a browser, /api/state and /api/sessions/ID as JSON,
+POST /api/sessions/ID/close to end a session, /api/events (the state about once
+a second). The token is sent as Authorization: Bearer; /healthz and /readyz need
+none.
 
-With --config FILE (TOML) one process has several routes, each with a name, listen and to, and with the
-options above as keys of the same names; what stands at the top of the file is for all routes, and all
-of them share memory. SIGHUP reads the file again: routes that did not change keep their sessions,
-others stop as by SIGTERM and the new ones start; if anything is wrong, nothing is changed, and the log
-says what, with line and column. --check says it without starting anything (exit code 0 or 2). Example:
+With --config FILE (TOML) one process has several routes, each with a name,
+listen and to, and with the options above as keys of the same names; what stands
+at the top of the file is for all routes, and all of them share memory. SIGHUP
+reads the file again: routes that did not change keep their sessions, others
+stop as by SIGTERM and the new ones start; if anything is wrong, nothing is
+changed, and the log says what, with line and column. --check says it without
+starting anything (exit code 0 or 2). Example:
   memory = \"1GiB\"
   [[route]]
   name = \"tools\"
@@ -186,25 +249,33 @@ says what, with line and column. --check says it without starting anything (exit
   to = \"exec:npx some-mcp-server\"
   max-frame = \"100KB\"
 
-After SIGINT, SIGTERM or (without --config) SIGHUP queued messages are still sent and open requests are
-waited for, within --grace; a second signal, a second later or more, stops at once. A request that
-nobody is left to answer gets error -32000, which says why. Exit codes: 0 all messages were sent and all
-requests answered, or a listener was stopped by a signal (how its sessions ended is in the log); 1 the
-one session of stdio: failed or lost something, a listener failed, or a second signal came; 2 it could
-not start: a wrong endpoint, a port in use, an unreachable target.
+After SIGINT, SIGTERM or (without --config) SIGHUP queued messages are still
+sent and open requests are waited for, within --grace; a second signal, a second
+later or more, stops at once. A request that nobody is left to answer gets error
+-32000, which says why.
 
 Examples:
-  breakbulk gateway --listen ws://8080 --to 'exec:npx some-mcp-server' --max-frame 100KB
+  breakbulk gateway --listen ws://8080 \\
+      --to 'exec:npx some-mcp-server' --max-frame 100KB
   breakbulk gateway --listen stdio: --to ws://127.0.0.1:8080/ --max-frame 100KB
-  breakbulk gateway --listen stdio: --to 'https://mcp.example/mcp?token-file=FILE'
-  breakbulk gateway --listen http://127.0.0.1:8080/mcp --to 'exec:npx some-mcp-server'
-  breakbulk gateway --listen 'tcp://7000?framing=content-length' --to ws://127.0.0.1:8080
-  breakbulk gateway --listen ahp+http://8080/tunnel --to 'exec:npx some-mcp-server' --max-frame 64KiB
-  breakbulk gateway --listen stdio: --to ahp+https://host.example/tunnel --max-frame 64KiB
-  breakbulk gateway --listen nats://127.0.0.1:4222/tools --to 'exec:npx some-mcp-server'
-  breakbulk gateway --listen ws://8080 --to 'exec:npx some-mcp-server' --fleet 'nats://10.0.0.5?secret-file=FILE'
-  breakbulk gateway --listen 'cep22+nostr:wss://relay.example?key=FILE' --to 'exec:npx some-mcp-server'
-  breakbulk gateway --listen stdio: --to 'cep22+nostr:wss://relay.example?server=npub1…'";
+  breakbulk gateway --listen stdio: \\
+      --to 'https://mcp.example/mcp?token-file=FILE'
+  breakbulk gateway --listen http://127.0.0.1:8080/mcp \\
+      --to 'exec:npx some-mcp-server'
+  breakbulk gateway --listen 'tcp://7000?framing=content-length' \\
+      --to ws://127.0.0.1:8080
+  breakbulk gateway --listen ahp+http://8080/tunnel \\
+      --to 'exec:npx some-mcp-server' --max-frame 64KiB
+  breakbulk gateway --listen stdio: \\
+      --to ahp+https://host.example/tunnel --max-frame 64KiB
+  breakbulk gateway --listen nats://127.0.0.1:4222/tools \\
+      --to 'exec:npx some-mcp-server'
+  breakbulk gateway --listen ws://8080 \\
+      --to 'exec:npx some-mcp-server' --fleet 'nats://10.0.0.5?secret-file=FILE'
+  breakbulk gateway --listen 'cep22+nostr:wss://relay.example?key=FILE' \\
+      --to 'exec:npx some-mcp-server'
+  breakbulk gateway --listen stdio: \\
+      --to 'cep22+nostr:wss://relay.example?server=npub1…'";
 
 #[derive(Args, Debug)]
 #[command(after_long_help = RULES, after_help = "See --help for what an endpoint is, and examples.")]

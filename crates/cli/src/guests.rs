@@ -3,6 +3,8 @@
 use breakbulk::net::{AddressLimits, ProxyHeader, raise_open_files};
 use clap::Args;
 
+use crate::number::whole;
+
 /// How many requests one address may send in a second, unless an option says otherwise.
 const RATE: u32 = 500;
 
@@ -13,10 +15,10 @@ const OWN_FILES: usize = 32;
 pub(crate) struct GuestOptions {
     /// The most connections from one address (IPv6: from one /64 network) [default: a quarter of all].
     /// Connections from this machine itself are not limited
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = whole::<usize>)]
     pub(crate) max_per_address: Option<usize>,
     /// The most requests per second from one address; for a moment four times as many [default: 500]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = whole::<u32>)]
     pub(crate) rate_per_address: Option<u32>,
     /// Clients come through a proxy, which names them in this header: x-forwarded-for or forwarded.
     /// Addresses are counted by its last entry. Only if nobody can reach this listener without the proxy
@@ -33,7 +35,7 @@ pub(crate) struct GuestOptions {
     /// The user with this number may connect to a Unix socket, beside the one who runs this and root; may
     /// be given more than once
     #[cfg(unix)]
-    #[arg(long = "allow-user", value_name = "UID")]
+    #[arg(long = "allow-user", value_name = "UID", value_parser = whole::<u32>)]
     pub(crate) users: Vec<u32>,
 }
 

@@ -17,17 +17,19 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use capture::Opened;
+use capture::Capture;
 use detect::{Guess, Sample, detect};
 use examine::{Bounds, Examiner};
-use format::Format;
+pub(crate) use format::Format;
 use rows::Report;
 pub(crate) use safe::printable;
 
 use crate::failure::Failure;
+use crate::frames::Opened;
 use crate::output::Output;
 use crate::progress;
 use crate::size::Size;
+use crate::terminal;
 
 /// Rows of each section without `--all`.
 const SHOWN: usize = 1000;
@@ -104,6 +106,17 @@ const ALL_FORMATS: &[Format] = &[
     Format::Ipc,
 ];
 
+/// The format of an input among these, if its beginning tells.
+pub(crate) fn format_of(opened: &Opened, allowed: &[Format]) -> Option<Format> {
+    let sample = Sample {
+        bytes: &opened.prefix,
+        whole: opened.whole,
+        max_frame: DEFAULT_MAX_FRAME,
+    };
+    let guess = detect(sample, allowed).ok()?;
+    Some(guess.format)
+}
+
 impl Inspect {
     pub(crate) fn run(self) -> Result<(), Failure> {
         if self.files.iter().any(|path| record::is_record(path)) {
@@ -114,6 +127,10 @@ impl Inspect {
             };
             return record::run(&self.files, &options);
         }
+        if self.session.is_some() {
+            let words = "--session is for folders of gateway --record; a capture has no sessions";
+            return Err(Failure::Usage(words.to_owned()));
+        }
         let [file] = &self.files[..] else {
             let words = "inspect takes several folders of gateway --record, or one capture";
             return Err(Failure::Usage(words.to_owned()));
@@ -123,14 +140,14 @@ impl Inspect {
             message: self.max_message.map_or(DEFAULT_MAX_MESSAGE, |size| size.0),
             rows: if self.all || self.json { KEPT } else { SHOWN },
         };
-        let opened = Opened::open(file)?;
+        let opened = Opened::open(Some(file))?;
         let name = opened.name.clone();
         let guess = self
             .guess(&opened, bounds)
             .map_err(|why| Failure::Input(format!("{name}: {why}")))?;
 
         let bar = progress::bar(opened.length, "inspecting");
-        let mut capture = opened.frames(guess.format.framing(), bounds.frame);
+        let mut capture = Capture::new(opened, guess.format.framing(), bounds.frame);
         let mut examiner = Examiner::new(guess.format, bounds);
         // After a read error, what was read before is still reported.
         let read = loop {
@@ -174,7 +191,7 @@ impl Inspect {
         let printed = if self.json {
             report_json::print(report, out.writer())
         } else {
-            table::print(report, out.writer())
+            table::print(report, terminal::width(), out.writer())
         };
         printed.map_err(|error| out.failed(error))?;
         out.finish()

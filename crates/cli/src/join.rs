@@ -10,17 +10,21 @@ use clap::Args;
 
 use crate::check::{frame_of, wrong_message};
 use crate::failure::Failure;
-use crate::frames::FrameReader;
+use crate::frames::{FrameReader, Opened};
+use crate::inspect::{self, Format};
 use crate::memory;
-use crate::options::WireOptions;
-use crate::output::Output;
+use crate::options::{WireName, WireOptions, Wired};
+use crate::output::{self, Output};
 use crate::progress;
 use crate::size::Size;
 
 #[derive(Args)]
 pub(crate) struct Join {
+    /// The format of the frames [default: detected]
+    #[arg(long, value_enum)]
+    wire: Option<WireName>,
     #[command(flatten)]
-    wire: WireOptions,
+    options: WireOptions,
     /// The largest frame (tywrap: its data; the line may be six times as long) [default: 64MiB]
     #[arg(long, value_name = "SIZE")]
     max_frame: Option<Size>,
@@ -37,20 +41,41 @@ pub(crate) struct Join {
 impl Join {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let now = Instant::now();
-        self.wire.check()?;
-        let limit = self.wire.frame_limit(self.max_frame)?;
-        let (mut reader, length) =
-            FrameReader::open(self.file.as_deref(), self.wire.is_binary(), limit)?;
-        let bar = progress::bar(length, "joining");
+        // Before any input is waited for.
+        if let Some(wire) = self.wire {
+            let wire = self.options.clone().of(wire)?;
+            wire.frame_limit(self.max_frame)?;
+            output::check(self.output.as_deref(), wire.is_binary())?;
+        }
+        let opened = Opened::open(self.file.as_deref())?;
+        let detected = detected(&opened);
+        let wire = match (self.wire, &detected) {
+            (Some(wire), _) => wire,
+            (None, Ok(wire)) => *wire,
+            (None, Err(why)) => return Err(Failure::Input(format!("{}: {why}", opened.name))),
+        };
+        let wire = self.options.of(wire)?;
+        let limit = wire.frame_limit(self.max_frame)?;
+        output::check(self.output.as_deref(), wire.is_binary())?;
+        let bar = progress::bar(opened.length, "joining");
+        let mut reader = FrameReader::new(opened, wire.is_binary(), limit);
         let mut joiner = Joiner {
-            wire: &self.wire,
-            link: self.wire.link(limit, fresh_seed()),
+            wire: &wire,
+            link: wire.link(limit, fresh_seed()),
             message: None,
             keys: BTreeSet::new(),
         };
-        while let Some(frame) = reader.next()? {
+        let other = detected.ok().filter(|detected| *detected != wire.wire);
+        loop {
+            let frame = reader
+                .next()
+                .map_err(|error| look_elsewhere(error, other))?;
+            let Some(frame) = frame else { break };
             let handled = joiner.handle_frame(now, frame, reader.cut_off);
-            handled.map_err(|what| Failure::Input(format!("frame {}: {what}", reader.count)))?;
+            handled.map_err(|what| {
+                let failure = Failure::Input(format!("frame {}: {what}", reader.count));
+                look_elsewhere(failure, other)
+            })?;
             bar.set_position(reader.bytes);
         }
         let frames = reader.count;
@@ -66,9 +91,46 @@ impl Join {
     }
 }
 
+/// The wire of the input, by its beginning.
+fn detected(opened: &Opened) -> Result<WireName, String> {
+    if opened.prefix.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    let allowed = [
+        Format::Ahp,
+        Format::Tywrap,
+        Format::Cep22,
+        Format::JsonRpc,
+        Format::Loro,
+    ];
+    let guess = inspect::format_of(opened, &allowed).ok_or(
+        "its beginning is not clearly of one format; name it with --wire ahp, tywrap, cep22 or loro",
+    )?;
+    match guess {
+        // A whole message is a frame of every text wire.
+        Format::Ahp | Format::JsonRpc => Ok(WireName::Ahp),
+        Format::Tywrap => Ok(WireName::Tywrap),
+        Format::Cep22 => Ok(WireName::Cep22),
+        _ => Ok(WireName::Loro),
+    }
+}
+
+/// Says of which wire the input seems to be, where the one that was named does not fit.
+fn look_elsewhere(failure: Failure, other: Option<WireName>) -> Failure {
+    match (failure, other) {
+        (Failure::Input(why), Some(other)) if !why.contains("use --wire") => {
+            let name = other.name();
+            Failure::Input(format!(
+                "{why}; the input looks like frames of the {name} wire: use --wire {name}, or leave --wire out"
+            ))
+        }
+        (failure, _) => failure,
+    }
+}
+
 /// Assembles one message. Nothing is written before all frames were read.
 struct Joiner<'a> {
-    wire: &'a WireOptions,
+    wire: &'a Wired,
     link: Link,
     message: Option<Message>,
     /// Transfers with accepted frames.

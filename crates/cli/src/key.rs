@@ -22,6 +22,13 @@ pub(crate) struct Keygen {
 impl Keygen {
     /// Makes a key, and prints its public half: npub, then hex.
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if self.file == Path::new("-") {
+            return Err(Failure::Usage(
+                "a secret key is not printed, since screens and logs keep what they are shown; name a file: \
+                 breakbulk keygen relay.key"
+                    .to_owned(),
+            ));
+        }
         let keys = Keys::generate();
         write(&self.file, &keys)?;
         let public = keys.public_key();

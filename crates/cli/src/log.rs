@@ -8,14 +8,17 @@ mod json;
 mod plain;
 mod throttle;
 
-use std::ffi::OsStr;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use breakbulk::gateway::record::clock;
 use breakbulk::net::process::set_stderr_format;
 use clap::{ArgAction, Args, ValueEnum};
 use tracing::Level;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::prelude::*;
 
 use self::json::JsonLines;
@@ -23,6 +26,7 @@ pub(crate) use self::plain::indented;
 use self::plain::plain;
 use self::throttle::Throttle;
 use crate::failure::Failure;
+use crate::terminal::{self, wrap};
 
 /// The form of the lines of this process; text until [`LogOptions::start`] was called.
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
@@ -90,20 +94,23 @@ impl LogOptions {
         let _ = FORMAT.set(self.log_format);
         let (text, json) = match self.log_format {
             LogFormat::Text => {
-                let colours = colours(
-                    io::stderr().is_terminal(),
-                    std::env::var_os("NO_COLOR").as_deref(),
-                );
+                let colours = terminal::error_has_colours();
+                let width = terminal::error_width();
                 let lines = tracing_subscriber::fmt::layer()
-                    .with_writer(move || PlainLines { colours })
+                    .with_writer(move || PlainLines { colours, width })
                     .with_ansi(colours)
+                    // A person at a terminal knows the day, and has little room.
+                    .with_timer(Clock {
+                        with_day: width.is_none(),
+                    })
                     .with_target(false);
                 (Some(lines.with_filter(Throttle::new(left_out))), None)
             }
             LogFormat::Json => {
                 set_stderr_format(|line| json::line(Level::INFO, line, &[("from", "command")]));
                 let lines = JsonLines::new(write_line);
-                (None, Some(lines.with_filter(Throttle::new(left_out))))
+                let lines = lines.with_filter(Throttle::new(left_out));
+                (None, Some(lines))
             }
         };
         // If a subscriber is set already, it stays.
@@ -155,7 +162,12 @@ pub(crate) fn failure(failure: &Failure) {
     }
     match is_json() {
         true => write_line(&json::line(Level::ERROR, &text, &[])),
-        false => write_line(&format!("breakbulk: {}", indented(&text))),
+        false => {
+            let text = format!("breakbulk: {}", indented(&text));
+            let width = terminal::error_width();
+            let lines = text.lines().map(|line| wrap(line, width, 2));
+            write_line(&lines.collect::<Vec<_>>().join("\n"));
+        }
     }
 }
 
@@ -171,15 +183,28 @@ fn is_json() -> bool {
     FORMAT.get() == Some(&LogFormat::Json)
 }
 
-/// Whether lines have colours: at a terminal, unless `NO_COLOR` is there and not empty.
-fn colours(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
-    is_terminal && no_color.is_none_or(OsStr::is_empty)
-}
-
 /// Writes each event as one line.
 struct PlainLines {
     /// Whether the log itself has colours.
     colours: bool,
+    /// The width of the terminal.
+    width: Option<usize>,
+}
+
+/// The time in UTC: `2026-11-18T11:06:40.123456Z`, or `11:06:40.123` without the day.
+struct Clock {
+    with_day: bool,
+}
+
+impl FormatTime for Clock {
+    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
+        if self.with_day {
+            return tracing_subscriber::fmt::time::SystemTime.format_time(writer);
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.unwrap_or_default().as_micros();
+        writer.write_str(&clock(now.try_into().unwrap_or(u64::MAX)))
+    }
 }
 
 impl Write for PlainLines {
@@ -187,6 +212,7 @@ impl Write for PlainLines {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let line = plain(text.trim_end_matches('\n'), self.colours);
+        let line = wrap(&line, self.width, 2);
         writeln!(io::stderr().lock(), "{line}")?;
         Ok(event.len())
     }
@@ -264,26 +290,6 @@ mod tests {
         ] {
             let line = std::iter::once("command").chain(wrong.iter().copied());
             assert!(Command::try_parse_from(line).is_err(), "{wrong:?}");
-        }
-    }
-
-    // LOG-2
-    #[test]
-    fn colours_are_for_terminals_whose_user_wants_them() {
-        for (is_terminal, no_color, expected) in [
-            (true, None, true),
-            (true, Some(""), true),
-            (true, Some("1"), false),
-            (true, Some("0"), false),
-            (false, None, false),
-            (false, Some("1"), false),
-        ] {
-            let no_color = no_color.map(OsStr::new);
-            assert_eq!(
-                colours(is_terminal, no_color),
-                expected,
-                "{is_terminal} {no_color:?}"
-            );
         }
     }
 }

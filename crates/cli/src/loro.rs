@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
+use crate::number::whole;
 use crate::size::Size;
 
 #[derive(Args)]
@@ -36,22 +37,27 @@ enum Command {
 }
 
 const URL_HELP: &str = "\
-URL is ws://HOST:PORT/ws or wss://… for a WebSocket, or http://HOST:PORT or https://… with
-?transport=sse (the default), ?transport=poll or ?transport=webrtc.
+URL is ws://HOST:PORT/ws or wss://… for a WebSocket, or http://HOST:PORT or
+https://… with ?transport=sse (the default), ?transport=poll or
+?transport=webrtc.
 
 BREAKBULK_TOKEN in the environment is sent as the token.";
 
 const CLIENT_HELP: &str = "\
-URL is ws://HOST:PORT/ws or wss://… for a WebSocket, or http://HOST:PORT or https://… with
-?transport=sse (the default), ?transport=poll or ?transport=webrtc.
+URL is ws://HOST:PORT/ws or wss://… for a WebSocket, or http://HOST:PORT or
+https://… with ?transport=sse (the default), ?transport=poll or
+?transport=webrtc.
 
-FILE is a snapshot, or JSON if its name ends in .json; without one JSON goes to standard output, or
-comes from standard input. In JSON each member of the object is one root of the document: an object is
-a map, an array a list, a string a text. What the document has keeps its kind: a movable list stays
-one, a counter is a number; trees and bytes are shown, and a push that would change them is refused.
+FILE is a snapshot, or JSON if its name ends in .json; without one JSON goes to
+standard output, or comes from standard input. In JSON each member of the object
+is one root of the document: an object is a map, an array a list, a string a
+text. What the document has keeps its kind: a movable list stays one, a counter
+is a number; trees and bytes are shown, and a push that would change them is
+refused.
 
-A WebSocket on which nothing came for 10 s is pinged, and given up after 30 s; an event stream is given up
-after 60 s, a poll after 40 s. Then the client connects again.
+A WebSocket on which nothing came for 10 s is pinged, and given up after 30 s;
+an event stream is given up after 60 s, a poll after 40 s. Then the client
+connects again.
 
 BREAKBULK_TOKEN in the environment is sent as the token.";
 
@@ -88,7 +94,7 @@ struct Server {
     /// The server's address
     url: String,
     /// How long syncing may take, in seconds; 0 is for ever
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>, default_value_t = 60)]
     timeout: u64,
     /// The largest message
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]

@@ -5,40 +5,46 @@
 mod call;
 mod caps;
 mod check;
+mod columns;
 mod demo;
 mod echo;
 mod failure;
 mod frames;
 mod gateway;
 mod guests;
+mod help;
 mod inspect;
 mod join;
 mod key;
 mod log;
 mod loro;
 mod memory;
+mod number;
 mod options;
 mod output;
 mod probe;
 mod progress;
 mod record;
 mod relay;
+mod shells;
 mod signals;
 mod size;
 mod split;
 mod tap;
+mod terminal;
 mod token;
+mod version;
 
 use std::process::ExitCode;
 
 use breakbulk::net::process::{set_supervisor, supervise};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use failure::Failure;
 
 /// Carries large RPC messages over paths whose frames are capped.
 #[derive(Parser)]
-#[command(name = "breakbulk", version, arg_required_else_help = true)]
+#[command(name = "breakbulk", version, long_version = version::long(), arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -73,12 +79,18 @@ enum Command {
     /// End the process groups that are named on the standard input, once it ends.
     #[command(hide = true)]
     Supervise,
-    /// Show each format carry a 24 MB message under its usual cap.
+    /// Show each format carry a message that its path refuses whole.
     Demo(demo::Demo),
+    /// Print the script by which a shell completes command lines of this program.
+    Completions(shells::Completions),
+    /// Write the man pages of this program.
+    Man(shells::Man),
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let command = help::complete(Cli::command());
+    let matches = command.clone().try_get_matches();
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version come as errors too; clap knows which stream to print them to.
@@ -110,6 +122,8 @@ fn main() -> ExitCode {
             Ok(())
         }
         Command::Demo(demo) => demo.run(),
+        Command::Completions(completions) => completions.run(command),
+        Command::Man(man) => man.run(command),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -48,11 +48,9 @@ pub(crate) enum StyleName {
     Ascii,
 }
 
+/// What split and join can be told about the frames, beside their wire.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WireOptions {
-    /// The format of the frames
-    #[arg(long, value_enum)]
-    pub(crate) wire: WireName,
     /// The largest message [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
     max_message: Option<Size>,
@@ -71,9 +69,45 @@ pub(crate) struct WireOptions {
     style: Option<StyleName>,
 }
 
+/// A wire and its options.
+#[derive(Clone, Debug)]
+pub(crate) struct Wired {
+    pub(crate) wire: WireName,
+    options: WireOptions,
+}
+
 impl WireOptions {
+    /// The options of this wire.
+    ///
+    /// # Errors
+    /// For options of another wire, and a key of the wrong form.
+    pub(crate) fn of(self, wire: WireName) -> Result<Wired, Failure> {
+        let wired = Wired {
+            wire,
+            options: self,
+        };
+        wired.check()?;
+        Ok(wired)
+    }
+}
+
+impl WireName {
+    /// The name, as `--wire` takes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ahp => "ahp",
+            Self::Tywrap => "tywrap",
+            Self::Cep22 => "cep22",
+            Self::Loro => "loro",
+        }
+    }
+}
+
+impl Wired {
     pub(crate) fn max_message(&self) -> usize {
-        self.max_message.map_or(DEFAULT_MAX_MESSAGE, |size| size.0)
+        self.options
+            .max_message
+            .map_or(DEFAULT_MAX_MESSAGE, |size| size.0)
     }
 
     pub(crate) fn is_binary(&self) -> bool {
@@ -81,7 +115,7 @@ impl WireOptions {
     }
 
     pub(crate) fn wire(&self) -> Arc<dyn Wire> {
-        let style = if self.style == Some(StyleName::Ascii) {
+        let style = if self.options.style == Some(StyleName::Ascii) {
             Style::Ascii
         } else {
             Style::Compact
@@ -97,18 +131,17 @@ impl WireOptions {
         }
     }
 
-    /// Refuses options of another wire, and a key of the wrong form.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), Failure> {
         let wrong = |option: &str, wire: &str| {
             Err(Failure::Usage(format!("{option} is for --wire {wire}")))
         };
         match self.wire {
             WireName::Tywrap => {}
-            _ if self.strict => return wrong("--strict", "tywrap"),
-            _ if self.style.is_some() => return wrong("--style", "tywrap"),
+            _ if self.options.strict => return wrong("--strict", "tywrap"),
+            _ if self.options.style.is_some() => return wrong("--style", "tywrap"),
             _ => {}
         }
-        if self.wrap.is_some() && self.wire != WireName::Cep22 {
+        if self.options.wrap.is_some() && self.wire != WireName::Cep22 {
             return wrong("--wrap", "cep22");
         }
         self.given_key().map(drop)
@@ -120,8 +153,8 @@ impl WireOptions {
                 "--max-frame: a frame of 4 GiB or more does not fit behind its u32 length".into(),
             ));
         }
-        Ok(match (self.wire, self.wrap) {
-            (WireName::Tywrap, _) if !self.strict => Cap::piece(max_frame).lines(),
+        Ok(match (self.wire, self.options.wrap) {
+            (WireName::Tywrap, _) if !self.options.strict => Cap::piece(max_frame).lines(),
             (WireName::Cep22, Some(wrap)) => {
                 nostr_cap(max_frame, max_frame, wrap == WrapName::Giftwrap).lines()
             }
@@ -136,7 +169,7 @@ impl WireOptions {
             return Ok(DEFAULT_FRAME_LIMIT);
         };
         let cap = self.cap(max_frame)?;
-        let native = self.wire == WireName::Tywrap && !self.strict;
+        let native = self.wire == WireName::Tywrap && !self.options.strict;
         let longest = if native {
             max_frame
                 .saturating_mul(NATIVE_LINE.0)
@@ -149,7 +182,7 @@ impl WireOptions {
 
     /// The key from `--key`.
     pub(crate) fn given_key(&self) -> Result<Option<Key>, Failure> {
-        let Some(key) = self.key.as_deref() else {
+        let Some(key) = self.options.key.as_deref() else {
             return Ok(None);
         };
         match self.wire {

@@ -1,12 +1,47 @@
 //! Output to standard output, or to a file that appears under its name only once it is complete.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
+use crate::terminal::{self, wrap};
 
 const BUFFER: usize = 256 << 10;
+
+/// Refuses output that would be lost or would spoil a terminal, before any input is waited for.
+///
+/// # Errors
+/// If there is no file and standard output is closed, or a terminal and the output binary.
+pub(crate) fn check(path: Option<&Path>, binary: bool) -> Result<(), Failure> {
+    if path.is_some_and(|path| path != Path::new("-")) {
+        return Ok(());
+    }
+    if is_closed() {
+        return Err(Failure::Usage(
+            "standard output is closed, so the output would be lost; name a file with --output FILE"
+                .to_owned(),
+        ));
+    }
+    if binary && io::stdout().is_terminal() {
+        return Err(Failure::Usage(
+            "the output is binary, and a terminal cannot show it; name a file with --output FILE, or \
+             redirect it: > FILE"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the program was started with a closed standard output, where the system tells (Linux). Rust opens
+/// /dev/null for reading and writing in its place, where a shell's `> /dev/null` only writes.
+fn is_closed() -> bool {
+    let is_null = fs::read_link("/proc/self/fd/1").is_ok_and(|it| it == Path::new("/dev/null"));
+    let about = fs::read_to_string("/proc/self/fdinfo/1").unwrap_or_default();
+    let flags = about.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    is_null && flags.is_some_and(|flags| flags & 0o3 == 0o2)
+}
 
 /// Output that must be finished: an unfinished file is removed.
 pub(crate) struct Output {
@@ -73,6 +108,11 @@ impl Output {
         self.write(b"\n")?;
         let flushed = self.writer.flush();
         flushed.map_err(|error| self.failed(error))
+    }
+
+    /// Writes a line, broken between words where the terminal is narrower.
+    pub(crate) fn wrapped(&mut self, line: &str, indent: usize) -> Result<(), Failure> {
+        self.line(&wrap(line, terminal::width(), indent))
     }
 
     /// The writer, for code that writes to it directly.

@@ -2,40 +2,46 @@
 
 mod report;
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use breakbulk::gateway::probe::{self, Content, Direction, Progress, Target};
 use breakbulk::gateway::{Config, Event, RunError, Stop};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use tracing::Level;
 
 use crate::failure::Failure;
+use crate::gateway::explained;
 use crate::guests::{GuestOptions, Room};
 use crate::log::LogOptions;
+use crate::number::whole;
 use crate::output::Output;
+use crate::progress;
 use crate::signals;
 use crate::size::{self, Size};
 use crate::{log, token};
 
 const RULES: &str = "\
-Run breakbulk probe --listen ENDPOINT at one end of the path and breakbulk probe ENDPOINT at the other, or
-probe a gateway that listens there: a gateway answers a probe of a client that it lets in anyway (with the
-right token, if it has one), within 8 MiB/s for all probes together, and never with --no-probe.
+Run breakbulk probe --listen ENDPOINT at one end of the path and breakbulk probe
+ENDPOINT at the other, or probe a gateway that listens there: a gateway answers
+a probe of a client that it lets in anyway (with the right token, if it has
+one), within 8 MiB/s for all probes together, and never with --no-probe.
 
-For each direction, for text and for binary messages, the largest message is found to the byte, and whether
-larger ones pass in several WebSocket frames. What happens to one byte more is told: a close with 1009 or
-another code, silence, a message that was cut off, the end of the connection, a reset, a TLS alert. With
-http:// or https:// it is the body of a POST and of its response, which may be refused with a status such
-as 413 or 503; there breakbulk probe --listen http://PORT answers (for https:// behind a proxy), or a
-gateway that listens at http:// or ahp+http://. With nats:// it is one message: NATS says how large it may
-be (max_payload), and what really passes is tried. A connection that breaks by chance is tried again. The last lines name the options of breakbulk gateway that
-keep within what was found, and the rows of breakbulk caps that fit.
+For each direction, for text and for binary messages, the largest message is
+found to the byte, and whether larger ones pass in several WebSocket frames.
+What happens to one byte more is told: a close with 1009 or another code,
+silence, a message that was cut off, the end of the connection, a reset, a TLS
+alert. With http:// or https:// it is the body of a POST and of its response,
+which may be refused with a status such as 413 or 503; there breakbulk probe
+--listen http://PORT answers (for https:// behind a proxy), or a gateway that
+listens at http:// or ahp+http://. With nats:// it is one message: NATS says how
+large it may be (max_payload), and what really passes is tried. A connection
+that breaks by chance is tried again. The last lines name the options of
+breakbulk gateway that keep within what was found, and the rows of breakbulk
+caps that fit.
 
-The token of a listener comes from ?token-file=FILE or BREAKBULK_TOKEN, as for breakbulk gateway.
-
-Exit codes: 0 the limits were found; 1 no answer, or nothing passes; 2 wrong options.
+The token of a listener comes from ?token-file=FILE or BREAKBULK_TOKEN, as for
+breakbulk gateway.
 
 Examples:
   breakbulk probe --listen ws://8080
@@ -56,7 +62,7 @@ pub(crate) struct Probe {
     up_to: Size,
     /// The least time to wait for an answer until it counts as silence, in milliseconds; what the path was
     /// seen to take is added
-    #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000)]
+    #[arg(long, value_name = "MILLISECONDS", value_parser = whole::<u64>, default_value_t = 1000)]
     patience: u64,
     /// Print JSON
     #[arg(long)]
@@ -81,6 +87,13 @@ impl Probe {
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
         let parse = |text: &str| {
+            if !text.contains(':') {
+                return Err(Failure::Usage(
+                    "there is no colon; a probe is for ws://HOST:PORT/PATH, wss://…, ws+unix:PATH, http://…, \
+                     https://… and nats://HOST:PORT/SUBJECT"
+                        .to_owned(),
+                ));
+            }
             let parsed = text.parse::<Target>();
             // The text itself is not repeated, since it may contain a secret.
             parsed.map_err(|error| Failure::Usage(error.to_string()))
@@ -97,7 +110,7 @@ impl Probe {
         config.most = self.up_to.0;
         config.patience = Duration::from_millis(self.patience);
         config.token = token::from_environment()?;
-        let bar = bar();
+        let bar = progress::waiting("probing");
         let outcome = probe::run(endpoint, config, |progress| show(&bar, progress)).await;
         bar.finish_and_clear();
         let report = outcome.map_err(|error| match error.is_usage() {
@@ -155,22 +168,9 @@ impl Probe {
 
 fn failure(error: RunError) -> Failure {
     match error.is_setup() {
-        true => Failure::Usage(format!("--{error}")),
+        true => Failure::Usage(explained(&error)),
         false => Failure::Session(error.to_string()),
     }
-}
-
-/// A line on the terminal that says what is being tried.
-fn bar() -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let target = ProgressDrawTarget::stderr_with_hz(10);
-    let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
-    let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
-    let bar = ProgressBar::with_draw_target(None, target).with_style(style);
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
 }
 
 fn show(bar: &ProgressBar, progress: Progress) {

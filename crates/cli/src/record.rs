@@ -7,6 +7,7 @@ use breakbulk::gateway::record::{RecordOptions, Recorder};
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::number::positive;
 use crate::size::Size;
 
 /// An hour, in seconds.
@@ -30,7 +31,7 @@ pub(crate) struct Record {
     #[arg(
         long,
         value_name = "HOURS",
-        value_parser = clap::value_parser!(u64).range(1..),
+        value_parser = positive,
         default_value_t = RecordOptions::AGE.as_secs() / HOUR,
         requires = "record"
     )]
@@ -69,6 +70,11 @@ impl Record {
         let Some(folder) = &self.record else {
             return Ok(None);
         };
+        if folder.is_file() {
+            let name = folder.display();
+            let words = format!("--record: {name} is a file; name a folder");
+            return Err(Failure::Usage(words));
+        }
         let options = RecordOptions::new(folder.clone()).with(|options| {
             options.size = self.record_size.0 as u64;
             options.age = Duration::from_secs(self.record_age.saturating_mul(HOUR));

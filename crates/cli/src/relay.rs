@@ -20,13 +20,13 @@ use crate::{log, signals};
 const LOOK: Duration = Duration::from_millis(250);
 
 const RULES: &str = "\
-It stands for the capped path of a network, on this machine: a WebSocket relay closes a connection with 1009
-when a message is over --cap, a proxy for HTTP answers a body over --cap with 413 (a response: 502), a Nostr
-relay (--nostr) refuses an event over --cap. What is within the cap passes unchanged, both ways. It knows no
-tokens and no TLS, and listens on this machine alone.
+It stands for the capped path of a network, on this machine: a WebSocket relay
+closes a connection with 1009 when a message is over --cap, a proxy for HTTP
+answers a body over --cap with 413 (a response: 502), a Nostr relay (--nostr)
+refuses an event over --cap. What is within the cap passes unchanged, both ways.
+It knows no tokens and no TLS, and listens on this machine alone.
 
-It runs until a signal comes. Exit codes: 0 stopped by a signal; 1 it failed;
-2 it could not start.
+It runs until a signal comes.
 
 Examples:
   breakbulk relay --listen ws://9000 --to ws://127.0.0.1:8080

@@ -14,14 +14,17 @@ use crate::failure::Failure;
 use crate::frames;
 use crate::memory;
 use crate::options::{WireName, WireOptions};
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::progress;
 use crate::size::Size;
 
 #[derive(Args)]
 pub(crate) struct Split {
+    /// The format of the frames
+    #[arg(long, value_enum)]
+    wire: WireName,
     #[command(flatten)]
-    wire: WireOptions,
+    options: WireOptions,
     /// The largest frame: its text (tywrap: its data; see --strict and --wrap)
     #[arg(long, value_name = "SIZE")]
     max_frame: Size,
@@ -38,16 +41,17 @@ pub(crate) struct Split {
 impl Split {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let now = Instant::now();
-        self.wire.check()?;
-        let cap = self.wire.cap(self.max_frame.0)?;
-        let message = frames::read_message(self.file.as_deref(), self.wire.max_message())?;
+        let wire = self.options.of(self.wire)?;
+        let cap = wire.cap(self.max_frame.0)?;
+        output::check(self.output.as_deref(), wire.is_binary())?;
+        let message = frames::read_message(self.file.as_deref(), wire.max_message())?;
         let seed = fresh_seed();
-        let key = self.wire.key(&message, &seed)?;
+        let key = wire.key(&message, &seed)?;
         let bar = progress::bar(Some(message.len() as u64), "splitting");
 
         // Planned first, so that a message that cannot be sent fails before anything is written.
         let limits = PeerLimits {
-            message: self.wire.max_message(),
+            message: wire.max_message(),
             ..PeerLimits::NONE
         };
         let peer = PeerSupport::Yes(limits);
@@ -58,16 +62,16 @@ impl Split {
             peer: &peer,
             cap: &cap,
         };
-        let plan = self.wire.wire().plan(&message, &options).map_err(refused)?;
-        if let Some(why) = wrong_message(&message, self.wire.wire) {
+        let plan = wire.wire().plan(&message, &options).map_err(refused)?;
+        if let Some(why) = wrong_message(&message, wire.wire) {
             return Err(Failure::Input(format!("{why}; a receiver would refuse it")));
         }
-        if self.wire.wire == WireName::Ahp && plan != Plan::Whole && is_handshake(&message) {
+        if wire.wire == WireName::Ahp && plan != Plan::Whole && is_handshake(&message) {
             let why = "initialize and reconnect are never cut: nothing is negotiated yet; send less or raise --max-frame";
             return Err(Failure::Input(why.into()));
         }
 
-        let mut link = self.wire.link(usize::MAX, seed);
+        let mut link = wire.link(usize::MAX, seed);
         link.set_cap(cap);
         let size = message.len();
         let mut outgoing = Outgoing::new(message);
@@ -78,8 +82,8 @@ impl Split {
         let mut frame = Vec::new();
         let mut count = 0;
         while link.poll_transmit(now, &mut frame).is_some() {
-            let (length, end) = frames::delimiters(&frame, self.wire.is_binary())?;
-            if self.wire.is_binary() {
+            let (length, end) = frames::delimiters(&frame, wire.is_binary())?;
+            if wire.is_binary() {
                 out.write(&length)?;
             }
             out.write(&frame)?;
@@ -124,6 +128,11 @@ fn refused(error: SendError) -> Failure {
     match error {
         SendError::BadKey { .. } => Failure::Usage(format!("--key: {error}")),
         SendError::MessageTooLarge { .. } => Failure::Input(format!("{error} (--max-message)")),
+        SendError::CapTooSmall { .. } => Failure::Input(format!("--max-frame: {error}")),
+        SendError::NotUtf8 => Failure::Input(
+            "the message is not UTF-8, and this wire carries text; use --wire loro, which carries bytes"
+                .to_owned(),
+        ),
         error => Failure::Input(error.to_string()),
     }
 }

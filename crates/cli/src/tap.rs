@@ -1,6 +1,5 @@
 //! `breakbulk tap`: follows a running gateway in the terminal, by its admin port.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use breakbulk::gateway::admin::{FollowError, Followed, follow};
@@ -11,8 +10,9 @@ use crate::failure::Failure;
 use crate::gateway::admin_token;
 use crate::inspect::printable;
 use crate::output::Output;
+use crate::terminal;
 
-/// The width of a line.
+/// The width of a line where there is no terminal.
 const WIDTH: usize = 80;
 
 /// Colours of a terminal: red for what ended badly, grey for frames of the tunnel itself.
@@ -48,12 +48,13 @@ impl Tap {
     async fn follow(self) -> Result<(), Failure> {
         let token = admin_token(self.admin_token_file.as_deref())?;
         let mut lines = follow(&self.admin, token.as_ref()).await.map_err(failed)?;
-        let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let colours = terminal::output_has_colours();
+        let width = terminal::width().unwrap_or(WIDTH);
         loop {
             match lines.next().await.map_err(failed)? {
                 Followed::Record(live) if self.wants(&live) => {
                     let mut out = Output::open(None)?;
-                    out.line(&line(&live, colours))?;
+                    out.line(&line(&live, width, colours))?;
                     out.finish()?;
                 }
                 Followed::Record(_) => {}
@@ -79,7 +80,7 @@ fn failed(error: FollowError) -> Failure {
 }
 
 /// A record in one line.
-fn line(live: &Live, colours: bool) -> String {
+fn line(live: &Live, width: usize, colours: bool) -> String {
     let way = match live.way {
         Some(Way::In) => "<",
         Some(Way::Out) => ">",
@@ -92,7 +93,7 @@ fn line(live: &Live, colours: bool) -> String {
         live.session,
         live.note.summary()
     );
-    let text = printable(&text, WIDTH - 1);
+    let text = printable(&text, width - 1);
     let colour = match &live.note {
         Note::Closed { code, .. } if !matches!(code, 1000 | 1001 | 1005) => RED,
         Note::Ended(end) if !end.clean => RED,
@@ -115,16 +116,16 @@ mod tests {
         let text = r#"{"at":1795000000123,"session":"7kq3vd-1","route":"gateway","side":"to","line":1,"way":"out","note":{"is":"frame","n":13,"bytes":900000,"kind":"piece","wire":"ahp","key":"k","seq":11,"count":28,"method":"tools/call","id":"7"}}"#;
         let mut live: Live = serde_json::from_str(text).unwrap();
         let expected = "11:06:40.123 7kq3vd-1     to     > 13 piece 12/28 tools/call id 7 900000 B";
-        assert_eq!(line(&live, true), expected);
+        assert_eq!(line(&live, WIDTH, true), expected);
         live.note = Note::Closed {
             by: breakbulk::gateway::record::By::Peer,
             code: 1009,
             reason: format!("xx\u{1b}[2J{}", "y".repeat(100)),
         };
         live.way = None;
-        let plain = line(&live, false);
+        let plain = line(&live, WIDTH, false);
         assert!(plain.chars().count() <= WIDTH, "{plain}");
         assert!(plain.contains("1009 xx\\u{1b}[2Jyyy"), "{plain}");
-        assert!(line(&live, true).starts_with("\x1b[31m11:06"));
+        assert!(line(&live, WIDTH, true).starts_with("\x1b[31m11:06"));
     }
 }

@@ -93,151 +93,134 @@ fn frames_are_as_the_formats_write_them() {
 }
 
 #[test]
-fn usage_is_2_and_input_is_1() {
-    let long = "x".repeat(4 << 20);
-    let batch = format!("[{MESSAGE},{MESSAGE}]");
-    for (arguments, input, code, words) in [
-        ("", "", 2, "Usage"),
-        ("split --wire ahp", "", 2, "--max-frame"),
-        (
-            "split --wire nothing --max-frame 1KB",
-            "",
-            2,
-            "possible values",
-        ),
-        ("split --wire ahp --max-frame 1XB", "", 2, "no unit"),
-        (
-            "split --wire ahp --max-frame 200 --strict",
-            MESSAGE,
-            2,
-            "--strict is for --wire tywrap",
-        ),
-        (
-            "split --wire ahp --max-frame 200 --wrap nostr",
-            MESSAGE,
-            2,
-            "--wrap is for --wire cep22",
-        ),
-        (
-            "split --wire ahp --max-frame 200 --style ascii",
-            MESSAGE,
-            2,
-            "--style is for --wire tywrap",
-        ),
-        (
-            "join --wire tywrap --key nonsense",
-            MESSAGE,
-            2,
-            "request:ID",
-        ),
-        ("split --wire loro --max-frame 8GiB", MESSAGE, 2, "u32"),
-        ("split --wire ahp --max-frame 1.5MB", "", 2, "1500KB"),
-        ("split --wire ahp --max-frame 1KB", "", 1, "empty"),
-        (
-            "split --wire ahp --max-frame 1KB",
-            "\u{feff}{}",
-            1,
-            "byte order mark",
-        ),
-        (
-            "split --wire loro --max-frame 40 --key xyz",
-            MESSAGE,
-            2,
-            "16 hex digits",
-        ),
-        (
-            "split --wire tywrap --max-frame 32 --key 7",
-            MESSAGE,
-            2,
-            "request:ID",
-        ),
-        (
-            "split --wire ahp --max-frame 200 no-such-file",
-            "",
-            1,
-            "no-such-file",
-        ),
-        (
-            "split --wire ahp --max-frame 20",
-            MESSAGE,
-            1,
-            "at least 145",
-        ),
-        (
-            "split --wire tywrap --max-frame 3",
-            MESSAGE,
-            1,
-            "at least 4",
-        ),
-        (
-            "split --wire loro --max-frame 16",
-            MESSAGE,
-            1,
-            "at least 17",
-        ),
-        (
-            "split --wire ahp --max-frame 200 --max-message 50",
-            MESSAGE,
-            1,
-            "raise --max-message",
-        ),
-        (
-            "split --wire ahp --max-frame 145",
-            long.as_str(),
-            1,
-            "needs more than 65535 pieces",
-        ),
-        (
-            "split --wire cep22 --max-frame 400",
-            long.as_str(),
-            1,
-            "needs more than 10000 pieces",
-        ),
-        (
-            "split --wire ahp --max-frame 1000",
-            long.as_str(),
-            1,
-            "not JSON",
-        ),
-        (
-            "split --wire ahp --max-frame 160",
-            batch.as_str(),
-            1,
-            "batch",
-        ),
-        ("join --wire ahp", "", 1, "without a message"),
-        ("join --wire loro", "\0\0\0", 1, "truncated"),
-        (
-            "join --wire loro --max-frame 10",
-            "\x7f\x7f\x7f\x7f",
-            1,
-            "frame-too-large",
-        ),
-        (
-            "join --wire ahp --max-frame 10",
-            "{\"jsonrpc\":\"2.0\"}",
-            1,
-            "frame 1",
-        ),
-        ("join --wire tywrap", "no json at all", 1, "BAD_JSON"),
+fn help_and_versions_are_no_errors() {
+    for help in [
+        "--help",
+        "-h",
+        "--version",
+        "-V",
+        "split --help",
+        "help split",
     ] {
-        let output = breakbulk(arguments, input.as_bytes());
+        let output = breakbulk(help, b"");
+        assert_eq!(output.status.code(), Some(0), "{help}");
+        assert!(output.stderr.is_empty(), "{help}: {}", said(&output));
+    }
+    let version = breakbulk("--version", b"").stdout;
+    let version = String::from_utf8(version).unwrap();
+    let number = concat!("breakbulk ", env!("CARGO_PKG_VERSION"), "\n");
+    assert!(version.starts_with(number), "{version}");
+    let commit = version
+        .lines()
+        .find_map(|line| line.strip_prefix("commit:"));
+    let commit = commit.unwrap().trim();
+    assert!(commit == "unknown" || commit.len() == 12, "{version}");
+    assert!(version.contains("gateway-nostr"), "{version}");
+    assert!(version.lines().all(|line| line.len() <= 80), "{version}");
+}
+
+/// A shell's script and the pages of `man` know every command.
+#[test]
+fn completions_and_man_pages_name_all_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = breakbulk(&format!("completions {shell}"), b"");
+        assert!(script.status.success(), "{shell}: {}", said(&script));
+        let script = String::from_utf8(script.stdout).unwrap();
+        for word in ["gateway", "max-frame", "inspect", "keygen", "completions"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+        if shell == "bash" {
+            let file = folder.path().join("script");
+            std::fs::write(&file, &script).unwrap();
+            let read = Command::new("bash").arg("-n").arg(&file).status().unwrap();
+            assert!(read.success(), "bash does not read its script");
+        }
+    }
+    let man = folder.path().join("man1");
+    std::fs::create_dir(&man).unwrap();
+    let made = breakbulk(&format!("man {}", man.display()), b"");
+    assert!(made.status.success(), "{}", said(&made));
+    for page in [
+        "breakbulk.1",
+        "breakbulk-gateway.1",
+        "breakbulk-loro-serve.1",
+    ] {
+        let text = std::fs::read_to_string(man.join(page)).unwrap();
+        assert!(text.contains(".SH NAME"), "{page}");
+        assert!(text.contains("Exit codes"), "{page}");
+    }
+}
+
+/// Frames say of which format they are.
+#[test]
+fn join_without_a_wire_finds_it_and_a_wrong_one_is_named() {
+    for wire in WIRES {
+        let frames = breakbulk(&format!("split {wire}"), MESSAGE.as_bytes()).stdout;
+        let joined = breakbulk("join", &frames);
         assert_eq!(
-            output.status.code(),
-            Some(code),
-            "{arguments}: {}",
-            said(&output)
+            joined.stdout,
+            MESSAGE.as_bytes(),
+            "{wire}: {}",
+            said(&joined)
         );
-        assert!(
-            said(&output).contains(words),
-            "{arguments}: {}",
-            said(&output)
-        );
-        assert!(output.stdout.is_empty(), "{arguments}: nothing is written");
+        let name = wire.split_whitespace().nth(1).unwrap();
+        for other in ["ahp", "tywrap", "cep22", "loro"] {
+            if other == name {
+                continue;
+            }
+            let output = breakbulk(&format!("join --wire {other}"), &frames);
+            let said = said(&output);
+            assert_eq!(output.status.code(), Some(1), "{wire} as {other}: {said}");
+            assert!(
+                said.contains(&format!("use --wire {name}")),
+                "{other}: {said}"
+            );
+            assert!(output.stdout.is_empty(), "{wire} as {other}");
+        }
     }
-    for help in ["--help", "--version", "split --help"] {
-        assert_eq!(breakbulk(help, b"").status.code(), Some(0), "{help}");
+}
+
+/// Output that nobody would get, or that would spoil a terminal, is refused before the input is read.
+#[test]
+#[cfg(target_os = "linux")]
+fn output_that_cannot_be_used_is_refused() {
+    let program = env!("CARGO_BIN_EXE_breakbulk");
+    for (line, words) in [
+        (
+            "split --wire ahp --max-frame 1KB >&-",
+            "standard output is closed",
+        ),
+        ("join --wire ahp >&-", "standard output is closed"),
+    ] {
+        let output = Command::new("sh")
+            .args(["-c", &format!("exec '{program}' {line}")])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}: {}", said(&output));
+        assert!(said(&output).contains(words), "{line}: {}", said(&output));
+        assert!(said(&output).contains("--output FILE"), "{line}");
     }
+    let discarded = Command::new("sh")
+        .args(["-c", &format!("echo '{{\"jsonrpc\":\"2.0\",\"method\":\"a\"}}' | '{program}' join --wire ahp >/dev/null")])
+        .output()
+        .unwrap();
+    assert!(discarded.status.success(), "{}", said(&discarded));
+    // A terminal, by way of Python.
+    let terminal = Command::new("python3")
+        .args([
+            "-c",
+            "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)",
+            program,
+        ])
+        .args(["split", "--wire", "loro", "--max-frame", "1KB"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&terminal.stdout);
+    assert_eq!(terminal.status.code(), Some(2), "{shown}");
+    assert!(shown.contains("the output is binary"), "{shown}");
 }
 
 #[test]

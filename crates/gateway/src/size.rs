@@ -1,4 +1,4 @@
-//! Sizes as people write them: `900KB` counts in thousands, `32MiB` in 1024s.
+//! Sizes as people write them: `900KB`, `900kb` and `900K` count in thousands, `32MiB` in 1024s.
 
 use std::str::FromStr;
 
@@ -38,14 +38,15 @@ impl FromStr for Size {
         if unit.starts_with(['.', ',']) {
             return Err(SizeError::Fraction);
         }
-        let factor: usize = match unit.trim() {
-            "" | "B" => 1,
-            "KB" | "kB" => 1000,
-            "MB" => 1_000_000,
-            "GB" => 1_000_000_000,
-            "KiB" => 1 << 10,
-            "MiB" => 1 << 20,
-            "GiB" => 1 << 30,
+        // A letter alone is read as the smaller of its two meanings: a cap that is too small still works.
+        let factor: usize = match unit.trim().to_ascii_lowercase().as_str() {
+            "" | "b" => 1,
+            "k" | "kb" => 1000,
+            "m" | "mb" => 1_000_000,
+            "g" | "gb" => 1_000_000_000,
+            "ki" | "kib" => 1 << 10,
+            "mi" | "mib" => 1 << 20,
+            "gi" | "gib" => 1 << 30,
             _ => return Err(SizeError::Unit(unit.to_owned())),
         };
         let number = number.parse().ok();
@@ -68,6 +69,15 @@ mod tests {
             ("32MiB", 32 << 20),
             ("1 GiB", 1 << 30),
             ("4MB", 4_000_000),
+            ("1M", 1_000_000),
+            ("1m", 1_000_000),
+            ("1mb", 1_000_000),
+            ("900kB", 900_000),
+            ("900K", 900_000),
+            ("2g", 2_000_000_000),
+            ("32mib", 32 << 20),
+            ("64Ki", 64 << 10),
+            ("7b", 7),
         ] {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
@@ -77,6 +87,8 @@ mod tests {
             "-1",
             "1.5MB",
             "10XB",
+            "10KBs",
+            "1MM",
             "99999999999999999999",
             "99999999999GiB",
         ] {

@@ -22,6 +22,10 @@ pub(super) fn object(words: &[String]) -> Result<Option<String>, Failure> {
                 "--kwarg {word}: write --kwarg NAME=VALUE"
             )));
         };
+        let is_known = |member: &String| member.starts_with(&format!("{}:", string(name)));
+        if members.iter().any(is_known) {
+            return Err(Failure::Usage(format!("--kwarg {name} is given twice")));
+        }
         members.push(format!("{}:{}", string(name), value(given)));
     }
     Ok(Some(format!("{{{}}}", members.join(","))))

@@ -34,7 +34,10 @@ pub(super) fn explained(error: CallError, call: &Call) -> Failure {
             }
             other => other,
         },
-        CallError::BadArguments(why) => Failure::Usage(format!("{why}; look at --args-from")),
+        CallError::BadArguments(_) if call.args_from.is_some() => Failure::Usage(
+            "--args-from: the file must hold one JSON array, as in [1, \"two\"]".to_owned(),
+        ),
+        CallError::BadArguments(why) => Failure::Usage(why.to_string()),
         CallError::RequestTooLarge { size, limit } => Failure::Usage(format!(
             "the request has {}, over the limit of {}; raise --max-message",
             size::show(size),

@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 use super::readable::readable;
 use super::{Call, arguments, failure};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::signals::Stop;
 use crate::{frames, progress};
 
@@ -84,7 +84,7 @@ pub(super) fn interpreter(named: Option<&Path>) -> PathBuf {
 /// Shows the progress of a large message, once there is any: until then the lines that the called code
 /// prints have the terminal for themselves.
 fn watch(host: &Host) -> ProgressBar {
-    let bar = progress::bar(None, "calling");
+    let bar = progress::later();
     if bar.is_hidden() {
         return bar;
     }
@@ -92,8 +92,8 @@ fn watch(host: &Host) -> ProgressBar {
     tokio::spawn(async move {
         while moved.changed().await.is_ok() {
             let now = *moved.borrow_and_update();
-            shown.set_message(if now.incoming { "receiving" } else { "sending" });
-            progress::set_total(&shown, now.total);
+            let what = if now.incoming { "receiving" } else { "sending" };
+            progress::begin(&shown, what, now.total);
             shown.set_position(now.done as u64);
         }
     });
@@ -103,7 +103,11 @@ fn watch(host: &Host) -> ProgressBar {
 fn write(call: &Call, returned: &Returned) -> Result<(), Failure> {
     let mut out = Output::open(call.output.as_deref())?;
     match raw(call, returned)? {
-        Some(raw) => out.write(&raw)?,
+        Some(raw) => {
+            let is_text = std::str::from_utf8(&raw).is_ok();
+            output::check(call.output.as_deref(), !is_text)?;
+            out.write(&raw)?;
+        }
         None => {
             readable(returned.json(), |bytes| out.write(bytes))?;
             out.write(b"\n")?;

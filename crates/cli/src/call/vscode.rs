@@ -9,7 +9,7 @@ use breakbulk::vscode::{Answer, CallError, Config, Endpoint};
 use super::{Call, arguments};
 use crate::failure::Failure;
 use crate::frames;
-use crate::output::Output;
+use crate::output::{self, Output};
 
 /// How long a connection may take to open.
 const OPENING: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ async fn within_time(call: &Call, address: &str, persistent: bool) -> Result<(),
     let actor = call.object.parse::<usize>().ok();
     let actor = actor.and_then(|id| RpcId::new(id).ok()).ok_or_else(|| {
         Failure::Usage(format!(
-            "{:?} is no rpcId; give the number of the actor, 1 to 255",
+            "{:?} is no number of an actor; give 1 to 255",
             call.object
         ))
     })?;
@@ -52,7 +52,11 @@ async fn within_time(call: &Call, address: &str, persistent: bool) -> Result<(),
     let args = Args::Json(Text::from(args.to_owned()));
 
     let stream = tcp::connect(address, OPENING).await;
-    let stream = stream.map_err(|error| Failure::Usage(format!("{address}: {error}")))?;
+    let stream = stream.map_err(|error| {
+        Failure::Usage(format!(
+            "{address}: {error}; is the extension host running, and is this its port?"
+        ))
+    })?;
     let mut options = Config::default();
     options.rpc.received.message = call.max_message.0;
     options.rpc.sent_message = call.max_message.0;
@@ -75,7 +79,10 @@ async fn within_time(call: &Call, address: &str, persistent: bool) -> Result<(),
 fn write(call: &Call, answer: &Answer) -> Result<(), Failure> {
     let mut out = Output::open(call.output.as_deref())?;
     match answer.raw() {
-        Reply::OkBuffer(bytes) => out.write(bytes)?,
+        Reply::OkBuffer(bytes) => {
+            output::check(call.output.as_deref(), true)?;
+            out.write(bytes)?;
+        }
         Reply::OkEmpty => out.write(b"undefined\n")?,
         Reply::OkJson(json) if call.raw && json.as_str().starts_with('"') => {
             let text: String = serde_json::from_str(json.as_str())

@@ -110,6 +110,9 @@ pub(super) fn end(spelling: Spelling, side: Side, error: &EndError) -> String {
         EndError::StreamOpenToOthers { .. } => {
             format!(" ({} accepts whoever connects)", option("allow-remote"))
         }
+        EndError::FrameTooSmall { .. } => set_by(&option("max-frame"), "max-frame"),
+        EndError::MessageTooSmall { .. } => set_by(&option("max-message"), "max-message"),
+        EndError::FragmentTooSmall { .. } => set_by(&option("fragment"), "fragment"),
         EndError::NoProxyHeader => return format!("{}: {error}", option("trust-proxy")),
         EndError::NoKey => format!(" (breakbulk keygen FILE makes one), or set {KEY}"),
         EndError::SharedKey => format!("; unset {KEY} too"),
@@ -128,6 +131,11 @@ pub(super) fn end(spelling: Spelling, side: Side, error: &EndError) -> String {
         _ => String::new(),
     };
     format!("{named}: {error}{remedy}")
+}
+
+/// Where a size was given.
+fn set_by(option: &str, name: &str) -> String {
+    format!(" ({option} SIZE, or ?{name}=SIZE at this end)")
 }
 
 /// Why the gateway ended.

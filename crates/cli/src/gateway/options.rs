@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::FLEET_SECRET;
 use crate::guests::GuestOptions;
+use crate::number::whole;
 use crate::size::Size;
 
 /// What a route may say beside its two ends. A file has the same names (`config/keys.rs`).
@@ -28,7 +29,7 @@ pub(super) struct RouteOptions {
     #[arg(long, value_name = "NAME")]
     pub(super) preset: Option<String>,
     /// The most sessions at a time [default: 256]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = whole::<usize>)]
     pub(super) max_sessions: Option<usize>,
     #[command(flatten)]
     pub(super) guests: GuestOptions,
@@ -43,11 +44,11 @@ pub(super) struct RouteOptions {
     pub(super) no_check: bool,
     /// How long queued messages may take to be sent, and open requests to be answered, at the end, in
     /// seconds; closing may take 5 more [default: 10]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>)]
     pub(super) grace: Option<u64>,
     /// How long a tunnel whose line was lost waits for another one, in seconds; 0 ends it at once. The
     /// smaller one of both gateways applies [default: 60]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>)]
     pub(super) resume_for: Option<u64>,
     /// The fleet that this gateway is a member of: nats://HOST:PORT,…?name=NAME&secret-file=FILE
     #[arg(long, value_name = "ADDRESS")]
@@ -67,7 +68,7 @@ impl RouteOptions {
     pub(super) fn config(&self) -> Result<Config, (&'static str, String)> {
         let mut config = Config::default();
         let preset = self.preset.as_deref().map(preset).transpose();
-        config.preset = preset.map_err(|error| ("preset", format!(" {error}")))?;
+        config.preset = preset.map_err(|error| ("preset", format!(": {error}")))?;
         if let Some(fleet) = &self.fleet {
             let wrong = |error: FleetError| ("fleet", format!(": {error}"));
             // The text itself is not repeated, since it may contain a secret.

@@ -1,66 +1,12 @@
 //! Reads the frames of a capture. Frames that are too long or cut off are reported and skipped.
 
-use std::io::{self, BufRead, BufReader, Cursor, Read};
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Read};
 
 use breakbulk::link::Frame;
 use breakbulk::message::vscode::ipc;
 
 use super::format::Framing;
-use crate::failure::Failure;
-use crate::frames::{self, Input};
-
-const BUFFER: usize = 256 << 10;
-
-/// Bytes of a capture that are used to detect its format.
-const PREFIX: usize = 1 << 20;
-
-/// A capture whose beginning was read.
-pub(crate) struct Opened {
-    rest: Box<dyn Read>,
-    /// Its name, for messages.
-    pub(crate) name: String,
-    /// Its size, if known.
-    pub(crate) length: Option<u64>,
-    /// Its first bytes.
-    pub(crate) prefix: Vec<u8>,
-    /// Whether that is all of it.
-    pub(crate) whole: bool,
-}
-
-impl Opened {
-    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        let Input {
-            reader: mut rest,
-            length,
-            name,
-        } = frames::open(Some(path))?;
-        let mut prefix = Vec::new();
-        (&mut rest)
-            .take(PREFIX as u64)
-            .read_to_end(&mut prefix)
-            .map_err(|error| Failure::Io(name.clone(), error))?;
-        let whole = prefix.len() < PREFIX;
-        Ok(Self {
-            rest,
-            name,
-            length,
-            prefix,
-            whole,
-        })
-    }
-
-    /// Its frames, from the beginning.
-    pub(crate) fn frames(self, framing: Framing, limit: usize) -> Capture {
-        let all: Box<dyn Read> = Box::new(Cursor::new(self.prefix).chain(self.rest));
-        Capture {
-            reader: BufReader::with_capacity(BUFFER, all),
-            framing,
-            limit,
-            bytes: 0,
-        }
-    }
-}
+use crate::frames::Opened;
 
 /// Reads frames of at most `limit` bytes.
 pub(crate) struct Capture {
@@ -92,6 +38,16 @@ pub(crate) enum Item {
 }
 
 impl Capture {
+    /// The frames of an input, from its beginning.
+    pub(crate) fn new(opened: Opened, framing: Framing, limit: usize) -> Self {
+        Self {
+            reader: opened.reader(),
+            framing,
+            limit,
+            bytes: 0,
+        }
+    }
+
     /// The next frame; `None` at the end.
     pub(crate) fn next(&mut self) -> io::Result<Option<Item>> {
         match self.framing {
@@ -218,7 +174,7 @@ mod tests {
             prefix: input[..input.len() / 2].to_vec(),
             whole: false,
         };
-        let mut capture = opened.frames(framing, limit);
+        let mut capture = Capture::new(opened, framing, limit);
         let items = std::iter::from_fn(|| capture.next().unwrap()).collect();
         assert_eq!(capture.bytes, input.len() as u64);
         items

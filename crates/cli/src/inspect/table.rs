@@ -6,6 +6,8 @@ use super::rows::{
     Description, Field, FrameRow, MessageRow, Problem, Report, Section, State, TransferRow, counted,
 };
 use super::safe::printable;
+use crate::columns::{Column, Table};
+use crate::terminal::wrap;
 
 /// Characters of a note or a problem.
 const DETAIL: usize = 80;
@@ -17,44 +19,45 @@ const WORD: usize = 48;
 /// Characters of a key: enough to tell keys apart.
 const KEY: usize = 36;
 
-/// A column: its title, and whether its cells are right-aligned.
-type Column = (&'static str, bool);
-
 const FRAMES: [Column; 7] = [
-    ("#", true),
-    ("bytes", true),
-    ("kind", false),
-    ("key", false),
-    ("seq", true),
-    ("data", true),
-    ("notes", false),
+    Column::number("#"),
+    Column::number("bytes"),
+    Column::text("kind"),
+    Column::name("key"),
+    Column::number("seq"),
+    Column::number("data"),
+    Column::text("notes"),
 ];
 
 const TRANSFERS: [Column; 9] = [
-    ("key", false),
-    ("frames", true),
-    ("pieces", true),
-    ("bytes", true),
-    ("overhead", true),
-    ("twice", true),
-    ("digest", false),
-    ("missing", false),
-    ("state", false),
+    Column::name("key"),
+    Column::number("frames"),
+    Column::number("pieces"),
+    Column::number("bytes"),
+    Column::number("overhead"),
+    Column::number("twice"),
+    Column::text("digest"),
+    Column::text("missing"),
+    Column::text("state"),
 ];
 
 const MESSAGES: [Column; 6] = [
-    ("#", true),
-    ("frame", true),
-    ("key", false),
-    ("bytes", true),
-    ("protocol", false),
-    ("says", false),
+    Column::number("#"),
+    Column::number("frame"),
+    Column::name("key"),
+    Column::number("bytes"),
+    Column::text("protocol"),
+    Column::text("says"),
 ];
 
-pub(crate) fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    section(out, "frames", &FRAMES, &report.frames, frame)?;
-    section(out, "transfers", &TRANSFERS, &report.transfers, transfer)?;
-    section(out, "messages", &MESSAGES, &report.messages, message)?;
+/// Prints a report in lines of at most `width` characters, if there is a limit.
+pub(crate) fn print(report: &Report, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
+    let frames = Table::new(&FRAMES, width);
+    section(out, "frames", frames, &report.frames, frame)?;
+    let transfers = Table::new(&TRANSFERS, width);
+    section(out, "transfers", transfers, &report.transfers, transfer)?;
+    let messages = Table::new(&MESSAGES, width);
+    section(out, "messages", messages, &report.messages, message)?;
     let states = [
         (report.complete, "complete"),
         (report.unfinished, "unfinished"),
@@ -70,8 +73,7 @@ pub(crate) fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     } else {
         format!(" ({})", states.join(", "))
     };
-    writeln!(
-        out,
+    let summary = format!(
         "{}, {} ({}): {}, {}{states}, {}, {}",
         report.format.wire_name(),
         report.format.form(),
@@ -80,7 +82,8 @@ pub(crate) fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         counted(report.transfers.count(), "transfer"),
         counted(report.messages.count(), "message"),
         counted(report.faults, "fault"),
-    )
+    );
+    writeln!(out, "{}", wrap(&summary, width, 2))
 }
 
 /// Prints a section if it has rows. Rows are formatted twice (for the widths, then for printing), so that
@@ -88,7 +91,7 @@ pub(crate) fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 fn section<T, const N: usize>(
     out: &mut dyn Write,
     title: &str,
-    columns: &[Column; N],
+    mut table: Table<'_, N>,
     section: &Section<T>,
     cells: impl Fn(&T) -> [String; N],
 ) -> io::Result<()> {
@@ -96,36 +99,23 @@ fn section<T, const N: usize>(
         return Ok(());
     }
     writeln!(out, "{title}")?;
-    let mut widths = columns.map(|(title, _)| title.len());
     for row in section.all() {
-        for (width, cell) in widths.iter_mut().zip(cells(row)) {
-            *width = (*width).max(cell.chars().count());
-        }
+        table.measure(&cells(row));
     }
-    let mut line = |cells: [String; N]| {
-        let mut text = String::new();
-        for ((cell, width), (_, right)) in cells.iter().zip(widths).zip(columns) {
-            let pad = " ".repeat(width - cell.chars().count());
-            text.push_str("  ");
-            if *right {
-                text.push_str(&pad);
-                text.push_str(cell);
-            } else {
-                text.push_str(cell);
-                text.push_str(&pad);
-            }
-        }
-        writeln!(out, "{}", text.trim_end())
-    };
-    line(columns.map(|(title, _)| title.to_owned()))?;
+    table.settle();
+    writeln!(out, "{}", table.header())?;
     for row in &section.rows {
-        line(cells(row))?;
+        writeln!(out, "{}", table.row(cells(row)))?;
     }
     if !section.beyond.is_empty() {
-        line(std::array::from_fn(|_| "…".to_owned()))?;
+        writeln!(
+            out,
+            "{}",
+            table.row(std::array::from_fn(|_| "…".to_owned()))
+        )?;
     }
     for row in &section.beyond {
-        line(cells(row))?;
+        writeln!(out, "{}", table.row(cells(row)))?;
     }
     if section.left_out > 0 {
         writeln!(out, "  … {} more (use --all)", section.left_out)?;

@@ -22,6 +22,7 @@ use tracing::Level;
 use crate::failure::Failure;
 use crate::guests::{GuestOptions, Room};
 use crate::log::LogOptions;
+use crate::number::whole;
 use crate::signals::Stop;
 use crate::size::Size;
 use crate::token;
@@ -34,26 +35,30 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 #[command(after_help = "\
-The token that clients must send is read from --token-file, or from BREAKBULK_TOKEN in the environment.
-The file has one token, or several lines of a name and a token each; it is read again when it changes, and
-only its owner may be able to read it.
-They send it as Authorization: Bearer, or, where a browser cannot, as ?token= in the address.
+The token that clients must send is read from --token-file, or from
+BREAKBULK_TOKEN in the environment. The file has one token, or several lines of
+a name and a token each; it is read again when it changes, and only its owner
+may be able to read it. They send it as Authorization: Bearer, or, where a
+browser cannot, as ?token= in the address.
 
-RIGHT is read, write, create or delete, each including the ones before it, on all documents whose names
-begin with PREFIX. Once a --right is given nothing else is allowed: documents without a right to read
-look as if they did not exist. Example: --right read: --right create:notes/
+RIGHT is read, write, create or delete, each including the ones before it, on
+all documents whose names begin with PREFIX. Once a --right is given nothing
+else is allowed: documents without a right to read look as if they did not
+exist. Example: --right read: --right create:notes/
 
-A WebSocket on which nothing came for 10 s is pinged, and closed after 30 s; a polling client that was
-away for 120 s is forgotten.
+A WebSocket on which nothing came for 10 s is pinged, and closed after 30 s; a
+polling client that was away for 120 s is forgotten.
 
-Servers with the same --store share all documents: a client may use any of them, and what one of them
-acknowledged is stored by most of the stream's replicas. Write several NATS servers with commas between
-them, and in how many of them a new stream is kept: nats://a:4222,b:4222,c:4222/DOCS?replicas=3; or tls://…,
-USER:PASSWORD@ or TOKEN@ before the hosts, &creds=FILE after. Each server keeps all documents in memory, as
-stored. While NATS is away documents can be read, and changes are refused.
+Servers with the same --store share all documents: a client may use any of them,
+and what one of them acknowledged is stored by most of the stream's replicas.
+Write several NATS servers with commas between them, and in how many of them a
+new stream is kept: nats://a:4222,b:4222,c:4222/DOCS?replicas=3; or tls://…,
+USER:PASSWORD@ or TOKEN@ before the hosts, &creds=FILE after. Each server keeps
+all documents in memory, as stored. While NATS is away documents can be read,
+and changes are refused.
 
-If the disk is full, documents can still be read, changes are refused, and both are logged; changes are
-accepted again once there is room.")]
+If the disk is full, documents can still be read, changes are refused, and both
+are logged; changes are accepted again once there is room.")]
 pub(super) struct Serve {
     /// The directory to store documents in; without it they are lost when this process ends
     #[arg(long, value_name = "DIR")]
@@ -82,7 +87,7 @@ pub(super) struct Serve {
     #[arg(long)]
     allow_remote: bool,
     /// The most connections at a time
-    #[arg(long, value_name = "NUMBER", default_value_t = 1024)]
+    #[arg(long, value_name = "NUMBER", value_parser = whole::<usize>, default_value_t = 1024)]
     max_connections: usize,
     /// The largest document, as stored
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
@@ -101,7 +106,7 @@ pub(super) struct Serve {
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Size,
     /// How long to wait for queued messages at shutdown, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>, default_value_t = 10)]
     grace: u64,
     #[command(flatten)]
     log: LogOptions,
@@ -114,7 +119,8 @@ impl Serve {
         let tokens = match &self.token_file {
             Some(file) => {
                 let tokens = TokenFile::open(file);
-                let tokens = tokens.map_err(|error| Failure::Usage(error.to_string()))?;
+                let tokens =
+                    tokens.map_err(|error| Failure::Usage(format!("--token-file: {error}")))?;
                 Some(TokenCheck::File(Arc::new(tokens)))
             }
             None => token::from_environment()?.map(TokenCheck::One),
@@ -157,7 +163,12 @@ impl Serve {
             );
         }
         let shared = match &self.store {
-            Some(store) => Some(JournalOptions::parse(store).map_err(unusable)?.name()),
+            Some(store) => {
+                let options = JournalOptions::parse(store);
+                let options =
+                    options.map_err(|error| Failure::Usage(format!("--store: {error}")))?;
+                Some(options.name())
+            }
             None => None,
         };
         let kept = match (&self.data, &shared) {
@@ -206,7 +217,7 @@ impl Serve {
                 return Err(Failure::Usage(text.to_owned()));
             }
             return ListenSocket::unix(path, self.guests.users())
-                .map_err(|error| Failure::Session(error.to_string()));
+                .map_err(|error| Failure::Usage(format!("--listen: {error}")));
         }
         let mut addresses = self.listen.to_socket_addrs().map_err(|error| {
             Failure::Usage(format!("--listen {}: {error}; give HOST:PORT", self.listen))
@@ -216,7 +227,7 @@ impl Serve {
         })?;
         if !address.ip().is_loopback() && !has_token && !self.allow_remote {
             return Err(Failure::Usage(format!(
-                "{address} is open to others than this machine; set BREAKBULK_TOKEN or --token-file FILE, or listen at 127.0.0.1 (--allow-remote accepts clients without a token)"
+                "--listen: {address} is open to others than this machine; set BREAKBULK_TOKEN or --token-file FILE, or listen at 127.0.0.1 (--allow-remote accepts clients without a token)"
             )));
         }
         let listener = TcpListener::bind(address).await;
@@ -237,19 +248,27 @@ impl Serve {
             config.permissions = Arc::new(Rights::new(self.rights.clone()));
         }
         if let Some(store) = &self.store {
-            let store = NatsStore::open(store).await.map_err(unusable)?;
-            return Node::new(config, store).map_err(unusable);
+            let unusable =
+                |error: &dyn std::fmt::Display| Failure::Usage(format!("--store: {error}"));
+            let store = NatsStore::open(store)
+                .await
+                .map_err(|error| unusable(&error))?;
+            return Node::new(config, store).map_err(|error| unusable(&error));
         }
         let node = match &self.data {
             None => Node::new(config, MemoryStore::new()),
             Some(data) => {
                 let name = data.display().to_string();
-                std::fs::create_dir_all(data).map_err(|error| Failure::Io(name, error))?;
+                std::fs::create_dir_all(data)
+                    .map_err(|error| Failure::Usage(format!("--data {name}: {error}")))?;
                 DiskStore::open(data.join("documents.redb"))
                     .and_then(|store| Node::new(config, store))
             }
         };
-        node.map_err(unusable)
+        node.map_err(|error| match &self.data {
+            Some(data) => Failure::Usage(format!("--data {}: {error}", data.display())),
+            None => Failure::Session(error.to_string()),
+        })
     }
 
     fn options(
@@ -281,12 +300,8 @@ impl Serve {
     }
 
     fn io(&self, error: std::io::Error) -> Failure {
-        Failure::Io(format!("--listen {}", self.listen), error)
+        Failure::Usage(format!("--listen {}: {error}", self.listen))
     }
-}
-
-fn unusable(error: impl std::error::Error) -> Failure {
-    Failure::Session(error.to_string())
 }
 
 /// Where the server listens, as its clients write it.

@@ -54,6 +54,7 @@ impl<'a> Session<'a> {
                 data_channel: cut,
             };
         }
+        check(server)?;
         let node = Node::new(config, MemoryStore::new());
         let node = node.map_err(|error| Failure::Session(error.to_string()))?;
         let mut dial = Dial::new(&server.url);
@@ -128,9 +129,9 @@ impl<'a> Session<'a> {
                 },
                 () = &mut late => {
                     let last = last.map(|last| format!("; before: {last}")).unwrap_or_default();
-                    return Err(failed(format!(
-                        "{what} is not done after {} s ({text}{last}); raise --timeout if it needs longer",
-                        server.timeout
+                    return Err(Failure::TimedOut(format!(
+                        "{}: {what} is not done after {} s ({text}{last}); raise --timeout if it needs longer",
+                        server.url, server.timeout
                     )));
                 }
             }
@@ -154,6 +155,34 @@ impl<'a> Session<'a> {
     pub(super) async fn close(self) {
         self.node.shut_down(GRACE).await;
     }
+}
+
+/// Refuses an address and files that cannot be used, before anything is tried.
+fn check(server: &Server) -> Result<(), Failure> {
+    let schemes = ["ws://", "wss://", "http://", "https://"];
+    if !schemes.iter().any(|scheme| server.url.starts_with(scheme)) {
+        let words = "a server is ws://HOST:PORT/ws, wss://…, http://HOST:PORT or https://…";
+        return Err(Failure::Usage(format!("{}: {words}", server.url)));
+    }
+    let transport = server.url.split_once("transport=");
+    let transport = transport.map(|(_, rest)| rest.split('&').next().unwrap_or_default());
+    if transport.is_some_and(|name| !["sse", "poll", "webrtc"].contains(&name)) {
+        let words = "?transport= is sse, poll or webrtc";
+        return Err(Failure::Usage(format!("{}: {words}", server.url)));
+    }
+    for (option, file) in [
+        ("--ca", &server.ca),
+        ("--cert", &server.cert),
+        ("--key", &server.key),
+    ] {
+        if let Some(file) = file
+            && let Err(error) = std::fs::File::open(file)
+        {
+            let name = file.display();
+            return Err(Failure::Usage(format!("{option} {name}: {error}")));
+        }
+    }
+    Ok(())
 }
 
 /// Says when the server is lost and found again; never returns.
@@ -221,9 +250,7 @@ struct Spinner(ProgressBar);
 
 impl Spinner {
     fn new(what: &'static str) -> Self {
-        let bar = progress::bar(None, what);
-        bar.enable_steady_tick(Duration::from_millis(200));
-        Self(bar)
+        Self(progress::waiting(what))
     }
 }
 

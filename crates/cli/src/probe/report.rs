@@ -10,27 +10,28 @@ use crate::size;
 /// Prints a report as text.
 pub(super) fn print(report: &Report, out: &mut Output) -> Result<(), Failure> {
     for (name, way) in [("up", &report.up), ("down", &report.down)] {
-        out.line(&format!("{name:<5} text    {}", limits(&way.text)))?;
+        out.wrapped(&format!("{name:<5} text    {}", limits(&way.text)), 14)?;
         if let Some(binary) = &way.binary {
-            out.line(&format!("{:<5} binary  {}", "", limits(binary)))?;
+            out.wrapped(&format!("{:<5} binary  {}", "", limits(binary)), 14)?;
         }
     }
     let rate = |rate: Option<f64>| match rate {
         Some(rate) => format!("{}/s", size::show(rate as usize)),
         None => "unknown".to_owned(),
     };
-    out.line(&format!(
+    let measured = format!(
         "round trip {:.1} ms, up {}, down {}; {} over {}",
         report.round_trip.as_secs_f64() * 1000.0,
         rate(report.up_rate),
         rate(report.down_rate),
         counted(report.questions, "message"),
         counted(report.connections, "connection")
-    ))?;
+    );
+    out.wrapped(&measured, 2)?;
     let advice = &report.advice;
     if !advice.rows.is_empty() {
         let rows = advice.rows.join(", ");
-        out.line(&format!("like    {rows} (breakbulk caps NAME)"))?;
+        out.wrapped(&format!("like    {rows} (breakbulk caps NAME)"), 8)?;
     }
     if !report.is_usable() {
         return Ok(());
@@ -42,7 +43,7 @@ pub(super) fn print(report: &Report, out: &mut Output) -> Result<(), Failure> {
             None => format!("{options}; at both gateways"),
         },
     };
-    out.line(&format!("use     {options}"))
+    out.wrapped(&format!("use     {options}"), 8)
 }
 
 fn counted(count: u32, what: &str) -> String {

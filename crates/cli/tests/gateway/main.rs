@@ -23,7 +23,6 @@ mod probes;
 mod record;
 mod resume;
 mod sizes;
-mod spelling;
 mod streams;
 mod traces;
 mod web_sockets;

@@ -24,7 +24,7 @@ fn the_table_has_every_row_and_fits_a_terminal() {
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{line:?}");
     }
-    let aws = "  aws-api-gateway           128 KB     32 KB  no      close 1009";
+    let aws = "  aws-api-gateway          128 KB    32 KB  no      close 1009";
     assert!(text.lines().any(|line| line == aws), "{text}");
 }
 

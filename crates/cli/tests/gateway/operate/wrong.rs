@@ -136,7 +136,7 @@ const WRONG: &[Case] = &[
     // Values that mean nothing, or do not fit together.
     case(
         "%Rpreset = 'aws-api-gatway'\n",
-        "gateway.toml:5:10: preset nothing is known of \"aws-api-gatway\" (did you mean aws-api-gateway?); breakbulk caps lists all names\n5 | preset = 'aws-api-gatway'\n  |          ^^^^^^^^^^^^^^^^",
+        "gateway.toml:5:10: preset: nothing is known of \"aws-api-gatway\" (did you mean aws-api-gateway?); breakbulk caps lists all names\n5 | preset = 'aws-api-gatway'\n  |          ^^^^^^^^^^^^^^^^",
     ),
     case(
         "[[route]]\nname = 'a'\nlisten = 'wz://8080'\nto = 'exec:cat'\n",

@@ -1,6 +1,6 @@
 //! Endpoints that are written wrong: one line, exit code 2, and what was probably meant.
 
-use crate::common::{gateway, run, said};
+use super::Case;
 
 /// A wrong target or listener, and what the one line suggests.
 const WRONG: &[(&str, &str)] = &[
@@ -130,33 +130,19 @@ const WRONG_THERE: &[(&str, &str, &str)] = &[
     ("tcp://0", "stdio:", "use stdio: as the listener"),
 ];
 
-/// The one line on standard error.
-fn refused(listen: &str, to: &str) -> String {
-    let output = run(gateway(&["--listen", listen, "--to", to]), Vec::new());
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(2), "{listen} {to}: {said}");
-    assert!(output.stdout.is_empty(), "{listen} {to}");
-    assert_eq!(said.matches('\n').count(), 1, "{listen} {to}: {said}");
-    assert!(!said.contains("secret"), "{listen} {to}: {said}");
-    said
-}
-
-// PROG-22
-#[test]
-fn every_wrong_endpoint_is_one_line_with_the_nearest_right_one() {
-    assert!(WRONG.len() + WRONG_THERE.len() >= 60);
-    for (text, words) in WRONG {
-        let listen = refused(text, "exec:cat");
-        let to = refused("stdio:", text);
-        for (said, option) in [(&listen, "--listen"), (&to, "--to")] {
-            assert!(
-                said.starts_with(&format!("breakbulk: {option}: ")) && said.contains(words),
-                "{text}: {said}"
-            );
-        }
-    }
-    for (listen, to, words) in WRONG_THERE {
-        let said = refused(listen, to);
-        assert!(said.contains(words), "{listen} {to}: {said}");
-    }
+/// Each as a listener and as a target.
+pub(super) fn cases() -> Vec<Case> {
+    let gateway = |listen: &str, to: &str| {
+        let arguments = ["gateway", "--listen", listen, "--to", to];
+        arguments.map(str::to_owned).to_vec()
+    };
+    let anywhere = WRONG.iter().flat_map(|(text, words)| {
+        let listen = Case::new(gateway(text, "exec:cat"), 2, words).begins("breakbulk: --listen: ");
+        let to = Case::new(gateway("stdio:", text), 2, words).begins("breakbulk: --to: ");
+        [listen, to]
+    });
+    let there = WRONG_THERE
+        .iter()
+        .map(|(listen, to, words)| Case::new(gateway(listen, to), 2, words));
+    anywhere.chain(there).map(Case::one_line).collect()
 }

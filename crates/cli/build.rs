@@ -1,0 +1,51 @@
+//! Tells the program which commit it was built from.
+
+use std::path::Path;
+use std::process::Command;
+
+fn main() {
+    println!("cargo:rerun-if-env-changed=BREAKBULK_COMMIT");
+    println!("cargo:rerun-if-changed=build.rs");
+    let commit = given().or_else(packaged).or_else(checked_out);
+    let commit = commit.unwrap_or_else(|| "unknown".to_owned());
+    println!("cargo:rustc-env=BREAKBULK_BUILT_FROM={commit}");
+}
+
+/// Where neither git nor its folder is there, as in a container, the one who builds may say it.
+fn given() -> Option<String> {
+    let commit = std::env::var("BREAKBULK_COMMIT").ok()?;
+    short(&commit)
+}
+
+/// What cargo wrote into a published package.
+fn packaged() -> Option<String> {
+    let text = std::fs::read_to_string(".cargo_vcs_info.json").ok()?;
+    let (_, rest) = text.split_once("\"sha1\"")?;
+    short(rest.split('"').nth(1)?)
+}
+
+fn checked_out() -> Option<String> {
+    // Only in this repository: a package may lie in somebody else's.
+    if !Path::new("../../crates/cli/build.rs").is_file() {
+        return None;
+    }
+    // Git adds a line to this file with each commit and each checkout.
+    println!(
+        "cargo:rerun-if-changed={}",
+        git(&["rev-parse", "--git-path", "logs/HEAD"])?
+    );
+    short(&git(&["rev-parse", "HEAD"])?)
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}
+
+/// The first 12 digits, if it is a commit's name.
+fn short(commit: &str) -> Option<String> {
+    let commit = commit.get(..12)?;
+    let is_name = commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_name.then(|| commit.to_owned())
+}
