@@ -12,8 +12,8 @@ use breakbulk::net::ws::{ConnectOptions, ListenOptions, Listener, connect};
 use breakbulk_testkit::bad_path::{BadPath, Cut, Direction, How, Way, Weather};
 use serde_json::value::RawValue;
 
+use super::story::{Story, figures};
 use crate::failure::Failure;
-use crate::output::Output;
 use crate::size;
 
 const MESSAGE: usize = 24_000_000;
@@ -39,12 +39,12 @@ struct Scene {
     state: String,
 }
 
-pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
+pub(super) async fn show(story: &mut Story<'_>) -> Result<(), Failure> {
     let relay = Preset::AZURE_WEB_PUBSUB;
-    out.line(&format!(
-        "An AHP host with a state of {}, behind a relay ({}).\n",
+    story.title(&format!(
+        "ahp: a session of {} behind a relay that takes {}",
         size::show(MESSAGE),
-        relay.about()
+        size::show(relay.cap().max)
     ))?;
 
     // This host does not know the path's cap, and its client does not support segments.
@@ -59,7 +59,7 @@ pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
         .await
     {
         Err(ClientError::Disconnected { code, reason }) => {
-            out.line(&format!("the plain way   closed with {code}: {reason}"))?;
+            story.fails("as one", &format!("closed with {code}: {reason}"))?;
         }
         Err(error) => return Err(failed(&error)),
         Ok(_) => {
@@ -76,23 +76,33 @@ pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
         .initialize(scene.line().await?, &[CHANNEL])
         .await
         .map_err(|error| failed(&error))?;
-    let seconds = start.elapsed().as_secs_f64();
+    let took = start.elapsed();
     let arrived = initialized.snapshots.iter().next();
     if arrived.is_none_or(|snapshot| snapshot.state.as_str() != scene.state) {
         return Err(failed("the state came changed"));
     }
     let passed = scene.relay.counts().from_target;
-    out.line(&format!(
-        "in segments     {} as {} frames, the largest {} bytes, in {seconds:.2} s; the same byte for byte",
-        size::show(MESSAGE),
-        passed.frames,
-        passed.largest_frame
-    ))?;
-    show_reconnect(out, &scene, &client).await
+    let figures = figures("frames", passed.frames, passed.largest_frame, took);
+    story.works("in segments", &figures)?;
+    if story.is_full() {
+        show_reconnect(story, &scene, &client).await?;
+    }
+    let counts = scene.relay.counts();
+    if counts.from_target.blocked + counts.from_client.blocked > 0 {
+        return Err(failed("the relay met a frame over its cap"));
+    }
+    story.next(&[
+        "breakbulk gateway --listen ws://8080 --to 'exec:my-server' \\",
+        "        --preset azure-web-pubsub",
+    ])
 }
 
 /// Cuts the connection in the middle of a large action, and checks that nothing is lost.
-async fn show_reconnect(out: &mut Output, scene: &Scene, client: &Client) -> Result<(), Failure> {
+async fn show_reconnect(
+    story: &mut Story<'_>,
+    scene: &Scene,
+    client: &Client,
+) -> Result<(), Failure> {
     while !matches!(client.next().await, Some(Event::Snapshot(_)) | None) {}
     scene.relay.cut_after(Cut {
         counting: Some(Direction::FromTarget),
@@ -107,6 +117,7 @@ async fn show_reconnect(out: &mut Output, scene: &Scene, client: &Client) -> Res
         published.map_err(|error| failed(&error))?;
     }
     let mut got = Vec::new();
+    let mut cuts = 0;
     while got.len() < 2 {
         match client.next().await {
             Some(Event::Action(action)) => {
@@ -115,11 +126,8 @@ async fn show_reconnect(out: &mut Output, scene: &Scene, client: &Client) -> Res
                 }
                 got.push(action.seq);
             }
-            Some(Event::Disconnected { closed, .. }) => {
-                out.line(&format!(
-                    "a cut           after 10 frames of a {} action ({closed}); it reconnects",
-                    size::show(MESSAGE)
-                ))?;
+            Some(Event::Disconnected { .. }) => {
+                cuts += 1;
                 let resumed = client.reconnect(scene.line().await?).await;
                 resumed.map_err(|error| failed(&error))?;
             }
@@ -127,17 +135,18 @@ async fn show_reconnect(out: &mut Output, scene: &Scene, client: &Client) -> Res
             None => return Err(failed("the connection ended")),
         }
     }
-    if got != [1, 2] {
-        return Err(failed(&format!("the actions came as {got:?}")));
+    if got != [1, 2] || cuts == 0 {
+        return Err(failed(&format!(
+            "the actions came as {got:?} after {cuts} cuts"
+        )));
     }
-    out.line(
-        "                that action and the small one behind it arrived, each once and in order",
-    )?;
-    let counts = scene.relay.counts();
-    if counts.from_target.blocked + counts.from_client.blocked > 0 {
-        return Err(failed("the relay met a frame over its cap"));
-    }
-    out.line("\nThe relay saw no frame over its cap.")
+    story.works(
+        "line cut",
+        &format!(
+            "after 10 frames of an action of {}: reconnected; it and a small one behind it came once and in order",
+            size::show(MESSAGE)
+        ),
+    )
 }
 
 impl Scene {

@@ -4,73 +4,114 @@ use std::time::{Duration, Instant};
 
 use breakbulk::contextvm::envelope::{Draft, sign};
 use breakbulk::contextvm::{
-    Client, ClientConfig, Config, Encryption, Keys, Seal, Server, ServerConfig,
+    Client, ClientConfig, Config, Encryption, Keys, Seal, Server, ServerConfig, Wraps,
 };
+use breakbulk::link::exact_size;
 use breakbulk::message::jsonrpc;
 use breakbulk::net::nostr::{Outcome, RelayOptions, Relays};
 use breakbulk_testkit::bad_relay::{BadRelay, Weather};
 use serde_json::{Value, json};
 
+use super::story::{Form, Story, figures};
 use crate::failure::Failure;
-use crate::output::Output;
 use crate::size;
 
 const RESULT: usize = 5_000_000;
 
+/// How many events pass before the line is cut.
+const CUT_AFTER: u64 = 30;
+
 /// The relay's limit on an event.
 const EVENT: usize = 64 << 10;
 
-pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
+pub(super) async fn show(story: &mut Story<'_>) -> Result<(), Failure> {
+    let size = match story.form {
+        Form::Short => RESULT / 5,
+        Form::Full => RESULT,
+    };
     let relay = BadRelay::start(Weather {
         event_max: EVENT,
+        shim: true,
         ..Weather::default()
     })
     .await
     .map_err(|error| failed(&error))?;
-    out.line(&format!(
-        "An MCP server's result of {}, over a Nostr relay that takes events of {}.\n",
-        size::show(RESULT),
-        size::show(EVENT)
+    story.title(&format!(
+        "contextvm: an MCP result of {} over a Nostr relay that takes {}",
+        size::show(size),
+        exact_size(EVENT)
     ))?;
 
-    match as_one_event(&relay).await? {
-        Outcome::TooLarge { reason } => out.line(&format!("as one event    {reason}"))?,
+    match as_one_event(&relay, size).await? {
+        Outcome::TooLarge { reason } => story.fails("as one event", &reason)?,
         Outcome::Accepted => return Err(failed("the relay let through what is over its cap")),
         Outcome::Lost { reason } => return Err(failed(&reason)),
     }
 
     for (encryption, way) in [
-        (Encryption::Disabled, "in chunks      "),
-        (Encryption::Required, "gift-wrapped   "),
+        (Encryption::Disabled, "in chunks"),
+        (Encryption::Required, "gift-wrapped"),
     ] {
         relay.reset();
         let config = Config::default().with(|config| config.encryption = encryption);
         let start = Instant::now();
-        let answer = call(&relay, config).await?;
-        let seconds = start.elapsed().as_secs_f64();
-        if answer["result"]["content"][0]["text"] != text() {
-            return Err(failed("the result came changed"));
-        }
+        check(&call(&relay, config, size).await?, size)?;
+        let took = start.elapsed();
         if relay.refused() > 0 || relay.largest() > EVENT {
             return Err(failed("the relay met an event over its cap"));
         }
-        out.line(&format!(
-            "{way} {} as {} events, the largest {} bytes, in {seconds:.2} s; the same byte for byte",
-            size::show(RESULT),
-            relay.events(),
-            relay.largest()
-        ))?;
+        let figures = figures("events", relay.events(), relay.largest() as u64, took);
+        story.works(way, &figures)?;
+        if !story.is_full() {
+            return Ok(());
+        }
     }
-    out.line("\nThe relay saw no other event over its cap.\n")?;
-    out.line("Try it: breakbulk keygen KEY")?;
-    out.line("        breakbulk gateway --listen 'cep22+nostr:wss://RELAY?key=KEY' --to 'exec:my-mcp-server'")?;
-    out.line(
-        "        breakbulk gateway --listen stdio: --to 'cep22+nostr:wss://RELAY?server=PUBKEY'",
+    show_cut(story, &relay, size).await?;
+    story.next(&[
+        "breakbulk keygen relay.key",
+        "breakbulk gateway --to 'exec:my-mcp-server' \\",
+        "        --listen 'cep22+nostr:wss://RELAY?key=relay.key'",
+    ])
+}
+
+/// Cuts all connections to the relay while the result is on its way.
+async fn show_cut(story: &mut Story<'_>, relay: &BadRelay, size: usize) -> Result<(), Failure> {
+    relay.reset();
+    // Wraps that relays keep: an end that was cut off gets them when it is back.
+    let config = Config::default().with(|config| {
+        config.encryption = Encryption::Required;
+        config.wraps = Wraps::Persistent;
+    });
+    let start = Instant::now();
+    let cutting = async {
+        while relay.events() < CUT_AFTER {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        relay.cut();
+    };
+    let (answer, ()) = tokio::join!(call(relay, config, size), cutting);
+    check(&answer?, size)?;
+    story.works(
+        "line cut",
+        &format!(
+            "after {CUT_AFTER} events: both ends connected again, and the rest followed, in {:.2} s; identical",
+            start.elapsed().as_secs_f64()
+        ),
     )
 }
 
+fn check(answer: &Value, size: usize) -> Result<(), Failure> {
+    if let Some(message) = answer["error"]["message"].as_str() {
+        return Err(failed(message));
+    }
+    match answer["result"]["content"][0]["text"] == text(size) {
+        true => Ok(()),
+        false => Err(failed("the result came changed")),
+    }
+}
+
 /// Publishes the whole result as one event; returns the relay's response.
-async fn as_one_event(relay: &BadRelay) -> Result<Outcome, Failure> {
+async fn as_one_event(relay: &BadRelay, size: usize) -> Result<Outcome, Failure> {
     let (keys, client) = (Keys::generate(), Keys::generate().public_key());
     let relays = [relay.url().to_owned()];
     let opened = Relays::open(
@@ -84,7 +125,7 @@ async fn as_one_event(relay: &BadRelay) -> Result<Outcome, Failure> {
     let (relays, _events) = opened.map_err(|error| failed(&error))?;
     let draft = Draft {
         to: client,
-        content: result(),
+        content: result(size),
         tags: vec![vec!["p".to_owned(), client.to_hex()]],
         seal: Seal::Plain,
     };
@@ -93,7 +134,7 @@ async fn as_one_event(relay: &BadRelay) -> Result<Outcome, Failure> {
 }
 
 /// A new client requests the result from a new server.
-async fn call(relay: &BadRelay, config: Config) -> Result<Value, Failure> {
+async fn call(relay: &BadRelay, config: Config, size: usize) -> Result<Value, Failure> {
     let relays = || vec![relay.url().to_owned()];
     let mut setup = ServerConfig::new(Keys::generate(), relays());
     setup.config = config.clone();
@@ -111,7 +152,7 @@ async fn call(relay: &BadRelay, config: Config) -> Result<Value, Failure> {
     let asked = server.recv().await;
     let peer = asked.ok_or_else(|| failed("no request came"))?.peer;
     server
-        .send(peer, result())
+        .send(peer, result(size))
         .await
         .map_err(|error| failed(&error))?;
     let answer = client.recv().await;
@@ -128,14 +169,14 @@ fn without_limits_lookup(usual: RelayOptions) -> RelayOptions {
 }
 
 /// The server's response.
-fn result() -> String {
-    let content = json!({"content": [{"type": "text", "text": text()}]});
+fn result(size: usize) -> String {
+    let content = json!({"content": [{"type": "text", "text": text(size)}]});
     jsonrpc::result("1", &content.to_string())
 }
 
-fn text() -> String {
+fn text(size: usize) -> String {
     let line = "To break bulk: to open the hold and carry a cargo ashore, piece by piece.\n";
-    line.repeat(RESULT / line.len())
+    line.repeat(size / line.len())
 }
 
 fn failed(why: &(impl ToString + ?Sized)) -> Failure {

@@ -1,13 +1,14 @@
 //! `breakbulk demo tywrap`: a result of 24 MB from a Python process whose lines are capped at 1 MB.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use breakbulk::tywrap::python::INTERPRETER;
 use breakbulk::tywrap::{CallError, Config, Host, StartError};
 
+use super::story::{Story, figures};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::inspect::printable;
 use crate::size;
 
 const MESSAGE: usize = 24_000_000;
@@ -18,46 +19,53 @@ const LINE: usize = 1_000_000;
 /// Data of one frame: ASCII text does not grow in JSON, and the rest of the line is for the envelope.
 const FRAME: usize = 900_000;
 
-pub(super) async fn show(out: &mut Output) -> Result<(), Failure> {
-    out.line(&format!(
-        "A Python function returns {}; a line of its output may have {}.\n",
+pub(super) async fn show(story: &mut Story<'_>) -> Result<(), Failure> {
+    // Before anything is printed, since Python may be missing.
+    let plain = host(64 << 20);
+    plain.start().await.map_err(explained)?;
+    story.title(&format!(
+        "tywrap: a Python result of {}, where a line may have {}",
         size::show(MESSAGE),
         size::show(LINE)
     ))?;
 
     // With frames larger than the result it comes as one line, as without frames.
-    let plain = host(64 << 20);
-    out.line("as one line:")?;
     match returned(&plain).await {
         Ok((size, _)) => {
             let size = size::show(size);
             return Err(failed(&format!("a line of {size} came through the limit")));
         }
-        Err(CallError::Breach { breach, .. }) => out.line(&format!("  {breach}"))?,
+        Err(CallError::Breach { breach, .. }) => story.fails("as one", &breach.to_string())?,
         Err(error) => return Err(explained(error)),
     }
     plain.stop().await;
 
-    out.line(&format!("\nin frames of {}:", size::show(FRAME)))?;
     let framed = host(FRAME);
-    let (size, seconds) = returned(&framed).await.map_err(explained)?;
+    let (size, took) = returned(&framed).await.map_err(explained)?;
     if size != MESSAGE + 2 {
         return Err(failed(&format!("{size} bytes came back")));
     }
-    out.line(&format!(
-        "  {} came back whole in {:.0} ms ({:.0} MB/s, Python's own JSON included)",
-        size::show(size),
-        seconds * 1e3,
-        size as f64 / seconds / 1e6
-    ))?;
-    let small = framed.call("math", "sqrt", "[2]", None).await;
-    let small = small.map_err(explained)?;
-    out.line(&format!(
-        "  and the bridge is ready for the next call: math.sqrt(2) = {}",
-        small.json()
-    ))?;
+    // The bridge counts its frames by their data; the last one has the rest.
+    let frames = size.div_ceil(FRAME) as u64;
+    let figures = figures("frames", frames, FRAME as u64, took);
+    story.works("in frames", &figures)?;
+    if story.is_full() {
+        let Err(error) = framed.call("os", "abort", "[]", None).await else {
+            return Err(failed("os.abort returned"));
+        };
+        let small = framed.call("math", "sqrt", "[2]", None).await;
+        let small = small.map_err(explained)?;
+        story.works(
+            "bridge killed",
+            &format!(
+                "its call fails ({}), the next one has a new bridge: math.sqrt(2) = {}",
+                printable(&error.to_string(), 60),
+                small.json()
+            ),
+        )?;
+    }
     framed.stop().await;
-    out.line("\nTry it: breakbulk call python: operator mul '\"ab\"' 12000000 --output result.json")
+    story.next(&["breakbulk call python: operator mul '\"ab\"' 12000000 -o result.json"])
 }
 
 fn host(frame: usize) -> Host {
@@ -71,14 +79,14 @@ fn host(frame: usize) -> Host {
     Host::python(Path::new(INTERPRETER), config)
 }
 
-/// Bytes of the result's JSON, and the seconds it took.
-async fn returned(host: &Host) -> Result<(usize, f64), CallError> {
+/// Bytes of the result's JSON, and how long it took.
+async fn returned(host: &Host) -> Result<(usize, Duration), CallError> {
     // Started before, so that starting Python is not timed.
     host.start().await?;
     let start = Instant::now();
     let args = format!(r#"["breakbulk ", {}]"#, MESSAGE / 10);
     let result = host.call("operator", "mul", args, None).await?;
-    Ok((result.json().len(), start.elapsed().as_secs_f64()))
+    Ok((result.json().len(), start.elapsed()))
 }
 
 fn explained(error: CallError) -> Failure {
