@@ -5,6 +5,7 @@ mod carry;
 mod command;
 mod examples;
 mod fuzz;
+mod installable;
 mod interop;
 mod long;
 mod packages;
@@ -64,6 +65,8 @@ enum Command {
         #[arg(long)]
         program: Option<PathBuf>,
     },
+    /// Pack the program for npm, PyPI and Debian, install it from the packed files and run it.
+    Packages,
     /// All seeds, big sizes, long fuzzing. Its outcome belongs into docs/TRUST.md.
     Long {
         /// One part: seeds, carry, ahp, tywrap, mcp, contextvm, loro, fleet, package, fuzz; all if absent.
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Command::Bench { json, record } => bench::run(json, record),
         Command::Interop { name } => interop::run(name.as_deref()),
         Command::Recording { demo, program } => recording::record(&demo, program),
+        Command::Packages => shared::program().and_then(|program| installable::check(&program)),
         Command::Long {
             name,
             fuzz_seconds,

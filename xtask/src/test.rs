@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use crate::command::{self, cargo, root};
 use crate::shared::BUILD;
 use crate::steps::Steps;
-use crate::{carry, examples, fuzz, interop, packages, rules, shared, vectors};
+use crate::{carry, examples, fuzz, installable, interop, packages, rules, shared, vectors};
 
 pub(crate) fn run(strict: bool) -> Result<()> {
     let mut steps = Steps::new();
@@ -33,6 +33,9 @@ pub(crate) fn run(strict: bool) -> Result<()> {
     // As a user runs it, with the program's own features; later steps use this program.
     steps.step("the program and its demo", || {
         command::run(&mut cargo(&["run", "--quiet", "--release", "--", "demo"]))
+    })?;
+    steps.step("packages for people without a compiler", || {
+        installable::check(&shared::program()?)
     })?;
     steps.step("round trips and memory of the program", || {
         carry::run(carry::Form::Short)
