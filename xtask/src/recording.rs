@@ -36,8 +36,16 @@ pub(crate) fn record(demo: &str, program: Option<PathBuf>) -> Result<()> {
         None => shared::program()?,
     };
     let start = Instant::now();
-    let mut child = Command::new(program)
+    // At a terminal, by way of Python, so that the picture has the signs that a person sees.
+    let mut child = Command::new("python3")
+        .args([
+            "-c",
+            "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)",
+        ])
+        .arg(program)
         .args(["demo", demo])
+        .env("COLUMNS", COLUMNS.to_string())
+        .env("NO_COLOR", "1")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
