@@ -4,6 +4,7 @@
 #![cfg(feature = "jetstream")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_nats::jetstream;
@@ -157,25 +158,88 @@ async fn a_topic_forgets_what_a_later_record_contains() {
     let options = options(&cluster);
     let (journal, mut tail, _) = open(&options).await;
     let mut place = 0;
+    let mut useless = Vec::new();
     for number in 0..3 {
         place = journal
             .append("t", place, numbered(number, 3 * PAYLOAD))
             .await
             .unwrap();
-        record(&mut tail).await;
+        let record_of_t = record(&mut tail).await;
+        assert_eq!(record_of_t.messages.len(), 4);
+        if number < 2 {
+            useless.extend(record_of_t.messages);
+        }
         if number == 0 {
             journal.append("other", 0, numbered(9, 1)).await.unwrap();
             record(&mut tail).await;
         }
     }
-    let begins = place - 3;
-    journal.forget("t", begins).await.unwrap();
+    journal.forget(&useless).await.unwrap();
+    // What is deleted already is no error.
+    journal.forget(&useless).await.unwrap();
     let next = journal.append("t", place, numbered(5, 5)).await.unwrap();
     let (_, _, before) = open(&options).await;
     let before: Vec<_> = before.into_iter().map(|r| (r.topic, r.place)).collect();
     let topics: Vec<&str> = before.iter().map(|(topic, _)| topic.as_str()).collect();
     assert_eq!(topics, ["other", "t", "t"]);
     assert_eq!(before[2].1, next);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_topic_loses_what_another_one_forgets_when_servers_are_killed() {
+    // JET-9
+    let mut cluster = NatsCluster::start(3, PAYLOAD).await;
+    let options = options(&cluster);
+    let (journal, mut tail, _) = open(&options).await;
+    let mut history = Vec::new();
+    let mut useless = Vec::new();
+    let mut last = BTreeMap::new();
+    for (number, topic) in ["kept", "t", "t", "kept", "t", "kept"]
+        .into_iter()
+        .enumerate()
+    {
+        if number == 5 {
+            // Not the last that a killed server replays: it would not know that it was committed.
+            journal.forget(&useless).await.unwrap();
+        }
+        let after = last.get(topic).copied().unwrap_or(0);
+        let place = journal.append(topic, after, numbered(number, 2 * PAYLOAD));
+        last.insert(topic, place.await.unwrap());
+        let record = record(&mut tail).await;
+        match number {
+            1 | 2 => useless.extend(record.messages),
+            _ => history.push(record.place),
+        }
+    }
+    let servers = cluster.servers();
+    let servers: Vec<&str> = servers.split(',').collect();
+    let client = async_nats::connect(servers).await.unwrap();
+    let context = jetstream::new(client);
+    for server in 0..3 {
+        cluster.kill(server);
+        cluster.restart(server).await;
+        until_all_replicas_are_current(&context).await;
+    }
+    let (_, _, found) = open(&options).await;
+    let found: Vec<_> = found.into_iter().map(|record| record.place).collect();
+    assert_eq!(found, history);
+}
+
+/// Waits until the stream has a leader and all others have what it has.
+async fn until_all_replicas_are_current(context: &jetstream::Context) {
+    let current = async {
+        loop {
+            let stream = context.get_stream("JOURNAL").await;
+            let cluster = stream.ok().and_then(|it| it.cached_info().cluster.clone());
+            if cluster
+                .is_some_and(|it| it.leader.is_some() && it.replicas.iter().all(|it| it.current))
+            {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), current).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use super::shared::{self, Kind, SharedDocuments};
+use super::shared::{self, SharedDocuments};
 use super::{Kept, OnOthers, Others, Store, StoreError, StoreReader, Write};
 use crate::machine::{DocId, Head};
 
@@ -136,28 +136,32 @@ impl Inner {
         self.read.send_modify(|read| *read += 1);
     }
 
-    fn take(&self, record: &Record) -> Result<(), String> {
+    fn take(self: &Arc<Self>, record: &Record) -> Result<(), String> {
         let read = shared::read(&record.bytes);
         let (doc, changes) =
             read.map_err(|reason| format!("message {}: {reason}", record.place))?;
-        let notify = self
-            .documents()
-            .read(&doc, record.place, &changes, record.own);
+        let (notify, useless) = {
+            let mut documents = self.documents();
+            let notify = documents.read(&doc, record.place, &changes, record.own);
+            (notify, documents.hold(&doc, &record.messages, &changes))
+        };
         self.read.send_modify(|read| *read += 1);
         if notify {
             self.notify(&doc);
         }
-        // Only its writer deletes what a snapshot or a deletion has made useless.
-        if record.own && changes.iter().any(|change| change.kind != Kind::Append) {
-            let (journal, topic, before) =
-                (self.journal.clone(), record.topic.clone(), record.begins);
-            tokio::spawn(async move {
-                if let Err(error) = journal.forget(&topic, before).await {
-                    tracing::debug!(%error, topic, "old updates stay until the next compaction");
-                }
-            });
+        // The writer of a snapshot or a deletion deletes what it has made useless. If that node is killed
+        // before, the messages stay until one that was started later compacts the document.
+        if record.own && !useless.is_empty() {
+            tokio::spawn(self.clone().forget(doc, useless));
         }
         Ok(())
+    }
+
+    async fn forget(self: Arc<Self>, doc: DocId, useless: Vec<u64>) {
+        if let Err(error) = self.journal.forget(&useless).await {
+            tracing::debug!(%error, doc = &*doc, "old updates stay until the next compaction");
+            self.documents().hold_again(&doc, error.messages);
+        }
     }
 
     fn notify(&self, doc: &DocId) {

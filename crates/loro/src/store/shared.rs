@@ -128,6 +128,8 @@ struct Document {
     notified: bool,
     /// This node is storing something.
     writing: bool,
+    /// The messages of the stream that have what is kept.
+    messages: Vec<u64>,
     /// Deletions by others: all, those that the worker has taken, and those before which this node has no
     /// change on its way.
     deletions: u64,
@@ -239,6 +241,25 @@ impl SharedDocuments {
     pub(super) fn read(&mut self, doc: &DocId, place: u64, changes: &[Change], own: bool) -> bool {
         let writing = self.docs.get(doc).is_some_and(|document| document.writing);
         self.apply(doc, place, changes, own && writing)
+    }
+
+    /// Notes which messages of the stream a record is in, when it is read. Returns those that it makes
+    /// useless: all before a snapshot or a deletion.
+    pub(super) fn hold(&mut self, doc: &DocId, messages: &[u64], changes: &[Change]) -> Vec<u64> {
+        let held = &mut self.docs.entry(doc.clone()).or_default().messages;
+        let replaces = changes.iter().any(|change| change.kind != Kind::Append);
+        let useless = match replaces {
+            true => std::mem::take(held),
+            false => Vec::new(),
+        };
+        held.extend_from_slice(messages);
+        useless
+    }
+
+    /// Messages that could not be deleted are useless again with the next snapshot.
+    pub(super) fn hold_again(&mut self, doc: &DocId, messages: Vec<u64>) {
+        let document = self.docs.entry(doc.clone()).or_default();
+        document.messages.extend(messages);
     }
 
     /// A record was stored at this place, by this node or another one. True: tell the worker that there is

@@ -67,6 +67,26 @@ fn kept(documents: &SharedDocuments) -> String {
 }
 
 #[test]
+fn a_snapshot_and_a_deletion_make_all_messages_before_them_useless() {
+    // JET-6
+    let mut documents = SharedDocuments::default();
+    let doc: DocId = "d".into();
+    for (messages, text, useless) in [
+        (&[1][..], "+a1=x", &[][..]),
+        (&[2, 5], "+a2=y", &[]),
+        (&[6, 8], "!a2=xy", &[1, 2, 5]),
+        (&[9], "+a3=z", &[]),
+        (&[11], "-", &[6, 8, 9]),
+        (&[12], "- +b1=x", &[11]),
+    ] {
+        let found = documents.hold(&doc, messages, &changes(text));
+        assert_eq!(found, useless, "{text}");
+    }
+    documents.hold_again(&doc, vec![9, 11]);
+    assert_eq!(documents.hold(&doc, &[13], &changes("!b1=x")), [12, 9, 11]);
+}
+
+#[test]
 fn records_are_written_and_read_back() {
     let changes = vec![change("+a1=x"), change("!a2,b1=yz"), change("-")];
     let bytes = write("dé", &changes);

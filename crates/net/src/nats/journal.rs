@@ -18,6 +18,7 @@
 
 mod append;
 mod error;
+mod forget;
 mod options;
 mod pieces;
 mod read;
@@ -37,7 +38,7 @@ use tokio::time::Instant;
 
 use super::bus::Bus;
 
-pub use error::{AppendError, JournalError};
+pub use error::{AppendError, JournalError, NotForgotten};
 pub use options::{JournalOptions, WhenFull};
 
 /// How long a request to JetStream may take before it is sent again.
@@ -91,8 +92,8 @@ pub struct Record {
     pub topic: String,
     /// Where it is.
     pub place: Place,
-    /// Where its first piece is.
-    pub begins: Place,
+    /// The sequence numbers of its pieces.
+    pub messages: Vec<u64>,
     /// Whether this program appended it, by this very [`Journal`].
     pub own: bool,
     /// What it contains, in memory of its own.
@@ -174,10 +175,13 @@ impl Journal {
         append::append(&self.shared, topic, after, record).await
     }
 
-    /// Deletes the messages of a topic before this place, to be called once a later record contains all
-    /// that they said.
-    pub async fn forget(&self, topic: &str, before: Place) -> Result<(), AppendError> {
-        append::forget(&self.shared, topic, before).await
+    /// Deletes messages of records ([`Record::messages`]), to be called once a later record of the same
+    /// topic contains all that they said. Those that are deleted already are no error.
+    pub async fn forget(&self, messages: &[u64]) -> Result<(), NotForgotten> {
+        let Shared {
+            context, options, ..
+        } = &*self.shared;
+        forget::delete(context, &options.stream, messages).await
     }
 
     /// Whether JetStream could store something now; what is wrong if not.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::pieces::{PIECE, PieceHead, cut, room};
-use super::{AppendError, Place, Shared, Topic, bad_topic};
+use super::{AppendError, Place, Shared, Topic, bad_topic, forget};
 use crate::nats::bus::with_causes;
 
 /// How long the next piece of another writer is waited for before its record counts as abandoned.
@@ -50,27 +50,6 @@ pub(super) async fn append(
             Ended::Interrupted => {}
         }
     }
-}
-
-pub(super) async fn forget(shared: &Shared, topic: &str, before: Place) -> Result<(), AppendError> {
-    let stream = shared
-        .context
-        .get_stream_no_info(&shared.options.stream)
-        .await;
-    let purged = match stream {
-        Ok(stream) => {
-            let purge = stream
-                .purge()
-                .filter(shared.subject(topic))
-                .sequence(before);
-            purge.await.map(|_| ()).map_err(|error| error.to_string())
-        }
-        Err(error) => Err(error.to_string()),
-    };
-    purged.map_err(|reason| AppendError::Refused {
-        journal: shared.options.name(),
-        reason,
-    })
 }
 
 pub(super) async fn check(shared: &Shared) -> Result<(), AppendError> {
@@ -265,13 +244,20 @@ impl<'a> Writing<'a> {
     /// After a refused piece: which message is the topic's last one. It may be a piece of this record whose
     /// acknowledgement was lost, and which JetStream no longer recognises.
     async fn find(&self, count: u32, outage: &mut Outage) -> Result<Found, AppendError> {
-        let last = loop {
-            match self.last().await {
-                Ok(last) => break last,
-                Err(reason) => outage.wait(self.shared, self.topic, reason).await?,
-            }
+        let (at, head) = loop {
+            let stored = self.after.max(self.shared.topic(self.topic).record);
+            let reason = match self.last().await {
+                Ok(last) => match last.unwrap_or((0, None)) {
+                    (at, head) if at >= stored => break (at, head),
+                    // What comes behind less than was read would be another history.
+                    (at, _) => format!(
+                        "the last message of its topic is {at}, and {stored} was stored: JetStream has lost it, or its leader has not applied it yet"
+                    ),
+                },
+                Err(reason) => reason,
+            };
+            outage.wait(self.shared, self.topic, reason).await?;
         };
-        let (at, head) = last.unwrap_or((0, None));
         if at == self.fence {
             return Ok(Found::Nothing);
         }
@@ -344,12 +330,9 @@ impl<'a> Writing<'a> {
         let context = self.shared.context.clone();
         let stream = self.shared.options.stream.clone();
         tokio::spawn(async move {
-            let Ok(stream) = context.get_stream_no_info(&stream).await else {
-                return;
-            };
-            for message in leftovers {
-                // If it fails the message stays, and is ignored by all readers.
-                let _ = stream.delete_message(message).await;
+            // Those that stay are ignored by all readers.
+            if let Err(error) = forget::delete(&context, &stream, &leftovers).await {
+                tracing::debug!(%error, "pieces of a record that was never finished stay");
             }
         });
     }

@@ -27,6 +27,17 @@ pub enum JournalError {
     },
 }
 
+/// Why messages were not deleted.
+#[derive(Debug, thiserror::Error)]
+#[error("{} messages of a journal are not deleted: {reason}", messages.len())]
+#[non_exhaustive]
+pub struct NotForgotten {
+    /// Those that are still there.
+    pub messages: Vec<u64>,
+    /// What JetStream says.
+    pub reason: String,
+}
+
 /// Why a record was not appended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -113,8 +113,8 @@ pub(super) enum Taken {
     Whole {
         /// Its content.
         bytes: Bytes,
-        /// Where its first piece is.
-        begins: u64,
+        /// Its pieces.
+        messages: Vec<u64>,
     },
     /// Others have to follow. These are the messages so far.
     Open(Vec<u64>),
@@ -166,10 +166,9 @@ impl Assembler {
         open.messages.push(at);
         open.head = head;
         if last {
-            let begins = open.messages.first().copied().unwrap_or(at);
             return Taken::Whole {
                 bytes: open.bytes.into(),
-                begins,
+                messages: open.messages,
             };
         }
         let messages = open.messages.clone();
@@ -272,7 +271,8 @@ mod tests {
             let text = format!("{} {behind}", head.replace([':', '/'], " "));
             let head = PieceHead::parse(&text).unwrap();
             said.push(match assembler.take(topic, at, head, bytes.as_bytes()) {
-                Taken::Whole { bytes, begins } => {
+                Taken::Whole { bytes, messages } => {
+                    let begins = messages[0];
                     format!("{}@{begins}", String::from_utf8(bytes.to_vec()).unwrap())
                 }
                 Taken::Open(messages) => format!("{messages:?}").replace(' ', ""),

@@ -257,11 +257,11 @@ impl Reading {
         // Wakes writers even if nobody takes this record yet.
         self.shared.read.send_modify(|_| ());
         match taken {
-            Taken::Whole { bytes, begins } => {
+            Taken::Whole { bytes, messages } => {
                 let record = Record {
                     topic,
                     place: at,
-                    begins,
+                    messages,
                     own,
                     bytes,
                 };
