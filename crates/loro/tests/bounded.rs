@@ -205,6 +205,57 @@ fn a_large_answer_that_is_not_read_yet_answers_the_same_request_again() {
     assert_eq!(bench.tasks.len(), 1);
 }
 
+// LORO-11
+#[test]
+fn a_request_behind_an_answer_without_news_is_answered_too() {
+    let mut bench = Bench::new(2, 100);
+    let (author, channel) = (bench.greeted(), bench.greeted());
+    // The queue is so long that the machine wants to know when it is short again.
+    bench.say(channel, sync_request("document 1"));
+    bench.work(Limits::default().queue_bytes / 4 * 3);
+    assert_eq!(bench.waiting, [channel]);
+    bench.sent.clear();
+    // Another peer's change is being stored, so that the answer has to be made by a task.
+    let update = ChannelMsg::Update {
+        doc_id: "document 0".into(),
+        transmission: Transmission::Update {
+            data: Bytes::from_static(b"x"),
+            version: version(4),
+        },
+    };
+    bench.say(author, update);
+    let request = || ChannelMsg::SyncRequest {
+        doc_id: "document 0".into(),
+        requester_doc_version: version(3),
+        bidirectional: Some(false),
+        ephemeral: None,
+    };
+    for round in 0..3 {
+        bench.say(channel, request());
+        for (id, _, work) in std::mem::take(&mut bench.tasks) {
+            let version = version(3);
+            let finished = Finished {
+                head: Head {
+                    version: version.clone(),
+                    size: 100,
+                },
+                local: None,
+                result: Ok(match work {
+                    Work::Answer { .. } => Outcome::Answer(Transmission::UpToDate { version }),
+                    _ => Outcome::Imported(None),
+                }),
+            };
+            bench.hub.handle_done(Instant::now(), id, finished);
+            bench.take();
+        }
+        let answered = std::mem::take(&mut bench.sent);
+        let [(to, ChannelMsg::SyncResponse { .. })] = &answered[..] else {
+            panic!("round {round}: {answered:?}");
+        };
+        assert_eq!(*to, channel, "round {round}");
+    }
+}
+
 #[test]
 fn large_answers_are_made_one_after_the_other() {
     let mut bench = Bench::new(500, 84 << 20);

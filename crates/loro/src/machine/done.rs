@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use breakbulk_message::loro::{ChannelMsg, DeleteStatus, Transmission, VersionVector};
 
+use super::incoming::LARGE;
 use super::types::{ChannelId, DocId, Event, Finished, Outcome, Refused, TaskId, WorkError};
 use super::waiting::{Form, Want};
 use super::{Document, Hub};
@@ -122,12 +123,20 @@ impl Hub {
                     Form::Response { asks_back: true },
                     Form::Change,
                 ];
+                // Whoever has read it asks with another version then. To a response that changes nothing the
+                // same request may follow at once, and needs a response of its own.
+                let large = match &transmission {
+                    Transmission::Snapshot { data, .. } | Transmission::Update { data, .. } => {
+                        data.len() >= LARGE
+                    }
+                    Transmission::UpToDate { .. } | Transmission::Unavailable => false,
+                };
                 for form in forms {
                     let his = to.iter().filter(|recipient| recipient.form == form);
                     let his = his.map(|recipient| recipient.channel);
                     let his: Vec<ChannelId> = his.filter(|id| self.may_see(*id, doc)).collect();
                     self.answer(his.clone(), doc, transmission.clone(), form);
-                    for id in his {
+                    for id in his.into_iter().filter(|_| large) {
                         if let Some(channel) = self.channels.get_mut(&id) {
                             channel.waiting.begin_sending(doc, since);
                         }

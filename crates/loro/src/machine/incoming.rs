@@ -17,7 +17,7 @@ use crate::permissions::Peer;
 const NAME_MAX: usize = 256;
 
 /// A response of at least this size is not made again while it is on its way.
-const LARGE: usize = 256 << 10;
+pub(super) const LARGE: usize = 256 << 10;
 
 type Handled = Result<(), Refused>;
 
