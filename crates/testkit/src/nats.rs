@@ -1,7 +1,7 @@
 //! Real NATS servers with JetStream, one or a cluster of several, that a test kills and starts again.
 //!
 //! Each has a directory of its own, which stays when it is killed, and ports of its own at 127.0.0.1. All
-//! end with the [`NatsCluster`].
+//! end with the [`NatsCluster`]. `BREAKBULK_FLEET_LOGS=DIR` keeps their logs there.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -56,6 +56,10 @@ impl NatsCluster {
                 "listen: 127.0.0.1:{port}\nserver_name: n{number}\nmax_payload: {max_payload}\n\
                  jetstream {{ store_dir: {store:?}, max_memory_store: 64MB, max_file_store: 4GB }}\n"
             );
+            if let Some(logs) = std::env::var_os("BREAKBULK_FLEET_LOGS") {
+                let log = PathBuf::from(logs).join(format!("nats-{port}.log"));
+                text.push_str(&format!("log_file: {log:?}\ndebug: true\n"));
+            }
             if count > 1 {
                 text.push_str(&format!(
                     "cluster {{ name: test, listen: 127.0.0.1:{route}, routes: [{routes}] }}\n"

@@ -30,6 +30,10 @@ const MAX_PAYLOAD: usize = 64 << 10;
 /// One of so many actions is larger than that.
 const LARGE_EVERY: u64 = 12;
 const LARGE: u64 = 400_000;
+/// How many bytes the log keeps. It is compared as a whole in the end, so nothing may be trimmed from it.
+const LOG_BYTES: u64 = 512 << 20;
+/// About how many actions are published in all, however long it takes: they take three quarters of the log.
+const ACTIONS: u64 = 11_000;
 /// How long a client may take to connect and to say who it is.
 const CONNECTED: Duration = Duration::from_secs(15);
 /// How long all may take to have everything at the end.
@@ -82,10 +86,12 @@ async fn whichever_member_or_server_is_killed_every_client_applies_each_action_o
     for follower in &followers {
         follower.until(|state| state.is_started).await;
     }
+    // Twice the mean wait of a publisher.
+    let pause = 2_000 * seconds * MEMBERS as u64 / ACTIONS;
     let publishers: Vec<_> = members
         .into_iter()
         .enumerate()
-        .map(|(number, member)| tokio::spawn(publish(fleet.clone(), number, member, seed)))
+        .map(|(number, member)| tokio::spawn(publish(fleet.clone(), number, member, seed, pause)))
         .collect();
     let duration = Duration::from_secs(seconds);
     let kills = kill(&fleet, &mut cluster, duration, every, seed).await;
@@ -104,6 +110,8 @@ async fn whichever_member_or_server_is_killed_every_client_applies_each_action_o
     let settled = async {
         loop {
             let history = log(&mut last).await;
+            let first = history.first().map_or(1, |(seq, _)| *seq);
+            assert_eq!(first, 1, "the log keeps less than was published");
             let found: BTreeSet<&str> = history.iter().map(|(_, digest)| &**digest).collect();
             if acknowledged.iter().all(|digest| found.contains(digest)) {
                 break history;
@@ -136,7 +144,7 @@ impl Fleet {
     /// Starts a member, at the port that it had before.
     async fn start(&self, number: usize) -> anyhow::Result<HostProgram> {
         let port = self.ports[number].load(Ordering::Relaxed).to_string();
-        let limit = (512u64 << 20).to_string();
+        let limit = LOG_BYTES.to_string();
         let arguments = ["--log", &self.log, "--log-bytes", &limit, "--port", &port];
         let program = env!("CARGO_BIN_EXE_ahp-host");
         let member = HostProgram::start(program, &arguments).await?;
@@ -154,6 +162,7 @@ async fn publish(
     number: usize,
     member: HostProgram,
     seed: u64,
+    pause: u64,
 ) -> (Vec<Published>, HostProgram) {
     let mut random = Random::new(seed ^ number as u64);
     let mut member = Some(member);
@@ -183,7 +192,7 @@ async fn publish(
                 member = None;
             }
         }
-        sleep(Duration::from_millis(random.below(20))).await;
+        sleep(Duration::from_millis(random.below(pause.max(1)))).await;
     }
     let member = loop {
         match member {

@@ -46,6 +46,9 @@ impl Server {
     pub(crate) fn sharing(address: &str, store: &str) -> Self {
         let mut command = program();
         command.args(["loro", "serve", "--listen", address, "--store", store]);
+        if std::env::var_os("BREAKBULK_FLEET_LOGS").is_some() {
+            command.args(["--log", "warn,breakbulk=debug"]);
+        }
         Self::spawn(command)
     }
 
@@ -81,9 +84,21 @@ impl Server {
             said.push_str(&line);
         };
         // Read on, or it would be stuck one day.
+        let log = std::env::var_os("BREAKBULK_FLEET_LOGS").map(|logs| {
+            let port = address.rsplit(':').next().unwrap_or_default();
+            let name = format!("member-{port}-{}.log", child.id());
+            Path::new(&logs).join(name)
+        });
         let stderr = std::thread::spawn(move || {
             let mut rest = String::new();
-            let _ = stderr.read_to_string(&mut rest);
+            match log {
+                // As it comes, so that it can be read while a test hangs.
+                Some(log) => drop(std::io::copy(
+                    &mut stderr,
+                    &mut std::fs::File::create(log).unwrap(),
+                )),
+                None => drop(stderr.read_to_string(&mut rest)),
+            }
             rest
         });
         Self {

@@ -5,6 +5,8 @@
 //! `snapshot SIZE SEED` – `snapshot SHA256`, the session's title from now on;
 //! `last` – `last NUMBER` of the last action; `log` – `has NUMBER SHA256` for each action in the log,
 //! then `end`. What cannot be done is answered with `error: …`. The end of the input ends the host.
+//!
+//! `BREAKBULK_FLEET_LOGS=DIR` keeps what it logs in a file there.
 
 use std::sync::Arc;
 
@@ -43,6 +45,7 @@ struct Options {
 #[tokio::main]
 async fn main() -> Result<()> {
     let options = Options::parse();
+    log_to_file()?;
     let limits = Limits::default().with(|limits| limits.bytes = options.log_bytes);
     let log: Box<dyn ReplayLog> = match &options.log {
         Some(place) => log::open(place, limits).await?,
@@ -72,6 +75,20 @@ async fn main() -> Result<()> {
         served = serve(&host, listener, options.whole) => served,
         obeyed = obey(&host, &reader) => obeyed,
     }
+}
+
+fn log_to_file() -> Result<()> {
+    let Some(logs) = std::env::var_os("BREAKBULK_FLEET_LOGS") else {
+        return Ok(());
+    };
+    let name = format!("host-{}.log", std::process::id());
+    let file = std::fs::File::create(std::path::Path::new(&logs).join(name))?;
+    tracing_subscriber::fmt()
+        .with_env_filter("warn,breakbulk_net=debug,breakbulk_ahp=debug")
+        .with_ansi(false)
+        .with_writer(std::sync::Mutex::new(file))
+        .init();
+    Ok(())
 }
 
 async fn serve(host: &Host<App>, mut listener: Listener, whole: bool) -> Result<()> {
