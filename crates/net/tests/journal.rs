@@ -225,6 +225,27 @@ async fn no_topic_loses_what_another_one_forgets_when_servers_are_killed() {
     assert_eq!(found, history);
 }
 
+#[tokio::test]
+async fn a_writer_does_not_go_on_behind_less_than_it_has_read() {
+    // JET-9
+    let cluster = NatsCluster::start(1, PAYLOAD).await;
+    let mut options = options(&cluster);
+    options.outage = Duration::from_secs(1);
+    let (journal, mut tail, _) = open(&options).await;
+    let place = journal.append("t", 0, numbered(1, 1)).await.unwrap();
+    record(&mut tail).await;
+    let client = async_nats::connect(cluster.servers()).await.unwrap();
+    let stream = jetstream::new(client).get_stream("JOURNAL").await.unwrap();
+    stream.purge().await.unwrap();
+    let refused = journal.append("t", place, numbered(2, 1)).await;
+    let refused = refused.unwrap_err();
+    assert!(matches!(refused, AppendError::Outage { .. }), "{refused}");
+    let reason = "the last message of its topic is 0, and 1 was stored";
+    assert!(refused.to_string().contains(reason), "{refused}");
+    let (_, _, found) = open(&options).await;
+    assert_eq!(found, []);
+}
+
 /// Waits until the stream has a leader and all others have what it has.
 async fn until_all_replicas_are_current(context: &jetstream::Context) {
     let current = async {

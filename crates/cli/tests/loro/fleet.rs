@@ -20,7 +20,7 @@ const MEMBERS: usize = 3;
 const WRITERS: usize = 6;
 const DOCUMENTS: usize = 2;
 /// Messages of NATS, so that larger changes are in pieces.
-const MAX_PAYLOAD: usize = 64 << 10;
+const MAX_PAYLOAD: usize = 8 << 10;
 /// How long a server may take to acknowledge before a writer goes to another one.
 const ACKNOWLEDGED: Duration = Duration::from_secs(20);
 /// How long all may take to have everything at the end.
