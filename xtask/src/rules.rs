@@ -51,6 +51,8 @@ const PROTOCOL_WORDS: [&str; 4] = ["jsonrpc", "mcp", "peerid", "clientid"];
 
 pub(crate) fn check() -> Result<()> {
     only("breakbulk-link", &["breakbulk-link", "bytes"])?;
+    only("breakbulk-escape", &["breakbulk-escape"])?;
+    unsafe_in_one_crate()?;
     let above_message = ["breakbulk-link", "breakbulk-wire"];
     never(
         "breakbulk-message",
@@ -147,6 +149,30 @@ fn no_words(folder: &str, never: &[&str]) -> Result<()> {
         }
     }
     println!("{folder}: {files} files, none of {}", never.join(", "));
+    Ok(())
+}
+
+/// Checks that no crate but `breakbulk-escape` lets `unsafe` through: all others have the workspace's lints.
+fn unsafe_in_one_crate() -> Result<()> {
+    let mut strict = 0;
+    for entry in std::fs::read_dir(root().join("crates"))? {
+        let folder = entry?.path();
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml"))?;
+        let inherits = manifest.contains("[lints]\nworkspace = true");
+        let escape = folder.ends_with("escape");
+        ensure!(
+            inherits != escape,
+            "{}: only crates/escape may have lints of its own",
+            folder.display()
+        );
+        strict += usize::from(inherits);
+    }
+    let workspace = std::fs::read_to_string(root().join("Cargo.toml"))?;
+    ensure!(
+        workspace.contains("\nunsafe_code = \"deny\"\n"),
+        "Cargo.toml: [workspace.lints.rust] does not deny unsafe_code"
+    );
+    println!("{strict} crates deny unsafe code; breakbulk-escape has some");
     Ok(())
 }
 

@@ -1,112 +1,13 @@
-//! The inside of JSON strings, without the quotes: escaping, unescaping, and computing escaped lengths.
-//!
-//! Text is processed in blocks. A block without escapes is copied; a block with escapes is
-//! processed byte by byte without branches that depend on the data, since quote-heavy text defeats
-//! branch prediction.
+//! Text inside JSON strings, without the quotes: escaping, unescaping, and computing escaped lengths.
 
+use breakbulk_escape::Invalid;
+pub use breakbulk_escape::escape;
 use breakbulk_link::FaultKind;
 
-/// The size of a block.
-const BLOCK: usize = 64;
-
-/// The buffer for an escaped block, which has at most six times its length. Indexing modulo a power
-/// of two needs no bounds checks.
-const GROWN: usize = 512;
-
-/// The character after the backslash for each byte; 0 for bytes that need no escape, `u` for those that
-/// need four digits.
-const ESCAPE: [u8; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 0x20 {
-        table[byte] = b'u';
-        byte += 1;
-    }
-    table[0x08] = b'b';
-    table[0x09] = b't';
-    table[0x0a] = b'n';
-    table[0x0c] = b'f';
-    table[0x0d] = b'r';
-    table[b'"' as usize] = b'"';
-    table[b'\\' as usize] = b'\\';
-    table
-};
-
-/// The last character of each byte's escape: the byte itself, or the character after the backslash.
-const ESCAPED: [u8; 256] = {
-    let mut table = ESCAPE;
-    let mut byte = 0;
-    while byte < 256 {
-        if table[byte] == 0 {
-            table[byte] = byte as u8;
-        }
-        byte += 1;
-    }
-    table
-};
-
-/// The meaning of each byte: first without, then after a backslash; 0 if it is not a simple one.
-const UNESCAPED: [[u8; 256]; 2] = {
-    let mut bare = [0; 256];
-    let mut byte = 0x20;
-    while byte < 256 {
-        bare[byte] = byte as u8;
-        byte += 1;
-    }
-    bare[b'"' as usize] = 0;
-    bare[b'\\' as usize] = 0;
-    let mut behind = [0; 256];
-    behind[b'"' as usize] = b'"';
-    behind[b'\\' as usize] = b'\\';
-    behind[b'/' as usize] = b'/';
-    behind[b'b' as usize] = 0x08;
-    behind[b'f' as usize] = 0x0c;
-    behind[b'n' as usize] = b'\n';
-    behind[b'r' as usize] = b'\r';
-    behind[b't' as usize] = b'\t';
-    [bare, behind]
-};
+/// Escaped lengths are computed for spans of these sizes while all of a span fits, the larger ones first.
+const SPANS: [usize; 2] = [1024, 64];
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
-
-/// Appends `text` escaped for a JSON string: only control characters, quotes and backslashes are
-/// escaped.
-pub fn escape(text: &[u8], out: &mut Vec<u8>) {
-    out.reserve(text.len() + text.len() / 16 + GROWN);
-    let mut grown = [0u8; GROWN];
-    let mut clean_from = 0;
-    let mut at = 0;
-    while at < text.len() {
-        let block = &text[at..text.len().min(at + BLOCK)];
-        if is_plain(block) {
-            at += block.len();
-            continue;
-        }
-        out.extend_from_slice(&text[clean_from..at]);
-        let mut len = 0;
-        for &byte in block {
-            let code = ESCAPE[usize::from(byte)];
-            let escaped = usize::from(code != 0);
-            grown[len % GROWN] = b'\\';
-            grown[(len + escaped) % GROWN] = ESCAPED[usize::from(byte)];
-            len += 1 + escaped;
-            if code == b'u' {
-                let digits = [
-                    b'0',
-                    b'0',
-                    HEX[usize::from(byte >> 4)],
-                    HEX[usize::from(byte & 15)],
-                ];
-                grown[len..len + 4].copy_from_slice(&digits);
-                len += 4;
-            }
-        }
-        out.extend_from_slice(&grown[..len]);
-        at += block.len();
-        clean_from = at;
-    }
-    out.extend_from_slice(&text[clean_from..]);
-}
 
 /// Appends `text` escaped for a JSON string, in printable ASCII only.
 pub fn escape_ascii(text: &str, out: &mut Vec<u8>) {
@@ -132,65 +33,9 @@ pub fn escape_ascii(text: &str, out: &mut Vec<u8>) {
 /// A lone surrogate is [`FaultKind::NotUtf8`]; an unescaped quote, a control character or a wrong
 /// escape is [`FaultKind::NotJson`]. On a fault, a part may have been appended.
 pub fn unescape(raw: &[u8], out: &mut Vec<u8>) -> Result<(), FaultKind> {
-    let mut unescaped = [0u8; BLOCK];
-    let mut clean_from = 0;
-    let mut at = 0;
-    while at < raw.len() {
-        let block = &raw[at..raw.len().min(at + BLOCK)];
-        if is_plain(block) {
-            at += block.len();
-            continue;
-        }
-        out.extend_from_slice(&raw[clean_from..at]);
-        let mut len = 0;
-        // An escape may reach into the next block, so the output is counted, not the input.
-        while len < BLOCK && at < raw.len() {
-            let escaped = usize::from(raw[at] == b'\\');
-            let Some(&byte) = raw.get(at + escaped) else {
-                return Err(FaultKind::NotJson);
-            };
-            let value = UNESCAPED[escaped][usize::from(byte)];
-            if value == 0 {
-                break;
-            }
-            unescaped[len % BLOCK] = value;
-            len += 1;
-            at += 1 + escaped;
-        }
-        out.extend_from_slice(&unescaped[..len]);
-        if len < BLOCK && at < raw.len() {
-            at = unescape_unicode(raw, at, out)?;
-        }
-        clean_from = at;
-    }
-    out.extend_from_slice(&raw[clean_from..]);
-    Ok(())
-}
-
-/// Unescapes `\uXXXX`, or a surrogate pair of them.
-fn unescape_unicode(raw: &[u8], at: usize, out: &mut Vec<u8>) -> Result<usize, FaultKind> {
-    let first = unit(raw, at).ok_or(FaultKind::NotJson)?;
-    let (character, length) = match first {
-        0xd800..0xdc00 => {
-            let second = unit(raw, at + 6)
-                .filter(|unit| (0xdc00..0xe000).contains(unit))
-                .ok_or(FaultKind::NotUtf8)?;
-            (
-                char::from_u32(0x10000 + ((first - 0xd800) << 10 | (second - 0xdc00))),
-                12,
-            )
-        }
-        unit => (char::from_u32(unit), 6),
-    };
-    let character = character.ok_or(FaultKind::NotUtf8)?;
-    out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
-    Ok(at + length)
-}
-
-fn unit(raw: &[u8], at: usize) -> Option<u32> {
-    let digits = raw.get(at..at + 6)?.strip_prefix(b"\\u")?;
-    digits.iter().try_fold(0, |unit, &digit| {
-        Some(unit << 4 | char::from(digit).to_digit(16)?)
+    breakbulk_escape::unescape(raw, out).map_err(|invalid| match invalid {
+        Invalid::Syntax => FaultKind::NotJson,
+        Invalid::LoneSurrogate => FaultKind::NotUtf8,
     })
 }
 
@@ -231,23 +76,29 @@ impl Growth {
     /// How many bytes one byte of UTF-8 becomes. In the ASCII forms, a character's whole length is
     /// counted at its first byte.
     const fn of(self, byte: u8) -> usize {
-        let code = ESCAPE[byte as usize];
-        match (self, code) {
-            (Self::None, _) => 1,
-            (Self::Once | Self::Ascii, b'u') => 6,
-            (Self::Twice | Self::AsciiTwice, b'u') => 7,
-            (Self::Twice | Self::AsciiTwice, b'"' | b'\\') => 4,
-            (Self::Twice | Self::AsciiTwice, 1..) => 3,
-            (Self::Once | Self::Ascii, 1..) => 2,
-            (Self::Ascii, 0) if byte >= 0xf0 => 12,
-            (Self::Ascii, 0) if byte >= 0xc0 => 6,
-            (Self::Ascii, 0) if byte >= 0x80 => 0,
-            (Self::Ascii, 0) if byte == 0x7f => 6,
-            (Self::AsciiTwice, 0) if byte >= 0xf0 => 14,
-            (Self::AsciiTwice, 0) if byte >= 0xc0 => 7,
-            (Self::AsciiTwice, 0) if byte >= 0x80 => 0,
-            (Self::AsciiTwice, 0) if byte == 0x7f => 7,
+        let [itself, letter, unicode] = self.escapes();
+        match (byte, self) {
+            (b'"' | b'\\', _) => 1 + itself,
+            (0x08..=0x0a | 0x0c..=0x0d, _) => 1 + letter,
+            (0..0x20, _) => 1 + unicode,
+            (0xf0.., Self::Ascii) => 12,
+            (0xf0.., Self::AsciiTwice) => 14,
+            (0xc0.., Self::Ascii) => 6,
+            (0xc0.., Self::AsciiTwice) => 7,
+            (0x80.., Self::Ascii | Self::AsciiTwice) => 0,
+            (0x7f, Self::Ascii) => 6,
+            (0x7f, Self::AsciiTwice) => 7,
             _ => 1,
+        }
+    }
+
+    /// How many bytes are added to a quote or backslash, to a control character with a letter, and to one
+    /// without.
+    const fn escapes(self) -> [usize; 3] {
+        match self {
+            Self::None => [0, 0, 0],
+            Self::Once | Self::Ascii => [1, 1, 5],
+            Self::Twice | Self::AsciiTwice => [3, 2, 6],
         }
     }
 
@@ -276,23 +127,20 @@ impl Growth {
         }
     }
 
-    fn block(self, block: &[u8]) -> usize {
-        // The usual case, without a look-up per byte.
-        if !matches!(self, Self::Ascii | Self::AsciiTwice) && is_plain(block) {
-            return block.len();
-        }
-        let costs = self.costs();
-        block
-            .iter()
-            .map(|&byte| usize::from(costs[usize::from(byte)]))
-            .sum()
-    }
-
     /// The length of `text` once escaped.
     pub fn len(self, text: &[u8]) -> usize {
         match self {
             Self::None => text.len(),
-            _ => text.chunks(BLOCK).map(|block| self.block(block)).sum(),
+            Self::Once | Self::Twice => {
+                let (count, [itself, letter, unicode]) =
+                    (breakbulk_escape::count(text), self.escapes());
+                text.len() + count.itself * itself + count.letter * letter + count.unicode * unicode
+            }
+            Self::Ascii | Self::AsciiTwice => {
+                let costs = self.costs();
+                let cost = |&byte: &u8| usize::from(costs[usize::from(byte)]);
+                text.iter().map(cost).sum()
+            }
         }
     }
 
@@ -303,13 +151,15 @@ impl Growth {
             return boundary(text, from.saturating_add(room).min(text.len()), from);
         }
         let (mut at, mut left) = (from, room);
-        while let Some(block) = text.get(at..at + BLOCK) {
-            let cost = self.block(block);
-            if cost > left {
-                break;
+        for span in SPANS {
+            while let Some(part) = text.get(at..at + span) {
+                let cost = self.len(part);
+                if cost > left {
+                    break;
+                }
+                left -= cost;
+                at += span;
             }
-            left -= cost;
-            at += BLOCK;
         }
         let costs = self.costs();
         while at < text.len() {
@@ -330,16 +180,6 @@ fn boundary(text: &[u8], mut at: usize, from: usize) -> usize {
         at -= 1;
     }
     at
-}
-
-/// Whether a block needs no escapes. Written so that the compiler vectorizes it.
-fn is_plain(block: &[u8]) -> bool {
-    let special =
-        |byte: u8| u8::from(byte < 0x20) | u8::from(byte == b'"') | u8::from(byte == b'\\');
-    match <&[u8; BLOCK]>::try_from(block) {
-        Ok(block) => block.iter().fold(0, |found, &byte| found | special(byte)) == 0,
-        Err(_) => block.iter().all(|&byte| special(byte) == 0),
-    }
 }
 
 #[cfg(test)]
