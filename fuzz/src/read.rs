@@ -13,7 +13,7 @@ pub fn check(wire: &dyn Wire, bytes: &[u8]) {
             check_canonical(wire, &piece, &read);
         }
         match read {
-            Ok(Inbound::Whole(message, shape)) => check_shape(&message, &shape),
+            Ok(Inbound::Whole(message, shape)) => check_shape(message, &shape),
             Ok(Inbound::Piece(piece)) => drop(decode(wire, &piece)),
             // Both are shown to people, whatever the peer wrote.
             Ok(inbound) => drop(format!("{inbound:?}")),
@@ -23,6 +23,7 @@ pub fn check(wire: &dyn Wire, bytes: &[u8]) {
             opening: None,
             bytes: frame.bytes(),
             ascii: frame.bytes().is_ascii(),
+            digest: None,
         };
         if let Ok(shape) = wire.finish(&whole) {
             check_shape(frame.bytes(), &shape);

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::budget::{Charge, Exhausted, PIECE_CHARGE, TRANSFER_CHARGE};
 use crate::rules::{Duplicate, Numbering, Order, Rules};
-use crate::wire::{Assembled, Opening, Piece, Wire};
+use crate::wire::{Assembled, Opening, Piece, RunningDigest, Wire};
 use crate::{Carries, FaultKind, Key};
 
 /// The most that any coding expands data by: JSON escapes a control character as six bytes.
@@ -58,6 +58,8 @@ pub(crate) struct Assembly {
     buffer: Vec<u8>,
     /// Whether the buffer is known to be ASCII.
     ascii: bool,
+    /// The digest of the buffer, if the opening frame announced one.
+    digest: Option<Box<dyn RunningDigest>>,
     /// Where each piece in the buffer ends; kept only if the rules compare duplicates.
     ends: Vec<usize>,
     stash: BTreeMap<u64, Box<[u8]>>,
@@ -83,6 +85,7 @@ impl Assembly {
     /// A transfer that begins with an opening frame.
     pub(crate) fn from_opening(
         opening: Opening,
+        digest: Option<Box<dyn RunningDigest>>,
         rules: &Rules,
         now: Instant,
         charge: Charge,
@@ -97,6 +100,7 @@ impl Assembly {
             charge,
         );
         new.opening = Some(opening);
+        new.digest = digest;
         new
     }
 
@@ -121,6 +125,7 @@ impl Assembly {
             next: first.unwrap_or(1),
             buffer: Vec::new(),
             ascii: true,
+            digest: None,
             ends: Vec::new(),
             stash: BTreeMap::new(),
             stashed_bytes: 0,
@@ -240,6 +245,9 @@ impl Assembly {
             self.reserve_end(rules)?;
             if let Some((_, data)) = self.stash.pop_first() {
                 self.ascii &= data.is_ascii();
+                if let Some(digest) = &mut self.digest {
+                    digest.update(&data);
+                }
                 self.buffer.extend_from_slice(&data);
             }
             self.stashed_bytes -= size;
@@ -287,6 +295,7 @@ impl Assembly {
     /// report it.
     pub(crate) fn without_data(mut self) -> Self {
         self.buffer = Vec::new();
+        self.digest = None;
         self.ends = Vec::new();
         self.stash.clear();
         let least = TRANSFER_CHARGE.min(self.charge.amount());
@@ -300,6 +309,7 @@ impl Assembly {
             opening: self.opening.as_ref(),
             bytes: &self.buffer,
             ascii: self.ascii,
+            digest: self.digest.as_ref().map(|digest| digest.value()),
         }
     }
 
@@ -420,6 +430,9 @@ impl Assembly {
         }
         let text = context.wire.carries() == Carries::Text;
         self.ascii = self.ascii && text && self.buffer[before..].is_ascii();
+        if let Some(digest) = &mut self.digest {
+            digest.update(&self.buffer[before..]);
+        }
         self.note_end(context.rules);
         Ok(())
     }

@@ -128,8 +128,10 @@ impl Message {
 
 #[derive(Debug, Default)]
 pub(crate) struct Events {
-    /// Events that a peer can cause carry a charge while they are queued.
-    queue: VecDeque<(Event, Option<Charge>)>,
+    queue: VecDeque<Event>,
+    /// The charge of each: events that a peer can cause carry one while they are queued. A queue of its own,
+    /// since moving a pair apart would copy each event once more.
+    charges: VecDeque<Option<Charge>>,
     messages: usize,
     reports: usize,
     /// How many reports were dropped.
@@ -138,25 +140,31 @@ pub(crate) struct Events {
 
 impl Events {
     /// Queues a message, or an event about this side's own messages: not limited.
+    #[inline]
     pub(crate) fn push(&mut self, event: Event) {
         self.messages += usize::from(matches!(event, Event::Message(_)));
-        self.queue.push_back((event, None));
+        self.queue.push_back(event);
+        self.charges.push_back(None);
     }
 
     /// Queues the end of a transfer, charged with a part of the transfer's own charge.
     pub(crate) fn push_charged(&mut self, event: Event, mut charge: Charge) {
         let cost = cost(&event).min(charge.amount());
         charge.shrink(charge.amount() - cost);
+        self.push_report(event, charge);
+    }
+
+    fn push_report(&mut self, event: Event, charge: Charge) {
         self.reports += 1;
-        self.queue.push_back((event, Some(charge)));
+        self.queue.push_back(event);
+        self.charges.push_back(Some(charge));
     }
 
     /// Queues an event that a peer can cause as often as it likes; returns false if it was dropped.
     pub(crate) fn report(&mut self, event: Event, budget: &LinkBudget) -> bool {
         match budget.charge(cost(&event)) {
             Ok(charge) if self.reports < REPORTS => {
-                self.reports += 1;
-                self.queue.push_back((event, Some(charge)));
+                self.push_report(event, charge);
                 true
             }
             _ => {
@@ -166,15 +174,18 @@ impl Events {
         }
     }
 
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<Event> {
-        let (event, charge) = self.queue.pop_front()?;
-        self.messages -= usize::from(matches!(event, Event::Message(_)));
+        let message = matches!(self.queue.front()?, Event::Message(_));
+        self.messages -= usize::from(message);
+        let charge = self.charges.pop_front().flatten();
         self.reports -= usize::from(charge.is_some());
-        // Releases the memory that a flood of events took.
-        if self.queue.is_empty() && self.queue.capacity() > KEPT {
+        // Releases the memory that a flood of events took, once the last one is being taken.
+        if self.queue.len() == 1 && self.queue.capacity() > KEPT {
             self.queue.shrink_to(KEPT);
+            self.charges.shrink_to(KEPT);
         }
-        Some(event)
+        self.queue.pop_front()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -21,6 +21,13 @@ impl Frame {
             Self::Text(bytes) | Self::Binary(bytes) => bytes,
         }
     }
+
+    /// The bytes of either kind.
+    pub fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Text(bytes) | Self::Binary(bytes) => bytes,
+        }
+    }
 }
 
 /// The kind of frames that a wire makes, or that a transport can carry.
@@ -32,9 +39,19 @@ pub enum Carries {
     Binary,
 }
 
-/// The id of a message that was given to [`Link::send`](crate::Link::send).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TransferId(pub(crate) u64);
+/// The id of a message that was given to [`Link::send`](crate::Link::send); a later message has a larger one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransferId {
+    pub(crate) serial: u64,
+    /// Where its message is kept.
+    pub(crate) slot: u32,
+}
+
+impl std::fmt::Debug for TransferId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("TransferId").field(&self.serial).finish()
+    }
+}
 
 /// The id of a message that came in, in the order of completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

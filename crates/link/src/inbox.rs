@@ -7,7 +7,7 @@ use crate::assembly::{Assembly, PlaceContext, Placed};
 use crate::budget::{Charge, Exhausted, LinkBudget, TRANSFER_CHARGE};
 use crate::rules::{Config, Full, Unknown};
 use crate::timers::{Timer, Timers};
-use crate::wire::{Opening, Piece, Wire};
+use crate::wire::{Opening, Piece, RunningDigest, Wire};
 use crate::{FaultKind, Key};
 
 /// What was done with a frame of a transfer.
@@ -77,6 +77,7 @@ impl Inbox {
         &mut self,
         now: Instant,
         opening: Opening,
+        digest: Option<Box<dyn RunningDigest>>,
         config: &Config,
         budget: &LinkBudget,
         timers: &mut Timers,
@@ -92,7 +93,7 @@ impl Inbox {
         };
         let charge = self.admit(declared, config, budget, timers)?;
         self.ended.remove(&opening.key);
-        let assembly = Assembly::from_opening(opening, &config.rules, now, charge);
+        let assembly = Assembly::from_opening(opening, digest, &config.rules, now, charge);
         self.insert(assembly, config, timers);
         Ok(())
     }

@@ -17,6 +17,7 @@ mod inbox;
 mod key;
 mod link;
 mod lock;
+mod message_table;
 mod outbox;
 mod preset;
 mod random;
@@ -46,5 +47,5 @@ pub use rules::{
 };
 pub use wire::{
     Announce, Assembled, Inbound, MessageKind, Opening, Part, PeerLimits, PeerSupport, Piece,
-    Pieces, Plan, PlanOptions, Shape, Wire,
+    Pieces, Plan, PlanOptions, RunningDigest, Shape, Wire,
 };

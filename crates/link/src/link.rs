@@ -338,7 +338,7 @@ impl Link {
 
     /// This side's messages that are being sent in pieces, one by one, oldest first.
     pub fn under_way(&self) -> impl Iterator<Item = UnderWay<'_>> {
-        self.outbox.messages.values().filter_map(|out| {
+        self.outbox.under_way().filter_map(|out| {
             let (key, bytes) = out.under_way()?;
             let total = out.message.bytes.len();
             Some(UnderWay { key, bytes, total })

@@ -13,6 +13,7 @@ use bytes::Bytes;
 
 use crate::budget::Charge;
 use crate::frame::{FrameId, FrameKind, Lane, TransferId};
+use crate::message_table::MessageTable;
 use crate::timers::TimerKey;
 use crate::wire::{Announce, Part, Pieces, Plan, Wire};
 use crate::{Cap, Key, SendError};
@@ -124,6 +125,20 @@ impl Entry {
         }
     }
 
+    /// Puts another message here.
+    pub(crate) fn set(&mut self, message: Outgoing) {
+        self.message = message;
+        self.state = State::Queued;
+        (self.begun, self.last, self.timer, self.reported) = (None, None, None, 0);
+    }
+
+    /// Drops what it holds.
+    pub(crate) fn clear(&mut self) {
+        self.message.bytes = Bytes::new();
+        (self.message.key, self.message.charge) = (None, None);
+        self.state = State::Queued;
+    }
+
     /// How many frames of it were made.
     pub(crate) fn frames_made(&self) -> u64 {
         match &self.state {
@@ -143,10 +158,6 @@ impl Entry {
     }
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most messages are sent at once; a box would cost each an allocation"
-)]
 pub(crate) enum State {
     /// Not planned yet: it is planned when its turn comes.
     Queued,
@@ -320,7 +331,7 @@ pub(crate) struct Unconfirmed {
 
 #[derive(Default)]
 pub(crate) struct Outbox {
-    pub(crate) messages: BTreeMap<TransferId, Entry>,
+    pub(crate) messages: MessageTable,
     pub(crate) replies: VecDeque<Reply>,
     /// Control messages to send.
     pub(crate) controls: VecDeque<Bytes>,
@@ -331,10 +342,9 @@ pub(crate) struct Outbox {
     /// How many transfers of this side the peer holds open.
     pub(crate) counted: usize,
     pub(crate) bytes: usize,
-    lanes: BTreeMap<Lane, VecDeque<TransferId>>,
+    lanes: BTreeMap<Lane, Queue>,
     fresh: VecDeque<Lane>,
     bulk: VecDeque<Lane>,
-    ready: BTreeSet<Lane>,
     /// How many fresh lanes are served before the next bulk lane.
     fresh_left: usize,
     /// A message longer than this cannot fit in one frame, and is bulk.
@@ -343,7 +353,18 @@ pub(crate) struct Outbox {
     pub(crate) small_first: bool,
     /// Lanes whose next message waits until the peer may hold another transfer open.
     waiting_for_slot: BTreeSet<Lane>,
-    next_id: u64,
+}
+
+/// How many lanes are kept that have no messages, and the capacity of the queue of one.
+const KEPT_LANES: usize = 8;
+const KEPT_QUEUE: usize = 64;
+
+/// The messages of a lane.
+#[derive(Default)]
+struct Queue {
+    ids: VecDeque<TransferId>,
+    /// Whether it is among the fresh or the bulk lanes.
+    ready: bool,
 }
 
 impl Outbox {
@@ -356,14 +377,12 @@ impl Outbox {
     }
 
     pub(crate) fn push(&mut self, message: Outgoing) -> TransferId {
-        self.next_id += 1;
-        let id = TransferId(self.next_id);
         let lane = message.lane;
         self.bytes += message.bytes.len();
-        self.messages.insert(id, Entry::new(message));
+        let id = self.messages.insert(message);
         let queue = self.lanes.entry(lane).or_default();
-        queue.push_back(id);
-        if queue.len() == 1 {
+        queue.ids.push_back(id);
+        if queue.ids.len() == 1 {
             self.wake(lane);
         }
         id
@@ -379,19 +398,26 @@ impl Outbox {
                 self.fresh_left = self.fresh.len();
                 self.bulk.pop_front()?
             };
-            self.ready.remove(&lane);
-            if let Some(&id) = self.lanes.get(&lane).and_then(VecDeque::front) {
+            let Some(queue) = self.lanes.get_mut(&lane) else {
+                continue;
+            };
+            queue.ready = false;
+            if let Some(&id) = queue.ids.front() {
                 return Some((lane, id));
             }
+            self.forget_if_empty(lane);
         }
     }
 
     /// Marks a lane as ready, after the others.
     pub(crate) fn wake(&mut self, lane: Lane) {
-        let Some(next) = self.lanes.get(&lane).and_then(VecDeque::front) else {
+        let Some(queue) = self.lanes.get_mut(&lane) else {
             return;
         };
-        if !self.ready.insert(lane) {
+        let Some(&next) = queue.ids.front() else {
+            return;
+        };
+        if std::mem::replace(&mut queue.ready, true) {
             return;
         }
         let one_frame =
@@ -421,31 +447,44 @@ impl Outbox {
         if self.free(id) {
             self.wake_waiting();
         }
-        self.messages.get_mut(&id)
+        self.messages.get_mut(id)
     }
 
-    /// Removes a message in any state; its lane goes on with the next one.
-    pub(crate) fn remove(&mut self, id: TransferId) -> Option<Entry> {
+    /// Removes a message in any state; its lane goes on with the next one. Returns its tag and its timer.
+    pub(crate) fn remove(&mut self, id: TransferId) -> Option<(u64, Option<TimerKey>)> {
         let freed = self.free(id);
-        let out = self.messages.remove(&id)?;
+        let out = self.messages.get(id)?;
+        let (lane, tag, timer) = (out.message.lane, out.message.tag, out.timer);
         self.bytes -= out.message.bytes.len();
-        let lane = out.message.lane;
+        self.messages.remove(id);
         if let Some(queue) = self.lanes.get_mut(&lane) {
-            if queue.front() == Some(&id) {
-                queue.pop_front();
+            if queue.ids.front() == Some(&id) {
+                queue.ids.pop_front();
             } else {
-                queue.retain(|&other| other != id);
+                queue.ids.retain(|&other| other != id);
             }
-            if queue.is_empty() {
-                self.lanes.remove(&lane);
-            } else {
+            let (empty, large) = (queue.ids.is_empty(), queue.ids.capacity() > KEPT_QUEUE);
+            if !empty {
                 self.wake(lane);
+            } else if large || self.lanes.len() > KEPT_LANES {
+                self.forget_if_empty(lane);
             }
         }
         if freed {
             self.wake_waiting();
         }
-        Some(out)
+        Some((tag, timer))
+    }
+
+    /// Removes a lane without messages, unless there are few; one that is ready is removed once it is picked.
+    fn forget_if_empty(&mut self, lane: Lane) {
+        let many = self.lanes.len() > KEPT_LANES;
+        let unused = |queue: &Queue| {
+            queue.ids.is_empty() && !queue.ready && (many || queue.ids.capacity() > KEPT_QUEUE)
+        };
+        if self.lanes.get(&lane).is_some_and(unused) {
+            self.lanes.remove(&lane);
+        }
     }
 
     /// Releases what a message that is being sent holds; returns true if the peer holds one
@@ -454,7 +493,7 @@ impl Outbox {
         if self.burst == Some(id) {
             self.burst = None;
         }
-        let Some(out) = self.messages.get_mut(&id) else {
+        let Some(out) = self.messages.get_mut(id) else {
             return false;
         };
         let State::Sending(sending) = &mut out.state else {
@@ -471,10 +510,8 @@ impl Outbox {
     /// The message that is being sent with this key.
     pub(crate) fn by_key(&self, key: &Key) -> Option<TransferId> {
         // Only the first message of each lane can be, and there are few lanes.
-        let heads = self.lanes.values().filter_map(|queue| queue.front());
-        heads
-            .copied()
-            .find(|id| match self.messages.get(id).map(|out| &out.state) {
+        self.heads()
+            .find(|&id| match self.messages.get(id).map(|out| &out.state) {
                 Some(State::Sending(sending)) => {
                     sending.pieces().is_some_and(|pieces| pieces.key == *key)
                 }
@@ -482,11 +519,24 @@ impl Outbox {
             })
     }
 
+    /// The first message of each lane.
+    fn heads(&self) -> impl Iterator<Item = TransferId> {
+        let queues = self.lanes.values();
+        queues.filter_map(|queue| queue.ids.front().copied())
+    }
+
+    /// The messages that are being sent in pieces, oldest first.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = &Entry> {
+        let mut heads: Vec<_> = self.heads().collect();
+        heads.sort_unstable();
+        heads.into_iter().filter_map(|id| self.messages.get(id))
+    }
+
     pub(crate) fn clear(&mut self) {
-        let (next_id, one_frame) = (self.next_id, self.one_frame);
+        self.messages.clear();
         *self = Self {
-            next_id,
-            one_frame,
+            messages: std::mem::take(&mut self.messages),
+            one_frame: self.one_frame,
             ..Self::default()
         };
     }

@@ -45,6 +45,11 @@ pub trait Wire: Debug + Send + Sync {
     /// Appends a piece's data to a transfer's buffer.
     fn decode(&self, piece: &Piece<'_>, into: &mut Vec<u8>) -> Result<(), FaultKind>;
 
+    /// What digests a message while its pieces come, if the wire announces a digest.
+    fn digest(&self) -> Option<Box<dyn RunningDigest>> {
+        None
+    }
+
     /// Checks a message that came in pieces, once it is complete.
     fn finish(&self, whole: &Assembled<'_>) -> Result<Shape, FaultKind>;
 
@@ -57,6 +62,16 @@ pub trait Wire: Debug + Send + Sync {
     fn key_text(&self, key: &Key) -> String {
         key.to_string()
     }
+}
+
+/// A digest of bytes that come one piece after the other: each is digested while it is in the processor's
+/// cache.
+pub trait RunningDigest: Debug + Send + Sync {
+    /// Adds the next bytes.
+    fn update(&mut self, bytes: &[u8]);
+
+    /// The digest of all bytes so far.
+    fn value(&self) -> [u8; 32];
 }
 
 /// What a plan depends on, besides the message.
@@ -127,8 +142,8 @@ impl PeerLimits {
 pub enum Plan {
     /// In one frame.
     Whole,
-    /// In pieces.
-    Pieces(Pieces),
+    /// In pieces. Boxed, so that the plan of a message in one frame is small.
+    Pieces(Box<Pieces>),
 }
 
 /// The plan of a message that is sent in pieces.
@@ -222,8 +237,8 @@ pub enum Part<'a> {
 /// A frame that was read.
 #[derive(Clone, Debug)]
 pub enum Inbound<'a> {
-    /// A message in one frame.
-    Whole(Bytes, Shape),
+    /// A message in one frame: what follows in the frame from its first byte on, up to the end.
+    Whole(&'a [u8], Shape),
     /// The opening frame of a transfer.
     Open(Opening),
     /// A piece.
@@ -291,6 +306,8 @@ pub struct Assembled<'a> {
     /// Whether it is known to be ASCII: each piece was checked as it came in, while it was in the
     /// processor's cache.
     pub ascii: bool,
+    /// Its digest by [`Wire::digest`], if its opening frame announced one.
+    pub digest: Option<[u8; 32]>,
 }
 
 /// What parsing found in a message, as byte ranges, so that its JSON is parsed only once.

@@ -173,3 +173,49 @@ fn a_piece_costs_the_same_however_many_there_are() {
         );
     }
 }
+
+/// A message in one frame allocates the frame where it is sent, and what shares it where it arrives.
+#[test]
+fn a_message_in_one_frame_allocates_once_on_each_side() {
+    const MESSAGES: usize = 100;
+    let text = message(20);
+    for kit in Kit::ALL {
+        let (mut sender, mut receiver, clock) = (link(kit), link(kit), Clock::new());
+        let (bytes, key) = (bytes::Bytes::from(text.clone()), kit.key(1));
+        let (mut sent, mut received) = ((0, 0), (0, 0));
+        for number in 0..2 * MESSAGES {
+            // The first messages grow what is used again.
+            if number == MESSAGES {
+                (sent, received) = ((0, 0), (0, 0));
+            }
+            let (mut frame, mut transmit) = (Vec::new(), None);
+            let one = once(|| {
+                let outgoing = Outgoing::new(bytes.clone()).with_key(key.clone());
+                sender.send(clock.now(), outgoing).unwrap();
+                transmit = sender.poll_transmit(clock.now(), &mut frame);
+                while sender.poll_event().is_some() {}
+            });
+            sent = (sent.0 + one.0, sent.1 + one.1);
+            let frame = match transmit.unwrap().carries {
+                breakbulk_link::Carries::Text => Frame::Text(frame.into()),
+                breakbulk_link::Carries::Binary => Frame::Binary(frame.into()),
+            };
+            let one = once(|| {
+                let outcome = receiver.handle_frame(clock.now(), frame);
+                assert!(matches!(outcome, Received::Done(_)), "{kit:?}: {outcome:?}");
+                while receiver.poll_event().is_some() {}
+            });
+            received = (received.0 + one.0, received.1 + one.1);
+        }
+        assert!(sent.0 <= MESSAGES, "{kit:?}: {sent:?} for {MESSAGES} sent");
+        assert!(
+            received.0 <= MESSAGES,
+            "{kit:?}: {received:?} for {MESSAGES} received"
+        );
+    }
+}
+
+fn once(work: impl FnOnce()) -> Cost {
+    let mut work = Some(work);
+    cost(|| work.take().map(|work| work()).is_some())
+}

@@ -19,7 +19,7 @@ fn plan(wire: &dyn Wire, size: usize, cap: Cap, key: Option<&str>) -> Result<Pla
 
 fn pieces(wire: &dyn Wire, size: usize, cap: Cap, key: Option<&str>) -> Pieces {
     match plan(wire, size, cap, key) {
-        Ok(Plan::Pieces(pieces)) => pieces,
+        Ok(Plan::Pieces(pieces)) => *pieces,
         other => panic!("{} at {size}: {other:?}", wire.name()),
     }
 }

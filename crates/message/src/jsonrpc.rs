@@ -63,16 +63,21 @@ impl Outline {
     /// Parses a text that must be UTF-8. `None` if it is not a JSON object. Does not recurse, so
     /// deep nesting is harmless.
     pub fn parse(text: &[u8]) -> Option<Self> {
+        Self::parse_and_note(text, |_| {})
+    }
+
+    /// As [`parse`](Self::parse), and tells the names of all other members.
+    pub fn parse_and_note(text: &[u8], mut other: impl FnMut(&[u8])) -> Option<Self> {
         let mut outline = Self::default();
         members(text, |name, at| {
             let member = match &*name {
-                "jsonrpc" => &mut outline.version,
-                "id" => &mut outline.id,
-                "method" => &mut outline.method,
-                "params" => &mut outline.params,
-                "result" => &mut outline.result,
-                "error" => &mut outline.error,
-                _ => return,
+                b"jsonrpc" => &mut outline.version,
+                b"id" => &mut outline.id,
+                b"method" => &mut outline.method,
+                b"params" => &mut outline.params,
+                b"result" => &mut outline.result,
+                b"error" => &mut outline.error,
+                name => return other(name),
             };
             *member = Some(at);
         })?;

@@ -4,11 +4,11 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Reports the name and the range of each member of the object `text`; `None` if it is not a JSON
+/// Reports the unescaped name and the range of each member of the object `text`; `None` if it is not a JSON
 /// object. `text` must be UTF-8. Each nesting level takes one bit of memory and no stack.
 pub(crate) fn members<'a>(
     text: &'a [u8],
-    mut member: impl FnMut(Cow<'a, str>, Range<usize>),
+    mut member: impl FnMut(Cow<'a, [u8]>, Range<usize>),
 ) -> Option<()> {
     let mut open = Open::default();
     let mut at = blank(text, 0);
@@ -21,10 +21,14 @@ pub(crate) fn members<'a>(
     }
     loop {
         let start = at;
-        let end = quoted(text, start)?;
+        let (end, plain) = string(text, start)?;
         let from = colon(text, end)?;
         let to = value(text, from, &mut open)?;
-        member(unquoted(&text[start..end])?, from..to);
+        let name = match plain {
+            true => Cow::Borrowed(&text[start + 1..end - 1]),
+            false => Cow::Owned(unquoted(&text[start..end])?.into_owned().into_bytes()),
+        };
+        member(name, from..to);
         at = blank(text, to);
         match text.get(at)? {
             b',' => at = blank(text, at + 1),
@@ -43,26 +47,35 @@ pub(crate) fn unquoted(string: &[u8]) -> Option<Cow<'_, str>> {
     std::str::from_utf8(inner).ok().map(Cow::Borrowed)
 }
 
-/// The open brackets, innermost last: one bit each, set for an object.
+/// The open brackets, innermost last: one bit each, set for an object. The first 64 need no allocation.
 #[derive(Default)]
 struct Open {
-    bits: Vec<u64>,
+    first: u64,
+    more: Vec<u64>,
     depth: usize,
 }
 
 impl Open {
     fn push(&mut self, object: bool) {
         let (word, bit) = (self.depth / 64, self.depth % 64);
-        if word == self.bits.len() {
-            self.bits.push(0);
+        if word > self.more.len() {
+            self.more.push(0);
         }
-        self.bits[word] = self.bits[word] & !(1 << bit) | u64::from(object) << bit;
+        let bits = self.word(word);
+        *bits = *bits & !(1 << bit) | u64::from(object) << bit;
         self.depth += 1;
     }
 
-    fn is_object(&self) -> Option<bool> {
+    fn is_object(&mut self) -> Option<bool> {
         let last = self.depth.checked_sub(1)?;
-        Some(self.bits[last / 64] >> (last % 64) & 1 == 1)
+        Some(*self.word(last / 64) >> (last % 64) & 1 == 1)
+    }
+
+    fn word(&mut self, word: usize) -> &mut u64 {
+        match word.checked_sub(1) {
+            None => &mut self.first,
+            Some(more) => &mut self.more[more],
+        }
     }
 }
 
@@ -115,6 +128,10 @@ fn value(text: &[u8], mut at: usize, open: &mut Open) -> Option<usize> {
 }
 
 fn blank(text: &[u8], mut at: usize) -> usize {
+    // Some writers align: eight spaces at a time.
+    while text.get(at..at + 8) == Some(b"        ") {
+        at += 8;
+    }
     while matches!(text.get(at), Some(b' ' | b'\n' | b'\t' | b'\r')) {
         at += 1;
     }
@@ -162,49 +179,42 @@ fn number(text: &[u8], mut at: usize) -> Option<usize> {
 
 /// The end of the string at `at`, including its quotes.
 fn quoted(text: &[u8], at: usize) -> Option<usize> {
+    string(text, at).map(|(end, _)| end)
+}
+
+/// The end of the string at `at`, including its quotes, and whether it is known to have no escapes.
+fn string(text: &[u8], at: usize) -> Option<(usize, bool)> {
     if text.get(at) != Some(&b'"') {
         return None;
     }
     let mut at = at + 1;
-    loop {
-        at += plain(&text[at..]);
-        match *text.get(at)? {
-            b'"' => return Some(at + 1),
-            b'\\' => match *text.get(at + 1)? {
-                b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => at += 2,
-                b'u' => {
-                    let digits = text.get(at + 2..at + 6)?;
-                    if !digits.iter().all(u8::is_ascii_hexdigit) {
-                        return None;
-                    }
-                    at += 6;
-                }
-                _ => return None,
-            },
-            _ => return None,
+    // Most strings are short: their first bytes are looked at a word at a time.
+    for _ in 0..2 {
+        let Some(word) = text[at..].first_chunk() else {
+            break;
+        };
+        let found = endings(u64::from_le_bytes(*word));
+        if found != 0 {
+            at += found.trailing_zeros() as usize / 8;
+            if text[at] == b'"' {
+                return Some((at + 1, true));
+            }
+            break;
         }
+        at += 8;
     }
+    let end = breakbulk_escape::string_end(&text[at..])?;
+    Some((at + end + 1, false))
 }
 
-/// How many bytes at the start need no escape and do not end the string.
-fn plain(text: &[u8]) -> usize {
-    /// The first bytes are checked one by one: most strings are short, and so are runs between
-    /// dense escapes.
-    const NEAR: usize = 16;
-    /// Blocks of this size are checked without branches, which the compiler vectorizes.
-    const FAR: usize = 64;
-    let ends = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
-    let near = &text[..text.len().min(NEAR)];
-    if let Some(end) = near.iter().position(|&byte| ends(byte)) {
-        return end;
-    }
-    let far = text[near.len()..].chunks_exact(FAR);
-    let clean = far
-        .take_while(|part| !part.iter().fold(false, |found, &byte| found | ends(byte)))
-        .count();
-    let at = near.len() + clean * FAR;
-    let rest = text[at..].iter().position(|&byte| ends(byte));
-    rest.map_or(text.len(), |end| at + end)
+/// Sets the high bit of the first byte that needs an escape or ends the string, and of some later ones.
+fn endings(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    // Subtracting borrows from the next byte only where a byte is less: so the first one is exact.
+    let less = |word: u64, than: u64| word.wrapping_sub(ONES * than) & !word;
+    let quote = less(word ^ ONES * b'"' as u64, 1);
+    let backslash = less(word ^ ONES * b'\\' as u64, 1);
+    (less(word, 0x20) | quote | backslash) & ONES << 7
 }
 
 #[cfg(test)]
@@ -225,7 +235,7 @@ mod tests {
         let text = r#" { "a" : [1, {"b":2}] ,"\u0063":"x\"y", "a":-0.5e+3 } "#;
         let mut found = Vec::new();
         members(text.as_bytes(), |name, at| {
-            found.push((name.into_owned(), &text[at]));
+            found.push((String::from_utf8(name.into_owned()).unwrap(), &text[at]));
         })
         .unwrap();
         let found: Vec<_> = found.iter().map(|(name, at)| (&**name, *at)).collect();

@@ -43,7 +43,7 @@ pub(crate) fn remove(text: &str, object: &str, name: &str) -> Option<String> {
         let (start, end) = (name_start, object.start + value.end);
         // If there is no comma no member follows.
         name_start = after_blank(text, after_blank(text, end) + 1);
-        if *found == *name {
+        if *found == *name.as_bytes() {
             first_gone.get_or_insert(start);
             gone_end = Some(end);
             return;

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use breakbulk_link::{Carries, Closed, Frame, Link, Transmit};
+use breakbulk_link::{Carries, Closed, Frame, FrameKind, Link, Transmit};
 use tokio::sync::mpsc;
 
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
@@ -92,13 +92,15 @@ pub fn carry(from: &mut Link, to: &mut Link, now: Instant, mut look: impl FnMut(
         };
         look(&transmit, &buffer);
         let bytes = bytes::Bytes::from(std::mem::take(&mut buffer));
+        // A message in one frame keeps the memory of the frame.
+        let shared = (transmit.kind != FrameKind::Whole).then(|| bytes.clone());
         let frame = match transmit.carries {
-            Carries::Text => Frame::Text(bytes.clone()),
-            Carries::Binary => Frame::Binary(bytes.clone()),
+            Carries::Text => Frame::Text(bytes),
+            Carries::Binary => Frame::Binary(bytes),
         };
         to.handle_frame(now, frame);
         // If the receiver kept no part of the frame, its memory is reused for the next one.
-        if let Ok(reclaimed) = bytes.try_into_mut() {
+        if let Some(Ok(reclaimed)) = shared.map(bytes::Bytes::try_into_mut) {
             buffer = Vec::from(reclaimed);
             buffer.clear();
         }

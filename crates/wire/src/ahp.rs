@@ -200,8 +200,9 @@ impl Wire for Ahp {
         let peer = options.peer.limits();
         let peer_frame = peer.map_or(usize::MAX, |peer| peer.frame);
         within_message_limit(size, peer)?;
-        let broken = cap.lines && has_line_break(message);
-        if whole <= cap.whole_limit() && size <= peer_frame && !broken {
+        // Asked only where it matters: a large message is looked at once.
+        let broken = || cap.lines && has_line_break(message);
+        if whole <= cap.whole_limit() && size <= peer_frame && !broken() {
             return Ok(Plan::Whole);
         }
         let why = match peer {
@@ -211,9 +212,12 @@ impl Wire for Ahp {
             Some(peer) => Ok(peer),
         };
         match why {
-            Ok(peer) => Self::pieces(size, options.key, peer, cap).map(Plan::Pieces),
-            Err(why) if size > peer_frame => uncut(size, peer_frame, broken, why),
-            Err(why) => uncut(whole, cap.max, broken, why),
+            Ok(peer) => {
+                let pieces = Self::pieces(size, options.key, peer, cap)?;
+                Ok(Plan::Pieces(Box::new(pieces)))
+            }
+            Err(why) if size > peer_frame => uncut(size, peer_frame, broken(), why),
+            Err(why) => uncut(whole, cap.max, broken(), why),
         }
     }
 
@@ -275,10 +279,10 @@ impl Wire for Ahp {
         let (bytes, text) = text(frame)?;
         // A text that is not JSON-RPC is passed on unchanged: it may belong to another protocol.
         let Some(outline) = Outline::parse(bytes) else {
-            return Ok(Inbound::Whole(bytes.clone(), Shape::default()));
+            return Ok(Inbound::Whole(bytes, Shape::default()));
         };
         if outline.method(bytes).as_deref() != Some(METHOD) {
-            return Ok(Inbound::Whole(bytes.clone(), shape(bytes, &outline)));
+            return Ok(Inbound::Whole(bytes, shape(bytes, &outline)));
         }
         segment(text, &outline)
     }

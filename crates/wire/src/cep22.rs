@@ -5,8 +5,8 @@ use std::time::Duration;
 use breakbulk_link::{
     Announce, Assembled, Cap, Carries, Config, Count, Duplicate, Fault, FaultKind, Frame, Full,
     Inbound, Key, Limits, Numbering, OnCancel, Opening, Order, Part, PeerSupport, Piece, Pieces,
-    Plan, PlanOptions, Random, Rules, Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown,
-    Wire, Wrap,
+    Plan, PlanOptions, Random, Rules, RunningDigest, Scope, Scopes, SendError, Shape, Timeouts,
+    Uncut, Unknown, Wire, Wrap,
 };
 use breakbulk_message::jsonrpc::{Outline, integer, string, unsigned};
 use breakbulk_message::raw_members;
@@ -149,64 +149,13 @@ impl Wire for Cep22 {
     }
 
     fn plan(&self, message: &[u8], options: &PlanOptions<'_>) -> Result<Plan, SendError> {
-        let cap = options.cap;
-        let (size, whole) = (message.len(), counted_at_least(message, cap));
-        if !options.known_text && simdutf8::basic::from_utf8(message).is_err() {
-            return Err(SendError::NotUtf8);
+        // A message in pieces is looked at once: `count` checks each piece while it counts and digests it.
+        let plan = self.plan_unchecked(message, options);
+        match &plan {
+            Ok(Plan::Pieces(_)) | Err(SendError::NotUtf8) => plan,
+            _ if options.known_text || is_utf8(message) => plan,
+            _ => Err(SendError::NotUtf8),
         }
-        let broken = cap.lines && has_line_break(message);
-        if whole <= cap.whole_limit() && !broken {
-            return Ok(Plan::Whole);
-        }
-        let peer = match options.peer {
-            PeerSupport::No => Err(Uncut::NotNegotiated),
-            _ if !options.may_cut => Err(Uncut::NotAllowed),
-            PeerSupport::Unknown => Ok(None),
-            PeerSupport::Yes(limits) => Ok(Some(limits)),
-        };
-        let (peer, key) = match (peer, options.key) {
-            (Ok(peer), Some(key)) => (peer, key),
-            // Between `cut_above` and `max` it is still sent in one frame.
-            (peer, _) => {
-                let why = peer.err().unwrap_or(Uncut::NoKey);
-                let size = if whole > cap.max {
-                    // A text that is too long to encrypt has no encrypted size: report its own.
-                    Some(counted(message, cap))
-                        .filter(|&size| size < usize::MAX)
-                        .unwrap_or(message.len())
-                } else {
-                    whole
-                };
-                return uncut(size, cap.max, broken, why);
-            }
-        };
-        let token = key.as_bytes();
-        if token.is_empty() || token.len() > MAX_TOKEN || std::str::from_utf8(token).is_err() {
-            return Err(SendError::BadKey {
-                expected: "a progress token of 1 to 1024 bytes of text",
-            });
-        }
-        let limit = peer.map_or(MAX_MESSAGE, |peer| peer.message);
-        if size > limit {
-            return Err(SendError::MessageTooLarge { size, limit });
-        }
-        let (announce, first) = match (peer, self.layout) {
-            (_, Layout::Unasked) => (Announce::Proceed, 3),
-            (None, Layout::ByPeer) => (Announce::Wait, 3),
-            (Some(_), Layout::ByPeer) => (Announce::Proceed, 2),
-        };
-        let mut pieces = Pieces {
-            key: key.clone(),
-            first,
-            digest: Some([0; 32]),
-            opening: announce,
-            closing: true,
-            ..Pieces::new(size, 0, MAX_PIECES, *cap)
-        };
-        pieces.room = self.room(&pieces, cap)?;
-        pieces.count = count(message, pieces.room, cap)?;
-        pieces.digest = Some(Sha256::digest(message).into());
-        Ok(Plan::Pieces(pieces))
     }
 
     fn cut(&self, pieces: &Pieces, message: &[u8], from: usize) -> usize {
@@ -292,12 +241,12 @@ impl Wire for Cep22 {
     fn read<'a>(&self, frame: &'a Frame) -> Result<Inbound<'a>, Fault> {
         let (bytes, text) = text(frame)?;
         let Some(outline) = Outline::parse(bytes) else {
-            return Ok(Inbound::Whole(bytes.clone(), Shape::default()));
+            return Ok(Inbound::Whole(bytes, Shape::default()));
         };
         if let Some((params, cvm)) = frame_members(text, &outline) {
             return transfer_frame(&params, &cvm);
         }
-        Ok(Inbound::Whole(bytes.clone(), shape(bytes, &outline)))
+        Ok(Inbound::Whole(bytes, shape(bytes, &outline)))
     }
 
     fn decoded_max(&self, piece: &Piece<'_>) -> usize {
@@ -308,10 +257,18 @@ impl Wire for Cep22 {
         json_text::unescape(piece.data, into)
     }
 
+    fn digest(&self) -> Option<Box<dyn RunningDigest>> {
+        Some(Box::new(Running(Sha256::new())))
+    }
+
     fn finish(&self, whole: &Assembled<'_>) -> Result<Shape, FaultKind> {
         let announced = whole.opening.and_then(|opening| opening.digest);
-        if announced.is_some_and(|digest| digest != *Sha256::digest(whole.bytes)) {
-            return Err(FaultKind::DigestMismatch);
+        if let Some(announced) = announced {
+            let digest = whole.digest;
+            let digest = digest.unwrap_or_else(|| Sha256::digest(whole.bytes).into());
+            if announced != digest {
+                return Err(FaultKind::DigestMismatch);
+            }
         }
         if !self.json_rpc {
             return Ok(Shape::default());
@@ -329,6 +286,66 @@ impl Wire for Cep22 {
 }
 
 impl Cep22 {
+    /// Plans a message; only if it is sent in pieces, it was checked to be UTF-8.
+    fn plan_unchecked(&self, message: &[u8], options: &PlanOptions<'_>) -> Result<Plan, SendError> {
+        let cap = options.cap;
+        let (size, whole) = (message.len(), counted_at_least(message, cap));
+        let fits = whole <= cap.whole_limit();
+        let broken = || cap.lines && has_line_break(message);
+        if fits && !broken() {
+            return Ok(Plan::Whole);
+        }
+        let peer = match options.peer {
+            PeerSupport::No => Err(Uncut::NotNegotiated),
+            _ if !options.may_cut => Err(Uncut::NotAllowed),
+            PeerSupport::Unknown => Ok(None),
+            PeerSupport::Yes(limits) => Ok(Some(limits)),
+        };
+        let (peer, key) = match (peer, options.key) {
+            (Ok(peer), Some(key)) => (peer, key),
+            // Between `cut_above` and `max` it is still sent in one frame.
+            (peer, _) => {
+                let why = peer.err().unwrap_or(Uncut::NoKey);
+                let size = if whole > cap.max {
+                    // A text that is too long to encrypt has no encrypted size: report its own.
+                    Some(counted(message, cap))
+                        .filter(|&size| size < usize::MAX)
+                        .unwrap_or(message.len())
+                } else {
+                    whole
+                };
+                return uncut(size, cap.max, broken(), why);
+            }
+        };
+        let token = key.as_bytes();
+        if token.is_empty() || token.len() > MAX_TOKEN || std::str::from_utf8(token).is_err() {
+            return Err(SendError::BadKey {
+                expected: "a progress token of 1 to 1024 bytes of text",
+            });
+        }
+        let limit = peer.map_or(MAX_MESSAGE, |peer| peer.message);
+        if size > limit {
+            return Err(SendError::MessageTooLarge { size, limit });
+        }
+        let (announce, first) = match (peer, self.layout) {
+            (_, Layout::Unasked) => (Announce::Proceed, 3),
+            (None, Layout::ByPeer) => (Announce::Wait, 3),
+            (Some(_), Layout::ByPeer) => (Announce::Proceed, 2),
+        };
+        let mut pieces = Pieces {
+            key: key.clone(),
+            first,
+            digest: Some([0; 32]),
+            opening: announce,
+            closing: true,
+            ..Pieces::new(size, 0, MAX_PIECES, *cap)
+        };
+        pieces.room = self.room(&pieces, cap)?;
+        let (count, digest) = count(message, pieces.room, options)?;
+        (pieces.count, pieces.digest) = (count, Some(digest));
+        Ok(Plan::Pieces(Box::new(pieces)))
+    }
+
     /// The capacity of one chunk, in bytes as `growth` counts.
     fn room(&self, pieces: &Pieces, cap: &Cap) -> Result<usize, SendError> {
         if cap.count == Count::Piece {
@@ -382,11 +399,44 @@ fn growth(cap: &Cap) -> Growth {
     }
 }
 
-fn count(message: &[u8], room: usize, cap: &Cap) -> Result<u64, SendError> {
+/// SHA-256 of pieces as they come.
+#[derive(Debug)]
+struct Running(Sha256);
+
+impl RunningDigest for Running {
+    fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn value(&self) -> [u8; 32] {
+        self.0.clone().finalize().into()
+    }
+}
+
+fn is_utf8(text: &[u8]) -> bool {
+    simdutf8::basic::from_utf8(text).is_ok()
+}
+
+/// How many pieces a message has, and its digest, which the format wants in the first frame. Checks that it
+/// is UTF-8 on the way: a text is cut between characters, so it is valid if all its pieces are.
+fn count(
+    message: &[u8],
+    room: usize,
+    options: &PlanOptions<'_>,
+) -> Result<(u64, [u8; 32]), SendError> {
+    let cap = options.cap;
     let (growth, size) = (growth(cap), message.len());
+    let mut digest = Sha256::new();
     let (mut count, mut at) = (0, 0);
     while at < size {
-        at = growth.fit(message, at, room);
+        let end = growth.fit(message, at, room);
+        let piece = &message[at..end];
+        // Only bytes that are no text can be cut so that a piece is empty.
+        if piece.is_empty() || !options.known_text && !is_utf8(piece) {
+            return Err(SendError::NotUtf8);
+        }
+        digest.update(piece);
+        at = end;
         count += 1;
         if count > MAX_PIECES {
             return Err(SendError::TooManyPieces {
@@ -396,7 +446,7 @@ fn count(message: &[u8], room: usize, cap: &Cap) -> Result<u64, SendError> {
             });
         }
     }
-    Ok(count.max(1))
+    Ok((count.max(1), digest.finalize().into()))
 }
 
 /// Writes a frame up to its frame type.

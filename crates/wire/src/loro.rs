@@ -144,10 +144,10 @@ impl Wire for Loro {
         }
         let room = if native { limit } else { limit - DATA_PREFIX };
         let pieces = Pieces::new(size, room, size.div_ceil(room) as u64, *cap);
-        Ok(Plan::Pieces(Pieces {
+        Ok(Plan::Pieces(Box::new(Pieces {
             opening: Announce::Proceed,
             ..pieces
-        }))
+        })))
     }
 
     fn cut(&self, pieces: &Pieces, message: &[u8], from: usize) -> usize {
@@ -189,7 +189,7 @@ impl Wire for Loro {
             Frame::Text(text) => return Ok(Inbound::Control(text.clone())),
         };
         match bytes.first() {
-            Some(&COMPLETE) => Ok(Inbound::Whole(bytes.slice(1..), Shape::default())),
+            Some(&COMPLETE) => Ok(Inbound::Whole(&bytes[1..], Shape::default())),
             Some(&HEADER) => {
                 let Some((key, [count, total_size])) = fields(&bytes[1..]) else {
                     return Err(FaultKind::malformed("header", "17 bytes long").into());

@@ -81,6 +81,7 @@ mod tests {
                 bytes,
                 opening: None,
                 ascii: false,
+                digest: None,
             };
             (Ahp.finish(&whole), TextSegments.finish(&whole))
         };

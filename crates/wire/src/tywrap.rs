@@ -7,12 +7,12 @@ use breakbulk_link::{
     Limits, Numbering, OnCancel, Order, Part, Piece, Pieces, Plan, PlanOptions, Random, Rules,
     Scope, Scopes, SendError, Shape, Timeouts, Uncut, Unknown, Wire,
 };
-use breakbulk_message::jsonrpc::{integer, string, unsigned};
+use breakbulk_message::jsonrpc::{Outline, integer, string, unsigned};
 use breakbulk_message::raw_members;
 use serde_json::value::RawValue;
 
 use crate::json_text::{self, Growth};
-use crate::shape::shape_of;
+use crate::shape::{shape, shape_of};
 use crate::whole::{has_line_break, text, uncut};
 
 const PROTOCOL: &str = "tywrap-frame/1";
@@ -217,6 +217,59 @@ impl Tywrap {
         })
     }
 
+    /// Plans a message; only if it is sent in pieces, it was checked to be UTF-8.
+    fn plan_unchecked(&self, message: &[u8], options: &PlanOptions<'_>) -> Result<Plan, SendError> {
+        let cap = options.cap;
+        let size = message.len();
+        let whole = crate::whole::counted(message, cap);
+        let peer = options.peer.limits();
+        let peer_frame = peer.map_or(usize::MAX, |peer| peer.frame);
+        let fits = whole <= cap.whole_limit().min(peer_frame) && !self.always;
+        if fits && !has_line_break(message) {
+            return Ok(Plan::Whole);
+        }
+        let (peer, key) = match (peer, options.key) {
+            (Some(peer), Some(key)) if options.may_cut => (peer, key),
+            (peer, key) => {
+                let why = match (peer, key) {
+                    (None, _) => Uncut::NotNegotiated,
+                    (Some(_), None) => Uncut::NoKey,
+                    (Some(_), Some(_)) => Uncut::NotAllowed,
+                };
+                let broken = has_line_break(message);
+                return uncut(whole, cap.max.min(peer_frame), broken, why);
+            }
+        };
+        if parse_key(key).is_none() {
+            return Err(SendError::BadKey {
+                expected: "request:ID or response:ID, with an integer ID within ±(2^53 − 1)",
+            });
+        }
+        if size > peer.message {
+            return Err(SendError::MessageTooLarge {
+                size,
+                limit: peer.message,
+            });
+        }
+        let room = self.room(key, size, options)?;
+        let growth = self.growth(cap);
+        let (mut count, mut at) = (0, 0);
+        while at < size {
+            let end = growth.fit(message, at, room);
+            let piece = &message[at..end];
+            // A text is cut between characters, so it is valid if all its pieces are; only bytes that are no
+            // text can be cut so that a piece is empty.
+            if piece.is_empty() || !options.known_text && simdutf8::basic::from_utf8(piece).is_err()
+            {
+                return Err(SendError::NotUtf8);
+            }
+            at = end;
+            count += 1;
+        }
+        let pieces = Pieces::new(size, room, count.max(1), *cap);
+        Ok(Plan::Pieces(Box::new(pieces)))
+    }
+
     fn growth(&self, cap: &Cap) -> Growth {
         match cap.count {
             Count::Piece => Growth::None,
@@ -240,48 +293,13 @@ impl Wire for Tywrap {
     }
 
     fn plan(&self, message: &[u8], options: &PlanOptions<'_>) -> Result<Plan, SendError> {
-        let cap = options.cap;
-        let size = message.len();
-        let whole = crate::whole::counted(message, cap);
-        let peer = options.peer.limits();
-        let peer_frame = peer.map_or(usize::MAX, |peer| peer.frame);
-        if !options.known_text && simdutf8::basic::from_utf8(message).is_err() {
-            return Err(SendError::NotUtf8);
+        // A message in pieces is looked at once: each piece is checked while it is counted.
+        let plan = self.plan_unchecked(message, options);
+        match &plan {
+            Ok(Plan::Pieces(_)) | Err(SendError::NotUtf8) => plan,
+            _ if options.known_text || simdutf8::basic::from_utf8(message).is_ok() => plan,
+            _ => Err(SendError::NotUtf8),
         }
-        let broken = has_line_break(message);
-        if whole <= cap.whole_limit().min(peer_frame) && !broken && !self.always {
-            return Ok(Plan::Whole);
-        }
-        let (peer, key) = match (peer, options.key) {
-            (Some(peer), Some(key)) if options.may_cut => (peer, key),
-            (peer, key) => {
-                let why = match (peer, key) {
-                    (None, _) => Uncut::NotNegotiated,
-                    (Some(_), None) => Uncut::NoKey,
-                    (Some(_), Some(_)) => Uncut::NotAllowed,
-                };
-                return uncut(whole, cap.max.min(peer_frame), broken, why);
-            }
-        };
-        if parse_key(key).is_none() {
-            return Err(SendError::BadKey {
-                expected: "request:ID or response:ID, with an integer ID within ±(2^53 − 1)",
-            });
-        }
-        if size > peer.message {
-            return Err(SendError::MessageTooLarge {
-                size,
-                limit: peer.message,
-            });
-        }
-        let room = self.room(key, size, options)?;
-        let growth = self.growth(cap);
-        let (mut count, mut at) = (0, 0);
-        while at < size {
-            at = growth.fit(message, at, room);
-            count += 1;
-        }
-        Ok(Plan::Pieces(Pieces::new(size, room, count.max(1), *cap)))
     }
 
     fn cut(&self, pieces: &Pieces, message: &[u8], from: usize) -> usize {
@@ -358,6 +376,17 @@ impl Wire for Tywrap {
 
     fn read<'a>(&self, frame: &'a Frame) -> Result<Inbound<'a>, Fault> {
         let (bytes, text) = text(frame)?;
+        // Most lines are messages: one scan finds that, and the parts of the message. Whatever it does not
+        // take is judged by the general parser.
+        let mut is_frame = false;
+        let outline = Outline::parse_and_note(bytes, |name| {
+            is_frame |= name == b"__tywrap_frame__" || name == b"frameProtocol";
+        });
+        if let Some(outline) = outline
+            && !is_frame
+        {
+            return Ok(Inbound::Whole(bytes, shape(bytes, &outline)));
+        }
         if !text.trim_ascii_start().starts_with('{') {
             let json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
             return Err(if json {
@@ -370,7 +399,7 @@ impl Wire for Tywrap {
         let members: Members<'a> = serde_json::from_str(text).map_err(|_| FaultKind::NotJson)?;
         if members.kind.is_none() && members.protocol.is_none() {
             let shape = shape_of(text);
-            return Ok(Inbound::Whole(bytes.clone(), shape));
+            return Ok(Inbound::Whole(bytes, shape));
         }
         self.piece(&members).map(Inbound::Piece)
     }

@@ -155,13 +155,11 @@ impl Wire for Whole {
 
     fn read<'a>(&self, frame: &'a Frame) -> Result<Inbound<'a>, Fault> {
         match (frame, self.carries) {
-            (Frame::Binary(bytes), Carries::Binary) => {
-                Ok(Inbound::Whole(bytes.clone(), Shape::default()))
-            }
+            (Frame::Binary(bytes), Carries::Binary) => Ok(Inbound::Whole(bytes, Shape::default())),
             (Frame::Text(bytes), Carries::Text) => {
                 let text = simdutf8::basic::from_utf8(bytes).map_err(|_| FaultKind::NotUtf8)?;
                 let shape = shape_of(text);
-                Ok(Inbound::Whole(bytes.clone(), shape))
+                Ok(Inbound::Whole(bytes, shape))
             }
             _ => Err(FaultKind::WrongCarrier.into()),
         }

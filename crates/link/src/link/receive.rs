@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use super::{Link, Received, Unmatched};
 use crate::assembly::Assembly;
@@ -33,7 +33,7 @@ impl Link {
         if self.closed.is_some() {
             return Received::Ignored;
         }
-        let received = self.try_frame(now, &frame);
+        let received = self.try_frame(now, frame);
         self.report_evicted();
         received.unwrap_or_else(|fault| self.fault(fault))
     }
@@ -58,22 +58,34 @@ impl Link {
         true
     }
 
-    fn try_frame(&mut self, now: Instant, frame: &Frame) -> Result<Received, Fault> {
+    fn try_frame(&mut self, now: Instant, frame: Frame) -> Result<Received, Fault> {
         let (size, limit) = (frame.bytes().len(), self.config.limits.frame);
         if size > limit {
             return Err(FaultKind::FrameTooLarge { size, limit }.into());
         }
-        let wire = self.receive.clone();
         // The result of the fast canonical reader counts only if the piece was stored. If the piece is
         // faulty, late or unwanted, the general reader decides.
-        if let Some(piece) = wire.read_canonical(frame)
+        if let Some(piece) = self.receive.read_canonical(&frame)
             && !self.inbox.is_discarded(&piece.key)
             && let Ok(taken @ (Taken::Pending | Taken::Complete(_))) = self.piece(now, &piece)
         {
             return self.after_frame(&piece.key, taken);
         }
-        match wire.read(frame)? {
-            Inbound::Whole(bytes, shape) => self.whole(bytes, shape),
+        let (skip, shape) = match self.receive.read(&frame)? {
+            Inbound::Whole(message, shape) => (size.saturating_sub(message.len()), shape),
+            other => return self.other(now, other),
+        };
+        // The message keeps the memory of the frame: no copy, no allocation.
+        let mut bytes = frame.into_bytes();
+        bytes.advance(skip);
+        self.whole(bytes, shape)
+    }
+
+    /// Handles a frame that is no message by itself.
+    fn other(&mut self, now: Instant, inbound: Inbound<'_>) -> Result<Received, Fault> {
+        match inbound {
+            // Handled before, where the frame is.
+            Inbound::Whole(..) => Ok(Received::Ignored),
             Inbound::Piece(piece) => {
                 let mut taken = self.piece(now, &piece);
                 // An unfinished message must not use up the memory for the one that supersedes it.
@@ -137,9 +149,15 @@ impl Link {
         if !self.config.receives_pieces {
             return Err(FaultKind::NotNegotiated.of(&key));
         }
-        let opened = self
-            .inbox
-            .open(now, opening, &self.config, &self.budget, &mut self.timers);
+        let digest = opening.digest.and_then(|_| self.receive.digest());
+        let opened = self.inbox.open(
+            now,
+            opening,
+            digest,
+            &self.config,
+            &self.budget,
+            &mut self.timers,
+        );
         if let Err(kind) = opened {
             if self.config.rules.abort && kind != FaultKind::Reopened {
                 self.reply(

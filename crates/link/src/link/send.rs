@@ -60,7 +60,7 @@ impl Link {
     /// Puts another message in the place of one that failed, in its lane and with its id, or frees the
     /// place. Returns false if no message with that id has failed.
     pub fn replace(&mut self, id: TransferId, with: Option<Outgoing>) -> bool {
-        let Some(out) = self.outbox.messages.get_mut(&id) else {
+        let Some(out) = self.outbox.messages.get_mut(id) else {
             return false;
         };
         if !matches!(out.state, State::Failed) {
@@ -79,7 +79,7 @@ impl Link {
 
     /// Cancels a message, as far as the format allows.
     pub fn cancel(&mut self, id: TransferId) -> Cancelled {
-        let Some(out) = self.outbox.messages.get(&id) else {
+        let Some(out) = self.outbox.messages.get(id) else {
             return Cancelled::TooLate;
         };
         if out.begun.is_none() {
@@ -103,7 +103,7 @@ impl Link {
     pub fn poll_plan(&mut self) -> Option<PlanJob> {
         loop {
             let id = self.jobs.pop_front()?;
-            let Some(out) = self.outbox.messages.get(&id) else {
+            let Some(out) = self.outbox.messages.get(id) else {
                 continue;
             };
             return Some(PlanJob {
@@ -122,7 +122,7 @@ impl Link {
 
     /// Takes the result of a [`PlanJob`].
     pub fn handle_planned(&mut self, planned: Planned) {
-        let Some(out) = self.outbox.messages.get_mut(&planned.id) else {
+        let Some(out) = self.outbox.messages.get_mut(planned.id) else {
             return;
         };
         if !matches!(out.state, State::Planning) {
@@ -198,6 +198,9 @@ impl Link {
     }
 
     fn poll_reply(&mut self, out: &mut Vec<u8>) -> Option<Transmit> {
+        if self.outbox.replies.is_empty() {
+            return None;
+        }
         while let Some(reply) = self.outbox.replies.pop_front() {
             let part = match reply.kind {
                 FrameKind::Accept => Part::Accept {
@@ -239,7 +242,7 @@ impl Link {
             return;
         };
         let (id, size) = (frame.message, frame.size);
-        let Some(out) = self.outbox.messages.get_mut(&id) else {
+        let Some(out) = self.outbox.messages.get_mut(id) else {
             return;
         };
         let State::Sending(sending) = &mut out.state else {
@@ -266,7 +269,7 @@ impl Link {
             .peer
             .limits()
             .map_or(usize::MAX, |limits| limits.transfers.max(1));
-        let out = self.outbox.messages.get_mut(&id)?;
+        let out = self.outbox.messages.get_mut(id)?;
         let (lane, tag) = (out.message.lane, out.message.tag);
         let State::Sending(sending) = &mut out.state else {
             return None;
@@ -304,8 +307,10 @@ impl Link {
         if in_pieces && !self.config.rules.interleave {
             self.outbox.burst = Some(id);
         }
-        self.set_timer(now, id, cursor);
-        self.report_sent_bytes(id);
+        if in_pieces {
+            self.set_timer(now, id, cursor);
+            self.report_sent_bytes(id);
+        }
         if cursor == Cursor::Settling && settled {
             self.done(id);
         }
@@ -326,17 +331,20 @@ impl Link {
 
     /// Plans a message whose turn has come, or queues the planning for another thread.
     fn plan(&mut self, id: TransferId) {
-        let Some(out) = self.outbox.messages.get_mut(&id) else {
+        let Some(out) = self.outbox.messages.get_mut(id) else {
             return;
         };
         match &out.state {
             State::Queued => {}
             // The peer or the cap has changed before its first frame.
             State::Sending(sending)
-                if out.begun.is_none() && sending.generation != self.generation => {}
+                if out.begun.is_none() && sending.generation != self.generation =>
+            {
+                self.outbox.release(id);
+            }
             _ => return,
         }
-        let Some(out) = self.outbox.release(id) else {
+        let Some(out) = self.outbox.messages.get_mut(id) else {
             return;
         };
         if self
@@ -361,7 +369,7 @@ impl Link {
 
     fn planned(&mut self, id: TransferId, plan: Result<Plan, SendError>) {
         let plan = plan.and_then(|plan| self.assign_key(id, plan));
-        let Some(out) = self.outbox.messages.get_mut(&id) else {
+        let Some(out) = self.outbox.messages.get_mut(id) else {
             return;
         };
         match plan {
@@ -376,7 +384,7 @@ impl Link {
             let given = self
                 .outbox
                 .messages
-                .get(&id)
+                .get(id)
                 .and_then(|out| out.message.key.clone());
             if let Some(key) = given.or_else(|| self.send.mint(&mut self.random)) {
                 pieces.key = key;
@@ -399,7 +407,7 @@ impl Link {
         let Some(id) = self.outbox.by_key(key) else {
             return Received::Ignored;
         };
-        let Some(out) = self.outbox.messages.get_mut(&id) else {
+        let Some(out) = self.outbox.messages.get_mut(id) else {
             return Received::Ignored;
         };
         let lane = out.message.lane;
@@ -425,7 +433,7 @@ impl Link {
     /// frame.
     pub(super) fn too_slow(&mut self, now: Instant, id: TransferId) {
         let peer = self.peer_timeout();
-        let Some(out) = self.outbox.messages.get_mut(&id) else {
+        let Some(out) = self.outbox.messages.get_mut(id) else {
             return;
         };
         out.timer = None;
@@ -451,7 +459,7 @@ impl Link {
 
     /// Fails a message that was begun.
     pub(super) fn fail_outgoing(&mut self, id: TransferId, error: SendError) {
-        let Some(out) = self.outbox.messages.get(&id) else {
+        let Some(out) = self.outbox.messages.get(id) else {
             return;
         };
         let in_pieces = matches!(&out.state, State::Sending(sending) if sending.pieces().is_some());
@@ -489,7 +497,7 @@ impl Link {
     /// Sends the peer an abort for a message, if the format has one.
     fn abort_outgoing(&mut self, id: TransferId, reason: &str) {
         if self.config.rules.cancel == OnCancel::Abort
-            && let Some(out) = self.outbox.messages.get(&id)
+            && let Some(out) = self.outbox.messages.get(id)
             && let State::Sending(sending) = &out.state
             && let Some(pieces) = sending.pieces()
         {
@@ -499,7 +507,7 @@ impl Link {
     }
 
     fn done(&mut self, id: TransferId) {
-        let frames = self.outbox.messages.get(&id).map_or(0, Entry::frames_made);
+        let frames = self.outbox.messages.get(id).map_or(0, Entry::frames_made);
         if let Some(tag) = self.remove_outgoing(id) {
             self.events.push(Event::Sent { id, tag, frames });
         }
@@ -507,8 +515,8 @@ impl Link {
 
     /// Removes a message, and reports that the queue has room again. Returns the message's tag.
     fn remove_outgoing(&mut self, id: TransferId) -> Option<u64> {
-        let out = self.outbox.remove(id)?;
-        self.timers.remove(out.timer);
+        let (tag, timer) = self.outbox.remove(id)?;
+        self.timers.remove(timer);
         let limits = &self.config.limits;
         if self.was_full
             && self.outbox.bytes <= limits.queued_bytes / 2
@@ -517,13 +525,13 @@ impl Link {
             self.was_full = false;
             self.events.push(Event::Writable);
         }
-        Some(out.message.tag)
+        Some(tag)
     }
 
     fn set_timer(&mut self, now: Instant, id: TransferId, cursor: Cursor) {
         let peer = self.peer_timeout();
         let accept = self.config.rules.timeouts.accept;
-        let Some(out) = self.outbox.messages.get_mut(&id) else {
+        let Some(out) = self.outbox.messages.get_mut(id) else {
             return;
         };
         if out.timer.is_some() || cursor == Cursor::Settling {
@@ -540,7 +548,7 @@ impl Link {
 
     fn report_sent_bytes(&mut self, id: TransferId) {
         let step = self.config.progress;
-        let Some(out) = self.outbox.messages.get_mut(&id) else {
+        let Some(out) = self.outbox.messages.get_mut(id) else {
             return;
         };
         let State::Sending(sending) = &out.state else {

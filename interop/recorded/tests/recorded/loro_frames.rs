@@ -212,7 +212,7 @@ fn parse(case: &Value) -> Verdict {
         Err(fault) => {
             return expect(case["code"].as_str(), Some(Loro.code(&fault.kind))).map(|()| None);
         }
-        Ok(Inbound::Whole(data, _)) => json!({ "kind": "message", "data": { "$hex": hex(&data) } }),
+        Ok(Inbound::Whole(data, _)) => json!({ "kind": "message", "data": { "$hex": hex(data) } }),
         Ok(Inbound::Open(opening)) => json!({
             "kind": "fragment-header", "batchId": { "$hex": hex(opening.key.as_bytes()) },
             "count": opening.count, "totalSize": opening.bytes,
@@ -314,9 +314,11 @@ fn view() -> Verdict {
     let buffer = bytes::Bytes::from_static(
         b"\xff\xff\x00\x02\x00\x00\x00\x00\x0f\xa2\x61\x74\x18\x30\x63doc\x65doc-1\xff",
     );
-    let Ok(Inbound::Whole(message, _)) = Loro.read(&Frame::Binary(buffer.slice(2..25))) else {
+    let frame = Frame::Binary(buffer.slice(2..25));
+    let Ok(Inbound::Whole(message, _)) = Loro.read(&frame) else {
         return Err("not read as a message".into());
     };
+    let message = buffer.slice_ref(message);
     breakbulk_message::loro::decode_frame(message).map_err(|error| error.to_string())?;
     Ok(Some(&VIEW_QUIRK))
 }
