@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use breakbulk::link::{
-    Budget, Cap, Config, Count, Event, Key, Limits, Link, Outgoing, PeerLimits, PeerSupport, Rules,
-    Wire,
+    Budget, Cap, Config, Count, Event, FrameKind, Key, Limits, Link, Outgoing, PeerLimits,
+    PeerSupport, Rules, Wire,
 };
 use breakbulk::message::vscode;
 use breakbulk::net::memory::carry;
@@ -13,12 +13,17 @@ use breakbulk::wire::{Ahp, Cep22, Loro, Stream, Tywrap, nostr_cap};
 use bytes::Bytes;
 
 use crate::payload::Content;
-use crate::{kernels, time};
+use crate::{Work, kernels, time};
 
-/// A wire with its usual cap, and the function that measures its limit.
-pub(crate) struct Setting {
-    pub(crate) name: &'static str,
-    pub(crate) limit: fn(&[u8], usize) -> f64,
+/// The kernels of a wire, for a message and the size of a piece.
+type Kernels = for<'a> fn(&'a [u8], usize) -> Vec<Work<'a>>;
+
+/// A wire with its usual cap, and the kernels that are its limit.
+pub struct Setting {
+    /// The name of the wire, or of the protocol.
+    pub name: &'static str,
+    /// The work that the wire demands, as the fastest libraries do it.
+    pub kernels: Kernels,
     wire: Arc<dyn Wire>,
     rules: Rules,
     cap: Cap,
@@ -28,11 +33,12 @@ pub(crate) struct Setting {
 
 const TEXTS: &[Content] = &[Content::Ascii, Content::Cjk, Content::Quotes];
 
-pub(crate) fn settings() -> Vec<Setting> {
+/// All wires.
+pub fn settings() -> Vec<Setting> {
     vec![
         Setting {
             name: "ahp",
-            limit: kernels::ahp,
+            kernels: kernels::ahp,
             wire: Arc::new(Ahp),
             rules: Ahp::rules(),
             cap: Cap::frame(900_000),
@@ -41,7 +47,7 @@ pub(crate) fn settings() -> Vec<Setting> {
         },
         Setting {
             name: "tywrap",
-            limit: kernels::tywrap,
+            kernels: kernels::tywrap,
             wire: Arc::new(Tywrap::default()),
             rules: Tywrap::rules(),
             cap: Cap::piece(1 << 20),
@@ -50,7 +56,7 @@ pub(crate) fn settings() -> Vec<Setting> {
         },
         Setting {
             name: "cep22",
-            limit: kernels::cep22,
+            kernels: kernels::cep22,
             wire: Arc::new(Cep22::default()),
             rules: Cep22::rules(),
             cap: nostr_cap(65_536, 48_000, false),
@@ -59,7 +65,7 @@ pub(crate) fn settings() -> Vec<Setting> {
         },
         Setting {
             name: "loro",
-            limit: kernels::copies,
+            kernels: kernels::copies,
             wire: Arc::new(Loro),
             rules: Loro::rules(),
             cap: Cap::piece(102_400),
@@ -68,7 +74,7 @@ pub(crate) fn settings() -> Vec<Setting> {
         },
         Setting {
             name: "vscode",
-            limit: kernels::copies,
+            kernels: kernels::copies,
             wire: Arc::new(Loro),
             rules: Loro::rules(),
             cap: Cap::piece(0),
@@ -79,16 +85,13 @@ pub(crate) fn settings() -> Vec<Setting> {
 }
 
 impl Setting {
-    pub(crate) fn contents(&self) -> &'static [Content] {
+    /// What its messages are made of.
+    pub fn contents(&self) -> &'static [Content] {
         self.contents
     }
 
-    pub(crate) fn message(&self, content: Content, size: usize) -> Bytes {
-        content.message(size)
-    }
-
     /// The size of a piece of text without escapes: the kernels work on as much at a time.
-    pub(crate) fn piece_bytes(&self, message: usize) -> usize {
+    pub fn piece_bytes(&self, message: usize) -> usize {
         match self.cap.count {
             Count::Piece if self.cap.max == 0 => message,
             Count::Piece => self.cap.max,
@@ -97,18 +100,37 @@ impl Setting {
         }
     }
 
-    /// The seconds that it takes to cut a message and assemble it on the other side.
-    pub(crate) fn carry(&self, message: &Bytes) -> f64 {
+    /// Cuts a message and assembles it on the other side, on links that are used again each time.
+    pub fn carry<'a>(&'a self, message: &'a Bytes) -> Work<'a> {
         if self.name == "vscode" {
             return rpc(message);
         }
+        self.link(message)
+    }
+
+    /// Sends a message from one link to another.
+    fn link<'a>(&'a self, message: &'a Bytes) -> Work<'a> {
         let (mut sender, mut receiver) = self.pair();
         let now = Instant::now();
-        time(|| {
+        Box::new(move || {
             let _ = sender.send(now, self.outgoing(message));
             carry(&mut sender, &mut receiver, now, |_, _| {});
-            take(&mut receiver, message.len())
+            take(&mut receiver, message.len());
+            while sender.poll_event().is_some() {}
         })
+    }
+
+    /// The seconds from sending a message to its first frame; `None` if it takes only one.
+    pub fn first_frame(&self, message: &Bytes) -> Option<f64> {
+        let (mut sender, _) = self.pair();
+        let (now, mut frame) = (Instant::now(), Vec::new());
+        let mut kind = None;
+        let seconds = time(|| {
+            let _ = sender.send(now, self.outgoing(message));
+            kind = sender.poll_transmit(now, &mut frame).map(|it| it.kind);
+        });
+        assert!(kind.is_some(), "a frame was made");
+        (kind != Some(FrameKind::Whole)).then_some(seconds)
     }
 
     fn outgoing(&self, message: &Bytes) -> Outgoing {
@@ -153,53 +175,36 @@ fn take(receiver: &mut Link, size: usize) -> Bytes {
 }
 
 /// A call with a buffer argument, encoded and decoded.
-fn rpc(buffer: &Bytes) -> f64 {
-    let request = |buffer: Bytes| vscode::Request {
+fn rpc(buffer: &Bytes) -> Work<'_> {
+    let request = vscode::Request {
         rpc_id: vscode::RpcId::new(2).expect("a small number"),
         method: "$write".into(),
-        args: vscode::Args::Mixed(vec![vscode::Arg::Buffer(buffer)]),
+        args: vscode::Args::Mixed(vec![vscode::Arg::Buffer(buffer.clone())]),
         cancellation: false,
     };
     let message = vscode::RpcMessage {
         req: 1,
-        body: vscode::Body::Request(request(buffer.clone())),
+        body: vscode::Body::Request(request),
     };
     let limits = vscode::Limits::default().with(|limits| limits.message = usize::MAX);
-    FRAME.with_borrow_mut(|frame| {
-        time(|| {
-            frame.clear();
-            vscode::encode(&message, frame).expect("a small method");
-            // As with a transport, the bytes arrive in the receiver's own memory.
-            let arrived = Bytes::copy_from_slice(frame);
-            vscode::decode(arrived, &limits).expect("it was just encoded")
-        })
+    // The frame buffer is reused; one message is one frame here.
+    let mut frame = Vec::new();
+    Box::new(move || {
+        frame.clear();
+        vscode::encode(&message, &mut frame).expect("a small method");
+        // As with a transport, the bytes arrive in the receiver's own memory.
+        let arrived = Bytes::copy_from_slice(&frame);
+        std::hint::black_box(vscode::decode(arrived, &limits).expect("it was just encoded"));
     })
 }
 
-thread_local! {
-    /// The frame buffer, which is reused; one message is one frame here.
-    static FRAME: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
-}
-
 /// How many messages of 256 bytes are sent and received per second, one frame each.
-pub(crate) fn whole_messages_per_second(setting: &Setting) -> f64 {
+pub fn whole_messages_per_second(setting: &Setting) -> f64 {
     const MESSAGES: usize = 20_000;
-    let content = setting.contents[0];
-    let message = content.message(256);
-    let (mut sender, mut receiver) = setting.pair();
-    let now = Instant::now();
-    let run = |sender: &mut Link, receiver: &mut Link| {
-        time(|| {
-            for _ in 0..MESSAGES {
-                let _ = sender.send(now, setting.outgoing(&message));
-                carry(sender, receiver, now, |_, _| {});
-                take(receiver, message.len());
-                while sender.poll_event().is_some() {}
-            }
-        })
-    };
-    let best = (0..5)
-        .map(|_| run(&mut sender, &mut receiver))
+    let message = setting.contents[0].message(256);
+    let mut work = setting.link(&message);
+    let best = (0..25)
+        .map(|_| time(|| (0..MESSAGES).for_each(|_| work())))
         .fold(f64::MAX, f64::min);
     MESSAGES as f64 / best
 }

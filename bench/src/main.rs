@@ -3,22 +3,28 @@
 //!
 //! Both sides hold one frame at a time, and fill a new message buffer in every run.
 
-mod carried;
-mod kernels;
-mod payload;
 mod report;
 
 use std::time::{Duration, Instant};
 
-use carried::Setting;
-use payload::Content;
+use breakbulk_bench::carried::{self, Setting};
+use breakbulk_bench::payload::Content;
+use breakbulk_bench::{kernels, time};
 use report::{Report, Row};
 
 /// Each figure is the best of as many runs as fit into this time, and of no fewer than this.
 const TIME: Duration = Duration::from_millis(400);
 const RUNS: usize = 7;
 
-const SIZES: [(usize, &str); 4] = [
+/// Small messages are timed together until they have so many bytes: reading the clock takes as long as a
+/// small message.
+const TOGETHER: usize = 64 << 10;
+
+/// The size of the message whose first frame is timed.
+const LARGE: usize = 256_000_000;
+
+const SIZES: [(usize, &str); 5] = [
+    (256, "256 B"),
     (1000, "1 KB"),
     (1 << 20, "1 MiB"),
     (16 << 20, "16 MiB"),
@@ -44,20 +50,33 @@ fn main() {
             }
         }
         report.whole(setting.name, carried::whole_messages_per_second(&setting));
+        for content in setting.contents() {
+            let message = content.message(LARGE);
+            let runs = (0..RUNS).filter_map(|_| setting.first_frame(&message));
+            if let Some(best) = runs.min_by(f64::total_cmp) {
+                report.first_frame(setting.name, *content, best);
+            }
+        }
     }
     report.finish();
 }
 
 fn measure(setting: &Setting, content: Content, size: usize, size_name: &'static str) -> Row {
-    let message = setting.message(content, size);
+    let message = content.message(size);
     let frame = setting.piece_bytes(message.len());
+    let mut kernels = (setting.kernels)(&message, frame);
+    let mut carry = setting.carry(&message);
+    let repeat = (TOGETHER / size).max(1);
+    let each = |work: &mut dyn FnMut()| time(|| (0..repeat).for_each(|_| work())) / repeat as f64;
     // Alternating, so that noise affects both.
     let (mut limit, mut ours) = (f64::MAX, f64::MAX);
     let started = Instant::now();
     let mut runs = 0;
     while runs < RUNS || started.elapsed() < TIME {
-        limit = limit.min((setting.limit)(&message, frame));
-        ours = ours.min(setting.carry(&message));
+        for kernel in &mut kernels {
+            limit = limit.min(each(kernel));
+        }
+        ours = ours.min(each(&mut carry));
         runs += 1;
     }
     Row {
@@ -68,11 +87,4 @@ fn measure(setting: &Setting, content: Content, size: usize, size_name: &'static
         limit,
         ours,
     }
-}
-
-/// Seconds that `work` takes.
-fn time<T>(work: impl FnOnce() -> T) -> f64 {
-    let start = Instant::now();
-    std::hint::black_box(work());
-    start.elapsed().as_secs_f64()
 }

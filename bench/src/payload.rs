@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 /// The content of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
+pub enum Content {
     /// Plain letters: nothing to escape.
     Ascii,
     /// Three bytes a character.
@@ -16,7 +16,8 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    pub(crate) fn name(self) -> &'static str {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Ascii => "ASCII",
             Self::Cjk => "CJK",
@@ -26,7 +27,7 @@ impl Content {
     }
 
     /// A JSON-RPC message of exactly `size` bytes (white space at its end makes up the difference).
-    pub(crate) fn message(self, size: usize) -> Bytes {
+    pub fn message(self, size: usize) -> Bytes {
         let unit: &[u8] = match self {
             Self::Ascii => b"the quick brown fox jumps over the lazy dog and runs away again ",
             Self::Cjk => "大きな知らせを小さな荷に分けて運ぶ、港の仕事は今日も続く。".as_bytes(),

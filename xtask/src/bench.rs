@@ -66,6 +66,11 @@ pub(crate) fn run(json: bool, record: bool) -> Result<()> {
         "--package=breakbulk-cli",
     ]))?;
     for (package, name, about) in [
+        (
+            "breakbulk-bench",
+            "escapes",
+            "Escaping and unescaping JSON strings",
+        ),
         ("breakbulk-bench", "pieces", "Ten times the pieces"),
         ("breakbulk-bench", "sockets", "Real sockets"),
         ("breakbulk-bench", "pipes", "Real pipes"),
@@ -110,7 +115,7 @@ fn results(tables: &str) -> String {
          *limit* is the sum of the kernels of others that a wire's rules demand: AHP base64 (`base64`, SIMD) out and in, `simdutf8`, one borrowed `serde_json` parse; \
          tywrap escape and unescape by the faster of `json-escape-simd` and `serde_json`, `simdutf8`; CEP-22 those and SHA-256 (`sha2`) twice; loro and VSCode a copy out and a copy in. \
          *times* is ours as a multiple of it: split and join together. Messages lie in memory that is fresh from the system, or was used before, for both sides alike. \
-         At 1 KB a message is one frame, and what counts is the fixed cost of a message. Trust the multiples, not the rates.\n\n\
+         Up to 1 KB a message is one frame, and what counts is the fixed cost of a message: *over ns* is how much longer than the limit it takes. Both sides are in steady use: links and frame buffers are used again, and small messages are timed together. Trust the multiples, not the rates.\n\n\
          ```text\n{}```\n",
         processor(),
         std::thread::available_parallelism().map_or(0, usize::from),

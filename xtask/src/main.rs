@@ -1,8 +1,10 @@
 //! The project's own commands; `cargo xtask` lists them.
 
+mod against;
 mod bench;
 mod carry;
 mod command;
+mod counts;
 mod examples;
 mod fuzz;
 mod installable;
@@ -50,7 +52,18 @@ enum Command {
         /// Write bench/RESULTS.md too.
         #[arg(long)]
         record: bool,
+        /// Compare the wires with those of this commit: both are built, and run in turns.
+        #[arg(long, value_name = "COMMIT", conflicts_with_all = ["json", "record"])]
+        against: Option<String>,
+        /// With --against: how often each is run.
+        #[arg(long, default_value = "10", requires = "against")]
+        rounds: usize,
+        /// With --against: only these wires.
+        #[arg(requires = "against")]
+        wires: Vec<String>,
     },
+    /// Count the instructions of a fixed set of work by callgrind, and compare with bench/instructions.txt.
+    Counts,
     /// The live tests of one protocol: ahp, mcp, contextvm, loro, vscode.
     Interop {
         /// Which; all if absent.
@@ -84,7 +97,14 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Test { strict } => test::run(strict),
         Command::Vectors { dir } => vectors::run(&dir),
-        Command::Bench { json, record } => bench::run(json, record),
+        Command::Bench {
+            against: Some(commit),
+            rounds,
+            wires,
+            ..
+        } => against::run(&commit, rounds, &wires),
+        Command::Bench { json, record, .. } => bench::run(json, record),
+        Command::Counts => counts::by_hand(),
         Command::Interop { name } => interop::run(name.as_deref()),
         Command::Recording { demo, program } => recording::record(&demo, program),
         Command::Packages => shared::program().and_then(|program| installable::check(&program)),

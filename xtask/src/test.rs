@@ -5,7 +5,9 @@ use anyhow::{Result, bail};
 use crate::command::{self, cargo, root};
 use crate::shared::BUILD;
 use crate::steps::Steps;
-use crate::{carry, examples, fuzz, installable, interop, packages, rules, shared, vectors};
+use crate::{
+    carry, counts, examples, fuzz, installable, interop, packages, rules, shared, vectors,
+};
 
 pub(crate) fn run(strict: bool) -> Result<()> {
     let mut steps = Steps::new();
@@ -49,6 +51,10 @@ pub(crate) fn run(strict: bool) -> Result<()> {
     steps.step("build of all tests", || {
         command::run(cargo(&["build", "--quiet", "--all-targets"]).args(BUILD))
     })?;
+    match counts::unavailable() {
+        None => steps.step("instruction counts", counts::run)?,
+        Some(why) => skipped.push(format!("instruction counts: {why}")),
+    }
     steps.step("examples", examples::run)?;
     steps.step("vectors", || vectors::run(&root().join("vectors")))?;
     steps.step("live tests", || interop::run(None))?;
