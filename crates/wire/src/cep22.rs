@@ -589,3 +589,83 @@ fn digest(text: &str) -> Option<[u8; 32]> {
     }
     Some(digest)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use breakbulk_link::PeerLimits;
+
+    fn plan(message: &[u8], known_text: bool) -> Result<Plan, SendError> {
+        let options = PlanOptions {
+            key: Some(&Key::new(b"token")),
+            may_cut: true,
+            known_text,
+            peer: &PeerSupport::Yes(PeerLimits::NONE),
+            cap: &Cap::piece(100),
+        };
+        Cep22::default().plan(message, &options)
+    }
+
+    #[test]
+    fn a_message_in_pieces_is_checked_and_digested_as_it_is_counted() {
+        let text = "é\"日".repeat(300).into_bytes();
+        let Ok(Plan::Pieces(pieces)) = plan(&text, false) else {
+            panic!("a plan in pieces")
+        };
+        assert_eq!(pieces.digest, Some(Sha256::digest(&text).into()));
+        // Pieces of at most 100 bytes end before a character that does not fit.
+        assert_eq!(pieces.count, 19);
+        for at in [0, 1, 95, 96, 97, 98, 99, 100, 101, 1000, text.len() - 1] {
+            for wrong in [0xff, 0x80, 0xe6] {
+                let mut message = text.clone();
+                message[at] = wrong;
+                let expected = match std::str::from_utf8(&message) {
+                    Ok(_) => 19,
+                    Err(_) => 0,
+                };
+                let counted = match plan(&message, false) {
+                    Ok(Plan::Pieces(pieces)) => pieces.count,
+                    other => {
+                        assert_eq!(other, Err(SendError::NotUtf8), "{wrong:x} at {at}");
+                        0
+                    }
+                };
+                assert_eq!(counted, expected, "{wrong:x} at {at}");
+            }
+        }
+        // One frame, and what is no text at all.
+        assert_eq!(plan(b"short", false), Ok(Plan::Whole));
+        assert_eq!(plan(b"short \xff", false), Err(SendError::NotUtf8));
+        assert_eq!(plan(&[0x80; 500], true), Err(SendError::NotUtf8));
+    }
+
+    #[test]
+    fn the_digest_of_the_pieces_is_compared_and_not_made_again() {
+        let wire = Cep22::default();
+        let mut running = wire.digest().unwrap();
+        running.update(b"one ");
+        running.update(b"two");
+        let right: [u8; 32] = Sha256::digest(b"one two").into();
+        assert_eq!(running.value(), right);
+        let opening = Opening {
+            key: Key::new(b"token"),
+            seq: 1,
+            count: 2,
+            bytes: 7,
+            digest: Some(right),
+        };
+        for (digest, outcome) in [
+            (Some(right), Ok(Shape::default())),
+            (Some([7; 32]), Err(FaultKind::DigestMismatch)),
+            (None, Ok(Shape::default())),
+        ] {
+            let whole = Assembled {
+                opening: Some(&opening),
+                bytes: b"one two",
+                ascii: true,
+                digest,
+            };
+            assert_eq!(wire.finish(&whole), outcome);
+        }
+    }
+}
