@@ -117,7 +117,7 @@ fn read(printed: &Value) -> Result<Figures> {
             "{} {} {:>9} bytes",
             word("wire").context("no wire")?,
             word("content").context("no content")?,
-            row["bytes"]
+            row["bytes"].as_u64().context("no bytes")?
         );
         figures.insert(name, row["seconds"].as_f64().context("no seconds")?);
     }
