@@ -2,20 +2,24 @@
 //! message has a buffer of its own with no spare room.
 
 use std::io::{self, Cursor};
-use std::pin::pin;
-use std::task::{Context, Poll};
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 
 use breakbulk_link::{Closed, Frame};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
 use super::mask::mask;
 
-/// The size of the read-ahead buffer, for frame headers and small frames; all that an idle connection
-/// keeps.
-const AHEAD: usize = 8 << 10;
+/// How much is read at once while no frame is begun, for frame headers and small frames. It is read to
+/// the stack, so that an idle connection keeps no buffer for it.
+const AHEAD: usize = 16 << 10;
+
+/// The memory of a message above this size is reused for the next one.
+const REUSED: usize = 8 << 10;
 
 /// The first allocation for a large frame; it grows as bytes come in.
 const STEP: usize = 256 << 10;
@@ -61,6 +65,7 @@ pub(crate) struct Reader {
     server: bool,
     /// The largest message, in bytes.
     limit: usize,
+    /// Bytes that were read and belong to no frame yet.
     ahead: BytesMut,
     /// The frame being read.
     frame: Option<Incomplete>,
@@ -146,10 +151,7 @@ impl Reader {
                 self.frame = self.parse_header()?;
             }
             let read = match self.frame.take() {
-                None => {
-                    self.ahead.reserve(AHEAD);
-                    poll_read(context, stream, &mut (&mut self.ahead).limit(AHEAD))
-                }
+                None => self.poll_ahead(context, stream),
                 Some(mut frame) => {
                     let target = match frame.opcode {
                         OpCode::Control(_) => &mut self.control,
@@ -194,10 +196,11 @@ impl Reader {
                     return Poll::Ready(Ok(WsEvent::Progress));
                 }
                 Poll::Pending => {
+                    // An idle connection keeps no memory but the beginning of a header.
                     if self.frame.is_none() {
-                        // An idle connection keeps no message's memory.
                         self.last = None;
                     }
+                    self.ahead = BytesMut::from(&self.ahead[..]);
                     return Poll::Pending;
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(ReadError::Gone(error))),
@@ -208,6 +211,19 @@ impl Reader {
                 Poll::Ready(Ok(count)) => self.unreported += count,
             }
         }
+    }
+
+    /// Reads what has arrived behind the last frame.
+    fn poll_ahead(
+        &mut self,
+        context: &mut Context<'_>,
+        stream: &mut (impl AsyncRead + Unpin),
+    ) -> Poll<io::Result<usize>> {
+        let mut room = [const { MaybeUninit::uninit() }; AHEAD];
+        let mut buffer = ReadBuf::uninit(&mut room);
+        ready!(Pin::new(stream).poll_read(context, &mut buffer))?;
+        self.ahead.extend_from_slice(buffer.filled());
+        Poll::Ready(Ok(buffer.filled().len()))
     }
 
     /// Parses and checks the next frame header, once it has arrived.
@@ -283,7 +299,7 @@ impl Reader {
                     Some((kind, bytes)) => {
                         let bytes = fitted(bytes);
                         // Reusing small ones is not worth it, and the application keeps them longer.
-                        self.last = (bytes.len() > AHEAD).then(|| bytes.clone());
+                        self.last = (bytes.len() > REUSED).then(|| bytes.clone());
                         message(kind, bytes, self.ascii).map(Some)
                     }
                     None => Ok(None),
@@ -369,4 +385,50 @@ fn poll_read(
 ) -> Poll<io::Result<usize>> {
     // The future of `read_buf` has no state between polls, so it can be made anew each time.
     pin!(stream.read_buf(target)).poll(context)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may")]
+mod tests {
+    use std::task::Waker;
+
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    /// Ten thousand idle connections each keep what one keeps.
+    #[tokio::test]
+    async fn a_reader_that_waits_keeps_no_buffer() {
+        let (mut far, mut near) = tokio::io::duplex(1 << 20);
+        let mut reader = Reader::new(false, 1 << 20, &[]);
+        let mut context = Context::from_waker(Waker::noop());
+        for size in [1, 100, 70_000, 3] {
+            let mut frame = Vec::new();
+            let header = FrameHeader {
+                opcode: OpCode::Data(Data::Binary),
+                ..FrameHeader::default()
+            };
+            header.format(size as u64, &mut frame).unwrap();
+            frame.resize(frame.len() + size, b'x');
+            // Several in one read, and the beginning of a header behind them.
+            far.write_all(&frame.repeat(3)).await.unwrap();
+            far.write_all(&frame[..1]).await.unwrap();
+            for _ in 0..3 {
+                let event = loop {
+                    match reader.poll_event(&mut context, &mut near) {
+                        Poll::Ready(event) => break event.unwrap(),
+                        Poll::Pending => far.flush().await.unwrap(),
+                    }
+                };
+                assert!(matches!(event, WsEvent::Message(frame) if frame.bytes().len() == size));
+            }
+            assert!(reader.poll_event(&mut context, &mut near).is_pending());
+            assert!(reader.held() < 64, "{} of {size}", reader.held());
+            far.write_all(&frame[1..]).await.unwrap();
+            let last = reader.poll_event(&mut context, &mut near);
+            assert!(matches!(last, Poll::Ready(Ok(WsEvent::Message(_)))));
+            assert!(reader.poll_event(&mut context, &mut near).is_pending());
+            assert_eq!(reader.held(), 0, "{size}");
+        }
+    }
 }
