@@ -50,7 +50,7 @@ pub trait Sink: Send + 'static {
     /// Sends one frame, and returns once it has left this process.
     fn send(&mut self, frame: Frame) -> impl Future<Output = Result<(), Lost>> + Send;
 
-    /// Buffers a small frame so that it shares one write with the next one (for pipes, where a
+    /// Buffers a small frame so that it shares one write with the next one (where a
     /// write costs more than copying a few bytes), or returns the frame if this sink does not
     /// buffer. The caller must call [`send`](Self::send), [`flush`](Self::flush) or
     /// [`close`](Self::close) right after.

@@ -355,6 +355,22 @@ impl Sink for WsSink {
         self.send_frame(OpCode::Data(kind), true, rest).await
     }
 
+    fn hold(&mut self, frame: Frame) -> Option<Frame> {
+        if self
+            .fragment
+            .is_some_and(|fragment| frame.bytes().len() > fragment)
+        {
+            return Some(frame);
+        }
+        self.shared.lock().writer.hold(frame)
+    }
+
+    async fn flush(&mut self) -> Result<(), Lost> {
+        self.poll_as_writer(State::poll_flush)
+            .await
+            .map_err(|error| Lost(error.to_string()))
+    }
+
     async fn ping(&mut self) -> Result<(), Lost> {
         self.send_frame(OpCode::Control(Control::Ping), true, Bytes::new())
             .await
@@ -392,7 +408,8 @@ impl WsSink {
     async fn send_frame(&mut self, opcode: OpCode, last: bool, payload: Bytes) -> Result<(), Lost> {
         let mut payload = Some(payload);
         self.poll_as_writer(|state, context| {
-            if payload.is_some() {
+            // A pong may be half written. Small frames that are held share a write with this one.
+            if payload.is_some() && state.writer.has_payload() {
                 ready!(state.poll_flush(context))?;
             }
             if let Some(payload) = payload.take() {

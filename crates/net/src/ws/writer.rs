@@ -1,28 +1,37 @@
 //! Writes WebSocket frames: one at a time, with at most a pong and a close waiting behind it.
 //!
-//! A payload is written to the socket without copying it. Only a client, which must mask the payload,
-//! copies it if the memory is shared.
+//! A large payload is written to the socket without copying it. Only a client, which must mask the payload,
+//! copies it if the memory is shared. Small frames that follow each other are copied, to share one write.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use breakbulk_link::Frame;
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncWrite;
 use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::{Control, OpCode};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
 use super::mask::mask;
 use super::reader::PROGRESS_STEP;
+
+/// How many bytes of small frames share one write.
+const HELD: usize = 16 << 10;
+
+/// What is kept of the memory of small frames after they were written.
+const KEPT: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Writer {
     /// The source of unpredictable masks; `None` on a server, which does not mask.
     masks: Option<RandomState>,
     frames: u64,
-    /// The frame being written.
-    head: Bytes,
+    /// Whole small frames, and the head of the frame being written.
+    head: Vec<u8>,
+    /// How much of `head` is written.
+    head_written: usize,
     payload: Bytes,
     /// The answer to the newest ping; older pings need no answer.
     pong: Option<Bytes>,
@@ -39,7 +48,8 @@ impl Writer {
         Self {
             masks: (!server).then(RandomState::new),
             frames: 0,
-            head: Bytes::new(),
+            head: Vec::new(),
+            head_written: 0,
             payload: Bytes::new(),
             pong: None,
             close: None,
@@ -74,24 +84,34 @@ impl Writer {
         }
     }
 
-    /// Begins a frame. Only to be called after a flush: it replaces the previous frame.
-    pub(crate) fn begin(&mut self, opcode: OpCode, last: bool, payload: Bytes) -> io::Result<()> {
-        let key = self.masks.as_ref().map(|masks| {
-            self.frames += 1;
-            let [a, b, c, d, ..] = masks.hash_one(self.frames).to_ne_bytes();
-            [a, b, c, d]
-        });
-        let header = FrameHeader {
-            is_final: last,
-            opcode,
-            mask: key,
-            ..FrameHeader::default()
+    /// Adds a small frame to those that are written together; returns it if there is no room, or if it must
+    /// be written in another way.
+    pub(crate) fn hold(&mut self, frame: Frame) -> Option<Frame> {
+        let (kind, payload) = match &frame {
+            Frame::Text(bytes) => (Data::Text, bytes),
+            Frame::Binary(bytes) => (Data::Binary, bytes),
         };
-        let mut head = Vec::with_capacity(14);
-        header
-            .format(payload.len() as u64, &mut head)
-            .map_err(io::Error::other)?;
-        self.head = head.into();
+        // Behind a payload, which may be that of a pong, nothing can be added.
+        if self.closed || self.payload.has_remaining() || self.head.len() + payload.len() > HELD {
+            return Some(frame);
+        }
+        let from = self.head.len();
+        let Ok(key) = self.write_head(OpCode::Data(kind), true, payload.len()) else {
+            self.head.truncate(from);
+            return Some(frame);
+        };
+        let from = self.head.len();
+        self.head.extend_from_slice(payload);
+        if let Some(key) = key {
+            mask(&mut self.head[from..], key);
+        }
+        None
+    }
+
+    /// Begins a frame. Only to be called after a flush, or after small frames: it replaces the payload of
+    /// the previous frame.
+    pub(crate) fn begin(&mut self, opcode: OpCode, last: bool, payload: Bytes) -> io::Result<()> {
+        let key = self.write_head(opcode, last, payload.len())?;
         self.payload = match key {
             None => payload,
             Some(key) => {
@@ -105,28 +125,63 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the current frame, then the pong, then the close.
+    /// Whether a frame is begun whose payload is not written.
+    pub(crate) fn has_payload(&self) -> bool {
+        self.payload.has_remaining()
+    }
+
+    /// Writes the head of a frame, and returns the key to mask its payload by.
+    fn write_head(
+        &mut self,
+        opcode: OpCode,
+        last: bool,
+        length: usize,
+    ) -> io::Result<Option<[u8; 4]>> {
+        let key = self.masks.as_ref().map(|masks| {
+            self.frames += 1;
+            let [a, b, c, d, ..] = masks.hash_one(self.frames).to_ne_bytes();
+            [a, b, c, d]
+        });
+        let header = FrameHeader {
+            is_final: last,
+            opcode,
+            mask: key,
+            ..FrameHeader::default()
+        };
+        header
+            .format(length as u64, &mut self.head)
+            .map_err(io::Error::other)?;
+        Ok(key)
+    }
+
+    /// Writes the small frames and the current frame, then the pong, then the close.
     pub(crate) fn poll_flush(
         &mut self,
         context: &mut Context<'_>,
         stream: &mut (impl AsyncWrite + Unpin),
     ) -> Poll<io::Result<()>> {
         loop {
-            while self.head.has_remaining() || self.payload.has_remaining() {
-                let slices = [IoSlice::new(&self.head), IoSlice::new(&self.payload)];
-                let slices = &slices[usize::from(self.head.is_empty())..];
+            while self.head_written < self.head.len() || self.payload.has_remaining() {
+                let head = &self.head[self.head_written..];
+                let slices = [IoSlice::new(head), IoSlice::new(&self.payload)];
+                let slices = &slices[usize::from(head.is_empty())..];
                 let stream = Pin::new(&mut *stream);
                 let written = ready!(stream.poll_write_vectored(context, slices))?;
                 if written == 0 {
                     return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
                 }
                 self.taken += written;
-                let of_head = written.min(self.head.len());
-                self.head.advance(of_head);
+                let of_head = written.min(head.len());
+                self.head_written += of_head;
                 self.payload.advance(written - of_head);
             }
-            // Releases the memory of the frame.
+            // Releases the memory of the frames.
             self.payload = Bytes::new();
+            self.head_written = 0;
+            self.head.clear();
+            if self.head.capacity() > KEPT {
+                self.head = Vec::new();
+            }
             if let Some(pong) = self.pong.take() {
                 self.begin(OpCode::Control(Control::Pong), true, pong)?;
             } else if let Some(close) = self.close.take() {

@@ -150,3 +150,74 @@ async fn both_may_close_at_once() {
     assert_eq!(next(&mut left).await, closed(1001, "right"));
     assert_eq!(next(&mut right).await, closed(1000, "left"));
 }
+
+/// Small frames are held back to share one write: in order with large ones, with pings and with the close.
+#[tokio::test]
+async fn frames_that_share_a_write_arrive_in_order() {
+    for from_client in [true, false] {
+        let ((mut answers, mut sink), (mut source, mut peer)) = ends(from_client).await;
+        let frame = |number: usize, size: usize| {
+            let text = format!("{number:05}").repeat(size.div_ceil(5));
+            Frame::Text(Bytes::from(text[..size].to_owned()))
+        };
+        let sizes = [10, 2000, 0, 125, 126, 70_000, 5, 5, 16_000, 16_000, 300];
+        let frames: Vec<_> = sizes
+            .iter()
+            .enumerate()
+            .map(|(number, size)| frame(number, *size))
+            .collect();
+        let (mut held, mut returned) = (0, 0);
+        for (number, frame) in frames.iter().enumerate() {
+            if number == 6 {
+                // Its answer waits behind the frames.
+                soon("a ping", peer.ping()).await.unwrap();
+                assert_eq!(next(&mut answers).await, Incoming::Alive);
+            }
+            match sink.hold(frame.clone()) {
+                None => held += 1,
+                Some(back) => {
+                    assert_eq!(back, *frame);
+                    returned += 1;
+                    soon("a frame", sink.send(back)).await.unwrap();
+                }
+            }
+        }
+        assert!(
+            held >= 8 && returned >= 1,
+            "{held} held, {returned} returned"
+        );
+        soon("the rest", sink.flush()).await.unwrap();
+        for frame in frames {
+            assert_eq!(next_frame(&mut source).await, Incoming::Frame(frame));
+        }
+        sink.hold(frame(11, 11));
+        sink.close(1000, "done").await;
+        assert_eq!(
+            next_frame(&mut source).await,
+            Incoming::Frame(frame(11, 11))
+        );
+        assert_eq!(next_frame(&mut source).await, closed(1000, "done"));
+        // Nothing follows a close.
+        assert_eq!(sink.hold(frame(12, 5)), Some(frame(12, 5)));
+        assert!(sink.send(frame(12, 5)).await.is_err());
+    }
+}
+
+/// What is held is bounded: the rest is returned, to be sent.
+#[tokio::test]
+async fn a_sink_holds_a_few_kilobytes_and_no_more() {
+    let ((_answers, mut sink), (mut source, _peer)) = ends(true).await;
+    let frame = Frame::Binary(Bytes::from(vec![7; 1000]));
+    let held = (0..100)
+        .take_while(|_| sink.hold(frame.clone()).is_none())
+        .count();
+    assert!((10..=16).contains(&held), "{held}");
+    sink.flush().await.unwrap();
+    for _ in 0..held {
+        assert_eq!(
+            next_frame(&mut source).await,
+            Incoming::Frame(frame.clone())
+        );
+    }
+    assert_eq!(sink.hold(frame), None);
+}
