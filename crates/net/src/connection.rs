@@ -13,11 +13,11 @@ use breakbulk_link::{
 };
 use tokio::sync::Notify;
 
-use crate::driver::{self, Options};
+use crate::driver::{self, ByOthers, Handler, Inline, Options};
 use crate::receipt::{Receipts, Refusal};
 use crate::transport::Transport;
 
-/// What a connection may hold without being charged for it: about what an idle one holds.
+/// What a connection may hold without being charged for it: what one read of small frames brings.
 pub(crate) const UNCHARGED: usize = 16 << 10;
 
 /// A handle to a connection. Clones share the connection; dropping the last one closes it with code
@@ -39,11 +39,22 @@ impl Connection {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub fn open(
+    pub fn open(link: Link, transport: impl Transport, options: Options) -> Result<Self, Mismatch> {
+        let unstarted = Self::prepare(link, transport, options)?;
+        Ok(unstarted.start(ByOthers))
+    }
+
+    /// The same for a connection whose events are all handled by the task that drives it
+    /// ([`Unstarted::handle_events`]): nobody else must be woken for them, which costs more than the work
+    /// that a small message causes.
+    ///
+    /// # Errors
+    /// If the transport does not carry the frames that the link's wires write or read.
+    pub fn prepare<T: Transport>(
         link: Link,
-        mut transport: impl Transport,
+        mut transport: T,
         options: Options,
-    ) -> Result<Self, Mismatch> {
+    ) -> Result<Unstarted<T>, Mismatch> {
         for (wire, carries) in link.wires() {
             if !transport.carries(carries) {
                 return Err(Mismatch { wire, carries });
@@ -55,11 +66,13 @@ impl Connection {
         let limit = link.frame_limit();
         transport.limit_frames(limit.saturating_add(limit / 8));
         let shared = Arc::new(Shared::new(link));
-        let (source, sink) = transport.split();
-        tokio::spawn(driver::drive(shared.clone(), source, sink, options));
-        Ok(Self {
-            _close_on_drop: Arc::new(CloseOnDrop(shared.clone())),
-            shared,
+        Ok(Unstarted {
+            connection: Self {
+                _close_on_drop: Arc::new(CloseOnDrop(shared.clone())),
+                shared,
+            },
+            transport,
+            options,
         })
     }
 
@@ -156,9 +169,14 @@ impl Connection {
         self.shared.until(|state| state.is_drained()).await;
     }
 
+    /// Whether the connection is closed.
+    pub fn is_closed(&self) -> bool {
+        self.shared.lock().is_closed()
+    }
+
     /// Waits until the connection is closed, and returns why.
     pub async fn closed(&self) -> Closed {
-        self.shared.until(State::is_closed).await;
+        self.shared.until_closed().await;
         self.shared.lock().link.closed().cloned().unwrap_or(Closed {
             code: 1006,
             reason: String::new(),
@@ -191,6 +209,37 @@ impl Connection {
     /// closing.
     pub fn closed_by_peer(&self) -> bool {
         self.shared.lock().by_peer
+    }
+}
+
+/// A connection that no task drives yet.
+pub struct Unstarted<T> {
+    connection: Connection,
+    transport: T,
+    options: Options,
+}
+
+impl<T: Transport> Unstarted<T> {
+    /// The connection. What is sent now waits until the connection is started.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Spawns a task that drives the connection and calls `handler` with each event, the last of which is
+    /// [`Event::Closed`]. [`Connection::event`] must not be called then. The handler must not wait for
+    /// anything: nothing is read or written meanwhile.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn handle_events(self, handler: impl FnMut(Event) + Send + 'static) {
+        self.start(Inline::new(handler));
+    }
+
+    fn start(self, handler: impl Handler) -> Connection {
+        let shared = self.connection.shared.clone();
+        let (source, sink) = self.transport.split();
+        tokio::spawn(driver::drive(shared, source, sink, self.options, handler));
+        self.connection
     }
 }
 
@@ -249,8 +298,21 @@ pub(crate) struct Shared {
     events: Notify,
     /// The queue may have room.
     room: Notify,
+    /// The link is closed. Apart from `changed`, because the driver task always waits for this one: each
+    /// wake that changes nothing for it costs as much as a small message.
+    closed: Notify,
     /// A condition that [`until`](Self::until) waits for may hold now.
     changed: Notify,
+}
+
+/// Which tasks a change of the state may wake.
+#[derive(Clone, Copy)]
+pub(crate) struct Wakes {
+    /// The write loop. It must not wake itself: a failed message that keeps its place in the queue would
+    /// make it spin.
+    pub(crate) writer: bool,
+    /// Whoever takes the events, unless the caller does so next.
+    pub(crate) events: bool,
 }
 
 pub(crate) struct State {
@@ -309,6 +371,8 @@ pub(crate) struct NextFrame {
     /// Its charge. The link no longer holds the message whose last frame this is, and a peer that does not
     /// read may leave it here for long.
     pub(crate) charge: Option<Held>,
+    /// Whether another frame is likely to follow.
+    pub(crate) more: bool,
 }
 
 impl Shared {
@@ -332,6 +396,7 @@ impl Shared {
             deadline: Notify::new(),
             events: Notify::new(),
             room: Notify::new(),
+            closed: Notify::new(),
             changed: Notify::new(),
         }
     }
@@ -346,12 +411,15 @@ impl Shared {
 
     /// Changes the state, and wakes the tasks that wait for what changed.
     pub(crate) fn update<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
-        self.change(true, work)
+        let all = Wakes {
+            writer: true,
+            events: true,
+        };
+        self.change(all, work)
     }
 
-    /// Does the work of [`update`](Self::update). The write loop must not wake itself: a failed message
-    /// that keeps its place in the queue would make it spin.
-    fn change<R>(&self, wake_writer: bool, work: impl FnOnce(&mut State) -> R) -> R {
+    /// The same, but wakes only these tasks.
+    pub(crate) fn change<R>(&self, wakes: Wakes, work: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.lock();
         let queued = state.link.queued_bytes();
         let was_closed = state.is_closed();
@@ -375,10 +443,11 @@ impl Shared {
         if let Some(reader) = reader {
             reader.wake();
         }
-        if events {
+        // Whoever handles events also waits for the end.
+        if events && wakes.events || closed && !was_closed {
             self.events.notify_one();
         }
-        if outbound && wake_writer {
+        if outbound && wakes.writer {
             self.outbound.notify_one();
         }
         if sooner || closed {
@@ -386,6 +455,9 @@ impl Shared {
         }
         if room {
             self.room.notify_waiters();
+        }
+        if closed && !was_closed {
+            self.closed.notify_waiters();
         }
         if changed {
             self.changed.notify_waiters();
@@ -417,16 +489,15 @@ impl Shared {
         .await
     }
 
-    /// Whether another frame is likely to follow.
-    pub(crate) fn has_more(&self) -> bool {
-        !self.lock().link.is_idle()
-    }
-
     /// What the write loop does next. Frames are made only here, when the transport can take one.
     /// `holds` says that the sink has buffered frames that are not flushed yet.
-    pub(crate) fn next(self: &Arc<Self>, holds: bool) -> Next {
+    pub(crate) fn next(self: &Arc<Self>, holds: bool, wake_events: bool) -> Next {
         let (mut buffer, mut jobs) = (Vec::new(), Vec::new());
-        let next = self.change(false, |state| {
+        let wakes = Wakes {
+            writer: false,
+            events: wake_events,
+        };
+        let next = self.change(wakes, |state| {
             state.sending = holds;
             if let Some(closed) = state.link.closed() {
                 return Next::Close(closed.clone());
@@ -453,7 +524,13 @@ impl Shared {
                         Carries::Text => Frame::Text(bytes),
                         Carries::Binary => Frame::Binary(bytes),
                     };
-                    Next::Frame(NextFrame { frame, id, charge })
+                    let more = !state.link.is_idle();
+                    Next::Frame(NextFrame {
+                        frame,
+                        id,
+                        charge,
+                        more,
+                    })
                 }
             }
         });
@@ -484,17 +561,49 @@ impl Shared {
         }
     }
 
+    /// Waits until the link is closed.
+    pub(crate) async fn until_closed(&self) {
+        wait(&self.closed, || self.lock().is_closed()).await;
+    }
+
+    /// The next event, for the task that drives the link. To take one gives the write loop nothing to do,
+    /// and it takes events itself.
+    pub(crate) fn take_event(&self) -> Option<Event> {
+        let wakes = Wakes {
+            writer: false,
+            events: false,
+        };
+        self.change(wakes, |state| state.link.poll_event())
+    }
+
+    /// Waits until there may be an event; false once the link is closed and has none.
+    pub(crate) async fn has_event(&self) -> bool {
+        {
+            let state = self.lock();
+            if state.is_closed() && !state.link.has_event() {
+                return false;
+            }
+        }
+        self.events.notified().await;
+        true
+    }
+
     /// Waits until the condition holds.
     pub(crate) async fn until(&self, holds: impl Fn(&State) -> bool) {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if holds(&self.lock()) {
-                return;
-            }
-            changed.await;
+        wait(&self.changed, || holds(&self.lock())).await;
+    }
+}
+
+async fn wait(told: &Notify, holds: impl Fn() -> bool) {
+    loop {
+        let told = told.notified();
+        tokio::pin!(told);
+        // Registers before the check, so that a change in between is not missed.
+        told.as_mut().enable();
+        if holds() {
+            return;
         }
+        told.await;
     }
 }
 

@@ -1,12 +1,12 @@
 //! The task that drives a link over any transport: a read loop, a write loop and a timer loop.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use breakbulk_link::{Closed, Frame};
+use breakbulk_link::{Closed, Event, Frame, lock};
 use tokio::time::{sleep_until, timeout};
 
-use crate::connection::{Next, NextFrame, Shared, State, now};
+use crate::connection::{Next, NextFrame, Shared, State, Wakes, now};
 use crate::transport::{Incoming, Lost, Sink, Source};
 
 /// After this many bytes the read loop yields to the write loop, and the other way round.
@@ -60,11 +60,13 @@ pub(crate) async fn drive(
     mut source: impl Source,
     mut sink: impl Sink,
     options: Options,
+    handler: impl Handler,
 ) {
     tokio::join!(
-        read(&shared, &mut source, options.grace),
-        write(&shared, &mut sink, &options),
+        read(&shared, &mut source, options.grace, &handler),
+        write(&shared, &mut sink, &options, &handler),
         run_timers(&shared, &options),
+        handler.run(&shared),
     );
     // Dropped before `ended` is set: whoever waits for it may rely on the transport being gone.
     drop((source, sink));
@@ -74,22 +76,73 @@ pub(crate) async fn drive(
     });
 }
 
-async fn read(shared: &Shared, source: &mut impl Source, grace: Duration) {
+/// Who takes the events of a connection.
+pub(crate) trait Handler: Send + Sync + 'static {
+    /// Whether the driver task does.
+    const INLINE: bool;
+
+    /// Handles all events.
+    fn handle(&self, _shared: &Shared) {}
+
+    /// Handles the events that another task caused, until the link is closed.
+    fn run(&self, _shared: &Shared) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+}
+
+/// The application takes them by [`Connection::event`](crate::Connection::event).
+pub(crate) struct ByOthers;
+
+impl Handler for ByOthers {
+    const INLINE: bool = false;
+}
+
+/// A function is called with them.
+pub(crate) struct Inline<F>(Mutex<F>);
+
+impl<F> Inline<F> {
+    pub(crate) fn new(handler: F) -> Self {
+        Self(Mutex::new(handler))
+    }
+}
+
+impl<F: FnMut(Event) + Send + 'static> Handler for Inline<F> {
+    const INLINE: bool = true;
+
+    fn handle(&self, shared: &Shared) {
+        while let Some(event) = shared.take_event() {
+            lock(&self.0)(event);
+        }
+    }
+
+    async fn run(&self, shared: &Shared) {
+        while shared.has_event().await {
+            self.handle(shared);
+        }
+    }
+}
+
+async fn read<H: Handler>(shared: &Shared, source: &mut impl Source, grace: Duration, handler: &H) {
+    let wakes = Wakes {
+        writer: true,
+        events: !H::INLINE,
+    };
     let mut turn = 0;
     while readable(shared, source).await {
         let incoming = tokio::select! {
             biased;
             incoming = source.next() => incoming,
-            () = shared.until(State::is_closed) => break,
+            () = shared.until_closed() => break,
         };
         match incoming {
             Incoming::Frame(frame) => {
                 turn += frame_len(&frame) + FRAME_TURN;
-                shared.update(|state| {
+                shared.change(wakes, |state| {
                     let now = now();
                     state.last_received = now;
                     state.link.handle_frame(now, frame);
                 });
+                handler.handle(shared);
             }
             Incoming::Posted(frame, receipt) => {
                 turn += frame_len(&frame) + FRAME_TURN;
@@ -130,13 +183,20 @@ async fn readable(shared: &Shared, source: &mut impl Source) -> bool {
     }
 }
 
-async fn write(shared: &Arc<Shared>, sink: &mut impl Sink, options: &Options) {
+async fn write<H: Handler>(
+    shared: &Arc<Shared>,
+    sink: &mut impl Sink,
+    options: &Options,
+    handler: &H,
+) {
     let grace = options.grace;
     let (mut turn, mut holds) = (0, false);
     // Frames that are reported to the link once they are sent.
     let mut unconfirmed = Vec::new();
     loop {
-        match shared.next(holds) {
+        let next = shared.next(holds, !H::INLINE);
+        handler.handle(shared);
+        match next {
             Next::Wait if holds => {
                 holds = false;
                 if let Err(why) = wait_for_sink(shared, sink.flush(), 0, options).await {
@@ -151,10 +211,11 @@ async fn write(shared: &Arc<Shared>, sink: &mut impl Sink, options: &Options) {
                     mut frame,
                     id,
                     charge,
+                    more,
                 } = next;
                 unconfirmed.extend(id);
                 turn += frame_len(&frame) + FRAME_TURN;
-                if frame_len(&frame) <= SMALL && turn <= TURN && shared.has_more() {
+                if frame_len(&frame) <= SMALL && turn <= TURN && more {
                     match sink.hold(frame) {
                         None => {
                             holds = true;
@@ -199,7 +260,7 @@ async fn wait_for_sink(
     options: &Options,
 ) -> Result<(), String> {
     let too_long = async {
-        shared.until(State::is_closed).await;
+        shared.until_closed().await;
         tokio::time::sleep(options.grace).await;
     };
     let operation = async {

@@ -52,7 +52,7 @@ pub mod webrtc;
 #[cfg(feature = "ws")]
 pub mod ws;
 
-pub use connection::{Connection, Mismatch, WeakConnection, fresh_seed, now};
+pub use connection::{Connection, Mismatch, Unstarted, WeakConnection, fresh_seed, now};
 pub use driver::Options;
 #[cfg(feature = "ws")]
 pub use gate::Refusals;

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use breakbulk_link::{
@@ -362,5 +363,126 @@ async fn a_frame_that_nobody_takes_ends_the_connection_after_its_time() {
             None => assert!(ended.is_err(), "a pipe may be busy for as long as it likes"),
         }
         drop(right);
+    }
+}
+
+/// A transport on which nothing comes in; counts how often the driver looks.
+struct Silent(Arc<AtomicUsize>);
+
+impl Transport for Silent {
+    type Source = Self;
+    type Sink = Quiet;
+
+    fn carries(&self, _carries: Carries) -> bool {
+        true
+    }
+
+    fn split(self) -> (Self, Quiet) {
+        (self, Quiet)
+    }
+}
+
+impl Source for Silent {
+    async fn next(&mut self) -> Incoming {
+        std::future::poll_fn(|_| {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            std::task::Poll::Pending
+        })
+        .await
+    }
+}
+
+struct Quiet;
+
+impl Sink for Quiet {
+    async fn send(&mut self, _frame: Frame) -> Result<(), breakbulk_net::Lost> {
+        Ok(())
+    }
+
+    async fn close(&mut self, _code: u16, _reason: &str) {}
+}
+
+/// Waking a task costs as much as a small message does.
+#[tokio::test(start_paused = true)]
+async fn the_driver_sleeps_while_others_look_at_an_idle_link() {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let connection =
+        Connection::open(link(|_| {}), Silent(looks.clone()), Options::default()).unwrap();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let before = looks.load(Ordering::Relaxed);
+    assert!(before > 0);
+    for _ in 0..20 {
+        connection.with(|link| assert!(link.is_idle()));
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(looks.load(Ordering::Relaxed), before);
+    connection.send(Outgoing::new(message(100, b's'))).unwrap();
+    connection.drained().await;
+    assert!(looks.load(Ordering::Relaxed) <= before + 2);
+}
+
+/// A message that failed keeps its place in the queue, so that the link is not idle.
+#[tokio::test(start_paused = true)]
+async fn a_failed_message_that_nobody_replaces_lets_the_driver_sleep() {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let mut link = link(|_| {});
+    link.set_peer(PeerSupport::No);
+    let unstarted = Connection::prepare(link, Silent(looks.clone()), Options::default()).unwrap();
+    let connection = unstarted.connection().clone();
+    let (failures, count) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (failed, all) = (failures.clone(), count.clone());
+    unstarted.handle_events(move |event| {
+        all.fetch_add(1, Ordering::Relaxed);
+        if matches!(event, Event::SendFailed { .. }) {
+            failed.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    connection.send(Outgoing::new(message(5000, b'x'))).unwrap();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(failures.load(Ordering::Relaxed), 1);
+    assert!(!connection.with(|link| link.is_idle()));
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let before = (looks.load(Ordering::Relaxed), count.load(Ordering::Relaxed));
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    let after = (looks.load(Ordering::Relaxed), count.load(Ordering::Relaxed));
+    assert_eq!(after, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_gets_every_event_and_the_end() {
+    for closes in [true, false] {
+        let (left, right) = memory::pair(4);
+        let left = Connection::open(link(|_| {}), left, Options::default()).unwrap();
+        let unstarted = Connection::prepare(link(|_| {}), right, Options::default()).unwrap();
+        let (seen, right) = (
+            Arc::new(Mutex::new(Vec::new())),
+            unstarted.connection().clone(),
+        );
+        // Sent before it is started: it waits.
+        right.send(Outgoing::new(message(100, b'd'))).unwrap();
+        let noting = seen.clone();
+        unstarted.handle_events(move |event| {
+            noting.lock().unwrap().push(match event {
+                Event::Message(message) => format!("message of {}", message.bytes.len()),
+                Event::Sent { .. } => "sent".to_owned(),
+                Event::Closed(closed) => format!("closed {}", closed.code),
+                _ => return,
+            });
+        });
+        assert_eq!(next_message(&left).await.unwrap().len(), 100);
+        left.send(Outgoing::new(message(5000, b'u'))).unwrap();
+        left.drained().await;
+        left.send(Outgoing::new(message(200, b'u'))).unwrap();
+        left.drained().await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        match closes {
+            true => left.close(1000, ""),
+            false => right.close(1000, ""),
+        }
+        right.ended().await;
+        let expected = ["sent", "message of 5000", "message of 200", "closed 1000"];
+        assert_eq!(*seen.lock().unwrap(), expected, "{closes}");
     }
 }
