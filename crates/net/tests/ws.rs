@@ -17,6 +17,8 @@ mod interop;
 mod life;
 #[path = "ws/raw.rs"]
 mod raw;
+#[path = "ws/share.rs"]
+mod share;
 #[cfg(feature = "tls")]
 #[path = "ws/tls.rs"]
 mod tls;
