@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use breakbulk_link::{Cancelled, Closed, Event, Outgoing, ProgressOf, SendError, TransferId, lock};
-use breakbulk_net::Connection;
-use breakbulk_net::now;
 use breakbulk_net::process::{StderrTail, Stopper};
+use breakbulk_net::{Connection, Transport, Unstarted, now};
 use breakbulk_wire::Stream;
 use bytes::Bytes;
 use tokio::sync::{Notify, oneshot, watch};
@@ -52,13 +51,13 @@ pub(super) enum Reply {
 impl Session {
     pub(super) fn new(
         startup: &Startup,
-        connection: Connection,
+        unstarted: Unstarted<impl Transport>,
         line_watch: LineWatch,
         stopper: Stopper,
         tail: Option<StderrTail>,
     ) -> Arc<Self> {
         let session = Arc::new(Self {
-            connection,
+            connection: unstarted.connection().clone(),
             about: Mutex::default(),
             calls: Mutex::new(Calls::new(&startup.config)),
             line_watch,
@@ -71,14 +70,15 @@ impl Session {
             gave_up: Notify::new(),
             last_given_up: AtomicI64::new(0),
         });
-        tokio::spawn(handle_events(session.clone()));
+        let handling = session.clone();
+        unstarted.handle_events(move |event| handling.handle_event(event));
         tokio::spawn(kill_if_stuck(session.clone()));
         session
     }
 
     /// Whether another call may be sent.
     pub(super) fn is_usable(&self) -> bool {
-        self.calls().broken().is_none() && self.connection.with(|link| link.closed().is_none())
+        self.calls().broken().is_none() && !self.connection.is_closed()
     }
 
     /// Sends a request and waits for its answer. Dropping the future gives the call up.
@@ -316,19 +316,12 @@ impl Drop for GiveUp<'_> {
     }
 }
 
-/// Handles the events of a bridge until it exits.
-async fn handle_events(session: Arc<Session>) {
-    while let Some(event) = session.connection.event().await {
-        session.handle_event(event);
-    }
-}
-
 /// Kills a bridge that does not read the rest of a call that was given up: a line that is partly in the
 /// pipe cannot be taken back, and all other calls wait behind it.
 async fn kill_if_stuck(session: Arc<Session>) {
     loop {
         session.gave_up.notified().await;
-        if session.connection.with(|link| link.closed().is_some()) {
+        if session.connection.is_closed() {
             return;
         }
         let id = session.last_given_up.load(Ordering::Relaxed);

@@ -45,8 +45,8 @@ fn launch(startup: &Startup) -> Result<Arc<Session>, StartError> {
         ..Options::default()
     };
     let link = config.link(fresh_seed());
-    let connection = Connection::open(link, Observed(exec, line_watch.clone()), options)?;
-    Ok(Session::new(startup, connection, line_watch, stopper, tail))
+    let unstarted = Connection::prepare(link, Observed(exec, line_watch.clone()), options)?;
+    Ok(Session::new(startup, unstarted, line_watch, stopper, tail))
 }
 
 /// Asks the bridge for `meta`, and sets up frames if it accepts them.
