@@ -74,6 +74,24 @@ def parse(decoder, text):
 # ---- results
 
 
+def encoder(default):
+    """A function of a value and 0 that returns the parts of its JSON.
+
+    `JSONEncoder.encode` makes the same function anew for each value, which takes longer than writing a
+    small one.
+    """
+    slow = json.JSONEncoder(allow_nan=False, default=default)
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is not None:
+        try:
+            escape = json.encoder.encode_basestring_ascii
+            return make({}, default, escape, None, ": ", ", ", False, False, False)
+        except TypeError:
+            # A Python that makes it from something else.
+            pass
+    return lambda value, _: (slow.encode(value),)
+
+
 class Values:
     """Writes results as JSON. Values that JSON does not have get the original's forms."""
 
@@ -81,17 +99,21 @@ class Values:
         # Whether arrays go as Arrow, where pyarrow is installed.
         self.arrow = arrow
         self.changes = {}
-        self.encoder = json.JSONEncoder(allow_nan=False, default=self.convert)
+        self.chunks = encoder(self.convert)
         self.raw_encoder = json.JSONEncoder(ensure_ascii=False, default=self.convert)
 
     def encode(self, message):
         """The text of a response."""
         try:
-            text = self.encoder.encode(message)
-        except RecursionError:
-            raise too_deep() from None
-        except ValueError as error:
-            raise explained(error) from None
+            text = "".join(self.chunks(message, 0))
+        except BaseException as error:
+            # An encoder that failed still holds the containers that it was in.
+            self.chunks = encoder(self.convert)
+            if isinstance(error, RecursionError):
+                raise too_deep() from None
+            if isinstance(error, ValueError):
+                raise explained(error) from None
+            raise
         # The brackets of a text are at least as many as its containers, and quickly counted.
         if text.count("[") + text.count("{") > MAX_DEPTH + 2 and is_too_deep(message["result"]):
             raise too_deep()

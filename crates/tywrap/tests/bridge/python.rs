@@ -104,6 +104,24 @@ fn values_are_told_or_refused_in_clear_words() {
 }
 
 // TYWRAP-11
+/// The encoder is made once, and remembers the containers that it is in.
+#[test]
+fn a_result_that_failed_does_not_spoil_the_next() {
+    let kept = "__import__('sys').__dict__.setdefault('kept', [[1], object()])";
+    let mended = format!("{kept}.__setitem__(1, 2) or {kept}");
+    check(&[
+        (kept, "ValueError: a value of type object cannot be sent"),
+        (kept, "ValueError: a value of type object cannot be sent"),
+        (&mended, "[[1],2]"),
+        (kept, "[[1],2]"),
+        (
+            "(lambda it: (it.append(it), it)[1])([1])",
+            "RuntimeError: the result holds itself",
+        ),
+        ("[[1], [1]]", "[[1],[1]]"),
+    ]);
+}
+
 #[test]
 fn what_is_printed_goes_to_standard_error() {
     let lines = [
