@@ -53,7 +53,11 @@ impl Core {
     /// Moves the work of this client to its task.
     fn take_work(&mut self, client: ClientId, into: &mut VecDeque<Work>) {
         if let Some(peer) = self.connections.get_mut(&client) {
-            into.append(&mut peer.work);
+            // Moved with its memory: an idle client keeps none.
+            match into.is_empty() {
+                true => *into = std::mem::take(&mut peer.work),
+                false => into.append(&mut peer.work),
+            }
         }
     }
 
@@ -211,6 +215,7 @@ impl<A: Application> Serving<A> {
                 awaits_handshake =
                     awaits_handshake && lock(&inner.core).machine.awaits_handshake(id);
             }
+            self.todo = VecDeque::new();
             tokio::select! {
                 biased;
                 Some(done) = self.tasks.next() => match done {
