@@ -25,7 +25,7 @@ const ROUNDS: usize = 4;
 /// The smallest acceptable part of the library's rate.
 const LEAST: f64 = 0.8;
 
-type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 pub(crate) async fn measure() -> Result<(String, Value), Box<dyn std::error::Error>> {
     let mut out = format!("frames of {SIZE} bytes over loopback, best of {ROUNDS}\n");
@@ -107,7 +107,9 @@ async fn raw_round(up: bool) -> Outcome<f64> {
     Ok(seconds)
 }
 
-async fn raw_pair(up: bool) -> Outcome<(WebSocketStream<TcpStream>, WebSocketStream<TcpStream>)> {
+pub(crate) async fn raw_pair(
+    up: bool,
+) -> Outcome<(WebSocketStream<TcpStream>, WebSocketStream<TcpStream>)> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let client = async {
@@ -131,6 +133,6 @@ async fn raw_pair(up: bool) -> Outcome<(WebSocketStream<TcpStream>, WebSocketStr
 }
 
 /// Converts an error to the type without `Send + Sync`.
-fn plain(error: Box<dyn std::error::Error + Send + Sync>) -> Box<dyn std::error::Error> {
+pub(crate) fn plain(error: Box<dyn std::error::Error + Send + Sync>) -> Box<dyn std::error::Error> {
     error
 }
