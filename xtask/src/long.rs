@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::command::{self, cargo};
+use crate::command::{self, cargo, root};
 use crate::steps::Steps;
 use crate::{carry, fuzz, installable, interop, packages, shared};
 
@@ -15,7 +15,7 @@ const SEEDS: &str = "20000";
 /// How many seeds the test of faults between a host and a client tries.
 const FAULT_SEEDS: &str = "200000";
 
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 11] = [
     "seeds",
     "carry",
     "ahp",
@@ -24,6 +24,7 @@ const PARTS: [&str; 10] = [
     "contextvm",
     "loro",
     "fleet",
+    "soak",
     "package",
     "fuzz",
 ];
@@ -36,6 +37,9 @@ const FLEET: [(&str, &str); 2] = [
     ("BREAKBULK_FLEET_SECONDS", "600"),
     ("BREAKBULK_FLEET_KILL_SECONDS", "10"),
 ];
+
+/// How long the soak takes.
+const SOAK_SECONDS: &str = "1800";
 
 /// The size of the text that is sent to Python and back.
 const ECHO_BYTES: &str = "200000000";
@@ -114,6 +118,12 @@ pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&st
             command::run(tests.envs(FLEET))
         })?;
     }
+    if wanted("soak") {
+        steps.step(
+            "200 clients, cuts, reloads, restarts for half an hour",
+            soak,
+        )?;
+    }
     if wanted("package") {
         steps.step("packages, each built from what is published", || {
             packages::run(true)
@@ -145,6 +155,19 @@ pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&st
             )
         })?;
     }
+    Ok(())
+}
+
+/// Runs the soak, and keeps its picture with the documents.
+fn soak() -> Result<()> {
+    let mut tests = shared::tests("breakbulk-cli", &["soak"]);
+    // The variable can be set for a shorter or longer one.
+    if std::env::var_os("BREAKBULK_SOAK_SECONDS").is_none() {
+        tests.env("BREAKBULK_SOAK_SECONDS", SOAK_SECONDS);
+    }
+    command::run(&mut tests)?;
+    let picture = shared::target()?.join("tmp/soak/soak.svg");
+    std::fs::copy(picture, root().join("docs/soak.svg"))?;
     Ok(())
 }
 
