@@ -56,7 +56,9 @@ impl Member {
         let log = File::options().create(true).append(true).open(&self.log);
         let log = log.unwrap();
         let before = self.log_length();
-        let child = Command::new(env!("CARGO_BIN_EXE_breakbulk"))
+        // Another build of the program can be tested as well, for example an earlier one.
+        let other = std::env::var_os("BREAKBULK_PROGRAM");
+        let child = Command::new(other.unwrap_or(env!("CARGO_BIN_EXE_breakbulk").into()))
             .args(["gateway", "--config"])
             .arg(&self.config)
             .env_remove("BREAKBULK_TOKEN")
