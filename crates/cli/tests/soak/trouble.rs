@@ -66,15 +66,18 @@ pub(crate) async fn run(
 /// Cuts and holds lines.
 async fn disturb(setup: &Setup, ledger: &Ledger, until: Instant, mut random: Random) -> Done {
     let mut done = Done::default();
-    while Instant::now() < until {
+    for turn in 0_u64.. {
         sleep(Duration::from_millis(100 + random.below(1000))).await;
+        if Instant::now() >= until {
+            break;
+        }
         let (way, path) = &setup.paths[random.below(setup.paths.len() as u64) as usize];
         let how = match random.one_in(2) {
             true => How::Reset,
             false => How::End,
         };
         let trouble = ledger.begin(Trouble::Cut(*way));
-        match random.below(10) {
+        match turn % 10 {
             0 => {
                 path.hold();
                 sleep(Duration::from_millis(random.below(1500))).await;
@@ -128,7 +131,8 @@ async fn operate(
     ];
     for turn in 0_u64.. {
         sleep(pause / 2 + pause.mul_f64(random.below(1000) as f64 / 1e3)).await;
-        if Instant::now() >= until {
+        // Each of the five happens, on however slow a machine.
+        if Instant::now() >= until && turn >= 5 {
             break;
         }
         let which = random.below(setup.members.len() as u64) as usize;
