@@ -146,11 +146,15 @@ fn route_view(route: &Route, sessions: &[Arc<Session>]) -> RouteView {
         lost,
         unanswered,
         incomplete,
+        mut inward,
+        mut outward,
     } = lock(&route.past).clone();
     let (mut listen_side, mut to_side) = (rare(route, Side::Listen), rare(route, Side::To));
     for session in sessions {
         listen += session.listen.view();
         to += session.to.view();
+        inward += &session.times(Side::Listen).view();
+        outward += &session.times(Side::To).view();
     }
     (listen_side.flows, to_side.flows) = (listen, to);
     let known = Refused::ALL.map(|why| (why.word(), route.refused[why as usize].load(Relaxed)));
@@ -174,8 +178,8 @@ fn route_view(route: &Route, sessions: &[Arc<Session>]) -> RouteView {
         outward: listen.sent,
         listen_side,
         to_side,
-        inward_times: route.inward.view(),
-        outward_times: route.outward.view(),
+        inward_times: inward,
+        outward_times: outward,
         learned_caps: caps.map(|(path, frame)| CapView { path, frame }).collect(),
     }
 }

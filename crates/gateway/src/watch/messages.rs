@@ -3,7 +3,7 @@
 use std::time::{Instant, SystemTime};
 
 use breakbulk_link::{Budget, Held, Shape};
-use breakbulk_net::plain_text;
+use breakbulk_net::{now, plain_text};
 
 use super::WatchOptions;
 use super::view::{MessageView, milliseconds};
@@ -99,8 +99,17 @@ pub(super) struct Messages {
     added: u64,
 }
 
+/// A message that came in: when, by which side, its size and its pieces.
+pub(super) struct Arrived {
+    pub(super) at: Instant,
+    pub(super) from: Side,
+    pub(super) bytes: usize,
+    pub(super) pieces: u64,
+}
+
 struct Entry {
-    at: SystemTime,
+    /// What the clock on the wall said then is found when somebody looks.
+    at: Instant,
     from: Side,
     method: Option<Name>,
     id: Option<Name>,
@@ -115,9 +124,8 @@ impl Messages {
     pub(super) fn add(
         &mut self,
         options: WatchOptions,
-        from: Side,
+        arrived: Arrived,
         head: Head,
-        (bytes, pieces): (usize, u64),
         budget: Option<&Budget>,
     ) -> u64 {
         let held = |text: String| {
@@ -125,12 +133,12 @@ impl Messages {
             Some((text, held))
         };
         let entry = Entry {
-            at: SystemTime::now(),
-            from,
+            at: arrived.at,
+            from: arrived.from,
             method: head.method,
             id: head.id,
-            bytes,
-            frames: pieces,
+            bytes: arrived.bytes,
+            frames: arrived.pieces,
             milliseconds: None,
             body: head.body.and_then(held),
         };
@@ -163,13 +171,18 @@ impl Messages {
 
     /// The last messages, oldest first.
     pub(super) fn view(&self) -> Vec<MessageView> {
+        let (instant, wall) = (now(), SystemTime::now());
+        let shown = |at: Instant| {
+            let ago = instant.saturating_duration_since(at);
+            milliseconds(wall.checked_sub(ago).unwrap_or(wall))
+        };
         let length = self.ring.len() as u64;
         let first = self.added - length;
         let entries = (first..self.added)
             .filter_map(|number| self.ring.get((number % length.max(1)) as usize));
         entries
             .map(|entry| MessageView {
-                at: milliseconds(entry.at),
+                at: shown(entry.at),
                 direction: match entry.from {
                     Side::Listen => "in",
                     Side::To => "out",

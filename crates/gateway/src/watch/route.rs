@@ -7,7 +7,7 @@ use breakbulk_link::lock;
 use breakbulk_net::Refusals;
 
 use super::session::{Session, SessionWatch};
-use super::times::Times;
+use super::times::TimesView;
 use super::view::{RouteState, SideView};
 use super::{Fault, Inner, Watch};
 use crate::plan::Memory;
@@ -64,9 +64,6 @@ pub(super) struct Route {
     pub(super) turned_away: Refusals,
     pub(super) listen_side: RouteSide,
     pub(super) to_side: RouteSide,
-    /// How long messages to the target, and those to clients, were in the gateway.
-    pub(super) inward: Times,
-    pub(super) outward: Times,
     /// What sessions that have ended counted.
     pub(super) past: Mutex<Past>,
     pub(super) memory: OnceLock<Memory>,
@@ -91,6 +88,9 @@ pub(super) struct Past {
     pub(super) lost: u64,
     pub(super) unanswered: u64,
     pub(super) incomplete: u64,
+    /// How long messages to the target, and those to clients, were in the gateway.
+    pub(super) inward: TimesView,
+    pub(super) outward: TimesView,
 }
 
 impl Route {
@@ -98,14 +98,6 @@ impl Route {
         match side {
             Side::Listen => &self.listen_side,
             Side::To => &self.to_side,
-        }
-    }
-
-    /// The time in the gateway of messages that came in by a side.
-    pub(super) fn times(&self, from: Side) -> &Times {
-        match from {
-            Side::Listen => &self.inward,
-            Side::To => &self.outward,
         }
     }
 
@@ -122,6 +114,8 @@ impl Route {
         let mut past = lock(&self.past);
         past.listen += session.side(Side::Listen).view();
         past.to += session.side(Side::To).view();
+        past.inward += &session.times(Side::Listen).view();
+        past.outward += &session.times(Side::To).view();
         match ended {
             Some(ended) => {
                 match ended.is_clean() {
@@ -168,8 +162,6 @@ impl RouteWatch {
                 turned_away: turned_away.clone(),
                 listen_side: RouteSide::default(),
                 to_side: RouteSide::default(),
-                inward: Times::default(),
-                outward: Times::default(),
                 past: Mutex::default(),
                 memory: OnceLock::new(),
                 caps,

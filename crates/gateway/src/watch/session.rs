@@ -9,9 +9,10 @@ use breakbulk_message::tunnel::Label;
 use breakbulk_net::{ClosedBy, Direction, Tap, WeakConnection, now, plain_text};
 
 use super::counts::{Flow, Flows};
-use super::messages::{Head, Messages, Noted};
+use super::messages::{Arrived, Head, Messages, Noted};
 use super::record::{MessageHead, RecordSink};
 use super::route::{Refused, Route};
+use super::times::Times;
 use super::view::{SessionView, SideView};
 use super::{Fault, Inner, SessionId, since};
 use crate::error::SessionEnd;
@@ -34,6 +35,9 @@ pub(super) struct Session {
     pub(super) listen: SessionSide,
     pub(super) to: SessionSide,
     pub(super) messages: Mutex<Messages>,
+    /// How long messages to the target, and those to its client, were in the gateway.
+    inward: Times,
+    outward: Times,
     /// Fires when an operator ends it.
     pub(super) close: Stop,
     record: Option<Arc<dyn RecordSink>>,
@@ -80,6 +84,8 @@ impl Session {
             listen: SessionSide::default(),
             to: SessionSide::default(),
             messages: Mutex::default(),
+            inward: Times::default(),
+            outward: Times::default(),
             close: Stop::new(),
             record: inner.record.get().cloned(),
         };
@@ -94,6 +100,14 @@ impl Session {
         match side {
             Side::Listen => &self.listen,
             Side::To => &self.to,
+        }
+    }
+
+    /// The time in the gateway of messages that came in by a side.
+    pub(super) fn times(&self, from: Side) -> &Times {
+        match from {
+            Side::Listen => &self.inward,
+            Side::To => &self.outward,
         }
     }
 
@@ -301,7 +315,8 @@ impl SideWatch {
         };
         let side = session.side(*from);
         side.flows.received.message(bytes);
-        let mut number = 0;
+        // One look at the clock for all that is noted.
+        let (at, mut number) = (now(), 0);
         if let Some(head) = head {
             if let Some(record) = &session.record {
                 let head = MessageHead {
@@ -316,10 +331,16 @@ impl SideWatch {
             let options = session.inner.options;
             if options.messages > 0 {
                 let mut messages = lock(&session.messages);
-                number = messages.add(options, *from, head, (bytes, pieces), side.budget.get());
+                let arrived = Arrived {
+                    at,
+                    from: *from,
+                    bytes,
+                    pieces,
+                };
+                number = messages.add(options, arrived, head, side.budget.get());
             }
         }
-        Noted::Passed { at: now(), number }
+        Noted::Passed { at, number }
     }
 
     /// A message of `bytes` was sent by this end, in so many frames.
@@ -333,7 +354,7 @@ impl SideWatch {
         session.side(*to).flows.sent.message(bytes);
         if let Noted::Passed { at, number } = noted {
             let after = now().saturating_duration_since(at);
-            session.route.times(to.other()).record(after);
+            session.times(to.other()).record(after);
             if session.inner.options.messages > 0 {
                 lock(&session.messages).sent(number, frames, after);
             }

@@ -133,11 +133,18 @@ fn the_last_messages_are_kept_without_more() {
     let mut kept = messages::Messages::default();
     let options = WatchOptions::default().with(|it| it.messages = 3);
     let budget = breakbulk_link::Budget::new(1 << 20);
+    let (now, wall) = (breakbulk_net::now(), milliseconds(SystemTime::now()));
     for number in 0..5_u64 {
         let text = format!(r#"{{"id":{number},"method":"m{number}"}}"#);
         let shape = breakbulk_wire::shape_of(&text);
         let head = Head::read(text.as_bytes(), &shape, 4);
-        let found = kept.add(options, Side::Listen, head, (text.len(), 1), Some(&budget));
+        let arrived = messages::Arrived {
+            at: now - Duration::from_secs(100 - number),
+            from: Side::Listen,
+            bytes: text.len(),
+            pieces: 1,
+        };
+        let found = kept.add(options, arrived, head, Some(&budget));
         assert_eq!(found, number);
     }
     // The first one is not there any more.
@@ -150,6 +157,9 @@ fn the_last_messages_are_kept_without_more() {
         .collect();
     assert_eq!(shown, [(1, None), (9, Some(5.0)), (1, None)]);
     assert_eq!(kept.view()[0].body.as_deref(), Some("{\"id"));
+    // Each is shown with the time at which it came, whenever somebody looks.
+    let ago = kept.view()[2].at.abs_diff(wall - 96_000);
+    assert!(ago < 30_000, "{ago} ms");
     assert_eq!(budget.used(), 12);
     drop(kept);
     assert_eq!(budget.used(), 0);

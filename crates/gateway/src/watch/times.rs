@@ -1,8 +1,11 @@
 //! A histogram of durations with fixed bounds: nothing is kept of single values, so that a gateway nobody
 //! looks at holds nothing for whoever might look.
 
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+
+use super::counts::add_alone;
 
 /// The upper bounds of the buckets, in seconds.
 pub const BUCKETS: [f64; 12] = [
@@ -15,7 +18,7 @@ const MICROSECONDS: [u64; 12] = [
     60_000_000,
 ];
 
-/// Durations, by bucket.
+/// Durations, by bucket. One task alone writes here.
 #[derive(Debug, Default)]
 pub(super) struct Times {
     /// Those within each bound and over the one before; the last ones are over all bounds.
@@ -34,12 +37,22 @@ pub struct TimesView {
     pub sum: f64,
 }
 
+impl AddAssign<&TimesView> for TimesView {
+    fn add_assign(&mut self, other: &Self) {
+        for (within, more) in self.within.iter_mut().zip(other.within) {
+            *within += more;
+        }
+        self.count += other.count;
+        self.sum += other.sum;
+    }
+}
+
 impl Times {
     pub(super) fn record(&self, duration: Duration) {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let bucket = MICROSECONDS.partition_point(|bound| *bound < micros);
-        self.counts[bucket].fetch_add(1, Relaxed);
-        self.sum.fetch_add(micros, Relaxed);
+        add_alone(&self.counts[bucket], 1);
+        add_alone(&self.sum, micros);
     }
 
     pub(super) fn view(&self) -> TimesView {
@@ -77,6 +90,10 @@ mod tests {
                 .collect();
             assert_eq!(view.within.to_vec(), within, "{micros}");
             assert_eq!((view.count, view.sum), (1, micros as f64 / 1e6));
+            let mut both = view.clone();
+            both += &view;
+            assert_eq!(both.within, view.within.map(|count| 2 * count));
+            assert_eq!((both.count, both.sum), (2, 2.0 * view.sum));
         }
         for (seconds, micros) in BUCKETS.into_iter().zip(MICROSECONDS) {
             assert_eq!(
