@@ -47,7 +47,7 @@ pub struct Config {
     /// What the capped path is known to let through.
     pub preset: Option<Preset>,
     /// The memory of all sessions, in bytes. Up to a quarter of it is for what sessions take beside their
-    /// messages: 80 KiB for each of `max_sessions`.
+    /// messages (80 KiB for each of `max_sessions`), and an eighth for what the allocator cannot use.
     pub memory: usize,
     /// The most sessions at a time.
     pub max_sessions: usize,

@@ -371,6 +371,9 @@ async fn accepts_unix(path: &std::path::Path) -> Result<(), Unreachable> {
 }
 
 /// The session of one client, or the way of a line to its session.
+///
+/// What is done once has a future on the heap: otherwise its room, up to 25 KB, would be kept for as long as
+/// the session lasts.
 async fn session(plan: &Plan, arrival: Arrival, stop: &Stop, watched: &SessionWatch) {
     let (listen_end, to_end) = plan.session_ends(watched);
     let Arrival { caller, open, .. } = arrival;
@@ -386,14 +389,14 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop, watched: &SessionWa
         Entered::Port(opened, refuse) => Client::Other(opened, refuse),
         Entered::Line(line) => {
             let greeted = tokio::select! {
-                greeted = plan.lobby.greet(line, &caller, &config) => greeted,
+                greeted = Box::pin(plan.lobby.greet(line, &caller, &config)) => greeted,
                 () = stop.stopped() => return,
             };
             match greeted {
                 Ok(Greeted::Newcomer(newcomer)) => Client::Gateway(newcomer),
                 Ok(Greeted::Resumed) => return,
                 Ok(Greeted::Elsewhere(stray)) => {
-                    return elsewhere(plan, stray, &caller, stop).await;
+                    return Box::pin(elsewhere(plan, stray, &caller, stop)).await;
                 }
                 Err(error) => {
                     watched.refused(Refused::NoStart, &error);
@@ -408,33 +411,33 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop, watched: &SessionWa
         );
         let reason = "this listener is for breakbulk gateways";
         watched.refused(Refused::NotGateway, reason);
-        return client.refuse(1002, reason).await;
+        return Box::pin(client.refuse(1002, reason)).await;
     }
     let Some(_seat) = plan.lobby.seat(caller.address) else {
         tracing::warn!(
             "refused a client: too many sessions, with those that wait for their client"
         );
         watched.refused(Refused::TooManySessions, TOO_MANY);
-        return client.refuse(1013, TOO_MANY).await;
+        return Box::pin(client.refuse(1013, TOO_MANY)).await;
     };
     let to = tokio::select! {
-        to = open::target(&to_end) => to,
+        to = Box::pin(open::target(&to_end)) => to,
         () = stop.stopped() => Err(OpenError::Stopped),
     };
     let to = match to {
         Ok(to) => to,
         Err(OpenError::Stopped) => {
             watched.refused(Refused::Stopping, OpenError::Stopped);
-            return client.refuse(1001, "the gateway is stopping").await;
+            return Box::pin(client.refuse(1001, "the gateway is stopping")).await;
         }
         Err(error) => {
             watched.refused(Refused::NoTarget, &error);
             tracing::error!(%error, "closed a client: its session could not start");
-            return client.refuse(NO_TARGET, NO_TARGET_REASON).await;
+            return Box::pin(client.refuse(NO_TARGET, NO_TARGET_REASON)).await;
         }
     };
     let listen = match client {
-        Client::Other(opened, _) => match opened.greeted().await {
+        Client::Other(opened, _) => match Box::pin(opened.greeted()).await {
             Ok(opened) => opened,
             Err(error) => {
                 watched.refused(Refused::NoStart, &error);
@@ -442,7 +445,7 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop, watched: &SessionWa
             }
         },
         // The hello of the tunnel is sent only once the target is connected.
-        Client::Gateway(newcomer) => match newcomer.accept(&config).await {
+        Client::Gateway(newcomer) => match Box::pin(newcomer.accept(&config)).await {
             Ok(tunnelled) => Opened::tunnel(tunnelled),
             Err(error) => {
                 watched.refused(Refused::NoStart, &error);

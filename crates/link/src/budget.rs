@@ -221,6 +221,13 @@ impl Held {
         }
         granted
     }
+
+    /// Returns what is charged beyond `amount` bytes.
+    pub fn shrink_to(&mut self, amount: usize) {
+        let less = self.amount.saturating_sub(amount);
+        self.amount -= less;
+        self.budget.0.give_back(less);
+    }
 }
 
 impl Drop for Held {
@@ -424,6 +431,11 @@ mod tests {
         let mut held = greedy.charge(70).unwrap();
         assert!(!held.grow_to(71));
         assert_eq!((common.used(), greedy.used()), (60, 70));
+        // What is returned can be had again.
+        held.shrink_to(20);
+        held.shrink_to(50);
+        assert_eq!((common.used(), greedy.used()), (10, 20));
+        assert!(held.grow_to(70));
         // The next one gets two thirds of the rest.
         let second = other.charge(30).unwrap();
         assert!(other.charge(1).is_none());

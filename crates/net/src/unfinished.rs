@@ -34,6 +34,15 @@ impl Unfinished {
         }
     }
 
+    /// The buffer has become smaller, or a message was taken out of it: returns what is charged beyond
+    /// these bytes.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        match &mut self.held {
+            Some(held) if bytes > UNCHARGED => held.shrink_to(bytes),
+            _ => self.held = None,
+        }
+    }
+
     /// The message is whole, or given up.
     pub(crate) fn release(&mut self) {
         self.held = None;

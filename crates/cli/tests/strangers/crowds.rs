@@ -36,6 +36,8 @@ fn peers() -> usize {
 enum Habit {
     /// Sends requests and reads no answer.
     NeverReads,
+    /// The same, but nobody sends before all have come: then all send at once.
+    SendsAtOnce,
     /// Sends a byte of a message at a time.
     Drips,
     /// Leaves in the middle of a message, and comes again.
@@ -58,14 +60,18 @@ struct Member {
 }
 
 impl Member {
+    fn connect(&mut self, server: &Server) {
+        self.sent = 0;
+        self.socket = self.listener.connect(server, &address(self.number));
+        if let Some(socket) = &self.socket {
+            socket.set_nonblocking(true).unwrap();
+        }
+    }
+
     /// Does what it does once.
     fn act(&mut self, server: &Server) {
         if self.habit == Habit::Leaves || self.socket.is_none() {
-            self.sent = 0;
-            self.socket = self.listener.connect(server, &address(self.number));
-            if let Some(socket) = &self.socket {
-                socket.set_nonblocking(true).unwrap();
-            }
+            self.connect(server);
         }
         let Some(socket) = &mut self.socket else {
             return;
@@ -76,7 +82,9 @@ impl Member {
         let chosen = match self.habit {
             Habit::Drips => &bytes[self.sent % bytes.len()..][..1],
             Habit::Leaves => &bytes[..bytes.len() / 2],
-            Habit::NeverReads | Habit::Bombs => &bytes[self.sent % bytes.len()..],
+            Habit::NeverReads | Habit::SendsAtOnce | Habit::Bombs => {
+                &bytes[self.sent % bytes.len()..]
+            }
         };
         match socket.write(chosen) {
             Ok(written) => self.sent += written,
@@ -103,7 +111,13 @@ fn ask(listener: Listener, server: &Server, mut between: impl FnMut(usize)) -> V
 
 fn crowds_come_to(listener: Listener) {
     let count = peers();
-    for habit in [Habit::NeverReads, Habit::Drips, Habit::Leaves, Habit::Bombs] {
+    for habit in [
+        Habit::NeverReads,
+        Habit::SendsAtOnce,
+        Habit::Drips,
+        Habit::Leaves,
+        Habit::Bombs,
+    ] {
         let memory = MEMORY_EACH * (count + 8);
         let server = listener.start(count + 8, memory);
         let quiet = ask(listener, &server, |_| ());
@@ -116,6 +130,9 @@ fn crowds_come_to(listener: Listener) {
                 sent: 0,
             })
             .collect();
+        if habit == Habit::SendsAtOnce {
+            crowd.iter_mut().for_each(|member| member.connect(&server));
+        }
         for member in &mut crowd {
             member.act(&server);
         }

@@ -171,11 +171,32 @@ impl Decoder {
         self.buffer.len() - self.start
     }
 
-    /// The memory of an unfinished frame: the buffer, once a good part of it is in use.
-    pub(crate) fn held(&self) -> usize {
-        match self.unfinished() {
-            small if small <= STEP / 4 => small,
-            _ => self.buffer.capacity(),
+    /// The memory of the buffer.
+    pub(crate) fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// The memory that the buffer will have after [`space`](Self::space).
+    pub(crate) fn needed(&self) -> usize {
+        self.next_read().1
+    }
+
+    /// Reads less at a time, because there is no memory for more; false if that is the least already.
+    pub(crate) fn read_less(&mut self) -> bool {
+        let before = self.needed();
+        self.release_empty();
+        self.step = FIRST_STEP;
+        self.needed() < before
+    }
+
+    /// If nothing is in the buffer, frees it unless it is small, and reads little at a time again.
+    pub(crate) fn release_empty(&mut self) {
+        if self.unfinished() == 0 {
+            self.step = FIRST_STEP;
+            if self.buffer.capacity() > FIRST_STEP {
+                self.buffer = Vec::new();
+                (self.start, self.scanned) = (0, 0);
+            }
         }
     }
 
@@ -212,20 +233,29 @@ impl Decoder {
             }
             self.start = 0;
         }
-        let len = self.buffer.len();
+        let (step, capacity) = self.next_read();
+        if self.buffer.capacity() < capacity {
+            self.buffer.reserve_exact(capacity - self.buffer.len());
+        }
+        (&mut self.buffer, step)
+    }
+
+    /// How many bytes are read next, and the memory that the buffer needs for that.
+    fn next_read(&self) -> (usize, usize) {
+        let len = self.unfinished();
         // A line needs room for the limit, one byte more and the line break to be recognized as too
         // long.
         let most = match (self.framing, self.body) {
             (Framing::Lines, _) => self.limit.saturating_add(2).saturating_sub(len),
-            (_, Some((_, end))) if end - len > STEP => end - len,
+            (_, Some((_, end))) if end - self.buffer.len() > STEP => end - self.buffer.len(),
             _ => self.limit.saturating_add(HEADERS + 4).saturating_sub(len),
         };
         let step = (len / 4).clamp(self.step, MAX_STEP).min(most).max(1);
-        if self.buffer.capacity() - len < step {
-            let more = (len / 4).max(step).min(most.max(1));
-            self.buffer.reserve_exact(more);
-        }
-        (&mut self.buffer, step)
+        let capacity = match self.buffer.capacity() - len < step {
+            true => len + (len / 4).max(step).min(most.max(1)),
+            false => self.buffer.capacity(),
+        };
+        (step, capacity)
     }
 
     /// A read brought all that [`space`](Self::space) asked for: there may be much more.

@@ -26,8 +26,10 @@ type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 /// How long a program of our own may have to wait for memory that others hold.
 const MEMORY_WAIT: Duration = Duration::from_secs(30);
 
-/// How often it is looked for memory while there is none.
+/// When it is looked for memory again while there is none: at first, and at most. The pause doubles, since
+/// a thousand streams that look often leave no time for those who would give memory back.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const LOOK_SELDOM: Duration = Duration::from_millis(640);
 
 /// How many reports of skipped messages are queued.
 const REPORTS: usize = 16;
@@ -74,8 +76,8 @@ pub struct StreamSource<R> {
     unfinished: Unfinished,
     /// Whether nobody vouches for the other end, which is not waited for.
     is_socket: bool,
-    /// Since when there is no memory for an unfinished message.
-    short_since: Option<Instant>,
+    /// Since when there is no memory for an unfinished message, and the pause until it is looked for again.
+    short: Option<(Instant, Duration)>,
 }
 
 /// The sending half.
@@ -118,7 +120,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
                 unframed: Arc::default(),
                 unfinished: Unfinished::default(),
                 is_socket: false,
-                short_since: None,
+                short: None,
             },
             sink: StreamSink {
                 writer: Arc::new(Mutex::new(Some(Box::new(writer)))),
@@ -288,22 +290,29 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
         Ok(read)
     }
 
-    /// Charges what is buffered of an unfinished message. A program of our own waits for memory; strangers
-    /// could wait for each other. Cancel-safe.
+    /// Charges the buffer for the next read, before it is allocated. A program of our own waits for memory;
+    /// strangers could wait for each other. Cancel-safe.
     async fn find_memory(&mut self) -> Result<(), Closed> {
-        while !self.unfinished.charge(self.decoder.held()) {
-            let since = *self.short_since.get_or_insert_with(Instant::now);
+        while !self.unfinished.charge(self.decoder.needed()) {
+            if self.decoder.read_less() {
+                continue;
+            }
+            let now = Instant::now();
+            let (since, pause) = self.short.get_or_insert((now, LOOK_AGAIN));
             if self.is_socket || since.elapsed() >= MEMORY_WAIT {
                 return Err(end(NO_MEMORY, 1013));
             }
-            sleep(LOOK_AGAIN).await;
+            sleep(*pause).await;
+            *pause = (*pause * 2).min(LOOK_SELDOM);
         }
-        self.short_since = None;
+        self.short = None;
         Ok(())
     }
 
+    /// A frame. Others may wait in the buffer behind it, which stays charged.
     fn frame(&mut self, bytes: Bytes) -> Incoming {
-        self.unfinished.release();
+        self.decoder.release_empty();
+        self.unfinished.shrink(self.decoder.capacity());
         Incoming::Frame(match self.decoder.carries() {
             Carries::Text => Frame::Text(bytes),
             Carries::Binary => Frame::Binary(bytes),
@@ -536,5 +545,47 @@ mod tests {
             "{incoming:?}"
         );
         assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_without_memory_waits_before_its_output_is_read() {
+        let (mut far, near) = tokio::io::duplex(1 << 20);
+        let (reader, writer) = tokio::io::split(near);
+        let mut stream = Stream::new(reader, writer, Framing::Lines, 1 << 20);
+        let budget = Budget::new(100_000);
+        stream.charge_to(&budget);
+        let others = budget.charge(90_000).unwrap();
+        let (mut source, _sink) = stream.split();
+        far.write_all(&[b'x'; 60_000]).await.unwrap();
+        let waiting = tokio::time::timeout(Duration::from_secs(5), source.next()).await;
+        assert!(waiting.is_err(), "{waiting:?}");
+        assert_eq!(
+            (source.decoder.capacity(), budget.used()),
+            (16 << 10, 90_000)
+        );
+        drop(others);
+        far.write_all(b"\n").await.unwrap();
+        let Incoming::Frame(frame) = source.next().await else {
+            panic!("no frame");
+        };
+        assert_eq!((frame.bytes().len(), budget.used()), (60_000, 0));
+    }
+
+    #[tokio::test]
+    async fn messages_that_wait_in_the_buffer_are_charged_and_an_empty_one_is_freed() {
+        let (mut far, near) = tokio::io::duplex(1 << 20);
+        let (reader, writer) = tokio::io::split(near);
+        let mut stream = Stream::new(reader, writer, Framing::Lines, 1 << 20);
+        let budget = Budget::new(1 << 20);
+        stream.charge_to(&budget);
+        let (mut source, _sink) = stream.split();
+        let line = format!("{}\n", "x".repeat(19_999));
+        far.write_all(line.repeat(3).as_bytes()).await.unwrap();
+        for left in [2, 1, 0] {
+            assert!(matches!(source.next().await, Incoming::Frame(_)));
+            let held = source.decoder.capacity();
+            assert_eq!(budget.used(), held, "{left} wait");
+            assert_eq!(held > 0, left > 0, "{held} bytes while {left} wait");
+        }
     }
 }

@@ -103,13 +103,17 @@ impl Listener {
     /// What a hostile client sends, again and again; `even`: one half of the bombs.
     pub(super) fn attack(self, habit: Habit, address: &str, even: bool) -> Vec<u8> {
         match (self, habit) {
-            (Self::WebSocket, Habit::NeverReads) => frame(&request(0, 200_000)),
+            (Self::WebSocket, Habit::NeverReads | Habit::SendsAtOnce) => {
+                frame(&request(0, 200_000))
+            }
             (Self::WebSocket, Habit::Drips | Habit::Leaves) => frame(&request(0, SHORT)),
-            (Self::Stream, Habit::NeverReads) => line(0, 200_000),
+            (Self::Stream, Habit::NeverReads | Habit::SendsAtOnce) => line(0, 200_000),
             (Self::Stream, Habit::Drips | Habit::Leaves) => line(0, SHORT),
             // A line without an end.
             (Self::Stream, Habit::Bombs) => vec![b' '; 1 << 16],
-            (Self::Http, Habit::NeverReads) => post(address, "", &call(0, 200_000)),
+            (Self::Http, Habit::NeverReads | Habit::SendsAtOnce) => {
+                post(address, "", &call(0, 200_000))
+            }
             (Self::Http, Habit::Drips | Habit::Leaves) => post(address, "", &call(0, SHORT)),
             (Self::Http, Habit::Bombs) if even => {
                 let head = head(address, "");
@@ -121,7 +125,7 @@ impl Listener {
                 let chunk = format!("ffff\r\n{}\r\n", "[".repeat(0xffff));
                 format!("{head}\r\n{}", chunk.repeat(40)).into_bytes()
             }
-            (Self::Documents, Habit::NeverReads) => [
+            (Self::Documents, Habit::NeverReads | Habit::SendsAtOnce) => [
                 Sync::bytes(&establish("7")),
                 Sync::bytes(&sync_request(&DOCUMENTS[2].to_string())).repeat(20),
             ]
@@ -202,9 +206,10 @@ fn line(id: usize, size: usize) -> Vec<u8> {
     format!("{}\n", request(id, size)).into_bytes()
 }
 
-/// The first fragment of a message, as large as its head can say in two bytes.
+/// Fragments of a message, none of which is the last one: more than any message may have.
 fn unfinished() -> Vec<u8> {
-    [&[0x01, 0x80 | 126, 0xff, 0xff][..], &[0; 4 + 65_535]].concat()
+    let fragment = |opcode| [&[opcode, 0x80 | 126, 0xff, 0xff][..], &[0; 4 + 65_535]].concat();
+    [fragment(0x01), fragment(0x00).repeat(20)].concat()
 }
 
 fn head(address: &str, more: &str) -> String {
