@@ -123,17 +123,37 @@ impl Connection {
     /// Cancel-safe; for one caller at a time.
     pub async fn event(&self) -> Option<Event> {
         loop {
-            let (event, closed) = self
-                .shared
-                .with(|link| (link.poll_event(), link.closed().is_some()));
-            match event {
+            if let Some(event) = self.try_event() {
+                return Some(event);
+            }
+            if self.shared.lock().is_closed() {
+                // It may have been closed in between.
+                return self.try_event();
+            }
+            self.shared.events.notified().await;
+        }
+    }
+
+    /// The next event, if there is one already. Taking it wakes the read loop alone: nothing else waits for
+    /// room in the queue of events.
+    pub fn try_event(&self) -> Option<Event> {
+        let mut state = self.shared.lock();
+        let event = loop {
+            match state.link.poll_event() {
                 // `send_when_writable` is woken through `room` instead.
                 Some(Event::Writable) => {}
-                Some(event) => return Some(event),
-                None if closed => return None,
-                None => self.shared.events.notified().await,
+                event => break event,
             }
+        };
+        let reader = match event.is_some() && state.link.wants_frame() {
+            true => state.reader.take(),
+            false => None,
+        };
+        drop(state);
+        if let Some(reader) = reader {
+            reader.wake();
         }
+        event
     }
 
     /// Reports that the application decoded and kept a message, or why it refused it. If the
@@ -146,6 +166,11 @@ impl Connection {
     /// Calls `work` with exclusive access to the link.
     pub fn with<R>(&self, work: impl FnOnce(&mut Link) -> R) -> R {
         self.shared.with(work)
+    }
+
+    /// Calls `work` with the link, which does not change: nobody is woken.
+    pub fn look<R>(&self, work: impl FnOnce(&Link) -> R) -> R {
+        work(&self.shared.lock().link)
     }
 
     /// Access to the link that does not keep the connection open.

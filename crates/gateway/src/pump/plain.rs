@@ -32,7 +32,8 @@ impl Passing for Plain {
         Pass::On(Box::new(match message.shape.kind {
             // The receiver of a message in pieces closes the connection if it is not JSON-RPC.
             MessageKind::Opaque => outgoing.uncut(),
-            _ => outgoing,
+            // What was read as JSON-RPC was checked to be text.
+            _ => outgoing.known_text(),
         }))
     }
 

@@ -201,6 +201,29 @@ pub(crate) enum Heard {
     Closed(Closed),
 }
 
+impl Heard {
+    /// An event of a link.
+    fn of(event: Event) -> Self {
+        match event {
+            Event::Message(message) => {
+                let (shape, key) = (message.shape.clone(), message.key.clone());
+                let (id, pieces) = (Some(message.id), message.pieces);
+                let (bytes, charge) = message.into_parts();
+                Self::Message(Arrived {
+                    bytes,
+                    shape,
+                    key,
+                    pieces,
+                    id,
+                    charge: Some(charge),
+                })
+            }
+            Event::Closed(closed) => Self::Closed(closed),
+            event => Self::Event(event),
+        }
+    }
+}
+
 /// A message that arrived.
 pub(crate) struct Arrived {
     pub(crate) bytes: Bytes,
@@ -241,21 +264,7 @@ impl Channel {
     pub(crate) async fn event(&self, takes: bool) -> Heard {
         match self {
             Self::Connection(connection) => match connection.event().await {
-                Some(Event::Message(message)) => {
-                    let (shape, key) = (message.shape.clone(), message.key.clone());
-                    let (id, pieces) = (Some(message.id), message.pieces);
-                    let (bytes, charge) = message.into_parts();
-                    Heard::Message(Arrived {
-                        bytes,
-                        shape,
-                        key,
-                        pieces,
-                        id,
-                        charge: Some(charge),
-                    })
-                }
-                Some(Event::Closed(closed)) => Heard::Closed(closed),
-                Some(event) => Heard::Event(event),
+                Some(event) => Heard::of(event),
                 None => Heard::Closed(Closed {
                     code: 1006,
                     reason: String::new(),
@@ -265,6 +274,15 @@ impl Channel {
             Self::Client(client) => client.event(takes).await,
             #[cfg(feature = "nostr")]
             Self::Session(session) => session.event(takes).await,
+        }
+    }
+
+    /// The next event, if there is one already.
+    pub(super) fn try_event(&self) -> Option<Heard> {
+        match self {
+            Self::Connection(connection) => connection.try_event().map(Heard::of),
+            #[cfg(feature = "nostr")]
+            Self::Client(_) | Self::Session(_) => None,
         }
     }
 
@@ -365,7 +383,7 @@ impl Channel {
     pub(super) fn budget(&self) -> Option<Budget> {
         match self {
             Self::Connection(connection) => {
-                Some(connection.with(|link| link.shared_budget().clone()))
+                Some(connection.look(|link| link.shared_budget().clone()))
             }
             #[cfg(feature = "nostr")]
             Self::Client(_) | Self::Session(_) => None,
@@ -387,7 +405,7 @@ impl Channel {
     /// How many transfers of the other end were cut off when it was closed.
     pub(super) fn cut_off(&self) -> usize {
         match self {
-            Self::Connection(connection) => connection.with(|link| link.cut_off()),
+            Self::Connection(connection) => connection.look(|link| link.cut_off()),
             #[cfg(feature = "nostr")]
             Self::Client(_) | Self::Session(_) => 0,
         }
@@ -417,7 +435,7 @@ impl Channel {
     /// Whether an event waits to be taken.
     pub(super) fn has_event(&self) -> bool {
         match self {
-            Self::Connection(connection) => connection.with(|link| link.has_event()),
+            Self::Connection(connection) => connection.look(|link| link.has_event()),
             #[cfg(feature = "nostr")]
             Self::Client(_) | Self::Session(_) => false,
         }
@@ -427,7 +445,7 @@ impl Channel {
     pub(super) fn is_idle(&self) -> bool {
         match self {
             Self::Connection(connection) => connection
-                .with(|link| link.is_idle() && link.open_transfers() == 0 && !link.has_event()),
+                .look(|link| link.is_idle() && link.open_transfers() == 0 && !link.has_event()),
             #[cfg(feature = "nostr")]
             Self::Client(_) | Self::Session(_) => true,
         }

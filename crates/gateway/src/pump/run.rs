@@ -30,6 +30,9 @@ const LOST: &str = "the connection on the other side of the gateway broke; its l
 /// The reason by which a side is closed when the program at the other one has ended.
 const ENDED: &str = "the other side has ended";
 
+/// How many events of one side are handled before the other side's turn.
+const AT_ONCE: usize = 64;
+
 /// How long the last errors may take to be sent when the grace time is over.
 const LAST_ERRORS: Duration = Duration::from_secs(1);
 
@@ -96,16 +99,20 @@ pub(crate) async fn relay_watched(
     tokio::pin!(stop);
     while !(pump.listen.closed && pump.to.closed) {
         pump.settle();
-        let idle = pump.listen.is_idle() && pump.to.is_idle();
-        let quiet = pump.stopping.is_some() && idle && !pump.has_open_requests();
+        let quiet = pump.stopping.is_some()
+            && pump.listen.is_idle()
+            && pump.to.is_idle()
+            && !pump.has_open_requests();
         // Each side is read for as long as nothing waits for the other one.
         let (for_to, for_listen) = (pump.to.waiting.is_empty(), pump.listen.waiting.is_empty());
         tokio::select! {
             heard = pump.listen.channel.event(for_to), if !pump.listen.closed => {
                 pump.heard(Side::Listen, heard);
+                pump.hear_more(Side::Listen);
             }
             heard = pump.to.channel.event(for_listen), if !pump.to.closed => {
                 pump.heard(Side::To, heard);
+                pump.hear_more(Side::To);
             }
             outcome = next(&mut pump.listen.sending) => pump.sent(Side::Listen, outcome),
             outcome = next(&mut pump.to.sending) => pump.sent(Side::To, outcome),
@@ -243,6 +250,24 @@ impl<P: Passing> Pump<P> {
             if self.end(side).no_input {
                 self.answer_open(side, &why, true);
             }
+        }
+    }
+
+    /// Handles events that are there already, for as long as nothing waits for the other side: messages that
+    /// came together leave together.
+    fn hear_more(&mut self, from: Side) {
+        for _ in 1..AT_ONCE {
+            let (end, other) = match from {
+                Side::Listen => (&self.listen, &self.to),
+                Side::To => (&self.to, &self.listen),
+            };
+            if end.closed || !other.waiting.is_empty() {
+                return;
+            }
+            let Some(heard) = end.channel.try_event() else {
+                return;
+            };
+            self.heard(from, heard);
         }
     }
 

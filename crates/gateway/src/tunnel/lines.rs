@@ -153,6 +153,8 @@ impl<S: Source> LineSource for S {
 /// The sending half of a line.
 pub(crate) trait LineSink: Send {
     fn send(&mut self, frame: Frame) -> Boxed<'_, Result<(), Lost>>;
+    fn hold(&mut self, frame: Frame) -> Option<Frame>;
+    fn flush(&mut self) -> Boxed<'_, Result<(), Lost>>;
     fn ping(&mut self) -> Boxed<'_, Result<(), Lost>>;
     fn close<'a>(&'a mut self, code: u16, reason: &'a str) -> Boxed<'a, ()>;
 }
@@ -160,6 +162,14 @@ pub(crate) trait LineSink: Send {
 impl<S: Sink> LineSink for S {
     fn send(&mut self, frame: Frame) -> Boxed<'_, Result<(), Lost>> {
         Box::pin(Sink::send(self, frame))
+    }
+
+    fn hold(&mut self, frame: Frame) -> Option<Frame> {
+        Sink::hold(self, frame)
+    }
+
+    fn flush(&mut self) -> Boxed<'_, Result<(), Lost>> {
+        Box::pin(Sink::flush(self))
     }
 
     fn ping(&mut self) -> Boxed<'_, Result<(), Lost>> {

@@ -205,6 +205,11 @@ impl Machine {
         self.outbox.next(self.settings.cap.min(self.line_cap))
     }
 
+    /// Whether frames of the session are not on the line yet.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.outbox.is_sent()
+    }
+
     /// How many frames the other end may not have got.
     pub(crate) fn undelivered(&self) -> usize {
         match self.peer_closed.is_some() {

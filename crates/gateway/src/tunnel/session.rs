@@ -19,6 +19,9 @@ use super::lobby::Registration;
 use super::machine::{Learned, Machine, Write};
 use crate::watch::SideWatch;
 
+/// A frame of at most this many bytes may share a write with the next one.
+const SMALL: usize = 2 << 10;
+
 /// How long the close of a lost line may take.
 const RETIRE_TIME: Duration = Duration::from_secs(1);
 
@@ -249,6 +252,15 @@ impl Session {
         self.update(|machine| machine.line_down(now(), line, closed));
     }
 
+    /// Keeps a frame that is written by the next [`write_out`](Self::write_out), or hands it back if it has to
+    /// wait for an acknowledgement.
+    pub(super) fn push(&self, frame: Frame) -> Result<(), Frame> {
+        self.update(|machine| match machine.is_over() {
+            true => Err(frame),
+            false => machine.push(frame),
+        })
+    }
+
     /// Writes all frames that are due on the current line.
     pub(super) async fn write_out(&self) {
         let mut sink = self.sink.lock().await;
@@ -257,10 +269,30 @@ impl Session {
 
     async fn write_frames(&self, sink: &mut MutexGuard<'_, Option<LiveSink>>) {
         let Some(live) = sink.as_mut() else { return };
-        let line = live.line;
+        let (line, mut holds) = (live.line, false);
         loop {
-            let frame = lock(&self.state).machine.poll_transmit(line);
-            let Some(frame) = frame else { return };
+            let (frame, more) = {
+                let mut state = lock(&self.state);
+                let frame = state.machine.poll_transmit(line);
+                (frame, state.machine.has_unsent())
+            };
+            let Some(mut frame) = frame else {
+                if holds {
+                    self.written(line, live.sink.flush()).await;
+                }
+                return;
+            };
+            // Small frames share a write with the next one, if the carrier can do that.
+            if more && frame.bytes().len() <= SMALL {
+                match live.sink.hold(frame) {
+                    None => {
+                        holds = true;
+                        continue;
+                    }
+                    Some(back) => frame = back,
+                }
+            }
+            holds = false;
             if !self.written(line, live.sink.send(frame)).await {
                 return;
             }

@@ -1,6 +1,7 @@
 //! Tunnels over lines within this process, which can be cut.
 
 use std::future::pending;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -32,12 +33,23 @@ fn config(budget: &Budget) -> TunnelConfig {
     }
 }
 
-/// A transport that can be cut.
-struct Cuttable<T>(T, watch::Receiver<bool>);
+/// A transport that can be cut, and whose writes are counted.
+struct Cuttable<T>(T, watch::Receiver<bool>, Arc<AtomicUsize>);
+
+/// The most small frames that share a write.
+const HELD: usize = 8;
+
+/// The sending half of a transport that can be cut: what it holds at that moment is lost.
+struct CuttableSink {
+    sink: MemorySink,
+    cut: watch::Receiver<bool>,
+    held: Vec<Frame>,
+    writes: Arc<AtomicUsize>,
+}
 
 impl Transport for Cuttable<Memory> {
     type Source = Cuttable<MemorySource>;
-    type Sink = Cuttable<MemorySink>;
+    type Sink = CuttableSink;
 
     fn carries(&self, _carries: Carries) -> bool {
         true
@@ -45,15 +57,19 @@ impl Transport for Cuttable<Memory> {
 
     fn split(self) -> (Self::Source, Self::Sink) {
         let (source, sink) = self.0.split();
-        (Cuttable(source, self.1.clone()), Cuttable(sink, self.1))
+        let sink = CuttableSink {
+            sink,
+            cut: self.1.clone(),
+            held: Vec::new(),
+            writes: self.2.clone(),
+        };
+        (Cuttable(source, self.1, self.2), sink)
     }
 }
 
-impl<T> Cuttable<T> {
-    async fn cut(cut: &mut watch::Receiver<bool>) {
-        if cut.wait_for(|cut| *cut).await.is_err() {
-            pending().await
-        }
+async fn until_cut(cut: &mut watch::Receiver<bool>) {
+    if cut.wait_for(|cut| *cut).await.is_err() {
+        pending().await
     }
 }
 
@@ -61,7 +77,7 @@ impl Source for Cuttable<MemorySource> {
     async fn next(&mut self) -> Incoming {
         tokio::select! {
             biased;
-            () = Self::cut(&mut self.1) => Incoming::Closed(Closed {
+            () = until_cut(&mut self.1) => Incoming::Closed(Closed {
                 code: 1006,
                 reason: "cut".to_owned(),
             }),
@@ -70,22 +86,39 @@ impl Source for Cuttable<MemorySource> {
     }
 }
 
-impl Sink for Cuttable<MemorySink> {
+impl Sink for CuttableSink {
     async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
-        tokio::select! {
-            biased;
-            () = Self::cut(&mut self.1) => Err(Lost("cut".to_owned())),
-            sent = self.0.send(frame) => sent,
+        self.held.push(frame);
+        self.flush().await
+    }
+
+    fn hold(&mut self, frame: Frame) -> Option<Frame> {
+        if self.held.len() == HELD {
+            return Some(frame);
         }
+        self.held.push(frame);
+        None
+    }
+
+    async fn flush(&mut self) -> Result<(), Lost> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        for frame in self.held.drain(..) {
+            tokio::select! {
+                biased;
+                () = until_cut(&mut self.cut) => return Err(Lost("cut".to_owned())),
+                sent = self.sink.send(frame) => sent?,
+            }
+        }
+        Ok(())
     }
 
     async fn ping(&mut self) -> Result<(), Lost> {
-        self.0.ping().await
+        self.sink.ping().await
     }
 
     async fn close(&mut self, code: u16, reason: &str) {
-        if !*self.1.borrow() {
-            self.0.close(code, reason).await;
+        if !*self.cut.borrow() {
+            self.sink.close(code, reason).await;
         }
     }
 }
@@ -102,6 +135,8 @@ struct Far {
     open: Mutex<bool>,
     newcomers: mpsc::UnboundedSender<Newcomer>,
     dialed: Mutex<usize>,
+    /// How often the near end of a line wrote.
+    writes: Arc<AtomicUsize>,
 }
 
 impl Far {
@@ -115,6 +150,7 @@ impl Far {
             open: Mutex::new(true),
             newcomers,
             dialed: Mutex::new(0),
+            writes: Arc::default(),
         };
         (Arc::new(far), arrived)
     }
@@ -124,7 +160,7 @@ impl Far {
         *lock(&self.dialed) += 1;
         let (far, near) = pair(2);
         let cut = lock(&self.cut).subscribe();
-        let far = Line::new(Cuttable(far, cut.clone()));
+        let far = Line::new(Cuttable(far, cut.clone(), Arc::default()));
         let (lobby, config) = (self.lobby.clone(), self.config.clone());
         let (caller, newcomers) = (lock(&self.caller).clone(), self.newcomers.clone());
         tokio::spawn(async move {
@@ -134,7 +170,7 @@ impl Far {
                 Ok(Greeted::Resumed) | Err(_) => {}
             }
         });
-        Cuttable(near, cut)
+        Cuttable(near, cut, self.writes.clone())
     }
 
     fn cut(&self) {
@@ -290,6 +326,28 @@ async fn lines_that_change_at_any_moment_lose_and_repeat_nothing() {
         done.expect("nothing moves").unwrap();
     }
     assert!(*lock(&far.dialed) > 20, "{}", lock(&far.dialed));
+}
+
+/// More than a window of them: what is held is written before anybody waits for an acknowledgement.
+#[tokio::test(start_paused = true)]
+async fn small_frames_that_wait_together_are_written_together() {
+    let budget = Budget::new(64 << 20);
+    let setup = setup(&config(&budget), &config(&budget)).await;
+    let before = setup.far.writes.load(Ordering::Relaxed);
+    let messages = 100 + 2 * WINDOW / 1000;
+    let client = &setup.client.connection;
+    for number in 0..messages {
+        client.send(Outgoing::new(request(number, 1000))).unwrap();
+    }
+    for number in 0..messages {
+        let arrived = message(&setup.server.connection).await;
+        assert_eq!(arrived, request(number, 1000));
+    }
+    let writes = setup.far.writes.load(Ordering::Relaxed) - before;
+    assert!(
+        (messages / (HELD + 1)..messages / 3).contains(&writes),
+        "{writes} writes of {messages} frames"
+    );
 }
 
 // TUN-4

@@ -218,11 +218,22 @@ impl Sink for ResumingSink {
                 Ok(()) => break,
                 Err(back) => frame = back,
             }
+            // Frames that are held have to be written first, or nothing would be acknowledged.
+            self.session.write_out().await;
             let moved = self
                 .session
                 .until(|machine| machine.acknowledged() != acknowledged || machine.is_over());
             moved.await;
         }
+        self.session.write_out().await;
+        Ok(())
+    }
+
+    fn hold(&mut self, frame: Frame) -> Option<Frame> {
+        self.session.push(frame).err()
+    }
+
+    async fn flush(&mut self) -> Result<(), Lost> {
         self.session.write_out().await;
         Ok(())
     }
