@@ -39,6 +39,16 @@ const CLIENTS: usize = 100;
 impl Work {
     pub(crate) const ALL: [Self; 4] = [Self::Small, Self::Stream, Self::Large, Self::Crowd];
 
+    /// How it is named in an argument.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Stream => "stream",
+            Self::Large => "large",
+            Self::Crowd => "crowd",
+        }
+    }
+
     fn about(self) -> &'static str {
         match self {
             Self::Small => "1 KB one by one, microseconds (median)",
@@ -152,6 +162,10 @@ impl Figures {
         self.0.entry(work).or_default().push(figure);
     }
 
+    fn rounds(&self) -> usize {
+        self.0.values().map(Vec::len).max().unwrap_or(0)
+    }
+
     /// Least, median and most.
     fn spread(&self, work: Work) -> [f64; 3] {
         spread(self.0.get(&work).cloned().unwrap_or_default())
@@ -184,12 +198,10 @@ fn median(figures: &mut [f64]) -> f64 {
 /// The place of `socat` among the paths.
 const SOCAT: usize = 1;
 
-pub(crate) fn table(names: &[&str], figures: &[Figures]) -> String {
-    let mut out = format!(
-        "{} rounds, paths in turns: median (least to most)\n",
-        crate::ROUNDS
-    );
-    for work in Work::ALL {
+pub(crate) fn table(names: &[&str], figures: &[Figures], works: &[Work]) -> String {
+    let rounds = figures.first().map_or(0, Figures::rounds);
+    let mut out = format!("{rounds} rounds, paths in turns: median (least to most)\n");
+    for &work in works {
         out.push_str(&format!("\n{}\n", work.about()));
         for (name, of) in names.iter().zip(figures) {
             let [least, middle, most] = of.spread(work);
