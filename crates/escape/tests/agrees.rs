@@ -1,5 +1,7 @@
 //! Every way to escape, unescape and count agrees with a naive one, and with serde_json.
 
+#![allow(clippy::unwrap_used)]
+
 use breakbulk_escape::{Escapes, Invalid, count, escape, portable, string_end, unescape};
 use breakbulk_link::Random;
 

@@ -212,8 +212,8 @@ fn endings(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     // Subtracting borrows from the next byte only where a byte is less: so the first one is exact.
     let less = |word: u64, than: u64| word.wrapping_sub(ONES * than) & !word;
-    let quote = less(word ^ ONES * b'"' as u64, 1);
-    let backslash = less(word ^ ONES * b'\\' as u64, 1);
+    let quote = less(word ^ (ONES * b'"' as u64), 1);
+    let backslash = less(word ^ (ONES * b'\\' as u64), 1);
     (less(word, 0x20) | quote | backslash) & ONES << 7
 }
 
