@@ -216,7 +216,7 @@ async fn every_call_that_waits_fails_and_what_was_not_sent_is_named() {
     let told = next(&client).await;
     assert_eq!(
         told,
-        r#"closed 1006 "the transport failed: the other end is gone" unsent [1, 2, 3, 4]"#
+        r#"closed 1006 "the other end is gone" unsent [1, 2, 3, 4]"#
     );
     let host = start(&client).await;
     // A number is never used twice.

@@ -122,7 +122,8 @@ async fn planted(near: &Record, far: &Record) -> Counts {
         .args(["--resume-for", "0", "--state", "none", "--record"])
         .arg(&near.path);
     let asking = spawn_blocking(move || run(command, requests(&[SIZE])));
-    path.until(|counts| counts.from_client.frames >= 10).await;
+    // The hello and eleven pieces, so that the number of the refused one has two digits: it is in the frame's size.
+    path.until(|counts| counts.from_client.frames >= 12).await;
     path.change(|weather| weather.from_client.message_cap = Some(100_003));
     let output = asking.await.unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
