@@ -217,6 +217,7 @@ fn sparse(text: &[u8], out: &mut Vec<u8>, one: impl Fn([u8; 2]) -> Option<One>) 
     while text.len() - read >= REACH && room.len() - written >= REACH {
         let (from, to) = (&text[read..], &mut room[written..]);
         copy_pair(from, to);
+        let mut made = PAIR;
         let found = [special(load(from)), special(load(&from[BLOCK..]))];
         if bits(_mm256_or_si256(found[0], found[1])) != 0 {
             let escapes = u64::from(bits(found[0])) | u64::from(bits(found[1])) << BLOCK;
@@ -230,9 +231,9 @@ fn sparse(text: &[u8], out: &mut Vec<u8>, one: impl Fn([u8; 2]) -> Option<One>) 
             to[at].write(one.text[0]);
             to[at + 1].write(one.text[1]);
             copy_pair(&from[at + one.read..], &mut to[at + one.written..]);
-            written = written + one.written - one.read;
+            made = PAIR + one.written - one.read;
         }
-        (read, written) = (read + PAIR, written + PAIR);
+        (read, written) = (read + PAIR, written + made);
     }
     // SAFETY: so many bytes were just written after the old length, within the capacity.
     unsafe { out.set_len(start + written) };

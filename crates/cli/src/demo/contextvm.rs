@@ -18,8 +18,10 @@ use crate::size;
 
 const RESULT: usize = 5_000_000;
 
-/// How many events pass before the line is cut.
-const CUT_AFTER: u64 = 30;
+/// The result on whose way the line is cut, and how many events pass before. Relays send what they kept newest first,
+/// and CEP-22 takes a chunk that is at most 21 ahead: so all of it is within that.
+const CUT_RESULT: usize = 500_000;
+const CUT_AFTER: u64 = 8;
 
 /// The relay's limit on an event.
 const EVENT: usize = 64 << 10;
@@ -66,7 +68,7 @@ pub(super) async fn show(story: &mut Story<'_>) -> Result<(), Failure> {
             return Ok(());
         }
     }
-    show_cut(story, &relay, size).await?;
+    show_cut(story, &relay).await?;
     story.next(&[
         "breakbulk keygen relay.key",
         "breakbulk gateway --to 'exec:my-mcp-server' \\",
@@ -75,7 +77,8 @@ pub(super) async fn show(story: &mut Story<'_>) -> Result<(), Failure> {
 }
 
 /// Cuts all connections to the relay while the result is on its way.
-async fn show_cut(story: &mut Story<'_>, relay: &BadRelay, size: usize) -> Result<(), Failure> {
+async fn show_cut(story: &mut Story<'_>, relay: &BadRelay) -> Result<(), Failure> {
+    let size = CUT_RESULT;
     relay.reset();
     // Wraps that relays keep: an end that was cut off gets them when it is back.
     let config = Config::default().with(|config| {
@@ -94,7 +97,8 @@ async fn show_cut(story: &mut Story<'_>, relay: &BadRelay, size: usize) -> Resul
     story.works(
         "line cut",
         &format!(
-            "after {CUT_AFTER} events: both ends connected again, and the rest followed, in {:.2} s; identical",
+            "{} and a cut after {CUT_AFTER} events: both ends connected again, and the rest followed, in {:.2} s; identical",
+            size::show(size),
             start.elapsed().as_secs_f64()
         ),
     )

@@ -78,7 +78,7 @@ impl Member {
         };
         let even = self.number.is_multiple_of(2);
         let address = address(self.number);
-        let bytes = self.listener.attack(self.habit, &address, even);
+        let bytes = self.listener.attack(self.habit, &address, even, self.sent);
         let chosen = match self.habit {
             Habit::Drips => &bytes[self.sent % bytes.len()..][..1],
             Habit::Leaves => &bytes[..bytes.len() / 2],

@@ -100,8 +100,9 @@ impl Listener {
         })
     }
 
-    /// What a hostile client sends, again and again; `even`: one half of the bombs.
-    pub(super) fn attack(self, habit: Habit, address: &str, even: bool) -> Vec<u8> {
+    /// What a hostile client sends, again and again, after so many bytes on its connection; `even`: one half of
+    /// the bombs.
+    pub(super) fn attack(self, habit: Habit, address: &str, even: bool, sent: usize) -> Vec<u8> {
         match (self, habit) {
             (Self::WebSocket, Habit::NeverReads | Habit::SendsAtOnce) => {
                 frame(&request(0, 200_000))
@@ -139,8 +140,7 @@ impl Listener {
                 &[0; 64],
             ]
             .concat(),
-            // A fragment that is not the last one, and never will be.
-            (Self::WebSocket, Habit::Bombs) => unfinished(),
+            (Self::WebSocket, Habit::Bombs) => unfinished(sent == 0),
             // Batches of a declared size that never become whole, each with some of its pieces.
             (Self::Documents, Habit::Bombs) => (0..64_u64).flat_map(batch).collect(),
         }
@@ -206,10 +206,10 @@ fn line(id: usize, size: usize) -> Vec<u8> {
     format!("{}\n", request(id, size)).into_bytes()
 }
 
-/// Fragments of a message, none of which is the last one: more than any message may have.
-fn unfinished() -> Vec<u8> {
-    let fragment = |opcode| [&[opcode, 0x80 | 126, 0xff, 0xff][..], &[0; 4 + 65_535]].concat();
-    [fragment(0x01), fragment(0x00).repeat(20)].concat()
+/// A fragment of a message that is not its last one.
+fn unfinished(is_first: bool) -> Vec<u8> {
+    let opcode = u8::from(is_first);
+    [&[opcode, 0x80 | 126, 0xff, 0xff][..], &[0; 4 + 65_535]].concat()
 }
 
 fn head(address: &str, more: &str) -> String {
