@@ -122,6 +122,7 @@ fn a_result_that_failed_does_not_spoil_the_next() {
     ]);
 }
 
+// TYWRAP-11
 #[test]
 fn what_is_printed_goes_to_standard_error() {
     let lines = [
