@@ -138,6 +138,12 @@ pub enum EndError {
         /// The address.
         address: IpAddr,
     },
+    /// A target at a port that cannot be.
+    #[error("{port:?} is no port; ports are 1 to 65535")]
+    WrongPort {
+        /// What stands behind the colon.
+        port: String,
+    },
     /// A target without a port.
     #[error("tcp://{authority} names no port; write tcp://HOST:PORT")]
     NoPort {

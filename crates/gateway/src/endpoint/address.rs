@@ -13,7 +13,14 @@ pub(super) fn check_target(
         _ => (authority, ""),
     };
     if !host.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Ok(());
+        // Libraries that read URLs take the port of the scheme instead, where something else may listen.
+        return match port.parse::<u16>() {
+            Ok(1..) => Ok(()),
+            _ if port.is_empty() => Ok(()),
+            _ => Err(EndError::WrongPort {
+                port: port.to_owned(),
+            }),
+        };
     }
     let port = if port.is_empty() { host } else { port };
     let meant = match port.parse::<u16>() {

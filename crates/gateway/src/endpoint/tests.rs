@@ -471,6 +471,12 @@ fn a_target_has_a_host() {
         ("ws://99999", "names no host; write ws://HOST:PORT/PATH"),
         ("ws://0", "names no host"),
         ("ws://1:2", "names no host"),
+        (
+            "ws://127.0.0.1:99999",
+            "\"99999\" is no port; ports are 1 to 65535",
+        ),
+        ("ws://host:abc/", "\"abc\" is no port"),
+        ("ws://[::1]:0", "\"0\" is no port"),
         ("ws://127.0.0.1:1", ""),
         ("ws://host", ""),
         ("ws://host:1", ""),

@@ -148,6 +148,11 @@ struct Target {
     address: String,
 }
 
+/// The port of `wss` and `ws`.
+fn known_port(secure: bool) -> u16 {
+    if secure { 443 } else { 80 }
+}
+
 impl Target {
     fn parse(url: &str) -> Result<Self, ConnectError> {
         let named = without_secrets(url);
@@ -174,7 +179,15 @@ impl Target {
         if host.is_empty() {
             return Err(wrong("it names no host"));
         }
-        let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        let authority = uri.authority().map_or("", |it| it.as_str());
+        let written = authority.rsplit_once(':').map(|(_, port)| port);
+        let port = match (uri.port_u16(), written) {
+            (Some(port @ 1..), _) => port,
+            // An IPv6 address without a port ends in a bracket.
+            (None, Some(port)) if port.is_empty() || port.ends_with(']') => known_port(secure),
+            (None, None) => known_port(secure),
+            _ => return Err(wrong("its port is no number from 1 to 65535")),
+        };
         Ok(Self {
             address: format!("{host}:{port}"),
             host: host.trim_matches(['[', ']']).to_owned(),

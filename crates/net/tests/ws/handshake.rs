@@ -309,6 +309,10 @@ async fn errors_name_the_address_and_the_remedy() {
         ),
         ("h".to_owned(), "it has no scheme"),
         (
+            "ws://127.0.0.1:99999/".to_owned(),
+            "its port is no number from 1 to 65535",
+        ),
+        (
             "ws://user:s3cret@h/".to_owned(),
             "\"ws://…@h/\" is no address",
         ),
