@@ -115,7 +115,7 @@ const WRONG_THERE: &[(&str, &str, &str)] = &[
         "did you mean tcp://127.0.0.1:8080?",
     ),
     ("stdio:", "tcp://h", "write tcp://HOST:PORT"),
-    ("stdio:", "tcp://h:http", "write tcp://HOST:PORT"),
+    ("stdio:", "tcp://h:http", "is no port; ports are 1 to 65535"),
     ("stdio:", "ws://8080", "did you mean ws://127.0.0.1:8080?"),
     (
         "tcp://h",
