@@ -25,7 +25,7 @@ pub(crate) fn program() -> Result<PathBuf> {
 /// All tests of the workspace that need no real peers.
 pub(crate) fn all_tests() -> Command {
     let mut tests = if command::has("nextest") {
-        cargo(&["nextest", "run"])
+        cargo(&["nextest", "run", "--profile", "short"])
     } else {
         cargo(&["test", "--lib", "--bins", "--tests"])
     };
