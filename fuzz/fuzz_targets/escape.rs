@@ -3,7 +3,7 @@
 use breakbulk_escape::{Escapes, count, escape, portable, unescape};
 use libfuzzer_sys::fuzz_target;
 
-/// The wide code and the portable code agree on any bytes, and with serde_json on any text.
+// The wide code and the portable code agree on any bytes, and with serde_json on any text.
 fuzz_target!(|bytes: &[u8]| {
     both_agree(bytes);
     if let Ok(text) = std::str::from_utf8(bytes) {
