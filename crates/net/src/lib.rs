@@ -65,7 +65,7 @@ pub use listening::{ListenAddress, ListenSocket};
 pub use observed::{Observed, Observer};
 #[cfg(feature = "process")]
 pub use open_files::raise_open_files;
-pub use plain_text::plain_text;
+pub use plain_text::{is_unsafe_to_show, plain_text};
 #[cfg(feature = "ws")]
 pub use proxy::{ProxyHeader, UnknownProxyHeader};
 pub use receipt::{Receipt, Refusal, Verdict};

@@ -44,7 +44,7 @@ impl Write for Plain<'_> {
             self.left -= 1;
             match character {
                 '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => self.plain.push(' '),
-                character if is_invisible(character) => self.plain.push('\u{fffd}'),
+                character if is_unsafe_to_show(character) => self.plain.push('\u{fffd}'),
                 character => self.plain.push(character),
             }
         }
@@ -52,12 +52,19 @@ impl Write for Plain<'_> {
     }
 }
 
-/// Control characters, and those that reorder or hide what stands around them.
-fn is_invisible(character: char) -> bool {
+/// Whether a character gives orders to a terminal, breaks a line, or reorders or hides what stands around it.
+/// Text of a peer is shown without such characters; `admin/page/dom.js` of the gateway has the same set.
+pub fn is_unsafe_to_show(character: char) -> bool {
     character.is_control()
         || matches!(
             character,
-            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
+            '\u{61c}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
         )
 }
 
@@ -75,6 +82,7 @@ mod tests {
             ("\u{1b}[31mred\u{7}", "\u{fffd}[31mred\u{fffd}"),
             ("c1 \u{9b}31m", "c1 \u{fffd}31m"),
             ("over\u{202e}ride", "over\u{fffd}ride"),
+            ("mark\u{61c} tag\u{e0041}", "mark\u{fffd} tag\u{fffd}"),
             (&long, &cut),
         ] {
             assert_eq!(plain_text(text), expected);

@@ -1,5 +1,7 @@
 //! JSON for people: bridges write everything beyond ASCII as escapes, and people want to read it.
 
+use breakbulk::net::is_unsafe_to_show;
+
 /// Hands on JSON, with the characters that its `\u` escapes stand for in place of the escapes. Control
 /// characters, and those that reorder or break lines, stay escaped: the text may go to a terminal.
 pub(super) fn readable<E>(
@@ -12,7 +14,7 @@ pub(super) fn readable<E>(
         put(&rest.as_bytes()[..at])?;
         rest = &rest[at..];
         let (character, len) = escaped(rest);
-        match character.filter(|c| !is_order(*c)) {
+        match character.filter(|c| !is_unsafe_to_show(*c)) {
             Some(character) => put(character.encode_utf8(&mut [0; 4]).as_bytes())?,
             None => put(&rest.as_bytes()[..len])?,
         }
@@ -47,11 +49,6 @@ fn unit(text: &str) -> Option<u16> {
     is_hex
         .then(|| u16::from_str_radix(digits, 16).ok())
         .flatten()
-}
-
-/// Whether a character gives orders to a terminal, or changes how the text around it is read.
-fn is_order(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Makes text from a capture safe for a terminal.
 
+use breakbulk::net::is_unsafe_to_show;
+
 /// Characters of a text that are stored in a row.
 const STORED_MAX: usize = 128;
 
@@ -17,7 +19,7 @@ pub(crate) fn printable(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut len = 0;
     for c in text.chars() {
-        let escaped = is_unsafe(c).then(|| c.escape_default().to_string());
+        let escaped = is_unsafe_to_show(c).then(|| c.escape_default().to_string());
         let more = escaped.as_ref().map_or(1, String::len);
         if len + more > width {
             out.push('…');
@@ -36,7 +38,7 @@ pub(crate) fn printable(text: &str, width: usize) -> String {
 pub(crate) fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if is_unsafe(c) {
+        if is_unsafe_to_show(c) {
             for unit in c.encode_utf16(&mut [0; 2]) {
                 out.push_str(&format!("\\u{unit:04x}"));
             }
@@ -45,14 +47,6 @@ pub(crate) fn json(text: &str) -> String {
         }
     }
     out
-}
-
-/// Control characters, and invisible characters that change how others are displayed.
-fn is_unsafe(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Text without line breaks and without orders to a terminal.
 
+use breakbulk::net::is_unsafe_to_show;
+
 /// A text of several lines, without control characters. All but its first line are indented, so that
 /// none passes for another message.
 pub(crate) fn indented(text: &str) -> String {
@@ -17,7 +19,7 @@ pub(super) fn plain(text: &str, colours: bool) -> String {
         match character {
             _ if colour > 0 => plain.push_str(&rest[..colour]),
             '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => plain.push(' '),
-            character if is_unsafe(character) => plain.push('\u{fffd}'),
+            character if is_unsafe_to_show(character) => plain.push('\u{fffd}'),
             character => plain.push(character),
         }
         rest = &rest[taken..];
@@ -35,15 +37,6 @@ fn colour_length(text: &str) -> usize {
         Some(end) if numbers[end..].starts_with('m') => end + 3,
         _ => 0,
     }
-}
-
-/// Control characters, and those that reorder or hide what stands around them.
-fn is_unsafe(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
-        )
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 // How the page is changed. Text of peers comes in by textContent alone, so that it never becomes markup, and
 // without characters that hide or reorder what stands around them.
 
-/** Control characters but line breaks and tabs, zero-width characters, and those that change the direction. */
-const INVISIBLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+/** What `is_unsafe_to_show` of the crate breakbulk-net has, but line breaks and tabs. */
+const INVISIBLE =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
 
 function visible(text) {
   return text.replace(INVISIBLE, "\ufffd");
