@@ -39,8 +39,9 @@ struct LinkAccounts {
 struct Account {
     limit: AtomicUsize,
     used: AtomicUsize,
-    /// The part of `used` that belongs to complete messages that the application has not dropped yet.
-    finished: AtomicUsize,
+    /// The part of `used` that the link itself holds. The rest belongs to complete messages that the
+    /// application has not dropped yet: counted so, a message costs no counter but `used`.
+    unfinished: AtomicUsize,
     /// Woken when a complete message is dropped, which happens outside of the link.
     waiting: Mutex<Option<Waker>>,
     /// Whether there is such a waker: so that dropping a message takes no lock while nobody waits.
@@ -106,7 +107,8 @@ pub(crate) enum Exhausted {
 pub struct Charge {
     budget: LinkBudget,
     amount: usize,
-    finished: bool,
+    /// Whether it counts as something that the link itself holds.
+    unfinished: bool,
 }
 
 impl Budget {
@@ -188,7 +190,7 @@ impl SubBudget {
 
     /// Charges `amount` bytes; `None` if they do not fit into the part or the budget.
     pub fn charge(&self, amount: usize) -> Option<Charge> {
-        self.0.charge(amount).ok()
+        self.0.charge_finished(amount).ok()
     }
 
     /// Charges bytes that are allocated already, even if they do not fit: everything else that is
@@ -199,7 +201,7 @@ impl SubBudget {
         Charge {
             budget: self.0.clone(),
             amount,
-            finished: false,
+            unfinished: false,
         }
     }
 }
@@ -254,10 +256,13 @@ impl LinkBudget {
         &self.0.process
     }
 
-    /// The bytes of complete messages that are not dropped yet.
+    /// The bytes of complete messages that are not dropped yet. For the link alone: nobody else changes what
+    /// it holds itself, so that the two counters belong together.
     pub(crate) fn finished(&self) -> usize {
+        let own = self.own();
         // In one order with `has_waiting`: whoever registers and then looks here misses no drop.
-        self.own().finished.load(Ordering::SeqCst)
+        let used = own.used.load(Ordering::SeqCst);
+        used.saturating_sub(own.unfinished.load(Ordering::Relaxed))
     }
 
     /// Wakes the waker once, when a complete message is dropped.
@@ -267,16 +272,36 @@ impl LinkBudget {
         own.has_waiting.store(true, Ordering::SeqCst);
     }
 
-    /// Charges `amount` bytes; the error says whose budget is exhausted.
-    #[inline]
+    /// Charges `amount` bytes for something that the link itself holds; the error says whose budget is
+    /// exhausted.
     pub(crate) fn charge(&self, amount: usize) -> Result<Charge, Exhausted> {
-        let mut charge = Charge {
-            budget: self.clone(),
-            amount: 0,
-            finished: false,
-        };
-        charge.grow(amount)?;
+        let mut charge = self.charge_finished(amount)?;
+        charge.unfinished = true;
+        charge.held_by_link().fetch_add(amount, Ordering::Relaxed);
         Ok(charge)
+    }
+
+    /// Charges `amount` bytes for a complete message.
+    #[inline]
+    pub(crate) fn charge_finished(&self, amount: usize) -> Result<Charge, Exhausted> {
+        self.take(amount)?;
+        Ok(Charge {
+            budget: self.clone(),
+            amount,
+            unfinished: false,
+        })
+    }
+
+    #[inline]
+    fn take(&self, amount: usize) -> Result<(), Exhausted> {
+        if !self.own().take(amount) {
+            return Err(Exhausted::Link);
+        }
+        if !self.process().0.take(amount) {
+            self.own().give_back(amount);
+            return Err(Exhausted::Process);
+        }
+        Ok(())
     }
 }
 
@@ -285,7 +310,7 @@ impl Account {
         Self {
             limit: AtomicUsize::new(limit),
             used: AtomicUsize::new(0),
-            finished: AtomicUsize::new(0),
+            unfinished: AtomicUsize::new(0),
             waiting: Mutex::new(None),
             has_waiting: AtomicBool::new(false),
             share: None,
@@ -342,7 +367,17 @@ impl Account {
         if let Some(share) = &self.share {
             share.give_back(amount);
         }
-        self.used.fetch_sub(amount, Ordering::Relaxed);
+        // In one order with `has_waiting`, as `LinkBudget::finished` says.
+        self.used.fetch_sub(amount, Ordering::SeqCst);
+    }
+
+    #[cold]
+    fn wake(&self) {
+        self.has_waiting.store(false, Ordering::SeqCst);
+        let waiting = self.waiting().take();
+        if let Some(waker) = waiting {
+            waker.wake();
+        }
     }
 }
 
@@ -352,14 +387,10 @@ impl Charge {
         self.amount
     }
 
-    #[inline]
     pub(crate) fn grow(&mut self, by: usize) -> Result<(), Exhausted> {
-        if !self.budget.own().take(by) {
-            return Err(Exhausted::Link);
-        }
-        if !self.budget.process().0.take(by) {
-            self.budget.own().give_back(by);
-            return Err(Exhausted::Process);
+        self.budget.take(by)?;
+        if self.unfinished {
+            self.held_by_link().fetch_add(by, Ordering::Relaxed);
         }
         self.amount += by;
         Ok(())
@@ -367,10 +398,14 @@ impl Charge {
 
     /// Marks the charge as that of a complete message.
     pub(crate) fn finish(&mut self) {
-        let finished = &self.budget.own().finished;
-        if !std::mem::replace(&mut self.finished, true) {
-            finished.fetch_add(self.amount, Ordering::Relaxed);
+        if std::mem::replace(&mut self.unfinished, false) {
+            self.held_by_link()
+                .fetch_sub(self.amount, Ordering::Relaxed);
         }
+    }
+
+    fn held_by_link(&self) -> &AtomicUsize {
+        &self.budget.own().unfinished
     }
 
     #[inline]
@@ -379,19 +414,15 @@ impl Charge {
         if by == 0 {
             return;
         }
-        let own = self.budget.own();
         self.amount -= by;
-        own.give_back(by);
+        if self.unfinished {
+            self.held_by_link().fetch_sub(by, Ordering::Relaxed);
+        }
+        let own = self.budget.own();
         self.budget.process().0.give_back(by);
-        if self.finished {
-            own.finished.fetch_sub(by, Ordering::SeqCst);
-            if own.has_waiting.load(Ordering::SeqCst) {
-                own.has_waiting.store(false, Ordering::SeqCst);
-                let waiting = own.waiting().take();
-                if let Some(waker) = waiting {
-                    waker.wake();
-                }
-            }
+        own.give_back(by);
+        if !self.unfinished && own.has_waiting.load(Ordering::SeqCst) {
+            own.wake();
         }
     }
 }

@@ -132,7 +132,7 @@ impl Link {
         }
         let charge = self
             .budget
-            .charge(bytes.len() + MESSAGE_CHARGE)
+            .charge_finished(bytes.len() + MESSAGE_CHARGE)
             .map_err(|_| FaultKind::Busy)?;
         Ok(self.deliver(|id| Message {
             id,
@@ -259,6 +259,7 @@ impl Link {
         let (key, buffer, mut charge) = assembly.into_message();
         let cost = buffer.capacity() + MESSAGE_CHARGE + key.allocated();
         charge.shrink(charge.amount().saturating_sub(cost));
+        charge.finish();
         Ok(self.deliver(|id| Message {
             id,
             bytes: buffer.into(),
@@ -272,9 +273,7 @@ impl Link {
     fn deliver(&mut self, message: impl FnOnce(MessageId) -> Message) -> Received {
         self.next_message += 1;
         let id = MessageId(self.next_message);
-        let mut message = message(id);
-        message.charge.finish();
-        self.events.push(Event::Message(message));
+        self.events.push(Event::Message(message(id)));
         Received::Done(id)
     }
 
