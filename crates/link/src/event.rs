@@ -129,11 +129,10 @@ impl Message {
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     queue: VecDeque<Event>,
-    /// The charge of each: events that a peer can cause carry one while they are queued. A queue of its own,
-    /// since moving a pair apart would copy each event once more.
-    charges: VecDeque<Option<Charge>>,
+    /// The charges of the [reports](is_report) in the queue, in the same order: events that a peer can cause
+    /// carry one while they are queued. A queue of its own, since most events are no reports.
+    charges: VecDeque<Charge>,
     messages: usize,
-    reports: usize,
     /// How many reports were dropped.
     unreported: u64,
 }
@@ -142,9 +141,9 @@ impl Events {
     /// Queues a message, or an event about this side's own messages: not limited.
     #[inline]
     pub(crate) fn push(&mut self, event: Event) {
+        debug_assert!(!is_report(&event));
         self.messages += usize::from(matches!(event, Event::Message(_)));
         self.queue.push_back(event);
-        self.charges.push_back(None);
     }
 
     /// Queues the end of a transfer, charged with a part of the transfer's own charge.
@@ -155,15 +154,15 @@ impl Events {
     }
 
     fn push_report(&mut self, event: Event, charge: Charge) {
-        self.reports += 1;
+        debug_assert!(is_report(&event));
+        self.charges.push_back(charge);
         self.queue.push_back(event);
-        self.charges.push_back(Some(charge));
     }
 
     /// Queues an event that a peer can cause as often as it likes; returns false if it was dropped.
     pub(crate) fn report(&mut self, event: Event, budget: &LinkBudget) -> bool {
         match budget.charge(cost(&event)) {
-            Ok(charge) if self.reports < REPORTS => {
+            Ok(charge) if self.charges.len() < REPORTS => {
                 self.push_report(event, charge);
                 true
             }
@@ -176,12 +175,13 @@ impl Events {
 
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Event> {
-        let message = matches!(self.queue.front()?, Event::Message(_));
-        self.messages -= usize::from(message);
-        let charge = self.charges.pop_front().flatten();
-        self.reports -= usize::from(charge.is_some());
+        let first = self.queue.front()?;
+        self.messages -= usize::from(matches!(first, Event::Message(_)));
+        if !self.charges.is_empty() && is_report(first) {
+            self.charges.pop_front();
+        }
         // Releases the memory that a flood of events took, once the last one is being taken.
-        if self.queue.len() == 1 && self.queue.capacity() > KEPT {
+        if self.queue.capacity() > KEPT && self.queue.len() == 1 {
             self.queue.shrink_to(KEPT);
             self.charges.shrink_to(KEPT);
         }
@@ -199,7 +199,7 @@ impl Events {
 
     /// Whether the queue of reports is half full, so that reading should stop.
     pub(crate) fn is_flooded(&self) -> bool {
-        self.reports >= REPORTS / 2
+        self.charges.len() >= REPORTS / 2
     }
 
     pub(crate) fn unreported(&self) -> u64 {
@@ -207,9 +207,28 @@ impl Events {
     }
 }
 
-/// What a queued event costs: its entry in a queue that grows by doubling, and its allocations.
+/// Whether an event is one that a peer can cause as often as it likes, without a message of its own.
+fn is_report(event: &Event) -> bool {
+    match event {
+        Event::Control(_)
+        | Event::Progress { .. }
+        | Event::Fault(_)
+        | Event::Opened(_)
+        | Event::TransferFailed(_)
+        | Event::Discarded(_) => true,
+        Event::Message(_)
+        | Event::Sent { .. }
+        | Event::Accepted { .. }
+        | Event::SendFailed { .. }
+        | Event::GaveUp { .. }
+        | Event::Writable
+        | Event::Closed(_) => false,
+    }
+}
+
+/// What a queued event costs: its entries in queues that grow by doubling, and its allocations.
 fn cost(event: &Event) -> usize {
-    2 * size_of::<(Event, Option<Charge>)>() + allocated(event)
+    2 * (size_of::<Event>() + size_of::<Charge>()) + allocated(event)
 }
 
 /// What an event has allocated, in addition to its fixed size.
