@@ -27,6 +27,8 @@ const REASON_MAX: usize = 123;
 pub struct Link {
     send: Arc<dyn Wire>,
     receive: Arc<dyn Wire>,
+    /// What the sending wire's frames are.
+    sends: Carries,
     config: Config,
     budget: LinkBudget,
     peer: PeerSupport,
@@ -176,6 +178,7 @@ impl Link {
         let mut outbox = Outbox::new();
         outbox.small_first = config.small_first;
         Self {
+            sends: send.carries(),
             send,
             receive,
             budget: LinkBudget::new(config.limits.memory, budget),
@@ -270,6 +273,7 @@ impl Link {
     }
 
     /// The next event; call it until it returns `None` after every other call.
+    #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop()
     }

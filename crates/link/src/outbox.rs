@@ -60,6 +60,7 @@ impl Outgoing {
     }
 
     /// The cap that applies to this message.
+    #[inline]
     pub(crate) fn cap(&self, cap: &Cap) -> Cap {
         let soft = match (self.cut_above, cap.cut_above) {
             (Some(own), Some(general)) => Some(own.min(general)),
@@ -125,10 +126,10 @@ impl Entry {
         }
     }
 
-    /// Puts another message here.
+    /// Puts another message here, after [`clear`](Self::clear).
     pub(crate) fn set(&mut self, message: Outgoing) {
+        debug_assert!(matches!(self.state, State::Queued));
         self.message = message;
-        self.state = State::Queued;
         (self.begun, self.last, self.timer, self.reported) = (None, None, None, 0);
     }
 
@@ -136,7 +137,10 @@ impl Entry {
     pub(crate) fn clear(&mut self) {
         self.message.bytes = Bytes::new();
         (self.message.key, self.message.charge) = (None, None);
-        self.state = State::Queued;
+        // Mostly so: what needs no dropping is not looked at field by field.
+        if !matches!(self.state, State::Queued) {
+            self.state = State::Queued;
+        }
     }
 
     /// How many frames of it were made.
@@ -377,13 +381,17 @@ impl Outbox {
     }
 
     pub(crate) fn push(&mut self, message: Outgoing) -> TransferId {
-        let lane = message.lane;
-        self.bytes += message.bytes.len();
+        let (lane, size) = (message.lane, message.bytes.len());
+        self.bytes += size;
         let id = self.messages.insert(message);
         let queue = self.lanes.entry(lane).or_default();
         queue.ids.push_back(id);
-        if queue.ids.len() == 1 {
-            self.wake(lane);
+        if queue.ids.len() == 1 && !std::mem::replace(&mut queue.ready, true) {
+            if self.small_first && size <= self.one_frame {
+                self.fresh.push_back(lane);
+            } else {
+                self.bulk.push_back(lane);
+            }
         }
         id
     }
@@ -448,6 +456,22 @@ impl Outbox {
             self.wake_waiting();
         }
         self.messages.get_mut(id)
+    }
+
+    /// Removes the first message of a lane, which holds nothing that others wait for, after it was sent in
+    /// one frame. Its lane goes on with the next one.
+    pub(crate) fn remove_sent(&mut self, lane: Lane, id: TransferId, size: usize) {
+        self.bytes -= size;
+        self.messages.remove(id);
+        let Some(queue) = self.lanes.get_mut(&lane) else {
+            return;
+        };
+        queue.ids.pop_front();
+        if !queue.ids.is_empty() {
+            self.wake(lane);
+        } else if queue.ids.capacity() > KEPT_QUEUE || self.lanes.len() > KEPT_LANES {
+            self.forget_if_empty(lane);
+        }
     }
 
     /// Removes a message in any state; its lane goes on with the next one. Returns its tag and its timer.

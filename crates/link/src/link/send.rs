@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::receive::CONTROL_MAX;
 use super::{Cancelled, Link, PlanJob, Planned, Received, Sent};
 use crate::event::{Event, ProgressOf};
-use crate::frame::{Carries, FrameId, FrameKind, TransferId, Transmit};
+use crate::frame::{Carries, FrameId, FrameKind, Lane, TransferId, Transmit};
 use crate::outbox::{Cursor, Entry, Outgoing, Rejected, Sending, State, Unconfirmed};
 use crate::rules::OnCancel;
 use crate::timers::Timer;
@@ -183,24 +183,29 @@ impl Link {
         }
         // Alternates with the lanes: a peer that provokes many answers must not starve them.
         if !std::mem::replace(&mut self.replied, false)
+            && !self.outbox.replies.is_empty()
             && let Some(transmit) = self.poll_reply(out)
         {
             self.replied = true;
             return Some(transmit);
         }
         while let Some((lane, id)) = self.outbox.pick() {
+            if let Some(transmit) = self.send_whole(lane, id, out) {
+                return Some(transmit);
+            }
             if let Some(transmit) = self.advance(now, id, out) {
                 self.outbox.wake(lane);
                 return Some(transmit);
             }
         }
-        self.poll_reply(out)
-    }
-
-    fn poll_reply(&mut self, out: &mut Vec<u8>) -> Option<Transmit> {
         if self.outbox.replies.is_empty() {
             return None;
         }
+        self.poll_reply(out)
+    }
+
+    #[cold]
+    fn poll_reply(&mut self, out: &mut Vec<u8>) -> Option<Transmit> {
         while let Some(reply) = self.outbox.replies.pop_front() {
             let part = match reply.kind {
                 FrameKind::Accept => Part::Accept {
@@ -262,6 +267,34 @@ impl Link {
         }
     }
 
+    /// Makes the frame of a message that is not planned yet and goes in one frame, which is then done. Most
+    /// messages are such, and nothing has to be remembered of them. `None` leaves all as it was, but for a
+    /// plan that was made: [`advance`](Self::advance) goes on.
+    #[inline]
+    fn send_whole(&mut self, lane: Lane, id: TransferId, out: &mut Vec<u8>) -> Option<Transmit> {
+        if self.config.confirm.is_some() {
+            return None;
+        }
+        let entry = self.outbox.messages.get(id)?;
+        let (tag, size) = (entry.message.tag, entry.message.bytes.len());
+        if !matches!(entry.state, State::Queued) || self.plans_elsewhere(size) {
+            return None;
+        }
+        match self.plan_now(entry) {
+            Ok(Plan::Whole) => {}
+            plan => {
+                self.planned(id, plan);
+                return None;
+            }
+        }
+        self.send.write(Part::Whole(&entry.message.bytes), out);
+        self.outbox.remove_sent(lane, id, size);
+        self.report_room();
+        let frames = 1;
+        self.events.push(Event::Sent { id, tag, frames });
+        Some(self.transmit(Some(id), tag, FrameKind::Whole))
+    }
+
     /// Makes the next frame of a message; `None` if it has to wait.
     fn advance(&mut self, now: Instant, id: TransferId, buffer: &mut Vec<u8>) -> Option<Transmit> {
         self.plan(id);
@@ -317,6 +350,7 @@ impl Link {
         Some(transmit)
     }
 
+    #[inline(always)]
     fn transmit(&mut self, transfer: Option<TransferId>, tag: u64, kind: FrameKind) -> Transmit {
         self.next_frame += 1;
         Transmit {
@@ -324,7 +358,7 @@ impl Link {
             transfer,
             tag,
             kind,
-            carries: self.send.carries(),
+            carries: self.sends,
             answers: None,
         }
     }
@@ -344,27 +378,42 @@ impl Link {
             }
             _ => return,
         }
-        let Some(out) = self.outbox.messages.get_mut(id) else {
+        let Some(out) = self.outbox.messages.get(id) else {
             return;
         };
-        if self
-            .config
-            .plan_elsewhere
-            .is_some_and(|size| out.message.bytes.len() >= size)
-        {
+        if !self.plans_elsewhere(out.message.bytes.len()) {
+            let plan = self.plan_now(out);
+            self.planned(id, plan);
+        } else if let Some(out) = self.outbox.messages.get_mut(id) {
             out.state = State::Planning;
             self.jobs.push_back(id);
-            return;
         }
+    }
+
+    /// Whether a message of this size is planned on another thread.
+    #[inline]
+    fn plans_elsewhere(&self, size: usize) -> bool {
+        self.config.plan_elsewhere.is_some_and(|from| size >= from)
+    }
+
+    #[inline]
+    fn plan_now(&self, out: &Entry) -> Result<Plan, SendError> {
+        let own;
+        let cap = match out.message.cut_above {
+            None => &self.cap,
+            Some(_) => {
+                own = out.message.cap(&self.cap);
+                &own
+            }
+        };
         let options = PlanOptions {
             key: out.message.key.as_ref(),
             may_cut: out.message.may_cut,
             known_text: out.message.known_text,
             peer: &self.peer,
-            cap: &out.message.cap(&self.cap),
+            cap,
         };
-        let plan = self.send.plan(&out.message.bytes, &options);
-        self.planned(id, plan);
+        self.send.plan(&out.message.bytes, &options)
     }
 
     fn planned(&mut self, id: TransferId, plan: Result<Plan, SendError>) {
@@ -513,10 +562,17 @@ impl Link {
         }
     }
 
-    /// Removes a message, and reports that the queue has room again. Returns the message's tag.
+    /// Removes a message in any state. Returns its tag.
     fn remove_outgoing(&mut self, id: TransferId) -> Option<u64> {
         let (tag, timer) = self.outbox.remove(id)?;
         self.timers.remove(timer);
+        self.report_room();
+        Some(tag)
+    }
+
+    /// Reports that the queue has room again, if it was full.
+    #[inline]
+    fn report_room(&mut self) {
         let limits = &self.config.limits;
         if self.was_full
             && self.outbox.bytes <= limits.queued_bytes / 2
@@ -525,7 +581,6 @@ impl Link {
             self.was_full = false;
             self.events.push(Event::Writable);
         }
-        Some(tag)
     }
 
     fn set_timer(&mut self, now: Instant, id: TransferId, cursor: Cursor) {
