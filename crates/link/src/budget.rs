@@ -325,7 +325,7 @@ impl Account {
         lock(&self.waiting)
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&self, amount: usize) -> bool {
         if self.share.as_ref().is_some_and(|share| !share.take(amount)) {
             return false;

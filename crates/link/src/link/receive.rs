@@ -27,15 +27,33 @@ const REPLIES: usize = 256;
 /// The longest control message, in bytes; real ones are a few letters.
 pub(super) const CONTROL_MAX: usize = 1024;
 
+/// What became of a frame that was not a message by itself.
+struct Handled(Result<Received, Fault>);
+
 impl Link {
     /// Handles a frame that came in.
     pub fn handle_frame(&mut self, now: Instant, frame: Frame) -> Received {
         if self.closed.is_some() {
             return Received::Ignored;
         }
-        let received = self.try_frame(now, frame);
+        // What became of a message in one frame is written where the caller finds it, and moved nowhere:
+        // most messages are such.
+        let handled = match self.read_frame(now, &frame) {
+            Ok(Inbound::Whole(message, shape)) => {
+                let skip = frame.bytes().len().saturating_sub(message.len());
+                // The message keeps the memory of the frame: no copy, no allocation.
+                let mut bytes = frame.into_bytes();
+                bytes.advance(skip);
+                match self.whole(bytes, shape) {
+                    Ok(id) => return Received::Done(id),
+                    Err(kind) => Err(kind.into()),
+                }
+            }
+            Ok(other) => self.other(now, other),
+            Err(Handled(handled)) => handled,
+        };
         self.report_evicted();
-        received.unwrap_or_else(|fault| self.fault(fault))
+        handled.unwrap_or_else(|fault| self.fault(fault))
     }
 
     /// Drops frames with this key from now on, until the last one came in.
@@ -58,27 +76,26 @@ impl Link {
         true
     }
 
-    fn try_frame(&mut self, now: Instant, frame: Frame) -> Result<Received, Fault> {
+    /// Reads a frame. The error is what became of it, if that is known already.
+    #[inline]
+    fn read_frame<'a>(&mut self, now: Instant, frame: &'a Frame) -> Result<Inbound<'a>, Handled> {
         let (size, limit) = (frame.bytes().len(), self.config.limits.frame);
         if size > limit {
-            return Err(FaultKind::FrameTooLarge { size, limit }.into());
+            return Err(Handled(
+                Err(FaultKind::FrameTooLarge { size, limit }.into()),
+            ));
         }
         // The result of the fast canonical reader counts only if the piece was stored. If the piece is
         // faulty, late or unwanted, the general reader decides.
-        if let Some(piece) = self.receive.read_canonical(&frame)
+        if let Some(piece) = self.receive.read_canonical(frame)
             && !self.inbox.is_discarded(&piece.key)
             && let Ok(taken @ (Taken::Pending | Taken::Complete(_))) = self.piece(now, &piece)
         {
-            return self.after_frame(&piece.key, taken);
+            return Err(Handled(self.after_frame(&piece.key, taken)));
         }
-        let (skip, shape) = match self.receive.read(&frame)? {
-            Inbound::Whole(message, shape) => (size.saturating_sub(message.len()), shape),
-            other => return self.other(now, other),
-        };
-        // The message keeps the memory of the frame: no copy, no allocation.
-        let mut bytes = frame.into_bytes();
-        bytes.advance(skip);
-        self.whole(bytes, shape)
+        self.receive
+            .read(frame)
+            .map_err(|fault| Handled(Err(fault)))
     }
 
     /// Handles a frame that is no message by itself.
@@ -122,12 +139,13 @@ impl Link {
         Ok(Received::Pending)
     }
 
-    fn whole(&mut self, bytes: Bytes, shape: Shape) -> Result<Received, Fault> {
+    #[inline]
+    fn whole(&mut self, bytes: Bytes, shape: Shape) -> Result<MessageId, FaultKind> {
         let (size, limit) = (bytes.len() as u64, self.config.limits.message as u64);
         if size > limit {
-            return Err(FaultKind::MessageTooLarge { size, limit }.into());
+            return Err(FaultKind::MessageTooLarge { size, limit });
         }
-        if self.config.rules.contiguous {
+        if self.config.rules.contiguous && self.inbox.len() > 0 {
             self.supersede(None);
         }
         let charge = self
@@ -260,21 +278,23 @@ impl Link {
         let cost = buffer.capacity() + MESSAGE_CHARGE + key.allocated();
         charge.shrink(charge.amount().saturating_sub(cost));
         charge.finish();
-        Ok(self.deliver(|id| Message {
+        let id = self.deliver(|id| Message {
             id,
             bytes: buffer.into(),
             shape,
             key: Some(key),
             pieces,
             charge,
-        }))
+        });
+        Ok(Received::Done(id))
     }
 
-    fn deliver(&mut self, message: impl FnOnce(MessageId) -> Message) -> Received {
+    #[inline]
+    fn deliver(&mut self, message: impl FnOnce(MessageId) -> Message) -> MessageId {
         self.next_message += 1;
         let id = MessageId(self.next_message);
         self.events.push(Event::Message(message(id)));
-        Received::Done(id)
+        id
     }
 
     /// Handles a fault: ends the transfer or the link, as the rules say.
