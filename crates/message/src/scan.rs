@@ -56,7 +56,18 @@ struct Open {
 }
 
 impl Open {
+    #[inline]
     fn push(&mut self, object: bool) {
+        if self.depth < 64 {
+            self.first = self.first & !(1 << self.depth) | u64::from(object) << self.depth;
+            self.depth += 1;
+        } else {
+            self.push_deep(object);
+        }
+    }
+
+    #[cold]
+    fn push_deep(&mut self, object: bool) {
         let (word, bit) = (self.depth / 64, self.depth % 64);
         if word > self.more.len() {
             self.more.push(0);
@@ -66,9 +77,15 @@ impl Open {
         self.depth += 1;
     }
 
+    #[inline]
     fn is_object(&mut self) -> Option<bool> {
         let last = self.depth.checked_sub(1)?;
-        Some(*self.word(last / 64) >> (last % 64) & 1 == 1)
+        let word = if last < 64 {
+            self.first
+        } else {
+            *self.word(last / 64)
+        };
+        Some(word >> (last % 64) & 1 == 1)
     }
 
     fn word(&mut self, word: usize) -> &mut u64 {
@@ -127,7 +144,16 @@ fn value(text: &[u8], mut at: usize, open: &mut Open) -> Option<usize> {
     }
 }
 
-fn blank(text: &[u8], mut at: usize) -> usize {
+/// The first byte from `at` on that is not white space.
+#[inline]
+fn blank(text: &[u8], at: usize) -> usize {
+    match text.get(at) {
+        Some(b' ' | b'\n' | b'\t' | b'\r') => blanks(text, at),
+        _ => at,
+    }
+}
+
+fn blanks(text: &[u8], mut at: usize) -> usize {
     // Some writers align: eight spaces at a time.
     while text.get(at..at + 8) == Some(b"        ") {
         at += 8;
@@ -139,6 +165,7 @@ fn blank(text: &[u8], mut at: usize) -> usize {
 }
 
 /// Skips the colon after a member's name.
+#[inline]
 fn colon(text: &[u8], at: usize) -> Option<usize> {
     let at = blank(text, at);
     (text.get(at) == Some(&b':')).then(|| blank(text, at + 1))

@@ -278,9 +278,10 @@ impl Wire for Ahp {
     fn read<'a>(&self, frame: &'a Frame) -> Result<Inbound<'a>, Fault> {
         let (bytes, text) = text(frame)?;
         // A text that is not JSON-RPC is passed on unchanged: it may belong to another protocol.
-        let Some(outline) = Outline::parse(bytes) else {
+        let mut outline = Outline::default();
+        if !outline.fill(bytes, |_| {}) {
             return Ok(Inbound::Whole(bytes, Shape::default()));
-        };
+        }
         if outline.method(bytes).as_deref() != Some(METHOD) {
             return Ok(Inbound::Whole(bytes, shape(bytes, &outline)));
         }

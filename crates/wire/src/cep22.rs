@@ -240,9 +240,10 @@ impl Wire for Cep22 {
 
     fn read<'a>(&self, frame: &'a Frame) -> Result<Inbound<'a>, Fault> {
         let (bytes, text) = text(frame)?;
-        let Some(outline) = Outline::parse(bytes) else {
+        let mut outline = Outline::default();
+        if !outline.fill(bytes, |_| {}) {
             return Ok(Inbound::Whole(bytes, Shape::default()));
-        };
+        }
         if let Some((params, cvm)) = frame_members(text, &outline) {
             return transfer_frame(&params, &cvm);
         }

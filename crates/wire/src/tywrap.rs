@@ -379,12 +379,11 @@ impl Wire for Tywrap {
         // Most lines are messages: one scan finds that, and the parts of the message. Whatever it does not
         // take is judged by the general parser.
         let mut is_frame = false;
-        let outline = Outline::parse_and_note(bytes, |name| {
+        let mut outline = Outline::default();
+        let is_object = outline.fill(bytes, |name| {
             is_frame |= name == b"__tywrap_frame__" || name == b"frameProtocol";
         });
-        if let Some(outline) = outline
-            && !is_frame
-        {
+        if is_object && !is_frame {
             return Ok(Inbound::Whole(bytes, shape(bytes, &outline)));
         }
         if !text.trim_ascii_start().starts_with('{') {
