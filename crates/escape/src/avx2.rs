@@ -275,7 +275,8 @@ pub(crate) fn escape(text: &[u8], out: &mut Vec<u8>) {
     let mut dense = 0;
     let mut rest = text;
     while rest.len() >= BLOCK {
-        if dense == 0 {
+        // The last few blocks go one by one: to look for more of them would cost more than they do.
+        if dense == 0 && rest.len() >= GROUP {
             rest = &rest[copy_clean(rest, out)..];
             let (read, stopped) = sparse(rest, out, escape_one);
             rest = &rest[read..];
@@ -294,9 +295,11 @@ pub(crate) fn escape(text: &[u8], out: &mut Vec<u8>) {
         return;
     }
     out.reserve(WORST);
-    match text.last_chunk::<BLOCK>() {
+    if let Some(last) = text.last_chunk::<BLOCK>() {
+        let again = BLOCK - rest.len();
+        let found = bits(special(load(last)));
         // Clean bytes stand in the output as they are: the last block is written over some of them.
-        Some(last) if bits(special(load(last))) == 0 => {
+        if found == 0 {
             let len = out.len() + rest.len();
             // SAFETY: the first bytes of the block are the last of the output, which has as many, and there
             // is room for the others.
@@ -304,12 +307,16 @@ pub(crate) fn escape(text: &[u8], out: &mut Vec<u8>) {
                 _mm256_storeu_si256(out.as_mut_ptr().add(len - BLOCK).cast(), load(last));
                 out.set_len(len);
             }
+            return;
         }
-        _ => {
-            escape_block(&filled(rest), 0, out);
-            out.truncate(out.len() - (BLOCK - rest.len()));
+        if found.trailing_zeros() as usize >= again {
+            out.truncate(out.len() - again);
+            escape_block(last, DENSE, out);
+            return;
         }
     }
+    escape_block(&filled(rest), 0, out);
+    out.truncate(out.len() - (BLOCK - rest.len()));
 }
 
 /// Escapes a byte with one that follows a backslash.
@@ -388,7 +395,7 @@ pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Invalid> {
     let mut dense = 0;
     let mut at = 0;
     while raw.len() - at >= BLOCK {
-        if dense == 0 {
+        if dense == 0 && raw.len() - at >= GROUP {
             at += copy_clean(&raw[at..], out);
             let (read, stopped) = sparse(&raw[at..], out, unescape_one);
             at += read;
@@ -539,7 +546,18 @@ pub(crate) fn string_end(text: &[u8]) -> Option<usize> {
                 continue;
             }
         }
-        dense = bits(special(load(block))) != 0;
+        let special = bits(special(load(block)));
+        if special == 0 {
+            at += BLOCK;
+            dense = false;
+            continue;
+        }
+        // Most strings end without an escape in their last block.
+        let first = special.trailing_zeros() as usize;
+        if block[first] == b'"' {
+            return Some(at + first);
+        }
+        dense = true;
         match string_end_block(block)? {
             Some(Found::End(end)) => return Some(at + end),
             Some(Found::GoOn(next)) => at += next,
