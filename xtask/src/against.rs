@@ -32,10 +32,12 @@ pub(crate) fn run(commit: &str, rounds: usize, wires: &[String]) -> Result<()> {
         &["rev-parse", "--short=12", &format!("{commit}^{{commit}}")],
     )?;
     let hash = hash.trim();
-    let before = {
+    // A commit does not change: its program is built once.
+    let before = folder.join(format!("{PROGRAM}-{hash}"));
+    if !before.exists() {
         let tree = Worktree::add(folder.join(hash), hash)?;
-        build(&tree.0, &folder.join(format!("{PROGRAM}-{hash}")))?
-    };
+        build(&tree.0, &before)?;
+    }
     let now = build(&root(), &folder.join(format!("{PROGRAM}-now")))?;
     println!(
         "{rounds} rounds in turns: the time now as a multiple of the time at {hash}: median (least to most)\n"
@@ -85,20 +87,25 @@ fn spread(values: &mut [f64]) -> [f64; 3] {
 }
 
 /// Builds the benchmark of a source tree. Both share one target folder, so that dependencies are compiled
-/// once; the program is copied before the other one takes its name.
+/// once; the program is copied before the other one takes its name. The package of the command is named too,
+/// as where the program is built for benchmarks: with other features all would be compiled again.
 fn build(tree: &Path, to: &Path) -> Result<PathBuf> {
     let target = target()?;
     let mut build = cargo(&[
         "build",
         "--quiet",
         "--profile=dist",
+        "--package=breakbulk-cli",
         "--package",
         PROGRAM,
         "--bin",
         PROGRAM,
     ]);
     command::run(build.current_dir(tree).env("CARGO_TARGET_DIR", &target))?;
-    fs::copy(target.join("dist").join(PROGRAM), to)?;
+    // Under its name only when it is whole.
+    let part = to.with_extension("part");
+    fs::copy(target.join("dist").join(PROGRAM), &part)?;
+    fs::rename(&part, to)?;
     Ok(to.to_owned())
 }
 
@@ -125,6 +132,12 @@ fn read(printed: &Value) -> Result<Figures> {
     for (wire, rate) in whole.into_iter().flatten() {
         let rate = rate.as_f64().context("no rate")?;
         figures.insert(format!("{wire} whole 256-byte messages"), 1.0 / rate);
+    }
+    for first in printed["firstFrames"].as_array().into_iter().flatten() {
+        let word = |name: &str| first[name].as_str().unwrap_or_default().to_owned();
+        let seconds = first["seconds"].as_f64().context("no seconds")?;
+        let name = format!("{} {} first frame", word("wire"), word("content"));
+        figures.insert(name, seconds);
     }
     Ok(figures)
 }
@@ -170,6 +183,7 @@ mod tests {
         let printed = serde_json::json!({
             "rows": [{ "wire": "ahp", "content": "CJK", "bytes": 1000, "seconds": 0.5 }],
             "wholeMessagesPerSecond": { "ahp": 4.0 },
+            "firstFrames": [{ "wire": "ahp", "content": "CJK", "seconds": 2.0 }],
         });
         let figures = read(&printed).unwrap();
         let figures: Vec<_> = figures
@@ -180,6 +194,7 @@ mod tests {
             figures,
             [
                 ("ahp CJK      1000 bytes", 0.5),
+                ("ahp CJK first frame", 2.0),
                 ("ahp whole 256-byte messages", 0.25)
             ]
         );
