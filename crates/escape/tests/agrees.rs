@@ -152,6 +152,22 @@ fn each_byte_at_each_place_of_a_block() {
     }
 }
 
+/// The last bytes of a text are written over bytes that stand there already, or escaped with them.
+#[test]
+fn two_escapes_anywhere_in_the_last_bytes() {
+    for length in [33, 40, 63, 64, 65, 95, 130, 170] {
+        for first in length - 33..length {
+            for second in first..length {
+                for [one, two] in [*b"\n\"", *b"\x01\\", *b"\\\x1f"] {
+                    let mut text = vec![b'x'; length];
+                    (text[first], text[second]) = (one, two);
+                    check(&text);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn runs_of_backslashes_across_blocks() {
     for before in 24..40 {

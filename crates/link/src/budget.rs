@@ -494,6 +494,26 @@ mod tests {
     }
 
     #[test]
+    fn what_the_link_holds_itself_is_no_complete_message() {
+        let link = LinkBudget::new(100, Budget::unlimited());
+        let mut transfer = link.charge(10).unwrap();
+        let message = link.charge_finished(20).unwrap();
+        assert_eq!((link.used(), link.finished()), (30, 20));
+        transfer.grow(30).unwrap();
+        transfer.shrink(5);
+        assert_eq!(link.charge(51).map(|_| ()), Err(Exhausted::Link));
+        assert_eq!((link.used(), link.finished()), (55, 20));
+        // A transfer that becomes a message keeps its charge.
+        transfer.finish();
+        assert_eq!((link.used(), link.finished()), (55, 55));
+        let report = link.charge(1).unwrap();
+        drop((message, transfer));
+        assert_eq!((link.used(), link.finished()), (1, 0));
+        drop(report);
+        assert_eq!((link.used(), link.finished()), (0, 0));
+    }
+
+    #[test]
     fn both_limits_hold_and_everything_comes_back() {
         let process = Budget::new(150);
         let (one, two) = (
