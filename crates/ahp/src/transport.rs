@@ -95,7 +95,7 @@ impl Segmenting {
     ) -> Result<Self, Mismatch> {
         let moved = Moved::new();
         let options = config.options;
-        let carrier = Observed(carrier, moved.clone());
+        let carrier = Observed::new(carrier, moved.clone());
         let connection = Connection::open(config.fresh_link(), carrier, options)?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State {

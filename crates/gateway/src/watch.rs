@@ -11,6 +11,7 @@ mod counts;
 mod id;
 mod look;
 mod messages;
+mod pumped;
 mod record;
 mod route;
 mod session;
@@ -34,6 +35,7 @@ pub use view::{
 };
 
 pub(crate) use messages::{Head, Noted};
+pub(crate) use pumped::PumpedEnd;
 pub(crate) use route::{Refused, RouteWatch};
 pub use session::SideWatch;
 pub(crate) use session::{SessionTap, SessionWatch};

@@ -27,84 +27,104 @@ pub trait Observer: Clone + Send + Sync + 'static {
 
 /// A transport, or a half of one, and its observer.
 #[derive(Debug)]
-pub struct Observed<T, O>(pub T, pub O);
+pub struct Observed<T, O> {
+    inner: T,
+    observer: O,
+    /// The observer was told of a frame that the sink did not hold, and that is sent next.
+    is_told: bool,
+}
+
+impl<T, O> Observed<T, O> {
+    /// Tells the observer what passes through the transport.
+    pub fn new(inner: T, observer: O) -> Self {
+        Self {
+            inner,
+            observer,
+            is_told: false,
+        }
+    }
+}
 
 impl<T: Transport, O: Observer> Transport for Observed<T, O> {
     type Source = Observed<T::Source, O>;
     type Sink = Observed<T::Sink, O>;
 
     fn carries(&self, carries: Carries) -> bool {
-        self.0.carries(carries)
+        self.inner.carries(carries)
     }
 
     fn limit_frames(&mut self, largest: usize) {
-        self.0.limit_frames(largest);
+        self.inner.limit_frames(largest);
     }
 
     fn charge_to(&mut self, budget: &Budget) {
-        self.0.charge_to(budget);
+        self.inner.charge_to(budget);
     }
 
     fn split(self) -> (Self::Source, Self::Sink) {
-        let (source, sink) = self.0.split();
-        (Observed(source, self.1.clone()), Observed(sink, self.1))
+        let (source, sink) = self.inner.split();
+        let other = self.observer.clone();
+        (
+            Observed::new(source, other),
+            Observed::new(sink, self.observer),
+        )
     }
 }
 
 impl<S: Source, O: Observer> Source for Observed<S, O> {
     async fn next(&mut self) -> Incoming {
-        let incoming = self.0.next().await;
-        self.1.received(&incoming);
+        let incoming = self.inner.next().await;
+        self.observer.received(&incoming);
         incoming
     }
 
     async fn read_ahead(&mut self) -> Infallible {
-        self.0.read_ahead().await
+        self.inner.read_ahead().await
     }
 
     fn charge_to(&mut self, budget: &Budget) {
-        self.0.charge_to(budget);
+        self.inner.charge_to(budget);
     }
 }
 
 impl<S: Sink, O: Observer> Sink for Observed<S, O> {
     async fn send(&mut self, frame: Frame) -> Result<(), Lost> {
-        self.1.handed_over(&frame);
-        let outcome = self.0.send(frame).await;
+        if !std::mem::take(&mut self.is_told) {
+            self.observer.handed_over(&frame);
+        }
+        let outcome = self.inner.send(frame).await;
         self.told(outcome)
     }
 
     fn hold(&mut self, frame: Frame) -> Option<Frame> {
-        // Its bytes are shared, not copied.
-        let shown = frame.clone();
-        let back = self.0.hold(frame);
-        if back.is_none() {
-            self.1.handed_over(&shown);
-        }
+        // Told before it is held, and not after: for that each frame would be cloned.
+        self.observer.handed_over(&frame);
+        let back = self.inner.hold(frame);
+        self.is_told = back.is_some();
         back
     }
 
     async fn flush(&mut self) -> Result<(), Lost> {
-        let outcome = self.0.flush().await;
+        let outcome = self.inner.flush().await;
         self.told(outcome)
     }
 
     async fn ping(&mut self) -> Result<(), Lost> {
-        self.0.ping().await
+        self.inner.ping().await
     }
 
     async fn close(&mut self, code: u16, reason: &str) {
-        self.1.closing(code, reason);
-        self.0.close(code, reason).await;
+        self.observer.closing(code, reason);
+        self.inner.close(code, reason).await;
     }
 }
 
 impl<S, O: Observer> Observed<S, O> {
     /// Tells how a write ended.
     fn told(&self, outcome: Result<(), Lost>) -> Result<(), Lost> {
-        self.1.written();
+        self.observer.written();
         if let Err(lost) = &outcome {
-            self.1.lost(lost);
+            self.observer.lost(lost);
         }
         outcome
     }
@@ -171,7 +191,7 @@ mod tests {
     #[tokio::test]
     async fn a_sink_that_is_observed_can_all_that_it_could() {
         let notes = Notes::default();
-        let mut sink = Observed(notes.clone(), notes.clone());
+        let mut sink = Observed::new(notes.clone(), notes.clone());
         let frame = Frame::Text("x".into());
         assert_eq!(sink.hold(frame.clone()), None);
         sink.flush().await.unwrap();
@@ -179,8 +199,8 @@ mod tests {
         sink.ping().await.unwrap();
         sink.close(1000, "").await;
         let expected = [
-            "hold",
             "handed over",
+            "hold",
             "flush",
             "written",
             "handed over",
@@ -190,6 +210,29 @@ mod tests {
             "closing",
             "close",
         ];
+        assert_eq!(*notes.0.lock().unwrap(), expected);
+    }
+
+    /// Holds nothing.
+    struct Plain;
+
+    impl Sink for Plain {
+        async fn send(&mut self, _frame: Frame) -> Result<(), Lost> {
+            Ok(())
+        }
+
+        async fn close(&mut self, _code: u16, _reason: &str) {}
+    }
+
+    #[tokio::test]
+    async fn a_frame_that_is_handed_back_and_sent_is_told_once() {
+        let notes = Notes::default();
+        let mut sink = Observed::new(Plain, notes.clone());
+        let frame = Frame::Text("x".into());
+        let back = sink.hold(frame.clone()).unwrap();
+        sink.send(back).await.unwrap();
+        sink.send(frame).await.unwrap();
+        let expected = ["handed over", "written", "handed over", "written"];
         assert_eq!(*notes.0.lock().unwrap(), expected);
     }
 }

@@ -47,7 +47,7 @@ pub fn tapped<T: Transport>(transport: T, tap: Arc<dyn Tap>) -> Tapped<T> {
         tap,
         closed: Arc::default(),
     };
-    Observed(transport, observer)
+    Observed::new(transport, observer)
 }
 
 /// The observer of a [`Tapped`] transport.

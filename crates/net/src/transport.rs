@@ -53,7 +53,7 @@ pub trait Sink: Send + 'static {
     /// Buffers a small frame so that it shares one write with the next one (where a
     /// write costs more than copying a few bytes), or returns the frame if this sink does not
     /// buffer. The caller must call [`send`](Self::send), [`flush`](Self::flush) or
-    /// [`close`](Self::close) right after.
+    /// [`close`](Self::close) right after; a frame that was returned is the one to send.
     fn hold(&mut self, frame: Frame) -> Option<Frame> {
         Some(frame)
     }

@@ -103,7 +103,7 @@ impl Shared {
             let config = &state.machine.config().connection;
             let link = state.machine.link(config.seed.unwrap_or_else(fresh_seed));
             let (moved, options) = (Moved::new(), config.options);
-            let watched = Observed(transport, moved.clone());
+            let watched = Observed::new(transport, moved.clone());
             let connection = Connection::open(link, watched, options)
                 .map_err(|_| ClientError::WrongTransport)?;
             // Queued before the task that receives is spawned, so that the handshake goes out first.

@@ -8,7 +8,7 @@ use breakbulk_link::{Budget, Outgoing, TransferId};
 use super::open_requests::OpenRequests;
 use super::port::{Channel, Done, EndOutput, Outcome, Port, Sending, Undelivered};
 use super::{Replacement, Skipped};
-use crate::watch::{Noted, SideWatch};
+use crate::watch::{Noted, PumpedEnd, SideWatch};
 
 /// One side.
 pub(super) struct End {
@@ -41,7 +41,7 @@ pub(super) struct End {
     pub(super) after: Option<Done>,
     undelivered: Option<Undelivered>,
     /// What is watched of it.
-    pub(super) watched: SideWatch,
+    pub(super) watched: PumpedEnd,
     #[cfg(feature = "process")]
     ends: Option<breakbulk_net::process::Ends>,
 }
@@ -87,7 +87,7 @@ impl End {
             incomplete: 0,
             after: port.after,
             undelivered: port.undelivered,
-            watched,
+            watched: PumpedEnd::new(watched),
             #[cfg(feature = "process")]
             ends: port.ends,
         }
@@ -174,10 +174,10 @@ impl End {
         self.waiting.clear();
     }
 
-    /// Shows how much waits, to whoever looks.
-    pub(super) fn show(&self) {
+    /// Shows what was carried and how much waits, to whoever looks.
+    pub(super) fn show(&mut self) {
         let open = if self.closed { 0 } else { self.open.len() };
-        self.watched.set_waiting(open, self.waiting.len());
+        self.watched.show(open, self.waiting.len());
     }
 
     pub(super) fn ended_input(&mut self) {

@@ -207,6 +207,8 @@ impl<P: Passing> Pump<P> {
     fn settle(&mut self) {
         self.listen.send_next();
         self.to.send_next();
+        self.listen.watched.turn();
+        self.to.watched.turn();
         self.listen.show();
         self.to.show();
         let both = self.listen.has_no_more() && self.to.has_no_more();

@@ -5,7 +5,6 @@ use std::time::{Instant, SystemTime};
 use breakbulk_link::{Budget, Held, Shape};
 use breakbulk_net::{now, plain_text};
 
-use super::WatchOptions;
 use super::view::{MessageView, milliseconds};
 use crate::pump::Side;
 
@@ -107,7 +106,8 @@ pub(super) struct Arrived {
     pub(super) pieces: u64,
 }
 
-struct Entry {
+/// A message, as it is kept.
+pub(super) struct Entry {
     /// What the clock on the wall said then is found when somebody looks.
     at: Instant,
     from: Side,
@@ -119,20 +119,14 @@ struct Entry {
     body: Option<(String, Held)>,
 }
 
-impl Messages {
-    /// Adds a message that came in; returns its number.
-    pub(super) fn add(
-        &mut self,
-        options: WatchOptions,
-        arrived: Arrived,
-        head: Head,
-        budget: Option<&Budget>,
-    ) -> u64 {
+impl Entry {
+    /// Of a message that came in; its body is kept if there is memory for it.
+    pub(super) fn new(arrived: Arrived, head: Head, budget: Option<&Budget>) -> Self {
         let held = |text: String| {
             let held = budget?.charge(text.capacity())?;
             Some((text, held))
         };
-        let entry = Entry {
+        Self {
             at: arrived.at,
             from: arrived.from,
             method: head.method,
@@ -141,10 +135,26 @@ impl Messages {
             frames: arrived.pieces,
             milliseconds: None,
             body: head.body.and_then(held),
-        };
+        }
+    }
+}
+
+/// That a message was sent.
+#[derive(Clone, Copy)]
+pub(super) struct Departed {
+    /// Its number among those that were added.
+    pub(super) number: u64,
+    pub(super) frames: u64,
+    /// How long it was in the gateway.
+    pub(super) after: std::time::Duration,
+}
+
+impl Messages {
+    /// Adds the next message, of which so many are kept.
+    pub(super) fn add(&mut self, most: usize, entry: Entry) {
         let number = self.added;
         self.added += 1;
-        match self.ring.len() < options.messages {
+        match self.ring.len() < most {
             true => self.ring.push(entry),
             false => {
                 let length = self.ring.len() as u64;
@@ -153,20 +163,27 @@ impl Messages {
                 }
             }
         }
-        number
     }
 
-    /// A message was sent, in so many frames.
-    pub(super) fn sent(&mut self, number: u64, frames: u64, after: std::time::Duration) {
+    /// A message was sent; false if it is not among those that were added.
+    pub(super) fn sent(&mut self, departed: Departed) -> bool {
+        let Departed {
+            number,
+            frames,
+            after,
+        } = departed;
+        if number >= self.added {
+            return false;
+        }
         let length = self.ring.len() as u64;
         // It may have been replaced by a later one.
-        if length == 0 || number + length < self.added {
-            return;
-        }
-        if let Some(entry) = self.ring.get_mut((number % length) as usize) {
+        if number + length >= self.added
+            && let Some(entry) = self.ring.get_mut((number % length.max(1)) as usize)
+        {
             entry.frames = entry.frames.max(frames);
             entry.milliseconds = Some(after.as_secs_f64() * 1e3);
         }
+        true
     }
 
     /// The last messages, oldest first.

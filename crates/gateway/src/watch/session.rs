@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use breakbulk_link::{Budget, Closed, Frame, Shape, lock};
+use breakbulk_link::{Budget, Closed, Frame, lock};
 use breakbulk_message::tunnel::Label;
-use breakbulk_net::{ClosedBy, Direction, Tap, WeakConnection, now, plain_text};
+use breakbulk_net::{ClosedBy, Direction, Tap, WeakConnection, plain_text};
 
-use super::counts::{Flow, Flows};
-use super::messages::{Arrived, Head, Messages, Noted};
-use super::record::{MessageHead, RecordSink};
+use super::counts::{ConnectionFrames, Flows};
+use super::messages::Messages;
+use super::record::RecordSink;
 use super::route::{Refused, Route};
 use super::times::Times;
 use super::view::{SessionView, SideView};
@@ -35,18 +35,20 @@ pub(super) struct Session {
     pub(super) listen: SessionSide,
     pub(super) to: SessionSide,
     pub(super) messages: Mutex<Messages>,
+    /// How many messages were noted for those that are kept. Only the pump of the session writes here.
+    pub(super) noted: AtomicU64,
     /// How long messages to the target, and those to its client, were in the gateway.
     inward: Times,
     outward: Times,
     /// Fires when an operator ends it.
     pub(super) close: Stop,
-    record: Option<Arc<dyn RecordSink>>,
+    pub(super) record: Option<Arc<dyn RecordSink>>,
 }
 
 /// One end of a session.
 #[derive(Default)]
 pub(super) struct SessionSide {
-    flows: Flows,
+    pub(super) flows: Flows,
     pub(super) open_requests: AtomicUsize,
     pub(super) is_lost: AtomicBool,
     /// Messages that wait in the gateway for room in the queue of this end.
@@ -57,18 +59,8 @@ pub(super) struct SessionSide {
 }
 
 impl SessionSide {
-    fn flow(&self, direction: Direction) -> &Flow {
-        match direction {
-            Direction::Received => &self.flows.received,
-            Direction::Sent => &self.flows.sent,
-        }
-    }
-
     pub(super) fn view(&self) -> SideView {
-        SideView {
-            received: self.flows.received.view(),
-            sent: self.flows.sent.view(),
-        }
+        self.flows.view()
     }
 }
 
@@ -84,6 +76,7 @@ impl Session {
             listen: SessionSide::default(),
             to: SessionSide::default(),
             messages: Mutex::default(),
+            noted: AtomicU64::new(0),
             inward: Times::default(),
             outward: Times::default(),
             close: Stop::new(),
@@ -176,6 +169,13 @@ impl SessionWatch {
                     let _ = side.budget.set(budget);
                 }
             }
+        }
+        self.begun()
+    }
+
+    /// It is among the sessions from now on.
+    pub(super) fn begun(&self) -> Live {
+        if let Some(session) = &self.session {
             session.route.accepted.fetch_add(1, Relaxed);
             let mut registry = session.inner.registry();
             registry
@@ -272,7 +272,7 @@ fn log(end: &SessionEnd, is_only: bool, view: &SessionView, lasted: Duration) {
 
 /// The handle of one end of a session to what is watched of it. The default watches nothing.
 #[derive(Clone, Default)]
-pub struct SideWatch(Option<(Arc<Session>, Side)>);
+pub struct SideWatch(pub(super) Option<(Arc<Session>, Side)>);
 
 impl std::fmt::Debug for SideWatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -298,76 +298,6 @@ impl SideWatch {
         let tap = SessionTap::unknown();
         tap.bind(self);
         tap
-    }
-
-    /// What is read of a message for those that are kept; `None` if none are.
-    pub(crate) fn head(&self, bytes: &[u8], shape: &Shape) -> Option<Head> {
-        let (session, _) = self.0.as_ref()?;
-        let options = session.inner.options;
-        let is_wanted = options.messages > 0 || session.record.is_some();
-        is_wanted.then(|| Head::read(bytes, shape, options.bodies))
-    }
-
-    /// A message of `bytes` came in by this end, in so many pieces.
-    pub(crate) fn received(&self, head: Option<Head>, bytes: usize, pieces: u64) -> Noted {
-        let Some((session, from)) = &self.0 else {
-            return Noted::Made;
-        };
-        let side = session.side(*from);
-        side.flows.received.message(bytes);
-        // One look at the clock for all that is noted.
-        let (at, mut number) = (now(), 0);
-        if let Some(head) = head {
-            if let Some(record) = &session.record {
-                let head = MessageHead {
-                    from: *from,
-                    method: head.method(),
-                    id: head.id(),
-                    bytes,
-                    pieces,
-                };
-                record.message(&session.id, &head);
-            }
-            let options = session.inner.options;
-            if options.messages > 0 {
-                let mut messages = lock(&session.messages);
-                let arrived = Arrived {
-                    at,
-                    from: *from,
-                    bytes,
-                    pieces,
-                };
-                number = messages.add(options, arrived, head, side.budget.get());
-            }
-        }
-        Noted::Passed { at, number }
-    }
-
-    /// A message of `bytes` was sent by this end, in so many frames.
-    pub(crate) fn sent(&self, noted: Noted, bytes: usize, frames: u64) {
-        let Some((session, to)) = &self.0 else {
-            return;
-        };
-        if matches!(noted, Noted::Word) {
-            return;
-        }
-        session.side(*to).flows.sent.message(bytes);
-        if let Noted::Passed { at, number } = noted {
-            let after = now().saturating_duration_since(at);
-            session.times(to.other()).record(after);
-            if session.inner.options.messages > 0 {
-                lock(&session.messages).sent(number, frames, after);
-            }
-        }
-    }
-
-    /// So many requests of this end have no answer, and so many messages wait for room in its queue.
-    pub(crate) fn set_waiting(&self, open_requests: usize, waiting: usize) {
-        if let Some((session, side)) = &self.0 {
-            let side = session.side(*side);
-            side.open_requests.store(open_requests, Relaxed);
-            side.waiting.store(waiting, Relaxed);
-        }
     }
 
     /// Something went wrong at this end.
@@ -406,15 +336,27 @@ pub(crate) struct SessionTap {
 
 /// Whose connection it is.
 struct Bound {
-    session: Option<(Arc<Session>, Side)>,
+    counted: Option<Counted>,
     record: Option<Arc<dyn Tap>>,
+}
+
+/// The frames of a connection, which are a part of those of its end.
+struct Counted {
+    frames: Arc<ConnectionFrames>,
+    session: Arc<Session>,
+    side: Side,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.session.side(self.side).flows.disconnect(&self.frames);
+    }
 }
 
 impl Bound {
     fn frame(&self, direction: Direction, frame: &Frame) {
-        if let Some((session, side)) = &self.session {
-            let flow = session.side(*side).flow(direction);
-            flow.frame(frame.bytes().len());
+        if let Some(counted) = &self.counted {
+            counted.frames.frame(direction, frame.bytes().len());
         }
         if let Some(record) = &self.record {
             record.frame(direction, frame);
@@ -437,10 +379,12 @@ impl SessionTap {
                 let record = session.record.as_ref()?;
                 Some(record.tap(&session.id, *side, line))
             });
-            let bound = Bound {
-                session: to.0.clone(),
-                record,
-            };
+            let counted = to.0.as_ref().map(|(session, side)| Counted {
+                frames: session.side(*side).flows.connect(),
+                session: session.clone(),
+                side: *side,
+            });
+            let bound = Bound { counted, record };
             for (direction, frame) in early.drain(..) {
                 bound.frame(direction, &frame);
             }

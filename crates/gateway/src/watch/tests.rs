@@ -131,7 +131,6 @@ fn the_frames_of_a_line_belong_to_the_session_that_it_turns_out_to_carry() {
 #[test]
 fn the_last_messages_are_kept_without_more() {
     let mut kept = messages::Messages::default();
-    let options = WatchOptions::default().with(|it| it.messages = 3);
     let budget = breakbulk_link::Budget::new(1 << 20);
     let (now, wall) = (breakbulk_net::now(), milliseconds(SystemTime::now()));
     for number in 0..5_u64 {
@@ -144,12 +143,18 @@ fn the_last_messages_are_kept_without_more() {
             bytes: text.len(),
             pieces: 1,
         };
-        let found = kept.add(options, arrived, head, Some(&budget));
-        assert_eq!(found, number);
+        kept.add(3, messages::Entry::new(arrived, head, Some(&budget)));
     }
     // The first one is not there any more.
-    kept.sent(0, 9, Duration::from_millis(5));
-    kept.sent(3, 9, Duration::from_millis(5));
+    let sent = [0, 3, 5].map(|number| {
+        kept.sent(messages::Departed {
+            number,
+            frames: 9,
+            after: Duration::from_millis(5),
+        })
+    });
+    // The last one has not come yet.
+    assert_eq!(sent, [true, true, false]);
     let shown: Vec<_> = kept
         .view()
         .into_iter()
@@ -163,4 +168,64 @@ fn the_last_messages_are_kept_without_more() {
     assert_eq!(budget.used(), 12);
     drop(kept);
     assert_eq!(budget.used(), 0);
+}
+
+/// The last messages of the only session: direction, method, and whether it was sent.
+fn last(watch: &Watch) -> Vec<(&'static str, String, bool)> {
+    let id = watch.sessions()[0].id.clone();
+    let messages = watch.session(&id).unwrap().messages.into_iter();
+    messages
+        .map(|it| (it.direction, it.method.unwrap_or_default(), it.ms.is_some()))
+        .collect()
+}
+
+#[test]
+fn messages_are_counted_at_once_and_listed_when_the_pump_waits() {
+    let watch = Watch::new(WatchOptions::default());
+    let route = route(&watch);
+    let session = route.arrived("a client");
+    let _live = session.begun();
+    let [mut listen, mut to] =
+        [Side::Listen, Side::To].map(|side| PumpedEnd::new(session.side(side)));
+    let come = |end: &mut PumpedEnd, number: u64| {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m{number}"}}"#);
+        let head = end.head(text.as_bytes(), &breakbulk_wire::shape_of(&text));
+        end.received(head, text.len(), 1)
+    };
+    let show = |listen: &mut PumpedEnd, to: &mut PumpedEnd| {
+        listen.turn();
+        to.turn();
+        listen.show(0, 0);
+        to.show(0, 0);
+    };
+    // Out of a target, and sent to the client in the same turn.
+    let noted = come(&mut to, 0);
+    listen.sent(noted, 38, 1);
+    let counts = || {
+        let view = &watch.sessions()[0];
+        (
+            view.inward.messages,
+            view.outward.messages,
+            view.target.received.bytes,
+        )
+    };
+    assert_eq!(counts(), (0, 1, 38));
+    show(&mut listen, &mut to);
+    assert_eq!(last(&watch), [("out", "m0".to_owned(), true)]);
+    // More than are kept back, of which the last ones are not sent.
+    let noted: Vec<Noted> = (1..30).map(|number| come(&mut listen, number)).collect();
+    for noted in &noted[..20] {
+        to.sent(*noted, 1, 1);
+    }
+    show(&mut listen, &mut to);
+    let expected: Vec<_> = std::iter::once(("out", "m0".to_owned(), true))
+        .chain((1..30).map(|number| ("in", format!("m{number}"), number <= 20)))
+        .collect();
+    assert_eq!(last(&watch), expected);
+    assert_eq!(counts(), (29, 1, 38));
+    // What is kept back when the pump ends is not lost.
+    let noted = come(&mut to, 30);
+    listen.sent(noted, 1, 1);
+    drop((to, listen));
+    assert_eq!(last(&watch).len(), 31);
 }

@@ -45,7 +45,7 @@ fn launch(startup: &Startup) -> Result<Arc<Session>, StartError> {
         ..Options::default()
     };
     let link = config.link(fresh_seed());
-    let unstarted = Connection::prepare(link, Observed(exec, line_watch.clone()), options)?;
+    let unstarted = Connection::prepare(link, Observed::new(exec, line_watch.clone()), options)?;
     Ok(Session::new(startup, unstarted, line_watch, stopper, tail))
 }
 
