@@ -1,12 +1,14 @@
 //! Measures what watching costs while nobody looks: messages through two gateways and back, watched as with
-//! `--admin` and not watched at all, in turns. Both by the clock and by the processor time of this process,
-//! which other programs of a busy machine change less.
+//! `--admin` and not watched at all, in turns; and not watched once more, which shows how much the same thing
+//! differs from itself. Both by the clock and by the processor time of this process, which other programs of
+//! a busy machine change less. Rates and times are compared round by round.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use breakbulk::gateway::watch::{Watch, WatchOptions};
 use breakbulk::gateway::{Config, Event, Plan, Stop};
+use breakbulk_bench::processor_time;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -15,7 +17,7 @@ use tokio::sync::mpsc;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// How often each way is measured, unless `BREAKBULK_ROUNDS` is set.
-const ROUNDS: usize = 10;
+const ROUNDS: usize = 30;
 
 /// The sizes of messages, and how many are sent in a round.
 const LOADS: [(usize, usize); 2] = [(1 << 10, 20_000), (8 << 20, 12)];
@@ -55,76 +57,76 @@ async fn measure(
     let mut ways = [
         Way::new(|| Watch::new(WatchOptions::default())).await?,
         Way::new(Watch::off).await?,
+        Way::new(Watch::off).await?,
     ];
     for way in &mut ways {
         way.carry(size, count / 10 + 1).await?;
     }
-    let (mut seconds, mut processor) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    let (mut rates, mut times) = (<[Vec<f64>; 3]>::default(), <[Vec<f64>; 3]>::default());
     for round in 0..rounds {
-        // Each goes first as often as the other.
-        for turn in 0..2 {
-            let which = (round + turn) % 2;
+        // Each goes first as often as the others.
+        for turn in 0..ways.len() {
+            let which = (round + turn) % ways.len();
             let before = processor_time()?;
             let took = ways[which].carry(size, count).await?;
-            seconds[which].push(took.as_secs_f64());
-            processor[which].push(processor_time()? - before);
+            times[which].push(processor_time()? - before);
+            rates[which].push((size * count) as f64 / took.as_secs_f64() / 1e6);
         }
     }
     for way in ways {
         way.stop.stop();
     }
-    let rates = seconds.map(|seconds| {
-        let bytes = (size * count) as f64;
-        let mut rates: Vec<f64> = seconds.iter().map(|took| bytes / took / 1e6).collect();
-        rates.sort_by(f64::total_cmp);
-        rates
-    });
-    let [watched, unwatched] = [&rates[0], &rates[1]].map(|rates| median(rates));
-    let part = watched / unwatched;
-    let mark = if part >= LEAST { "ok" } else { "MISSED" };
-    let spread = |rates: &[f64]| {
-        let (least, most) = (rates.first().unwrap_or(&0.0), rates.last().unwrap_or(&0.0));
-        format!("{least:.2} to {most:.2}")
+    let ratios = |of: &[f64], to: &[f64]| {
+        let ratios = of.iter().zip(to).map(|(of, to)| of / to);
+        ratios.collect::<Vec<f64>>()
     };
-    for times in &mut processor {
-        times.sort_by(f64::total_cmp);
-    }
-    let [worked, idle] = [&processor[0], &processor[1]].map(|times| median(times));
-    let times = idle / worked;
+    let part = ratios(&rates[0], &rates[1]);
+    let control = ratios(&rates[2], &rates[1]);
+    // More time is worse.
+    let processor = ratios(&times[1], &times[0]);
+    let processor_control = ratios(&times[1], &times[2]);
+    let mark = |part: &[f64]| match spread(part)[1] >= LEAST {
+        true => "ok",
+        false => "MISSED",
+    };
     let text = format!(
-        "messages of {size} bytes through two gateways and back, {count} in each of {rounds} rounds\n\
-         watched {watched:.1} MB/s ({}), not watched {unwatched:.1} MB/s ({}): {part:.3} of it {mark} (at least {LEAST}), medians\n\
-         processor time of a round: watched {worked:.2} s ({}), not watched {idle:.2} s ({}): {times:.3}\n",
-        spread(&rates[0]),
-        spread(&rates[1]),
-        spread(&processor[0]),
-        spread(&processor[1]),
+        "messages of {size} bytes through two gateways and back, {count} in each of {rounds} rounds: median (least to most)\n\
+         watched {} MB/s, not watched {} MB/s: {} of it {} (at least {LEAST}); not watched and not watched: {}\n\
+         processor time of a round: watched {} s, not watched {} s: {} {}; not watched and not watched: {}\n",
+        show(&rates[0], 1),
+        show(&rates[1], 1),
+        show(&part, 3),
+        mark(&part),
+        show(&control, 3),
+        show(&times[0], 3),
+        show(&times[1], 3),
+        show(&processor, 3),
+        mark(&processor),
+        show(&processor_control, 3),
     );
     let value = json!({
-        "bytes": size, "count": count, "watched": rates[0], "unwatched": rates[1], "part": part,
-        "processorWatched": processor[0], "processorUnwatched": processor[1], "processorPart": times,
+        "bytes": size, "count": count, "watched": rates[0], "unwatched": rates[1], "control": rates[2],
+        "part": spread(&part)[1], "processorWatched": times[0], "processorUnwatched": times[1],
+        "processorControl": times[2], "processorPart": spread(&processor)[1],
     });
     Ok((text, value))
 }
 
-/// The processor time of this process so far, in seconds.
-fn processor_time() -> Result<f64, Failure> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // The name of the program, in parentheses, may contain spaces.
-    let (_, fields) = stat.rsplit_once(')').ok_or("no such file of Linux")?;
-    let mut ticks = fields.split_whitespace().skip(11).take(2);
-    let mut next = || -> Result<f64, Failure> { Ok(ticks.next().ok_or("too short")?.parse()?) };
-    // Linux counts in hundredths of a second for programs.
-    Ok((next()? + next()?) / 100.0)
+/// Least, median and most.
+fn spread(values: &[f64]) -> [f64; 3] {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+    [
+        at(0),
+        at(values.len() / 2),
+        at(values.len().saturating_sub(1)),
+    ]
 }
 
-fn median(sorted: &[f64]) -> f64 {
-    let middle = sorted.len() / 2;
-    match sorted.len() % 2 {
-        _ if sorted.is_empty() => 0.0,
-        0 => (sorted[middle - 1] + sorted[middle]) / 2.0,
-        _ => sorted[middle],
-    }
+fn show(values: &[f64], digits: usize) -> String {
+    let [least, median, most] = spread(values);
+    format!("{median:.digits$} ({least:.digits$} to {most:.digits$})")
 }
 
 /// A client, two gateways with a tunnel between them, and a program that sends everything back.
