@@ -379,6 +379,28 @@ impl State {
     }
 }
 
+/// What others may wait for, before a change.
+struct Before {
+    /// Messages in the queue, and their bytes.
+    queued: (usize, usize),
+    event: bool,
+    closed: bool,
+    drained: bool,
+    ended: bool,
+}
+
+impl Before {
+    fn of(state: &State) -> Self {
+        Self {
+            queued: (state.link.queued(), state.link.queued_bytes()),
+            event: state.link.has_event(),
+            closed: state.is_closed(),
+            drained: state.is_drained(),
+            ended: state.ended,
+        }
+    }
+}
+
 /// What the writer does next.
 pub(crate) enum Next {
     /// A frame to send.
@@ -446,8 +468,7 @@ impl Shared {
     /// The same, but wakes only these tasks.
     pub(crate) fn change<R>(&self, wakes: Wakes, work: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.lock();
-        let queued = state.link.queued_bytes();
-        let was_closed = state.is_closed();
+        let before = Before::of(&state);
         let result = work(&mut state);
         let closed = state.is_closed();
         let reader = if closed || state.link.wants_frame() {
@@ -460,16 +481,22 @@ impl Shared {
             (Some(_), None) => true,
             (None, _) => false,
         };
-        let events = state.link.has_event() || closed;
         let outbound = closed || state.ping_due || !state.link.is_idle();
-        let room = closed || state.link.queued_bytes() < queued || state.link.is_idle();
-        let changed = closed != was_closed || state.ended || state.is_drained();
+        // The others are woken when what they wait for becomes true, and not as long as it is: to wake nobody
+        // costs as much as a part of a small message, too.
+        let closes = closed && !before.closed;
+        let events = state.link.has_event() && !before.event;
+        let room = closes
+            || state.link.queued_bytes() < before.queued.1
+            || state.link.queued() < before.queued.0;
+        let changed =
+            closes || state.ended && !before.ended || state.is_drained() && !before.drained;
         drop(state);
         if let Some(reader) = reader {
             reader.wake();
         }
         // Whoever handles events also waits for the end.
-        if events && wakes.events || closed && !was_closed {
+        if events && wakes.events || closes {
             self.events.notify_one();
         }
         if outbound && wakes.writer {
@@ -481,7 +508,7 @@ impl Shared {
         if room {
             self.room.notify_waiters();
         }
-        if closed && !was_closed {
+        if closes {
             self.closed.notify_waiters();
         }
         if changed {

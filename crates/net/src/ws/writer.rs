@@ -20,6 +20,9 @@ use super::reader::PROGRESS_STEP;
 /// How many bytes of small frames share one write.
 const HELD: usize = 16 << 10;
 
+/// The longest head of a frame.
+const HEAD_MAX: usize = 14;
+
 /// What is kept of the memory of small frames after they were written.
 const KEPT: usize = 64;
 
@@ -94,6 +97,10 @@ impl Writer {
         // Behind a payload, which may be that of a pong, nothing can be added.
         if self.closed || self.payload.has_remaining() || self.head.len() + payload.len() > HELD {
             return Some(frame);
+        }
+        if self.head.is_empty() {
+            // At once for all that may follow: to grow by doubling copies each frame once more.
+            self.head.reserve(HELD + HEAD_MAX);
         }
         let from = self.head.len();
         let Ok(key) = self.write_head(OpCode::Data(kind), true, payload.len()) else {
