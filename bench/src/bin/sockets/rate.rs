@@ -98,7 +98,7 @@ fn kernels() -> f64 {
     let mut work = breakbulk_bench::kernels::ahp(&message, FRAME / 4 * 3);
     let once = || {
         work.iter_mut()
-            .map(|work| time(work))
+            .map(|work| time(&mut **work))
             .fold(f64::MAX, f64::min)
     };
     std::iter::repeat_with(once)
