@@ -208,7 +208,14 @@ impl Reader {
                     let error = io::ErrorKind::UnexpectedEof.into();
                     return Poll::Ready(Err(ReadError::Gone(error)));
                 }
-                Poll::Ready(Ok(count)) => self.unreported += count,
+                Poll::Ready(Ok(count)) => {
+                    self.unreported += count;
+                    // However fast it comes, an unfinished message is charged as it grows.
+                    if self.unreported >= STEP {
+                        self.unreported = 0;
+                        return Poll::Ready(Ok(WsEvent::Progress));
+                    }
+                }
             }
         }
     }
@@ -395,6 +402,39 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
+
+    /// What is charged is looked at after each event: a message that comes at once must not be all there by then.
+    #[tokio::test]
+    async fn a_message_that_comes_at_once_is_reported_as_it_grows() {
+        let (mut far, mut near) = tokio::io::duplex(8 << 20);
+        let mut reader = Reader::new(false, 4 << 20, &[]);
+        let mut context = Context::from_waker(Waker::noop());
+        for fragment in [60_000, 4 << 20] {
+            for number in 0..(4 << 20) / fragment {
+                let header = FrameHeader {
+                    is_final: false,
+                    opcode: OpCode::Data(if number == 0 {
+                        Data::Binary
+                    } else {
+                        Data::Continue
+                    }),
+                    ..FrameHeader::default()
+                };
+                let mut frame = Vec::new();
+                header.format(fragment as u64, &mut frame).unwrap();
+                frame.resize(frame.len() + fragment, b'x');
+                far.write_all(&frame).await.unwrap();
+            }
+            let mut before = 0;
+            while let Poll::Ready(event) = reader.poll_event(&mut context, &mut near) {
+                assert_eq!(event.unwrap(), WsEvent::Progress);
+                let now = reader.unfinished().unwrap();
+                assert!(now - before <= 2 * STEP, "{before} and then {now}");
+                before = now;
+            }
+            reader = Reader::new(false, 4 << 20, &[]);
+        }
+    }
 
     /// Ten thousand idle connections each keep what one keeps.
     #[tokio::test]

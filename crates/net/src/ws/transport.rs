@@ -199,6 +199,9 @@ impl State {
         }
         let incoming = self.poll_incoming(context);
         if let Poll::Ready(Incoming::Closed(_) | Incoming::Broken(_)) = incoming {
+            // The socket stays open until the other end answers the close: what has come must not stay, too.
+            self.unfinished.release();
+            self.reader.forget();
             return incoming;
         }
         let Some(bytes) = self.reader.unfinished() else {

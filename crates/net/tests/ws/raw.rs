@@ -1,12 +1,14 @@
 //! What lies on the wire, byte by byte, and what hostile bytes come to.
 
-use breakbulk_link::{Closed, Frame};
+use std::time::Duration;
+
+use breakbulk_link::{Budget, Closed, Frame};
 use breakbulk_net::ws::{ConnectOptions, ListenOptions};
-use breakbulk_net::{Incoming, Sink, Transport};
+use breakbulk_net::{Incoming, Sink, Source, Transport};
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::common::{RawFrame, next, raw_client, raw_frame, raw_server, soon};
+use crate::common::{RawFrame, next, next_frame, raw_client, raw_frame, raw_server, soon};
 
 #[tokio::test]
 async fn a_server_writes_these_bytes() {
@@ -225,4 +227,39 @@ async fn frames_that_come_with_the_end_of_the_handshake_are_not_lost() {
         next(&mut source).await,
         Incoming::Frame(Frame::Text("early".into()))
     );
+}
+
+/// The other end may keep the socket open for as long as it likes, or as the grace time allows.
+#[tokio::test]
+async fn what_came_of_a_message_is_given_up_when_the_connection_ends() {
+    let too_long = [&[0x80, 0xff][..], &200_000_u64.to_be_bytes(), &[0; 4]].concat();
+    let within_another = vec![0x81, 0x80, 0, 0, 0, 0];
+    let close = vec![0x88, 0x80, 0, 0, 0, 0];
+    for (what, last) in [
+        ("too long", too_long),
+        ("within another", within_another),
+        ("a close", close),
+    ] {
+        let (mut websocket, mut stream) = raw_client(ListenOptions::default()).await;
+        let budget = Budget::new(1 << 20);
+        websocket.charge_to(&budget);
+        websocket.limit_frames(300_000);
+        let (mut source, _sink) = websocket.split();
+        let begun = [&[0x02, 0xff][..], &200_000_u64.to_be_bytes(), &[0; 4]].concat();
+        stream.write_all(&begun).await.unwrap();
+        stream.write_all(&[0; 200_000]).await.unwrap();
+        while budget.used() < 200_000 {
+            tokio::select! {
+                incoming = source.next() => assert_eq!(incoming, Incoming::Alive, "{what}"),
+                () = tokio::time::sleep(Duration::from_millis(5)) => {}
+            }
+        }
+        stream.write_all(&last).await.unwrap();
+        let incoming = next_frame(&mut source).await;
+        assert!(
+            matches!(incoming, Incoming::Broken(_) | Incoming::Closed(_)),
+            "{what}: {incoming:?}"
+        );
+        assert_eq!(budget.used(), 0, "{what}");
+    }
 }

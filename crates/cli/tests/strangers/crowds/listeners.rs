@@ -206,10 +206,12 @@ fn line(id: usize, size: usize) -> Vec<u8> {
     format!("{}\n", request(id, size)).into_bytes()
 }
 
-/// A fragment of a message that is not its last one.
+/// Fragments of a message whose last one never comes: more than a message may have.
 fn unfinished(is_first: bool) -> Vec<u8> {
-    let opcode = u8::from(is_first);
-    [&[opcode, 0x80 | 126, 0xff, 0xff][..], &[0; 4 + 65_535]].concat()
+    let fragment = [&[0, 0x80 | 126, 0xff, 0xff][..], &[0; 4 + 65_535]].concat();
+    let mut fragments = fragment.repeat(20);
+    fragments[0] = u8::from(is_first);
+    fragments
 }
 
 fn head(address: &str, more: &str) -> String {
