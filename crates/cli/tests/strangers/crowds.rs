@@ -1,8 +1,8 @@
 //! Crowds of clients that never read, drip, come and go, or announce more than there is, while an honest
 //! client asks: every request is answered right, and memory stays within `--memory`.
 //!
-//! `BREAKBULK_PEERS` is the size of a crowd: 200 here, 1,000 in the long form, which also prints how long
-//! the honest client waits.
+//! `BREAKBULK_PEERS` is the size of a crowd: 200 here, 1,000 in the long form. That one also prints how long an
+//! honest client waits while a crowd acts steadily, and for what (`steady.rs`).
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -12,6 +12,7 @@ use self::listeners::Listener;
 use crate::common::Server;
 
 mod listeners;
+mod steady;
 
 /// What a server may take beyond `--memory`.
 const BEYOND: usize = 64 << 20;
@@ -94,10 +95,15 @@ impl Member {
     }
 }
 
-/// The times of the honest client's requests, sorted. Each is answered by itself.
-fn ask(listener: Listener, server: &Server, mut between: impl FnMut(usize)) -> Vec<Duration> {
+/// The times of so many requests of the honest client, sorted. Each is answered by itself.
+fn ask(
+    listener: Listener,
+    server: &Server,
+    requests: usize,
+    mut between: impl FnMut(usize),
+) -> Vec<Duration> {
     let mut honest = listener.honest(server);
-    let mut times: Vec<Duration> = (1..=REQUESTS)
+    let mut times: Vec<Duration> = (1..=requests)
         .map(|id| {
             between(id);
             let asked = Instant::now();
@@ -109,8 +115,13 @@ fn ask(listener: Listener, server: &Server, mut between: impl FnMut(usize)) -> V
     times
 }
 
+fn p99(times: &[Duration]) -> Duration {
+    times[times.len() * 99 / 100]
+}
+
 fn crowds_come_to(listener: Listener) {
     let count = peers();
+    let measures = std::env::var_os("BREAKBULK_PEERS").is_some();
     for habit in [
         Habit::NeverReads,
         Habit::SendsAtOnce,
@@ -120,7 +131,10 @@ fn crowds_come_to(listener: Listener) {
     ] {
         let memory = MEMORY_EACH * (count + 8);
         let server = listener.start(count + 8, memory);
-        let quiet = ask(listener, &server, |_| ());
+        let quiet = match measures {
+            true => steady::ask(listener, &server),
+            false => ask(listener, &server, REQUESTS, |_| ()),
+        };
         let mut crowd: Vec<Member> = (0..count)
             .map(|number| Member {
                 number,
@@ -138,21 +152,21 @@ fn crowds_come_to(listener: Listener) {
         }
         // Every member acts ten times while the honest client asks.
         let share = count.div_ceil(REQUESTS / 10);
-        let busy = ask(listener, &server, |id| {
+        let busy = ask(listener, &server, REQUESTS, |id| {
             for at in 0..share {
                 crowd[(id * share + at) % count].act(&server);
             }
         });
-        let p99 = |times: &[Duration]| times[times.len() * 99 / 100];
         let peak = server.peak_memory();
         println!(
-            "{listener:?}, {habit:?}, {count} clients: {} MB resident at most; p50 {:?} and p99 {:?} without them, {:?} and {:?} with them",
+            "{listener:?}, {habit:?}, {count} clients: {} MB resident at most; p99 {:?} without them, {:?} where each request is behind {share} of them",
             peak >> 20,
-            quiet[REQUESTS / 2],
             p99(&quiet),
-            busy[REQUESTS / 2],
             p99(&busy),
         );
+        if measures {
+            steady::measure(&mut crowd, &server, &quiet);
+        }
         assert!(
             peak < memory + BEYOND,
             "{listener:?}, {habit:?}: {peak} bytes resident"

@@ -3,6 +3,9 @@
 use std::io::Read;
 use std::net::TcpStream;
 
+/// The opcode of a ping. A server sends them where a test on a busy machine leaves it alone for long.
+pub(crate) const PING: u8 = 9;
+
 /// A masked text frame, with a mask of zeros.
 pub(crate) fn frame(text: &str) -> Vec<u8> {
     with_opcode(1, text.as_bytes())
@@ -23,10 +26,11 @@ pub(crate) fn request(id: usize, size: usize) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m","params":"{fill}"}}"#)
 }
 
-/// The payload of the next frame, a text.
+/// The payload of the next frame but pings, a text.
 pub(crate) fn read_frame(stream: &mut TcpStream) -> Vec<u8> {
     match read_frame_of(stream) {
         (1, payload) => payload,
+        (PING, _) => read_frame(stream),
         (opcode, payload) => panic!(
             "not a message: {opcode:02x} {}",
             String::from_utf8_lossy(&payload)

@@ -11,7 +11,7 @@ use breakbulk::message::loro::{
 
 use super::Habit;
 use crate::common::{PATIENCE, Server, program};
-use crate::raw::{frame, read_frame, read_frame_of, request, skip_head, with_opcode};
+use crate::raw::{PING, frame, read_frame, read_frame_of, request, skip_head, with_opcode};
 
 /// What a hostile client sends, cut off or in drips.
 const SHORT: usize = 5_000;
@@ -356,6 +356,9 @@ impl Sync {
     fn hear(&mut self) -> ChannelMsg {
         loop {
             let (opcode, payload) = read_frame_of(&mut self.socket);
+            if opcode == PING {
+                continue;
+            }
             assert!(opcode < 8, "closed: {}", String::from_utf8_lossy(&payload));
             if opcode == 2 && payload[0] == 0 {
                 return decode_frame(payload[1..].to_vec().into())
