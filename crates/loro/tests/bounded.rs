@@ -363,6 +363,36 @@ fn changes_for_a_peer_that_does_not_read_are_merged() {
     assert!(matches!(bench.sent[..], [(_, ChannelMsg::Update { .. })]));
 }
 
+// LORO-37
+#[test]
+fn changes_that_keep_coming_do_not_keep_a_request_waiting() {
+    let limits = Limits::default().with(|limits| limits.tasks = 2);
+    let mut bench = Bench::with(limits, 1, 100);
+    let channel = bench.greeted();
+    let change = || ChannelMsg::Update {
+        doc_id: "document 0".into(),
+        transmission: Transmission::Update {
+            data: Bytes::from_static(b"changes"),
+            version: version(4),
+        },
+    };
+    bench.say(channel, batch(vec![change(); 5]));
+    bench.say(channel, sync_request("document 0"));
+    let exports = |bench: &Bench| {
+        let works = bench.tasks.iter().map(|(.., work)| work);
+        works
+            .filter(|work| matches!(work, Work::Answer { .. }))
+            .count()
+    };
+    for round in 0..2 {
+        assert_eq!(exports(&bench), 0, "its own changes come first: {round}");
+        // As many come as are worked on.
+        bench.say(channel, batch(vec![change(); 2]));
+        bench.work(100);
+    }
+    assert_eq!(exports(&bench), 1, "all that came before it was given out");
+}
+
 // LORO-13
 #[test]
 fn equal_exports_for_many_peers_are_made_once_and_end_with_the_last() {

@@ -317,6 +317,7 @@ impl Hub {
                 let want = Want {
                     since: before.clone(),
                     form: Form::Change,
+                    after: 0,
                     token: None,
                 };
                 self.waiting(*id, |waiting| waiting.want(doc, want));

@@ -265,6 +265,7 @@ impl Hub {
         let want = Want {
             since,
             form: Form::Response { asks_back },
+            after: self.channels.get(&channel).map_or(0, |c| c.waiting.sent()),
             token: Some(token),
         };
         if let Some(found) = self.channels.get_mut(&channel) {

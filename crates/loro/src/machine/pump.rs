@@ -132,7 +132,7 @@ impl Hub {
         let most = self.limits.tasks.max(1);
         while let Some(channel) = self.channels.get_mut(&id)
             && channel.waiting.tasks.len() < most
-            && let Some((doc, work, running)) = channel.waiting.changes.pop_front()
+            && let Some((doc, work, running)) = channel.waiting.give_out()
         {
             let task = self.start(&doc, work, running);
             if let Some(channel) = self.channels.get_mut(&id) {
@@ -280,13 +280,12 @@ impl Hub {
             let Some(channel) = self.channels.get(&id) else {
                 return false;
             };
-            // The peer's own changes come first: the response shall have them.
-            if !channel.waiting.changes.is_empty() {
-                return false;
-            }
             let Some((number, doc, want)) = channel.waiting.next_want(from) else {
                 return false;
             };
+            if !channel.waiting.is_due(want) {
+                return false;
+            }
             if channel.waiting.answers.contains_key(doc) {
                 from = number + 1;
                 continue;

@@ -27,6 +27,8 @@ pub(super) struct Waiting {
     pub(super) reporting: bool,
     /// Changes that its peer sent and that are not given out as tasks yet.
     pub(super) changes: VecDeque<(DocId, Work, Running)>,
+    /// How many of them were given out.
+    given: u64,
     /// Tasks under way for changes that its peer sent.
     pub(super) tasks: BTreeSet<TaskId>,
     /// Exports under way for this channel, by document, with their expected bytes.
@@ -69,6 +71,9 @@ pub(super) struct Want {
     /// The version that the peer has.
     pub(super) since: VersionVector,
     pub(super) form: Form,
+    /// It is answered once so many changes of the peer were given out: a response has those that came before
+    /// the request, and does not wait for later ones.
+    pub(super) after: u64,
     /// The frame that asked for it, which is settled with the response.
     pub(super) token: Option<u64>,
 }
@@ -118,6 +123,23 @@ impl Waiting {
         self.bytes += want.weight(doc);
         self.wants.insert(number, (doc.clone(), want));
         settled
+    }
+
+    /// Takes the oldest of the peer's changes.
+    pub(super) fn give_out(&mut self) -> Option<(DocId, Work, Running)> {
+        let change = self.changes.pop_front()?;
+        self.given += 1;
+        Some(change)
+    }
+
+    /// The number of changes that the peer has sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.given + self.changes.len() as u64
+    }
+
+    /// Whether the changes that this waits for were given out.
+    pub(super) fn is_due(&self, want: &Want) -> bool {
+        want.after <= self.given
     }
 
     /// Whether the document is wanted: the peer gets its changes with that.
