@@ -1,7 +1,8 @@
 //! The worker threads that import, export and store documents with the crate `loro`.
 //!
-//! A document belongs to one of a few worker threads, which runs its tasks in order; so a large or hostile
-//! import delays neither connections nor the documents of other workers. The workers send their writes to
+//! A document belongs to one of a few worker threads, which runs its tasks in order, but for edits of the
+//! application, which go before changes of peers that wait; so a large or hostile import delays neither
+//! connections nor the documents of other workers, and no edit for longer than it takes itself. The workers send their writes to
 //! one committer thread: it stores all that wait in one commit, and only then reports their tasks as
 //! finished.
 
@@ -9,14 +10,21 @@ mod commit;
 mod condition;
 pub(crate) mod crdt;
 mod expansion;
+mod joined;
 mod loaded;
 mod others;
+mod queue;
 mod room;
+mod together;
 mod worker;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may")]
+mod order_tests;
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -73,6 +81,20 @@ pub(crate) struct Job {
     pub(crate) charge: Option<Arc<Charge>>,
 }
 
+impl Request {
+    fn doc(&self) -> &DocId {
+        match self {
+            Request::Task(Job { doc, .. }) | Request::Open(doc, _) | Request::Close(doc) => doc,
+        }
+    }
+}
+
+impl Job {
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+}
+
 /// Called with the opened document.
 pub(crate) type OpenReply = Box<dyn FnOnce(Result<Arc<Slot>, WorkError>) + Send>;
 
@@ -124,11 +146,8 @@ impl Repo {
 
     /// Queues a request; never blocks. The threads live as long as this handle.
     pub(crate) fn ask(&self, request: Request) {
-        let doc = match &request {
-            Request::Task(Job { doc, .. }) | Request::Open(doc, _) | Request::Close(doc) => doc,
-        };
         let mut hasher = DefaultHasher::new();
-        doc.hash(&mut hasher);
+        request.doc().hash(&mut hasher);
         let shard = hasher.finish() as usize % self.shards.len();
         let _ = self.shards[shard].send(request);
     }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use breakbulk_message::loro::VersionVector;
 use bytes::Bytes;
-use loro::{ExportMode, ImportStatus, LoroDoc};
+use loro::{ExportMode, ImportBlobMetadata, ImportStatus, LoroDoc};
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -13,13 +13,18 @@ pub(super) enum CrdtError {
     #[error("{0}")]
     Refused(String),
     /// `loro` panicked: the document's locks may be poisoned, so it must not be used any more.
-    #[error("loro gave up on it")]
+    #[error("loro gave up on them")]
     Panicked,
 }
 
 /// Imports changes.
 pub(super) fn import(doc: &LoroDoc, data: &[u8]) -> Result<ImportStatus, CrdtError> {
     guarded(|| doc.import(data).map_err(|error| error.to_string()))
+}
+
+/// Which changes these are. Their checksum is not looked at.
+pub(super) fn meta(data: &[u8]) -> Result<ImportBlobMetadata, CrdtError> {
+    guarded(|| LoroDoc::decode_import_blob_meta(data, false).map_err(|error| error.to_string()))
 }
 
 /// Exports the whole document.

@@ -15,10 +15,10 @@ use std::io::{Read, Write};
 use lz4_flex::frame::FrameDecoder;
 
 /// The magic bytes and the checksum before the mode.
-const HEAD: usize = 20;
+pub(super) const HEAD: usize = 20;
 /// The modes, big-endian.
 const SNAPSHOT: [u8; 2] = [0, 3];
-const UPDATES: [u8; 2] = [0, 4];
+pub(super) const UPDATES: [u8; 2] = [0, 4];
 /// What stands for a state that is left out.
 const NO_STATE: &[u8] = b"E";
 const TABLE_MAGIC: &[u8] = b"LORO";

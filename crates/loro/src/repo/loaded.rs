@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use breakbulk_link::lock;
 use breakbulk_message::loro::Transmission;
 use bytes::Bytes;
-use loro::{ImportStatus, LoroDoc, Subscription};
+use loro::{ImportStatus, LoroDoc, Subscription, VersionRange};
 
 use super::commit::PendingCommits;
 use super::crdt::{self, CrdtError, to_wire};
@@ -59,6 +59,8 @@ pub(super) struct Loaded {
     pub(super) used: u64,
     /// Bytes of changes that `loro` holds until the changes they depend on come.
     pub(super) gaps: usize,
+    /// Where those changes end.
+    held: loro::VersionVector,
 }
 
 impl Loaded {
@@ -84,6 +86,7 @@ impl Loaded {
             _subscription: None,
             used: 0,
             gaps: 0,
+            held: loro::VersionVector::new(),
         };
         loaded.pending = Arc::new(PendingCommits::new(loaded.head()));
         Ok(loaded)
@@ -96,6 +99,23 @@ impl Loaded {
             if *end > known {
                 self.recorded.insert(*peer, *end);
             }
+        }
+    }
+
+    /// Changes were imported that `loro` holds until others come.
+    pub(super) fn hold(&mut self, bytes: usize, status: &ImportStatus) {
+        self.gaps += bytes;
+        for (peer, (_, end)) in status.pending.iter().flat_map(VersionRange::iter) {
+            let known = self.held.get(peer).copied().unwrap_or(0);
+            self.held.insert(*peer, known.max(*end));
+        }
+    }
+
+    /// Nothing is held any more once all of it is recorded.
+    pub(super) fn release_held(&mut self) {
+        if self.gaps > 0 && self.recorded.includes_vv(&self.held) {
+            self.gaps = 0;
+            self.held = loro::VersionVector::new();
         }
     }
 
@@ -120,6 +140,10 @@ impl Loaded {
     /// Whether it has edits of the application that are not stored.
     pub(super) fn has_edits(&self) -> bool {
         !crdt::version(&self.doc).is_ok_and(|now| now == self.recorded)
+    }
+
+    pub(super) fn name(&self) -> &DocId {
+        &self.name
     }
 
     pub(super) fn size(&self) -> u64 {
@@ -263,6 +287,7 @@ impl Loaded {
         std::mem::swap(&mut self.doc, &mut fresh);
         self.recorded = loro::VersionVector::new();
         (self.snapshot_bytes, self.update_bytes, self.gaps) = (0, 0, 0);
+        self.held = loro::VersionVector::new();
         self.cache = None;
         self._subscription = None;
         if let Some(slot) = &self.slot {

@@ -5,6 +5,8 @@ use bytes::Bytes;
 
 use super::crdt::{self, CrdtError, from_wire, to_wire};
 use super::loaded::Loaded;
+use super::queue::{TOGETHER, TOGETHER_BYTES};
+use super::together::join;
 use super::worker::{Ran, Worker};
 use crate::machine::{DocId, Outcome, WorkError, covers, is_nothing};
 use crate::store::Write;
@@ -24,8 +26,9 @@ impl Worker {
             return Ok((None, Ok(Outcome::Deleted(true))));
         }
         let refusing = self.condition.refusing();
+        let limit = self.limits.expanded_bytes;
         let loaded = self.load(doc)?;
-        let imported = import(loaded, &others.data);
+        let imported = import_all(loaded, &others.data, limit);
         (loaded.snapshot_bytes, loaded.update_bytes) = others.size;
         // No peer may see edits of the application that are not stored.
         let flushed = match refusing {
@@ -62,6 +65,35 @@ impl Worker {
         self.load(doc)?.adopt_holders(&mut old, &on_edit);
         Ok(())
     }
+}
+
+/// Imports several updates at once where that is possible.
+fn import_all(loaded: &mut Loaded, all: &[Bytes], limit: u64) -> Result<(), CrdtError> {
+    let mut rest = all;
+    while !rest.is_empty() {
+        let (some, after) = rest.split_at(together(rest));
+        rest = after;
+        let joined = match some.len() {
+            1 => None,
+            _ => join(&some.iter().collect::<Vec<_>>(), limit),
+        };
+        match joined.map(|data| import(loaded, &[data])) {
+            // One by one it is found out whether something is wrong with one of them.
+            None | Some(Err(CrdtError::Refused(_))) => import(loaded, some)?,
+            Some(imported) => imported?,
+        }
+    }
+    Ok(())
+}
+
+/// How many of these are imported at once.
+fn together(all: &[Bytes]) -> usize {
+    let mut bytes = 0;
+    let fit = all.iter().take(TOGETHER).take_while(|data| {
+        bytes += data.len();
+        bytes <= TOGETHER_BYTES
+    });
+    fit.count().max(1)
 }
 
 fn import(loaded: &mut Loaded, all: &[Bytes]) -> Result<(), CrdtError> {

@@ -1,9 +1,8 @@
-//! One worker thread: runs the tasks of its documents, loads them on demand and unloads the least
-//! recently used.
+//! One worker thread: runs the tasks of its documents in the order of its queue, loads them on demand and
+//! unloads the least recently used.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
@@ -15,8 +14,10 @@ use super::condition::Condition;
 use super::crdt::{self, CrdtError, from_wire, to_wire};
 use super::expansion::{self, Oversized};
 use super::loaded::Loaded;
+use super::queue::{Next, Queue};
 use super::room::Room;
-use super::{OnEdit, Request};
+use super::together::Together;
+use super::{Job, OnEdit, Request};
 use crate::limits::Limits;
 use crate::machine::{DocId, Finished, Head, Outcome, Work, WorkError, covers, is_nothing};
 use crate::store::{StoreReader, Write};
@@ -28,10 +29,13 @@ const GAP_BYTES: usize = 4 << 20;
 /// How soon documents that could not be unloaded are looked at again.
 const AGAIN: Duration = Duration::from_millis(100);
 
+/// How many requests are put into the queue at a time.
+const AT_ONCE: usize = 1024;
+
 pub(super) struct Worker {
     pub(super) reader: Arc<dyn StoreReader>,
     pub(super) condition: Arc<Condition>,
-    limits: Limits,
+    pub(super) limits: Limits,
     pub(super) on_edit: OnEdit,
     pub(super) docs: HashMap<DocId, Loaded>,
     /// The document whose changes by other nodes this task took over, and their deletions of it.
@@ -68,72 +72,142 @@ impl Worker {
 
     pub(super) fn run(mut self, requests: &Receiver<Request>, committer: &Sender<Batch>) {
         let mut exceeded = false;
+        let mut queue = Queue::default();
         loop {
-            // What cannot be unloaded before it is stored is looked at again soon.
-            let wait = if exceeded {
-                AGAIN
-            } else {
-                Duration::from_secs(3600)
-            };
-            let request = match requests.recv_timeout(wait) {
-                Ok(request) => request,
-                Err(RecvTimeoutError::Timeout) => {
-                    exceeded = self.make_room();
-                    continue;
+            if queue.is_empty() {
+                // What cannot be unloaded before it is stored is looked at again soon.
+                let wait = if exceeded {
+                    AGAIN
+                } else {
+                    Duration::from_secs(3600)
+                };
+                match requests.recv_timeout(wait) {
+                    Ok(request) => queue.push(request),
+                    Err(RecvTimeoutError::Timeout) => {
+                        exceeded = self.make_room();
+                        continue;
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return,
                 }
-                Err(RecvTimeoutError::Disconnected) => return,
-            };
+            }
+            // What came meanwhile may go before what waited.
+            for request in requests.try_iter().take(AT_ONCE) {
+                queue.push(request);
+            }
             // Before more is loaded.
             self.make_room();
-            match request {
-                Request::Task(job) => {
-                    let mut writes = Vec::new();
-                    let (pending, finished) = if job.cancelled.load(Ordering::Relaxed) {
-                        (Arc::default(), cancelled())
-                    } else {
-                        self.work(&job.doc, job.work, &mut writes)
-                    };
-                    pending.start();
-                    let _ = committer.send(Batch {
-                        writes,
-                        task: Some((job.id, finished)),
-                        of_others: self.taken.take(),
-                        pending,
-                        _charge: job.charge,
-                    });
-                }
-                Request::Open(doc, reply) => {
-                    let on_edit = self.on_edit.clone();
-                    reply(self.load(&doc).map(|loaded| loaded.open(&on_edit)));
-                }
-                Request::Close(doc) => {
-                    if let Some(loaded) = self.docs.get_mut(&doc) {
-                        loaded.release();
-                    }
-                }
+            match queue.next() {
+                Some(Next::Edits(jobs)) => self.store_edits(jobs, committer),
+                Some(Next::Imports(jobs)) => self.import_all(jobs, committer),
+                Some(Next::Other(request)) => self.serve(request, committer),
+                None => {}
             }
             exceeded = self.make_room();
         }
     }
 
-    fn work(
+    fn serve(&mut self, request: Request, committer: &Sender<Batch>) {
+        match request {
+            Request::Task(job) => self.run_task(job, committer),
+            Request::Open(doc, reply) => {
+                let on_edit = self.on_edit.clone();
+                reply(self.load(&doc).map(|loaded| loaded.open(&on_edit)));
+            }
+            Request::Close(doc) => {
+                if let Some(loaded) = self.docs.get_mut(&doc) {
+                    loaded.release();
+                }
+            }
+        }
+    }
+
+    fn run_task(&mut self, mut job: Job, committer: &Sender<Batch>) {
+        let mut writes = Vec::new();
+        let finished = match job.is_cancelled() {
+            true => cancelled(),
+            false => {
+                let work = std::mem::replace(&mut job.work, Work::Local);
+                self.work(&job.doc, work, &mut writes)
+            }
+        };
+        self.report(job, writes, finished, committer);
+    }
+
+    /// Passes the result of a task on, to be reported once it is stored.
+    fn report(
         &mut self,
-        doc: &DocId,
-        work: Work,
-        writes: &mut Vec<Write>,
-    ) -> (Arc<PendingCommits>, Finished) {
+        job: Job,
+        writes: Vec<Write>,
+        finished: Finished,
+        committer: &Sender<Batch>,
+    ) {
+        let pending = match &finished.result {
+            Err(WorkError::Cancelled) => Arc::default(),
+            _ => self.pending(&job.doc),
+        };
+        pending.start();
+        let _ = committer.send(Batch {
+            writes,
+            task: Some((job.id, finished)),
+            of_others: self.taken.take(),
+            pending,
+            _charge: job.charge,
+        });
+    }
+
+    fn pending(&self, doc: &DocId) -> Arc<PendingCommits> {
+        let loaded = self.docs.get(doc);
+        loaded.map_or_else(Arc::default, |loaded| loaded.pending.clone())
+    }
+
+    /// Stores the edits of a document for all tasks that ask for it.
+    fn store_edits(&mut self, jobs: Vec<Job>, committer: &Sender<Batch>) {
+        let mut jobs = jobs.into_iter();
+        let Some(first) = jobs.next() else {
+            return;
+        };
+        let mut writes = Vec::new();
+        let finished = self.work(&first.doc, Work::Local, &mut writes);
+        let same = Finished {
+            local: None,
+            ..finished.clone()
+        };
+        self.report(first, writes, finished, committer);
+        for job in jobs {
+            self.report(job, Vec::new(), same.clone(), committer);
+        }
+    }
+
+    /// Imports changes into one document, together where that is possible.
+    fn import_all(&mut self, mut jobs: Vec<Job>, committer: &Sender<Batch>) {
+        while let Some(first) = jobs.first() {
+            let doc = first.doc.clone();
+            match self.import_together(&doc, &jobs) {
+                Together::Imported(imported) => {
+                    let done = jobs.drain(..imported.len());
+                    for (job, (writes, finished)) in done.zip(imported) {
+                        self.report(job, writes, finished, committer);
+                    }
+                }
+                Together::OneByOne(count) => {
+                    for job in jobs.drain(..count) {
+                        self.run_task(job, committer);
+                    }
+                }
+            }
+        }
+    }
+
+    fn work(&mut self, doc: &DocId, work: Work, writes: &mut Vec<Write>) -> Finished {
         let (local, result) = match self.attempt(doc, work, writes) {
             Ok(ran) => ran,
             Err(error) => (None, Err(error)),
         };
-        let loaded = self.docs.get(doc);
-        let finished = Finished {
-            head: loaded.map_or_else(Head::default, Loaded::head),
+        Finished {
+            head: self.docs.get(doc).map_or_else(Head::default, Loaded::head),
             local,
             result,
-        };
-        let pending = loaded.map_or_else(Arc::default, |loaded| loaded.pending.clone());
-        (pending, finished)
+        }
     }
 
     fn attempt(
@@ -192,15 +266,11 @@ impl Worker {
                 let local = self.compact_or_reload(doc, local, writes);
                 Ok((local, Ok(outcome)))
             }
-            Err(CrdtError::Refused(reason)) => {
-                let doc = doc.to_string();
-                Ok((local, Err(WorkError::Garbage { doc, reason })))
-            }
-            Err(CrdtError::Panicked) => {
-                self.reload(doc, writes)?;
-                let doc = doc.to_string();
-                let reason = "loro gave up on them".to_owned();
-                Ok((local, Err(WorkError::Garbage { doc, reason })))
+            Err(error) => {
+                if let CrdtError::Panicked = error {
+                    self.reload(doc, writes)?;
+                }
+                Ok((local, Err(garbage(doc, &error))))
             }
         }
     }
@@ -235,7 +305,7 @@ impl Worker {
     }
 
     /// Compacts the document if it is time; reloads it if it holds too many changes with a gap.
-    fn compact_or_reload(
+    pub(super) fn compact_or_reload(
         &mut self,
         doc: &DocId,
         local: Option<Transmission>,
@@ -262,7 +332,7 @@ impl Worker {
     }
 
     /// Loads a document that may be corrupted again from the store.
-    fn reload(&mut self, doc: &DocId, writes: &mut [Write]) -> Result<(), WorkError> {
+    pub(super) fn reload(&mut self, doc: &DocId, writes: &mut [Write]) -> Result<(), WorkError> {
         let Some(mut corrupted) = self.docs.remove(doc) else {
             return Ok(());
         };
@@ -367,6 +437,14 @@ impl Drop for Worker {
     }
 }
 
+/// Why a peer's changes are refused.
+pub(super) fn garbage(doc: &DocId, error: &CrdtError) -> WorkError {
+    WorkError::Garbage {
+        doc: doc.to_string(),
+        reason: error.to_string(),
+    }
+}
+
 /// The result of a task that nobody waits for any more.
 fn cancelled() -> Finished {
     Finished {
@@ -406,9 +484,12 @@ fn import(
     let status = crdt::import(&loaded.doc, &data)?;
     loaded.record(&status);
     let gap = status.pending.is_some();
+    // These may have been what held changes waited for, which were never stored.
+    let unlocked = loaded.gaps > 0;
     if gap {
-        loaded.gaps += data.len();
+        loaded.hold(data.len(), &status);
     }
+    loaded.release_held();
     if loaded.recorded == before {
         return Ok(if gap {
             Outcome::Gap
@@ -418,8 +499,8 @@ fn import(
     }
     let version = to_wire(&loaded.recorded);
     let first = before.is_empty();
-    if gap || (snapshot && !first) {
-        // Only a part of the data was new: store and send just that.
+    if gap || unlocked || (snapshot && !first) {
+        // Not just the data was new: store and send what was.
         let data = crdt::since(&loaded.doc, &before)?;
         loaded.append(data.clone(), writes);
         let news = Transmission::Update { data, version };
