@@ -29,6 +29,8 @@ struct Waiting {
     others: VecDeque<(u64, Request)>,
     /// The edits of this turn are done.
     edits_done: bool,
+    /// So many of the next imports are done one by one, each in a turn of its own.
+    alone: usize,
 }
 
 /// What a worker does next.
@@ -59,6 +61,21 @@ impl Queue {
         match request {
             Request::Task(job) if job.work == Work::Local => waiting.edits.push((self.last, job)),
             request => waiting.others.push_back((self.last, request)),
+        }
+    }
+
+    /// Puts imports of this turn back, the first of which have to be done one by one.
+    pub(super) fn put_back(&mut self, jobs: Vec<Job>, alone: usize) {
+        let Some(doc) = jobs.first().map(|job| job.doc.clone()) else {
+            return;
+        };
+        if !self.waiting.contains_key(&doc) {
+            self.turns.push_back(doc.clone());
+        }
+        let waiting = self.waiting.entry(doc).or_default();
+        waiting.alone = alone;
+        for job in jobs.into_iter().rev() {
+            waiting.others.push_front((0, Request::Task(job)));
         }
     }
 
@@ -109,7 +126,9 @@ impl Waiting {
             return Some(Next::Other(Request::Task(job)));
         };
         let mut jobs = vec![job];
-        while jobs.len() < TOGETHER
+        let most = if self.alone > 0 { 1 } else { TOGETHER };
+        self.alone = self.alone.saturating_sub(1);
+        while jobs.len() < most
             && let Some((number, request)) = self.others.pop_front()
         {
             match request {
@@ -216,6 +235,23 @@ mod tests {
         assert_eq!(next(&mut queue), ("task", vec![4]));
         assert_eq!(next(&mut queue), ("imports", vec![5]), "as large as it is");
         assert_eq!(next(&mut queue), ("imports", vec![6]));
+    }
+
+    // LORO-37
+    #[test]
+    fn edits_go_between_imports_that_are_done_one_by_one() {
+        let mut queue = queue((1..=5).map(|number| import("a", number, 10)));
+        let Some(Next::Imports(mut jobs)) = queue.next() else {
+            panic!("no imports");
+        };
+        jobs.remove(0);
+        queue.put_back(jobs, 2);
+        assert_eq!(next(&mut queue), ("imports", vec![2]));
+        queue.push(task("a", 6, Work::Local));
+        assert_eq!(next(&mut queue), ("edits", vec![6]));
+        assert_eq!(next(&mut queue), ("imports", vec![3]));
+        assert_eq!(next(&mut queue), ("imports", vec![4, 5]));
+        assert!(queue.is_empty());
     }
 
     // LORO-37

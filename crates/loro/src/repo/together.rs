@@ -20,7 +20,7 @@ use crate::store::Write;
 pub(super) enum Together {
     /// They are imported: what each wrote, and its result.
     Imported(Vec<(Vec<Write>, Finished)>),
-    /// So many of them have to be imported one by one, which finds out what is wrong with which.
+    /// So many of them, at least one, have to be imported one by one, which finds out what is wrong with which.
     OneByOne(usize),
 }
 

@@ -98,7 +98,7 @@ impl Worker {
             self.make_room();
             match queue.next() {
                 Some(Next::Edits(jobs)) => self.store_edits(jobs, committer),
-                Some(Next::Imports(jobs)) => self.import_all(jobs, committer),
+                Some(Next::Imports(jobs)) => self.import_first(jobs, &mut queue, committer),
                 Some(Next::Other(request)) => self.serve(request, committer),
                 None => {}
             }
@@ -178,24 +178,26 @@ impl Worker {
         }
     }
 
-    /// Imports changes into one document, together where that is possible.
-    fn import_all(&mut self, mut jobs: Vec<Job>, committer: &Sender<Batch>) {
-        while let Some(first) = jobs.first() {
-            let doc = first.doc.clone();
-            match self.import_together(&doc, &jobs) {
-                Together::Imported(imported) => {
-                    let done = jobs.drain(..imported.len());
-                    for (job, (writes, finished)) in done.zip(imported) {
-                        self.report(job, writes, finished, committer);
-                    }
-                }
-                Together::OneByOne(count) => {
-                    for job in jobs.drain(..count) {
-                        self.run_task(job, committer);
-                    }
+    /// Imports changes into one document: together, or the first one alone. The others have another turn, so
+    /// that no edit waits for more than one import.
+    fn import_first(&mut self, mut jobs: Vec<Job>, queue: &mut Queue, committer: &Sender<Batch>) {
+        let Some(doc) = jobs.first().map(|job| job.doc.clone()) else {
+            return;
+        };
+        let mut alone = 0;
+        match self.import_together(&doc, &jobs) {
+            Together::Imported(imported) => {
+                let done = jobs.drain(..imported.len());
+                for (job, (writes, finished)) in done.zip(imported) {
+                    self.report(job, writes, finished, committer);
                 }
             }
+            Together::OneByOne(count) => {
+                alone = count - 1;
+                self.run_task(jobs.remove(0), committer);
+            }
         }
+        queue.put_back(jobs, alone);
     }
 
     fn work(&mut self, doc: &DocId, work: Work, writes: &mut Vec<Write>) -> Finished {
