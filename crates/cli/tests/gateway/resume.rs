@@ -318,6 +318,30 @@ async fn a_cap_is_learned_by_a_running_tunnel_and_kept_for_the_next() {
     assert!(output.stdout == input, "not byte for byte");
 }
 
+/// A client that asks once, for one large answer: all its frames were made before the cap was found.
+// TUN-8
+#[tokio::test]
+async fn one_large_answer_is_enough_for_the_cap_to_be_kept() {
+    let (size, cap) = (5_000_000, 128_000);
+    let folder = tempfile::tempdir().unwrap();
+    let command = diligent(&file_in(&folder, "diary"), size);
+    let far = Listening::new(&["--listen", "ws://0", "--to", &command]);
+    let state = file_in(&folder, "caps.json");
+    let path = path_to(&far, Weather::capped(cap)).await;
+    let to = format!("ws://{}/", path.address());
+    for (attempt, blocked) in [(1, true), (2, false)] {
+        let before = path.counts().from_target.blocked;
+        let command = learning(&to, &state);
+        let request = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\"}\n".to_vec();
+        let output = spawn_blocking(move || run(command, request)).await.unwrap();
+        assert!(output.stdout.len() > size, "{}", said(&output));
+        let refused = path.counts().from_target.blocked > before;
+        assert_eq!(refused, blocked, "{attempt}: {}", said(&output));
+        let told = "start both gateways with max-frame 128000 to begin with that";
+        assert_eq!(said(&output).contains(told), blocked, "{}", said(&output));
+    }
+}
+
 /// A path that becomes narrower in the middle of a message, and says nothing about its limit.
 // TUN-5
 #[tokio::test]

@@ -131,7 +131,9 @@ impl Dialer {
             Ok(line) => line.map_err(|error| failed(error.to_string()))?,
             Err(_) => {
                 let seconds = DIAL_TIME.as_secs();
-                return Err(failed(format!("no line within {seconds} s")));
+                return Err(failed(format!(
+                    "no connection to the other gateway within {seconds} s"
+                )));
             }
         };
         line.tap().bind(&self.watched);

@@ -175,7 +175,12 @@ fn read(file: &Path) -> Result<BTreeMap<String, Learned>, String> {
             (Some(out), Some(incoming), Some(at)) if out.or(incoming).is_some() => {
                 Learned { out, incoming, at }
             }
-            _ => return Err(format!("what it says about {path:?} is no cap")),
+            _ => {
+                return Err(format!(
+                    "its entry for {path:?} has no size of at least {}",
+                    super::LEAST_CAP
+                ));
+            }
         };
         insert(&mut known, path, learned);
     }
@@ -255,11 +260,11 @@ mod tests {
             (r#"{"version":1}"#, "no paths"),
             (
                 r#"{"version":1,"paths":{"ws://a/":{"out":1,"learned":1}}}"#,
-                "is no cap",
+                "has no size of at least 4096",
             ),
             (
                 r#"{"version":1,"paths":{"ws://a/":{"out":"x","learned":1}}}"#,
-                "is no cap",
+                "has no size of at least 4096",
             ),
         ] {
             fs::write(&file, text).unwrap();

@@ -253,7 +253,7 @@ impl Machine {
             _ => {
                 self.inbox.arrived()?;
                 self.attempts.failed = 0;
-                self.kept = self.told.take().or(self.kept);
+                self.told_cap_holds();
                 Ok(Heard::Frame(frame))
             }
         }
@@ -279,7 +279,11 @@ impl Machine {
             Control::Part { .. } if self.peer_closed.is_some() => {
                 Err(Violation::Protocol("a frame came after the close"))
             }
-            Control::Part { at, last, data } => self.inbox.part(at, last, data),
+            Control::Part { at, last, data } => {
+                // A part keeps to the cap as a frame does, and a session may end before any whole frame came.
+                self.told_cap_holds();
+                self.inbox.part(at, last, data)
+            }
             Control::Close { code, reason } => {
                 self.peer_closed.get_or_insert(Closed { code, reason });
                 Ok(None)
@@ -287,7 +291,7 @@ impl Machine {
             Control::Hello(_)
             | Control::Resume { .. }
             | Control::Resumed { .. }
-            | Control::Gone(_) => Err(Violation::Protocol("it greets in the middle of a session")),
+            | Control::Gone(_) => Err(Violation::Protocol("it begins a session within a session")),
         }
     }
 
@@ -400,8 +404,9 @@ impl Machine {
         self.line_cap = line_cap.unwrap_or(usize::MAX);
         let fruitless = self.fruitless.line_up((self.inbox.received(), received));
         if fruitless >= FRUITLESS_LINES && self.outbox.has_more_than(received) {
-            let reason =
-                format!("{fruitless} lines to the other gateway were lost before a frame arrived");
+            let reason = format!(
+                "{fruitless} connections to the other gateway in a row were lost before a frame arrived"
+            );
             self.fail(LOST_SESSION, &reason);
             return Err(Gone::Expired);
         }
@@ -545,6 +550,11 @@ impl Machine {
     /// The other end found out that no larger frame comes to this side.
     pub(crate) fn handle_told(&mut self, cap: usize) {
         self.told = Some(cap.max(LEAST_CAP));
+    }
+
+    /// Something came from the other end after it had told its cap.
+    fn told_cap_holds(&mut self) {
+        self.kept = self.told.take().or(self.kept);
     }
 
     /// A cap that the other end found out, and kept to since: it is worth keeping.

@@ -353,7 +353,7 @@ impl Session {
         if let Some(mut lost) = lost {
             let (code, reason) = match &farewell {
                 Some(closed) => (closed.code, &*closed.reason),
-                None => (1001, "this line is given up"),
+                None => (1001, "this connection is given up for another one"),
             };
             let _ = timeout(RETIRE_TIME, lost.sink.close(code, reason)).await;
         }
@@ -483,7 +483,10 @@ impl Task {
             Ok(fresh) => self.go_on(fresh, false),
             Err(NoLine::Gone(gone)) => self.session.update(|machine| machine.gone(gone)),
             Err(NoLine::Failed(why)) => {
-                tracing::debug!(why, "no new line to the other gateway yet");
+                tracing::debug!(
+                    why,
+                    "an attempt to connect to the other gateway again has failed; it is tried on"
+                );
                 self.session
                     .update(|machine| machine.dial_failed(now(), why));
             }
@@ -496,6 +499,7 @@ impl Task {
 
     /// The session goes on with a new line.
     fn go_on(&mut self, fresh: Fresh, answers: bool) {
+        let told = fresh.told;
         let renewed = match self.session.line_up(fresh) {
             Ok(renewed) => renewed,
             Err((sink, gone)) => {
@@ -505,6 +509,11 @@ impl Task {
                 return;
             }
         };
+        if let Some(cap) = told {
+            tracing::info!(
+                "larger frames of the other gateway do not pass the path: it sends at most {cap} bytes now; start both gateways with max-frame {cap} to begin with that"
+            );
+        }
         let Renewed {
             line,
             sink,
@@ -567,7 +576,7 @@ impl Task {
                 .then(|| machine.why_no_line().to_owned())
         });
         if let Some(why) = failed.filter(|_| !std::mem::replace(&mut self.told_failed, true)) {
-            tracing::error!(why, "the tunnel ends without a line");
+            tracing::error!(why, "the session with the other gateway is given up");
         }
     }
 }

@@ -278,8 +278,11 @@ async fn poll(
         attempt += 1;
         if lock(&session.losses).is_refused(attempt) {
             session.report_refused(number).await;
-            return Err(gone(format!("an answer does not come through: {why}")));
+            return Err(gone(format!(
+                "something on the way refuses what the other end sends ({why}), probably for its size"
+            )));
         }
+        let mut path_is_up = true;
         // It asks for what has come, so that the answer is empty and comes at once.
         for _ in 0..small_answers(attempt) {
             match try_poll(session, got, got, false).await {
@@ -289,11 +292,17 @@ async fn poll(
                 }
                 Err(NoReply::Over(closed)) => return Err(gone(closed.reason)),
                 Err(NoReply::Replaced(why)) if fine.elapsed() >= PATIENCE => return Err(gone(why)),
-                Err(NoReply::Replaced(_)) => lock(&session.losses).lost(),
+                Err(NoReply::Replaced(_)) => {
+                    path_is_up = false;
+                    lock(&session.losses).lost();
+                }
             }
         }
         sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        // Where small answers pass there is nothing to wait for: only the number of attempts tells.
+        if !path_is_up {
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
     }
 }
 

@@ -123,15 +123,17 @@ async fn send(
 /// What an answer means that is no success.
 fn refused(status: StatusCode, text: &str) -> Failed {
     let code = status.as_u16();
+    let told = match text {
+        "" => format!("HTTP {code}"),
+        text => format!("HTTP {code}: {text}"),
+    };
     match status {
         // It names no size of ours, which could be taken for the limit.
-        StatusCode::PAYLOAD_TOO_LARGE => Failed::Over(over(1009, format!("HTTP 413: {text}"))),
+        StatusCode::PAYLOAD_TOO_LARGE => Failed::Over(over(1009, told)),
         // Proxies and servers that are busy, restart, or gave up a request.
-        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-            Failed::Replaced(format!("HTTP {code}: {text}"))
-        }
-        _ if status.is_server_error() => Failed::Replaced(format!("HTTP {code}: {text}")),
-        _ => Failed::Over(over(1006, format!("HTTP {code}: {text}"))),
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Failed::Replaced(told),
+        _ if status.is_server_error() => Failed::Replaced(told),
+        _ => Failed::Over(over(1006, told)),
     }
 }
 

@@ -304,7 +304,7 @@ fn lines_that_carry_nothing_end_a_session_by_name() {
         (
             Some(100),
             false,
-            Some("64 lines to the other gateway were lost before a frame arrived"),
+            Some("64 connections to the other gateway in a row were lost before a frame arrived"),
         ),
         (
             Some(100),
@@ -337,7 +337,7 @@ fn lines_that_carry_nothing_end_a_session_by_name() {
 /// What the other end found out is kept once a frame came within it, and never below the least cap.
 // TUN-8
 #[test]
-fn a_cap_that_the_other_end_found_out_is_kept_when_a_frame_came() {
+fn a_cap_that_the_other_end_found_out_is_kept_when_a_frame_or_a_part_came() {
     let budget = Budget::new(64 << 20);
     let now = Instant::now();
     let mut machine = Machine::new(now, settings(CAP, &budget), None, true);
@@ -349,6 +349,17 @@ fn a_cap_that_the_other_end_found_out_is_kept_when_a_frame_came() {
         .unwrap();
     assert_eq!(machine.poll_told(), Some(4096));
     assert_eq!(machine.poll_told(), None);
+    // Frames that were made before come in parts, and a short session has no others.
+    machine.handle_told(60_000);
+    let part = Control::Part {
+        at: 0,
+        last: false,
+        data: b"x".to_vec(),
+    };
+    machine
+        .handle_frame(now, 0, Frame::Text(part.to_json().into()))
+        .unwrap();
+    assert_eq!(machine.poll_told(), Some(60_000));
 }
 
 // TUN-3

@@ -79,7 +79,7 @@ fn what_breaks_a_rule_of_the_tunnel() {
         (
             "a second hello",
             vec![control(hello)],
-            "it greets in the middle of a session",
+            "it begins a session within a session",
         ),
         (
             "a control frame of no known kind",
