@@ -88,8 +88,8 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   cep22+nostr:RELAY[,RELAY…]?server=PUBKEY
       as a target: that server (npub or hex)
   WIRE+
-      ahp (the default of WebSockets), whole (of streams: one message, one
-      frame), loro, cep22 (of relays)
+      ahp (the default of WebSockets: what is large is cut), whole (of streams:
+      one message, one frame, however large), loro, cep22 (of relays)
   OPTIONS
       framing=lines|content-length|ipc (streams; ipc is VSCode's ipc.net, whose
       frames pass as they are), token-file=FILE, cert=FILE&key=FILE (the
@@ -157,9 +157,9 @@ A tunnel outlives its connection: each gateway keeps what the other has not
 acknowledged, and the one that connected connects again and goes on where it
 broke off, for up to --resume-for. After that, or if the other gateway was
 restarted, open requests get error -32000, which says so. When the path refuses
-a frame for its size, the tunnel sends smaller ones from then on, says so once,
-and keeps the size in --state for the next time; --max-frame or a preset
-overrules what was learned.
+a frame for its size, the tunnel sends smaller ones from then on and says so;
+the gateway that connected keeps the size in --state for the next time.
+--max-frame or a preset overrules what was learned.
 
 With --fleet several gateways behind one load balancer share a NATS, and a
 client that comes back to another member goes on: the member that its new

@@ -171,7 +171,10 @@ impl Relay {
 
     fn started(&self, address: SocketAddr) {
         let address = format!("{}://{address}", self.listen.scheme);
-        tracing::info!("nothing over {} passes", size::show(self.cap()));
+        tracing::info!(
+            "the cap is {}: what is larger is refused",
+            size::show(self.cap())
+        );
         log::address("listening on", &address);
     }
 
@@ -188,7 +191,7 @@ impl Relay {
             }
             if now.unreachable > before.unreachable {
                 tracing::warn!(
-                    "{} cannot be reached; is something listening there?",
+                    "{} refuses connections: nothing listens there (--to), so the connection of the client was dropped",
                     to.address
                 );
             }
@@ -257,7 +260,10 @@ impl Relay {
             ..bad_relay::Weather::default()
         });
         let relay = relay.await.map_err(|error| cannot_listen(listen, &error))?;
-        tracing::info!("nothing over {} passes", size::show(self.cap()));
+        tracing::info!(
+            "the cap is {}: what is larger is refused",
+            size::show(self.cap())
+        );
         log::address("listening on", relay.url().trim_end_matches('/'));
         let mut before = 0;
         loop {

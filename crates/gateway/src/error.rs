@@ -248,6 +248,14 @@ pub enum OpenError {
     #[cfg(feature = "process")]
     #[error("exec: {0}")]
     Exec(#[from] ExecError),
+    /// Nobody answers at the target.
+    #[error("{}", with_expected(error, expected))]
+    Nobody {
+        /// How that shows.
+        error: Box<OpenError>,
+        /// What the target is asked to be, and how to start one.
+        expected: &'static str,
+    },
     /// There is no WebSocket.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -320,11 +328,30 @@ fn each(relays: &[(String, Unreachable)]) -> String {
 #[non_exhaustive]
 pub enum Unreachable {
     /// What the system said.
-    #[error(transparent)]
+    #[error("{}", plain(.0))]
     Io(#[from] io::Error),
     /// The connection was not accepted in time.
     #[error("no answer within {} s", .0.as_secs())]
     Silent(Duration),
+}
+
+/// What was expected where nobody answers, behind what is known.
+fn with_expected(error: &OpenError, expected: &str) -> String {
+    let error = error.to_string();
+    match error.ends_with('?') {
+        true => format!("{error} Expected there: {expected}"),
+        false => format!("{error}; expected there: {expected}"),
+    }
+}
+
+/// What the system said, in plain words where it is what everybody meets first.
+fn plain(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused: nothing listens there".to_owned(),
+        io::ErrorKind::NotFound => "there is no such socket".to_owned(),
+        io::ErrorKind::ConnectionReset => "it ended the connection at once".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 /// Why a gateway ended.
@@ -394,6 +421,30 @@ pub enum Party {
     Target,
     /// The server at the relays.
     Server,
+}
+
+impl OpenError {
+    /// Whether nobody answers there: the target may not be running, or a proxy has nothing behind it.
+    fn is_unanswered(&self) -> bool {
+        match self {
+            Self::Connect(error) => error.is_unanswered(),
+            #[cfg(any(feature = "http", feature = "loro"))]
+            Self::Http(error) => error.is_unanswered(),
+            Self::Unreachable { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// The same error with what was expected at the target, where nobody answers.
+    pub(crate) fn expecting(self, expected: Option<&'static str>) -> Self {
+        match expected {
+            Some(expected) if self.is_unanswered() => Self::Nobody {
+                error: Box::new(self),
+                expected,
+            },
+            _ => self,
+        }
+    }
 }
 
 impl fmt::Display for Party {

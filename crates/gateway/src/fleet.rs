@@ -180,7 +180,7 @@ async fn hear(plan: &Arc<Plan>, fleet: &Arc<Fleet>, mut listener: NatsListener) 
                     lines.spawn(serving.instrument(span));
                 }
                 Err(error) => {
-                    tracing::error!(%error, "this member does not hear the others any more; its own clients are served");
+                    tracing::error!(%error, "this member has lost the subject by which the others reach it: it serves its own clients, and not those of the others' sessions; start it again");
                     return while_open(lines).await;
                 }
             },
@@ -244,7 +244,7 @@ impl Fleet {
             Ok(_) => Answer::There,
             Err(NatsError::NobodyListens { .. }) => Answer::Nobody,
             Err(error) => {
-                tracing::debug!(%error, "another member of the fleet was asked in vain");
+                tracing::debug!(%error, "asked another member of the fleet whether it has a session, and got no answer");
                 Answer::Unclear(match self.is_connected() {
                     true => Doubt::Silent,
                     false => Doubt::CutOff,
@@ -287,7 +287,7 @@ impl Fleet {
             let answer = self.answer_of(&asked);
             let step = lock(&self.directory).answered(now(), member, answer);
             if step == Step::Dead {
-                return tracing::warn!(%member, "a member of the fleet is dead");
+                return tracing::warn!(%member, "a member of the fleet is gone, and its sessions with it: clients of those begin anew");
             }
         }
     }
@@ -302,13 +302,15 @@ impl Fleet {
         let head = match timeout(HEAD_TIME, head_of(&mut line)).await {
             Ok(Ok(head)) => head,
             Ok(Err(why)) => {
-                tracing::warn!("refused a line of the fleet: {why}");
+                tracing::warn!("refused a connection of another member of the fleet: {why}");
                 return close(line, 1008, &why).await;
             }
             Err(_) => return,
         };
         let Some(_room) = room else {
-            tracing::warn!("refused a line of the fleet: there is no memory for it (--memory)");
+            tracing::warn!(
+                "refused a connection of another member of the fleet: there is no memory for it; raise --memory"
+            );
             return close(line, 1013, &Doubt::Busy.to_string()).await;
         };
         match head {
@@ -326,11 +328,11 @@ async fn head_of(line: &mut MemberLine) -> Result<Head, String> {
     loop {
         return match line.source.next().await {
             Incoming::Frame(Frame::Text(text)) => {
-                Head::read(&text).ok_or_else(|| "its first frame is no head".to_owned())
+                Head::read(&text).ok_or_else(|| "its first frame does not say what it is for; do all members have the same version?".to_owned())
             }
             Incoming::Alive => continue,
             Incoming::Closed(closed) | Incoming::Broken(closed) => Err(closed.reason),
-            _ => Err("its first frame is no head".to_owned()),
+            _ => Err("its first frame does not say what it is for; do all members have the same version?".to_owned()),
         };
     }
 }
@@ -364,6 +366,8 @@ async fn resume(plan: &Plan, head: LineHead, line: MemberLine) {
                 .refuse(1002, "a new session begins where its client is")
                 .await;
         }
-        Err(error) => tracing::warn!(%error, "a line of another member cannot be used"),
+        Err(error) => {
+            tracing::warn!(%error, "closed a connection of another member of the fleet, which wanted to go on with a session here")
+        }
     }
 }

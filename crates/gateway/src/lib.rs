@@ -81,9 +81,9 @@ pub use mcp::HeadersError;
 pub use nearest::nearest;
 pub use plan::{Config, Overruled, Plan};
 pub use pump::{
-    BothBoxes, ClientBox, Ended, HostBox, Incoming, NoProcessId, Options, Oversized, Pass, Passing,
-    Plain, Port, Raw, RefusedFrame, Replacement, Side, Skipped, Tunnel, relay, session_memory,
-    whole_link,
+    BothBoxes, ClientBox, Cutting, Ended, HostBox, Incoming, NoProcessId, Options, Oversized, Pass,
+    Passing, Plain, Port, Raw, RefusedFrame, Replacement, Side, Skipped, Tunnel, relay,
+    session_memory, whole_link,
 };
 #[cfg(feature = "nostr")]
 pub use relays::{IntroduceError, KeyFileError};

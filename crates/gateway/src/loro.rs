@@ -107,7 +107,7 @@ pub(crate) fn open(
         way,
         dialed,
     });
-    Ok((Opened { kind, port }, connection))
+    Ok((Opened::new(kind, port), connection))
 }
 
 /// Says that this side is ready, or waits until the other side does; other transports have no such word.

@@ -31,8 +31,8 @@ use crate::plan::{End, Plan};
 #[cfg(feature = "process")]
 use crate::pump::Skipped;
 use crate::pump::{
-    BothBoxes, ClientBox, ForReceivers, HostBox, NoProcessId, Passing, Plain, Port, Raw, Tunnel,
-    session_memory, whole_link,
+    BothBoxes, ClientBox, Cutting, ForReceivers, HostBox, NoProcessId, Passing, Plain, Port, Raw,
+    Tunnel, session_memory, whole_link,
 };
 #[cfg(feature = "nostr")]
 use crate::relays;
@@ -75,13 +75,23 @@ impl EndKind {
 pub(crate) struct Opened {
     pub(crate) kind: EndKind,
     pub(crate) port: Port,
+    /// The address that a client connected to, as its own request names it: of a relay or proxy, if one is
+    /// in between.
+    pub(crate) reached_at: Option<String>,
 }
 
 impl Opened {
+    pub(crate) fn new(kind: EndKind, port: Port) -> Self {
+        Self {
+            kind,
+            port,
+            reached_at: None,
+        }
+    }
+
     #[cfg(any(feature = "http", feature = "process", feature = "nostr"))]
     pub(crate) fn whole(port: Port) -> Self {
-        let kind = EndKind::Whole;
-        Self { kind, port }
+        Self::new(EndKind::Whole, port)
     }
 
     /// A stream of messages, text or bytes.
@@ -91,7 +101,7 @@ impl Opened {
             Carries::Text => EndKind::Whole,
             Carries::Binary => EndKind::Binary,
         };
-        Self { kind, port }
+        Self::new(kind, port)
     }
 
     /// Exchanges what both sides say before the first message, where that is not a tunnel's.
@@ -105,8 +115,7 @@ impl Opened {
 
     /// An end that is a tunnel.
     pub(crate) fn tunnel(tunnelled: Tunnelled) -> Self {
-        let (kind, port) = (EndKind::Tunnel, tunnelled.port);
-        Self { kind, port }
+        Self::new(EndKind::Tunnel, tunnelled.port)
     }
 }
 
@@ -155,6 +164,33 @@ fn stream(end: &End, transport: impl Transport, ends: process::Ends) -> Result<P
 
 /// A connection to the target.
 pub(crate) async fn target(end: &End) -> Result<Opened, OpenError> {
+    let opened = connected(end).await;
+    opened.map_err(|error| error.expecting(expected(end)))
+}
+
+/// What a target is asked to be, and how to start one.
+pub(crate) fn expected(end: &End) -> Option<&'static str> {
+    match (&end.at, end.tunnel) {
+        (At::Ws(_), TunnelUse::Auto) if end.wire == WireKind::Ahp => Some(
+            "the other gateway (start one: breakbulk gateway --listen ws://PORT --to 'exec:SERVER') or an AHP host",
+        ),
+        (At::Ws(_), TunnelUse::Always) if end.wire == WireKind::Ahp => Some(
+            "the other gateway (start one: breakbulk gateway --listen ws://PORT --to 'exec:SERVER')",
+        ),
+        (At::Ws(_), _) => Some("a WebSocket server"),
+        #[cfg(feature = "http")]
+        (At::Exchange(_), _) => Some(
+            "the other gateway (start one: breakbulk gateway --listen ahp+http://PORT --to 'exec:SERVER')",
+        ),
+        #[cfg(feature = "http")]
+        (At::Http(_), _) => Some(
+            "an MCP server over HTTP (start one: breakbulk gateway --listen http://PORT --to 'exec:SERVER')",
+        ),
+        _ => None,
+    }
+}
+
+async fn connected(end: &End) -> Result<Opened, OpenError> {
     match &end.at {
         #[cfg(feature = "process")]
         At::Stdio => stdio(end),
@@ -258,8 +294,13 @@ pub(crate) fn web_socket(
         WireKind::Ahp => EndKind::Ahp(connection.clone()),
         _ => EndKind::Whole,
     };
-    let port = Port::new(connection.clone());
-    Ok((Opened { kind, port }, connection))
+    let cutting = match end.wire {
+        WireKind::Whole | WireKind::Cep22 => Cutting::Never,
+        WireKind::Ahp => Cutting::ThisGateway,
+        WireKind::Loro => Cutting::BothGateways,
+    };
+    let port = Port::new(connection.clone()).with_cutting(cutting);
+    Ok((Opened::new(kind, port), connection))
 }
 
 /// Opens WebSockets to a target.
@@ -330,7 +371,9 @@ fn fragments(end: &End) -> Link {
 }
 
 /// How messages are edited between two such ends.
-pub(crate) fn passing(plan: &Plan, listen: &EndKind, to: &EndKind) -> Box<dyn Passing> {
+pub(crate) fn passing(plan: &Plan, listen: &Opened, to: &Opened) -> Box<dyn Passing> {
+    let address = listen.reached_at.as_ref().or_else(|| plan.heard_at.get());
+    let (listen, to) = (&listen.kind, &to.kind);
     let (hosts, clients) = plan.sessions.clone();
     let of_listen = || plan.listen.ahp_config();
     let of_to = || plan.to.ahp_config();
@@ -345,11 +388,11 @@ pub(crate) fn passing(plan: &Plan, listen: &EndKind, to: &EndKind) -> Box<dyn Pa
                 (client.clone(), of_listen(), clients),
                 (host.clone(), of_to(), hosts),
             );
-            Box::new(boxes.listening_at(plan.heard_at.get().cloned()))
+            Box::new(boxes.listening_at(address.cloned()))
         }
         (EndKind::Ahp(client), _) => {
             let host_box = HostBox::new(client.clone(), of_listen(), clients);
-            Box::new(host_box.listening_at(plan.heard_at.get().cloned()))
+            Box::new(host_box.listening_at(address.cloned()))
         }
         (_, EndKind::Ahp(host)) => Box::new(ClientBox::new(host.clone(), of_to(), hosts)),
         _ => Box::new(ForReceivers {

@@ -37,7 +37,7 @@ pub use port::Port;
 pub(crate) use port::{Arrived, Channel, Heard, Outcome};
 pub use process_id::NoProcessId;
 pub(crate) use receiver::{ForReceivers, ReceiverLimit};
-pub use refused::RefusedFrame;
+pub use refused::{Cutting, RefusedFrame};
 #[cfg(feature = "nostr")]
 pub(crate) use run::HELLO;
 pub use run::relay;

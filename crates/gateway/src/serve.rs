@@ -148,7 +148,7 @@ pub(crate) async fn pump(
     watched: &SessionWatch,
 ) -> SessionEnd {
     let live = watched.started(&listen, &to);
-    let passing = open::passing(plan, &listen.kind, &to.kind);
+    let passing = open::passing(plan, &listen, &to);
     #[cfg(feature = "otlp")]
     let passing = match &plan.traces {
         Some(traces) => traces.of_session(watched.id().as_str(), listen.port.budget(), passing),
@@ -333,7 +333,7 @@ pub(crate) async fn check_target(plan: &Plan) -> Result<(), RunError> {
         #[cfg(feature = "process")]
         At::Stdio | At::Exec(_) => Ok(()),
     };
-    found.map_err(RunError::Check)
+    found.map_err(|error| RunError::Check(error.expecting(open::expected(&plan.to))))
 }
 
 /// Whether a server of WebSockets or HTTP accepts connections.

@@ -161,7 +161,7 @@ impl TokenFile {
                 (state.tokens, state.version) = (tokens, version);
             }
             Err(error) => {
-                tracing::error!(%error, "tokens cannot be read again; those of before still hold");
+                tracing::error!(%error, "the changed token-file cannot be used: its tokens of before still hold; correct the file");
             }
         }
     }

@@ -28,6 +28,7 @@ mod writer;
 
 pub use bearer::{Bearer, Tokens};
 pub use client::{ConnectOptions, connect, dial};
+pub(crate) use error::is_drop;
 pub use error::{ConnectError, ListenError};
 pub use server::{Accepted, ListenOptions, Listener};
 pub use socket::ByteStream;

@@ -2,6 +2,9 @@
 
 use std::net::TcpListener;
 
+use breakbulk_testkit::bad_path::{BadPath, Weather};
+use breakbulk_testkit::http_path::HttpPath;
+
 use crate::common::{Listening, gateway, run, said};
 
 #[test]
@@ -158,6 +161,45 @@ fn what_must_be_mended_is_one_line_and_2() {
         assert!(output.stdout.is_empty());
     }
     std::fs::remove_file(empty).unwrap();
+}
+
+/// A relay takes connections, and reaches nothing behind it: what is missing is said, and how to start it.
+#[tokio::test]
+async fn a_missing_gateway_behind_a_relay_is_named_in_plain_words() {
+    let nobody = "127.0.0.1:1".to_owned();
+    let web_sockets = BadPath::start(nobody.clone(), Weather::default())
+        .await
+        .unwrap();
+    let (here, nobody) = ("127.0.0.1:0".parse().unwrap(), nobody.parse().unwrap());
+    let http = HttpPath::start_at(here, nobody, 1 << 20).await.unwrap();
+    let (web_sockets, http) = (web_sockets.address(), http.address());
+    for (to, expected) in [
+        (
+            format!("ws://{web_sockets}"),
+            "the other gateway (start one: breakbulk gateway --listen ws://PORT --to 'exec:SERVER') or an AHP host",
+        ),
+        (format!("whole+ws://{web_sockets}"), "a WebSocket server"),
+        (
+            format!("ahp+http://{http}"),
+            "the other gateway (start one: breakbulk gateway --listen ahp+http://PORT --to 'exec:SERVER')",
+        ),
+        (
+            "ws://127.0.0.1:1".to_owned(),
+            "the other gateway (start one: breakbulk gateway --listen ws://PORT --to 'exec:SERVER') or an AHP host",
+        ),
+    ] {
+        let near = gateway(&["--listen", "stdio:", "--to", &to]);
+        let ran = tokio::task::spawn_blocking(|| run(near, Vec::new()));
+        let output = ran.await.unwrap();
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{to}: {said}");
+        assert!(
+            said.contains(&format!("xpected there: {expected}")),
+            "{to}: {said}"
+        );
+        assert!(!said.contains("os error"), "{to}: {said}");
+        assert_eq!(said.lines().count(), 1, "{to}: {said}");
+    }
 }
 
 // PROG-8

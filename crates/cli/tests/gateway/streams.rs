@@ -399,7 +399,7 @@ fn a_target_that_is_not_there_is_named() {
     let nobody = format!("tcp://{}", listener.local_addr().unwrap());
     drop(listener);
     for (to, words) in [
-        (nobody.as_str(), "Connection refused"),
+        (nobody.as_str(), "connection refused: nothing listens there"),
         ("unix:/nowhere/s", "No such file"),
     ] {
         for listen in ["stdio:", "tcp://0"] {

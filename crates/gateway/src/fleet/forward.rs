@@ -60,7 +60,7 @@ impl Fleet {
                     Unreached::Later(doubt) => doubt,
                     _ => Doubt::Silent,
                 };
-                tracing::warn!(%member, "a line cannot be forwarded: {doubt}");
+                tracing::warn!(%member, "a client that came back is told to try again later, since the member that has its session cannot be reached: {doubt}");
                 stray.close(1013, &doubt.to_string()).await;
             }
         }

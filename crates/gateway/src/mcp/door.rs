@@ -276,7 +276,7 @@ impl DoorState {
         }
         let place = self.guard.place(visitor).ok_or("all sessions are taken")?;
         let id = secret_name().map_err(|error| {
-            tracing::error!(%error, "no session can begin");
+            tracing::error!(%error, "a session cannot begin: the system has no random numbers for its name");
             "the gateway cannot name a session"
         })?;
         #[cfg(feature = "nats")]

@@ -303,7 +303,9 @@ fn heard(
             Heard::End(arrived.take().unwrap_or(dropped), words::pause(wait))
         }
         _ => Heard::End(
-            Outcome::Refused(Refusal::Broken("not a word of a probe".to_owned())),
+            Outcome::Refused(Refusal::Broken(
+                "something else than the answer to a probe".to_owned(),
+            )),
             Duration::ZERO,
         ),
     }

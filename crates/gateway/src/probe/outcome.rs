@@ -91,7 +91,7 @@ impl fmt::Display for Refusal {
             Self::Status { code } => write!(f, "answered with HTTP {code}"),
             Self::Silence => f.write_str("dropped in silence"),
             Self::Truncated { arrived } => write!(f, "cut off: {arrived} bytes arrived"),
-            Self::Ended => f.write_str("the connection ended without a word"),
+            Self::Ended => f.write_str("the connection was ended without a close"),
             Self::Reset => f.write_str("the connection was reset"),
             Self::TlsAlert(alert) => write!(f, "TLS alert: {}", plain_text(alert)),
             Self::Broken(reason) => write!(f, "an invalid answer: {}", plain_text(reason)),

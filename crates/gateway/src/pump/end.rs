@@ -7,12 +7,13 @@ use breakbulk_link::{Budget, Outgoing, TransferId};
 
 use super::open_requests::OpenRequests;
 use super::port::{Channel, Done, EndOutput, Outcome, Port, Sending, Undelivered};
-use super::{Replacement, Skipped};
+use super::{Cutting, Replacement, Skipped};
 use crate::watch::{Noted, PumpedEnd, SideWatch};
 
 /// One side.
 pub(super) struct End {
     pub(super) channel: Channel,
+    pub(super) cutting: Cutting,
     /// Messages that the channel has no room for. They are charged to the other side.
     pub(super) waiting: VecDeque<(Outgoing, Noted)>,
     /// The first of them, while it is being sent.
@@ -70,6 +71,7 @@ impl End {
     pub(super) fn new(port: Port, budget: Option<Budget>, watched: SideWatch) -> Self {
         Self {
             channel: port.channel,
+            cutting: port.cutting,
             waiting: VecDeque::new(),
             sending: None,
             answers: 0,

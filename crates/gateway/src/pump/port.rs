@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 #[cfg(feature = "nostr")]
 use super::Replacement;
-use super::Skipped;
+use super::{Cutting, Skipped};
 #[cfg(feature = "nostr")]
 use crate::relays::{ClientPort, SessionPort};
 
@@ -24,6 +24,7 @@ pub(super) type Sending = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 /// One side of the pump.
 pub struct Port {
     pub(crate) channel: Channel,
+    pub(super) cutting: Cutting,
     /// Completes when no more messages arrive while the other direction is still open. Only some
     /// transports can tell.
     pub(super) input_ended: Option<Done>,
@@ -159,9 +160,15 @@ impl Port {
         }
     }
 
+    /// Sets how messages travel on it, which the remedy for a frame that is too large depends on.
+    pub(crate) fn with_cutting(self, cutting: Cutting) -> Self {
+        Self { cutting, ..self }
+    }
+
     pub(crate) fn of(channel: Channel) -> Self {
         Self {
             channel,
+            cutting: Cutting::BothGateways,
             input_ended: None,
             end_output: EndOutput::Close,
             skipped: None,

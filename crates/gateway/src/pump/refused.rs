@@ -19,16 +19,31 @@ pub struct RefusedFrame {
     pub size: usize,
     /// The limit that the close reason seems to name.
     pub limit: Option<usize>,
+    /// How messages travel there: what helps depends on it.
+    pub cutting: Cutting,
+}
+
+/// How messages travel on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cutting {
+    /// In frames that both gateways make.
+    BothGateways,
+    /// In frames that this gateway makes, to a program that makes its own.
+    ThisGateway,
+    /// Each message in one frame (`whole+`): no option makes it smaller.
+    Never,
 }
 
 impl RefusedFrame {
     /// What the close of a connection says about a frame of this size.
-    pub fn new(size: usize, closed: &Closed) -> Self {
+    pub fn new(size: usize, cutting: Cutting, closed: &Closed) -> Self {
         let numbers = closed.reason.split(|c: char| !c.is_ascii_digit());
         let limits = numbers.filter_map(|number| number.parse().ok());
         Self {
             size,
             limit: limits.filter(|limit| *limit >= LEAST_LIMIT).min(),
+            cutting,
         }
     }
 
@@ -59,34 +74,60 @@ impl RefusedFrame {
     }
 }
 
+impl RefusedFrame {
+    /// Whether smaller frames of this gateway would help.
+    pub fn has_options(&self) -> bool {
+        match self.cutting {
+            Cutting::BothGateways => true,
+            Cutting::ThisGateway => self.is_ours(),
+            Cutting::Never => false,
+        }
+    }
+
+    /// What to do about it.
+    fn remedy(&self) -> String {
+        let limit = match (self.limit, self.is_ours()) {
+            (None, true) => format!("below {}", self.size),
+            (Some(limit), _) => format!("below {limit}"),
+            (None, false) => "that is smaller".to_owned(),
+        };
+        match (self.cutting, self.is_ours()) {
+            (Cutting::BothGateways, _) => format!(
+                "start both gateways with the preset of that path, or with a max-frame {limit}"
+            ),
+            (Cutting::ThisGateway, true) => format!(
+                "start this gateway with the preset of that path, or with a max-frame {limit}"
+            ),
+            (Cutting::ThisGateway, false) => {
+                "the program at the other end must send smaller frames, or needs a gateway of its own beside it".to_owned()
+            }
+            (Cutting::Never, _) => {
+                "whole+ sends each message as one frame, so no option for sizes helps: write this end without whole+, and put a gateway at the other side of the path whose end has no whole+ either; these two cut messages into frames that fit".to_owned()
+            }
+        }
+    }
+}
+
 impl fmt::Display for RefusedFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = self.size;
         write!(f, "the largest frame that was sent has {size} bytes, ")?;
-        if !self.is_ours() {
-            f.write_str("so one of the other end was too large for the path")?;
-            if let Some(limit) = self.limit {
-                write!(f, ", whose limit seems to be {limit}")?;
+        match (self.is_ours(), self.limit, &self.paths()[..]) {
+            (false, limit, _) => {
+                f.write_str("so one of the other end was too large for the path")?;
+                if let Some(limit) = limit {
+                    write!(f, ", whose limit seems to be {limit}")?;
+                }
             }
-            return f.write_str(
-                "; start both gateways with the preset of that path, or with a smaller max-frame",
-            );
-        }
-        f.write_str("and ")?;
-        match (self.limit, &self.paths()[..]) {
-            (Some(limit), _) => write!(f, "the limit there seems to be {limit}")?,
-            (None, []) => f.write_str("the path or its other end takes less")?,
-            (None, paths) => write!(
+            (true, Some(limit), _) => write!(f, "and the limit there seems to be {limit}")?,
+            (true, None, []) => f.write_str("and the path or its other end takes less")?,
+            (true, None, paths) => write!(
                 f,
-                "the path or its other end takes less ({})",
+                "and the path or its other end takes less ({})",
                 paths.join(", ")
             )?,
         }
-        let below = self.limit.unwrap_or(size);
-        write!(
-            f,
-            "; start both gateways with the preset of that path, or with a max-frame below {below}"
-        )
+        write!(f, "; {}", self.remedy())
     }
 }
 
@@ -96,38 +137,64 @@ mod tests {
 
     #[test]
     fn the_size_the_limit_and_the_remedy_are_told() {
-        for (size, reason, words) in [
+        use Cutting::{BothGateways, Never, ThisGateway};
+        let over = "frame of 8388608 bytes over the cap of 32768";
+        for (size, cutting, reason, words) in [
             (
                 2_000_000,
+                BothGateways,
                 "",
                 "the largest frame that was sent has 2000000 bytes, and the path or its other end takes less (kong takes 1048576, nats takes 1048576, azure-web-pubsub takes 1000000); start both gateways with the preset of that path, or with a max-frame below 2000000",
             ),
             (
                 900_000,
+                BothGateways,
                 "over size limit (900000 > 65536 bytes), 13",
                 "the largest frame that was sent has 900000 bytes, and the limit there seems to be 65536; start both gateways with the preset of that path, or with a max-frame below 65536",
             ),
             (
                 9000,
+                ThisGateway,
                 "too big",
-                "the largest frame that was sent has 9000 bytes, and the path or its other end takes less; start both gateways with the preset of that path, or with a max-frame below 9000",
+                "the largest frame that was sent has 9000 bytes, and the path or its other end takes less; start this gateway with the preset of that path, or with a max-frame below 9000",
             ),
             (
                 162,
-                "frame of 8388608 bytes over the cap of 32768",
-                "the largest frame that was sent has 162 bytes, so one of the other end was too large for the path, whose limit seems to be 32768; start both gateways with the preset of that path, or with a smaller max-frame",
+                BothGateways,
+                over,
+                "the largest frame that was sent has 162 bytes, so one of the other end was too large for the path, whose limit seems to be 32768; start both gateways with the preset of that path, or with a max-frame below 32768",
             ),
             (
                 162,
+                BothGateways,
                 "",
-                "the largest frame that was sent has 162 bytes, so one of the other end was too large for the path; start both gateways with the preset of that path, or with a smaller max-frame",
+                "the largest frame that was sent has 162 bytes, so one of the other end was too large for the path; start both gateways with the preset of that path, or with a max-frame that is smaller",
+            ),
+            (
+                162,
+                ThisGateway,
+                over,
+                "the largest frame that was sent has 162 bytes, so one of the other end was too large for the path, whose limit seems to be 32768; the program at the other end must send smaller frames, or needs a gateway of its own beside it",
+            ),
+            (
+                200_055,
+                Never,
+                "over the cap of 128000",
+                "the largest frame that was sent has 200055 bytes, and the limit there seems to be 128000; whole+ sends each message as one frame, so no option for sizes helps: write this end without whole+, and put a gateway at the other side of the path whose end has no whole+ either; these two cut messages into frames that fit",
+            ),
+            (
+                162,
+                Never,
+                over,
+                "the largest frame that was sent has 162 bytes, so one of the other end was too large for the path, whose limit seems to be 32768; whole+ sends each message as one frame, so no option for sizes helps: write this end without whole+, and put a gateway at the other side of the path whose end has no whole+ either; these two cut messages into frames that fit",
             ),
         ] {
             let closed = Closed {
                 code: 1009,
                 reason: reason.to_owned(),
             };
-            assert_eq!(RefusedFrame::new(size, &closed).to_string(), words);
+            let refused = RefusedFrame::new(size, cutting, &closed);
+            assert_eq!(refused.to_string(), words);
         }
     }
 }

@@ -394,8 +394,9 @@ impl<P: Passing> Pump<P> {
             tracing::warn!(%side, messages = lost, "closed with messages unsent");
         }
         let refused = end.channel.refused_frame(&closed);
+        let cutting = end.cutting;
         if self.first.is_none() {
-            self.refused = refused.map(|size| RefusedFrame::new(size, &closed));
+            self.refused = refused.map(|size| RefusedFrame::new(size, cutting, &closed));
         }
         let before = self.unanswered;
         self.close_open_requests(side, &closed, by_peer);

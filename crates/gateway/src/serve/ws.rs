@@ -10,11 +10,14 @@ use tracing::Instrument;
 use super::{Arrival, Door, Entered, Sockets, Tell, bind, check_target};
 use crate::endpoint::WsAddress;
 use crate::error::RunError;
-use crate::open;
+use crate::open::{self, Opened};
 use crate::plan::{End, Guests, Plan};
 use crate::probe::{Echo, EchoLimits, PROBE};
 use crate::stop::Stop;
 use crate::tunnel::{Caller, Line};
+
+/// The longest host and port that are repeated to a client.
+const HOST_MAX: usize = 260;
 
 /// A session for each client that connects.
 pub(super) async fn listen(
@@ -35,6 +38,7 @@ pub(super) async fn listen(
     let heard_at = bind::heard_at(address, listener.address());
     let door = WsDoor {
         listener,
+        scheme: address.socket.is_none().then(|| address.scheme()),
         echo,
         probes: JoinSet::new(),
     };
@@ -44,6 +48,8 @@ pub(super) async fn listen(
 /// Clients that come by WebSockets, and probes, which have no session.
 struct WsDoor {
     listener: Listener,
+    /// What addresses of clients begin with; none at a Unix socket, where no host is named.
+    scheme: Option<&'static str>,
     echo: Option<Arc<Echo>>,
     probes: JoinSet<()>,
 }
@@ -72,6 +78,7 @@ impl WsDoor {
 impl Door for WsDoor {
     async fn accept(&mut self) -> Result<Arrival, RunError> {
         let accepted = self.next().await?;
+        let reached_at = self.scheme.and_then(|scheme| reached_at(scheme, &accepted));
         Ok(Arrival {
             name: name(&accepted),
             caller: Caller {
@@ -83,6 +90,10 @@ impl Door for WsDoor {
                     return Ok(Entered::Line(Line::new(accepted.websocket)));
                 }
                 let (opened, connection) = open::web_socket(end, accepted.websocket, false)?;
+                let opened = Opened {
+                    reached_at,
+                    ..opened
+                };
                 let refuse = move |code, reason: &str| {
                     connection.close(code, reason);
                     Box::pin(async move { connection.ended().await }) as _
@@ -97,6 +108,22 @@ impl Door for WsDoor {
     }
 
     async fn finish(self) {}
+}
+
+/// The address that a client connected to, as its request names it. It is told to that client alone.
+fn reached_at(scheme: &str, accepted: &Accepted) -> Option<String> {
+    let host = accepted.header("host");
+    let host = host.filter(|host| !host.is_empty() && host.len() <= HOST_MAX)?;
+    let scheme = match accepted.header("x-forwarded-proto") {
+        // A proxy in between ends TLS.
+        Some("https" | "wss") => "wss",
+        _ => scheme,
+    };
+    let path = match &*accepted.path {
+        "/" => "",
+        path => path,
+    };
+    Some(format!("{scheme}://{host}{path}"))
 }
 
 /// A client in the log. Behind a proxy its port is not known.

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::dialect::Dialect;
 use crate::exchange::EventStreams;
 use crate::transport::Lost;
-use crate::ws::{Bearer, Identity, Roots, client_config, without_secrets};
+use crate::ws::{Bearer, Identity, Roots, client_config, is_drop, without_secrets};
 
 /// How much of an answer's text an error shows.
 const TEXT_MAX: usize = 1000;
@@ -29,6 +29,12 @@ const IDLE: Duration = Duration::from_secs(4);
 /// A server that does not answer the probes of an idle socket is taken for gone: an answer may be long in
 /// coming, and a path that drops silently would never be noticed.
 const KEEPALIVE: Duration = Duration::from_secs(20);
+
+/// A server that took a request and ended the connection, as a proxy does with nothing behind it.
+const ENDED_UNANSWERED: &str = "the connection was ended without an answer";
+
+/// What errors of the HTTP library begin with that say nothing by themselves.
+const LIBRARYS_OWN: &str = "client error (";
 
 /// What a server's own words begin with where a POST was refused.
 const REFUSED: &str = "HTTP ";
@@ -153,6 +159,17 @@ pub enum ConnectError {
         /// What is wrong with its answer.
         reason: String,
     },
+}
+
+impl ConnectError {
+    /// Whether nobody answers there: the server may not be running, or a proxy has nothing behind it.
+    pub fn is_unanswered(&self) -> bool {
+        match self {
+            Self::Failed { .. } | Self::Timeout { .. } => true,
+            Self::Status { status, .. } => matches!(status, 502..=504),
+            _ => false,
+        }
+    }
 }
 
 /// One HTTP server, and how to reach it: its address, certificates, tokens and headers.
@@ -444,17 +461,42 @@ fn error_text(answer: &str) -> Option<String> {
 
 /// What failed, with its causes, but without the URL, whose query may hold a secret.
 pub fn failure(error: &reqwest::Error) -> String {
-    let mut text = match error {
-        it if it.is_timeout() => "it took too long".to_owned(),
-        it if it.is_connect() => "no connection".to_owned(),
-        _ => "the request failed".to_owned(),
+    let (mut text, mut causes) = match error {
+        it if it.is_timeout() => ("it took too long".to_owned(), Vec::new()),
+        it if it.is_connect() => ("no connection".to_owned(), Vec::new()),
+        _ => ("the request failed".to_owned(), Vec::new()),
     };
     let mut source = std::error::Error::source(error);
     while let Some(error) = source {
-        text = format!("{text}: {error}");
+        if let Some(words) = plain_cause(error) {
+            return words.to_owned();
+        }
+        causes.push(error.to_string());
         source = error.source();
     }
+    for cause in causes {
+        // What the library says before it comes to the point.
+        if !cause.starts_with(LIBRARYS_OWN) {
+            text = format!("{text}: {cause}");
+        }
+    }
     text
+}
+
+/// What everybody's first mistakes look like, in plain words.
+fn plain_cause(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    if let Some(error) = error.downcast_ref::<std::io::Error>() {
+        return match error.kind() {
+            std::io::ErrorKind::ConnectionRefused => {
+                Some("connection refused: nothing listens there")
+            }
+            _ if is_drop(error) => Some(ENDED_UNANSWERED),
+            _ => None,
+        };
+    }
+    // The HTTP library keeps the kind of this error to itself.
+    let ended = error.to_string() == "connection closed before message completed";
+    ended.then_some(ENDED_UNANSWERED)
 }
 
 fn parse(url: &str) -> Result<Url, ConnectError> {

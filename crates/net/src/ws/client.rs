@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::http::header::{
 use tokio_tungstenite::tungstenite::http::{Request, StatusCode, Uri};
 
 use super::bearer::Bearer;
-use super::error::ConnectError;
+use super::error::{ConnectError, is_drop};
 use super::head::{HeadError, read_head};
 use super::socket::{ByteStream, Socket, tune};
 use super::transport::{Parts, WebSocket};
@@ -313,9 +313,6 @@ impl Target {
         };
         let (response, mut rest) = match read_head::<Response>(socket).await {
             Ok(head) => head,
-            Err(HeadError::Io(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Err(not_websocket("it closed without an answer".to_owned()));
-            }
             Err(HeadError::Io(error)) => return Err(io(error)),
             Err(HeadError::TooLong) => {
                 return Err(not_websocket("its answer is too long".to_owned()));
@@ -392,10 +389,14 @@ impl Target {
     }
 
     fn failed(&self, step: &'static str, error: io::Error) -> ConnectError {
-        ConnectError::Io {
-            address: self.address.clone(),
-            step,
-            error,
+        let address = self.address.clone();
+        match is_drop(&error) {
+            true => ConnectError::EndedUnanswered { address },
+            false => ConnectError::Io {
+                address,
+                step,
+                error,
+            },
         }
     }
 }

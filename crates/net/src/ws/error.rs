@@ -38,6 +38,14 @@ pub enum ConnectError {
         /// Host and port.
         address: String,
     },
+    /// The connection was made, and ended before an answer came.
+    #[error(
+        "{address} takes the connection and ends it without an answer: that is no WebSocket server (or one that needs wss://), or it is a relay or proxy, and what it connects to is not running"
+    )]
+    EndedUnanswered {
+        /// Host and port.
+        address: String,
+    },
     /// It took too long.
     #[error(
         "{address} did not finish {step} within {} s; check the address and any firewall, or allow more time",
@@ -121,6 +129,26 @@ pub enum ConnectError {
         /// What is wrong with its answer.
         reason: String,
     },
+}
+
+impl ConnectError {
+    /// Whether nobody answers there: the server may not be running, or a proxy has nothing behind it.
+    pub fn is_unanswered(&self) -> bool {
+        match self {
+            Self::Refused { .. } | Self::EndedUnanswered { .. } | Self::Timeout { .. } => true,
+            Self::Status { status, .. } => matches!(status, 502..=504),
+            _ => false,
+        }
+    }
+}
+
+/// Whether the other end dropped a connection, as a proxy does that reaches nothing behind it.
+pub(crate) fn is_drop(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(
+        error.kind(),
+        BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
+    )
 }
 
 fn status_detail(text: &str) -> String {

@@ -369,7 +369,7 @@ async fn servers_of_another_kind_are_told_apart() {
             "HTTP/1.1 101 S\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: KEY\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n",
             "an extension that was not offered",
         ),
-        ("", "closed without an answer"),
+        ("", "ends it without an answer"),
         (
             "WAIT",
             "did not finish the WebSocket handshake within 0.1 s",

@@ -1,8 +1,8 @@
 //! Why a conversation failed: which connection ended first, at which frame, under which cap, and what would
 //! help.
 
-use breakbulk::gateway::RefusedFrame;
 use breakbulk::gateway::record::{By, SideName, Way};
+use breakbulk::gateway::{Cutting, RefusedFrame};
 use breakbulk::link;
 
 use super::book::{Closed, FrameLog, Line, OneWay, Session};
@@ -141,7 +141,7 @@ fn limit(closed: &Closed) -> Option<u64> {
         code: closed.code,
         reason: closed.reason.clone(),
     };
-    RefusedFrame::new(usize::MAX, &closed)
+    RefusedFrame::new(usize::MAX, Cutting::BothGateways, &closed)
         .limit
         .map(|limit| limit as u64)
 }
@@ -256,6 +256,10 @@ fn option(
         false => "",
     };
     match closed.code {
+        TOO_LARGE if !is_tunnel => Some(
+            "messages are not cut here (whole+, or no gateway at the other end): a gateway at each side of the path, both without whole+, sends frames that fit"
+                .to_owned(),
+        ),
         TOO_LARGE => {
             let below = |bytes: u64| format!("below {bytes}");
             let size = frame.map(|bad| below(bad.frame.bytes));

@@ -142,7 +142,7 @@ fn a_session_whose_member_was_killed_is_404_at_every_other() {
         404
     );
     assert!(begun.elapsed() < std::time::Duration::from_secs(1));
-    members.members[1].line("a member of the fleet is dead");
+    members.members[1].line("a member of the fleet is gone");
     let answer = open.events(|data| data["id"] == json!(1));
     let error = &answer.last().unwrap().1["error"];
     assert_eq!(error["code"], json!(-32000), "{answer:?}");

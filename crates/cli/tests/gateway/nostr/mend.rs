@@ -76,7 +76,7 @@ fn what_cannot_work_is_one_line_that_says_what_to_do() {
         (
             format!("nostr:{away}?key={key}"),
             cat(),
-            "cannot be reached: Connection refused",
+            "cannot be reached: connection refused",
         ),
         (
             stdio(),
@@ -125,7 +125,7 @@ fn what_cannot_work_is_one_line_that_says_what_to_do() {
         (
             stdio(),
             format!("nostr:{away}?server={SERVER}"),
-            "cannot be reached: Connection refused (os error 111); is the relay running, and is this its address?",
+            "cannot be reached: connection refused: nothing listens there; is the relay running, and is this its address?",
         ),
         (
             stdio(),

@@ -265,7 +265,10 @@ impl ClientSession {
             match put {
                 Put::Done => break,
                 Put::Nowhere => {
-                    tracing::debug!(size, "a message of the server has nobody who waits for it");
+                    tracing::debug!(
+                        size,
+                        "dropped an answer of the server: no request waits for it any more"
+                    );
                     return Ok(());
                 }
                 Put::Evicted(messages) => {

@@ -301,7 +301,11 @@ impl TargetState {
     async fn failed(&self, post: &Post, failure: &Failure) {
         let size = post.size;
         if let Failure::Unreachable(error) = failure {
-            tracing::warn!(error, size, "the target could not be asked");
+            tracing::warn!(
+                error,
+                size,
+                "the target could not be asked; is it running, and is the URL that of an MCP server?"
+            );
         } else {
             tracing::warn!(size, "{}", failure.words(size));
         }
