@@ -97,7 +97,7 @@ fn line(live: &Live, width: usize, colours: bool) -> String {
     let colour = match &live.note {
         Note::Closed { code, .. } if !matches!(code, 1000 | 1001 | 1005) => RED,
         Note::Ended(end) if !end.clean => RED,
-        Note::Missed { .. } | Note::Refused => RED,
+        Note::Missed { .. } | Note::Refused | Note::NotCarried(_) => RED,
         Note::Frame { head, .. } if head.tunnel.is_some() => GREY,
         _ => return text,
     };

@@ -19,8 +19,9 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use entry::{By, End, Entry, Note, Point, SideName, Way, words};
+pub use entry::{By, End, Entry, Fate, NotCarried, Note, Point, SideName, Way, words};
 pub use feed::{Feed, Follower, FrameTap, Live};
+pub(crate) use head::short;
 pub use head::{FrameKind, Head, Namer, Says};
 pub use pcapng::Damage;
 pub use read::{Found, MAGIC, RecordReader, files};

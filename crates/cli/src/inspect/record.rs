@@ -4,6 +4,7 @@
 mod book;
 mod chain;
 mod explain;
+mod not_carried;
 mod print;
 mod report;
 

@@ -196,6 +196,43 @@ that path. With --resume-for above 0 at both, the tunnel finds the cap by itself
     }
 }
 
+/// The answer is larger than the far gateway takes: the session goes on, and inspect says what was missing.
+// REC-9
+#[tokio::test]
+async fn an_answer_that_became_an_error_is_explained_by_request_size_cap_and_option() {
+    let (near, far) = (Record::new("near"), Record::new("far"));
+    let text = "x".repeat(50_000);
+    let to = format!(
+        r#"exec:sh -c 'while read line; do echo "{{\"result\":\"{text}\",\"jsonrpc\":\"2.0\",\"id\":7}}"; done'?max-message=10KB"#
+    );
+    let mut listening =
+        Listening::new(&["--listen", "ws://0", "--to", &to, "--record", far.text()]);
+    let mut command = gateway(&["--listen", "stdio:", "--to", &listening.address]);
+    command.args(["--state", "none", "--record", near.text()]);
+    let request = b"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"m\"}\n".to_vec();
+    let output = spawn_blocking(move || run(command, request)).await.unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    listening.signal("-TERM");
+    assert_eq!(listening.exit_code(), Some(0));
+    let output = inspect(&[near.text(), far.text()]);
+    let text = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}{}", said(&output));
+    let text = text.replace("\n          ", " ");
+    for words in [
+        "; not all passed",
+        "the answer to m id 7, of 50,036 bytes, was not passed on",
+        "cap       10,000 bytes, the max-message of ",
+        "with a --max-message of 50,036 or more",
+    ] {
+        assert!(text.contains(words), "no {words}: {text}");
+    }
+    let alone = printed(&inspect(&[near.text()])).replace("\n          ", " ");
+    assert!(
+        alone.contains("m id 7 was answered with error -32011"),
+        "{alone}"
+    );
+}
+
 /// All that is in the files of a record.
 fn bytes_of(record: &Path) -> Vec<u8> {
     let files = fs::read_dir(record).unwrap();

@@ -1,12 +1,14 @@
 //! What is done in the place of messages that were too large to be received, or could not be sent.
 
 use std::fmt;
+use std::ops::Range;
 
-use breakbulk_link::{Outgoing, TransferId};
+use breakbulk_link::{Outgoing, SendError, TransferId};
 use breakbulk_wire::shape_of;
 
 use super::run::{Pump, SUBSTITUTE};
 use super::{Incoming, Missed, Oversized, Passing, Replacement, Side};
+use crate::record::{Fate, NotCarried, short};
 use crate::watch::Noted;
 
 /// The most errors made by the gateway that wait to be sent by one side.
@@ -36,7 +38,18 @@ impl<P: Passing> Pump<P> {
         let &Oversized { size, limit, .. } = oversized;
         let what = format_args!("a message of {size} bytes is over max-message {limit}");
         self.end(from).watched.fault(what);
-        match self.passing.oversized(from, oversized) {
+        let instead = self.passing.oversized(from, oversized);
+        self.end(from).watched.not_carried(|| NotCarried {
+            side: from.into(),
+            bytes: size,
+            limit: Some(limit as u64),
+            own: true,
+            method: oversized.method.as_deref().map(unquoted),
+            id: oversized.id.as_deref().map(short),
+            instead: fate(&instead),
+            why: format!("it is over max-message {limit}"),
+        });
+        match instead {
             Replacement::Answer(answer) => {
                 tracing::warn!(side = %from, size, limit, "a request is too large and was answered with an error; raise max-message of this end or send less");
                 let answer = Outgoing::new(answer).tagged(SUBSTITUTE);
@@ -76,11 +89,28 @@ impl<P: Passing> Pump<P> {
         place: Option<TransferId>,
         bytes: &[u8],
         instead: Replacement,
-        error: &dyn fmt::Display,
+        (error, limit): (&dyn fmt::Display, Option<usize>),
     ) {
         let size = bytes.len();
         let what = format_args!("a message of {size} bytes could not be sent: {error}");
         self.end(to).watched.fault(what);
+        self.end(to).watched.not_carried(|| {
+            let shape = shape_of(std::str::from_utf8(bytes).unwrap_or_default());
+            let part = |range: Option<Range<usize>>| {
+                let part = bytes.get(range?)?;
+                Some(String::from_utf8_lossy(part).into_owned())
+            };
+            NotCarried {
+                side: to.into(),
+                bytes: size as u64,
+                limit: limit.map(|limit| limit as u64),
+                own: false,
+                method: part(shape.method.clone()).as_deref().map(unquoted),
+                id: part(shape.id.clone()).as_deref().map(short),
+                instead: fate(&instead),
+                why: error.to_string(),
+            }
+        });
         let end = self.end(to);
         let replace = |with| place.is_some_and(|place| end.channel.replace(place, with));
         match instead {
@@ -116,4 +146,32 @@ impl<P: Passing> Pump<P> {
             }
         }
     }
+}
+
+/// The limit that a message is over which could not be sent, if that is why.
+pub(super) fn limit_of(error: &SendError) -> Option<usize> {
+    match *error {
+        SendError::MessageTooLarge { limit, .. }
+        | SendError::FrameTooLarge { limit, .. }
+        | SendError::FormatLimit { limit, .. } => Some(limit),
+        SendError::TooManyPieces { cap, .. } | SendError::CapTooSmall { cap, .. } => Some(cap),
+        _ => None,
+    }
+}
+
+fn fate(instead: &Replacement) -> Fate {
+    match instead {
+        Replacement::Answer(_) => Fate::Answered,
+        Replacement::Replace(_) => Fate::Replaced,
+        Replacement::Drop(_) => Fate::Dropped,
+        Replacement::Close(..) => Fate::Closed,
+    }
+}
+
+/// A method as JSON text, or without its quotes already, for a record.
+fn unquoted(method: &str) -> String {
+    let inner = method
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
+    short(inner.unwrap_or(method))
 }

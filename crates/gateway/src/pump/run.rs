@@ -10,6 +10,7 @@ use breakbulk_net::plain_text;
 use tokio::time::{Instant, sleep_until};
 
 use super::end::{End, Leave};
+use super::instead::limit_of;
 use super::port::{Arrived, Channel, EndOutput, Heard, Outcome};
 use super::unanswered::unanswered_words;
 use super::{
@@ -316,7 +317,8 @@ impl<P: Passing> Pump<P> {
                     SUBSTITUTE => Replacement::Close(TOO_LARGE, error.to_string()),
                     _ => self.passing.not_sent(from, &bytes, &error),
                 };
-                self.not_sent(from, Some(id), &bytes, instead, &error);
+                let limit = limit_of(&error);
+                self.not_sent(from, Some(id), &bytes, instead, (&error, limit));
             }
             Heard::Event(Event::Control(word))
                 if self.end(from).end_word.is_some_and(|end| word == end) =>
@@ -348,7 +350,7 @@ impl<P: Passing> Pump<P> {
     /// A message that waited was sent, or could not be.
     fn sent(&mut self, to: Side, outcome: Outcome) {
         if let Some((message, instead, error)) = self.end(to).sent(outcome) {
-            self.not_sent(to, None, &message.bytes, instead, &error);
+            self.not_sent(to, None, &message.bytes, instead, (&error, None));
         }
     }
 

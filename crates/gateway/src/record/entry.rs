@@ -125,11 +125,52 @@ pub enum Note {
     Ended(End),
     /// A session did not begin, or was ended at once with the gateway.
     Refused,
+    /// A message was not passed on, mostly for its size.
+    NotCarried(NotCarried),
     /// Records that did not fit: the disk was slower than the traffic.
     Missed {
         /// How many.
         records: u64,
     },
+}
+
+/// A message that was not passed on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotCarried {
+    /// The side whose limit it is over.
+    pub side: SideName,
+    /// Its size.
+    pub bytes: u64,
+    /// The limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// Whether the limit is this gateway's own (`max-message`), and not one of the other end or the path.
+    #[serde(default)]
+    pub own: bool,
+    /// Its method; answers have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Its id, as JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// What was done in its place.
+    pub instead: Fate,
+    /// Why it was not passed on.
+    pub why: String,
+}
+
+/// What is done in the place of a message that is not passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fate {
+    /// A request: it is answered with an error.
+    Answered,
+    /// An answer: an error takes its place.
+    Replaced,
+    /// It is dropped.
+    Dropped,
+    /// Both connections are closed.
+    Closed,
 }
 
 /// How a session ended.
@@ -196,6 +237,15 @@ impl Note {
             Note::Began { peer } => write!(out, "session began: {peer}"),
             Note::Ended(end) => write!(out, "session ended: {} {}", end.code, end.reason),
             Note::Refused => write!(out, "session refused"),
+            Note::NotCarried(what) => {
+                let became = match what.instead {
+                    Fate::Answered => "a request was answered with an error",
+                    Fate::Replaced => "an answer was replaced by an error",
+                    Fate::Dropped => "a message was dropped",
+                    Fate::Closed => "a message ended the session",
+                };
+                write!(out, "{became}: {} B, {}", what.bytes, what.why)
+            }
             Note::Missed { records } => write!(out, "{records} records are missing here"),
         };
         out

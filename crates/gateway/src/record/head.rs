@@ -68,6 +68,9 @@ pub struct Head {
     /// The id of its message, as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+    /// The code of its error, if it is an answer with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<i64>,
     /// What a gateway says to the other one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tunnel: Option<Says>,
@@ -233,6 +236,7 @@ fn text_head(frame: &Frame, text: &[u8]) -> Head {
     let (method, id) = method::at_start(start);
     let id = id.or_else(|| method::at_end(&text[text.len().saturating_sub(END)..]));
     Head {
+        error: method::error_code(start),
         method: method.map(|it| short(&it)),
         id: id.map(|it| short(&it)),
         ..Head::default()
@@ -281,7 +285,7 @@ fn says(text: &[u8]) -> Says {
 }
 
 /// A text that came from a peer, shortened.
-pub(super) fn short(text: &str) -> String {
+pub(crate) fn short(text: &str) -> String {
     match text.char_indices().nth(TEXT_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -313,6 +317,10 @@ mod tests {
             (
                 r#"{"result":{"secret":1},"jsonrpc":"2.0","id":5}"#.to_owned(),
                 r#"{"kind":"whole","id":"5"}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":5,"error":{"code":-32011,"message":"secret"}}"#.to_owned(),
+                r#"{"kind":"whole","id":"5","error":-32011}"#,
             ),
             ("no JSON at all".to_owned(), r#"{"kind":"whole"}"#),
             ("ping".to_owned(), r#"{"kind":"word","method":"ping"}"#),

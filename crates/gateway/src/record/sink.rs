@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use breakbulk_link::{Closed, Frame, lock};
 use breakbulk_net::{ClosedBy, Direction, Tap};
 
-use super::entry::{By, Note, Point, Way};
+use super::entry::{By, NotCarried, Note, Point, Way};
 use super::feed::{Feed, Follower, FrameTap};
 use super::head::short;
 use crate::error::SessionEnd;
@@ -110,6 +110,12 @@ impl RecordSink for Feed {
         match end {
             Some(end) => told.tap.tell(Note::Ended((&end.ended).into())),
             None => told.tap.tell(Note::Refused),
+        }
+    }
+
+    fn not_carried(&self, id: &SessionId, what: NotCarried) {
+        if let Some(told) = self.sessions().get(id.as_str()) {
+            told.tap.tell(Note::NotCarried(what));
         }
     }
 

@@ -7,7 +7,7 @@ use breakbulk_net::Tap;
 use super::{SessionId, SessionView};
 use crate::error::SessionEnd;
 use crate::pump::Side;
-use crate::record::Follower;
+use crate::record::{Follower, NotCarried};
 
 /// Keeps what sessions carry. It is called by the tasks of sessions, so it must be quick and never wait.
 pub trait RecordSink: Send + Sync {
@@ -20,6 +20,9 @@ pub trait RecordSink: Send + Sync {
 
     /// A message came in by a side.
     fn message(&self, _id: &SessionId, _head: &MessageHead<'_>) {}
+
+    /// A message was not passed on.
+    fn not_carried(&self, _id: &SessionId, _what: NotCarried) {}
 
     /// The records from now on, for whoever follows the gateway; `None` if it makes none.
     fn follow(&self) -> Option<Follower> {

@@ -18,6 +18,7 @@ use super::{Fault, Inner, SessionId, since};
 use crate::error::SessionEnd;
 use crate::open::Opened;
 use crate::pump::Side;
+use crate::record::NotCarried;
 use crate::stop::Stop;
 
 /// How many frames of a line are kept until it is known whose line it is: a line says that first.
@@ -304,6 +305,15 @@ impl SideWatch {
     pub(crate) fn fault(&self, what: impl std::fmt::Display) {
         if let Some((session, side)) = &self.0 {
             session.fault(*side, &what);
+        }
+    }
+
+    /// A message was not passed on, because of a limit of this end; made only if somebody records.
+    pub(crate) fn not_carried(&self, what: impl FnOnce() -> NotCarried) {
+        if let Some((session, _)) = &self.0
+            && let Some(record) = &session.record
+        {
+            record.not_carried(&session.id, what());
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use breakbulk::gateway::record::{
-    By, End, Entry, FrameKind, Head, Note, Point, Says, SideName, Way,
+    By, End, Entry, FrameKind, Head, NotCarried, Note, Point, Says, SideName, Way,
 };
 
 /// The most sessions that are kept; those after them are counted.
@@ -19,6 +19,12 @@ const FRAMES: usize = 256;
 
 /// The most unfinished transfers of a direction, and open requests of a side, that are kept.
 const OPEN: usize = 256;
+
+/// The most messages of a session that were not passed on that are kept.
+const KEPT: usize = 16;
+
+/// The error of a message that is too large.
+const TOO_LARGE: i64 = -32011;
 
 /// All sessions of all records.
 #[derive(Default)]
@@ -46,6 +52,12 @@ pub(super) struct Session {
     /// It did not begin, or was ended at once.
     pub(super) is_refused: bool,
     pub(super) lines: VecDeque<Line>,
+    /// Messages that were not passed on, each with the method of its request: the first of them.
+    pub(super) not_carried: Vec<(NotCarried, Option<String>)>,
+    /// How many more there were.
+    pub(super) more_not_carried: u64,
+    /// Answers with an error that say that a message is too large, by whomever: method and id.
+    pub(super) too_large: Vec<(Option<String>, String)>,
     /// Requests that came in by a side and have no answer, with their methods.
     open: Requests,
     /// The same when the first of its connections ended badly.
@@ -174,6 +186,9 @@ impl Book {
                     end: None,
                     is_refused: false,
                     lines: VecDeque::new(),
+                    not_carried: Vec::new(),
+                    more_not_carried: 0,
+                    too_large: Vec::new(),
                     open: BTreeMap::new(),
                     open_then: None,
                 });
@@ -198,6 +213,9 @@ impl Session {
                 let line = self.line(side, point.line);
                 let whole = line.ways[way as usize].add(*n, *bytes, head);
                 if let Some((method, id)) = whole {
+                    if head.error == Some(TOO_LARGE) {
+                        self.answered_too_large(side, way, id.as_deref());
+                    }
                     self.message(side, way, method, id);
                 }
             }
@@ -215,6 +233,13 @@ impl Session {
                 self.line(side, point.line).closed.get_or_insert(closed);
             }
             Note::Refused => self.is_refused = true,
+            Note::NotCarried(what) if self.not_carried.len() < KEPT => {
+                let method = what.method.clone();
+                let id = what.id.as_deref();
+                let method = method.or_else(|| self.open_method(id?).map(ToOwned::to_owned));
+                self.not_carried.push((what.clone(), method));
+            }
+            Note::NotCarried(_) => self.more_not_carried += 1,
             Note::Missed { .. } => {}
         }
     }
@@ -237,6 +262,23 @@ impl Session {
             self.lines.len() - 1
         });
         &mut self.lines[index]
+    }
+
+    /// The method of an open request.
+    fn open_method(&self, id: &str) -> Option<&str> {
+        let sides = [SideName::Listen, SideName::To];
+        let mut found = sides.into_iter().map(|side| (side, id.to_owned()));
+        found.find_map(|key| self.open.get(&key)).map(|it| &**it)
+    }
+
+    /// An answer went to whoever asked that says that a message is too large.
+    fn answered_too_large(&mut self, side: SideName, way: Way, id: Option<&str>) {
+        if let (SideName::Listen, Way::Out, Some(id)) = (side, way, id)
+            && self.too_large.len() < KEPT
+        {
+            let method = self.open_method(id).map(ToOwned::to_owned);
+            self.too_large.push((method, id.to_owned()));
+        }
     }
 
     /// A whole message passed.

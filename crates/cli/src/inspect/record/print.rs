@@ -22,6 +22,12 @@ const EXPLAINED: usize = 1;
 /// The longest text of a peer that is shown.
 const TEXT: usize = 120;
 
+/// The same of a text of ours that names what a peer said.
+const LONG_TEXT: usize = 600;
+
+/// Messages of a conversation that were too large which are explained, without `--all`.
+const UNCARRIED: usize = 2;
+
 /// Open requests that are named.
 const OPEN: usize = 3;
 
@@ -36,6 +42,12 @@ pub(super) fn print(report: &Report<'_>, all: bool, out: &mut dyn Write) -> io::
     for it in &conversations[from..] {
         writeln!(out)?;
         conversation(it, &report.records, out)?;
+    }
+    for it in conversations[from..]
+        .iter()
+        .filter(|it| !it.not_carried.is_empty())
+    {
+        not_carried(it, all, out)?;
     }
     let explained: Vec<&Conversation<'_>> = conversations
         .iter()
@@ -66,6 +78,30 @@ pub(super) fn print(report: &Report<'_>, all: bool, out: &mut dyn Write) -> io::
         )?;
     }
     Ok(())
+}
+
+/// Messages that were too large, although the conversation went on.
+fn not_carried(it: &Conversation<'_>, all: bool, out: &mut dyn Write) -> io::Result<()> {
+    let shown = if all { usize::MAX } else { UNCARRIED };
+    for message in it.not_carried.iter().take(shown) {
+        writeln!(out)?;
+        let mut row =
+            |label: &str, text: &str| wrapped(out, label, INDENT, &printable(text, LONG_TEXT));
+        row("too large", &message.what)?;
+        if let Some(cap) = &message.cap {
+            row("cap", cap)?;
+        }
+        row("option", &message.option)?;
+    }
+    let more = it.not_carried.len().saturating_sub(shown) as u64;
+    let unkept: u64 = it.sessions.iter().map(|it| it.more_not_carried).sum();
+    match more + unkept {
+        0 => Ok(()),
+        more => {
+            let words = format!("{} more that were too large", counted(more, "message"));
+            wrapped(out, "", INDENT, &words)
+        }
+    }
 }
 
 fn summary(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::book::{Book, Session};
 use super::chain::Chain;
 use super::explain::{Explanation, explain};
+use super::not_carried::{self, Uncarried};
 use crate::inspect::safe;
 
 /// All that is printed.
@@ -26,6 +27,8 @@ pub(super) struct Conversation<'a> {
     pub(super) last: u64,
     pub(super) state: State,
     pub(super) why: Option<Explanation>,
+    /// Messages that did not get through for their size.
+    pub(super) not_carried: Vec<Uncarried>,
 }
 
 /// How a conversation ended.
@@ -33,6 +36,8 @@ pub(super) struct Conversation<'a> {
 pub(super) enum State {
     /// All was sent and answered.
     Clean,
+    /// It ended as it should, but a message was too large on its way.
+    TooLarge,
     /// Something was lost, or a connection ended badly and with it the conversation.
     Failed,
     /// A connection was lost, and the conversation went on.
@@ -47,6 +52,7 @@ impl State {
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Clean => "ended well",
+            Self::TooLarge => "not all passed",
             Self::Failed => "failed",
             Self::Resumed => "went on after a lost connection",
             Self::Refused => "refused, or ended at once",
@@ -72,7 +78,7 @@ impl<'a> Report<'a> {
     }
 
     pub(super) fn failed(&self) -> usize {
-        let failed = |it: &&Conversation<'_>| it.state == State::Failed;
+        let failed = |it: &&Conversation<'_>| matches!(it.state, State::Failed | State::TooLarge);
         self.conversations.iter().filter(failed).count()
     }
 }
@@ -80,6 +86,7 @@ impl<'a> Report<'a> {
 impl<'a> Conversation<'a> {
     fn new(sessions: Chain<'a>) -> Self {
         let why = explain(&sessions);
+        let not_carried = not_carried::of(&sessions);
         let ends: Vec<_> = sessions.iter().filter_map(|it| it.end.as_ref()).collect();
         let state = match (&why, ends.iter().all(|end| end.clean)) {
             (_, false) => State::Failed,
@@ -87,6 +94,7 @@ impl<'a> Conversation<'a> {
             (Some(_), true) if ends.is_empty() => State::Failed,
             (None, true) if ends.is_empty() => State::Open,
             (Some(_), true) => State::Resumed,
+            (None, true) if !not_carried.is_empty() => State::TooLarge,
             (None, true) => State::Clean,
         };
         Self {
@@ -95,6 +103,7 @@ impl<'a> Conversation<'a> {
             sessions,
             state,
             why,
+            not_carried,
         }
     }
 }
@@ -135,6 +144,7 @@ fn conversation(it: &Conversation<'_>) -> Value {
         "last": it.last,
         "sessions": sessions,
         "why": it.why.as_ref().map(why),
+        "notCarried": it.not_carried.iter().map(Uncarried::to_json).collect::<Vec<Value>>(),
     })
 }
 

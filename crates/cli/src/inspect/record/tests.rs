@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use breakbulk::gateway::record::{
-    By, End, Entry, FrameKind, Head, Note, Point, Says, SideName, Way,
+    By, End, Entry, Fate, FrameKind, Head, NotCarried, Note, Point, Says, SideName, Way,
 };
 
 use super::book::Book;
@@ -197,6 +197,94 @@ option    start both gateways with --max-frame 100003, or with the --preset of
     );
     assert!(text.lines().count() <= 24);
     assert!(text.lines().all(|line| line.chars().count() <= 80));
+}
+
+/// A request whose answer is larger than the far gateway takes: an error takes its place, and all ends well.
+fn too_large() -> Scene {
+    let mut scene = Scene::new();
+    scene.carried(true, 180, &hello(NEAR.1, 60_000));
+    scene.carried(false, 220, &hello(FAR.1, 60_000));
+    let request = Head {
+        method: Some("tools/call".to_owned()),
+        id: Some("2".to_owned()),
+        ..Head::default()
+    };
+    scene.frame(NEAR, SideName::Listen, Way::In, 100, &request);
+    scene.carried(true, 100, &request);
+    let answer = NotCarried {
+        side: SideName::To,
+        bytes: 40_000_073,
+        limit: Some(33_554_432),
+        own: true,
+        method: None,
+        id: Some("2".to_owned()),
+        instead: Fate::Replaced,
+        why: "it is over max-message 33554432".to_owned(),
+    };
+    scene.note(FAR, None, None, Note::NotCarried(answer));
+    let error = Head {
+        id: Some("2".to_owned()),
+        error: Some(-32011),
+        ..Head::default()
+    };
+    scene.carried(false, 303, &error);
+    scene.frame(NEAR, SideName::Listen, Way::Out, 303, &error);
+    for (of, side) in [(NEAR, SideName::To), (FAR, SideName::Listen)] {
+        let end = End {
+            side,
+            by_peer: true,
+            code: 1000,
+            reason: String::new(),
+            lost: 0,
+            unanswered: 0,
+            incomplete: 0,
+            clean: true,
+        };
+        scene.note(of, None, None, Note::Ended(end));
+    }
+    scene
+}
+
+// REC-9
+#[test]
+fn an_answer_that_was_too_large_is_explained_although_all_went_on() {
+    let text = too_large().text(&["/var/far", "/var/near/"]);
+    assert_eq!(
+        text,
+        "\
+2 records, 1 conversation, 2026-11-18 11:06:40.001 to 11:06:40.013 UTC
+
+7kq3vd-1 in near: stdio: to ws://host.example/
+9fa2mm-1 in far: ws://0.0.0.0:8080 to exec:server
+  11:06:40.001, 0.012 s; in 1 frame 100 B, out 1 frame 303 B; not all passed
+
+too large the answer to tools/call id 2, of 40,000,073 bytes, was not passed on:
+          9fa2mm-1 put an error in its place
+cap       33,554,432 bytes, the max-message of 9fa2mm-1 at its end --to
+option    start 9fa2mm-1 with a --max-message of 40,000,073 or more (and the
+          other gateway, if there is one), or ask for less
+"
+    );
+    assert!(text.lines().all(|line| line.chars().count() <= 80));
+    // The record of the near gateway alone knows that there was an error, and where more is told.
+    let mut alone = Scene::new();
+    let request = Head {
+        method: Some("m".to_owned()),
+        id: Some("7".to_owned()),
+        ..Head::default()
+    };
+    alone.frame(NEAR, SideName::Listen, Way::In, 100, &request);
+    let error = Head {
+        id: Some("7".to_owned()),
+        error: Some(-32011),
+        ..Head::default()
+    };
+    alone.frame(NEAR, SideName::Listen, Way::Out, 303, &error);
+    let text = alone.text(&["/var/near"]);
+    assert!(
+        text.contains("m id 7 was answered with error -32011"),
+        "{text}"
+    );
 }
 
 /// Sessions that only one side calls the same, and circles, stay apart or end.

@@ -32,6 +32,21 @@ pub(super) fn at_start(text: &[u8]) -> (Option<String>, Option<String>) {
     (method, id)
 }
 
+/// The code of an error, where the error is near the beginning and begins with its code, as most do.
+pub(super) fn error_code(text: &[u8]) -> Option<i64> {
+    const ERROR: &[u8] = br#""error":{"code":"#;
+    // An error among the parameters of a request is none of the message's own.
+    let (method, _) = at_start(text);
+    let mut places = text.windows(ERROR.len());
+    let at = places.position(|it| it == ERROR);
+    let at = at.filter(|_| method.is_none())?;
+    let before = text[..at].iter().filter(|byte| **byte == b'{').count();
+    let digits = &text[at + ERROR.len()..];
+    let end = digits.iter().position(|byte| !is_scalar(*byte))?;
+    let code = std::str::from_utf8(&digits[..end]).ok()?.parse().ok()?;
+    (before == 1).then_some(code)
+}
+
 /// The id, if it is the last member of a message, or the last one before `jsonrpc`.
 pub(super) fn at_end(text: &[u8]) -> Option<String> {
     let text = text.trim_ascii_end().strip_suffix(b"}")?.trim_ascii_end();
@@ -168,6 +183,24 @@ mod tests {
                 "{text}"
             );
             assert_eq!(at_end(text.as_bytes()).as_deref(), last, "{text}");
+        }
+    }
+
+    #[test]
+    fn codes_of_errors() {
+        for (text, code) in [
+            (
+                r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32011,"message":"m"}}"#,
+                Some(-32011),
+            ),
+            (r#"{"error":{"code":1,"message":"m"},"id":7}"#, Some(1)),
+            (r#"{"id":7,"result":{"error":{"code":1}}}"#, None),
+            (r#"{"id":7,"method":"m","error":{"code":1}}"#, None),
+            (r#"{"id":7,"error":{"code":-320"#, None),
+            (r#"{"id":7,"error":{"code":"x"}}"#, None),
+            ("", None),
+        ] {
+            assert_eq!(error_code(text.as_bytes()), code, "{text}");
         }
     }
 

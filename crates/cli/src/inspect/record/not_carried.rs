@@ -1,0 +1,125 @@
+//! Messages that did not get through for their size, although the connections went on: which one, whose limit
+//! it is over, and what would help.
+
+use breakbulk::gateway::record::{Fate, NotCarried};
+use serde_json::{Value, json};
+
+use super::book::Session;
+use super::chain::Chain;
+use super::print::grouped;
+
+/// One of them, in words.
+pub(super) struct Uncarried {
+    /// Which message, and what became of it.
+    pub(super) what: String,
+    /// Whose limit it is over.
+    pub(super) cap: Option<String>,
+    /// What would help.
+    pub(super) option: String,
+    method: Option<String>,
+    id: Option<String>,
+    bytes: Option<u64>,
+    limit: Option<u64>,
+}
+
+/// Those of a conversation.
+pub(super) fn of(chain: &Chain<'_>) -> Vec<Uncarried> {
+    let told = chain.iter().flat_map(|session| {
+        let each = session.not_carried.iter();
+        each.map(move |(what, method)| told(session, what, method.as_deref()))
+    });
+    let mut all: Vec<Uncarried> = told.collect();
+    // What a gateway tells says more than the error that passed the others.
+    let first = chain.first();
+    for (method, id) in first.into_iter().flat_map(|session| &session.too_large) {
+        if !all.iter().any(|it| it.id.as_ref() == Some(id)) {
+            all.push(elsewhere(method.as_deref(), id));
+        }
+    }
+    all
+}
+
+/// What a gateway did with a message.
+fn told(session: &Session, what: &NotCarried, method: Option<&str>) -> Uncarried {
+    let gateway = &session.point.session;
+    let name = named(method, what.id.as_deref());
+    let bytes = grouped(what.bytes);
+    let became = match what.instead {
+        Fate::Answered => format!(
+            "the request {name} of {bytes} bytes was not passed on: {gateway} answered it with an error"
+        ),
+        Fate::Replaced => format!(
+            "the answer to {name}, of {bytes} bytes, was not passed on: {gateway} put an error in its place"
+        ),
+        Fate::Dropped => format!("{name} of {bytes} bytes was not passed on: {gateway} dropped it"),
+        Fate::Closed => format!(
+            "{name} of {bytes} bytes could not be passed on: {gateway} closed both connections"
+        ),
+    };
+    let side = what.side.word();
+    let cap = what.limit.map(|limit| {
+        let limit = grouped(limit);
+        match what.own {
+            true => format!("{limit} bytes, the max-message of {gateway} at its end --{side}"),
+            false => format!(
+                "{limit} bytes at the end --{side} of {gateway}: {}",
+                what.why
+            ),
+        }
+    });
+    let option = match (what.own, &cap) {
+        (true, _) => format!(
+            "start {gateway} with a --max-message of {bytes} or more (and the other gateway, if there is one), or ask for less"
+        ),
+        (false, Some(_)) => format!(
+            "the receiver at the end --{side} of {gateway} takes no more: raise --max-message there if it is a gateway, put a gateway before it if it is none, or ask for less"
+        ),
+        (false, None) => what.why.clone(),
+    };
+    Uncarried {
+        what: became,
+        cap,
+        option,
+        method: method.map(ToOwned::to_owned),
+        id: what.id.clone(),
+        bytes: Some(what.bytes),
+        limit: what.limit,
+    }
+}
+
+/// An error that passed by, from a gateway that was not recorded, or from the server itself.
+fn elsewhere(method: Option<&str>, id: &str) -> Uncarried {
+    let name = named(method, Some(id));
+    Uncarried {
+        what: format!("{name} was answered with error -32011: a message is too large for somebody on the way"),
+        cap: None,
+        option: "the error itself names size, limit and option; the record of the gateway there (--record) does too".to_owned(),
+        method: method.map(ToOwned::to_owned),
+        id: Some(id.to_owned()),
+        bytes: None,
+        limit: None,
+    }
+}
+
+fn named(method: Option<&str>, id: Option<&str>) -> String {
+    let id = id.map(|id| format!("id {id}"));
+    let words: Vec<&str> = method.into_iter().chain(id.as_deref()).collect();
+    match words.is_empty() {
+        true => "a message without a name".to_owned(),
+        false => words.join(" "),
+    }
+}
+
+impl Uncarried {
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "method": self.method,
+            "id": self.id,
+            "bytes": self.bytes,
+            "limit": self.limit,
+            "what": self.what,
+            "cap": self.cap,
+            "option": self.option,
+        })
+    }
+}
