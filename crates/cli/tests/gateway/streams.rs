@@ -400,7 +400,7 @@ fn a_target_that_is_not_there_is_named() {
     drop(listener);
     for (to, words) in [
         (nobody.as_str(), "connection refused: nothing listens there"),
-        ("unix:/nowhere/s", "No such file"),
+        ("unix:/nowhere/s", "there is no such socket"),
     ] {
         for listen in ["stdio:", "tcp://0"] {
             let output = run(gateway(&["--listen", listen, "--to", to]), Vec::new());
