@@ -12,6 +12,7 @@ use super::counts::add_alone;
 use super::messages::{Arrived, Departed, Entry, Head, Noted};
 use super::record::MessageHead;
 use super::session::SideWatch;
+use crate::record::NotCarried;
 
 /// So many messages are noted together.
 const TOGETHER: usize = 8;
@@ -135,6 +136,11 @@ impl PumpedEnd {
     /// Something went wrong at this end.
     pub(crate) fn fault(&self, what: impl std::fmt::Display) {
         self.watch.fault(what);
+    }
+
+    /// A message was not passed on, because of a limit of this end; made only if somebody records.
+    pub(crate) fn not_carried(&self, what: impl FnOnce() -> NotCarried) {
+        self.watch.not_carried(what);
     }
 
     /// Puts what was kept back where it is seen.
