@@ -220,7 +220,7 @@ async fn an_answer_that_became_an_error_is_explained_by_request_size_cap_and_opt
     let text = text.replace("\n          ", " ");
     for words in [
         "; not all passed",
-        "the answer to m id 7, of 50,036 bytes, was not passed on",
+        "the answer to m id 7, of 50,036 bytes, did not pass",
         "cap       10,000 bytes, the max-message of ",
         "with a --max-message of 50,036 or more",
     ] {

@@ -429,7 +429,8 @@ mod tests {
             while let Poll::Ready(event) = reader.poll_event(&mut context, &mut near) {
                 assert_eq!(event.unwrap(), WsEvent::Progress);
                 let now = reader.unfinished().unwrap();
-                assert!(now - before <= 2 * STEP, "{before} and then {now}");
+                // One read fills the buffer at most, which doubles.
+                assert!(now <= 2 * before + 2 * STEP, "{before} and then {now}");
                 before = now;
             }
             assert!(before >= 2 * STEP, "{before}");

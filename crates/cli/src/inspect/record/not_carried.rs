@@ -46,12 +46,12 @@ fn told(session: &Session, what: &NotCarried, method: Option<&str>) -> Uncarried
     let bytes = grouped(what.bytes);
     let became = match what.instead {
         Fate::Answered => format!(
-            "the request {name} of {bytes} bytes was not passed on: {gateway} answered it with an error"
+            "the request {name} of {bytes} bytes did not pass: {gateway} answered it with an error"
         ),
         Fate::Replaced => format!(
-            "the answer to {name}, of {bytes} bytes, was not passed on: {gateway} put an error in its place"
+            "the answer to {name}, of {bytes} bytes, did not pass: {gateway} put an error in its place"
         ),
-        Fate::Dropped => format!("{name} of {bytes} bytes was not passed on: {gateway} dropped it"),
+        Fate::Dropped => format!("{name} of {bytes} bytes did not pass: {gateway} dropped it"),
         Fate::Closed => format!(
             "{name} of {bytes} bytes could not be passed on: {gateway} closed both connections"
         ),
