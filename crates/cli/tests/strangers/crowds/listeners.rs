@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::sync::LazyLock;
 
 use breakbulk::loro::crdt::{LoroDoc, ToJson};
 use breakbulk::message::loro::{
@@ -22,6 +23,9 @@ const DOCUMENTS: [usize; 3] = [1_000, 40_000, 200_000];
 
 /// An answer of the command behind an MCP listener to `request`: the same with a result.
 const ANSWERS: &str = r#"exec:sed -u 's/"method":"[a-z]*","params"/"result"/'"#;
+
+/// 64 batches that never become whole: made once, since making them takes longer than what a server does with them.
+static BATCHES: LazyLock<Vec<u8>> = LazyLock::new(|| (0..64).flat_map(batch).collect());
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Listener {
@@ -142,7 +146,7 @@ impl Listener {
             .concat(),
             (Self::WebSocket, Habit::Bombs) => unfinished(sent == 0),
             // Batches of a declared size that never become whole, each with some of its pieces.
-            (Self::Documents, Habit::Bombs) => (0..64_u64).flat_map(batch).collect(),
+            (Self::Documents, Habit::Bombs) => BATCHES.clone(),
         }
     }
 
