@@ -149,7 +149,7 @@ pub(crate) async fn join(plan: &Arc<Plan>) -> Result<Option<Joined>, RunError> {
         Ok(Err(NatsError::NobodyListens { server, subject })) => {
             return Err(RunError::Fleet(NatsError::Denied {
                 server,
-                reason: format!("this member does not hear its own subject {subject}"),
+                reason: format!("messages to this member's own subject {subject} do not arrive"),
             }));
         }
         Ok(Err(error)) => return Err(RunError::Fleet(error)),
@@ -180,7 +180,7 @@ async fn hear(plan: &Arc<Plan>, fleet: &Arc<Fleet>, mut listener: NatsListener) 
                     lines.spawn(serving.instrument(span));
                 }
                 Err(error) => {
-                    tracing::error!(%error, "this member has lost the subject by which the others reach it: it serves its own clients, and not those of the others' sessions; start it again");
+                    tracing::error!(%error, "this member has lost the NATS subject by which other members reach it: clients that connect to another member cannot resume sessions of this one; start it again");
                     return while_open(lines).await;
                 }
             },
@@ -287,7 +287,7 @@ impl Fleet {
             let answer = self.answer_of(&asked);
             let step = lock(&self.directory).answered(now(), member, answer);
             if step == Step::Dead {
-                return tracing::warn!(%member, "a member of the fleet is gone, and its sessions with it: clients of those begin anew");
+                return tracing::warn!(%member, "a member of the fleet is gone, and its sessions with it: their clients must begin new ones");
             }
         }
     }
@@ -318,7 +318,14 @@ impl Fleet {
             #[cfg(feature = "http")]
             Head::Request(head) => self.answer(head, line).await,
             #[cfg(not(feature = "http"))]
-            Head::Request(_) => close(line, 1002, "no requests are expected here").await,
+            Head::Request(_) => {
+                close(
+                    line,
+                    1002,
+                    "this member of the fleet takes no HTTP requests",
+                )
+                .await
+            }
         }
     }
 }
@@ -363,11 +370,14 @@ async fn resume(plan: &Plan, head: LineHead, line: MemberLine) {
         }
         Ok(Greeted::Newcomer(newcomer)) => {
             newcomer
-                .refuse(1002, "a new session begins where its client is")
+                .refuse(
+                    1002,
+                    "only existing sessions are forwarded to another member of the fleet",
+                )
                 .await;
         }
         Err(error) => {
-            tracing::warn!(%error, "closed a connection of another member of the fleet, which wanted to go on with a session here")
+            tracing::warn!(%error, "closed a connection of another member of the fleet, which wanted to resume a session here")
         }
     }
 }

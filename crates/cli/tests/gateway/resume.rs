@@ -136,11 +136,11 @@ async fn a_line_that_does_not_come_back_gives_named_errors() {
     });
     let since = Instant::now();
     let (line, _near) = told.await.unwrap();
-    let words = "the request was not answered: the line to the other gateway was lost and did not come back within 2 s (resume-for) (1011)";
+    let words = "the request was not answered: the connection to the other gateway was lost and not restored within 2 s (resume-for) (1011)";
     assert!(line.contains(words), "{line}");
     assert!(since.elapsed() < PATIENCE);
-    far.line("the line to the other gateway is lost");
-    far.line("did not come back within 2 s (resume-for)");
+    far.line("the connection to the other gateway was lost; the session waits");
+    far.line("not restored within 2 s (resume-for)");
 }
 
 /// The path loses the connection to the client, and the listener hears nothing of it: its one place is taken
@@ -179,7 +179,7 @@ async fn a_client_that_comes_back_finds_a_place_at_a_full_listener() {
             near.write(REQUEST);
             assert_eq!(near.read_line().as_bytes(), REQUEST);
             cut.send_modify(|cuts| *cuts += 1);
-            near.log.line("the tunnel goes on with a new line");
+            near.log.line("the tunnel goes on over a new connection");
         }
         near.write(REQUEST);
         near.read_line()
@@ -228,8 +228,8 @@ fn a_client_that_was_killed_ends_its_session_after_a_while() {
     assert_eq!(near.read_line().as_bytes(), REQUEST);
     near.child.kill().unwrap();
     near.child.wait().unwrap();
-    far.line("the line to the other gateway is lost");
-    far.line("did not come back within 1 s (resume-for)");
+    far.line("the connection to the other gateway was lost; the session waits");
+    far.line("not restored within 1 s (resume-for)");
 }
 
 // TUN-7
@@ -250,7 +250,7 @@ fn sessions_that_wait_for_their_client_count() {
     assert_eq!(near.read_line().as_bytes(), REQUEST);
     near.child.kill().unwrap();
     near.child.wait().unwrap();
-    far.line("the line to the other gateway is lost");
+    far.line("the connection to the other gateway was lost; the session waits");
     let client = || {
         run(
             gateway(&["--listen", "stdio:", "--to", &far.address]),
@@ -264,7 +264,7 @@ fn sessions_that_wait_for_their_client_count() {
         "{}",
         said(&refused)
     );
-    far.line("did not come back within 3 s (resume-for)");
+    far.line("not restored within 3 s (resume-for)");
     let since = Instant::now();
     while client().status.code() != Some(0) {
         assert!(since.elapsed() < PATIENCE);

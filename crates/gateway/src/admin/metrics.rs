@@ -169,19 +169,19 @@ impl Page {
             );
             self.counter(
                 "breakbulk_lines_lost_total",
-                "How often a tunnel at one end lost its line.",
+                "How often a tunnel at one end lost its connection.",
                 &labels,
                 side.lines_lost,
             );
             self.counter(
                 "breakbulk_resumes_total",
-                "How often a tunnel at one end went on with another line.",
+                "How often a tunnel at one end went on over a new connection.",
                 &labels,
                 side.resumes,
             );
             self.counter(
                 "breakbulk_faults_total",
-                "What went wrong at one end: invalid frames, messages that could not be sent or did not arrive whole, lost lines, sessions that failed.",
+                "What went wrong at one end: invalid frames, messages that could not be sent or did not arrive whole, lost connections of tunnels, sessions that failed.",
                 &labels,
                 side.faults,
             );

@@ -55,7 +55,9 @@ pub(crate) enum Doubt {
     #[error("the member of the fleet that has this session does not answer: try again later")]
     Silent,
     /// Too many sessions of others are asked for, or there is no memory.
-    #[error("this member of the fleet carries too much for other members: try again later")]
+    #[error(
+        "this member of the fleet has no room for another forwarded connection: try again later"
+    )]
     Busy,
 }
 

@@ -44,7 +44,7 @@ impl Fleet {
         };
         match reached {
             Ok((line, _permit, _held)) => {
-                tracing::debug!(%member, "forwards a line to the member that has its session");
+                tracing::debug!(%member, "forwards a connection to the member of the fleet that has its session");
                 let dead = self.watch(member);
                 carry(stray, line, caller, dead).await;
             }
@@ -112,7 +112,7 @@ async fn up(mut client: Box<dyn LineSource>, mut member: MemberSink, budget: &Bu
         let Ok(incoming) = timeout(SILENCE, client.next()).await else {
             break Closed {
                 code: 1006,
-                reason: format!("nothing was heard for {} s", SILENCE.as_secs()),
+                reason: format!("nothing received for {} s", SILENCE.as_secs()),
             };
         };
         let frame = match incoming {
@@ -161,7 +161,10 @@ async fn down(mut member: MemberSource, mut client: Box<dyn LineSink>, budget: &
     };
     // 1006 is no code that can be sent: it says that there was none.
     let (code, reason) = match closed.code {
-        1006 => (1001, "the line to the member that has the session was lost"),
+        1006 => (
+            1001,
+            "the connection to the member of the fleet that has the session was lost",
+        ),
         code => (code, &*closed.reason),
     };
     let _ = timeout(LAST_WORD, client.close(code, reason)).await;

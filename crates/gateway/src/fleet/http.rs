@@ -95,7 +95,7 @@ impl Fleet {
     pub(super) async fn answer(&self, head: RequestHead, line: MemberLine) {
         let (source, sink) = line.split();
         let Some(mut router) = self.router.get().cloned() else {
-            return refuse(sink, "no requests are expected here").await;
+            return refuse(sink, "this member of the fleet takes no HTTP requests").await;
         };
         let (bodies, body) = mpsc::channel(1);
         let Some(request) = request(&head, body) else {

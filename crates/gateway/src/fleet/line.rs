@@ -122,7 +122,7 @@ impl Source for MemberSource {
 
 const MALFORMED: &str = "a piece of another member of the fleet is malformed";
 const WRONG_SECRET: &str =
-    "what came by a line of the fleet was sealed with another secret; give all members the same";
+    "a frame of another member of the fleet cannot be decrypted; give all members the same secret";
 
 fn broken(code: u16, reason: &str) -> Incoming {
     Incoming::Broken(Closed {
@@ -202,7 +202,9 @@ impl MemberSink {
         content.push(kind);
         content.extend_from_slice(bytes);
         let sealed = self.sealer.seal(content);
-        let sealed = sealed.ok_or_else(|| Lost("a piece cannot be sealed".to_owned()))?;
+        let sealed = sealed.ok_or_else(|| {
+            Lost("a frame for another member of the fleet cannot be encrypted".to_owned())
+        })?;
         self.inner.send(Frame::Binary(sealed.into())).await
     }
 }

@@ -385,7 +385,7 @@ impl Machine {
     ) -> Result<u64, Gone> {
         let replaced = Closed {
             code: 1006,
-            reason: "the other gateway opened another line".to_owned(),
+            reason: "the other gateway opened a new connection for this session".to_owned(),
         };
         self.line_down(now, self.line.number, replaced);
         if self.failed.is_some() || self.finished {
@@ -397,7 +397,7 @@ impl Machine {
         if !self.outbox.resume_at(received) {
             self.fail(
                 LOST_SESSION,
-                "the other gateway resumes the session with a wrong number",
+                "the other gateway resumed the session with a wrong frame number",
             );
             return Err(Gone::Numbers);
         }
@@ -422,7 +422,7 @@ impl Machine {
             }
             Verdict::Stuck(size) => {
                 let reason = format!(
-                    "every line to the other gateway ends when a frame of {size} bytes is sent"
+                    "every connection to the other gateway ends when a frame of {size} bytes is sent"
                 );
                 self.fail(1009, &reason);
                 return Err(Gone::Expired);

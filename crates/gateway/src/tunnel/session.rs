@@ -353,7 +353,7 @@ impl Session {
         if let Some(mut lost) = lost {
             let (code, reason) = match &farewell {
                 Some(closed) => (closed.code, &*closed.reason),
-                None => (1001, "this connection is given up for another one"),
+                None => (1001, "the session goes on over a newer connection"),
             };
             let _ = timeout(RETIRE_TIME, lost.sink.close(code, reason)).await;
         }
@@ -485,7 +485,7 @@ impl Task {
             Err(NoLine::Failed(why)) => {
                 tracing::debug!(
                     why,
-                    "an attempt to connect to the other gateway again has failed; it is tried on"
+                    "connecting to the other gateway again failed; trying again"
                 );
                 self.session
                     .update(|machine| machine.dial_failed(now(), why));
@@ -521,7 +521,7 @@ impl Task {
             unacknowledged,
             found,
         } = renewed;
-        tracing::info!(unacknowledged, "the tunnel goes on with a new line");
+        tracing::info!(unacknowledged, "the tunnel goes on over a new connection");
         self.watched.resumed();
         let first = answers.then_some(Control::Resumed {
             received,
@@ -565,7 +565,7 @@ impl Task {
             let why = lost.as_deref().unwrap_or_default();
             tracing::warn!(
                 why,
-                "the line to the other gateway is lost; the session waits for another one"
+                "the connection to the other gateway was lost; the session waits for a new one"
             );
             self.watched.line_lost(why);
         }

@@ -505,7 +505,7 @@ async fn a_flood_of_lines_for_one_session_leaves_one() {
     far.cut();
     let closed = server.connection.closed().await;
     assert!(
-        closed.reason.contains("did not come back within 60 s"),
+        closed.reason.contains("not restored within 60 s"),
         "{closed:?}"
     );
     server.connection.ended().await;
@@ -594,7 +594,7 @@ async fn the_shorter_time_of_both_ends_applies() {
         for connection in [&setup.client.connection, &setup.server.connection] {
             let closed = connection.closed().await;
             assert_eq!(before.elapsed().as_secs(), seconds, "{closed:?}");
-            let words = format!("did not come back within {seconds} s (resume-for)");
+            let words = format!("not restored within {seconds} s (resume-for)");
             match seconds {
                 0 => assert_eq!((closed.code, &*closed.reason), (1006, "cut")),
                 _ => assert!(closed.reason.contains(&words), "{closed:?}"),

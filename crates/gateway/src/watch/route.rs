@@ -17,7 +17,7 @@ use crate::tunnel::LearnedCaps;
 /// Why a client that a listener let in has no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// All sessions are taken.
+    /// All sessions are in use.
     TooManySessions,
     /// The listener is for gateways alone.
     NotGateway,

@@ -323,7 +323,10 @@ impl SideWatch {
             session.side(*side).is_lost.store(true, Relaxed);
             let route = session.route.side(*side);
             route.lines_lost.fetch_add(1, Relaxed);
-            session.fault(*side, &format_args!("the line is lost: {why}"));
+            session.fault(
+                *side,
+                &format_args!("the connection to the other gateway was lost: {why}"),
+            );
         }
     }
 

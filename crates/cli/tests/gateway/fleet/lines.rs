@@ -64,7 +64,7 @@ fn a_session_whose_member_was_killed_ends_with_a_named_error() {
     // The line goes by another member when the owner dies: nobody's connection breaks.
     members.balancer.only((owner + 1) % 3);
     members.balancer.cut();
-    near.log.line("the tunnel goes on with a new line");
+    near.log.line("the tunnel goes on over a new connection");
     let killed = Instant::now();
     members.kill(owner);
     let line = near.read_line();

@@ -29,7 +29,7 @@ fn a_member_without_nats_serves_its_own_and_says_of_others_that_it_does_not_know
     let mut direct = Near::new(&["--listen", "stdio:", "--to", &to]);
     echo_each(&mut direct, &[10], |_| {});
     server.restart();
-    near.log.line("the tunnel goes on with a new line");
+    near.log.line("the tunnel goes on over a new connection");
     echo_each(&mut near, &[10, 3_000], |_| {});
     echo_each(&mut direct, &[10], |_| {});
     let started = members.started();
@@ -48,7 +48,7 @@ fn a_restart_of_nats_costs_a_forwarded_line_and_no_message() {
     let owner = members.owner();
     members.balancer.only((owner + 2) % 3);
     members.balancer.cut();
-    near.log.line("the tunnel goes on with a new line");
+    near.log.line("the tunnel goes on over a new connection");
     let before = server.messages();
     crate::lines::echo_during(&mut near, 20_000_000, |_| {
         server.until(|now| now > before + 20);
@@ -78,9 +78,9 @@ fn a_gateway_with_another_secret_is_no_member() {
     echo_each(&mut near, &[10], |_| {});
     balancer.only(1);
     balancer.cut();
-    members.members[0].line("sealed with another secret; give all members the same");
+    members.members[0].line("cannot be decrypted; give all members the same secret");
     balancer.only(0);
-    near.log.line("the tunnel goes on with a new line");
+    near.log.line("the tunnel goes on over a new connection");
     echo_each(&mut near, &[10], |_| {});
     members.owner();
 }
@@ -96,7 +96,7 @@ fn a_fleet_that_cannot_be_joined_is_refused_at_the_start() {
     for (fleet, secret, listen, expected) in [
         (url(""), SECRET, WS, "--fleet: the NATS server"),
         (url("anna:wrong@"), SECRET, WS, "refuses these credentials"),
-        (url("anna:secret@"), SECRET, WS, "denies it"),
+        (url("anna:secret@"), SECRET, WS, "denies access"),
         ("nats://127.0.0.1:1".to_owned(), SECRET, WS, "127.0.0.1:1"),
         (fleet_at(&open), "", WS, "must have at least 16 characters"),
         (

@@ -72,11 +72,11 @@ fn lost_answers_and_cuts_lose_no_message() {
             std::thread::sleep(Duration::from_millis(5));
         }
         path.cut(true);
-        log.line("the line to the other gateway is lost; the session waits for another one");
+        log.line("the connection to the other gateway was lost; the session waits for a new one");
         path.cut(false);
     });
     echo_each(&mut near, &[10, 100_000], |_| path.cut(false));
-    near.log.line("the tunnel goes on with a new line");
+    near.log.line("the tunnel goes on over a new connection");
 }
 
 #[test]

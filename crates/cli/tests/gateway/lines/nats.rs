@@ -35,8 +35,8 @@ fn a_restart_of_the_server_loses_no_message() {
     });
     echo_each(&mut near, &[10, 100_000], |_| {});
     near.log
-        .line("the line to the other gateway is lost; the session waits for another one");
-    near.log.line("the tunnel goes on with a new line");
+        .line("the connection to the other gateway was lost; the session waits for a new one");
+    near.log.line("the tunnel goes on over a new connection");
 }
 
 /// What was made for the larger max_payload goes on in parts, and the link makes smaller frames.

@@ -87,7 +87,7 @@ export class Detail {
         ["peer", session.peer],
         ["route", `${session.route}: ${session.listen} → ${session.to}`],
         ["since", `${clock(session.since, now)} (${age(now - session.since)})`],
-        ["line", session.line],
+        ["connection", session.line],
         ["to the target", traffic(session.in)],
         ["to the client", traffic(session.out)],
         ["open requests", count(session.open_requests)],

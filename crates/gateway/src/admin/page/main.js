@@ -11,7 +11,7 @@ const STATUS = {
   live: "live",
   polling: "live, every 2 s",
   lost: "the gateway does not answer; trying again",
-  hidden: "paused while nobody looks",
+  hidden: "paused while this tab is hidden",
   token: "a token is needed",
 };
 
@@ -73,7 +73,7 @@ at("login").addEventListener("submit", async (event) => {
     await getState();
   } catch (error) {
     if (!(error instanceof Failed)) throw error;
-    setText(at("login-error"), error.status === 401 ? "This is not the token." : error.message);
+    setText(at("login-error"), error.status === 401 ? "This token is wrong." : error.message);
     setToken(null);
     at("token").select();
     return;

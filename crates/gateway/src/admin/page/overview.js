@@ -10,7 +10,7 @@ const FAULTS = 100;
 /** What is shown of a route if there is any. */
 const COUNTS = [
   ["resumes", "resumed"],
-  ["ended_failed", "ended with a fault"],
+  ["ended_failed", "ended with an error"],
   ["lost", "messages lost"],
   ["unanswered", "requests unanswered"],
   ["incomplete", "messages cut off"],
@@ -22,7 +22,7 @@ export function showOverview(state, rates) {
   const lost = state.sessions.filter((session) => session.line === "lost").length;
   setText(at("session-count"), count(state.sessions.length + (state.more_sessions ?? 0)));
   const accepted = state.routes.reduce((sum, route) => sum + route.accepted, 0);
-  const waiting = lost > 0 ? `, ${lost} without a line` : "";
+  const waiting = lost > 0 ? `, ${lost} waiting for a new connection` : "";
   setText(at("session-hint"), `of ${count(accepted)} since the start${waiting}`);
   const most = Math.max(1, ...rates.history.in, ...rates.history.out);
   for (const direction of ["in", "out"]) {

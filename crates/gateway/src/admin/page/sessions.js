@@ -48,7 +48,7 @@ function hint(found, listed, unlisted) {
   const left = [];
   if (found > ROWS) left.push(`${count(found - ROWS)} more are not shown; find one by a part of its name.`);
   if (unlisted > 0) left.push(`The gateway lists its oldest ${count(listed)} sessions; it has ${count(unlisted)} more.`);
-  if (found === 0) left.unshift("No session has these words.");
+  if (found === 0) left.unshift("No session matches the search.");
   return left.join(" ");
 }
 

@@ -158,7 +158,7 @@ impl Inbox {
         let is_first = parts.as_ref().is_none_or(|parts| parts.earlier);
         if is_first && at != has as u64 {
             return Err(Violation::Protocol(
-                "a part goes on with bytes that did not come",
+                "a part of a frame continues at bytes that did not arrive",
             ));
         }
         let mut parts = match parts {

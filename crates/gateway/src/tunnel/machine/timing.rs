@@ -135,7 +135,7 @@ impl Machine {
         } else if self.needs_line() && self.given_up_at() <= now {
             // Why no line could be opened may be nobody's business at the other side: the log has it.
             let reason = format!(
-                "the line to the other gateway was lost and did not come back within {} s (resume-for)",
+                "the connection to the other gateway was lost and not restored within {} s (resume-for)",
                 self.settings.resume_for.as_secs_f64()
             );
             self.fail(LOST_SESSION, &reason);

@@ -208,7 +208,7 @@ fn a_session_without_a_line_waits_for_its_time_and_says_why_it_ends() {
     assert_eq!(closed.code, 1011);
     assert_eq!(
         closed.reason,
-        "the line to the other gateway was lost and did not come back within 60 s (resume-for)"
+        "the connection to the other gateway was lost and not restored within 60 s (resume-for)"
     );
     assert!(!broken);
     assert_eq!(machine.why_no_line(), "refused");
@@ -309,12 +309,12 @@ fn lines_that_carry_nothing_end_a_session_by_name() {
         (
             Some(100),
             true,
-            Some("every line to the other gateway ends when a frame of 100 bytes is sent"),
+            Some("every connection to the other gateway ends when a frame of 100 bytes is sent"),
         ),
         (
             Some(900_000),
             true,
-            Some("every line to the other gateway ends when a frame of 4096 bytes is sent"),
+            Some("every connection to the other gateway ends when a frame of 4096 bytes is sent"),
         ),
     ] {
         let mut machine = Machine::new(now, settings(900_000, &budget), None, true);

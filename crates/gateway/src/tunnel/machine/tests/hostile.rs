@@ -59,7 +59,7 @@ fn what_breaks_a_rule_of_the_tunnel() {
                 last: false,
                 data: vec![b'x'; 10],
             })],
-            "a part goes on with bytes that did not come",
+            "a part of a frame continues at bytes that did not arrive",
         ),
         (
             "empty parts",
