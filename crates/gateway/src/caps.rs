@@ -47,7 +47,7 @@ fn in_brackets(note: &str) -> String {
 
 /// A receiver at an endpoint by which it gets no messages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("client={name} is about {over}, and this endpoint is about {here}")]
+#[error("client={name} receives over {over}, and this endpoint sends over {here}")]
 pub struct ClientMismatch {
     /// The receiver.
     pub name: &'static str,

@@ -40,7 +40,7 @@ const CHECK: Duration = Duration::from_secs(5);
 /// The close code of a client's connection when the target cannot be reached: bad gateway.
 const NO_TARGET: u16 = 1014;
 
-/// The reason of a close when all sessions are taken.
+/// The reason of a close when all sessions are in use.
 const TOO_MANY: &str = "too many sessions: try again later";
 
 /// The details are in the log: they may contain what clients should not know.
@@ -415,7 +415,7 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop, watched: &SessionWa
     }
     let Some(_seat) = plan.lobby.seat(caller.address) else {
         tracing::warn!(
-            "refused a client: too many sessions, with those that wait for their client"
+            "refused a client: too many sessions, counting those that wait for their client to connect again"
         );
         watched.refused(Refused::TooManySessions, TOO_MANY);
         return Box::pin(client.refuse(1013, TOO_MANY)).await;

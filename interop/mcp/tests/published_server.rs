@@ -143,7 +143,7 @@ async fn a_whole_result_of_20_mb_ends_the_connection_and_the_client_hears_of_it(
     let error = told.calls[1].error();
     // The gateway answers for the server that it lost, and says what to change.
     assert_eq!(error.code, Some(-32000), "{error:?}");
-    let words = "too large for the path, whose limit seems to be 32768; whole+ sends each message as one frame, so no option for sizes helps: write this end without whole+";
+    let words = "too large for the path, whose limit seems to be 32768; whole+ sends each message as one frame, whatever its size: leave out whole+ at this end";
     assert!(error.message.contains(words), "{error:?}");
     assert!(told.gateway.contains("closed with 1009"), "{told:?}");
     let counts = path.until(|counts| counts.open == 0).await;

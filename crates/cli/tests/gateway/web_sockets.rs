@@ -107,7 +107,7 @@ async fn a_target_that_closes_with_1009_names_the_remedy() {
     let output = ran.await.unwrap();
     let (out, said) = (String::from_utf8_lossy(&output.stdout), said(&output));
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let words = "the limit there seems to be 65536; whole+ sends each message as one frame, so no option for sizes helps: write this end without whole+, and put a gateway at the other side of the path whose end has no whole+ either";
+    let words = "the limit there seems to be 65536; whole+ sends each message as one frame, whatever its size: leave out whole+ at this end, and start another gateway without whole+ at the other side of the path";
     assert!(said.contains(words), "{said}");
     // They do not apply to this end.
     assert!(!said.contains("--max-frame"), "{said}");

@@ -36,7 +36,10 @@ fn a_client_is_not_told_how_a_command_ended() {
         }
     }
     let told = String::from_utf8_lossy(&told).into_owned();
-    assert!(told.contains("broke; its log says how"), "{told:?}");
+    assert!(
+        told.contains("broke; the gateway's log says how"),
+        "{told:?}"
+    );
     for word in ["status", "secret", "exit"] {
         assert!(!told.contains(word), "{word}: {told:?}");
     }

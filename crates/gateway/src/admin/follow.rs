@@ -48,7 +48,7 @@ pub enum FollowError {
     #[error("the connection to the admin port broke: {0}")]
     Broke(String),
     /// A line that no gateway sends.
-    #[error("the admin port sent a line that is no record")]
+    #[error("the admin port sent a line that is no record; is it the admin port of a gateway?")]
     NoRecord,
 }
 

@@ -77,7 +77,9 @@ pub enum EndpointError {
     #[error("no names or passwords in an address; use ?token-file=FILE")]
     Credentials,
     /// A user's name in the address of a relay.
-    #[error("no names or passwords in an address; relays know keys")]
+    #[error(
+        "no names or passwords in an address; at relays a program is known by its key (?key=FILE)"
+    )]
     RelayCredentials,
     /// A part after a `#`.
     #[error("an address has no part after a #")]

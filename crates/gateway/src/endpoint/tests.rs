@@ -436,15 +436,15 @@ fn what_is_wrong_says_what_to_mend() {
         ),
         (
             "ws://x:1?client=mcp-typescript",
-            "client=mcp-typescript is about standard streams, and this endpoint is about WebSockets",
+            "client=mcp-typescript receives over standard streams, and this endpoint sends over WebSockets",
         ),
         (
             "stdio:?client=bun",
-            "client=bun is about WebSockets, and this endpoint is about standard streams",
+            "client=bun receives over WebSockets, and this endpoint sends over standard streams",
         ),
         (
             "exec:cat?client=mcp-http",
-            "client=mcp-http is about HTTP POST bodies, and this endpoint is about standard streams",
+            "client=mcp-http receives over HTTP POST bodies, and this endpoint sends over standard streams",
         ),
         ("ws://x:1?max-frame=1.5KB", "max-frame: no fractions"),
         (

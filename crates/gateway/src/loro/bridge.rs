@@ -115,7 +115,10 @@ impl Passing for Bridge {
             Ok(bytes) => Pass::On(Box::new(Outgoing::new(bytes))),
             Err(error) => Pass::Refuse(
                 MALFORMED,
-                format!("the target sent no message of loro: {}", plain_text(&error)),
+                format!(
+                    "the target sent a message that is not of loro-extended: {}",
+                    plain_text(&error)
+                ),
             ),
         }
     }

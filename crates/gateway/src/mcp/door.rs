@@ -274,7 +274,7 @@ impl DoorState {
         if self.stopping.load(Ordering::Relaxed) {
             return Err("the gateway is stopping");
         }
-        let place = self.guard.place(visitor).ok_or("all sessions are taken")?;
+        let place = self.guard.place(visitor).ok_or("all sessions are in use")?;
         let id = secret_name().map_err(|error| {
             tracing::error!(%error, "a session cannot begin: the system has no random numbers for its name");
             "the gateway cannot name a session"

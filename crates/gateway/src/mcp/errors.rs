@@ -42,7 +42,7 @@ impl Failure {
                 let told = told.unwrap_or_default();
                 let remedy = match status {
                     401 => "the gateway needs another token for it: ?token-file=FILE or ?headers-file=FILE",
-                    403 => "it does not let this gateway do that: check its token",
+                    403 => "it does not let this gateway do that: check the gateway's token",
                     404 => "check the path of the target's URL",
                     405 => "is the target's URL that of an MCP server?",
                     413 => "send less, or raise the limit of the server or of a proxy before it",

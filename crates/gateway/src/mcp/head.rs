@@ -194,7 +194,7 @@ pub(super) fn era(headers: &impl Headers, message: &Message) -> Result<Era, Refu
                 }
             }
             Claim::None if is_modern => {
-                let words = "a request of this version says it in _meta, too (io.modelcontextprotocol/protocolVersion)";
+                let words = "a request of this version of MCP must name the version in _meta, too (io.modelcontextprotocol/protocolVersion)";
                 Err(Refused::new(400, INVALID_PARAMS, words))
             }
             Claim::None => session(),

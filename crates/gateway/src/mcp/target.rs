@@ -317,7 +317,7 @@ impl TargetState {
     /// Answers a request that is one too many.
     async fn refuse(&self, post: &Post) {
         let words = format!(
-            "{REQUESTS} requests of this session are open at the target, the most; wait for an answer"
+            "{REQUESTS} requests of this session are open at the target, which is the limit; wait for an answer"
         );
         for id in post.ids() {
             let answer = breakbulk_message::jsonrpc::error(Some(&id), -32000, &words, None);

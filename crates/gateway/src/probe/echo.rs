@@ -141,7 +141,7 @@ impl Echo {
                     wait = Duration::ZERO;
                     continue;
                 }
-                Err(_) => return Some((1008, "the probe said nothing for a minute".to_owned())),
+                Err(_) => return Some((1008, "the probe sent nothing for a minute".to_owned())),
             };
             let word = words::read(&frame);
             drop(frame);
@@ -183,7 +183,7 @@ impl Echo {
                     wait
                 }
                 Some(Word::Send { .. }) => {
-                    return Some((1008, format!("a probe asks for {LEAST} to {most} bytes")));
+                    return Some((1008, format!("a probe may ask for {LEAST} to {most} bytes")));
                 }
                 _ => return Some((1002, "this is no message of a probe".to_owned())),
             };

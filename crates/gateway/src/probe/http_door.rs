@@ -60,13 +60,13 @@ async fn question(echo: &Echo, body: Body) -> Response<Body> {
             Ok(Some(Ok(part))) => counted.add(&part),
             Ok(None) => break,
             Ok(Some(Err(_))) | Err(_) => {
-                return refused(StatusCode::REQUEST_TIMEOUT, "The body did not come.\n");
+                return refused(StatusCode::REQUEST_TIMEOUT, "The body did not arrive.\n");
             }
         }
         if counted.length > echo.frame_limit() {
             return refused(
                 StatusCode::PAYLOAD_TOO_LARGE,
-                "A probe asks for less than this.\n",
+                &format!("A probe may send at most {} bytes.\n", echo.frame_limit()),
             );
         }
     }
@@ -77,7 +77,10 @@ async fn question(echo: &Echo, body: Body) -> Response<Body> {
         }
         Reply::Bytes(size) => measured(size),
         Reply::Status(_) => {
-            return refused(StatusCode::BAD_REQUEST, "This is no question of a probe.\n");
+            return refused(
+                StatusCode::BAD_REQUEST,
+                "This is not a request of a probe.\n",
+            );
         }
     };
     let mut response = Response::new(body);

@@ -89,7 +89,7 @@ impl fmt::Display for Refusal {
                 write!(f, "closed with {code} ({})", plain_text(reason))
             }
             Self::Status { code } => write!(f, "answered with HTTP {code}"),
-            Self::Silence => f.write_str("dropped in silence"),
+            Self::Silence => f.write_str("dropped without an answer"),
             Self::Truncated { arrived } => write!(f, "cut off: {arrived} bytes arrived"),
             Self::Ended => f.write_str("the connection was ended without a close"),
             Self::Reset => f.write_str("the connection was reset"),

@@ -37,7 +37,8 @@ async fn ask(setup: &Setup, ids: &[&str]) {
 // PROG-18
 #[tokio::test(start_paused = true)]
 async fn requests_that_nobody_is_left_to_answer_get_an_error_that_says_why() {
-    let broke = "the connection on the other side of the gateway broke; its log says how (1011)";
+    let broke =
+        "the connection on the other side of the gateway broke; the gateway's log says how (1011)";
     for (code, reason, why, told) in [
         (1000, "", "the other side closed with 1000", 1011),
         (

@@ -102,7 +102,7 @@ impl RefusedFrame {
                 "the program at the other end must send smaller frames, or needs a gateway of its own beside it".to_owned()
             }
             (Cutting::Never, _) => {
-                "whole+ sends each message as one frame, so no option for sizes helps: write this end without whole+, and put a gateway at the other side of the path whose end has no whole+ either; these two cut messages into frames that fit".to_owned()
+                "whole+ sends each message as one frame, whatever its size: leave out whole+ at this end, and start another gateway without whole+ at the other side of the path; the two cut messages into frames that fit".to_owned()
             }
         }
     }
@@ -114,7 +114,7 @@ impl fmt::Display for RefusedFrame {
         write!(f, "the largest frame that was sent has {size} bytes, ")?;
         match (self.is_ours(), self.limit, &self.paths()[..]) {
             (false, limit, _) => {
-                f.write_str("so one of the other end was too large for the path")?;
+                f.write_str("so a frame of the other end was too large for the path")?;
                 if let Some(limit) = limit {
                     write!(f, ", whose limit seems to be {limit}")?;
                 }
@@ -162,31 +162,31 @@ mod tests {
                 162,
                 BothGateways,
                 over,
-                "the largest frame that was sent has 162 bytes, so one of the other end was too large for the path, whose limit seems to be 32768; start both gateways with the preset of that path, or with a max-frame below 32768",
+                "the largest frame that was sent has 162 bytes, so a frame of the other end was too large for the path, whose limit seems to be 32768; start both gateways with the preset of that path, or with a max-frame below 32768",
             ),
             (
                 162,
                 BothGateways,
                 "",
-                "the largest frame that was sent has 162 bytes, so one of the other end was too large for the path; start both gateways with the preset of that path, or with a max-frame that is smaller",
+                "the largest frame that was sent has 162 bytes, so a frame of the other end was too large for the path; start both gateways with the preset of that path, or with a max-frame that is smaller",
             ),
             (
                 162,
                 ThisGateway,
                 over,
-                "the largest frame that was sent has 162 bytes, so one of the other end was too large for the path, whose limit seems to be 32768; the program at the other end must send smaller frames, or needs a gateway of its own beside it",
+                "the largest frame that was sent has 162 bytes, so a frame of the other end was too large for the path, whose limit seems to be 32768; the program at the other end must send smaller frames, or needs a gateway of its own beside it",
             ),
             (
                 200_055,
                 Never,
                 "over the cap of 128000",
-                "the largest frame that was sent has 200055 bytes, and the limit there seems to be 128000; whole+ sends each message as one frame, so no option for sizes helps: write this end without whole+, and put a gateway at the other side of the path whose end has no whole+ either; these two cut messages into frames that fit",
+                "the largest frame that was sent has 200055 bytes, and the limit there seems to be 128000; whole+ sends each message as one frame, whatever its size: leave out whole+ at this end, and start another gateway without whole+ at the other side of the path; the two cut messages into frames that fit",
             ),
             (
                 162,
                 Never,
                 over,
-                "the largest frame that was sent has 162 bytes, so one of the other end was too large for the path, whose limit seems to be 32768; whole+ sends each message as one frame, so no option for sizes helps: write this end without whole+, and put a gateway at the other side of the path whose end has no whole+ either; these two cut messages into frames that fit",
+                "the largest frame that was sent has 162 bytes, so a frame of the other end was too large for the path, whose limit seems to be 32768; whole+ sends each message as one frame, whatever its size: leave out whole+ at this end, and start another gateway without whole+ at the other side of the path; the two cut messages into frames that fit",
             ),
         ] {
             let closed = Closed {

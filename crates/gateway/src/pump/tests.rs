@@ -255,7 +255,7 @@ async fn what_cannot_be_answered_ends_both() {
 
 #[tokio::test(start_paused = true)]
 async fn ends_that_cannot_travel_are_translated() {
-    let lost = "the connection on the other side of the gateway broke; its log says how";
+    let lost = "the connection on the other side of the gateway broke; the gateway's log says how";
     for (code, reason, told) in [
         (1000, "", closed(1000, "")),
         (1001, "bye", closed(1001, "bye")),

@@ -40,7 +40,7 @@ impl<P: Passing> Passing for Tunnel<P> {
             }
         } else if self.is_tunnel(from.other()) && is_reserved_by_tunnel(method) {
             let reason = format!(
-                "a tunnel cannot carry the program's own {method}; use whole+ws, or ahp without a tunnel"
+                "a tunnel cannot carry the program's own {method}; use whole+ws:// or tunnel=never"
             );
             return Pass::Refuse(PROTOCOL, reason);
         }

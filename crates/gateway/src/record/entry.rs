@@ -295,9 +295,9 @@ pub fn words(head: &Head) -> String {
             }
         }
         (FrameKind::Open, _) => {
-            write!(out, "open {} pieces", head.count.unwrap_or_default())
+            write!(out, "start of {} pieces", head.count.unwrap_or_default())
         }
-        (FrameKind::Word, _) => write!(out, "word {named}"),
+        (FrameKind::Word, _) => write!(out, "control text {named}"),
         (FrameKind::Whole | FrameKind::Tunnel, _) => write!(out, "whole {named}"),
     };
     out.truncate(out.trim_end().len());

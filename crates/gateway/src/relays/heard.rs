@@ -56,7 +56,7 @@ impl HeardFile {
                 tracing::error!(
                     file = %self.path.display(),
                     %error,
-                    "the file of heard events cannot be written: until it can, a relay may repeat events after a restart; make room or mend its permissions"
+                    "the file of received events cannot be written: until it can, a relay may repeat events after a restart; free disk space or correct its permissions"
                 );
             }
             Err(_) => state.file = None,
@@ -72,7 +72,7 @@ impl Journal for HeardFile {
                     tracing::error!(
                         file = %self.path.display(),
                         %error,
-                        "the file of heard events cannot be read: a listener takes no event from before its start; mend its permissions"
+                        "the file of received events cannot be read: a listener refuses events from before its start; correct its permissions"
                     );
                 }
             })
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(file.load(), None);
         file.replace(vec![heard(0)]);
         assert!(!file.add(&heard(1)));
-        let error = ["the file of heard events cannot be written", "none/key"];
+        let error = ["the file of received events cannot be written", "none/key"];
         log.assert_line(Level::ERROR, &error);
     }
 }

@@ -55,7 +55,7 @@ impl ClientPort {
                         return heard;
                     }
                 }
-                None => return closed("the client of the relays has ended"),
+                None => return closed("the connection to the relays has ended"),
             }
         }
     }
@@ -129,10 +129,10 @@ impl SessionPort {
                                 None => continue,
                             }
                         }
-                        None if ending => return closed("the session is over"),
+                        None if ending => return closed("the session has ended"),
                         None => {
                             self.state.abandon();
-                            return closed("the client's place was given to another client");
+                            return closed("the session was ended to make room for another client");
                         }
                     }
                 }

@@ -70,9 +70,9 @@ async fn what_is_too_much_or_nonsense_ends_a_probe() {
         (
             send(32 * MIB + 1),
             1008,
-            "a probe asks for 256 to 33554432 bytes",
+            "a probe may ask for 256 to 33554432 bytes",
         ),
-        (send(1), 1008, "a probe asks for 256 to 33554432 bytes"),
+        (send(1), 1008, "a probe may ask for 256 to 33554432 bytes"),
         ("hello".to_owned(), 1002, "this is no message of a probe"),
         ("x".repeat(5000), 1002, "this is no message of a probe"),
     ] {

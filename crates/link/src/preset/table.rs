@@ -205,7 +205,7 @@ impl Preset {
             10 * MIB,
         )
         .above("throws")
-        .note("one buffer: the line break counts, and what is read behind it in one go")
+        .note("the limit is that of a read buffer: the line break and what is read together with it count")
         .packaged("npm: @modelcontextprotocol/sdk"),
         receiver(
             "mcp-http",

@@ -79,7 +79,7 @@ pub(super) async fn post(
                 return Err(closing(refusal(&Refused::new(408, SERVER_ERROR, words))));
             }
         },
-        () = evicted => return Err(closing(busy("others need the memory of this body"))),
+        () = evicted => return Err(closing(busy("the memory for POST bodies is used up"))),
     };
     let body = Received { bytes, charge };
     let message = Message::read(&body.bytes).map_err(|unreadable| {
@@ -218,7 +218,7 @@ impl Drop for Posted {
                     match timeout(CANCELLED, cancelled).await {
                         Ok(()) => state.give_back(&session),
                         // What it may still say belongs to nobody else.
-                        Err(_) => session.end(1000, "its request was cancelled"),
+                        Err(_) => session.end(1000, "the request was cancelled"),
                     }
                 });
             }
@@ -275,7 +275,10 @@ impl Unknown {
 impl Drop for Unknown {
     fn drop(&mut self) {
         if let Some(session) = &self.0 {
-            session.end(1000, "its client did not wait for it, or was refused");
+            session.end(
+                1000,
+                "the client did not wait for the answer to initialize, or was refused",
+            );
         }
     }
 }
@@ -356,7 +359,9 @@ async fn ask(
     body: Received,
 ) -> Result<(Reading, Posted), Refusal> {
     let permit = session.posts.clone().try_acquire_owned().map_err(|_| {
-        let words = format!("{POSTS} requests of this session are open, the most");
+        let words = format!(
+            "{POSTS} requests of this session are open, which is the limit; wait for an answer"
+        );
         refusal(&Refused::new(429, SERVER_ERROR, words).to(message))
     })?;
     let opened = {
@@ -406,7 +411,7 @@ async fn accept(session: &ClientSession, message: &Message, body: Received) -> R
         },
         Err(_) => {
             let seconds = TAKEN.as_secs();
-            let words = format!("the server took nothing for {seconds} s");
+            let words = format!("the server read nothing for {seconds} s");
             Err(gone(message, 503, &words))
         }
     }

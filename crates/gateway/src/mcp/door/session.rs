@@ -366,7 +366,7 @@ impl Source for DoorSource {
                 let seconds = self.session.idle.as_secs();
                 self.session.end(1000, &format!("no message for {seconds} s"));
             }
-            () = evicted => self.session.end(1000, "its place was given to another client"),
+            () = evicted => self.session.end(1000, "the session was ended to make room for another client"),
         }
         let over = self.session.over.borrow().clone();
         Incoming::Closed(over.unwrap_or(Closed {
