@@ -396,7 +396,7 @@ impl fmt::Display for FaultKind {
                 write!(f, "frame of {size} bytes is over the limit of {limit}")
             }
             Self::WrongCarrier => {
-                f.write_str("text where this wire has bytes, or bytes where it has text")
+                f.write_str("a text frame where this wire takes binary ones, or a binary one where it takes text")
             }
             Self::NotUtf8 => f.write_str("not valid UTF-8"),
             Self::NotJson => f.write_str("not valid JSON"),
@@ -447,7 +447,7 @@ impl fmt::Display for FaultKind {
             Self::Batch => f.write_str("the assembled message is a batch"),
             Self::Nested => f.write_str("the assembled message is itself a piece"),
             Self::Aborted { reason } => write!(f, "aborted by the peer: {reason}"),
-            Self::Superseded => f.write_str("a new burst began before this one was complete"),
+            Self::Superseded => f.write_str("a new message began before this one was complete"),
             Self::TimedOut {
                 timer,
                 received,

@@ -288,7 +288,7 @@ async fn wait_for_sink(
         },
         () = too_long => {
             let seconds = options.grace.as_secs_f64();
-            Err(format!("the other end did not take it within {seconds} s after the close"))
+            Err(format!("the other end did not read a frame within {seconds} s after the close"))
         }
     }
 }

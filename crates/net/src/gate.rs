@@ -157,7 +157,7 @@ impl Gate {
             Full::All => self.warnings.log(
                 Limit::Places,
                 client,
-                &format_args!("all {all} connections are taken"),
+                &format_args!("all {all} connections are in use"),
             ),
             Full::Address => self.warnings.log(
                 Limit::Address,

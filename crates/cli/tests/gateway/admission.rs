@@ -85,7 +85,7 @@ fn who_is_refused_is_in_the_log() {
             "",
             &["--max-sessions", "1"],
             "503",
-            "a client is refused: all 1 connections are taken",
+            "a client is refused: all 1 connections are in use",
         ),
     ] {
         let mut command = gateway(&["--listen", "whole+ws://0", "--to", "exec:cat"]);

@@ -375,7 +375,7 @@ fn sessions_of_a_stream_are_limited_and_their_places_come_back() {
     // A reset is an end, too.
     let _ = connect(&near.address).read_to_end(&mut refused);
     assert!(refused.is_empty());
-    near.line("all 1 connections are taken");
+    near.line("all 1 connections are in use");
     drop(first);
     near.line("the command exited with status 0");
     let again = || {

@@ -21,7 +21,7 @@ fn silent_sockets_keep_no_newcomer_out() {
             server => server.ask(POLL),
         };
         assert!([101, 200].contains(&status), "{status}: {}", server.log());
-        server.line("made room for a newcomer");
+        server.line("made room for a new client");
         drop(silent);
     }
 }

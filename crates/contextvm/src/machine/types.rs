@@ -158,7 +158,7 @@ pub enum Event {
 #[non_exhaustive]
 pub enum Refused {
     /// A client sends only to its server, a server only to clients it has heard from.
-    #[error("{0} is not among the peers; a server can only answer who asked")]
+    #[error("{0} has sent this server nothing, and a server can only answer its clients")]
     NoSuchPeer(String),
     /// A response without an open request.
     #[error("no request with the id {0} waits for an answer; it may have been cancelled")]

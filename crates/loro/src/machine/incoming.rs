@@ -213,7 +213,10 @@ impl Hub {
         };
         if let Some(peer) = &found.peer {
             if peer.identity.peer_id != identity.peer_id {
-                return Err(Refused::new(400, "the peer changed its id on the way"));
+                return Err(Refused::new(
+                    400,
+                    "the peer changed its id within the connection",
+                ));
             }
             answer(self);
             return Ok(());
@@ -394,7 +397,7 @@ impl Hub {
                 });
                 return Ok(());
             }
-            let text = format!("document {doc:?} was not asked for");
+            let text = format!("document {doc:?} was sent without a request for it");
             return Err(Refused::new(400, text));
         }
         let (data, snapshot) = match transmission {
@@ -537,7 +540,10 @@ impl Hub {
         let found = self.channels.get(&channel);
         let own = found.map_or(usize::MAX, |found| found.created + found.requested.len());
         if !allowed || own >= quota {
-            let text = format!("no right to create document {doc:?}, or too many created");
+            let text = match allowed {
+                true => format!("document {doc:?} is over the limit of {quota} by one connection"),
+                false => format!("no right to create document {doc:?}"),
+            };
             return Err(Refused::new(403, text).of(doc));
         }
         let limit = self.limits.empty_documents;

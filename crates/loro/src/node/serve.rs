@@ -274,7 +274,11 @@ async fn handle_events(
 fn handle_fault(core: &Core, (channel, form): (ChannelId, Form), fault: &Fault, answers: bool) {
     let by_post = form.sends_json;
     let lost = match &fault.kind {
-        FaultKind::Busy => Some((1013, "its memory for messages is used up".to_owned())),
+        FaultKind::Busy => Some((
+            1013,
+            "the memory for messages of this connection is used up: reconnect and sync again"
+                .to_owned(),
+        )),
         kind @ (FaultKind::TimedOut { .. } | FaultKind::Evicted) => Some((1013, kind.to_string())),
         FaultKind::MessageTooLarge { size, limit } => {
             let text = format!("a message of {size} bytes is over the limit of {limit}");

@@ -293,7 +293,7 @@ impl Committer {
                 (self.on_status)(StoreStatus::Writable);
             }
             Err(error @ (StoreError::NotAStore { .. } | StoreError::InUse { .. })) => {
-                tracing::error!(%error, "the store is lost");
+                tracing::error!(%error, "the document store cannot be used any more: changes are refused until this program is started again");
                 let reason = error.to_string();
                 self.condition.refuse(Some(reason.clone()));
                 self.retry = None;

@@ -13,7 +13,7 @@ pub(super) enum CrdtError {
     #[error("{0}")]
     Refused(String),
     /// `loro` panicked: the document's locks may be poisoned, so it must not be used any more.
-    #[error("loro gave up on them")]
+    #[error("the loro library failed with a panic")]
     Panicked,
 }
 

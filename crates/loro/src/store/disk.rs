@@ -150,7 +150,7 @@ impl DiskStore {
         let _ = std::fs::remove_file(&probe);
         written.map_err(|error| StoreError::Disk {
             store: self.name.to_string(),
-            doing: "looking for room",
+            doing: "checking for free space",
             reason: error.to_string(),
         })
     }

@@ -130,7 +130,7 @@ impl Inner {
         tracing::error!(
             store = self.name,
             reason = lost,
-            "the shared document store is lost"
+            "the shared document store cannot be used any more; start this program again"
         );
         *lock(&self.lost) = Some(lost);
         self.read.send_modify(|read| *read += 1);

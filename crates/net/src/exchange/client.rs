@@ -101,7 +101,7 @@ async fn open(client: &HttpClient) -> Result<Opened, ConnectError> {
     let answer = answer.map_err(|_| client.timed_out(options.timeout))?;
     let answer = answer.map_err(|reason| client.unexpected_answer(reason))?;
     let opened: Opened = serde_json::from_slice(&answer).map_err(|error| {
-        client.unexpected_answer(format!("its answer opens no session ({error})"))
+        client.unexpected_answer(format!("its answer names no session ({error})"))
     })?;
     match opened
         .session
@@ -109,7 +109,9 @@ async fn open(client: &HttpClient) -> Result<Opened, ConnectError> {
         .all(|byte| byte.is_ascii_alphanumeric())
     {
         true => Ok(opened),
-        false => Err(client.unexpected_answer("the session's name is none")),
+        false => Err(client.unexpected_answer(
+            "the session's name in its answer has other characters than letters and digits",
+        )),
     }
 }
 

@@ -222,7 +222,10 @@ pub(crate) async fn post(
     let work = async {
         let body = read_or_answer(&head.headers, body, body_max, &mut charge);
         let body = timeout(post_time, body).await.unwrap_or_else(|_| {
-            let error = format!("the body did not come within {} s", post_time.as_secs_f64());
+            let error = format!(
+                "the body did not arrive within {} s",
+                post_time.as_secs_f64()
+            );
             Err(Answer::error(StatusCode::REQUEST_TIMEOUT, &error).closing())
         })?;
         connection.report_alive();
@@ -239,7 +242,7 @@ pub(crate) async fn post(
         done = work => done?,
         () = connection.ended() => return Err(unknown()),
         () = evicted => {
-            connection.end(closed(1013, "too much of it waited to be taken"));
+            connection.end(closed(1013, "too many bytes of POSTs waited to be processed: send less at once"));
             let error = "this session posts more than others at once: try again later";
             return Err(Answer::busy(error).closing());
         }
@@ -357,7 +360,7 @@ fn find(state: &ServerState, head: &Parts) -> Result<(Arc<HttpConnection>, Grant
 }
 
 fn unknown() -> Answer {
-    let error = "there is no such session, or no more: open another one";
+    let error = "there is no such session, or it has ended: open another one";
     Answer::error(StatusCode::NOT_FOUND, error)
 }
 
@@ -370,7 +373,7 @@ fn refusal(error: NotTaken) -> Answer {
 }
 
 fn wrong_number(expected: &str) -> Answer {
-    let error = format!("this number cannot be: {expected}");
+    let error = format!("the request has a wrong number: {expected}");
     Answer::error(StatusCode::CONFLICT, &error)
 }
 

@@ -508,7 +508,7 @@ fn parse(url: &str) -> Result<Url, ConnectError> {
     let parsed = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
     match parsed.scheme() {
         "http" | "https" => {}
-        other => return Err(wrong(&format!("{other} is not its scheme"))),
+        other => return Err(wrong(&format!("its scheme is {other}"))),
     }
     if !parsed.username().is_empty() || parsed.password().is_some() {
         let reason = "it carries a name or password; give a bearer token instead";

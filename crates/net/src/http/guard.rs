@@ -161,7 +161,7 @@ impl Guard {
                 let (all, of_address) = self.options.places;
                 match full {
                     Full::All => {
-                        let why = format_args!("all {all} sessions are taken (max-sessions)");
+                        let why = format_args!("all {all} sessions are in use (max-sessions)");
                         self.warn(Limit::Places, visitor.address, &why);
                     }
                     Full::Address => {

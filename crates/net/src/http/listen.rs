@@ -274,7 +274,7 @@ impl ListenState {
         self.gate.warnings.log(
             Limit::Silent,
             "the one idle longest",
-            &format_args!("{limit} sockets are open, and it made room for a newcomer"),
+            &format_args!("{limit} sockets are open, and it made room for a new client"),
         );
     }
 }

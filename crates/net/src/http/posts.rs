@@ -91,7 +91,7 @@ async fn handle(
             answer = work => answer,
             () = evicted => {
                 // A frame that waits for the link would keep its memory.
-                connection.end(closed(1013, "too much of it waited to be taken"));
+                connection.end(closed(1013, "too many bytes of POSTs waited to be processed: send less at once"));
                 let error = "this connection posts more than others at once: try again later";
                 Err(Answer::busy(error).closing())
             }

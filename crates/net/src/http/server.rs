@@ -292,7 +292,7 @@ impl ServerState {
         let place = self.place(claim)?;
         let open = self.open.clone().try_acquire_owned().map_err(|_| {
             let limit = self.options.connections;
-            let why = format!("all {limit} connections are taken");
+            let why = format!("all {limit} connections are in use");
             self.warn(Limit::Places, claim, &why);
             Answer::busy(&format!("{why}: try again later"))
         })?;

@@ -40,7 +40,7 @@ pub enum NatsError {
     Tls(#[from] crate::ws::ConnectError),
     /// The user may not use a subject.
     #[error(
-        "the NATS server {server} denies it: {reason}; allow this user the subject and its inbox"
+        "the NATS server {server} denies access: {reason}; allow this user the subject and its inbox"
     )]
     Denied {
         /// Host and port.

@@ -150,7 +150,7 @@ impl Keeper {
                 () = sleep_until(said + HEARTBEAT) => {}
                 () = sleep_until(heard + SILENCE) => {
                     let seconds = SILENCE.as_secs();
-                    let reason = format!("nothing was heard of the other side for {seconds} s");
+                    let reason = format!("nothing received from the other end for {seconds} s");
                     return closed(1006, reason);
                 }
                 () = self.out.closed() => {

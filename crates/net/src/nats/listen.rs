@@ -105,7 +105,7 @@ impl NatsListener {
             let Ok(refusal) = self.refusals.clone().try_acquire_owned() else {
                 return;
             };
-            let error = format!("all {} sessions are taken: try again later", self.limit);
+            let error = format!("all {} sessions are in use: try again later", self.limit);
             tokio::spawn(async move {
                 reply(&bus, reply_to, &Reply::Refused { error }).await;
                 drop(refusal);

@@ -60,7 +60,7 @@ fn tell(line: std::fmt::Arguments<'_>, start: bool) {
     if let Some((_, pipe)) = &mut supervisor.running
         && let Err(error) = pipe.write_all(line.to_string().as_bytes())
     {
-        tracing::warn!(%error, "the supervisor is gone: commands outlive this process if it is killed");
+        tracing::warn!(%error, "the supervisor process has ended: commands go on running if this process is killed");
         supervisor.running = None;
     }
 }
@@ -77,7 +77,7 @@ impl Supervisor {
         match self.command.spawn() {
             Ok(mut child) => self.running = child.stdin.take().map(|pipe| (child, pipe)),
             Err(error) => {
-                tracing::warn!(%error, "no supervisor: commands outlive this process if it is killed");
+                tracing::warn!(%error, "the supervisor process cannot be started: commands go on running if this process is killed");
             }
         }
     }

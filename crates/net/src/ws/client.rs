@@ -164,7 +164,7 @@ impl Target {
         let secure = match uri.scheme_str() {
             Some("ws") => false,
             Some("wss") => true,
-            Some(other) => return Err(wrong(&format!("{other} is not its scheme"))),
+            Some(other) => return Err(wrong(&format!("its scheme is {other}"))),
             None => return Err(wrong("it has no scheme")),
         };
         if uri.authority().is_some_and(|it| it.as_str().contains('@')) {

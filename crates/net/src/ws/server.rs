@@ -449,7 +449,7 @@ impl ServerState {
         self.gate.warnings.log(
             Limit::Silent,
             "the oldest of them",
-            &format_args!("{limit} handshakes are in progress, and it made room for a newcomer"),
+            &format_args!("{limit} handshakes are in progress, and it made room for a new client"),
         );
     }
 

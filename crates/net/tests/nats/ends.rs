@@ -103,8 +103,8 @@ async fn what_hinders_a_session_is_named() {
         (with("anna", "a"), "nobody listens at the subject mcp"),
         (with("anna", "wrong"), "refuses these credentials"),
         (server.options("mcp"), "refuses these credentials"),
-        (with("ben", "b"), "denies it"),
-        (with("carl", "c"), "denies it"),
+        (with("ben", "b"), "denies access"),
+        (with("carl", "c"), "denies access"),
         (no_file, "/nowhere/a.creds: "),
         (nats::NatsOptions::new(nobody, "mcp"), "is it running"),
         (
@@ -119,7 +119,7 @@ async fn what_hinders_a_session_is_named() {
     }
     let mut denied = NatsListener::bind(&with("ben", "b"), 1).await.unwrap();
     let error = denied.accept().await.unwrap_err().to_string();
-    assert!(error.contains("denies it"), "{error}");
+    assert!(error.contains("denies access"), "{error}");
 }
 
 struct TestPort;
@@ -171,7 +171,7 @@ async fn strangers_learn_what_is_wrong_and_start_nothing() {
     for _ in 0..2 {
         assert!(ask(open).await.contains("_INBOX."));
     }
-    assert!(ask(open).await.contains("all 2 sessions are taken"));
+    assert!(ask(open).await.contains("all 2 sessions are in use"));
     assert!(!accepting.is_finished());
     let client = loop {
         match nats::connect(&options).await {
@@ -265,7 +265,7 @@ async fn a_silent_side_is_gone_after_a_time() {
     assert_eq!(closed.code, 1006);
     assert_eq!(
         closed.reason,
-        "nothing was heard of the other side for 35 s"
+        "nothing received from the other end for 35 s"
     );
     let waited = begun.elapsed().as_secs();
     assert!((34..=36).contains(&waited), "{waited} s");

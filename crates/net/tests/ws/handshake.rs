@@ -305,7 +305,7 @@ async fn errors_name_the_address_and_the_remedy() {
         ),
         (
             "http://h/".to_owned(),
-            "http is not its scheme; use ws://host:port/path",
+            "its scheme is http; use ws://host:port/path",
         ),
         ("h".to_owned(), "it has no scheme"),
         (

@@ -364,7 +364,7 @@ def told(error):
     try:
         text = str(error)
     except BaseException as inner:
-        text = "an error whose text cannot be had: " + type(inner).__name__
+        text = "an error whose text cannot be read: " + type(inner).__name__
     if len(text) > MAX_TEXT:
         text = text[:MAX_TEXT] + "..."
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

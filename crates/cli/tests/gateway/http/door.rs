@@ -373,7 +373,7 @@ fn what_clients_take_is_bounded_and_silent_ones_make_room() {
         (refused.status, refused.header("retry-after")),
         (503, Some("5"))
     );
-    door.line("a client is refused: all 2 sessions are taken (max-sessions)");
+    door.line("a client is refused: all 2 sessions are in use (max-sessions)");
     assert_eq!(ask(url, "DELETE", &in_session(Some(&one)), "").status, 200);
     let since = Instant::now();
     while post(url, None, INITIALIZE).status != 200 {
@@ -391,7 +391,7 @@ fn what_clients_take_is_bounded_and_silent_ones_make_room() {
     let statuses: Vec<u16> = statuses.collect();
     let count = |status| statuses.iter().filter(|it| **it == status).count();
     assert_eq!((count(200), count(429)), (64, 6), "{statuses:?}");
-    door.line("429 Too Many Requests: 64 requests of this session are open, the most");
+    door.line("429 Too Many Requests: 64 requests of this session are open, which is the limit; wait for an answer");
 }
 
 // MCPH-7

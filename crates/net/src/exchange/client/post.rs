@@ -89,7 +89,9 @@ async fn post(session: &Session, number: u64, body: Bytes) -> Result<usize, Clos
             None => {
                 return Err(Closed {
                     code: 1002,
-                    reason: format!("a POST was answered with HTTP {status} and no number"),
+                    reason: format!(
+                        "a POST was answered with HTTP {status}, without the number of the next one"
+                    ),
                 });
             }
         }

@@ -159,7 +159,9 @@ impl Assembler {
         let last = head.index + 1 == head.count;
         let now = open.bytes.len() + piece.len();
         if now > size || (last && now != size) {
-            return Taken::Wrong(format!("{now} bytes of a record of {size}"));
+            return Taken::Wrong(format!(
+                "its pieces have {now} bytes, and it declares {size}"
+            ));
         }
         // A declared size is no reason to allocate.
         open.bytes.extend_from_slice(piece);
