@@ -234,7 +234,7 @@ impl WritePolicy for SizePolicy {
             PolicyResult::Reject("not for you".to_owned())
         } else if size > max {
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
-            PolicyResult::Reject(format!("event too large: {size} of {max} bytes"))
+            PolicyResult::Reject(format!("event too large: {size} bytes, limit {max}"))
         } else {
             self.counts.events.fetch_add(1, Ordering::Relaxed);
             PolicyResult::Accept
@@ -330,7 +330,7 @@ impl Way {
                 if send.try_send(frame.clone()).is_err() {
                     tracing::error!(
                         limit = HELD,
-                        "the bad relay's proxy dropped a frame: its queue is full or closed"
+                        "the relay dropped a frame: its queue is full or closed"
                     );
                 }
                 continue;

@@ -79,7 +79,9 @@ pub(super) async fn show(story: &mut Story<'_>) -> Result<(), Failure> {
     let took = start.elapsed();
     let arrived = initialized.snapshots.iter().next();
     if arrived.is_none_or(|snapshot| snapshot.state.as_str() != scene.state) {
-        return Err(failed("the state came changed"));
+        return Err(failed(
+            "the state that arrived is not the one that was sent",
+        ));
     }
     let passed = scene.relay.counts().from_target;
     let figures = figures("frames", passed.frames, passed.largest_frame, took);
@@ -89,7 +91,7 @@ pub(super) async fn show(story: &mut Story<'_>) -> Result<(), Failure> {
     }
     let counts = scene.relay.counts();
     if counts.from_target.blocked + counts.from_client.blocked > 0 {
-        return Err(failed("the relay met a frame over its cap"));
+        return Err(failed("a frame over the cap was sent to the relay"));
     }
     story.next(&[
         "breakbulk gateway --listen ws://8080 --to 'exec:my-server' \\",
@@ -122,7 +124,7 @@ async fn show_reconnect(
         match client.next().await {
             Some(Event::Action(action)) => {
                 if texts.get(got.len()).map(String::as_str) != Some(action.action.as_str()) {
-                    return Err(failed("an action came changed, or out of order"));
+                    return Err(failed("an action arrived changed, or out of order"));
                 }
                 got.push(action.seq);
             }
@@ -137,13 +139,13 @@ async fn show_reconnect(
     }
     if got != [1, 2] || cuts == 0 {
         return Err(failed(&format!(
-            "the actions came as {got:?} after {cuts} cuts"
+            "actions 1 and 2 arrived as {got:?}, after {cuts} cuts"
         )));
     }
     story.works(
-        "line cut",
+        "reconnected",
         &format!(
-            "after 10 frames of an action of {}: reconnected; it and a small one behind it came once and in order",
+            "after a cut 10 frames into an action of {}: it and a small action after it arrived once, in order",
             size::show(MESSAGE)
         ),
     )

@@ -60,7 +60,7 @@ pub(super) async fn show(story: &mut Story<'_>) -> Result<(), Failure> {
         check(&call(&relay, config, size).await?, size)?;
         let took = start.elapsed();
         if relay.refused() > 0 || relay.largest() > EVENT {
-            return Err(failed("the relay met an event over its cap"));
+            return Err(failed("an event over the cap was sent to the relay"));
         }
         let figures = figures("events", relay.events(), relay.largest() as u64, took);
         story.works(way, &figures)?;
@@ -95,9 +95,9 @@ async fn show_cut(story: &mut Story<'_>, relay: &BadRelay) -> Result<(), Failure
     let (answer, ()) = tokio::join!(call(relay, config, size), cutting);
     check(&answer?, size)?;
     story.works(
-        "line cut",
+        "reconnected",
         &format!(
-            "{} and a cut after {CUT_AFTER} events: both ends connected again, and the rest followed, in {:.2} s; identical",
+            "after a cut {CUT_AFTER} events into {}: both ends connected again, and the rest followed, in {:.2} s; identical",
             size::show(size),
             start.elapsed().as_secs_f64()
         ),
@@ -110,7 +110,9 @@ fn check(answer: &Value, size: usize) -> Result<(), Failure> {
     }
     match answer["result"]["content"][0]["text"] == text(size) {
         true => Ok(()),
-        false => Err(failed("the result came changed")),
+        false => Err(failed(
+            "the result that arrived is not the one that was sent",
+        )),
     }
 }
 

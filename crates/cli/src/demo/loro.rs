@@ -58,7 +58,7 @@ pub(super) async fn show(story: &mut Story<'_>) -> Result<(), Failure> {
         .map_err(|why| failed(&why))?;
     let passed = scene.relay.counts().from_client;
     if passed.blocked > before.blocked {
-        return Err(failed("the gateway met a message over its cap"));
+        return Err(failed("a message over the cap was sent to the gateway"));
     }
     // The largest frame of all: the one that was refused did not pass.
     let frames = passed.frames - before.frames;
@@ -93,12 +93,12 @@ pub(super) async fn show(story: &mut Story<'_>) -> Result<(), Failure> {
         .await
         .map_err(|why| failed(&why))?;
     if scene.relay.counts().cuts == cuts {
-        return Err(failed("the line was not cut"));
+        return Err(failed("the connection was not cut"));
     }
     story.works(
-        "line cut",
+        "reconnected",
         &format!(
-            "after 20 frames: connected again and synced, in {:.2} s; identical",
+            "after a cut 20 frames into the document: synced, in {:.2} s; identical",
             took.as_secs_f64()
         ),
     )?;

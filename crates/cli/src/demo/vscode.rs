@@ -51,11 +51,13 @@ pub(super) async fn show(story: &mut Story<'_>) -> Result<(), Failure> {
     let digest = scene.call(&buffer).await.map_err(|why| failed(&why))?;
     let took = start.elapsed();
     if digest != check(&buffer) {
-        return Err(failed("the buffer came changed"));
+        return Err(failed(
+            "the buffer that arrived is not the one that was sent",
+        ));
     }
     let counts = scene.relay.counts();
     if counts.from_target.blocked + counts.from_client.blocked > 0 {
-        return Err(failed("the relay met a frame over its cap"));
+        return Err(failed("a frame over the cap was sent to the relay"));
     }
     let passed = counts.from_client;
     let figures = figures("frames", passed.frames, passed.largest_frame, took);
@@ -115,13 +117,13 @@ async fn show_cut(story: &mut Story<'_>, buffer: &Bytes) -> Result<(), Failure> 
     };
     if answer != check(buffer) || resumed == 0 {
         return Err(failed(&format!(
-            "the buffer came changed, after {resumed} cuts"
+            "the buffer arrived changed, or the connection was not cut ({resumed} cuts)"
         )));
     }
     story.works(
-        "line cut",
+        "reconnected",
         &format!(
-            "after 10 messages of the call: connected again, the rest followed, in {:.2} s; identical",
+            "after a cut 10 messages into the call: the rest followed, in {:.2} s; identical",
             start.elapsed().as_secs_f64()
         ),
     )

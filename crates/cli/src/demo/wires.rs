@@ -97,8 +97,10 @@ pub(super) fn show(story: &mut Story<'_>) -> Result<(), Failure> {
     }
     story.line("")?;
     story.note("Every message came back byte for byte, and no frame was over its cap.")?;
-    story.note("largest: the largest frame as its path counts: tywrap the data alone, cep22 the event around it, loro the fragment.")?;
-    story.note("memory: the most that was resident while carrying, beside the message itself.")
+    story.note("largest: the largest frame, as its path counts it (tywrap: the data alone; cep22: with the event around it; loro: the fragment).")?;
+    story.note(
+        "memory: the most memory in use while the message was carried, besides the message itself.",
+    )
 }
 
 fn examples() -> Result<Vec<Example>, Failure> {
@@ -276,7 +278,7 @@ fn check_frames(example: &Example) -> Result<usize, Failure> {
         };
         if counted > example.cap.max {
             return Err(Failure::Input(format!(
-                "{}: a frame counts {counted} bytes under a cap of {}",
+                "{}: a frame of {counted} bytes is over the cap of {}",
                 example.format, example.cap.max
             )));
         }
