@@ -181,7 +181,7 @@ impl FrameReader {
         let length = match <[u8; 4]>::try_from(prefix.as_slice()) {
             Ok(prefix) => u32::from_be_bytes(prefix) as usize,
             Err(_) if prefix.is_empty() => return Ok(None),
-            Err(_) => return Err(self.truncated("a length", 4, prefix.len())),
+            Err(_) => return Err(self.truncated("a length prefix", 4, prefix.len())),
         };
         if length > self.limit {
             return Err(self.too_long());
@@ -204,7 +204,7 @@ impl FrameReader {
 
     fn too_long(&self) -> Failure {
         Failure::Input(format!(
-            "frame {}: frame-too-large: longer than {} bytes; raise --max-frame if it is meant to be",
+            "frame {}: frame-too-large: longer than the limit of {} bytes; raise --max-frame to accept it",
             self.count + 1,
             self.limit
         ))

@@ -48,7 +48,8 @@ pub(crate) struct Inspect {
     /// Print one JSON object for programs instead of a table; lists as much as --all
     #[arg(long)]
     json: bool,
-    /// List up to 250,000 lines of each section instead of 1,000
+    /// List up to 250,000 rows of each section instead of 1,000; of records: list every conversation, and
+    /// explain every failure
     #[arg(long)]
     all: bool,
     /// The largest frame that is decoded [default: 64MiB]
@@ -57,12 +58,12 @@ pub(crate) struct Inspect {
     /// The largest message that is assembled [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
     max_message: Option<Size>,
-    /// Of records: only the conversation with this session, explained
+    /// Of records: show and explain only the conversation of this session
     #[arg(long, value_name = "ID")]
     session: Option<String>,
     /// The capture: frames one per line, or each behind a u32 big-endian length, or a raw ipc.net
-    /// stream; "-" is standard input. Or the folders of gateway --record: of both gateways together, what
-    /// they recorded about one session is put together
+    /// stream; "-" is standard input. Or folders of gateway --record: given those of both gateways, what
+    /// both recorded about one session is shown as one conversation
     #[arg(value_name = "FILE|DIR", required = true)]
     files: Vec<PathBuf>,
 }

@@ -156,7 +156,7 @@ impl Joiner<'_> {
                 Ok(())
             } else {
                 Err(
-                    "something follows the complete message; join takes one, inspect lists several"
+                    "it follows the complete message; join takes one message, inspect lists several"
                         .into(),
                 )
             };
@@ -241,7 +241,7 @@ impl Joiner<'_> {
         if !unfinished.is_empty() {
             let list = unfinished.join(", ");
             return Err(Failure::Input(format!(
-                "pieces are missing at the end of {frames} frame{plural}: transfer {list}; nothing was written"
+                "pieces are missing: the input ends after {frames} frame{plural}, and transfer {list}; nothing was written"
             )));
         }
         let Some(message) = self.message else {

@@ -67,7 +67,7 @@ impl Split {
             return Err(Failure::Input(format!("{why}; a receiver would refuse it")));
         }
         if wire.wire == WireName::Ahp && plan != Plan::Whole && is_handshake(&message) {
-            let why = "initialize and reconnect are never cut: nothing is negotiated yet; send less or raise --max-frame";
+            let why = "initialize and reconnect are never cut, since segments are negotiated by them; send less or raise --max-frame";
             return Err(Failure::Input(why.into()));
         }
 

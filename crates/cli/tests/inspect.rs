@@ -328,7 +328,7 @@ fn faulty() -> Vec<Case> {
             &[],
             unlines(&cep22[1..2]),
             &[
-                "ignored: no opening came before",
+                "ignored: its transfer was not opened",
                 "unfinished: its opening is missing",
             ],
         ),
@@ -346,7 +346,7 @@ fn faulty() -> Vec<Case> {
             &[],
             pick(&loro, &[1, 0, 0, 3]),
             &[
-                "ignored: no opening came before",
+                "ignored: its transfer was not opened",
                 "ignored: opened again while under way",
                 "0-1      unfinished",
             ],
@@ -392,7 +392,7 @@ fn faulty() -> Vec<Case> {
             [regular(1), regular(4), regular(2), regular(3), regular(4)].concat(),
             &[
                 "gap: message 4 came where 2 was due",
-                "Regular id=4 ack=3 length=5; ignored: came before",
+                "Regular id=4 ack=3 length=5; ignored: a duplicate",
                 "5 frames, 0 transfers, 4 messages, 1 fault",
             ],
         ),
@@ -405,7 +405,7 @@ fn faulty() -> Vec<Case> {
                 "{\"jsonrpc\":\"2.0\",\"method\":\"m\"}".into(),
             ]),
             &[
-                "frame-too-large: longer than 200 bytes; raise --max-frame",
+                "frame-too-large: longer than the limit of 200 bytes; raise --max-frame",
                 "method=m",
             ],
         ),
@@ -469,7 +469,10 @@ fn many_frames_are_counted_and_what_is_wrong_is_shown() {
     capture.extend_from_slice(b"no JSON\n");
     let (out, _, code) = inspect(&[], &capture);
     assert_eq!(code, 1);
-    assert!(out.contains("\n  … 2001 more (use --all)\n"), "{out}");
+    assert!(
+        out.contains("\n  … 2001 more (--all lists up to 250,000)\n"),
+        "{out}"
+    );
     assert!(
         out.contains("\n  3001   3001  -        7  text      broken begins=\"no JSON\"; not-json"),
         "{out}"

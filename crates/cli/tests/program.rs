@@ -336,7 +336,7 @@ fn join_takes_one_message_and_all_of_it() {
             "a whole message after the message",
             "ahp",
             [&ahp[..], &[whole]].concat(),
-            Err("something follows"),
+            Err("it follows the complete message"),
         ),
         (
             "an empty line",

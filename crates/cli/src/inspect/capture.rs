@@ -96,7 +96,7 @@ impl Capture {
     fn next_prefixed(&mut self) -> io::Result<Option<Item>> {
         let prefix = self.up_to(4)?;
         let Ok(length) = <[u8; 4]>::try_from(prefix.as_slice()) else {
-            return Ok(cut("a length", 4, prefix.len() as u64));
+            return Ok(cut("a length prefix", 4, prefix.len() as u64));
         };
         let length = u32::from_be_bytes(length);
         Ok(match self.payload(length)? {
@@ -205,7 +205,11 @@ mod tests {
                 Framing::Prefixed,
                 vec![binary(b"ab"), binary(b""), Item::TooLong(5), binary(b"c")],
             ),
-            (b"\0\0", Framing::Prefixed, vec![cut("a length", 4, 2)]),
+            (
+                b"\0\0",
+                Framing::Prefixed,
+                vec![cut("a length prefix", 4, 2)],
+            ),
             (
                 b"\0\0\0\x02a",
                 Framing::Prefixed,

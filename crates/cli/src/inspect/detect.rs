@@ -165,7 +165,7 @@ fn line(line: &[u8], scores: &mut Scores) {
         return;
     };
     if matches!(text.trim(), "ready" | "ping" | "pong") {
-        scores.add(Format::LoroJson, 1, "loro's words");
+        scores.add(Format::LoroJson, 1, "loro's control texts");
         return;
     }
     let Some(envelope) = Envelope::parse(text) else {

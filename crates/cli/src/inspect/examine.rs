@@ -81,7 +81,7 @@ impl Examiner {
             Item::Ipc(frame) => self.ipc(frame),
             Item::TooLong(bytes) => {
                 let text = format!(
-                    "longer than {} bytes; raise --max-frame if it is meant to be",
+                    "longer than the limit of {} bytes; raise --max-frame to decode it",
                     self.bounds.frame
                 );
                 self.broken(bytes, "frame-too-large", &text);
@@ -227,7 +227,7 @@ impl Examiner {
                     }
                     _ if !ignored => self.tracker.piece(at, name, &piece),
                     _ if self.tracker.is_live(piece.key) => {
-                        row.note = Some("ignored: came before".into());
+                        row.note = Some("ignored: a duplicate".into());
                         self.tracker.refused(at, name, &piece);
                     }
                     _ if self.tracker.is_failed(piece.key) => self.record_late(at, row, &piece),
@@ -235,7 +235,7 @@ impl Examiner {
                         row.note = Some("ignored: its transfer is over".into());
                     }
                     _ => {
-                        row.note = Some("ignored: no opening came before".into());
+                        row.note = Some("ignored: its transfer was not opened".into());
                         self.tracker.headless(at, name, &piece);
                     }
                 }
@@ -364,7 +364,7 @@ impl Examiner {
             let (id, last) = (u64::from(frame.id), self.ids.last());
             again = !self.ids.insert(id);
             if again {
-                note.push_str("; ignored: came before");
+                note.push_str("; ignored: a duplicate");
             } else if let Some(due) = last.map(|last| last + 1)
                 && id > due
             {

@@ -56,7 +56,9 @@ pub(super) fn run(paths: &[PathBuf], options: &Options) -> Result<(), Failure> {
             (0, None) => {
                 format!("{names}: no records; breakbulk gateway --record {names} makes them")
             }
-            _ => format!("{names}: packets, but none of breakbulk gateway --record"),
+            _ => format!(
+                "{names}: there are packets in it, but none that breakbulk gateway --record wrote"
+            ),
         };
         return Err(Failure::Input(found));
     }

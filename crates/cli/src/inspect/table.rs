@@ -118,7 +118,11 @@ fn section<T, const N: usize>(
         writeln!(out, "{}", table.row(cells(row)))?;
     }
     if section.left_out > 0 {
-        writeln!(out, "  … {} more (use --all)", section.left_out)?;
+        writeln!(
+            out,
+            "  … {} more (--all lists up to 250,000)",
+            section.left_out
+        )?;
     }
     writeln!(out)
 }

@@ -219,7 +219,7 @@ async fn an_answer_that_became_an_error_is_explained_by_request_size_cap_and_opt
     assert_eq!(output.status.code(), Some(1), "{text}{}", said(&output));
     let text = text.replace("\n          ", " ");
     for words in [
-        "; not all passed",
+        "; message too large",
         "the answer to m id 7, of 50,036 bytes, did not pass",
         "cap       10,000 bytes, the max-message of ",
         "with a --max-message of 50,036 or more",

@@ -237,7 +237,7 @@ frames
   2     39  whole    -      -    26  Regular id=2 ack=3 length=26
   3     13  control  -      -     0  KeepAlive id=0 ack=3 length=0
   4     18  whole    -      -     5  Regular id=3 ack=3 length=5
-  5     39  whole    -      -    26  Regular id=2 ack=3 length=26; ignored: came before
+  5     39  whole    -      -    26  Regular id=2 ack=3 length=26; ignored: a duplicate
 
 messages
   #  frame  key  bytes  protocol  says
@@ -253,7 +253,7 @@ vscode, raw ipc.net stream (ipc.net headers in 5 of the first 5 frames): 5 frame
 {"bytes":39,"data":26,"fault":null,"key":null,"kind":"whole","note":"Regular id=2 ack=3 length=26","number":2,"seq":null,"total":null},
 {"bytes":13,"data":0,"fault":null,"key":null,"kind":"control","note":"KeepAlive id=0 ack=3 length=0","number":3,"seq":null,"total":null},
 {"bytes":18,"data":5,"fault":null,"key":null,"kind":"whole","note":"Regular id=3 ack=3 length=5","number":4,"seq":null,"total":null},
-{"bytes":39,"data":26,"fault":null,"key":null,"kind":"whole","note":"Regular id=2 ack=3 length=26; ignored: came before","number":5,"seq":null,"total":null}],
+{"bytes":39,"data":26,"fault":null,"key":null,"kind":"whole","note":"Regular id=2 ack=3 length=26; ignored: a duplicate","number":5,"seq":null,"total":null}],
 "transfers":[],
 "messages":[
 {"bytes":1,"fault":null,"fields":{},"frame":1,"key":null,"kind":"ready","number":1,"protocol":"vscode"},

@@ -158,7 +158,7 @@ fn who(ends: &Ends<'_>) -> String {
         }
         (Some(By::Peer), None) => format!("{to}, or the path to it"),
         (None, Some(By::Peer)) => format!("{from}, or the path from it"),
-        _ => "nobody: it broke without a close".to_owned(),
+        _ => "nobody: the connection broke without a close".to_owned(),
     }
 }
 
@@ -257,7 +257,7 @@ fn option(
     };
     match closed.code {
         TOO_LARGE if !is_tunnel => Some(
-            "messages are not cut here (whole+, or no gateway at the other end): a gateway at each side of the path, both without whole+, sends frames that fit"
+            "messages are not cut on this connection (whole+, or no gateway at its other end): put a gateway at each end of the path, both without whole+, so that frames fit"
                 .to_owned(),
         ),
         TOO_LARGE => {

@@ -41,7 +41,7 @@ pub(super) fn of(chain: &Chain<'_>) -> Vec<Uncarried> {
 
 /// What a gateway did with a message.
 fn told(session: &Session, what: &NotCarried, method: Option<&str>) -> Uncarried {
-    let gateway = &session.point.session;
+    let gateway = format!("the gateway of {}", session.point.session);
     let name = named(method, what.id.as_deref());
     let bytes = grouped(what.bytes);
     let became = match what.instead {
@@ -91,9 +91,9 @@ fn told(session: &Session, what: &NotCarried, method: Option<&str>) -> Uncarried
 fn elsewhere(method: Option<&str>, id: &str) -> Uncarried {
     let name = named(method, Some(id));
     Uncarried {
-        what: format!("{name} was answered with error -32011: a message is too large for somebody on the way"),
+        what: format!("{name} was answered with error -32011: a message is over the limit of a gateway or program on the way"),
         cap: None,
-        option: "the error itself names size, limit and option; the record of the gateway there (--record) does too".to_owned(),
+        option: "the text of the error names size, limit and option; so does a record (--record) of the gateway that sent it".to_owned(),
         method: method.map(ToOwned::to_owned),
         id: Some(id.to_owned()),
         bytes: None,
@@ -105,7 +105,7 @@ fn named(method: Option<&str>, id: Option<&str>) -> String {
     let id = id.map(|id| format!("id {id}"));
     let words: Vec<&str> = method.into_iter().chain(id.as_deref()).collect();
     match words.is_empty() {
-        true => "a message without a name".to_owned(),
+        true => "a message without method and id".to_owned(),
         false => words.join(" "),
     }
 }

@@ -37,7 +37,8 @@ pub(super) fn print(report: &Report<'_>, all: bool, out: &mut dyn Write) -> io::
     let listed = if all { usize::MAX } else { LISTED };
     let from = conversations.len().saturating_sub(listed);
     if from > 0 {
-        writeln!(out, "({from} before these; --all lists them)")?;
+        let before = counted(from as u64, "conversation");
+        writeln!(out, "({before} before these; --all lists them)")?;
     }
     for it in &conversations[from..] {
         writeln!(out)?;
@@ -129,7 +130,10 @@ fn summary(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         wrapped(out, "", 0, &words)?;
     }
     if report.left_out > 0 {
-        let words = format!("{} left out: too many", counted(report.left_out, "session"));
+        let words = format!(
+            "{} left out: too many for one report",
+            counted(report.left_out, "session")
+        );
         wrapped(out, "", 0, &words)?;
     }
     for damage in &report.damaged {
@@ -183,16 +187,17 @@ fn explanation(it: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     let mut row = |label: &str, text: &str| wrapped(out, label, INDENT, text);
     let safe = |text: &str| printable(text, TEXT);
     let (hop, closed) = (&it.hop, &it.closed);
-    let mut what = format!(
-        "the connection between {} and {} ended with {} at {}",
+    let which = match hop.line {
+        ..=1 => "the connection".to_owned(),
+        number => format!("connection {number}"),
+    };
+    let what = format!(
+        "{which} between {} and {} ended with {} at {}",
         safe(&hop.from),
         safe(&hop.to),
         closed.code,
         clock(closed.micros)
     );
-    if hop.line > 1 {
-        what = format!("{what}, their line {}", hop.line);
-    }
     row("hop", &what)?;
     if !closed.reason.is_empty() {
         row("reason", &safe(&closed.reason))?;
@@ -236,7 +241,7 @@ fn message(bad: &BadFrame) -> String {
         let id = id.as_deref().map(|it| format!("id {}", printable(it, 24)));
         let words: Vec<String> = [method, id].into_iter().flatten().collect();
         match words.is_empty() {
-            true => "a message without a name".to_owned(),
+            true => "a message without method and id".to_owned(),
             false => words.join(" "),
         }
     };
@@ -263,7 +268,7 @@ fn message(bad: &BadFrame) -> String {
 
 fn open(it: &Explanation) -> String {
     if it.open.is_empty() {
-        return "no request without an answer".to_owned();
+        return "none: every request was answered".to_owned();
     }
     let named = it.open.iter().take(OPEN);
     let named: Vec<String> = named

@@ -52,7 +52,7 @@ impl State {
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Clean => "ended well",
-            Self::TooLarge => "not all passed",
+            Self::TooLarge => "message too large",
             Self::Failed => "failed",
             Self::Resumed => "went on after a lost connection",
             Self::Refused => "refused, or ended at once",

@@ -256,13 +256,14 @@ fn an_answer_that_was_too_large_is_explained_although_all_went_on() {
 
 7kq3vd-1 in near: stdio: to ws://host.example/
 9fa2mm-1 in far: ws://0.0.0.0:8080 to exec:server
-  11:06:40.001, 0.012 s; in 1 frame 100 B, out 1 frame 303 B; not all passed
+  11:06:40.001, 0.012 s; in 1 frame 100 B, out 1 frame 303 B; message too large
 
 too large the answer to tools/call id 2, of 40,000,073 bytes, did not pass:
-          9fa2mm-1 put an error in its place
-cap       33,554,432 bytes, the max-message of 9fa2mm-1 at its end --to
-option    start 9fa2mm-1 with a --max-message of 40,000,073 or more (and the
-          other gateway, if there is one), or ask for less
+          the gateway of 9fa2mm-1 put an error in its place
+cap       33,554,432 bytes, the max-message of the gateway of 9fa2mm-1 at its
+          end --to
+option    start the gateway of 9fa2mm-1 with a --max-message of 40,000,073 or
+          more (and the other gateway, if there is one), or ask for less
 "
     );
     assert!(text.lines().all(|line| line.chars().count() <= 80));
