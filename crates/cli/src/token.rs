@@ -14,7 +14,10 @@ pub(crate) fn from_environment() -> Result<Option<Bearer>, Failure> {
             .map(Some)
             .map_err(|error| Failure::Usage(format!("BREAKBULK_TOKEN: {error}"))),
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(error) => Err(Failure::Usage(format!("BREAKBULK_TOKEN: {error}"))),
+        // The token itself is not repeated.
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(Failure::Usage("BREAKBULK_TOKEN is not UTF-8".to_owned()))
+        }
     }
 }
 

@@ -21,12 +21,12 @@ const BODY: usize = 2 << 10;
 
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AdminOptions {
-    /// Tell operators and their tools what this gateway does, over HTTP at this address: PORT (of this
-    /// machine) or HOST:PORT. Beyond this machine it needs a token
+    /// Serve the admin port (a page, JSON, metrics) over HTTP at this address: PORT (of this machine) or
+    /// HOST:PORT. Beyond this machine it needs a token
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<AdminAddress>,
-    /// The token of the admin port, alone in a file that only its owner can read; else
-    /// BREAKBULK_ADMIN_TOKEN. Tokens of listeners are not accepted there
+    /// A file that holds nothing but the token of the admin port, and that only its owner can read
+    /// [default: the value of BREAKBULK_ADMIN_TOKEN]. Tokens of listeners are not accepted there
     #[arg(long, value_name = "FILE", requires = "admin")]
     admin_token_file: Option<PathBuf>,
     /// Show the beginning (2 KiB) of the last messages of each session at the admin port, not only their
@@ -96,7 +96,10 @@ pub(crate) fn admin_token(file: Option<&Path>) -> Result<Option<Bearer>, Failure
             .map(Some)
             .map_err(|error| Failure::Usage(format!("{TOKEN}: {error}"))),
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(error) => Err(Failure::Usage(format!("{TOKEN}: {error}"))),
+        // The token itself is not repeated.
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(Failure::Usage(format!("{TOKEN} is not UTF-8")))
+        }
     }
 }
 
