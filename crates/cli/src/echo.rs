@@ -26,7 +26,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_long_help = RULES, after_help = "See --help for its tools, and examples.")]
 pub(crate) struct Echo {
-    /// Be the client instead: ask the server for a result of this size
+    /// Run as the client instead: start COMMAND and ask it for a result of this size, at most 1GiB
     #[arg(long, value_name = "SIZE", requires = "command")]
     ask: Option<Size>,
     /// With --ask: how long it may take, in seconds. When it is over, the exit code is 124

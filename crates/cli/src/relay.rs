@@ -39,10 +39,10 @@ pub(crate) struct Relay {
     /// Where clients connect: ws://PORT or http://PORT of this machine; port 0 is any free one
     #[arg(long, value_name = "ENDPOINT", default_value = "ws://9000")]
     listen: Place,
-    /// Where they are connected to: ws://HOST:PORT or http://HOST:PORT
+    /// The server that the relay connects each client to: ws://HOST:PORT or http://HOST:PORT
     #[arg(long, value_name = "ENDPOINT", required_unless_present = "nostr")]
     to: Option<Place>,
-    /// Be a Nostr relay instead
+    /// Run a Nostr relay instead
     #[arg(long, conflicts_with = "to")]
     nostr: bool,
     /// The largest message, body or event that passes [default: 1MB; with --nostr 64KiB]
@@ -111,7 +111,7 @@ impl Relay {
     pub(crate) fn run(self) -> Result<(), Failure> {
         self.log.start(Level::INFO)?;
         let runtime = tokio::runtime::Runtime::new()
-            .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
+            .map_err(|error| Failure::Io("cannot start threads".to_owned(), error))?;
         let outcome = runtime.block_on(self.serve());
         runtime.shutdown_background();
         outcome
@@ -119,7 +119,8 @@ impl Relay {
 
     async fn serve(&self) -> Result<(), Failure> {
         let signals = signals::Stop::on_signals();
-        let signals = signals.map_err(|error| Failure::Io("signals".to_owned(), error))?;
+        let signals =
+            signals.map_err(|error| Failure::Io("cannot watch for signals".to_owned(), error))?;
         let listen = self.place_to_listen()?;
         let carrying = async {
             match (&self.to, self.listen.scheme) {
@@ -140,7 +141,7 @@ impl Relay {
         let scheme = self.listen.scheme;
         let wrong = match &self.to {
             Some(to) if to.scheme != scheme => Some(format!(
-                "--listen is {scheme}:// and --to is {}://; a relay passes on what it gets",
+                "--listen is {scheme}:// and --to is {}://; give both the same scheme",
                 to.scheme
             )),
             None if scheme == Scheme::Http => {
@@ -172,7 +173,7 @@ impl Relay {
     fn started(&self, address: SocketAddr) {
         let address = format!("{}://{address}", self.listen.scheme);
         tracing::info!(
-            "the cap is {}: what is larger is refused",
+            "the cap is {}: larger messages are refused",
             size::show(self.cap())
         );
         log::address("listening on", &address);
@@ -191,7 +192,7 @@ impl Relay {
             }
             if now.unreachable > before.unreachable {
                 tracing::warn!(
-                    "{} refuses connections: nothing listens there (--to), so the connection of the client was dropped",
+                    "--to: {} cannot be reached, so the connection of the client was reset; start the server there first",
                     to.address
                 );
             }
@@ -261,7 +262,7 @@ impl Relay {
         });
         let relay = relay.await.map_err(|error| cannot_listen(listen, &error))?;
         tracing::info!(
-            "the cap is {}: what is larger is refused",
+            "the cap is {}: larger messages are refused",
             size::show(self.cap())
         );
         log::address("listening on", relay.url().trim_end_matches('/'));

@@ -251,7 +251,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             accepted = listener.accept() => match accepted {
                 Ok((client, _)) => admit(client, &shared, &mut running),
                 Err(error) => {
-                    tracing::debug!(%error, "the bad path's proxy failed to accept a connection");
+                    tracing::debug!(%error, "a connection to the relay could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },

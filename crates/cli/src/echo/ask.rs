@@ -23,8 +23,10 @@ const AROUND: u64 = 1 << 20;
 
 pub(super) fn run(size: usize, seconds: u64, command: &[String]) -> Result<(), Failure> {
     if size > MOST {
-        let most = size::show(MOST);
-        return Err(Failure::Usage(format!("--ask: at most {most}")));
+        let (asked, most) = (size::show(size), size::show(MOST));
+        return Err(Failure::Usage(format!(
+            "--ask: {asked} is over the limit; ask for at most {most}"
+        )));
     }
     let mut server = Server::start(command, size)?;
     let deadline = Instant::now() + Duration::from_secs(seconds);
@@ -32,7 +34,7 @@ pub(super) fn run(size: usize, seconds: u64, command: &[String]) -> Result<(), F
     server.end();
     let took = outcome.map_err(|failure| match failure {
         Failure::TimedOut(what) => Failure::TimedOut(format!(
-            "{what} within {seconds} s; look at what the command says above, or raise --timeout"
+            "{what} within {seconds} s; see what the command wrote above, or raise --timeout"
         )),
         other => other,
     })?;
@@ -60,7 +62,9 @@ impl Server {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn();
-        let mut child = child.map_err(|error| Failure::Usage(format!("{program}: {error}")))?;
+        let mut child = child.map_err(|error| {
+            Failure::Usage(format!("the command {program} cannot be started: {error}"))
+        })?;
         let (tell, lines) = mpsc::sync_channel(1);
         if let Some(stdout) = child.stdout.take() {
             std::thread::spawn(move || read_lines(stdout, size, &tell));
@@ -92,7 +96,7 @@ impl Server {
         match first_difference(got.as_bytes(), text(size).as_bytes()) {
             None => Ok(took),
             Some(place) => Err(Failure::Input(format!(
-                "{} bytes came instead of {size}; they differ from byte {place} on",
+                "the text that arrived has {} of {size} bytes, and differs from what was asked for at byte {place}",
                 got.len()
             ))),
         }
@@ -157,7 +161,9 @@ impl Server {
 }
 
 fn ended() -> Failure {
-    Failure::Session("the command ended before it answered; it says why above".to_owned())
+    Failure::Session(
+        "the command ended before it answered; what it wrote above may say why".to_owned(),
+    )
 }
 
 /// Reads lines of at most the size that was asked for, and what may be around it.

@@ -59,7 +59,8 @@ fn answer(line: &[u8]) -> Option<Value> {
         "tools/call" => called(params).map_err(|why| (INVALID_PARAMS, why)),
         _ => Err((
             METHOD_NOT_FOUND,
-            "breakbulk echo has tools and nothing else".to_owned(),
+            "breakbulk echo has no such method; it has initialize, ping, tools/list and tools/call"
+                .to_owned(),
         )),
     };
     Some(match result {
@@ -114,7 +115,7 @@ fn called(params: &Value) -> Result<Value, String> {
             text.ok_or("the tool echo takes `text`, a string")?
                 .to_owned()
         }
-        _ => return Err("there are the tools bytes and echo".to_owned()),
+        _ => return Err("there is no such tool; breakbulk echo has bytes and echo".to_owned()),
     };
     Ok(json!({"content": [{"type": "text", "text": text}]}))
 }

@@ -86,7 +86,7 @@ pub(super) async fn serve(
     let Ok(Ok(mut target)) = reached else {
         tracing::debug!(
             target = shared.target,
-            "the bad path's proxy cannot connect to its target"
+            "the relay cannot connect to its target"
         );
         shared.counts.send_modify(|counts| counts.unreachable += 1);
         return sockets::reset(client);
@@ -102,7 +102,7 @@ pub(super) async fn serve(
     tracing::debug!(
         connection = guard.number,
         ?end,
-        "the bad path's proxy ends a connection"
+        "the relay ends a connection"
     );
     let (code, to_client, to_target) = match end {
         End::Done => return,
