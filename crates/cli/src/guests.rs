@@ -17,15 +17,17 @@ pub(crate) struct GuestOptions {
     /// Connections from this machine itself are not limited
     #[arg(long, value_name = "NUMBER", value_parser = whole::<usize>)]
     pub(crate) max_per_address: Option<usize>,
-    /// The most requests per second from one address; for a moment four times as many [default: 500]
+    /// The most requests per second from one address; four times as many in a burst [default: 500]
     #[arg(long, value_name = "NUMBER", value_parser = whole::<u32>)]
     pub(crate) rate_per_address: Option<u32>,
-    /// Clients come through a proxy, which names them in this header: x-forwarded-for or forwarded.
-    /// Addresses are counted by its last entry. Only if nobody can reach this listener without the proxy
+    /// Clients come through a proxy, which names them in this header: x-forwarded-for or forwarded. The
+    /// address of a client is its last entry. Use it only if nobody can reach this listener without the
+    /// proxy
     #[arg(long, value_name = "HEADER")]
     pub(crate) trust_proxy: Option<ProxyHeader>,
-    /// Clients may address this listener by this name, beside localhost and loopback addresses; may be
-    /// given more than once [default: any name with a token or from another machine, else none]
+    /// Clients may address this listener by this host name, beside localhost and loopback addresses; may
+    /// be given more than once [default: any name for clients with a token or on another machine, else
+    /// none]
     #[arg(long = "allow-host", value_name = "HOST")]
     pub(crate) hosts: Vec<String>,
     /// Web pages of this origin may connect, "*" for all; may be given more than once [default: those
@@ -74,14 +76,21 @@ pub(crate) struct Room {
 
 impl Room {
     /// Raises the limit of open files, and returns the room for at most this many connections of
-    /// `files` open files each. Says so if there is less than was asked for by `option`.
-    pub(crate) fn make(connections: usize, files: usize, option: &str) -> Self {
+    /// `files` open files each. Says so if there is less than was asked for by `option`, where there is one.
+    pub(crate) fn make(connections: usize, files: usize, option: Option<&str>) -> Self {
         let limit = raise_open_files().unwrap_or(usize::MAX);
         let room = Self::within(limit, connections, files);
         if room.connections < connections {
+            let (of, or_lower) = match option {
+                Some(option) => (
+                    format!("that {option} allows"),
+                    format!(", or lower {option}"),
+                ),
+                None => ("wanted".to_owned(), String::new()),
+            };
             tracing::warn!(
-                "the limit of {limit} open files has room for {} of the {connections} connections of \
-                 {option}; raise the limit (ulimit -n) or lower {option}",
+                "the limit of {limit} open files has room for {} of the {connections} connections {of}; \
+                 raise the limit (ulimit -n){or_lower}",
                 room.connections
             );
         }

@@ -28,17 +28,16 @@ a probe of a client that it lets in anyway (with the right token, if it has
 one), within 8 MiB/s for all probes together, and never with --no-probe.
 
 For each direction, for text and for binary messages, the largest message is
-found to the byte, and whether larger ones pass in several WebSocket frames.
-What happens to one byte more is told: a close with 1009 or another code,
-silence, a message that was cut off, the end of the connection, a reset, a TLS
-alert. With http:// or https:// it is the body of a POST and of its response,
-which may be refused with a status such as 413 or 503; there breakbulk probe
---listen http://PORT answers (for https:// behind a proxy), or a gateway that
-listens at http:// or ahp+http://. With nats:// it is one message: NATS says how
-large it may be (max_payload), and what really passes is tried. A connection
-that breaks by chance is tried again. The last lines name the options of
-breakbulk gateway that keep within what was found, and the rows of breakbulk
-caps that fit.
+found to the byte, whether larger ones pass in several WebSocket frames, and
+what happens to one byte more: a close with 1009 or another code, silence, a
+message that was cut off, the end of the connection, a reset, a TLS alert. With
+http:// or https:// it is the body of a POST and of its response, which may be
+refused with a status such as 413 or 503; there breakbulk probe --listen
+http://PORT answers (for https:// behind a proxy), or a gateway that listens at
+http:// or ahp+http://. With nats:// it is one message: NATS says how large it
+may be (max_payload), and what really passes is tried. A connection that breaks
+by chance is tried again. The last lines name the options of breakbulk gateway
+that keep within what was found, and the rows of breakbulk caps that fit.
 
 The token of a listener comes from ?token-file=FILE or BREAKBULK_TOKEN, as for
 breakbulk gateway.
@@ -60,8 +59,8 @@ pub(crate) struct Probe {
     /// The largest message to try
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     up_to: Size,
-    /// The least time to wait for an answer until it counts as silence, in milliseconds; what the path was
-    /// seen to take is added
+    /// How long to wait for an answer before it counts as silence, in milliseconds; the time that the path
+    /// was measured to take is added
     #[arg(long, value_name = "MILLISECONDS", value_parser = whole::<u64>, default_value_t = 1000)]
     patience: u64,
     /// Print JSON
@@ -85,7 +84,7 @@ impl Probe {
         };
         self.log.start(usual)?;
         let runtime = tokio::runtime::Runtime::new()
-            .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
+            .map_err(|error| Failure::Io("cannot start threads".to_owned(), error))?;
         let parse = |text: &str| {
             if !text.contains(':') {
                 return Err(Failure::Usage(
@@ -126,14 +125,14 @@ impl Probe {
         match report.is_usable() {
             true => Ok(()),
             false => Err(Failure::Session(
-                "text does not pass in both directions: the path is broken, or is for other messages"
+                "text messages do not pass in both directions: the path is broken, or carries no text messages"
                     .to_owned(),
             )),
         }
     }
 
     async fn listen(&self, endpoint: Target) -> Result<(), Failure> {
-        let room = Room::make(64, 1, "breakbulk probe");
+        let room = Room::make(64, 1, None);
         let mut config = Config::default();
         config.max_sessions = room.connections;
         config.handshakes = room.handshakes;
@@ -147,7 +146,8 @@ impl Probe {
         config.allow_remote = self.allow_remote;
         config.token = token::from_environment()?;
         let signals = signals::Stop::on_signals();
-        let signals = signals.map_err(|error| Failure::Io("signals".to_owned(), error))?;
+        let signals =
+            signals.map_err(|error| Failure::Io("cannot watch for signals".to_owned(), error))?;
         let stop = Stop::new();
         let stopping = async {
             signals.asked().await;

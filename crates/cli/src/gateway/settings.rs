@@ -208,7 +208,7 @@ impl Settings {
         let most = routes.iter().map(files).max().unwrap_or_default();
         let sessions = routes.iter().map(|route| route.config.max_sessions);
         let sessions = sessions.fold(0, usize::saturating_add);
-        let room = Room::make(sessions, most, &self.spelling.option("max-sessions"));
+        let room = Room::make(sessions, most, Some(&self.spelling.option("max-sessions")));
         for route in routes {
             // What one route gets does not depend on the others: they may change while it runs.
             let sessions = &mut route.config.max_sessions;

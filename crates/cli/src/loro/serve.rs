@@ -38,7 +38,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 The token that clients must send is read from --token-file, or from
 BREAKBULK_TOKEN in the environment. The file has one token, or several lines of
 a name and a token each; it is read again when it changes, and only its owner
-may be able to read it. They send it as Authorization: Bearer, or, where a
+may be able to read it. Clients send it as Authorization: Bearer, or, where a
 browser cannot, as ?token= in the address.
 
 RIGHT is read, write, create or delete, each including the ones before it, on
@@ -115,7 +115,8 @@ pub(super) struct Serve {
 impl Serve {
     pub(super) async fn run(self) -> Result<(), Failure> {
         self.log.start(Level::INFO)?;
-        let stop = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
+        let stop = Stop::on_signals()
+            .map_err(|error| Failure::Io("cannot watch for signals".to_owned(), error))?;
         let tokens = match &self.token_file {
             Some(file) => {
                 let tokens = TokenFile::open(file);
@@ -126,7 +127,7 @@ impl Serve {
             None => token::from_environment()?.map(TokenCheck::One),
         };
         // A connection has at most two sockets most of the time: its own, and that of a POST.
-        let room = Room::make(self.max_connections, 2, "--max-connections");
+        let room = Room::make(self.max_connections, 2, Some("--max-connections"));
         let listener = self
             .bind(tokens.is_some() || self.client_ca.is_some())
             .await?;

@@ -69,7 +69,7 @@ fn finding(finding: &Finding) -> String {
             format!("not even {tried} bytes pass: {refusal}")
         }
         Finding::Unsteady { passed } => format!(
-            "unsteady: {passed} bytes passed, and messages are refused by chance; try again later"
+            "unsteady: {passed} bytes passed, but messages of one size are sometimes refused; try again later"
         ),
         other => format!("{other:?}"),
     }
