@@ -122,7 +122,7 @@ impl Call {
             .worker_threads(2)
             .enable_all()
             .build()
-            .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
+            .map_err(|error| Failure::Io("cannot start threads".to_owned(), error))?;
         let outcome = runtime.block_on(async {
             match &self.target {
                 Target::Python(path) => {

@@ -33,7 +33,7 @@ const COLUMNS: [Column; 5] = [
 #[derive(Args, Debug)]
 #[command(after_long_help = RULES)]
 pub(crate) struct Caps {
-    /// Show all that is known of this one
+    /// Show this path or receiver in full, with the source of its figures
     name: Option<String>,
     /// Print JSON: an array of all, or an object for one
     #[arg(long)]

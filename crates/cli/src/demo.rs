@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Args)]
 pub(crate) struct Demo {
-    /// Show one of them in full, with a line that is cut; without it a short form of all five
+    /// The format to show in full, with a connection that is cut [default: a short form of all five]
     #[arg(value_enum)]
     protocol: Option<Protocol>,
 }
@@ -79,7 +79,7 @@ fn all(story: &mut Story<'_>) -> Result<(), Failure> {
         }
     }
     story.line("")?;
-    story.note("Each in full, with a line that is cut: breakbulk demo ahp, contextvm, loro, tywrap or vscode")?;
+    story.note("Each in full, with a connection that is cut: breakbulk demo ahp, contextvm, loro, tywrap or vscode")?;
     story.note("Your own server through a capped path: breakbulk gateway --help")
 }
 
@@ -87,7 +87,7 @@ impl Protocol {
     /// Runs a demo over real sockets or pipes, with a time limit.
     fn show(self, story: &mut Story<'_>) -> Result<(), Failure> {
         let runtime = tokio::runtime::Runtime::new()
-            .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
+            .map_err(|error| Failure::Io("cannot start threads".to_owned(), error))?;
         let shown = runtime.block_on(async {
             let shown = async {
                 match self {
@@ -104,7 +104,7 @@ impl Protocol {
         runtime.shutdown_background();
         shown.unwrap_or_else(|_| {
             let seconds = TIMEOUT.as_secs();
-            let why = format!("the demo failed: it did not end within {seconds} s");
+            let why = format!("the demo did not end within {seconds} s");
             Err(Failure::Session(why))
         })
     }

@@ -126,9 +126,9 @@ What a gateway between two ends does (streams: stdio:, exec:, tcp:, unix:):
   streams, whole+ws with the same
       passes messages on
   streams, whole+ws with ahp+ws
-      a tunnel, if the other end of ahp+ws is a gateway too; else the middle
-      box for an AHP program: with the whole side as --listen for a client
-      that does not know segments, as --to for a host that does not
+      a tunnel, if the other end of ahp+ws is a gateway too; otherwise segments
+      are added and removed for an AHP program that does not know them: for a
+      client if the whole side is --listen, for a host if it is --to
   ahp+ws with ahp+ws
       assembles messages and cuts them again
   loro+ws with loro+ws, whole+ws or streams with framing=ipc
@@ -176,9 +176,9 @@ inbox, cert, key, ca as at nats://. The NATS account must allow
 breakbulk.fleet.NAME.> and the inbox.
 
 A gateway tells the other its max-frame and max-message, and the smaller of the
-two applies both ways; the frame size of a preset inside a message
-(aws-api-gateway: 32 KB) is not told. So give a preset to both gateways. Of
---max-frame and a preset the smaller one applies.
+two applies both ways; the WebSocket frame size of a preset (aws-api-gateway:
+32 KB) is not told, so give a preset to both gateways. Of --max-frame and a
+preset the smaller one applies.
 
 A message over --max-message (32MiB) is skipped: a request is answered with
 error -32011, a response is replaced by it, a notification is dropped with a
@@ -191,36 +191,38 @@ takes a command that no other request uses, and the next one takes it again. A
 POST over max-message gets 413. A target's session is deleted at the end; if the
 target ends it, so does the gateway's.
 
-With client=NAME at an endpoint the program there is known to take only so much
-(breakbulk caps lists such programs): a larger request is answered with error
--32011, a larger response is replaced by it, a larger notification is dropped
-with a warning, and the program lives on.
+client=NAME at an endpoint says that the program there has the limit that is
+known for NAME (breakbulk caps lists such programs): a larger request is
+answered with error -32011, a larger response is replaced by it, a larger
+notification is dropped with a warning, and the program goes on.
 
 A WebSocket listener answers breakbulk probe of clients that it lets in, within
 8 MiB/s for all probes together; --no-probe turns that off.
 
 At relays each client has a command of its own (--max-sessions in all), which
-ends when the client is silent for too long; if the client sends again, another
-command gets the client's initialize. Requests still open when a command exits
-are answered with an error. Requests to a server get a progress token, without
-which nothing large can come back; the client does not get progress that it did
-not ask for. A tool call to a server that opens streams (CEP-41) gets none: the
-server would send its output there. Give such a call a token of its own if it
-wants the stream or an answer over 48 KB.
+ends when the client is silent for longer than idle=SECONDS; if the client sends
+again, another command is started and gets the client's initialize. Requests
+still open when a command exits are answered with an error. The gateway adds a
+progress token to requests to a server, without which nothing large can come
+back; the client does not get progress that it did not ask for. A tool call to a
+server that opens streams (CEP-41) gets no token, since the server would send
+its output as a stream. Give such a call a token of its own if it wants the
+stream or an answer over 48 KB.
 
 The key of relays comes from a file that nobody else can read (breakbulk keygen
 FILE makes one) or from BREAKBULK_NOSTR_KEY, which is the listener's, and the
 target's if the listener is no relay. Without one a target gets a new key for
 each session. What servers support is kept beside the key, in FILE.servers.
 
-A quarter of --max-sessions is for known clients: those in allow=, or in
-FILE.clients beside the key, a public key in each line, where a client is added
-that comes again after an hour.
+A quarter of --max-sessions is reserved for known clients: those in allow=, or
+in FILE.clients beside the key (a public key in each line), to which a client is
+added that comes again after an hour.
 
-An event counts once, and only while its time is within the window of ours; so a
-relay cannot repeat what it recorded. The events of that time are kept beside
-the key, in FILE.heard; a listener without a key file takes no event from before
-its start.
+Each event is accepted once, and only if its time differs from this machine's
+clock by at most window=SECONDS, so that a relay cannot replay events that it
+recorded. Accepted events are remembered for that time beside the key, in
+FILE.heard; a listener without a key file accepts no event from before its
+start.
 
 A token comes from token-file, or from the environment: BREAKBULK_TOKEN is the
 listener's, and the target's if the listener is neither a WebSocket nor HTTP.
@@ -280,10 +282,10 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_long_help = RULES, after_help = "See --help for what an endpoint is, and examples.")]
 pub(crate) struct Gateway {
-    /// The end that programs connect to
+    /// The endpoint that programs connect to
     #[arg(long, value_name = "ENDPOINT", required_unless_present = "config")]
     listen: Option<String>,
-    /// The end that their messages go to; each program gets its own connection, or its own command
+    /// The target that their messages go to; each program gets its own connection, or its own command
     #[arg(long, value_name = "ENDPOINT", required_unless_present = "config")]
     to: Option<String>,
     /// Several routes and their options from a file (TOML), which SIGHUP reads again
@@ -297,8 +299,8 @@ pub(crate) struct Gateway {
     memory: Option<Size>,
     #[command(flatten)]
     options: RouteOptions,
-    /// Where the frame sizes are kept that paths turned out to let through, or none [default:
-    /// breakbulk/caps.json in $XDG_STATE_HOME or ~/.local/state]
+    /// The file for the frame sizes that paths were found to let through, or the word none to keep them in
+    /// memory [default: breakbulk/caps.json in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     #[command(flatten)]
@@ -348,7 +350,7 @@ impl Gateway {
             setup.watch.set_record(Arc::new(feed));
         }
         let runtime = tokio::runtime::Runtime::new()
-            .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
+            .map_err(|error| Failure::Io("cannot start threads".to_owned(), error))?;
         let traces = traces.zip(exporter);
         let outcome = runtime.block_on(run::run(setup, wanted, &admin, traces));
         if let Some(recorder) = recorder {
@@ -367,7 +369,7 @@ impl Gateway {
                 || self.state.is_some();
             return match has_options {
                 true => Err(Failure::Usage(format!(
-                    "--config: the options of routes stand in {}, with the same names; leave them out here",
+                    "--config: the options of routes are read from {}, where they have the same names; leave them out of the command line",
                     path.display()
                 ))),
                 false => Ok(Setup::of_file(path)),

@@ -17,17 +17,17 @@ const FAILED: (&str, &str) = (
     "1",
     "the input is wrong, or a file cannot be read or written",
 );
-const SESSION: (&str, &str) = ("1", "what had begun could not be finished");
+const SESSION: (&str, &str) = ("1", "it failed after it had started");
 const TIMEOUT: (&str, &str) = ("124", "the time of --timeout is over");
 
 const TOKEN: (&str, &str) = (
     "BREAKBULK_TOKEN",
-    "the token, for whoever has no file with it",
+    "the bearer token, where no file with it is given",
 );
 const ADMIN_TOKEN: (&str, &str) = ("BREAKBULK_ADMIN_TOKEN", "the token of the admin port");
 const CERTIFICATES: (&str, &str) = (
     "SSL_CERT_FILE",
-    "the authorities to trust, instead of the system's",
+    "a file of authorities to trust, instead of the system's",
 );
 
 /// The variables that every command heeds.
@@ -76,14 +76,17 @@ const PAGES: &[Page] = &[
         examples: &[],
         codes: &[(
             "1",
-            "the session of stdio: lost something, a listener failed, or a second\n       signal came",
+            "the session of stdio: lost messages, a listener failed, or a second\n       signal came",
         )],
         variables: &[
             TOKEN,
             ADMIN_TOKEN,
             ("BREAKBULK_NOSTR_KEY", "the secret key for relays"),
             ("BREAKBULK_FLEET_SECRET", "the secret of --fleet"),
-            ("XDG_STATE_HOME", "where --state lies, unless it is given"),
+            (
+                "XDG_STATE_HOME",
+                "the folder of breakbulk/caps.json without --state",
+            ),
             (
                 "OTEL_EXPORTER_OTLP_HEADERS",
                 "headers of --otlp: NAME=VALUE,…",
@@ -233,7 +236,7 @@ pub(crate) fn complete(command: Command) -> Command {
             "breakbulk gateway --listen stdio: --to ws://127.0.0.1:8080/ --max-frame 100KB",
         ],
         codes: &[
-            ("1", "it failed: the input, a file, or what had begun"),
+            ("1", "the input or a file is wrong, or it failed after it had started"),
             ("124", "a time limit is over"),
             ("130", "a signal stopped it"),
         ],

@@ -93,7 +93,7 @@ struct Deletion {
 struct Server {
     /// The server's address
     url: String,
-    /// How long syncing may take, in seconds; 0 is for ever
+    /// How long fetching, pushing, listing or deleting may take, in seconds; 0 is for ever
     #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>, default_value_t = 60)]
     timeout: u64,
     /// The largest message
@@ -125,7 +125,7 @@ impl Loro {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
+            .map_err(|error| Failure::Io("cannot start threads".to_owned(), error))?;
         let outcome = runtime.block_on(async {
             match self.command {
                 Command::Serve(serve) => serve.run().await,

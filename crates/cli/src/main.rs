@@ -58,7 +58,7 @@ enum Command {
     Join(join::Join),
     /// List the frames, transfers and messages of a capture, and what is wrong with them.
     Inspect(inspect::Inspect),
-    /// Carry the messages of programs over a capped path, or add segments for AHP programs without them.
+    /// Carry the messages of programs over a capped path, or add segments for AHP programs that lack them.
     Gateway(Box<gateway::Gateway>),
     /// Follow a running gateway: each frame and message as it passes.
     Tap(tap::Tap),
@@ -72,14 +72,14 @@ enum Command {
     Loro(loro::Loro),
     /// Make a key for Nostr: the secret half goes to a file, the public half is printed (npub, then hex).
     Keygen(key::Keygen),
-    /// Be a capped relay on this machine, to try out what happens at its cap.
+    /// Run a capped relay on this machine, to try out what happens at its cap.
     Relay(relay::Relay),
-    /// Be an MCP server whose results have any size, or ask one for such a result.
+    /// Run an MCP server whose results have any size, or ask one for such a result.
     Echo(echo::Echo),
     /// End the process groups that are named on the standard input, once it ends.
     #[command(hide = true)]
     Supervise,
-    /// Show each format carry a message that its path refuses whole.
+    /// Show how each format carries a message that is over the cap of its path.
     Demo(demo::Demo),
     /// Print the script by which a shell completes command lines of this program.
     Completions(shells::Completions),

@@ -15,8 +15,8 @@ const HOUR: u64 = 3600;
 
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Keep what names each frame (time, direction, size, transfer, method, id) in this folder, as pcapng
-    /// files that only their owner can read; breakbulk inspect DIR shows conversations and why they failed
+    /// Record time, direction, size, transfer, method and id of each frame in this folder, as pcapng files
+    /// that only their owner can read; breakbulk inspect DIR shows conversations and why they failed
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
     /// The most that all files of the record take; the oldest are deleted first
@@ -27,7 +27,7 @@ pub(crate) struct Record {
         requires = "record"
     )]
     record_size: Size,
-    /// For how long they are kept, in hours
+    /// How long the files of the record are kept, in hours
     #[arg(
         long,
         value_name = "HOURS",
@@ -36,7 +36,7 @@ pub(crate) struct Record {
         requires = "record"
     )]
     record_age: u64,
-    /// Keep the frames themselves too, with all that messages say
+    /// Record the frames themselves too, with the full content of messages
     #[arg(long, requires = "record")]
     record_bodies: bool,
 }

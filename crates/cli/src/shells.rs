@@ -11,7 +11,7 @@ use crate::output::Output;
 
 #[derive(Args)]
 pub(crate) struct Completions {
-    /// The shell that completes command lines
+    /// The shell to print the script for
     #[arg(value_enum)]
     shell: Shell,
 }

@@ -25,13 +25,13 @@ pub(crate) struct Tap {
     /// The admin port of the gateway (gateway --admin): PORT, HOST:PORT or a URL
     #[arg(long, value_name = "ADDRESS|URL")]
     admin: String,
-    /// The file with the token of the admin port; else BREAKBULK_ADMIN_TOKEN
+    /// The file with the token of the admin port [default: the value of BREAKBULK_ADMIN_TOKEN]
     #[arg(long, value_name = "FILE")]
     admin_token_file: Option<PathBuf>,
-    /// Only this session
+    /// Show only this session
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Only sessions of this route
+    /// Show only sessions of this route
     #[arg(long, value_name = "NAME")]
     route: Option<String>,
 }
@@ -41,7 +41,7 @@ impl Tap {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| Failure::Io("the runtime".to_owned(), error))?;
+            .map_err(|error| Failure::Io("cannot start threads".to_owned(), error))?;
         runtime.block_on(self.follow())
     }
 

@@ -221,7 +221,7 @@ async fn an_actor_of_vscodes_rpc_is_called_over_tcp() {
             &["3", "$add", "--kwarg", "a=1"],
             2,
             b"",
-            "--kwarg is for Python",
+            "--kwarg is for python: and tywrap+exec: targets",
         ),
     ] {
         let output = call(words).await.unwrap();

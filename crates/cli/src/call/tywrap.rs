@@ -29,7 +29,8 @@ pub(super) async fn call(call: &Call, host: impl FnOnce(Config) -> Host) -> Resu
             // What the called code prints is for whoever called it, also if the call succeeds.
             config.inherit_stderr = true;
         });
-    let stop = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
+    let stop = Stop::on_signals()
+        .map_err(|error| Failure::Io("cannot watch for signals".to_owned(), error))?;
     let host = host(config);
     let bar = watch(&host);
     let outcome = tokio::select! {

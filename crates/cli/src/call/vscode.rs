@@ -32,13 +32,13 @@ pub(super) async fn call(call: &Call, address: &str, persistent: bool) -> Result
 
 async fn within_time(call: &Call, address: &str, persistent: bool) -> Result<(), Failure> {
     if !call.named.is_empty() {
-        let why = "--kwarg is for Python; the arguments of an actor have no names";
+        let why = "--kwarg is for python: and tywrap+exec: targets; the arguments of an actor have no names";
         return Err(Failure::Usage(why.to_owned()));
     }
     let actor = call.object.parse::<usize>().ok();
     let actor = actor.and_then(|id| RpcId::new(id).ok()).ok_or_else(|| {
         Failure::Usage(format!(
-            "{:?} is no number of an actor; give 1 to 255",
+            "{:?} is not the number of an actor; give 1 to 255",
             call.object
         ))
     })?;
@@ -46,9 +46,8 @@ async fn within_time(call: &Call, address: &str, persistent: bool) -> Result<(),
         None => arguments::array(&call.arguments).into(),
         Some(path) => frames::read_message(Some(path), call.max_message.0)?,
     };
-    let args = std::str::from_utf8(&args).map_err(|_| {
-        Failure::Usage("the arguments are not UTF-8; look at --args-from".to_owned())
-    })?;
+    let args = std::str::from_utf8(&args)
+        .map_err(|_| Failure::Usage("--args-from: the file is not UTF-8".to_owned()))?;
     let args = Args::Json(Text::from(args.to_owned()));
 
     let stream = tcp::connect(address, OPENING).await;

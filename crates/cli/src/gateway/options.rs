@@ -42,12 +42,12 @@ pub(super) struct RouteOptions {
     /// Listen although the target cannot be reached yet
     #[arg(long)]
     pub(super) no_check: bool,
-    /// How long queued messages may take to be sent, and open requests to be answered, at the end, in
-    /// seconds; closing may take 5 more [default: 10]
+    /// After a signal to stop: how long queued messages may take to be sent, and open requests to be
+    /// answered, in seconds; closing may take 5 more [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>)]
     pub(super) grace: Option<u64>,
-    /// How long a tunnel whose line was lost waits for another one, in seconds; 0 ends it at once. The
-    /// smaller one of both gateways applies [default: 60]
+    /// How long a tunnel that lost its connection waits for another one, in seconds; 0 ends it at once. The
+    /// smaller value of both gateways applies [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>)]
     pub(super) resume_for: Option<u64>,
     /// The fleet that this gateway is a member of: nats://HOST:PORT,…?name=NAME&secret-file=FILE

@@ -88,7 +88,7 @@ fn watch_signals(spelling: Spelling) -> Result<(Stop, Option<HangUps>), Failure>
             Stop::on_signals_but_hang_up().map(|(stop, hang_ups)| (stop, Some(hang_ups)))
         }
     };
-    watched.map_err(|error| Failure::Io("signals".to_owned(), error))
+    watched.map_err(|error| Failure::Io("cannot watch for signals".to_owned(), error))
 }
 
 /// Reads the file again and does what it says; if something is wrong with it, nothing is changed.

@@ -161,7 +161,7 @@ impl Setup {
         let before = self.at_start.get_or_insert_with(|| now.clone());
         if *before != now {
             tracing::warn!(
-                "[admin], [log] and [record] are read at the start; start the program again to change them"
+                "[admin], [log] and [record] are read at the start only: restart the program to apply the change"
             );
         }
     }

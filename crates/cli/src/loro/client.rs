@@ -43,7 +43,7 @@ pub(super) async fn push(client: &Client) -> Result<(), Failure> {
     let json = match is_json(client.file.as_deref()) {
         true => Some(serde_json::from_slice::<Value>(&bytes).map_err(|error| {
             wrong(format!(
-                "it is no JSON ({error}); a snapshot goes by a name that does not end in .json"
+                "it is no JSON ({error}); if it is a snapshot, give it a name that does not end in .json"
             ))
         })?),
         false => None,
@@ -75,7 +75,8 @@ pub(super) async fn push(client: &Client) -> Result<(), Failure> {
 }
 
 pub(super) async fn watch(client: &Client) -> Result<(), Failure> {
-    let stop = Stop::on_signals().map_err(|error| Failure::Io("signals".to_owned(), error))?;
+    let stop = Stop::on_signals()
+        .map_err(|error| Failure::Io("cannot watch for signals".to_owned(), error))?;
     let session = open(client, Patience::Endless)?;
     let doc = fetch(&session, client).await?;
     let mut seen = doc.watch();
@@ -274,7 +275,7 @@ fn read(file: Option<&Path>) -> Result<Vec<u8>, Failure> {
     if read.map_err(failed)? as u64 > INPUT_MAX {
         let name = file_name(file);
         return Err(Failure::Input(format!(
-            "{name}: it is larger than {INPUT_MAX} bytes"
+            "{name}: it is larger than the limit of {INPUT_MAX} bytes"
         )));
     }
     Ok(bytes)

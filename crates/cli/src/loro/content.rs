@@ -23,7 +23,7 @@ pub(super) fn to_snapshot(doc: &LoroDoc) -> Result<Vec<u8>, String> {
 pub(super) fn merge(doc: &LoroDoc, snapshot: &[u8]) -> Result<(), String> {
     doc.import(snapshot).map(drop).map_err(|error| {
         format!(
-            "it is no snapshot of a loro document ({error}); JSON goes by a name that ends in .json"
+            "it is no snapshot of a loro document ({error}); if it is JSON, give it a name that ends in .json"
         )
     })
 }
@@ -60,7 +60,7 @@ pub(super) fn set_json(doc: &LoroDoc, json: &Value) -> Result<(), String> {
 
 fn roots(json: &Value) -> Result<&Map<String, Value>, String> {
     json.as_object().ok_or_else(|| {
-        "the JSON is no object; its members are the roots of the document".to_owned()
+        "the JSON is no object; write one whose members are the roots of the document".to_owned()
     })
 }
 

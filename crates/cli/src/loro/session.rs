@@ -192,7 +192,9 @@ pub(super) async fn report_outages(mut status: Receiver<Status>) {
         match &*status.borrow_and_update() {
             Status::Waiting { reason, .. } if !lost => {
                 lost = true;
-                eprintln!("breakbulk: the server is lost ({reason}); connecting again");
+                eprintln!(
+                    "breakbulk: the connection to the server is lost ({reason}); connecting again"
+                );
             }
             Status::Established if lost => {
                 lost = false;

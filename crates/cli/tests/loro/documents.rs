@@ -168,7 +168,7 @@ fn who_watches_sees_whole_pushes_and_outlives_a_restart() {
     let mut said = String::new();
     let mut stderr = watch.stderr.take().unwrap();
     stderr.read_to_string(&mut said).unwrap();
-    let lost = "the server is lost (closed with 1001: Server shutting down); connecting again";
+    let lost = "the connection to the server is lost (closed with 1001: Server shutting down); connecting again";
     assert_eq!(said.matches(lost).count(), 2, "{said}");
     assert!(said.contains("breakbulk: connected again"), "{said}");
 }

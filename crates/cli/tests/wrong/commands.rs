@@ -233,7 +233,7 @@ const OPTIONS: &[(&str, i32, &str)] = &[
     (
         "gateway --config $F/good.toml --max-frame 1KB",
         2,
-        "--config: the options of routes stand in",
+        "--config: the options of routes are read from",
     ),
     ("gateway --check --config $F/bad.toml", 2, "bad.toml:"),
     (
@@ -470,7 +470,7 @@ const OPTIONS: &[(&str, i32, &str)] = &[
     (
         "call vscode+tcp:127.0.0.1:1 one ping",
         2,
-        "is no number of an actor; give 1 to 255",
+        "is not the number of an actor; give 1 to 255",
     ),
     (
         "call python:/no/such/python math sqrt 2",

@@ -126,7 +126,7 @@ fn put<T>(place: &mut Option<T>, value: Result<T, String>) -> Result<(), String>
 /// A text. An empty error says that it is something else.
 pub(super) fn text(value: &Value<'_>) -> Result<String, String> {
     match value.get_ref() {
-        DeValue::String(text) if text.is_empty() => Err("there is nothing in it".to_owned()),
+        DeValue::String(text) if text.is_empty() => Err("the text is empty".to_owned()),
         DeValue::String(text) => Ok(text.to_string()),
         _ => Err(String::new()),
     }
@@ -148,7 +148,7 @@ pub(super) fn number<T: TryFrom<u128>>(value: &Value<'_>) -> Result<T, String> {
     match value.get_ref() {
         DeValue::Integer(digits) => {
             let number = whole(digits).and_then(|number| T::try_from(number).ok());
-            number.ok_or_else(|| format!("{digits} is no number that can be here"))
+            number.ok_or_else(|| format!("{digits} is negative or too large"))
         }
         _ => Err(String::new()),
     }

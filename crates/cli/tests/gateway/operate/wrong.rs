@@ -111,7 +111,7 @@ const WRONG: &[Case] = &[
     ),
     case(
         "%Rmax-sessions = -1\n",
-        "gateway.toml:5:16: max-sessions: -1 is no number that can be here\n5 | max-sessions = -1\n  |                ^^",
+        "gateway.toml:5:16: max-sessions: -1 is negative or too large\n5 | max-sessions = -1\n  |                ^^",
     ),
     case(
         "%Rgrace = 1.5\n",
@@ -320,7 +320,7 @@ fn a_command_line_is_checked_like_a_file() {
         (
             &["--config", "x.toml", "--max-frame", "1KB"],
             2,
-            "breakbulk: --config: the options of routes stand in x.toml, with the same names; leave them out here\n",
+            "breakbulk: --config: the options of routes are read from x.toml, where they have the same names; leave them out of the command line\n",
         ),
         (
             &["--config", "/no/such/file"],
