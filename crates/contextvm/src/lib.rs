@@ -25,4 +25,5 @@ pub use machine::{
     Arrival, Config, EVENT_MAX, Encryption, Event, EventId, Failure, Forgetful, Heard,
     InboundMessage, Kind, Learned, Limits, Machine, Memory, NotHex, NotJsonRpc, Prepared,
     PublicKey, Publish, PublishId, Refused, Role, Seal, SendId, Stats, Timeouts, Way, Wraps,
+    sort_stored,
 };

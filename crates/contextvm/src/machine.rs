@@ -18,6 +18,7 @@ mod prepared;
 mod requests;
 mod seal;
 mod shared;
+mod stored;
 mod tags;
 mod types;
 
@@ -38,6 +39,7 @@ pub use prepared::{Kind, NotJsonRpc, Prepared};
 pub(crate) use seal::MESSAGE_KIND;
 pub use seal::Seal;
 use shared::Shared;
+pub use stored::sort_stored;
 pub use types::{
     Arrival, Event, InboundMessage, Publish, PublishId, Refused, Role, SendId, Stats, Way,
 };
@@ -63,6 +65,8 @@ const TELL_REFUSED: Duration = Duration::from_secs(1);
 ///   [`Config::plan_elsewhere`] to `None`. Otherwise a message of that size or more waits for ever.
 /// - Verify the id and the signature of every received event, the inner one of a gift wrap too, and pass
 ///   only events that are addressed to this side's key. The machine believes [`Arrival::from`].
+/// - Bring events that a relay had stored into their order ([`sort_stored`]): relays send them newest first, and the
+///   end of a transfer before its pieces fails it.
 /// - Keep what [`Machine::handle_event`] returns before anything else is done, and give it to
 ///   [`Machine::restore`] after a restart, or call [`Machine::refuse_before`] with the time of the start.
 ///   Otherwise a relay can repeat what it recorded in the last minutes before the restart.

@@ -3,11 +3,12 @@
 #![cfg(feature = "net")]
 #![allow(clippy::unwrap_used)]
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use breakbulk_contextvm::envelope::{Draft, Signed, open, sign};
 use breakbulk_contextvm::{Keys, Seal};
-use breakbulk_net::nostr::{Event, Outcome, RelayOptions, Relays};
+use breakbulk_net::nostr::{Batch, Event, Outcome, RelayOptions, Relays};
 use breakbulk_testkit::bad_relay::{BadRelay, Weather};
 use breakbulk_testkit::log::{Level, Log};
 use tokio::sync::mpsc;
@@ -28,7 +29,8 @@ fn options() -> RelayOptions {
 struct End {
     keys: Keys,
     relays: Relays,
-    events: mpsc::Receiver<Event>,
+    batches: mpsc::Receiver<Batch>,
+    events: VecDeque<Event>,
 }
 
 impl End {
@@ -39,13 +41,15 @@ impl End {
     async fn with(relays: &[&BadRelay], options: &RelayOptions) -> Self {
         let keys = Keys::generate();
         let urls: Vec<String> = relays.iter().map(|relay| relay.url().to_owned()).collect();
-        let (relays, events) = Relays::open(&urls, keys.as_nostr(), SEALS.map(Seal::kind), options)
-            .await
-            .unwrap();
+        let (relays, batches) =
+            Relays::open(&urls, keys.as_nostr(), SEALS.map(Seal::kind), options)
+                .await
+                .unwrap();
         Self {
             keys,
             relays,
-            events,
+            batches,
+            events: VecDeque::new(),
         }
     }
 
@@ -66,10 +70,11 @@ impl End {
     }
 
     async fn next(&mut self) -> String {
-        let event = timeout(PATIENCE, self.events.recv())
-            .await
-            .unwrap()
-            .unwrap();
+        if self.events.is_empty() {
+            let batch = timeout(PATIENCE, self.batches.recv()).await;
+            self.events.extend(batch.unwrap().unwrap().events);
+        }
+        let event = self.events.pop_front().unwrap();
         open(&self.keys, event).unwrap().content
     }
 }

@@ -12,11 +12,13 @@ mod event_filter;
 mod info;
 mod outcome;
 mod relays;
+mod stored;
 
 pub use info::{RelayLimits, fetch_limits};
 pub use nostr_sdk::{Event, EventId, Keys, PublicKey};
 pub use outcome::Outcome;
 pub use relays::{RelayOptions, Relays, RelaysError};
+pub use stored::Batch;
 
 /// A random, unguessable token.
 pub fn fresh_token() -> String {

@@ -40,15 +40,17 @@ impl Spy {
         let kinds = [Seal::Plain, Seal::Persistent, Seal::Ephemeral].map(Seal::kind);
         let urls = [relay.to_owned()];
         let opened = Relays::open(&urls, keys.as_nostr(), kinds, &options);
-        let (relays, mut events) = opened.await?;
+        let (relays, mut batches) = opened.await?;
         let (tell, seen) = watch::channel(Vec::new());
         let keys = keys.clone();
         tokio::spawn(async move {
-            while let Some(event) = events.recv().await {
-                if let Ok(opened) = open(&keys, event)
-                    && let Some(frame) = frame(&opened.content)
-                {
-                    tell.send_modify(|seen| seen.push(frame));
+            while let Some(batch) = batches.recv().await {
+                for event in batch.events {
+                    if let Ok(opened) = open(&keys, event)
+                        && let Some(frame) = frame(&opened.content)
+                    {
+                        tell.send_modify(|seen| seen.push(frame));
+                    }
                 }
             }
         });

@@ -18,10 +18,8 @@ use crate::size;
 
 const RESULT: usize = 5_000_000;
 
-/// The result on whose way the line is cut, and how many events pass before. Relays send what they kept newest first,
-/// and CEP-22 takes a chunk that is at most 21 ahead: so all of it is within that.
-const CUT_RESULT: usize = 500_000;
-const CUT_AFTER: u64 = 8;
+/// After how many events of the result all connections are cut.
+const CUT_AFTER: u64 = 40;
 
 /// The relay's limit on an event.
 const EVENT: usize = 64 << 10;
@@ -78,7 +76,7 @@ pub(super) async fn show(story: &mut Story<'_>) -> Result<(), Failure> {
 
 /// Cuts all connections to the relay while the result is on its way.
 async fn show_cut(story: &mut Story<'_>, relay: &BadRelay) -> Result<(), Failure> {
-    let size = CUT_RESULT;
+    let size = RESULT;
     relay.reset();
     // Wraps that relays keep: an end that was cut off gets them when it is back.
     let config = Config::default().with(|config| {

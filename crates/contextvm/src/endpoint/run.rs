@@ -15,12 +15,12 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::{AbortHandle, spawn_blocking};
 
 use super::config::Journal;
-use super::envelope::{self, Draft};
+use super::envelope::{self, Draft, Opened};
 use super::error::{OpenError, SendError};
 use super::keys::Keys;
 use crate::machine::{
     Arrival, Config, Encryption, Event, InboundMessage, Machine, Memory, Prepared, PublicKey,
-    Publish, Role, Seal, SendId, Stats,
+    Publish, Role, Seal, SendId, Stats, sort_stored,
 };
 
 /// A tag with a random value that makes small events unique. An event's id is a hash of its content
@@ -302,53 +302,63 @@ fn unix_time() -> u64 {
     nostr_sdk::Timestamp::now().as_secs()
 }
 
-async fn read(shared: Arc<Shared>, mut events: mpsc::Receiver<nostr::Event>) {
-    while let Some(event) = events.recv().await {
-        let event_id = event.id;
-        let opened = if event.kind.as_u16() == Seal::Plain.kind() {
-            envelope::open(&shared.keys, event)
-        } else {
-            // Decrypting a large event would block the task.
-            let keys = shared.keys.clone();
-            match spawn_blocking(move || envelope::open(&keys, event)).await {
-                Ok(opened) => opened,
-                Err(_) => return,
-            }
-        };
-        let opened = match opened {
-            Ok(opened) => opened,
-            Err(error) => {
-                tracing::debug!(%event_id, %error, "received event dropped");
-                continue;
-            }
-        };
-        let arrival = Arrival {
-            from: opened.author,
-            id: opened.id,
-            tags: opened.tags,
-            content: opened.content.into(),
-            seal: opened.seal,
-            created_at: opened.created_at,
-            received_at: unix_time(),
-        };
-        {
-            let mut machine = shared.lock();
-            if !machine.knows(&arrival.from)
-                && let Some(learned) = shared.memory.recall(&arrival.from)
-            {
-                machine.recall(now(), arrival.from, learned);
-            }
-            // Kept while the machine is locked, so that nobody acts on an event that is not kept.
-            if let Some(heard) = machine.handle_event(now(), arrival)
-                && let Some(journal) = &shared.journal
-                && journal.add(&heard)
-            {
-                journal.replace(machine.heard().collect());
+async fn read(shared: Arc<Shared>, mut batches: mpsc::Receiver<nostr::Batch>) {
+    while let Some(mut batch) = batches.recv().await {
+        let mut arrivals = Vec::with_capacity(batch.events.len());
+        for event in batch.events.drain(..) {
+            let event_id = event.id;
+            let opened = if event.kind.as_u16() == Seal::Plain.kind() {
+                envelope::open(&shared.keys, event)
+            } else {
+                // Decrypting a large event would block the task.
+                let keys = shared.keys.clone();
+                match spawn_blocking(move || envelope::open(&keys, event)).await {
+                    Ok(opened) => opened,
+                    Err(_) => return,
+                }
+            };
+            match opened {
+                Ok(opened) => arrivals.push(arrival(opened)),
+                Err(error) => tracing::debug!(%event_id, %error, "received event dropped"),
             }
         }
-        shared.machine_changed();
+        if arrivals.len() > 1 {
+            sort_stored(&mut arrivals);
+        }
+        for arrival in arrivals {
+            handle(&shared, arrival);
+            shared.machine_changed();
+        }
     }
     shared.close();
+}
+
+fn arrival(opened: Opened) -> Arrival {
+    Arrival {
+        from: opened.author,
+        id: opened.id,
+        tags: opened.tags,
+        content: opened.content.into(),
+        seal: opened.seal,
+        created_at: opened.created_at,
+        received_at: unix_time(),
+    }
+}
+
+fn handle(shared: &Shared, arrival: Arrival) {
+    let mut machine = shared.lock();
+    if !machine.knows(&arrival.from)
+        && let Some(learned) = shared.memory.recall(&arrival.from)
+    {
+        machine.recall(now(), arrival.from, learned);
+    }
+    // Kept while the machine is locked, so that nobody acts on an event that is not kept.
+    if let Some(heard) = machine.handle_event(now(), arrival)
+        && let Some(journal) = &shared.journal
+        && journal.add(&heard)
+    {
+        journal.replace(machine.heard().collect());
+    }
 }
 
 async fn write(shared: Arc<Shared>, relays: Relays) {

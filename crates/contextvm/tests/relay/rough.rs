@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breakbulk_contextvm::{Config, Encryption, Keys, OpenError, Server, ServerConfig};
+use breakbulk_contextvm::{Config, Encryption, Keys, OpenError, Server, ServerConfig, Wraps};
 use breakbulk_net::nostr::RelaysError;
 use breakbulk_testkit::bad_relay::{BadRelay, Weather};
 use breakbulk_testkit::log::{Level, Log};
@@ -48,7 +48,7 @@ async fn a_relay_that_takes_less_than_it_should() {
     assert!(relay.refused() > 0);
     let line = [
         "a relay refused an event as too large; smaller pieces are tried once",
-        "of 30000 bytes",
+        "limit 30000",
     ];
     log.assert_line(Level::INFO, &line);
     // Both have learned.
@@ -141,4 +141,42 @@ async fn what_no_relay_takes_is_an_error_and_in_the_log() {
     // The next one is sent as if nothing had been.
     relay.refuse_all(false);
     exchange(&client, 3, 0, 10, 10).await;
+}
+
+// CEP22-25, CEP22-26
+/// A relay that restarts, or a network that breaks, cuts off both ends. What the relay has stored by then it sends
+/// newest first; what it does not store is sent again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wherever_all_connections_are_cut_the_transfer_arrives() {
+    let mut cases = tokio::task::JoinSet::new();
+    for wraps in [Wraps::Persistent, Wraps::Ephemeral] {
+        for after in [1, 2, 4, 9, 15, 20, 40] {
+            cases.spawn(async move {
+                let relay = BadRelay::start(Weather {
+                    shim: true,
+                    ..Weather::default()
+                })
+                .await
+                .unwrap();
+                let config = Config::default().with(|config| {
+                    config.encryption = Encryption::Required;
+                    config.wraps = wraps;
+                });
+                let server = echo_server(&[relay.url()], config.clone()).await;
+                let client = connect(&server, &[relay.url()], config).await;
+                let cutting = async {
+                    while relay.events() < after {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                    relay.cut();
+                };
+                println!("{wraps:?}, cut after {after} events");
+                tokio::join!(exchange(&client, 1, 0, 10, 1_500_000), cutting);
+                println!("{wraps:?}, cut after {after} events: arrived");
+            });
+        }
+    }
+    while let Some(case) = cases.join_next().await {
+        case.unwrap();
+    }
 }

@@ -14,6 +14,10 @@ const BEFORE: Duration = Duration::from_secs(5);
 /// How long after a reconnect events are sent again, twice: other clients of the relay reconnect later.
 const AFTER: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(12)];
 
+/// How much later than those new events are sent: a piece that overtakes the ones before it may be one that its
+/// receiver cannot take.
+const BEHIND: Duration = Duration::from_millis(250);
+
 /// How long an accepted event is kept.
 const KEPT: Duration = Duration::from_secs(30);
 
@@ -57,6 +61,13 @@ impl RecentlyAccepted {
         }
     }
 
+    /// When an event of an ephemeral kind may be sent. After an outage the other clients are not back yet, and would
+    /// get neither what was lost nor this.
+    pub(super) fn settled(&self) -> Option<Instant> {
+        let first = self.reconnected? + AFTER[0];
+        Some(first + BEHIND)
+    }
+
     /// When [`again`](Self::again) is to be called.
     pub(super) fn next(&self) -> Option<Instant> {
         self.due.front().copied()
@@ -95,8 +106,8 @@ mod tests {
         let mut recent = RecentlyAccepted::default();
         recent.connected(at(0));
         assert_eq!(
-            recent.next(),
-            None,
+            (recent.next(), recent.settled()),
+            (None, None),
             "the first connection follows no outage"
         );
         let [old, lost, kept, late, after] = [
@@ -113,6 +124,7 @@ mod tests {
         recent.connected(at(10));
         recent.accepted(late.0, &late.1);
         assert_eq!(recent.next(), Some(at(14)));
+        assert_eq!(recent.settled(), Some(at(14) + BEHIND));
         assert!(recent.again(at(13)).is_empty());
         assert_eq!(recent.again(at(14)), [lost.1.clone(), late.1.clone()]);
         recent.accepted(after.0, &after.1);

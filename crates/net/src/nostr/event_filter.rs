@@ -2,7 +2,7 @@
 //! key.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use breakbulk_link::Recent;
 use breakbulk_link::lock;
@@ -10,6 +10,9 @@ use nostr_sdk::pool::policy::{AdmitPolicy, AdmitStatus, PolicyError};
 use nostr_sdk::util::BoxedFuture;
 use nostr_sdk::{Event, EventId, PublicKey, RelayUrl, SubscriptionId};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::stored::{Batch, Stored};
 
 /// Called for every event by the task that reads from its relay; while it waits, nothing more is read
 /// from that relay.
@@ -18,7 +21,8 @@ pub(crate) struct EventFilter {
     pub(crate) us: PublicKey,
     pub(crate) kinds: BTreeSet<u16>,
     pub(crate) seen: Mutex<Recent<EventId>>,
-    pub(crate) events: mpsc::Sender<Event>,
+    pub(crate) stored: Arc<Stored>,
+    pub(crate) events: mpsc::Sender<Batch>,
 }
 
 impl EventFilter {
@@ -35,14 +39,16 @@ impl EventFilter {
 impl AdmitPolicy for EventFilter {
     fn admit_event<'a>(
         &'a self,
-        _relay: &'a RelayUrl,
+        relay: &'a RelayUrl,
         _subscription: &'a SubscriptionId,
         event: &'a Event,
     ) -> BoxedFuture<'a, Result<AdmitStatus, PolicyError>> {
         Box::pin(async move {
-            if self.is_wanted(event) {
+            if self.is_wanted(event)
+                && let Some(batch) = self.stored.received(Instant::now(), relay, event)
+            {
                 // An error means that the receiver was dropped.
-                let _ = self.events.send(event.clone()).await;
+                let _ = self.events.send(batch).await;
             }
             // Rejected, so that the library neither stores the event nor notifies others.
             Ok(AdmitStatus::Rejected { reason: None })

@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::again::RecentlyAccepted;
 use super::event_filter::EventFilter;
 use super::outcome::{Outcome, Verdict, verdict};
+use super::stored::{Batch, Stored};
 use super::{EVENT_MAX, fetch_limits};
 
 /// How many events may wait for one relay; further events are not sent to it.
@@ -130,13 +131,13 @@ struct OneRelay {
 impl Relays {
     /// Connects and subscribes to events of these kinds that are addressed to `keys`; returns once
     /// one relay has accepted the subscription. Events with valid signatures arrive in the channel,
-    /// each once.
+    /// each once, and those together that a relay had stored when it was connected, also after an outage.
     pub async fn open(
         urls: &[String],
         keys: &Keys,
         kinds: impl IntoIterator<Item = u16>,
         options: &RelayOptions,
-    ) -> Result<(Self, mpsc::Receiver<Event>), RelaysError> {
+    ) -> Result<(Self, mpsc::Receiver<Batch>), RelaysError> {
         let urls = parse(urls)?;
         let (sender, events) = mpsc::channel(options.waiting.max(1));
         let kinds: BTreeSet<u16> = kinds.into_iter().collect();
@@ -145,11 +146,13 @@ impl Relays {
             .kinds(kinds.iter().map(|&kind| Kind::from_u16(kind)))
             .pubkey(keys.public_key())
             .since(since);
+        let stored = Arc::new(Stored::default());
         let filter_policy = EventFilter {
             us: keys.public_key(),
             kinds,
             seen: Mutex::new(Recent::new(options.remembered)),
-            events: sender,
+            stored: stored.clone(),
+            events: sender.clone(),
         };
         let client = Client::builder()
             .signer(keys.clone())
@@ -173,13 +176,15 @@ impl Relays {
                 pause: Mutex::new((Instant::now(), PAUSE.0)),
                 recent: Mutex::default(),
             });
-            let watch = watch(
-                relay.clone(),
-                notifications,
-                id.clone(),
-                filter.clone(),
-                ready.clone(),
-            );
+            let watch = Watch {
+                one: relay.clone(),
+                id: id.clone(),
+                filter: filter.clone(),
+                ready: ready.clone(),
+                stored: stored.clone(),
+                events: sender.clone(),
+            }
+            .run(notifications);
             watchers.push(tokio::spawn(watch).abort_handle());
             relay.relay.connect();
             relays.push(relay);
@@ -278,10 +283,7 @@ impl OneRelay {
     /// recognizes an event by its id.
     async fn publish_with_retries(&self, event: &Event) -> Outcome {
         loop {
-            let until = self.pause().0;
-            if until > Instant::now() {
-                sleep_until(until).await;
-            }
+            self.wait_for_turn(event).await;
             let reason = match self.relay.send_event(event).await {
                 Ok(_) => return self.accepted(),
                 Err(RelayError::RelayMessage(text)) => match verdict(&text) {
@@ -312,6 +314,22 @@ impl OneRelay {
                 "publishing an event failed, trying again"
             );
             self.back_off();
+        }
+    }
+
+    /// Waits until the relay takes events, and until those that an outage may have lost were sent again.
+    async fn wait_for_turn(&self, event: &Event) {
+        loop {
+            let settled = match event.kind.is_ephemeral() {
+                true => lock(&self.recent).settled(),
+                // The relay stores it.
+                false => None,
+            };
+            let until = settled.into_iter().chain([self.pause().0]).max();
+            match until.filter(|until| *until > Instant::now()) {
+                Some(until) => sleep_until(until).await,
+                None => return,
+            }
         }
     }
 
@@ -389,69 +407,101 @@ async fn add(
     relay.map_err(|error| bad_url(error.to_string()))
 }
 
-/// Signals `ready` when the relay has accepted the subscription, subscribes again if the relay ends it, and
-/// sends recent events again after an outage.
-async fn watch(
+/// Watches one relay.
+struct Watch {
     one: Arc<OneRelay>,
-    mut notifications: broadcast::Receiver<RelayNotification>,
     id: SubscriptionId,
     filter: Filter,
+    /// Is told when the relay has accepted the subscription.
     ready: mpsc::Sender<()>,
-) {
-    let relay = &one.relay;
-    let mut pause = PAUSE.0;
-    loop {
-        let due = lock(&one.recent).next();
-        let notification = tokio::select! {
-            notification = notifications.recv() => notification,
-            () = until(due) => {
-                one.publish_again();
-                continue;
-            }
-        };
-        let message = match notification {
-            Ok(RelayNotification::Message { message }) => message,
-            Ok(RelayNotification::RelayStatus {
-                status: RelayStatus::Connected,
-            }) => {
-                lock(&one.recent).connected(Instant::now());
-                continue;
-            }
-            Ok(RelayNotification::Shutdown) | Err(broadcast::error::RecvError::Closed) => return,
-            Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => continue,
-        };
-        match message {
-            RelayMessage::EndOfStoredEvents(which) if *which == id => {
-                pause = PAUSE.0;
-                // Only the first signal is waited for; the channel may be full.
-                let _ = ready.try_send(());
-            }
-            RelayMessage::Closed {
-                subscription_id,
-                message,
-            } if *subscription_id == id => {
-                // The library authenticates and subscribes again by itself.
-                if message.starts_with("auth-required") {
+    stored: Arc<Stored>,
+    events: mpsc::Sender<Batch>,
+}
+
+impl Watch {
+    /// Hands over what the relay had stored, subscribes again if the relay ends the subscription, and sends recent
+    /// events again after an outage.
+    async fn run(self, mut notifications: broadcast::Receiver<RelayNotification>) {
+        let url = self.one.relay.url();
+        let mut pause = PAUSE.0;
+        loop {
+            let due = lock(&self.one.recent).next();
+            let end = self.stored.deadline(url);
+            let notification = tokio::select! {
+                notification = notifications.recv() => notification,
+                () = until(due) => {
+                    self.one.publish_again();
                     continue;
                 }
-                tracing::warn!(
-                    url = %relay.url(),
-                    %message,
-                    "the relay ended the subscription; subscribing again in {pause:?}"
-                );
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE.1);
-                let options = SubscribeOptions::default();
-                let again = relay.subscribe_with_id(id.clone(), filter.clone(), options);
-                if let Err(error) = again.await {
-                    tracing::warn!(
-                        url = %relay.url(),
-                        %error,
-                        "subscribing at the relay failed: no events arrive from it"
-                    );
+                () = until(end) => {
+                    self.hand_over(self.stored.ended(url)).await;
+                    continue;
                 }
+            };
+            let message = match notification {
+                Ok(RelayNotification::Message { message }) => message,
+                Ok(RelayNotification::RelayStatus {
+                    status: RelayStatus::Connected,
+                }) => {
+                    lock(&self.one.recent).connected(Instant::now());
+                    continue;
+                }
+                Ok(RelayNotification::RelayStatus { .. }) => {
+                    self.hand_over(self.stored.disconnected(url)).await;
+                    continue;
+                }
+                Ok(RelayNotification::Shutdown) | Err(broadcast::error::RecvError::Closed) => {
+                    return;
+                }
+                Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => continue,
+            };
+            match message {
+                RelayMessage::EndOfStoredEvents(which) if *which == self.id => {
+                    pause = PAUSE.0;
+                    self.hand_over(self.stored.ended(url)).await;
+                    // Only the first signal is waited for; the channel may be full.
+                    let _ = self.ready.try_send(());
+                }
+                RelayMessage::Closed {
+                    subscription_id,
+                    message,
+                } if *subscription_id == self.id => {
+                    // The library authenticates and subscribes again by itself.
+                    if message.starts_with("auth-required") {
+                        continue;
+                    }
+                    tracing::warn!(
+                        %url,
+                        %message,
+                        "the relay ended the subscription; subscribing again in {pause:?}"
+                    );
+                    self.hand_over(self.stored.disconnected(url)).await;
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE.1);
+                    self.subscribe().await;
+                }
+                _ => {}
             }
-            _ => {}
+        }
+    }
+
+    async fn hand_over(&self, batch: Option<Batch>) {
+        if let Some(batch) = batch {
+            // An error means that the receiver was dropped.
+            let _ = self.events.send(batch).await;
+        }
+    }
+
+    async fn subscribe(&self) {
+        let relay = &self.one.relay;
+        let options = SubscribeOptions::default();
+        let again = relay.subscribe_with_id(self.id.clone(), self.filter.clone(), options);
+        if let Err(error) = again.await {
+            tracing::warn!(
+                url = %relay.url(),
+                %error,
+                "subscribing at the relay failed: no events arrive from it"
+            );
         }
     }
 }

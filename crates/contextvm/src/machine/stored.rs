@@ -1,0 +1,66 @@
+//! The order of events that a relay had stored.
+
+use breakbulk_message::jsonrpc::Envelope;
+use breakbulk_message::mcp::{PROGRESS, Progress};
+
+use super::Arrival;
+
+/// Brings events that a relay had stored into the order in which they were made: relays send them newest first, those
+/// of one second in any order, and CEP-22 wants the frames of a transfer nearly in order and its `end` last. Events
+/// of one second go by their progress, which grows with each frame.
+pub fn sort_stored(arrivals: &mut [Arrival]) {
+    arrivals.reverse();
+    arrivals.sort_by_cached_key(|arrival| (arrival.created_at, progress(arrival)));
+}
+
+/// The number of a frame; 0 for other messages.
+fn progress(arrival: &Arrival) -> u64 {
+    let number = || {
+        let envelope = Envelope::parse(std::str::from_utf8(&arrival.content).ok()?)?;
+        if envelope.method().as_deref() != Some(PROGRESS) {
+            return None;
+        }
+        Progress::read(envelope.params?)?.progress.as_u64()
+    };
+    number().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{EventId, PublicKey, Seal};
+
+    #[test]
+    fn stored_events_go_by_their_time_and_number() {
+        let frame = |number: u64| {
+            format!(
+                r#"{{"jsonrpc":"2.0","method":"{PROGRESS}","params":{{"progressToken":"t","progress":{number},"cvm":{{"type":"chunk"}}}}}}"#
+            )
+        };
+        let request = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let made = [
+            (10, request.to_owned()),
+            (10, request.replace("ping", "later in that second")),
+            (11, frame(9)),
+            (11, frame(10)),
+            (11, frame(11)),
+            (12, frame(12)),
+            (12, "no JSON".to_owned()),
+        ];
+        // As a relay sends them: those of one second, too, in some order.
+        let mut arrivals: Vec<Arrival> = [6, 5, 3, 4, 2, 1, 0]
+            .map(|at: usize| Arrival {
+                from: PublicKey::from_byte_array([1; 32]),
+                id: EventId::from_byte_array([u8::try_from(at).unwrap(); 32]),
+                tags: Vec::new(),
+                content: made[at].1.clone().into(),
+                seal: Seal::Persistent,
+                created_at: made[at].0,
+                received_at: 20,
+            })
+            .into();
+        sort_stored(&mut arrivals);
+        let order: Vec<u8> = arrivals.iter().map(|it| it.id.to_bytes()[0]).collect();
+        assert_eq!(order, [0, 1, 2, 3, 4, 6, 5]);
+    }
+}

@@ -1,0 +1,192 @@
+//! The events that a relay had stored when it was subscribed to. It sends them newest first, those of one second in
+//! any order, and then says that there are no more of them. Whoever knows what the events say can order them, so
+//! they are handed over together.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use breakbulk_link::lock;
+use nostr_sdk::{Event, RelayUrl};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+/// The most stored events that are handed over together; more of them come in several batches.
+const MOST: usize = 1_024;
+
+/// How many KiB of stored events wait for the end of theirs, or for the application, of all relays together.
+/// What is more is handed over as it comes, and waits for room in the channel.
+const WAITING_KIB: usize = 32 << 10;
+
+/// A relay that does not say within this time after the first stored event that there are no more is not waited for.
+const END: Duration = Duration::from_secs(5);
+
+/// Received events: one, or all that a relay had stored, in the order in which it sent them.
+#[derive(Debug)]
+pub struct Batch {
+    /// The events, at least one.
+    pub events: Vec<Event>,
+    /// Their part of what may wait, until the batch is dropped.
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+/// For each relay what it had stored, for as long as it sends that.
+#[derive(Debug)]
+pub(super) struct Stored {
+    relays: Mutex<BTreeMap<RelayUrl, Phase>>,
+    room: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The relay sends what it had stored: what came of it, and when the first of it came.
+    Stored(Vec<Event>, Option<OwnedSemaphorePermit>, Option<Instant>),
+    /// It sends events as they are published.
+    Live,
+}
+
+impl Default for Phase {
+    fn default() -> Self {
+        Self::Stored(Vec::new(), None, None)
+    }
+}
+
+impl Phase {
+    /// What was collected, and the next phase in its place.
+    fn end(&mut self, next: Self) -> Option<Batch> {
+        match std::mem::replace(self, next) {
+            Self::Stored(events, room, _) if !events.is_empty() => Some(Batch {
+                events,
+                _room: room,
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl Default for Stored {
+    fn default() -> Self {
+        Self {
+            relays: Mutex::default(),
+            room: Arc::new(Semaphore::new(WAITING_KIB)),
+        }
+    }
+}
+
+impl Stored {
+    /// An event came; returns what to hand over now.
+    pub(super) fn received(&self, now: Instant, relay: &RelayUrl, event: &Event) -> Option<Batch> {
+        let mut relays = self.lock();
+        let phase = relays.entry(relay.clone()).or_default();
+        let kib = u32::try_from(event.content.len() >> 10).map_or(u32::MAX, |kib| kib + 1);
+        let Phase::Stored(events, room, first) = phase else {
+            return Some(Batch {
+                events: vec![event.clone()],
+                _room: None,
+            });
+        };
+        events.push(event.clone());
+        first.get_or_insert(now);
+        match (self.room.clone().try_acquire_many_owned(kib), &mut *room) {
+            (Ok(more), Some(room)) => room.merge(more),
+            (Ok(more), None) => *room = Some(more),
+            (Err(_), _) => return phase.end(Phase::default()),
+        }
+        if events.len() >= MOST {
+            return phase.end(Phase::default());
+        }
+        None
+    }
+
+    /// The relay has sent all that it had stored; returns it.
+    pub(super) fn ended(&self, relay: &RelayUrl) -> Option<Batch> {
+        let mut relays = self.lock();
+        relays.entry(relay.clone()).or_default().end(Phase::Live)
+    }
+
+    /// The relay is not connected: what comes next was stored. Returns what came before.
+    pub(super) fn disconnected(&self, relay: &RelayUrl) -> Option<Batch> {
+        self.lock().get_mut(relay)?.end(Phase::default())
+    }
+
+    /// When [`ended`](Self::ended) is to be called although the relay did not say so.
+    pub(super) fn deadline(&self, relay: &RelayUrl) -> Option<Instant> {
+        match self.lock().get(relay)? {
+            Phase::Stored(_, _, first) => first.map(|first| first + END),
+            Phase::Live => None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<RelayUrl, Phase>> {
+        lock(&self.relays)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nostr_sdk::{EventBuilder, Keys, Kind};
+
+    use super::*;
+
+    fn event(text: &str) -> Event {
+        let builder = EventBuilder::new(Kind::from_u16(1_059), text);
+        builder.sign_with_keys(&Keys::generate()).unwrap()
+    }
+
+    fn texts(batch: Option<Batch>) -> Option<Vec<String>> {
+        let events = batch?.events;
+        Some(events.into_iter().map(|event| event.content).collect())
+    }
+
+    #[test]
+    fn what_was_stored_comes_together_and_the_rest_one_by_one() {
+        let urls = ["ws://127.0.0.1:1", "ws://127.0.0.1:2", "ws://127.0.0.1:3"];
+        let [one, two, empty] = urls.map(|url| RelayUrl::parse(url).unwrap());
+        let now = Instant::now();
+        let stored = Stored::default();
+        let received = |relay, text: &str| texts(stored.received(now, relay, &event(text)));
+        assert_eq!(received(&one, "b"), None);
+        assert_eq!(stored.deadline(&one), Some(now + END));
+        assert_eq!(received(&two, "of another relay"), None);
+        assert_eq!(received(&one, "a"), None);
+        let both = Some(vec!["b".to_owned(), "a".to_owned()]);
+        assert_eq!(texts(stored.ended(&one)), both);
+        assert_eq!(stored.deadline(&one), None);
+        assert_eq!(received(&one, "c"), Some(vec!["c".to_owned()]));
+        assert!(stored.disconnected(&one).is_none());
+        assert_eq!(received(&one, "d"), None);
+        assert_eq!(
+            texts(stored.disconnected(&one)),
+            Some(vec!["d".to_owned()]),
+            "nothing is lost with its connection"
+        );
+        assert!(stored.ended(&empty).is_none());
+        assert_eq!(received(&empty, "e"), Some(vec!["e".to_owned()]));
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let relay = RelayUrl::parse("ws://127.0.0.1:1").unwrap();
+        let (now, stored) = (Instant::now(), Stored::default());
+        let small = event("x");
+        let first = (1..).find_map(|number| {
+            let batch = stored.received(now, &relay, &small)?;
+            Some((number, batch))
+        });
+        let (number, batch) = first.unwrap();
+        assert_eq!((number, batch.events.len()), (MOST, MOST));
+        let large = event(&"x".repeat(1 << 20));
+        let mut kept = vec![batch];
+        let before = WAITING_KIB - stored.room.available_permits();
+        let batch = (0..).find_map(|_| stored.received(now, &relay, &large));
+        kept.extend(batch);
+        let held: usize = kept.iter().map(|batch| batch.events.len()).sum();
+        assert!(held <= MOST + ((WAITING_KIB - before) >> 10) + 1, "{held}");
+        // As long as that waits, each event is handed over at once.
+        let next = stored.received(now, &relay, &large);
+        assert_eq!(next.map(|batch| batch.events.len()), Some(1));
+        drop(kept);
+        assert_eq!(stored.room.available_permits(), WAITING_KIB);
+        assert!(stored.received(now, &relay, &large).is_none());
+    }
+}
