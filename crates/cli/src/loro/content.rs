@@ -2,6 +2,7 @@
 
 mod edit;
 mod same;
+mod text;
 
 use breakbulk::loro::crdt::{
     Container, ContainerTrait, ContainerType, ExportMode, LoroDoc, LoroValue,

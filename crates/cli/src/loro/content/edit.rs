@@ -24,7 +24,7 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    fn new(why: impl Into<String>) -> Self {
+    pub(super) fn new(why: impl Into<String>) -> Self {
         Self {
             path: Vec::new(),
             why: why.into(),
@@ -51,7 +51,7 @@ impl From<LoroError> for Refused {
     }
 }
 
-type Set = Result<(), Refused>;
+pub(super) type Set = Result<(), Refused>;
 
 /// Gives a container the content of a JSON value. `current` is its content, with that of all containers
 /// in it.
@@ -71,9 +71,7 @@ pub(super) fn set(container: &Container, current: &LoroValue, wanted: &Value) ->
             move_items(list, &mut current, items)?;
             set_items(list, &current, items)
         }
-        (Container::Text(text), _, Value::String(wanted)) => text
-            .update(wanted, Default::default())
-            .map_err(|error| Refused::new(format!("{error:?}"))),
+        (Container::Text(text), _, Value::String(wanted)) => super::text::set(text, wanted),
         (Container::Counter(counter), _, Value::Number(number)) => {
             let wanted = number.as_f64().unwrap_or_default();
             Ok(counter.increment(wanted - counter.get_value())?)

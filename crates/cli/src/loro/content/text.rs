@@ -1,0 +1,116 @@
+//! Edits a text until it is another one, with few edits and in a time that grows with its size.
+
+use breakbulk::loro::crdt::LoroText;
+
+use super::edit::{Refused, Set};
+
+/// Among so many characters, or lines, the least edits are looked for. The time for that grows with the square of
+/// what differs: two different texts of 400 KB would take minutes.
+const LOOKED_AT_MAX: usize = 4_000;
+
+/// Changes the text. What is the same at its beginning and its end is not touched.
+pub(super) fn set(text: &LoroText, wanted: &str) -> Set {
+    let current = text.to_string();
+    let (head, old, new) = differing(&current, wanted);
+    let (old_length, new_length) = (old.chars().count(), new.chars().count());
+    if old_length > 0 && new_length > 0 {
+        let lines = |text: &str| text.bytes().filter(|byte| *byte == b'\n').count();
+        let (old_lines, new_lines) = (lines(old), lines(new));
+        let failed = |error| Refused::new(format!("{error:?}"));
+        if old_length + new_length <= LOOKED_AT_MAX {
+            return text.update(wanted, Default::default()).map_err(failed);
+        }
+        if old_lines > 0 && new_lines > 0 && old_lines + new_lines <= LOOKED_AT_MAX {
+            return text
+                .update_by_line(wanted, Default::default())
+                .map_err(failed);
+        }
+    }
+    if old_length > 0 {
+        text.delete(head, old_length)?;
+    }
+    if new_length > 0 {
+        text.insert(head, new)?;
+    }
+    Ok(())
+}
+
+/// How many characters are the same at the beginning, and what lies between them and those that are the same at the
+/// end.
+fn differing<'a>(current: &'a str, wanted: &'a str) -> (usize, &'a str, &'a str) {
+    let pairs = current.chars().zip(wanted.chars());
+    let same = pairs.take_while(|(now, then)| now == then);
+    let (head, bytes) = same.fold((0, 0), |(count, bytes), (it, _)| {
+        (count + 1, bytes + it.len_utf8())
+    });
+    let (old, new) = (&current[bytes..], &wanted[bytes..]);
+    let pairs = old.chars().rev().zip(new.chars().rev());
+    let same = pairs.take_while(|(now, then)| now == then);
+    let tail: usize = same.map(|(it, _)| it.len_utf8()).sum();
+    (head, &old[..old.len() - tail], &new[..new.len() - tail])
+}
+
+#[cfg(test)]
+mod tests {
+    use breakbulk::loro::crdt::LoroDoc;
+
+    use super::*;
+
+    /// Prose without an end that no part of equals another.
+    fn prose(seed: u32, length: usize, line: usize) -> String {
+        let mut state = seed;
+        (0..length)
+            .map(|at| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                match at % line == line - 1 {
+                    true => '\n',
+                    false => char::from(b'a' + u8::try_from((state >> 24) % 26).unwrap()),
+                }
+            })
+            .collect()
+    }
+
+    /// The texts with millions of characters would take hours where their least edits were looked for.
+    #[test]
+    fn texts_of_any_size_are_set_without_touching_what_is_the_same() {
+        let million = |seed| prose(seed, 1_000_000, usize::MAX);
+        let lines = |seed| prose(seed, 1_000_000, 60);
+        let (one, two, of_lines) = (million(1), million(2), lines(3));
+        let edited = of_lines.replacen('\n', " an edit\n", 1) + "and one at the end";
+        // The text, what it becomes, and the most characters that others get for that.
+        let table = [
+            ("", "", 0),
+            ("", &*one, 1_000_000),
+            (&*one, "", 0),
+            (&*one, &*two, 1_000_000),
+            (&*of_lines, &*lines(4), 1_000_000),
+            (&*of_lines, &*edited, 200),
+            (&*one, &*format!("{one}."), 1),
+            (&*one, &*format!(".{one}"), 1),
+            ("Grüße 🚢 an alle", "Grüße an alle, 🚢", 4),
+            ("abc", "xbz", 2),
+        ];
+        for (number, (from, to, most)) in table.into_iter().enumerate() {
+            let doc = LoroDoc::new();
+            let text = doc.get_text("text");
+            text.insert(0, from).unwrap();
+            doc.commit();
+            let before = doc.oplog_vv();
+            set(&text, to).unwrap();
+            doc.commit();
+            assert!(text.to_string() == to, "case {number}");
+            let inserted: usize = doc
+                .export_json_updates(&before, &doc.oplog_vv())
+                .unwrap()
+                .changes
+                .iter()
+                .flat_map(|change| &change.ops)
+                .map(|op| {
+                    let json = serde_json::to_value(&op.content).unwrap();
+                    json["text"].as_str().map_or(0, |text| text.chars().count())
+                })
+                .sum();
+            assert!(inserted <= most, "case {number}: {inserted}");
+        }
+    }
+}
