@@ -33,6 +33,7 @@ pub(crate) use loro::{LoroAddress, LoroWay};
 pub(crate) use nats::{NatsAddress, NatsNames, servers as nats_servers};
 #[cfg(not(feature = "nats"))]
 use options::EndpointOptions;
+pub use options::Misspelt;
 #[cfg(any(feature = "http", feature = "process"))]
 use options::NAMES;
 #[cfg(feature = "process")]

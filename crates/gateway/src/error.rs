@@ -63,7 +63,7 @@ pub enum PlanError {
     NoSessions,
     /// One session may need more memory than there is for all.
     #[error(
-        "the memory of {memory} bytes is less than one session may need, {needed} bytes; raise the memory or lower max-message"
+        "the memory of {memory} bytes is less than one session may need, {needed} bytes; raise --memory or lower --max-message"
     )]
     Memory {
         /// What there is.
@@ -486,7 +486,7 @@ impl fmt::Display for SessionEnd {
         match &ended.refused {
             Some(refused) => write!(f, "; {refused}")?,
             None if closed.code == 1009 && !ended.by_peer => f.write_str(
-                "; start this gateway with a larger max-message (where it cuts: max-frame), or send less",
+                "; start this gateway with a larger --max-message (where it cuts: --max-frame), or send less",
             )?,
             None => {}
         }

@@ -70,7 +70,7 @@ mod traces;
 mod tunnel;
 pub mod watch;
 
-pub use endpoint::{Endpoint, EndpointError, OptionError, WireKind};
+pub use endpoint::{Endpoint, EndpointError, Misspelt, OptionError, WireKind};
 pub use error::{EndError, OpenError, Party, PlanError, RunError, SessionEnd, Unreachable};
 #[cfg(feature = "nats")]
 pub use fleet::{FleetAddress, FleetError};

@@ -22,7 +22,7 @@ use tracing::Instrument;
 
 #[cfg(feature = "process")]
 use crate::endpoint::SocketAddress;
-use crate::endpoint::{At, TunnelUse, WsAddress};
+use crate::endpoint::{At, Misspelt, TunnelUse, WsAddress};
 use crate::error::{OpenError, Party, RunError, SessionEnd, Unreachable};
 use crate::open::{self, Opened};
 use crate::plan::{End, Overruled, Plan};
@@ -54,6 +54,8 @@ pub enum Event {
     Listening(String),
     /// A limit that was asked for does not apply.
     Overruled(Side, Overruled),
+    /// A part of a target's address is spelled nearly as an option.
+    Misspelt(Side, Misspelt),
     /// The token of an end travels in clear text beyond this machine.
     TokenInClear(Side),
     /// Clients cannot connect any more: the address is free.
@@ -86,6 +88,9 @@ impl Plan {
         for (side, end) in [(Side::Listen, &self.listen), (Side::To, &self.to)] {
             if let Some(overruled) = end.overruled {
                 tell(Event::Overruled(side, overruled));
+            }
+            if let Some(misspelt) = &end.misspelt {
+                tell(Event::Misspelt(side, misspelt.clone()));
             }
         }
         for (side, end) in [(Side::Listen, &self.listen), (Side::To, &self.to)] {

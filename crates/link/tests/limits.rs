@@ -40,6 +40,37 @@ fn ahp_segments_are_as_large_as_the_decisions_say() {
     assert_eq!(plan(&Ahp, 1000, Cap::frame(144), None), Err(too_small));
 }
 
+/// Of a cap of two sizes the smaller one bounds what is cut.
+#[test]
+fn a_cap_that_is_too_small_is_named_with_what_would_do() {
+    let cut_above = |size| Cap {
+        cut_above: Some(size),
+        ..Cap::frame(2_000)
+    };
+    let table: [(&dyn Wire, Option<&str>); 4] = [
+        (&Ahp, None),
+        (&Tywrap::default(), Some("request:7")),
+        (&Cep22::default(), Some("token")),
+        (&Loro, Some("8 bytes.")),
+    ];
+    for (wire, key) in table {
+        let Err(SendError::CapTooSmall { cap, needed }) = plan(wire, 3_000, cut_above(10), key)
+        else {
+            panic!("{}", wire.name());
+        };
+        assert_eq!(cap, 10, "{}", wire.name());
+        let again = plan(wire, 3_000, cut_above(needed), key);
+        assert!(
+            matches!(
+                again,
+                Ok(Plan::Pieces(_)) | Err(SendError::TooManyPieces { .. })
+            ),
+            "{}: {needed} gave {again:?}",
+            wire.name()
+        );
+    }
+}
+
 #[test]
 fn the_last_piece_that_can_be_numbered_and_one_byte_more() {
     let ahp = (Cap::frame(145), 65_535 * 3, 65_535);

@@ -152,8 +152,8 @@ impl Ahp {
         if room == 0 {
             let missing = envelope + 4 - frame;
             return Err(SendError::CapTooSmall {
-                cap: cap.max.min(peer.frame),
-                needed: cap.max.min(peer.frame) + missing,
+                cap: cap.whole_limit().min(peer.frame),
+                needed: cap.whole_limit().min(peer.frame) + missing,
             });
         }
         let count = size.div_ceil(room).max(1) as u64;

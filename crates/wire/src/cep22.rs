@@ -384,7 +384,7 @@ impl Cep22 {
         let limit = cap.cut_room();
         if limit < needed {
             return Err(SendError::CapTooSmall {
-                cap: cap.max,
+                cap: cap.whole_limit(),
                 needed: cap.counted(needed),
             });
         }

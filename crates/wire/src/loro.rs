@@ -138,8 +138,8 @@ impl Wire for Loro {
         }
         if !native && limit < HEADER_LEN {
             return Err(SendError::CapTooSmall {
-                cap: cap.max,
-                needed: cap.max + HEADER_LEN - limit,
+                cap: cap.whole_limit(),
+                needed: cap.whole_limit() + HEADER_LEN - limit,
             });
         }
         let room = if native { limit } else { limit - DATA_PREFIX };

@@ -206,8 +206,8 @@ impl Tywrap {
         };
         if limit < needed {
             return Err(SendError::CapTooSmall {
-                cap: cap.max.min(peer),
-                needed: cap.max.min(peer) + needed - limit,
+                cap: cap.whole_limit().min(peer),
+                needed: cap.whole_limit().min(peer) + needed - limit,
             });
         }
         Ok(match cap.count {

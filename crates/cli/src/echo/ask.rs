@@ -63,7 +63,13 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn();
         let mut child = child.map_err(|error| {
-            Failure::Usage(format!("the command {program} cannot be started: {error}"))
+            let quoted = match program.split_once(' ') {
+                Some(_) => "; give the command and its arguments without quotes around all of them",
+                None => "",
+            };
+            Failure::Usage(format!(
+                "the command {program} cannot be started: {error}{quoted}"
+            ))
         })?;
         let (tell, lines) = mpsc::sync_channel(1);
         if let Some(stdout) = child.stdout.take() {

@@ -183,6 +183,7 @@ fn tell(spelling: Spelling, name: &str, event: Event) {
         }
         Event::Listening(address) => log::address("listening on", &address),
         Event::Overruled(side, overruled) => tracing::warn!("{}: {overruled}", option(side)),
+        Event::Misspelt(side, misspelt) => tracing::warn!("{}: {misspelt}", option(side)),
         Event::TokenInClear(side) => tracing::warn!(
             "{}: the token travels in clear text, and whoever sees it can use it; use TLS",
             option(side)

@@ -25,7 +25,7 @@ fn a_message_that_is_too_large_is_answered_and_the_rest_goes_on() {
         "{answer}"
     );
     assert!(answer.contains(r#""maxMessageBytes":1000000"#), "{answer}");
-    let remedy = "the gateway at its receiver takes 1000000; send less or start that gateway with a larger max-message";
+    let remedy = "the gateway at its receiver takes 1000000; send less, or start both gateways with a larger --max-message";
     assert!(answer.contains(remedy), "{answer}");
     near.write(&lines(&[900_000]));
     assert!(near.read_line().as_bytes() == lines(&[900_000]));
@@ -70,7 +70,7 @@ fn what_is_too_large_for_this_side_is_skipped_and_the_rest_goes_on() {
     let notification = large(r#"{"jsonrpc":"2.0","method":"n","params":"#, "}");
     let answer = |size: usize| {
         format!(
-            r#"{{"jsonrpc":"2.0","id":"a","error":{{"code":-32011,"message":"message too large: {size} bytes, and the gateway at its sender takes 10000; send less or start that gateway with a larger max-message","data":{{"reason":"messageTooLarge","messageBytes":{size},"maxMessageBytes":10000,"chunking":false}}}}}}"#
+            r#"{{"jsonrpc":"2.0","id":"a","error":{{"code":-32011,"message":"message too large: {size} bytes, and the gateway at its sender takes 10000; send less, or start both gateways with a larger --max-message","data":{{"reason":"messageTooLarge","messageBytes":{size},"maxMessageBytes":10000,"chunking":false}}}}}}"#
         )
     };
     let announced = |text: &str| format!("Content-Length: {}\r\n\r\n{text}", text.len());
@@ -99,7 +99,7 @@ fn what_is_too_large_for_this_side_is_skipped_and_the_rest_goes_on() {
             format!("{notification}[2]\n"),
             vec!["[2]\n".to_owned()],
             1,
-            "\"n\" is dropped: message too large: 50042 bytes, and the gateway at its sender takes 10000; send less or start that gateway with a larger max-message",
+            "\"n\" is dropped: message too large: 50042 bytes, and the gateway at its sender takes 10000; send less, or start both gateways with a larger --max-message",
         ),
         (
             "lines",

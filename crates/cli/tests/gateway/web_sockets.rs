@@ -72,7 +72,7 @@ async fn a_message_over_the_limit_closes_a_websocket_with_1009() {
     assert_eq!(closed.code, 1009, "{closed:?}");
     let line = end.line("this gateway closed its connection to the client with 1009");
     assert!(
-        line.contains("start this gateway with a larger max-message"),
+        line.contains("start this gateway with a larger --max-message"),
         "{line}"
     );
     // The command sees the end of its input.

@@ -37,7 +37,7 @@ fn a_client_is_not_told_how_a_command_ended() {
     }
     let told = String::from_utf8_lossy(&told).into_owned();
     assert!(
-        told.contains("broke; the gateway's log says how"),
+        told.contains("the log of that gateway says why"),
         "{told:?}"
     );
     for word in ["status", "secret", "exit"] {

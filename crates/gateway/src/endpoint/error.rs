@@ -204,7 +204,9 @@ pub enum OptionError {
 impl EndpointError {
     /// The error for a text without a colon.
     pub(super) fn no_colon(text: &str) -> Self {
-        Self::NoColon(meant(text, ""))
+        // A command of its own; the text is not repeated.
+        let command = || text.contains(' ').then_some("exec:COMMAND");
+        Self::NoColon(meant(text, "").or_else(command))
     }
 
     /// The error for a wire that does not exist, before a transport.

@@ -14,6 +14,7 @@ pub(super) const NAMES: &[&str] = &[
     "key",
     "ca",
     "idle",
+    "client",
     "max-frame",
     "max-message",
 ];

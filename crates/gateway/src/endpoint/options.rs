@@ -16,7 +16,34 @@ use super::NatsNames;
 use super::RelayOptions;
 use super::{EndpointError, OptionError, TunnelUse};
 use crate::caps::{self, preset};
+use crate::nearest::nearest;
 use crate::size::Size;
+
+/// A parameter of a target's address that is probably meant for the gateway.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{name} is no option of the gateway, so it goes to the server as a part of the address; if {meant} is meant, write it so"
+)]
+pub struct Misspelt {
+    /// Its name.
+    pub name: String,
+    /// The option that is spelled nearly so.
+    pub meant: &'static str,
+}
+
+impl Misspelt {
+    /// The first parameter that is spelled nearly as one of these options.
+    pub(super) fn among(pairs: &[&str], options: &'static [&'static str]) -> Option<Self> {
+        pairs.iter().find_map(|pair| {
+            let name = pair.split('=').next().unwrap_or_default();
+            let meant = nearest(name, options)?;
+            Some(Self {
+                name: name.to_owned(),
+                meant,
+            })
+        })
+    }
+}
 
 /// The options of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +60,8 @@ pub(crate) struct EndpointOptions {
     pub(crate) preset: Option<Preset>,
     /// The program that takes this end's messages, whose limits are known.
     pub(crate) client: Option<Preset>,
+    /// A parameter for the server that is spelled nearly as an option.
+    pub(crate) misspelt: Option<Misspelt>,
     pub(crate) max_frame: Option<usize>,
     pub(crate) fragment: Option<usize>,
     pub(crate) max_message: Option<usize>,

@@ -281,6 +281,10 @@ fn addresses_of_http_and_their_options_are_read() {
             "tunnel is for other endpoints than http:// and https://",
         ),
         ("http://x:1?preset=none", "preset is for other endpoints"),
+        (
+            "http://x:1?client=mcp-typescript",
+            "client=mcp-typescript receives over standard streams, and this endpoint sends over HTTP POST bodies",
+        ),
         ("http://x:1?ca=a", "ca is for wss://"),
         ("http://x:1?idle=0", "idle: \"0\" is no number of seconds"),
     ] {
@@ -330,6 +334,10 @@ fn what_is_wrong_says_what_to_mend() {
             "there is no colon; an endpoint is stdio:, exec:COMMAND, tcp://HOST:PORT, unix:PATH, ws://",
         ),
         ("stdio", "there is no colon; did you mean stdio:?"),
+        (
+            "breakbulk echo",
+            "there is no colon; did you mean exec:COMMAND?",
+        ),
         ("cat", "there is no colon"),
         (
             "udp://x:1",

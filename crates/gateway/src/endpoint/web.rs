@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::http;
 #[cfg(unix)]
 use super::options::only_options;
-use super::options::{EndpointOptions, NAMES, options, unknown_option};
+use super::options::{EndpointOptions, Misspelt, NAMES, options, unknown_option};
 use super::{At, EndpointError, WireKind, address, at_question_mark};
 use crate::error::EndError;
 
@@ -121,7 +121,8 @@ pub(super) fn web_address(
         path,
         query,
     } = located(scheme, rest)?;
-    let (options, unknown) = options(query, names)?;
+    let (mut options, unknown) = options(query, names)?;
+    options.misspelt = Misspelt::among(&unknown, names);
     let address = WsAddress {
         http: scheme.contains("http"),
         ahp: scheme.starts_with("ahp+"),

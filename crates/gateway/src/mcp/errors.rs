@@ -67,7 +67,7 @@ impl Failure {
             }
             Self::NoAnswer(how) => format!("the target does not answer the request: {how}"),
             Self::TooLarge { size, limit } => format!(
-                "message too large: {size} bytes, and the gateway takes {limit}; send less or start the gateway with a larger max-message"
+                "message too large: {size} bytes, and the gateway takes {limit}; send less, or start the gateway with a larger --max-message"
             ),
             Self::NoMemory => {
                 "the gateway has no memory for the answer; try again, or start it with a larger memory"
@@ -153,7 +153,7 @@ mod tests {
                     size: 2000,
                     limit: 1000,
                 },
-                r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32011,"message":"message too large: 2000 bytes, and the gateway takes 1000; send less or start the gateway with a larger max-message","data":{"reason":"messageTooLarge","messageBytes":2000,"maxMessageBytes":1000,"chunking":false}}}"#,
+                r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32011,"message":"message too large: 2000 bytes, and the gateway takes 1000; send less, or start the gateway with a larger --max-message","data":{"reason":"messageTooLarge","messageBytes":2000,"maxMessageBytes":1000,"chunking":false}}}"#,
             ),
         ] {
             assert_eq!(failure.answer("7", 120), expected);

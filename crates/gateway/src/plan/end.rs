@@ -25,7 +25,7 @@ use super::sizes::{self, Overruled};
 use crate::endpoint::Down;
 #[cfg(feature = "nats")]
 use crate::endpoint::NatsNames;
-use crate::endpoint::{At, Endpoint, TunnelUse, WireKind};
+use crate::endpoint::{At, Endpoint, Misspelt, TunnelUse, WireKind};
 use crate::error::{EndError, OpenError};
 #[cfg(feature = "http")]
 use crate::mcp::HttpEnd;
@@ -93,6 +93,8 @@ pub(crate) struct End {
     pub(crate) relay: Option<RelayEnd>,
     /// The preset whose frame is smaller than the one that was asked for.
     pub(crate) overruled: Option<Overruled>,
+    /// A parameter for the server that is spelled nearly as an option.
+    pub(crate) misspelt: Option<Misspelt>,
     /// The program that takes its messages, whose limits are known.
     pub(crate) client: Option<Preset>,
     /// What is watched of it in one session.
@@ -218,6 +220,7 @@ impl End {
             #[cfg(feature = "nostr")]
             relay,
             overruled,
+            misspelt: options.misspelt,
             client: options.client,
             watched: SideWatch::default(),
         })

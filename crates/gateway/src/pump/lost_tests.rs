@@ -38,7 +38,7 @@ async fn ask(setup: &Setup, ids: &[&str]) {
 #[tokio::test(start_paused = true)]
 async fn requests_that_nobody_is_left_to_answer_get_an_error_that_says_why() {
     let broke =
-        "the connection on the other side of the gateway broke; the gateway's log says how (1011)";
+        "the gateway lost the program on its other side; the log of that gateway says why (1011)";
     for (code, reason, why, told) in [
         (1000, "", "the other side closed with 1000", 1011),
         (

@@ -27,7 +27,7 @@ pub(crate) const HELLO: u64 = 2;
 
 /// The close reason of a side when the connection of the other one broke.
 const LOST: &str =
-    "the connection on the other side of the gateway broke; the gateway's log says how";
+    "the gateway lost the program on its other side; the log of that gateway says why";
 
 /// The reason by which a side is closed when the program at the other one has ended.
 const ENDED: &str = "the other side has ended";

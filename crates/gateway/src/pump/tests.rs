@@ -255,7 +255,7 @@ async fn what_cannot_be_answered_ends_both() {
 
 #[tokio::test(start_paused = true)]
 async fn ends_that_cannot_travel_are_translated() {
-    let lost = "the connection on the other side of the gateway broke; the gateway's log says how";
+    let lost = "the gateway lost the program on its other side; the log of that gateway says why";
     for (code, reason, told) in [
         (1000, "", closed(1000, "")),
         (1001, "bye", closed(1001, "bye")),
@@ -417,7 +417,7 @@ async fn a_tunnel_carries_what_no_frame_holds() {
         "{answer}"
     );
     assert!(
-        answer.contains("start that gateway with a larger max-message"),
+        answer.contains("start both gateways with a larger --max-message"),
         "{answer}"
     );
     let warning = [

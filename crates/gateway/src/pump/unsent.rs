@@ -88,7 +88,7 @@ pub(super) fn second_gateway(
 pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Replacement {
     let Oversized { size, limit, .. } = oversized;
     let words = format!(
-        "message too large: {size} bytes, and the gateway at its sender takes {limit}; send less or start that gateway with a larger max-message"
+        "message too large: {size} bytes, and the gateway at its sender takes {limit}; send less, or start both gateways with a larger --max-message"
     );
     of_oversized_because(oversized, too_large_code, &words)
 }
@@ -151,7 +151,7 @@ fn answer(id: &RawValue, size: usize, error: &SendError, too_large_code: i32) ->
         SendError::MessageTooLarge { limit, .. } => (
             too_large(0, limit, true),
             format!(
-                "message too large: {size} bytes, and the gateway at its receiver takes {limit}; send less or start that gateway with a larger max-message"
+                "message too large: {size} bytes, and the gateway at its receiver takes {limit}; send less, or start both gateways with a larger --max-message"
             ),
         ),
         SendError::FrameTooLarge {
@@ -162,7 +162,7 @@ fn answer(id: &RawValue, size: usize, error: &SendError, too_large_code: i32) ->
             too_large(limit, limit, false),
             match uncut {
                 Uncut::NoPieces => format!(
-                    "message too large: {size} bytes, and the gateway at its receiver passes on {limit}; send less or start that gateway with a larger max-message"
+                    "message too large: {size} bytes, and the gateway at its receiver passes on {limit}; send less, or start both gateways with a larger --max-message"
                 ),
                 _ => format!(
                     "message too large: {size} bytes, one frame holds {limit} and the receiver takes no pieces; send less, put a gateway before the receiver, or raise max-frame if the path lets more through"
@@ -223,7 +223,7 @@ mod tests {
                     size: SIZE,
                     limit: 50,
                 },
-                "message too large: 65 bytes, and the gateway at its receiver takes 50; send less or start that gateway with a larger max-message",
+                "message too large: 65 bytes, and the gateway at its receiver takes 50; send less, or start both gateways with a larger --max-message",
                 r#""maxMessageBytes":50,"chunking":true"#,
             ),
             (
@@ -245,7 +245,7 @@ mod tests {
             ),
             (
                 large(50, Uncut::NoPieces),
-                "message too large: 65 bytes, and the gateway at its receiver passes on 50; send less or start that gateway with a larger max-message",
+                "message too large: 65 bytes, and the gateway at its receiver passes on 50; send less, or start both gateways with a larger --max-message",
                 r#""maxFrameBytes":50,"maxMessageBytes":50,"chunking":false"#,
             ),
             (
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn what_was_skipped_is_answered_replaced_or_dropped() {
-        let words = "message too large: 2000 bytes, and the gateway at its sender takes 1000; send less or start that gateway with a larger max-message";
+        let words = "message too large: 2000 bytes, and the gateway at its sender takes 1000; send less, or start both gateways with a larger --max-message";
         let error = |id: &str| {
             format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32011,"message":"{words}","data":{{"reason":"messageTooLarge","messageBytes":2000,"maxMessageBytes":1000,"chunking":false}}}}}}"#

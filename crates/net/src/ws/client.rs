@@ -318,6 +318,8 @@ impl Target {
                 return Err(not_websocket("its answer is too long".to_owned()));
             }
             Err(HeadError::Malformed(reason)) => return Err(not_websocket(reason)),
+            // Of requests alone.
+            Err(HeadError::NotGet) => return Err(not_websocket("no response".to_owned())),
         };
         match response.status() {
             StatusCode::SWITCHING_PROTOCOLS => {}

@@ -2,6 +2,7 @@
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_tungstenite::tungstenite::Error;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::handshake::machine::TryParse;
 
 /// The longest head, in bytes: enough for a token and a few cookies.
@@ -16,6 +17,8 @@ pub(crate) enum HeadError {
     TooLong,
     /// It is not HTTP, or not what was asked for.
     Malformed(String),
+    /// A request of another method than GET: a client of plain HTTP.
+    NotGet,
 }
 
 /// Reads a head, and returns it with the bytes that came after it.
@@ -42,6 +45,7 @@ pub(crate) async fn read_head<H: TryParse>(
                 Ok(Some((_, head))) => Ok((head, bytes.split_off(end))),
                 Ok(None) => Err(HeadError::Malformed("no HTTP head".to_owned())),
                 Err(Error::Capacity(_)) => Err(HeadError::TooLong),
+                Err(Error::Protocol(ProtocolError::WrongHttpMethod)) => Err(HeadError::NotGet),
                 Err(error) => Err(HeadError::Malformed(error.to_string())),
             };
         }

@@ -82,6 +82,15 @@ pub(crate) struct Admitted {
     pub(crate) holder: Option<String>,
 }
 
+/// The answer to a client that speaks plain HTTP.
+pub(crate) fn only_web_sockets() -> Refusal {
+    let text = "This address speaks WebSocket: connect by ws:// or wss://, not by http://.\n";
+    Refusal {
+        header: "Upgrade: websocket",
+        ..Refusal::new("426 Upgrade Required", text)
+    }
+}
+
 /// Whether clients must prove who they are.
 fn has_secret(options: &ListenOptions) -> bool {
     #[cfg(feature = "tls")]
@@ -115,10 +124,7 @@ pub(crate) fn admit(
         return Err(Refusal::new("404 Not Found", text));
     }
     if !headers.contains_key(UPGRADE) {
-        return Err(Refusal {
-            header: "Upgrade: websocket",
-            ..Refusal::new("426 Upgrade Required", "This address speaks WebSocket.\n")
-        });
+        return Err(only_web_sockets());
     }
     let mut response = create_response(request)
         .map_err(|error| Refusal::new("400 Bad Request", format!("{error}\n")))?;

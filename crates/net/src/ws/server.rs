@@ -379,6 +379,7 @@ impl ServerState {
                 "431 Request Header Fields Too Large",
                 format!("The head of a request may have at most {HEAD_MAX} bytes.\n"),
             ),
+            Err(HeadError::NotGet) => request::only_web_sockets(),
             Err(HeadError::Malformed(reason)) => {
                 Refusal::new("400 Bad Request", format!("{reason}\n"))
             }

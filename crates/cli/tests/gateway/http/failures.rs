@@ -39,7 +39,7 @@ fn a_refused_request_is_in_the_log_with_its_status_and_the_reason() {
         (
             BOTH.to_owned(),
             &*large,
-            "413 Payload Too Large: message too large: 20049 bytes, and the gateway takes 10000; send less or start the gateway with a larger max-message",
+            "413 Payload Too Large: message too large: 20049 bytes, and the gateway takes 10000; send less, or start the gateway with a larger --max-message",
         ),
         (BOTH.to_owned(), "{", "400 Bad Request: the body is no JSON"),
         (
@@ -119,6 +119,22 @@ fn a_body_without_memory_is_refused_with_503_and_a_warning() {
     assert!(message.contains("try again later"), "{told}");
     door.line("a client is refused: 503 Service Unavailable: ");
     drop(held);
+}
+
+/// The client of `mcp` 2.x takes events of 1 MiB, and gives up the whole stream for a larger one.
+#[test]
+fn what_a_client_over_http_does_not_take_becomes_an_error_for_that_call() {
+    let door = door(&format!("{LISTEN}?client=mcp-python-sse"), &[]);
+    let url = &door.address;
+    let session = begin(url);
+    let large = |id, size| call(id, "large", &format!(r#""size":{size}"#));
+    let told = post(url, Some(&session), &large(1, 1_100_000)).json();
+    assert_eq!(told["error"]["code"], -32011, "{told:.300}");
+    let message = told["error"]["message"].as_str().unwrap();
+    assert!(message.contains("client=mcp-python-sse"), "{message}");
+    let fits = post(url, Some(&session), &large(2, 1_000_000)).json();
+    let text = fits["result"]["content"][0]["text"].as_str().unwrap();
+    assert_eq!(text.len(), 1_000_000);
 }
 
 // MCPH-9

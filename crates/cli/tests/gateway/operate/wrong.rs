@@ -164,7 +164,7 @@ const WRONG: &[Case] = &[
     ),
     case(
         "memory = '1MB'\n%R",
-        "gateway.toml:1:10: memory: the memory of 1000000 bytes is less than one session may need, 136314880 bytes; raise the memory or lower max-message\n1 | memory = '1MB'\n  |          ^^^^^",
+        "gateway.toml:1:10: memory: the memory of 1000000 bytes is less than one session may need, 136314880 bytes; raise --memory or lower --max-message\n1 | memory = '1MB'\n  |          ^^^^^",
     ),
     case(
         "%Rmax-message = 10\n",

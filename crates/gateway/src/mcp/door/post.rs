@@ -161,7 +161,7 @@ async fn read(
             let id = members.get("id").filter(|_| members.has("method"));
             let size = declared.unwrap_or(seen);
             let words = format!(
-                "message too large: {size} bytes, and the gateway takes {limit}; send less or start the gateway with a larger max-message"
+                "message too large: {size} bytes, and the gateway takes {limit}; send less, or start the gateway with a larger --max-message"
             );
             let body = too_large(id, size, limit, &words);
             let response = oversized(body, words);
