@@ -225,6 +225,7 @@ fn options_are_read() {
             ca: Some("e".into()),
             preset: Preset::by_name("aws-api-gateway"),
             client: None,
+            misspelt: None,
             max_frame: Some(1024),
             fragment: Some(32_768),
             max_message: None,
@@ -291,6 +292,29 @@ fn addresses_of_http_and_their_options_are_read() {
         let error = text.parse::<Endpoint>().unwrap_err().to_string();
         assert!(error.contains(words), "{text}: {error}");
         assert!(!error.contains("secret"), "{text}: {error}");
+    }
+}
+
+/// What is no option of ours belongs to the server; a listener has none, and refuses it.
+#[test]
+fn a_parameter_of_the_server_that_looks_like_an_option_is_told() {
+    for (text, meant) in [
+        ("ws://x:1?tokenfile=t", Some(("tokenfile", "token-file"))),
+        (
+            "https://x:1/mcp?a=1&max_frame=1KB",
+            Some(("max_frame", "max-frame")),
+        ),
+        (
+            "ahp+http://x:1?max-fram=1KB",
+            Some(("max-fram", "max-frame")),
+        ),
+        ("ws://x:1?channel=7&user=me", None),
+        ("ws://x:1", None),
+    ] {
+        let endpoint: Endpoint = text.parse().unwrap();
+        let misspelt = endpoint.options.misspelt;
+        let found = misspelt.as_ref().map(|it| (it.name.as_str(), it.meant));
+        assert_eq!(found, meant, "{text}");
     }
 }
 
