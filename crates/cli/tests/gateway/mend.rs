@@ -142,7 +142,7 @@ fn what_must_be_mended_is_one_line_and_2() {
             "ws://0",
             "exec:cat",
             &["--memory", "1MB"],
-            "raise the memory or lower max-message",
+            "raise --memory or lower --max-message",
         ),
         (
             "loro+ws://0",

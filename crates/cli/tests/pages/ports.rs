@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 
 /// What stands before a port.
-const BEFORE: [&str; 8] = [
+const BEFORE: [&str; 9] = [
     "127.0.0.1:",
+    "0.0.0.0:",
     "localhost:",
     "ws://",
     "http://",
