@@ -59,7 +59,7 @@ pub use gate::Refusals;
 #[cfg(any(feature = "process", feature = "http"))]
 pub use json_scan::{JsonScan, Members};
 #[cfg(feature = "ws")]
-pub use limiter::AddressLimits;
+pub use limiter::{AddressKey, AddressLimits};
 #[cfg(feature = "ws")]
 pub use listening::{ListenAddress, ListenSocket};
 pub use observed::{Observed, Observer};

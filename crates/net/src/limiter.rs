@@ -42,9 +42,11 @@ impl Default for AddressLimits {
     }
 }
 
-/// What an address counts as.
+/// What an address counts as where limits are for each address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum AddressKey {
+#[non_exhaustive]
+pub enum AddressKey {
+    /// One address.
     V4([u8; 4]),
     /// The /64 network.
     V6([u8; 8]),
@@ -53,8 +55,8 @@ pub(crate) enum AddressKey {
 }
 
 impl AddressKey {
-    /// `None` for addresses that are not limited.
-    pub(crate) fn of(address: IpAddr) -> Option<Self> {
+    /// `None` for addresses of this machine: whoever comes from there may stand for many others.
+    pub fn of(address: IpAddr) -> Option<Self> {
         match address.to_canonical() {
             address if address.is_loopback() => None,
             IpAddr::V4(address) => Some(Self::V4(address.octets())),

@@ -52,7 +52,7 @@ impl ListenAddress {
     /// Whether only programs of this machine can connect.
     pub fn is_local(&self) -> bool {
         match self {
-            Self::Tcp(address) => address.ip().is_loopback(),
+            Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
             Self::Unix(_) => true,
         }
     }

@@ -4,8 +4,10 @@
 
 mod client;
 mod server;
+mod text;
 
 pub use client::{SseSink, SseSource, SseTransport, connect};
 pub use server::{SseServer, SseServerSink};
+pub use text::EventText;
 
 pub(crate) use server::events;

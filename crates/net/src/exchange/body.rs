@@ -75,6 +75,11 @@ pub(crate) struct BadBody {
 }
 
 impl Records {
+    /// The bytes that are not read yet.
+    pub(crate) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
     /// Checks the whole body: none of its frames is used if one is wrong.
     pub(crate) fn read(body: Bytes) -> Result<Self, BadBody> {
         let (mut at, mut count, mut has_close) = (0, 0usize, false);

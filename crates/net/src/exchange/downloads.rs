@@ -1,10 +1,10 @@
 //! The answers to a client's polls on the server: each is kept until the client says that it has come.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use breakbulk_link::lock;
+use breakbulk_link::{Budget, Held, lock};
 use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -21,12 +21,14 @@ const LEAST_WEIGHT: usize = 256;
 pub(crate) struct Downloads {
     outbox: Outbox,
     kept: Mutex<Kept>,
+    /// What kept answers are charged to.
+    budget: OnceLock<Budget>,
     progress: watch::Sender<Progress>,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
-    bodies: VecDeque<Bytes>,
+    bodies: VecDeque<(Bytes, Option<Held>)>,
     bytes: usize,
 }
 
@@ -73,8 +75,15 @@ impl Downloads {
         Self {
             outbox: Outbox::new(WINDOW),
             kept: Mutex::default(),
+            budget: OnceLock::new(),
             progress: watch::Sender::new(progress),
         }
+    }
+
+    /// Charges answers from now on to this budget.
+    pub(crate) fn charge_to(&self, budget: &Budget) {
+        // A session has one.
+        let _ = self.budget.set(budget.clone());
     }
 
     /// Adds a frame, or the last word, when there is room.
@@ -105,7 +114,7 @@ impl Downloads {
         // A poll may be overtaken by a later one.
         for _ in known.got..got {
             let body = kept.bodies.pop_front();
-            kept.bytes -= body.map_or(0, |body| weight(&body));
+            kept.bytes -= body.map_or(0, |(body, _)| weight(&body));
         }
         let room = kept.bytes < WINDOW;
         self.progress.send_if_modified(|progress| {
@@ -198,7 +207,7 @@ impl Downloads {
             return Some(None);
         }
         let at = usize::try_from(number - known.got - 1).ok()?;
-        Some(Some(kept.bodies.get(at)?.clone()))
+        Some(Some(kept.bodies.get(at)?.0.clone()))
     }
 
     /// Makes the answer, unless another poll did.
@@ -212,8 +221,11 @@ impl Downloads {
         if body.is_empty() {
             return Ok(());
         }
-        kept.bytes += weight(&body);
-        kept.bodies.push_back(body);
+        let weight = weight(&body);
+        let held = self.budget.get();
+        let held = held.map(|budget| budget.charge_allocated(weight));
+        kept.bytes += weight;
+        kept.bodies.push_back((body, held));
         let room = kept.bytes < WINDOW;
         self.progress.send_modify(|progress| {
             progress.made = number;
@@ -280,6 +292,24 @@ mod tests {
         assert!(poll!(&mut second).is_pending());
         downloads.put(text("b")).await;
         assert_eq!(second.await.unwrap().unwrap(), b"t\0\0\0\x01b"[..]);
+    }
+
+    /// A client that polls and never says what has come holds memory of its session.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_kept_is_charged_until_it_has_come() {
+        let (downloads, budget) = (Downloads::new(), Budget::new(1 << 20));
+        downloads.charge_to(&budget);
+        for (number, size) in [(1, 10), (2, 1000)] {
+            downloads
+                .put(Record::Frame(Frame::Text("x".repeat(size).into())))
+                .await;
+            downloads.answer(number, 2000, WAIT).await.unwrap();
+        }
+        assert_eq!(budget.used(), LEAST_WEIGHT + 1005);
+        downloads.acknowledge(1).unwrap();
+        assert_eq!(budget.used(), 1005);
+        drop(downloads);
+        assert_eq!(budget.used(), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{Response, StatusCode};
-use breakbulk_link::{Carries, Frame};
+use breakbulk_link::{Budget, Carries, Frame, Held};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -57,6 +57,13 @@ impl Transport for ExchangeServer {
         true
     }
 
+    fn charge_to(&mut self, budget: &Budget) {
+        self.source.budget = Some(budget.clone());
+        if let Some(exchange) = self.sink.registration.connection.exchange() {
+            exchange.downloads.charge_to(budget);
+        }
+    }
+
     fn split(self) -> (ExchangeServerSource, ExchangeServerSink) {
         (self.source, self.sink)
     }
@@ -66,8 +73,10 @@ impl Transport for ExchangeServer {
 #[derive(Debug)]
 pub struct ExchangeServerSource {
     uploads: mpsc::Receiver<Upload>,
-    /// The body whose frames are being returned.
-    current: Option<Records>,
+    /// The body whose frames are being returned, and its memory.
+    current: Option<(Records, Option<Held>)>,
+    /// What it is charged to.
+    budget: Option<Budget>,
     /// Signs of life, and how the session ends.
     life: HttpSource,
 }
@@ -75,7 +84,11 @@ pub struct ExchangeServerSource {
 impl Source for ExchangeServerSource {
     async fn next(&mut self) -> Incoming {
         loop {
-            match self.current.as_mut().and_then(Iterator::next) {
+            match self
+                .current
+                .as_mut()
+                .and_then(|(records, _)| records.next())
+            {
                 Some(Record::Frame(frame)) => return Incoming::Frame(frame),
                 Some(Record::Close(closed)) => {
                     self.life.connection().end(closed.clone());
@@ -87,7 +100,9 @@ impl Source for ExchangeServerSource {
                 // What was posted before the end is delivered before it.
                 biased;
                 Some(upload) = self.uploads.recv() => {
-                    self.current = Some(upload.records);
+                    let size = upload.records.left();
+                    let held = self.budget.as_ref().map(|budget| budget.charge_allocated(size));
+                    self.current = Some((upload.records, held));
                     let _ = upload.taken.send(());
                 }
                 incoming = self.life.next() => return incoming,
@@ -167,6 +182,7 @@ pub(crate) async fn open(
         source: ExchangeServerSource {
             uploads: bodies,
             current: None,
+            budget: None,
             life,
         },
     };
@@ -187,7 +203,7 @@ pub(crate) async fn open(
         if timeout(within, polled).await.is_ok() && state.queue_arrival(arrival).await.is_err() {
             connection.end(closed(
                 1013,
-                "the server takes no new sessions at the moment",
+                "the server did not take up this session in time: try again later",
             ));
         }
     });
@@ -242,8 +258,8 @@ pub(crate) async fn post(
         done = work => done?,
         () = connection.ended() => return Err(unknown()),
         () = evicted => {
-            connection.end(closed(1013, "too many bytes of POSTs waited to be processed: send less at once"));
-            let error = "this session posts more than others at once: try again later";
+            connection.end(closed(1013, "the bytes of waiting POSTs fill the memory for them, which others need: send less at once"));
+            let error = "the memory for POST bodies is needed for others, and this session holds most of it: try again later";
             return Err(Answer::busy(error).closing());
         }
     }

@@ -59,7 +59,7 @@ impl Server {
             posting: watch::Sender::new(0),
             bodies: Bodies::new(options.posted_bytes, options.budget.clone()),
             #[cfg(feature = "webrtc")]
-            half_open: semaphore(options.webrtc.half_open),
+            half_open: half_open(options.webrtc.half_open),
             registry: Registry::default(),
             arrivals: sender,
             options,
@@ -207,9 +207,10 @@ pub(crate) struct ServerState {
     pub(crate) posting: watch::Sender<usize>,
     /// The POST bodies that are buffered.
     pub(crate) bodies: Bodies,
-    /// One permit for each data channel that may be in the process of opening.
+    /// A place for each data channel that is being opened. The oldest one makes room for a newcomer, and one address
+    /// has a quarter of them at most.
     #[cfg(feature = "webrtc")]
-    pub(crate) half_open: Arc<Semaphore>,
+    pub(crate) half_open: SharedPlaces,
     arrivals: mpsc::Sender<Arrival>,
 }
 
@@ -312,7 +313,9 @@ impl ServerState {
                 "its address has {limit} connections open, the most for one (max-per-address)"
             );
             self.warn(Limit::Address, claim, &why);
-            Answer::busy("this address has too many connections: try again later")
+            Answer::busy(&format!(
+                "this address has {limit} connections open, the most for one: try again later"
+            ))
         })
     }
 
@@ -329,9 +332,13 @@ impl ServerState {
         arrival.claim.headers.remove(AUTHORIZATION);
         match timeout(ARRIVAL_WAIT, self.arrivals.send(arrival)).await {
             Ok(Ok(())) => Ok(()),
-            _ => Err(Answer::busy(
-                "the server takes no new connections at the moment: try again later",
-            )),
+            _ => {
+                let seconds = ARRIVAL_WAIT.as_secs();
+                let why = format!(
+                    "the server did not take up this connection within {seconds} s: try again later"
+                );
+                Err(Answer::busy(&why))
+            }
         }
     }
 }
@@ -343,6 +350,11 @@ pub(crate) fn peer_id_taken() -> Answer {
         "this peer id is in use by somebody else",
     )
     .closing()
+}
+
+#[cfg(feature = "webrtc")]
+fn half_open(limit: usize) -> SharedPlaces {
+    SharedPlaces::new(limit, (limit / 4).max(1))
 }
 
 fn semaphore(permits: usize) -> Arc<Semaphore> {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_nats::Subscriber;
-use breakbulk_link::{Closed, Frame};
+use breakbulk_link::{Closed, Frame, Held};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -22,7 +22,8 @@ pub(super) const TOO_LARGE: u16 = 1009;
 /// What came in, for the source.
 #[derive(Debug)]
 pub(super) enum Arrived {
-    Frame(Frame),
+    /// With what it is charged while it waits.
+    Frame(Frame, Option<Held>),
     Alive,
 }
 
@@ -174,8 +175,17 @@ impl Keeper {
                 let taken = *self.line.taken_here.borrow();
                 self.inbound.frame(number, &frame, taken)?;
                 // The window keeps it from being full.
-                let full = |_| closed(1008, "too many messages wait".to_owned());
-                self.out.try_send(Arrived::Frame(frame)).map_err(full)
+                let limit = self.out.max_capacity();
+                let full = |_| {
+                    closed(
+                        1008,
+                        format!("{limit} messages wait to be read, which is the limit"),
+                    )
+                };
+                let budget = self.line.budget.get();
+                let size = usize::try_from(cost(&frame)).unwrap_or(usize::MAX);
+                let held = budget.map(|budget| budget.charge_allocated(size));
+                self.out.try_send(Arrived::Frame(frame, held)).map_err(full)
             }
             Message::Here { sent, taken } => {
                 self.inbound.sent(sent)?;

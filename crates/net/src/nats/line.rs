@@ -1,11 +1,11 @@
 //! A session as a transport.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use async_nats::{PublishErrorKind, Subscriber};
-use breakbulk_link::{Carries, Closed, Frame};
+use breakbulk_link::{Budget, Carries, Closed, Frame};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
 use super::MESSAGE_COST;
@@ -40,6 +40,8 @@ pub(super) struct Line {
     pub(super) taken_here: watch::Sender<u64>,
     /// How the session ended.
     over: watch::Sender<Option<Closed>>,
+    /// What waits to be taken here is charged to it.
+    pub(super) budget: OnceLock<Budget>,
     /// The listener's permit for one session.
     _permit: Option<OwnedSemaphorePermit>,
 }
@@ -68,6 +70,7 @@ impl NatsTransport {
             taken_there: watch::Sender::new(0),
             taken_here: watch::Sender::new(0),
             over: watch::Sender::new(None),
+            budget: OnceLock::new(),
             _permit: permit,
             bus,
         });
@@ -201,6 +204,11 @@ impl Transport for NatsTransport {
         true
     }
 
+    fn charge_to(&mut self, budget: &Budget) {
+        // A session has one.
+        let _ = self.source.line.budget.set(budget.clone());
+    }
+
     fn split(self) -> (NatsSource, NatsSink) {
         (self.source, self.sink)
     }
@@ -216,7 +224,7 @@ pub struct NatsSource {
 impl Source for NatsSource {
     async fn next(&mut self) -> Incoming {
         match self.arrived.recv().await {
-            Some(Arrived::Frame(frame)) => {
+            Some(Arrived::Frame(frame, _held)) => {
                 let cost = cost(&frame);
                 self.line.taken_here.send_modify(|taken| *taken += cost);
                 Incoming::Frame(frame)

@@ -18,6 +18,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use crate::http::connection::{HttpConnection, HttpSource, Registration, Requests, closed};
 use crate::http::server::{ServerState, peer_id_taken};
 use crate::http::{AcceptedTransport, Answer, Arrival, Way};
+use crate::sse::EventText;
 use crate::transport::{Lost, Sink, Transport};
 
 /// The size of the chunks given to hyper: it asks for the next one once the client reads.
@@ -125,7 +126,8 @@ pub(crate) async fn events(
         connection: source.connection(),
         beat: Box::pin(sleep(state.options.heartbeat)),
         heartbeat: state.options.heartbeat,
-        parts: vec![Bytes::from_static(b": ok\n\n")],
+        comment: Some(Bytes::from_static(b": ok\n\n")),
+        event: None,
         taken: None,
     };
     let sink = SseServerSink {
@@ -160,8 +162,9 @@ struct Events {
     connection: Arc<HttpConnection>,
     beat: Pin<Box<Sleep>>,
     heartbeat: Duration,
-    /// The parts of the current event that are not sent yet, in reverse order.
-    parts: Vec<Bytes>,
+    /// What is sent before the rest of the event: a heartbeat, or the first comment.
+    comment: Option<Bytes>,
+    event: Option<EventText>,
     taken: Option<oneshot::Sender<()>>,
 }
 
@@ -170,25 +173,28 @@ impl Stream for Events {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            if let Some(part) = self.parts.last_mut() {
-                let chunk = part.split_to(part.len().min(CHUNK));
-                if part.is_empty() {
-                    self.parts.pop();
-                }
+            if let Some(comment) = self.comment.take() {
+                return Poll::Ready(Some(Ok(comment)));
+            }
+            if let Some(chunk) = self.event.as_mut().and_then(Iterator::next) {
                 return Poll::Ready(Some(Ok(chunk)));
             }
+            self.event = None;
             if let Some(taken) = self.taken.take() {
                 let _ = taken.send(());
             }
             match self.outs.poll_recv(context) {
                 Poll::Ready(Some(out)) => {
-                    self.parts = out.event.map_or_else(beat, event);
+                    match out.event {
+                        Some(text) => self.event = Some(EventText::new(None, text, CHUNK)),
+                        None => self.comment = Some(beat()),
+                    }
                     self.taken = Some(out.taken);
                 }
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => {
                     ready!(self.beat.as_mut().poll(context));
-                    self.parts = beat();
+                    self.comment = Some(beat());
                     // hyper asks for more, so the client has taken the last heartbeat.
                     self.connection.report_alive();
                 }
@@ -206,43 +212,6 @@ impl Drop for Events {
     }
 }
 
-fn beat() -> Vec<Bytes> {
-    vec![Bytes::from_static(b": heartbeat\n\n")]
-}
-
-/// The parts of an event in reverse order; the text itself is not copied. A line break in the text
-/// (white space, in JSON) begins another `data:` line.
-fn event(text: Bytes) -> Vec<Bytes> {
-    let mut parts = vec![Bytes::from_static(b"data: ")];
-    let mut from = 0;
-    for at in memchr::memchr2_iter(b'\n', b'\r', &text) {
-        parts.push(text.slice(from..at));
-        parts.push(Bytes::from_static(b"\ndata: "));
-        from = at + 1;
-    }
-    parts.push(text.slice(from..));
-    parts.push(Bytes::from_static(b"\n\n"));
-    // An empty part would be an empty chunk, which ends a chunked body.
-    parts.retain(|part| !part.is_empty());
-    parts.reverse();
-    parts
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_event_is_one_line_of_data_for_each_line_of_text() {
-        for (text, expected) in [
-            ("{}", "data: {}\n\n"),
-            ("", "data: \n\n"),
-            ("{\n}", "data: {\ndata: }\n\n"),
-            ("\r\n", "data: \ndata: \ndata: \n\n"),
-        ] {
-            let mut parts = event(Bytes::copy_from_slice(text.as_bytes()));
-            parts.reverse();
-            assert_eq!(parts.concat(), expected.as_bytes(), "{text:?}");
-        }
-    }
+fn beat() -> Bytes {
+    Bytes::from_static(b": heartbeat\n\n")
 }

@@ -15,6 +15,7 @@ use super::peer::{Peer, close_unwanted};
 use crate::gate::Permit;
 use crate::http::server::ServerState;
 use crate::http::{AcceptedTransport, Answer, Arrival, Claim, Grant, Way, read_or_answer};
+use crate::limiter::AddressKey;
 
 /// The limit on candidates in an offer: this side sends packets to each of them.
 const CANDIDATES_MAX: usize = 32;
@@ -28,31 +29,36 @@ pub(crate) async fn offer(
     let (claim, grant) = authorize(&state, &head)?;
     let permit = state.permit(&claim)?;
     let limits = &state.options.webrtc;
-    let half_open = state.half_open.clone().try_acquire_owned().map_err(|_| {
-        let limit = limits.half_open;
-        Answer::busy(&format!(
-            "{limit} data channels are being opened: try again later"
-        ))
-    })?;
     let within = limits.open_time;
+    let late = |_| Answer::busy("the offer took too long").closing();
     // Offers have no connection yet: all of them count as one.
     let mut charge = state.bodies.begin(0);
+    let body = read_or_answer(&head.headers, body, limits.description_max, &mut charge);
+    let body = timeout(within, body).await.map_err(late)??;
+    // Only a whole offer takes a place: bodies that drip keep nobody out.
+    let key = claim.remote.and_then(|at| AddressKey::of(at.ip()));
+    let place = state.half_open.take(key, true);
+    let (place, _) = place.map_err(|_| busy(&state))?;
     let answered = async {
-        let body = read_or_answer(&head.headers, body, limits.description_max, &mut charge).await?;
         let mut offer = parse_offer(&body)?;
         if limits.is_local() {
             offer.sdp = without_candidates(&offer.sdp);
         }
         answer(&state, offer).await
     };
-    let late = |_| Answer::busy("the offer took too long").closing();
-    let (peer, channels, text) = timeout(within, answered).await.map_err(late)??;
+    let (peer, channels, text) = tokio::select! {
+        answered = timeout(within, answered) => answered.map_err(late)??,
+        () = place.evicted_by_newcomer() => return Err(busy(&state)),
+    };
     tokio::spawn(async move {
         let peer_id = claim.peer_id.clone();
         let accepted = accept_channel(&state, peer, channels, claim, grant, permit);
-        let accepted = timeout(state.options.webrtc.open_time, accepted).await;
-        drop(half_open);
-        if !matches!(accepted, Ok(true)) {
+        let accepted = tokio::select! {
+            accepted = timeout(state.options.webrtc.open_time, accepted) => accepted.unwrap_or(false),
+            () = place.evicted_by_newcomer() => false,
+        };
+        drop(place);
+        if !accepted {
             tracing::debug!(
                 peer_id,
                 "the client opened no usable data channel after its offer was answered"
@@ -60,6 +66,13 @@ pub(crate) async fn offer(
         }
     });
     Ok(Answer::json(StatusCode::OK, text))
+}
+
+fn busy(state: &ServerState) -> Answer {
+    let limit = state.options.webrtc.half_open;
+    Answer::busy(&format!(
+        "{limit} data channels are being opened: try again later"
+    ))
 }
 
 fn authorize(state: &ServerState, head: &Parts) -> Result<(Claim, Grant), Answer> {

@@ -55,7 +55,11 @@ impl PageRules<'_> {
         match self.hosts {
             Some(allowed) => allowed.iter().any(|it| Host::of(it) == *host),
             // A name may have been made to stand for our address, and then the page passes for ours.
-            None => self.has_token || !self.local.is_some_and(|at| at.ip().is_loopback()),
+            // At a socket for both versions of IP this machine is `::ffff:127.0.0.1`.
+            None => {
+                let is_loopback = |at: SocketAddr| at.ip().to_canonical().is_loopback();
+                self.has_token || !self.local.is_some_and(is_loopback)
+            }
         }
     }
 
@@ -123,10 +127,46 @@ impl Host {
     fn of(name: &str) -> Self {
         let name = name.trim_matches(['[', ']']).trim_end_matches('.');
         match name.parse::<IpAddr>() {
-            Ok(address) if address.is_loopback() => Self::Loopback,
-            Ok(address) => Self::Address(address),
+            Ok(address) if address.to_canonical().is_loopback() => Self::Loopback,
+            Ok(address) => Self::Address(address.to_canonical()),
             Err(_) if name.eq_ignore_ascii_case("localhost") => Self::Loopback,
             Err(_) => Self::Name(name.to_ascii_lowercase()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may")]
+mod tests {
+    use super::*;
+
+    // PROG-14
+    #[test]
+    fn a_rebound_name_is_refused_at_each_form_of_this_machine() {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, HeaderValue::from_static("rebound.example"));
+        for (local, is_refused) in [
+            ("127.0.0.1:80", true),
+            ("[::1]:80", true),
+            ("[::ffff:127.0.0.1]:80", true),
+            ("[::ffff:192.0.2.1]:80", false),
+            ("192.0.2.1:80", false),
+        ] {
+            let rules = PageRules {
+                origins: None,
+                hosts: None,
+                has_token: false,
+                local: Some(local.parse().unwrap()),
+            };
+            assert_eq!(rules.check(&headers).is_err(), is_refused, "{local}");
+        }
+        for (host, expected) in [
+            ("[::ffff:127.0.0.1]", Host::Loopback),
+            ("127.0.0.2", Host::Loopback),
+            ("[::ffff:192.0.2.1]", Host::Address([192, 0, 2, 1].into())),
+            ("rebound.example.", Host::Name("rebound.example".to_owned())),
+        ] {
+            assert_eq!(Host::of(host), expected);
         }
     }
 }
