@@ -8,6 +8,16 @@ mod events;
 #[path = "../../crates/gateway/src/mcp/message.rs"]
 mod message;
 
+#[allow(dead_code, reason = "the gateway uses all of it")]
+#[path = "../../crates/gateway/src/mcp/door/streams.rs"]
+mod streams;
+#[allow(dead_code, reason = "the gateway uses all of it")]
+#[path = "../../crates/net/src/sse/text.rs"]
+mod text;
+
+use std::time::{Duration, Instant};
+
+use breakbulk_link::Budget;
 use bytes::Bytes;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -15,6 +25,8 @@ use serde_json::value::RawValue;
 use crate::Input;
 use events::{Event, Reader};
 use message::{Message, Unreadable, chosen_version};
+use streams::{OWN, Streams, Taken};
+use text::EventText;
 
 /// The longest line that is no data, as the reader has it.
 const LINE: usize = 4 << 10;
@@ -49,7 +61,11 @@ fn read(stream: &[u8], limit: usize, step: usize) -> Vec<Event> {
 /// What is written is read back; line breaks in the data are white space there.
 fn written(data: &[u8]) {
     let data = Bytes::copy_from_slice(data);
-    let event = events::write(Some("7-8"), &data).concat();
+    let most = 1 + data.len() % 7;
+    let chunks: Vec<Bytes> = EventText::new(Some("7-8"), data.clone(), most).collect();
+    // A line break makes seven bytes of one.
+    assert!(chunks.len() <= 3 + 2 * data.len());
+    let event = chunks.concat();
     let mut expected = data.to_vec();
     for byte in &mut expected {
         if *byte == b'\r' {
@@ -73,7 +89,7 @@ pub fn body(bytes: &[u8]) {
             assert!(json.is_ok(), "a message is JSON");
             check(&message);
         }
-        Err(Unreadable::NoJson | Unreadable::NoMessage) => {}
+        Err(Unreadable::NoJson | Unreadable::NoMessage | Unreadable::TooLong(_)) => {}
     }
     if let Some(version) = chosen_version(bytes)
         && let Ok(value) = serde_json::from_slice::<Value>(bytes)
@@ -98,5 +114,89 @@ fn check(message: &Message) {
     }
     if message.is_initialize() {
         assert_eq!(message.requests().len(), 1);
+    }
+}
+
+/// The streams of a session: clients open, read, leave, come again and cancel, and a server says what it likes.
+/// What waits and what is kept is bounded and charged, and nothing of it is left in the end.
+pub fn streams(mut input: Input<'_>) {
+    let limit = input.pick(&[0, 100, 1000, 1 << 20]);
+    let (budget, kept) = (Budget::new(1 << 20), Budget::new(input.pick(&[0, 200, 1 << 20])));
+    let mut streams = Streams::new(limit, input.flag());
+    let mut now = Instant::now();
+    let (mut readers, mut sent) = (Vec::new(), Vec::new());
+    while !input.is_empty() {
+        match input.below(10) {
+            0 => {
+                let requests: Vec<String> = (0..1 + input.below(3)).map(|_| request(&mut input)).collect();
+                let text = match &requests[..] {
+                    [one] => one.clone(),
+                    several => format!("[{}]", several.join(",")),
+                };
+                let message = Message::read(text.as_bytes()).expect("it is a message");
+                if let Ok(stream) = streams.open(&message, |size| budget.charge(size)) {
+                    readers.extend(streams.attach(stream, None).map(|reader| (stream, reader)));
+                }
+            }
+            1 | 2 => {
+                let text = said(&mut input);
+                let message = Message::read(text.as_bytes()).ok();
+                let bytes = Bytes::from(text);
+                let charge = || budget.charge(bytes.len());
+                streams.put(now, message.as_ref(), &bytes, charge);
+            }
+            3 => {
+                let stream = input.below(16) as u64;
+                let from = input.flag().then(|| input.below(8) as u64);
+                readers.extend(streams.attach(stream, from).map(|reader| (stream, reader)));
+            }
+            4 | 5 if !readers.is_empty() => {
+                let (stream, reader) = readers[input.below(readers.len())];
+                if let Taken::Event(event) = streams.take(stream, reader, |size| kept.charge(size)) {
+                    sent.push(event);
+                }
+            }
+            6 if !readers.is_empty() => {
+                let (stream, reader) = readers.swap_remove(input.below(readers.len()));
+                streams.detach(stream, reader);
+            }
+            7 => drop(streams.cancel(now, &input.below(8).to_string())),
+            8 => {
+                let stream = input.below(16) as u64;
+                if stream != OWN {
+                    streams.abandon(stream);
+                }
+            }
+            // What was sent leaves.
+            9 => drop(sent.pop()),
+            _ => now += Duration::from_secs(40),
+        }
+        streams.check();
+    }
+    drop((streams, sent));
+    assert_eq!((budget.used(), kept.used()), (0, 0));
+}
+
+fn request(input: &mut Input<'_>) -> String {
+    let (id, token) = (input.below(8), input.below(4));
+    match token {
+        0 => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#),
+        _ => format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"m","params":{{"_meta":{{"progressToken":{token}}}}}}}"#
+        ),
+    }
+}
+
+/// What a server says.
+fn said(input: &mut Input<'_>) -> String {
+    let (id, fill) = (input.below(8), "x".repeat(input.below(256)));
+    match input.below(5) {
+        0 => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"{fill}"}}"#),
+        1 => format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{id},"message":"{fill}"}}}}"#),
+        2 => format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{id},"m":"{fill}"}}}}"#
+        ),
+        3 => format!(r#"{{"jsonrpc":"2.0","id":"s{id}","method":"ask","params":["{fill}"]}}"#),
+        _ => format!("no message {fill}"),
     }
 }

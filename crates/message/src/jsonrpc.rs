@@ -208,6 +208,11 @@ pub fn batch(text: &str) -> Option<impl Iterator<Item = Envelope<'_>>> {
     Some(elements.filter_map(|element| Envelope::parse(element.get())))
 }
 
+/// The elements of an array, one by one: a long list takes no memory. `None` if it is no array.
+pub fn elements(array: &RawValue) -> Option<impl Iterator<Item = &RawValue>> {
+    Elements::of(array)
+}
+
 /// A member of a JSON object (the last one if the name occurs twice); `None` if it has none, or if the text
 /// is not an object.
 pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a RawValue> {

@@ -24,7 +24,7 @@ use axum::http::header::{ALLOW, HeaderValue};
 use axum::http::{HeaderMap, Method, Response, StatusCode};
 use breakbulk_link::{Budget, Held, lock};
 use breakbulk_net::http::{
-    Bodies, Guard, GuardOptions, Limits, PageHeaders, Visitor, secret_name, serve_until,
+    Bodies, Guard, GuardOptions, Limits, NoPlace, PageHeaders, Visitor, secret_name, serve_until,
     text_answer,
 };
 use breakbulk_net::ws::{ListenError, Tokens};
@@ -270,14 +270,17 @@ impl DoorState {
         self: &Arc<Self>,
         visitor: &Visitor,
         is_stateless: bool,
-    ) -> Result<Arc<ClientSession>, &'static str> {
+    ) -> Result<Arc<ClientSession>, String> {
         if self.stopping.load(Ordering::Relaxed) {
-            return Err("the gateway is stopping");
+            return Err("the gateway is stopping".to_owned());
         }
-        let place = self.guard.place(visitor).ok_or("all sessions are in use")?;
+        let place = self.guard.place(visitor).map_err(|full| match full {
+            NoPlace::All(_) => format!("{full} (--max-sessions)"),
+            NoPlace::Address(_) => format!("{full} (--max-per-address)"),
+        })?;
         let id = secret_name().map_err(|error| {
             tracing::error!(%error, "a session cannot begin: the system has no random numbers for its name");
-            "the gateway cannot name a session"
+            "the gateway cannot name a session".to_owned()
         })?;
         #[cfg(feature = "nats")]
         let id = format!("{}{id}", self.prefix);
@@ -290,7 +293,12 @@ impl DoorState {
         };
         match timeout(ARRIVAL_WAIT, self.arriving.send(new)).await {
             Ok(Ok(())) => {}
-            _ => return Err("the gateway takes no new sessions at the moment"),
+            _ => {
+                let seconds = ARRIVAL_WAIT.as_secs();
+                return Err(format!(
+                    "the gateway began no new session within {seconds} s"
+                ));
+            }
         }
         // Only now: whoever gives up before leaves nothing behind.
         if !is_stateless && !session.is_over() {
@@ -300,10 +308,7 @@ impl DoorState {
     }
 
     /// A session for one request of the stateless era. One that served another holder is not used.
-    async fn backend(
-        self: &Arc<Self>,
-        visitor: &Visitor,
-    ) -> Result<Arc<ClientSession>, &'static str> {
+    async fn backend(self: &Arc<Self>, visitor: &Visitor) -> Result<Arc<ClientSession>, String> {
         let unused = {
             let mut pool = lock(&self.pool);
             pool.retain(|session| !session.is_over());

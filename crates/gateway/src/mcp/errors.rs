@@ -36,6 +36,15 @@ pub(super) enum Failure {
 impl Failure {
     /// In words for whoever sent the message of `size` bytes.
     pub(super) fn words(&self, size: usize) -> String {
+        self.about(&format!("a message of {size} bytes"))
+    }
+
+    /// In words for the log, where the event stream for messages of the server's own was asked for.
+    pub(super) fn stream_words(&self) -> String {
+        self.about("the request for its event stream")
+    }
+
+    fn about(&self, asked: &str) -> String {
         match self {
             Self::Status(status, told) => {
                 let told = told.as_ref().map(|told| format!(" ({told})"));
@@ -52,7 +61,7 @@ impl Failure {
                     _ => "see the log of the gateway and of the server",
                 };
                 format!(
-                    "the target answers a message of {size} bytes with HTTP {status}{told}; {remedy}"
+                    "the target answers {asked} with HTTP {status}{told}; {remedy}"
                 )
             }
             Self::SessionGone => {
@@ -70,7 +79,7 @@ impl Failure {
                 "message too large: {size} bytes, and the gateway takes {limit}; send less, or start the gateway with a larger --max-message"
             ),
             Self::NoMemory => {
-                "the gateway has no memory for the answer; try again, or start it with a larger memory"
+                "the gateway has no memory for the answer; try again, or start it with a larger --memory"
                     .to_owned()
             }
         }
@@ -146,7 +155,7 @@ mod tests {
             ),
             (
                 Failure::NoMemory,
-                r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"the gateway has no memory for the answer; try again, or start it with a larger memory"}}"#,
+                r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"the gateway has no memory for the answer; try again, or start it with a larger --memory"}}"#,
             ),
             (
                 Failure::TooLarge {

@@ -1,7 +1,7 @@
-//! Event streams (Server-Sent Events): read as they come in, within a limit, and written. Does no IO.
+//! Event streams (Server-Sent Events), read as they come in, within a limit. Does no IO.
 
-use bytes::{BufMut, Bytes, BytesMut};
-use memchr::{memchr2, memchr2_iter};
+use bytes::{Bytes, BytesMut};
+use memchr::memchr2;
 
 /// An event, or what is known of one that is too large.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,27 +205,6 @@ impl Reader {
     }
 }
 
-/// An event in parts; the data itself is not copied. A line break in it (white space, in JSON) begins
-/// another line of data.
-pub(super) fn write(id: Option<&str>, data: &Bytes) -> Vec<Bytes> {
-    let mut head = BytesMut::new();
-    if let Some(id) = id {
-        head.put_slice(format!("id: {id}\n").as_bytes());
-    }
-    head.put_slice(b"data: ");
-    let mut parts = vec![head.freeze()];
-    let mut from = 0;
-    for at in memchr2_iter(b'\n', b'\r', data) {
-        parts.push(data.slice(from..at));
-        parts.push(Bytes::from_static(b"\ndata: "));
-        from = at + 1;
-    }
-    parts.push(data.slice(from..));
-    parts.push(Bytes::from_static(b"\n\n"));
-    parts.retain(|part| !part.is_empty());
-    parts
-}
-
 /// The first event of a stream that can be resumed: an id, and how long to wait before it is opened again.
 pub(super) fn primer(id: &str, retry: u64) -> Bytes {
     format!("id: {id}\nretry: {retry}\ndata: \n\n").into()
@@ -234,6 +213,8 @@ pub(super) fn primer(id: &str, retry: u64) -> Bytes {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use breakbulk_net::sse::EventText;
+
     use super::*;
 
     fn read(text: &[u8], limit: usize, step: usize) -> Vec<Event> {
@@ -308,8 +289,9 @@ mod tests {
             ("{\n}", "{\n}"),
             ("{\r\n}", "{\n\n}"),
         ] {
-            let parts = write(Some("1-2"), &Bytes::copy_from_slice(data.as_bytes()));
-            let text = parts.concat();
+            let data = Bytes::copy_from_slice(data.as_bytes());
+            let chunks: Vec<Bytes> = EventText::new(Some("1-2"), data, 1000).collect();
+            let text = chunks.concat();
             assert_eq!(read(&text, 100, 3), [whole(Some("1-2"), read_again)]);
         }
         assert_eq!(

@@ -29,6 +29,14 @@ const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// The most messages of a batch that are looked at.
 const BATCH: usize = 1024;
 
+/// The longest id, method, progress token and version, in bytes of JSON. They are kept beside the message, which
+/// is what is charged.
+const WORD: usize = 4 << 10;
+
+/// So much is kept of the name of a tool, or the address of a resource. No header is as long, so that it differs
+/// from all of them.
+const NAME: usize = 64 << 10;
+
 /// A message, read from its bytes. Ids and tokens are JSON in its shortest form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
@@ -90,6 +98,8 @@ pub(super) enum Unreadable {
     NoJson,
     /// JSON, but no JSON-RPC 2.0.
     NoMessage,
+    /// An id, a method, a progress token or a version is longer than this many bytes.
+    TooLong(usize),
 }
 
 impl Message {
@@ -103,7 +113,7 @@ impl Message {
                 if messages.len() == BATCH {
                     return Err(Unreadable::NoMessage);
                 }
-                messages.push(Self::of(&envelope).ok_or(Unreadable::NoMessage)?);
+                messages.push(Self::of(&envelope)?);
             }
             return match messages.is_empty() {
                 true => Err(Unreadable::NoMessage),
@@ -111,7 +121,7 @@ impl Message {
             };
         }
         match Envelope::parse(text) {
-            Some(envelope) => Self::of(&envelope).ok_or(Unreadable::NoMessage),
+            Some(envelope) => Self::of(&envelope),
             None => match serde_json::from_str::<&RawValue>(text) {
                 Ok(_) => Err(Unreadable::NoMessage),
                 Err(_) => Err(Unreadable::NoJson),
@@ -119,17 +129,36 @@ impl Message {
         }
     }
 
-    fn of(envelope: &Envelope<'_>) -> Option<Self> {
+    fn of(envelope: &Envelope<'_>) -> Result<Self, Unreadable> {
         let params = envelope.params.map(RawValue::get);
+        let meta = meta(params);
+        let in_meta = |name| meta.and_then(|meta| member(meta, name)).map(RawValue::get);
+        let words = [
+            envelope.id.map(RawValue::get),
+            envelope.method.map(RawValue::get),
+            in_meta("progressToken"),
+            in_meta(VERSION),
+        ];
+        if words.into_iter().flatten().any(|word| word.len() > WORD) {
+            return Err(Unreadable::TooLong(WORD));
+        }
+        Self::with_short_words(envelope, params, meta).ok_or(Unreadable::NoMessage)
+    }
+
+    fn with_short_words(
+        envelope: &Envelope<'_>,
+        params: Option<&str>,
+        meta: Option<&str>,
+    ) -> Option<Self> {
         let method = || envelope.method().map(Cow::into_owned);
         let id = || envelope.id.map(RawValue::get);
         Some(match envelope.kind()? {
-            Kind::Request => Self::Request(Request::of(id()?, method()?, params)),
+            Kind::Request => Self::Request(Request::of(id()?, method()?, params, meta)),
             Kind::Notification => {
                 let method = method()?;
                 let id_of = |name: &str| {
-                    let value = params.and_then(|params| member(params, name))?;
-                    Some(shortest_id(value.get()).into_owned())
+                    let value = params.and_then(|params| member(params, name))?.get();
+                    (value.len() <= WORD).then(|| shortest_id(value).into_owned())
                 };
                 Self::Notification {
                     cancels: (method == mcp::CANCELLED)
@@ -138,7 +167,7 @@ impl Message {
                     progress: (method == mcp::PROGRESS)
                         .then(|| id_of("progressToken"))
                         .flatten(),
-                    version: meta(params)
+                    version: meta
                         .and_then(|meta| string(member(meta, VERSION)?))
                         .map(Cow::into_owned),
                     method,
@@ -180,12 +209,11 @@ impl Message {
 }
 
 impl Request {
-    fn of(id: &str, method: String, params: Option<&str>) -> Self {
-        let meta = meta(params);
+    fn of(id: &str, method: String, params: Option<&str>, meta: Option<&str>) -> Self {
         let token = meta.and_then(|meta| member(meta, "progressToken"));
         let name = name_member(&method)
             .and_then(|name| string(member(params?, name)?))
-            .map(Cow::into_owned);
+            .map(|name| name[..name.floor_char_boundary(NAME)].to_owned());
         Self {
             id: id.to_owned(),
             key: shortest_id(id).into_owned(),
@@ -334,5 +362,49 @@ mod tests {
             assert_eq!(Message::read(text.as_bytes()), expected, "{text}");
         }
         assert_eq!(Message::read(b"\xff"), Err(Unreadable::NoJson));
+        // What is kept beside a message is short, however long the message is.
+        let long = "x".repeat(WORD);
+        let params = r#""method":"resources/read","params":{"uri":""#;
+        for (text, is_read) in [
+            (
+                format!(r#"{{"jsonrpc":"2.0","id":"{long}","method":"m"}}"#),
+                false,
+            ),
+            (
+                format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{long}"}}"#),
+                false,
+            ),
+            (format!(r#"{{"jsonrpc":"2.0","method":"{long}"}}"#), false),
+            (
+                format!(r#"{{"jsonrpc":"2.0","id":"{long}","result":{{}}}}"#),
+                false,
+            ),
+            (
+                format!(
+                    r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{{"_meta":{{"progressToken":"{long}"}}}}}}"#
+                ),
+                false,
+            ),
+            (
+                format!(
+                    r#"[{{"jsonrpc":"2.0","id":1,"method":"m"}},{{"jsonrpc":"2.0","id":"{long}","method":"m"}}]"#
+                ),
+                false,
+            ),
+            (
+                format!(
+                    r#"{{"jsonrpc":"2.0","id":1,{params}{}"}}}}"#,
+                    long.repeat(40)
+                ),
+                true,
+            ),
+        ] {
+            match Message::read(text.as_bytes()) {
+                Ok(Message::Request(request)) if is_read => {
+                    assert_eq!(request.name.map(|name| name.len()), Some(NAME));
+                }
+                other => assert_eq!(other, Err(Unreadable::TooLong(WORD)), "{}", text.len()),
+            }
+        }
     }
 }

@@ -351,9 +351,15 @@ impl TargetState {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
                 let error = breakbulk_net::http::failure(&error);
-                tracing::debug!(error, "the target was not told that its session has ended");
+                tracing::debug!(
+                    error,
+                    "the target could not be told by a DELETE that its session has ended"
+                );
             }
-            Err(_) => tracing::debug!("the target did not answer that its session has ended"),
+            Err(_) => tracing::debug!(
+                "the target did not answer the DELETE of its session within {} s",
+                DELETE.as_secs()
+            ),
         }
     }
 }

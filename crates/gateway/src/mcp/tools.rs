@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use breakbulk_message::jsonrpc::Envelope;
+use breakbulk_message::jsonrpc::{Envelope, elements, member, string};
 use serde_json::Value;
 
 use super::message::CALL_TOOL;
@@ -23,8 +23,12 @@ const HEADERS: usize = 32;
 /// The longest name of a tool, a header or a path that is remembered.
 const NAME: usize = 256;
 
-/// A larger list of tools is not read.
+/// The longest argument that can be repeated: heads of requests are shorter.
+const VALUE: usize = 64 << 10;
+
+/// A larger list of tools is not read, and a larger tool of it is left out.
 const LIST: usize = 8 << 20;
+const TOOL: usize = 256 << 10;
 
 /// The tools that want arguments in headers.
 #[derive(Debug, Default)]
@@ -47,9 +51,15 @@ impl ToolHeaders {
         }
         let text = std::str::from_utf8(answer).ok();
         let result = text.and_then(Envelope::parse).and_then(|it| it.result);
-        let list: Option<Value> = result.and_then(|result| serde_json::from_str(result.get()).ok());
-        let tools = list.as_ref().and_then(|list| list.get("tools")?.as_array());
-        for tool in tools.into_iter().flatten() {
+        let tools = result.and_then(|result| member(result.get(), "tools"));
+        for tool in tools.and_then(elements).into_iter().flatten() {
+            // One by one: a parsed list takes many times the memory of its text.
+            if tool.get().len() > TOOL {
+                continue;
+            }
+            let Ok(tool) = serde_json::from_str::<Value>(tool.get()) else {
+                continue;
+            };
             let Some(name) = tool.get("name").and_then(Value::as_str) else {
                 continue;
             };
@@ -106,27 +116,38 @@ impl ToolHeaders {
         let Some(params) = text.and_then(Envelope::parse).and_then(|it| it.params) else {
             return Vec::new();
         };
-        let name = breakbulk_message::jsonrpc::member(params.get(), "name");
-        let name = name.and_then(breakbulk_message::jsonrpc::string);
+        let name = member(params.get(), "name").and_then(string);
         let Some(declared) = name.and_then(|name| self.0.get(&*name)) else {
             return Vec::new();
         };
-        let arguments = breakbulk_message::jsonrpc::member(params.get(), "arguments");
-        let arguments = arguments.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
-        let arguments = arguments.unwrap_or_default();
+        let Some(arguments) = member(params.get(), "arguments") else {
+            return Vec::new();
+        };
         let found = declared.iter().filter_map(|declared| {
-            let mut at = &arguments;
+            let mut at = arguments;
             for step in &declared.path {
-                at = at.get(step)?;
+                at = member(at.get(), step)?;
             }
-            let value = match at {
-                Value::String(text) => text.clone(),
-                Value::Bool(_) | Value::Number(_) => at.to_string(),
-                _ => return None,
-            };
-            Some((declared.header.as_str(), value))
+            Some((declared.header.as_str(), value(at.get())?))
         });
         found.collect()
+    }
+}
+
+/// A text, number or truth value as a header has it.
+fn value(json: &str) -> Option<String> {
+    // Only the value is parsed: that of all arguments may take many times their memory. A text that is longer than
+    // any header is cut, so that it differs from all of them.
+    let is_long = json.len() > VALUE;
+    match json.as_bytes().first()? {
+        b'"' if is_long => Some(json[..json.floor_char_boundary(VALUE)].to_owned()),
+        b'"' | b't' | b'f' | b'-' | b'0'..=b'9' if !is_long => {
+            Some(match serde_json::from_str(json).ok()? {
+                Value::String(text) => text,
+                value => value.to_string(),
+            })
+        }
+        _ => None,
     }
 }
 
@@ -202,6 +223,8 @@ mod tests {
             (r#"{"deep":{"n":42},"query":"x"}"#, vec![number("42")]),
             (r#"{"region":null}"#, vec![]),
             (r#"{"region":["us"]}"#, vec![]),
+            (r#"{"region":true,"region":"eu"}"#, vec![region("eu")]),
+            (r#"{"region":"\u0075s","deep":[]}"#, vec![region("us")]),
         ] {
             let body = call(arguments);
             assert_eq!(
@@ -224,6 +247,8 @@ mod tests {
         assert!(check(r#"{"region":"us"}"#, Some("eu")).is_err());
         assert!(check(r#"{"region":"us"}"#, Some("=?base64?*?=")).is_err());
         assert!(check(r#"{"deep":{"n":42}}"#, Some("42.0")).is_ok());
+        let long = format!(r#"{{"region":"{}"}}"#, "x".repeat(2 * VALUE));
+        assert!(check(&long, Some("x")).is_err());
         // A list that says of the tool that it wants nothing makes it forgotten.
         tools.learn(LISTED.replace("x-mcp-header", "x").as_bytes());
         assert_eq!(tools.0.len(), 0);

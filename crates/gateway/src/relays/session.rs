@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use breakbulk_link::lock;
-use breakbulk_message::jsonrpc::{Envelope, Kind};
+use breakbulk_message::jsonrpc::{Envelope, Kind, shortest_id};
 use breakbulk_message::mcp;
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -14,6 +14,9 @@ use tokio::time::{Instant, sleep_until};
 
 /// The most open requests of one session that are remembered; a server takes fewer.
 const REQUESTS: usize = 1024;
+
+/// The longest id that is remembered, in bytes of JSON: nobody is charged for them, and anybody may send them.
+const ID: usize = 256;
 
 /// A session with open requests ends after this much silence.
 const LONGEST_REQUEST: Duration = Duration::from_secs(3600);
@@ -34,7 +37,7 @@ pub(super) struct SessionState {
 
 struct State {
     last: Instant,
-    /// The ids of the client's requests without an answer, as JSON.
+    /// The ids of the client's requests without an answer, as JSON in its shortest form.
     open: BTreeSet<String>,
     /// The client's `initialize`, until it is taken.
     initialize: Option<Bytes>,
@@ -65,8 +68,8 @@ impl SessionState {
         let Some(envelope) = envelope else { return };
         match (envelope.kind(), envelope.id) {
             (Some(Kind::Request), Some(id)) => {
-                if state.open.len() < REQUESTS {
-                    state.open.insert(id.get().to_owned());
+                if state.open.len() < REQUESTS && id.get().len() <= ID {
+                    state.open.insert(shortest_id(id.get()).into_owned());
                 }
                 if bytes.len() <= LONGEST_INITIALIZE
                     && envelope.method().as_deref() == Some("initialize")
@@ -78,7 +81,7 @@ impl SessionState {
                 if envelope.method().as_deref() == Some(mcp::CANCELLED)
                     && let Some(id) = envelope.params.and_then(mcp::cancelled_request)
                 {
-                    state.open.remove(id.get());
+                    state.open.remove(&*shortest_id(id.get()));
                 }
             }
             _ => {}
@@ -94,7 +97,7 @@ impl SessionState {
             && let Some(Kind::Result | Kind::Error) = envelope.kind()
             && let Some(id) = envelope.id
         {
-            state.open.remove(id.get());
+            state.open.remove(&*shortest_id(id.get()));
         }
         !state.abandoned
     }
@@ -196,6 +199,12 @@ mod tests {
         ] {
             state.heard(&Bytes::from_static(text.as_bytes()));
         }
+        // A longer id takes memory that nobody is charged for.
+        let long = format!(
+            r#"{{"jsonrpc":"2.0","id":"{}","method":"e"}}"#,
+            "x".repeat(ID)
+        );
+        state.heard(&Bytes::from(long));
         assert_eq!(state.idle(), None);
         for text in [
             r#"{"jsonrpc":"2.0","id":3,"result":{}}"#,

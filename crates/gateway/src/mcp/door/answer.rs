@@ -117,7 +117,7 @@ pub(super) fn oversized(body: String, words: String) -> Refusal {
     }
 }
 
-pub(super) fn busy_for(message: &Message) -> impl FnOnce(&'static str) -> Refusal {
+pub(super) fn busy_for(message: &Message) -> impl FnOnce(String) -> Refusal {
     let refused = Refused::new(503, SERVER_ERROR, "").to(message);
     move |words| {
         refusal(&Refused {
@@ -127,8 +127,13 @@ pub(super) fn busy_for(message: &Message) -> impl FnOnce(&'static str) -> Refusa
     }
 }
 
-pub(super) fn busy(words: &str) -> Refusal {
-    let words = format!("{words}: try again later");
+/// The answer to a body for which there is no memory; `declared` is its length, as far as its head tells.
+pub(super) fn no_memory(declared: Option<u64>) -> Refusal {
+    let size = declared.map(|size| format!(" of {size} bytes"));
+    let size = size.unwrap_or_default();
+    let words = format!(
+        "the gateway has no memory left for this body{size}: try again later, or start it with a larger --memory"
+    );
     let mut refusal = refusal(&Refused::new(503, SERVER_ERROR, words));
     refusal.is_limit = true;
     refusal

@@ -1,10 +1,10 @@
 //! The bodies of answers: one message as JSON, or the events of a stream.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
+use breakbulk_net::sse::EventText;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
 
@@ -23,13 +23,13 @@ const BEAT: Duration = Duration::from_secs(15);
 /// How long a client waits before it opens a stream again, in milliseconds.
 const RETRY: u64 = 1000;
 
-/// A message as the body of an answer, charged to its session until it is sent.
-pub(super) type Whole = Parts<(Event, Posted)>;
+/// A message as the body of an answer.
+pub(super) type Whole = Parts<Posted>;
 
 /// The body of an answer with one message.
 pub(super) fn whole(event: Event, posted: Posted) -> Whole {
     posted.learn(&event);
-    Parts::new(event.bytes.clone(), PART, (event, posted))
+    Parts::new(event.bytes, PART, posted)
 }
 
 /// One reader of a stream; the stream is told when it is dropped.
@@ -58,7 +58,9 @@ impl Drop for Reading {
 
 /// The events of a stream.
 pub(super) struct EventBody {
-    parts: VecDeque<Bytes>,
+    /// What is sent before the rest of the event: the primer, or a comment.
+    before: Option<Bytes>,
+    event: Option<EventText>,
     reading: Reading,
     /// Kept until the stream is read: what it does at its end must not come before.
     posted: Option<Posted>,
@@ -74,52 +76,51 @@ impl EventBody {
         primer: Option<u64>,
     ) -> Self {
         let mut body = Self {
-            parts: VecDeque::new(),
+            before: None,
+            event: None,
             posted,
             reading,
             is_over: false,
         };
         if let Some(number) = primer {
             let name = body.reading.name(number);
-            body.parts.push_back(events::primer(&name, RETRY));
+            body.before = Some(events::primer(&name, RETRY));
         }
         if let Some(event) = first {
-            body.push(&event);
+            body.begin(event);
         }
         body
     }
 
-    fn push(&mut self, event: &Event) {
+    fn begin(&mut self, event: Event) {
         if let Some(posted) = &self.posted {
-            posted.learn(event);
+            posted.learn(&event);
         }
         let name = self.reading.name(event.number);
-        let is_resumable = !self.reading.session.is_stateless;
-        let parts = events::write(is_resumable.then_some(&*name), &event.bytes);
-        self.parts.extend(parts);
+        let id = (!self.reading.session.is_stateless).then_some(&*name);
+        self.event = Some(EventText::new(id, event.bytes, PART));
     }
 
     /// The next part; `None` at the end. Cancel-safe.
     async fn part(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(part) = self.parts.front_mut() {
-                let size = part.len().min(PART);
-                let next = part.split_to(size);
-                if part.is_empty() {
-                    self.parts.pop_front();
-                }
-                return Some(next);
+            if let Some(before) = self.before.take() {
+                return Some(before);
             }
+            if let Some(part) = self.event.as_mut().and_then(Iterator::next) {
+                return Some(part);
+            }
+            self.event = None;
             if self.is_over {
                 return None;
             }
             let beat = sleep_until(Instant::now() + BEAT);
             tokio::select! {
                 next = self.reading.next() => match next {
-                    Next::Event(event) => self.push(&event),
+                    Next::Event(event) => self.begin(event),
                     Next::Ended | Next::Over(_) => self.is_over = true,
                 },
-                () = beat => self.parts.push_back(Bytes::from_static(b": \n\n")),
+                () = beat => self.before = Some(Bytes::from_static(b": \n\n")),
             }
         }
     }

@@ -10,13 +10,14 @@ use axum::http::request::Parts;
 use breakbulk_link::lock;
 use breakbulk_message::jsonrpc;
 use breakbulk_net::JsonScan;
+use breakbulk_net::sse::EventText;
 use bytes::Bytes;
 use futures_util::StreamExt;
 
 use super::DoorState;
 use super::answer::{Refusal, refusal};
 use crate::fleet::{Fleet, Member, Unreached};
-use crate::mcp::events;
+
 use crate::mcp::head::{EVENTS, Headers, Refused, SERVER_ERROR, SESSION, SESSION_NOT_FOUND};
 
 const DEAD: &str = "the member of the fleet that had this session is gone, and the session with it; begin another by initialize";
@@ -94,7 +95,8 @@ impl Asked {
 /// that breaks off within an event breaks off here too.
 fn ending(body: Body, id: &str) -> Body {
     let error = jsonrpc::error(Some(id), SERVER_ERROR, LOST, None);
-    let last = events::write(None, &Bytes::from(error)).concat();
+    let last: Vec<Bytes> = EventText::new(None, error.into(), usize::MAX).collect();
+    let last = last.concat();
     let parts = body.into_data_stream();
     let state = (parts, Tail::default(), Some(Bytes::from(last)));
     let parts = futures_util::stream::unfold(state, |(mut parts, mut tail, last)| async move {

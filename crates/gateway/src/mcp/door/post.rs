@@ -10,25 +10,25 @@ use axum::http::{HeaderMap, Response, StatusCode};
 use breakbulk_link::lock;
 use breakbulk_message::jsonrpc::INVALID_REQUEST;
 use breakbulk_message::mcp::cancellation;
-use breakbulk_net::JsonScan;
 use breakbulk_net::http::{BodyCharge, BodyError, Visitor, read_body};
+use breakbulk_net::{AddressKey, JsonScan};
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::DoorState;
 use super::answer::{
-    Refusal, accepted, busy, busy_for, closing, gone, over, oversized, refusal, stream, whole,
+    Refusal, accepted, busy_for, closing, gone, no_memory, over, oversized, refusal, stream, whole,
 };
 use super::body::Reading;
 use super::session::{ClientSession, Next, POSTS};
-use super::streams::Event;
+use super::streams::{Event, NotOpened, OPEN};
 use crate::mcp::errors::too_large;
 use crate::mcp::head::{
     self, Era, HEADER_MISMATCH, Headers, PARSE_ERROR, Refused, SERVER_ERROR, SESSION,
     SESSION_NOT_FOUND,
 };
-use crate::mcp::message::{LIST_TOOLS, Message, Request, Unreadable};
+use crate::mcp::message::{LIST_TOOLS, Message, Unreadable};
 
 /// How long a body may take to arrive, plus a second for each 16 KiB that its head declares.
 const BODY_TIME: Duration = Duration::from_secs(60);
@@ -67,9 +67,9 @@ pub(super) async fn post(
     head::check_post(headers).map_err(|refused| refusal(&refused))?;
     let mut charge = state.bodies.begin(owner(state, visitor, headers));
     let evicted = charge.evicted();
-    let declared = headers.only("content-length").ok().flatten();
-    let declared: u64 = declared.and_then(|it| it.parse().ok()).unwrap_or(0);
-    let within = BODY_TIME + Duration::from_secs(declared.min(state.limit as u64) / BODY_RATE);
+    let declared = declared(headers);
+    let to_come = declared.unwrap_or(0).min(state.limit as u64);
+    let within = BODY_TIME + Duration::from_secs(to_come / BODY_RATE);
     let bytes = tokio::select! {
         bytes = timeout(within, read(state, headers, body, &mut charge)) => match bytes {
             Ok(bytes) => bytes?,
@@ -79,7 +79,7 @@ pub(super) async fn post(
                 return Err(closing(refusal(&Refused::new(408, SERVER_ERROR, words))));
             }
         },
-        () = evicted => return Err(closing(busy("the memory for POST bodies is used up"))),
+        () = evicted => return Err(closing(no_memory(declared))),
     };
     let body = Received { bytes, charge };
     let message = Message::read(&body.bytes).map_err(|unreadable| {
@@ -87,6 +87,12 @@ pub(super) async fn post(
             Unreadable::NoJson => Refused::new(400, PARSE_ERROR, "the body is no JSON"),
             Unreadable::NoMessage => {
                 Refused::new(400, INVALID_REQUEST, "the body is no JSON-RPC 2.0 message")
+            }
+            Unreadable::TooLong(most) => {
+                let words = format!(
+                    "an id, method, progress token or version is longer than {most} bytes, which is the limit"
+                );
+                Refused::new(400, INVALID_REQUEST, words)
             }
         })
     })?;
@@ -133,11 +139,18 @@ fn owner(state: &DoorState, visitor: &Visitor, headers: &HeaderMap) -> usize {
         Some(session) => Arc::as_ptr(&session) as usize,
         None => {
             let mut hasher = DefaultHasher::new();
-            let address = visitor.address.map(|address| address.ip());
+            // All addresses of an IPv6 network are one client's: each would have a share of its own.
+            let address = visitor.address.and_then(|at| AddressKey::of(at.ip()));
             (address, &visitor.holder).hash(&mut hasher);
             hasher.finish() as usize
         }
     }
+}
+
+/// The length of a body, as far as the head tells.
+fn declared(headers: &HeaderMap) -> Option<u64> {
+    let declared = headers.only("content-length").ok().flatten();
+    declared.and_then(|it| it.parse().ok())
 }
 
 async fn read(
@@ -174,7 +187,7 @@ async fn read(
             let words = "the body ended early";
             closing(refusal(&Refused::new(400, PARSE_ERROR, words)))
         }
-        BodyError::Busy => closing(busy("too much is being posted at once")),
+        BodyError::Busy => closing(no_memory(declared(headers))),
     })
 }
 
@@ -185,15 +198,19 @@ pub(super) struct Posted {
     session: Arc<ClientSession>,
     /// The stream of its requests, and the id of the only one.
     stream: u64,
-    request: Option<Request>,
-    _permit: Option<OwnedSemaphorePermit>,
+    /// The id of its only request, as it was written.
+    id: Option<String>,
+    /// Whether it asks for the list of tools.
+    lists_tools: bool,
+    /// Whether the server has it.
+    is_taken: bool,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Posted {
     /// Learns from an answer which arguments of tools are repeated in headers.
     pub(super) fn learn(&self, event: &Event) {
-        let lists = |request: &Request| request.method == LIST_TOOLS;
-        if event.answer == Some(None) && self.request.as_ref().is_some_and(lists) {
+        if event.answer == Some(None) && self.lists_tools {
             lock(&self.state.tools).learn(&event.bytes);
         }
     }
@@ -201,14 +218,18 @@ impl Posted {
 
 impl Drop for Posted {
     fn drop(&mut self) {
+        if !self.is_taken {
+            // The server will not answer what it never got.
+            self.session.streams().abandon(self.stream);
+        }
         if !self.session.is_stateless {
             return;
         }
         let ended = self.session.streams().has_ended(self.stream);
-        match (&self.request, ended) {
-            (Some(request), false) => {
+        match (self.id.take(), ended) {
+            (Some(id), false) => {
                 let (state, session) = (self.state.clone(), self.session.clone());
-                let (stream, id) = (self.stream, request.id.clone());
+                let stream = self.stream;
                 tokio::spawn(async move {
                     let cancel = cancellation(&id, "the client closed its connection");
                     let cancelled = async {
@@ -364,38 +385,56 @@ async fn ask(
         );
         refusal(&Refused::new(429, SERVER_ERROR, words).to(message))
     })?;
-    let opened = {
-        let mut streams = session.streams();
-        let stream = streams.open(message);
-        stream.and_then(|stream| Some((stream, streams.attach(stream, None)?)))
-    };
-    let Some((stream, reader)) = opened else {
+    let (stream, reader) = session.open(message).map_err(|why| {
         if session.is_stateless {
             state.give_back(session);
         }
-        let words = "a request with this id is open in this session; use another id";
-        return Err(refusal(
-            &Refused::new(400, INVALID_REQUEST, words).to(message),
-        ));
-    };
+        not_opened(why, message)
+    })?;
     let reading = Reading {
         session: session.clone(),
         stream,
         reader,
     };
     let request = match message {
-        Message::Request(request) => Some(request.clone()),
+        Message::Request(request) => Some(request),
         _ => None,
     };
-    let posted = Posted {
+    let mut posted = Posted {
         state: state.clone(),
         session: session.clone(),
         stream,
-        request,
-        _permit: Some(permit),
+        id: request.map(|request| request.id.clone()),
+        lists_tools: request.is_some_and(|request| request.method == LIST_TOOLS),
+        is_taken: false,
+        _permit: permit,
     };
     accept(session, message, body).await?;
+    posted.is_taken = true;
     Ok((reading, posted))
+}
+
+/// The answer to requests for which there is no stream.
+fn not_opened(why: NotOpened, message: &Message) -> Refusal {
+    let refused = match why {
+        NotOpened::IdInUse => Refused::new(
+            400,
+            INVALID_REQUEST,
+            "a request with this id is open in this session; use another id",
+        ),
+        NotOpened::TooMany(open) => {
+            let words = format!(
+                "{open} requests of this session would be open, and {OPEN} is the limit; wait for answers, or cancel some"
+            );
+            Refused::new(429, SERVER_ERROR, words)
+        }
+        NotOpened::NoMemory => Refused::new(
+            503,
+            SERVER_ERROR,
+            "this session has no memory left for another open request: try again later",
+        ),
+    };
+    refusal(&refused.to(message))
 }
 
 /// Hands a message to the server.

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::DoorState;
-use super::streams::{Put, Streams, Taken};
+use super::streams::{NotOpened, Put, Streams, Taken};
 use crate::mcp::head::SERVER_ERROR;
 use crate::mcp::message::{Message, chosen_version};
 use crate::pump::session_memory;
@@ -190,6 +190,16 @@ impl ClientSession {
         }
     }
 
+    /// Opens a stream for the requests in a message, and a reader of it.
+    pub(super) fn open(&self, message: &Message) -> Result<(u64, u64), NotOpened> {
+        // Before its target is connected a session has no memory of its own; it has one client's first request then.
+        let budget = self.budget.get().unwrap_or(&self.kept);
+        let mut streams = self.streams();
+        let stream = streams.open(message, |size| budget.charge(size))?;
+        let reader = streams.attach(stream, None).ok_or(NotOpened::IdInUse)?;
+        Ok((stream, reader))
+    }
+
     /// A reader is gone.
     pub(super) fn detach(&self, stream: u64, reader: u64) {
         self.streams().detach(stream, reader);
@@ -258,8 +268,7 @@ impl ClientSession {
             tokio::pin!(room);
             room.as_mut().enable();
             let budget = self.budget.get();
-            let charge =
-                || budget.map(|budget| budget.part(usize::MAX).charge_allocated(bytes.len()));
+            let charge = || budget.map(|budget| budget.charge_allocated(bytes.len()));
             let now = Instant::now().into_std();
             let put = self.streams().put(now, message.as_ref(), &bytes, charge);
             match put {
@@ -427,6 +436,7 @@ impl Drop for DoorSink {
 mod tests {
     use axum::http::Request;
 
+    use super::super::streams::OPEN;
     use super::*;
     use crate::endpoint::At;
     use crate::open;
@@ -438,13 +448,16 @@ mod tests {
         format!(r#"{{"jsonrpc":"2.0","method":"notifications/m","params":"{text}"}}"#).into()
     }
 
-    // MCPH-7
-    #[tokio::test(start_paused = true)]
-    async fn a_stream_that_is_not_read_for_a_minute_ends_its_session_with_the_reason() {
-        const LIMIT: usize = 100_000;
-        let config = Config::default().with(|config| config.max_message = Some(LIMIT));
-        let (listen, to) = ("http://127.0.0.1:0/mcp", "exec:cat");
-        let plan = Plan::new(listen.parse().unwrap(), to.parse().unwrap(), config).unwrap();
+    fn request(id: u32) -> Message {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#);
+        Message::read(text.as_bytes()).unwrap()
+    }
+
+    /// A session of the session era, and its transport.
+    fn scene(listen: &str, limit: usize) -> (Plan, Arc<ClientSession>, DoorTransport) {
+        let config = Config::default().with(|config| config.max_message = Some(limit));
+        let plan = Plan::new(listen.parse().unwrap(), "exec:cat".parse().unwrap(), config);
+        let plan = plan.unwrap();
         let At::Http(address) = plan.listen.at.clone() else {
             panic!("no HTTP listener")
         };
@@ -454,9 +467,59 @@ mod tests {
         let visitor = state.guard.admit(&head.unwrap().into_parts().0).unwrap();
         let place = state.guard.place(&visitor).unwrap();
         let (session, transport) = ClientSession::new(&state, "id".to_owned(), None, false, place);
-        let request = Message::read(br#"{"jsonrpc":"2.0","id":1,"method":"m"}"#).unwrap();
-        let stream = session.streams().open(&request).unwrap();
-        let reader = session.streams().attach(stream, None).unwrap();
+        (plan, session, transport)
+    }
+
+    /// A request that nobody answers, whose client has gone, kept its session and its command for ever.
+    // MCPH-7
+    #[tokio::test(start_paused = true)]
+    async fn an_open_request_whose_client_has_gone_keeps_no_session() {
+        let (plan, session, transport) = scene("http://127.0.0.1:0/mcp?idle=100", 1000);
+        let connection = open::open(&plan.listen, open::whole(&plan.listen), transport).unwrap();
+        let (stream, reader) = session.open(&request(1)).unwrap();
+        let begun = Instant::now();
+        // For as long as its client waits for the answer it is there.
+        tokio::time::sleep(Duration::from_secs(1000)).await;
+        assert!(!session.is_over());
+        session.detach(stream, reader);
+        let closed = connection.closed().await;
+        let waited = begun.elapsed().as_secs();
+        assert!((1100..1300).contains(&waited), "{waited} s");
+        assert_eq!(closed.reason, "no message for 100 s");
+    }
+
+    /// Ids were kept without limit and without charge.
+    // MCPH-7
+    #[tokio::test]
+    async fn open_requests_are_counted_and_charged() {
+        let (plan, session, transport) = scene("http://127.0.0.1:0/mcp", 1000);
+        let _connection = open::open(&plan.listen, open::whole(&plan.listen), transport).unwrap();
+        let budget = session.budget.get().unwrap();
+        let before = budget.used();
+        let mut streams = Vec::new();
+        for id in 0..OPEN as u32 {
+            let (stream, reader) = session.open(&request(id)).unwrap();
+            session.detach(stream, reader);
+            streams.push(stream);
+        }
+        assert!(budget.used() - before >= OPEN * 512, "{}", budget.used());
+        let one_more = session.open(&request(1000));
+        assert_eq!(one_more, Err(NotOpened::TooMany(OPEN + 1)));
+        // One that the server never got is forgotten, and its id is free again.
+        session.streams().abandon(streams[7]);
+        assert!(session.open(&request(7)).is_ok());
+        for stream in streams {
+            session.streams().abandon(stream);
+        }
+        assert!(budget.used() - before < 2 * 1024, "{}", budget.used());
+    }
+
+    // MCPH-7
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_is_not_read_for_a_minute_ends_its_session_with_the_reason() {
+        const LIMIT: usize = 100_000;
+        let (plan, session, transport) = scene("http://127.0.0.1:0/mcp", LIMIT);
+        let (stream, reader) = session.open(&request(1)).unwrap();
         let connection = open::open(&plan.listen, open::whole(&plan.listen), transport).unwrap();
         // More than its streams may hold, twenty times over: the sender waits.
         let begun = Instant::now();

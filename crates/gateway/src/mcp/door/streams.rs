@@ -9,13 +9,20 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use breakbulk_link::{Charge, Held};
+use breakbulk_link::Held;
 use bytes::Bytes;
 
 use crate::mcp::message::Message;
 
 /// The stream that a client opens by GET.
 pub(super) const OWN: u64 = 0;
+
+/// The most requests of a session that may be open, whether their clients are there or not: a server may leave
+/// some without an answer for ever.
+pub(super) const OPEN: usize = 256;
+
+/// What an open request takes beside its id and its token, which are there twice.
+const OPEN_CHARGE: usize = 512;
 
 /// The most events that wait in a session for their streams to be read.
 const WAITING: usize = 1024;
@@ -55,6 +62,8 @@ struct Stream {
     taken: u64,
     /// The requests that it is for and that have no answer.
     open: BTreeSet<String>,
+    /// Their memory.
+    _held: Option<Held>,
     /// The number of its reader; a later one replaces it.
     reader: u64,
     is_read: bool,
@@ -69,9 +78,34 @@ pub(super) struct Event {
     pub(super) bytes: Bytes,
     /// Whether it answers a request, and the code of its error.
     pub(super) answer: Option<Option<i64>>,
-    charge: Option<Arc<Charge>>,
+    /// What the session is charged for it until it is sent.
+    charge: Option<Arc<Held>>,
     /// Its memory once it was taken, for a client that comes again.
     kept: Option<Arc<Held>>,
+}
+
+/// Bytes that are charged for as long as any part of them exists: a part that waits for its reader in the queue of
+/// the socket keeps all of the message in memory.
+struct Charged {
+    bytes: Bytes,
+    _charges: [Option<Arc<Held>>; 2],
+}
+
+impl AsRef<[u8]> for Charged {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Why a stream for requests cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotOpened {
+    /// The id of one of them is in use.
+    IdInUse,
+    /// So many would be open then.
+    TooMany(usize),
+    /// There is no memory for what has to be remembered of them.
+    NoMemory,
 }
 
 /// What became of a message.
@@ -112,15 +146,26 @@ impl Streams {
         }
     }
 
-    /// Opens a stream for the requests in a message; `None` if one of their ids is in use.
-    pub(super) fn open(&mut self, message: &Message) -> Option<u64> {
+    /// Opens a stream for the requests in a message; `charge` is asked for the memory of what is remembered.
+    pub(super) fn open(
+        &mut self,
+        message: &Message,
+        charge: impl FnOnce(usize) -> Option<Held>,
+    ) -> Result<u64, NotOpened> {
         let requests = message.requests();
-        let mut keys = BTreeSet::new();
+        let (mut keys, mut size) = (BTreeSet::new(), 0);
         for request in &requests {
             if self.requests.contains_key(&request.key) || !keys.insert(request.key.clone()) {
-                return None;
+                return Err(NotOpened::IdInUse);
             }
+            let token = request.progress.as_ref().map_or(0, String::len);
+            size += OPEN_CHARGE + 2 * request.key.len() + token;
         }
+        let open = self.requests.len() + requests.len();
+        if open > OPEN {
+            return Err(NotOpened::TooMany(open));
+        }
+        let held = charge(size).ok_or(NotOpened::NoMemory)?;
         self.next += 1;
         let stream = self.next;
         for request in requests {
@@ -131,10 +176,21 @@ impl Streams {
         }
         let state = Stream {
             open: keys,
+            _held: Some(held),
             ..Stream::default()
         };
         self.streams.insert(stream, state);
-        Some(stream)
+        Ok(stream)
+    }
+
+    /// Forgets a stream whose requests the server never got.
+    pub(super) fn abandon(&mut self, stream: u64) {
+        if let Some(state) = self.streams.remove(&stream) {
+            self.requests.retain(|_, of| *of != stream);
+            self.tokens.retain(|_, of| *of != stream);
+            let left = state.events.iter().filter(|it| it.number > state.taken);
+            self.waiting -= left.map(|event| event.bytes.len()).sum::<usize>();
+        }
     }
 
     /// Puts a message of the server into the stream where it belongs.
@@ -143,7 +199,7 @@ impl Streams {
         now: Instant,
         message: Option<&Message>,
         bytes: &Bytes,
-        charge: impl FnOnce() -> Option<Charge>,
+        charge: impl FnOnce() -> Option<Held>,
     ) -> Put {
         self.forget(now);
         let answers = message.map(Message::answers).unwrap_or_default();
@@ -233,7 +289,18 @@ impl Streams {
             if state.open.is_empty() {
                 state.ended = Some(now);
                 self.tokens.retain(|_, of| *of != stream);
+                self.forget_if_empty(stream);
             }
+        }
+    }
+
+    /// Forgets a stream that has ended and of which nothing is left: there may be many in the time for which
+    /// others can be resumed.
+    fn forget_if_empty(&mut self, stream: u64) {
+        let is_empty =
+            |state: &Stream| state.ended.is_some() && !state.is_read && state.events.is_empty();
+        if stream != OWN && self.streams.get(&stream).is_some_and(is_empty) {
+            self.streams.remove(&stream);
         }
     }
 
@@ -303,6 +370,7 @@ impl Streams {
             && state.reader == reader
         {
             state.is_read = false;
+            self.forget_if_empty(stream);
         }
     }
 
@@ -326,15 +394,18 @@ impl Streams {
                 None => Taken::Nothing,
             };
         };
-        let event = state.events[at].clone();
-        state.taken = event.number;
-        self.waiting -= event.bytes.len();
         let stored = &mut state.events[at];
+        state.taken = stored.number;
+        self.waiting -= stored.bytes.len();
         if stored.kept.is_none() && self.is_resumable {
             stored.kept = keep(stored.bytes.len()).map(Arc::new);
         }
-        // Whoever sends it is charged for it; what is kept has its own memory.
-        stored.charge = None;
+        // What is kept has its own memory; what is sent is charged until the last of it has left.
+        let mut event = stored.clone();
+        event.bytes = Bytes::from_owner(Charged {
+            bytes: event.bytes,
+            _charges: [stored.charge.take(), stored.kept.clone()],
+        });
         match stored.kept.is_some() {
             true => self.drop_kept(),
             // Without it those before it are of no use, either.
@@ -361,11 +432,11 @@ impl Streams {
             if count <= KEPT && bytes <= self.limit {
                 return;
             }
-            let state = oldest.and_then(|oldest| self.streams.get_mut(&oldest));
-            match state {
-                Some(state) => drop(state.events.pop_front()),
-                None => return,
+            let Some(oldest) = oldest else { return };
+            if let Some(state) = self.streams.get_mut(&oldest) {
+                state.events.pop_front();
             }
+            self.forget_if_empty(oldest);
         }
     }
 
@@ -400,6 +471,38 @@ impl Streams {
         counts.sum()
     }
 
+    /// What must hold after each call.
+    #[allow(
+        dead_code,
+        reason = "for tests, and for the fuzzer, which compiles this file"
+    )]
+    pub(super) fn check(&self) {
+        let unread = |state: &Stream| {
+            let events = state.events.iter().filter(|it| it.number > state.taken);
+            events.map(|event| event.bytes.len()).sum::<usize>()
+        };
+        let waiting: usize = self.streams.values().map(unread).sum();
+        assert_eq!(self.waiting, waiting);
+        assert!(self.requests.len() <= OPEN);
+        for (key, stream) in &self.requests {
+            assert!(self.streams[stream].open.contains(key));
+        }
+        let named = self.tokens.values();
+        assert!(
+            named
+                .clone()
+                .all(|stream| self.streams.contains_key(stream))
+        );
+        let events: usize = self.streams.values().map(|state| state.events.len()).sum();
+        assert!(events <= KEPT + WAITING + UNHEARD + 1, "{events}");
+        let streams = self.streams.len();
+        let read = self.streams.values().filter(|state| state.is_read).count();
+        assert!(
+            streams <= 1 + OPEN + events + read,
+            "{streams} for {events} events"
+        );
+    }
+
     fn is_read(&self, stream: u64) -> bool {
         self.streams.get(&stream).is_some_and(|state| state.is_read)
     }
@@ -411,9 +514,9 @@ impl Streams {
             .is_none_or(|state| state.ended.is_some())
     }
 
-    /// Whether no request is open and no stream is read.
+    /// Whether no stream is read. Whoever waits for an answer reads; a request whose client has gone keeps nothing.
     pub(super) fn is_quiet(&self) -> bool {
-        self.requests.is_empty() && !self.streams.values().any(|state| state.is_read)
+        !self.streams.values().any(|state| state.is_read)
     }
 
     /// Whether a reader has not yet taken all that is there for it.

@@ -56,16 +56,25 @@ impl TargetState {
                 Ok(response) => {
                     // It is no request, so that nothing of it can fail but memory.
                     if let Err(failure) = self.events(&mut none, response, &mut place).await {
-                        tracing::warn!("the stream of the target broke off: {}", failure.words(0));
+                        tracing::warn!(
+                            "the event stream of the target was given up and is asked for again: {}",
+                            failure.stream_words()
+                        );
                     }
                 }
                 Err(Failure::SessionGone) => return self.session_gone().await,
                 Err(Failure::Unreachable(error)) => {
-                    tracing::debug!(error, "the stream of the target could not be opened");
+                    tracing::debug!(
+                        error,
+                        "the target could not be asked for its event stream; trying again"
+                    );
                 }
                 // Many servers have no messages of their own, and say so with 405.
                 Err(failure) => {
-                    return tracing::debug!("the target has no stream: {}", failure.words(0));
+                    return tracing::debug!(
+                        "the target has no event stream for messages of its own: {}",
+                        failure.stream_words()
+                    );
                 }
             }
             let pause = place.pause();

@@ -21,7 +21,14 @@ fn put(streams: &mut Streams, text: &str) -> Put {
 
 fn put_at(streams: &mut Streams, text: &str, now: Instant) -> Put {
     let bytes = Bytes::copy_from_slice(text.as_bytes());
-    streams.put(now, Some(&read(text)), &bytes, || None)
+    let put = streams.put(now, Some(&read(text)), &bytes, || None);
+    streams.check();
+    put
+}
+
+fn open(streams: &mut Streams, message: &Message) -> Result<u64, NotOpened> {
+    let budget = breakbulk_link::Budget::new(1 << 20);
+    streams.open(message, |size| budget.charge(size))
 }
 
 fn taken(streams: &mut Streams, stream: u64, reader: u64) -> Vec<String> {
@@ -50,12 +57,12 @@ fn a_message_goes_to_the_stream_where_it_belongs_and_to_no_other() {
     let mut streams = Streams::new(1 << 20, true);
     // Nothing is open: it waits for a GET.
     put(&mut streams, LOG);
-    let first = streams.open(&request(1, None)).unwrap();
+    let first = open(&mut streams, &request(1, None)).unwrap();
     let one = streams.attach(first, None).unwrap();
     // The only open request.
     put(&mut streams, SAMPLING);
     assert_eq!(taken(&mut streams, first, one), [SAMPLING]);
-    let second = streams.open(&request(2, Some(9))).unwrap();
+    let second = open(&mut streams, &request(2, Some(9))).unwrap();
     let two = streams.attach(second, None).unwrap();
     // Progress by its token, and with two open requests and no GET the newest one.
     put(&mut streams, PROGRESS);
@@ -73,8 +80,8 @@ fn a_message_goes_to_the_stream_where_it_belongs_and_to_no_other() {
     // An answer that nobody waits for.
     assert!(matches!(put(&mut streams, &answer(1)), Put::Nowhere));
     // An id can be used once at a time.
-    assert!(streams.open(&request(2, None)).is_none());
-    assert!(streams.open(&request(1, None)).is_some());
+    assert!(open(&mut streams, &request(2, None)).is_err());
+    assert!(open(&mut streams, &request(1, None)).is_ok());
     assert!(streams.cancel(Instant::now(), "2"));
     assert!(matches!(streams.take(second, two, |_| None), Taken::Ended));
 }
@@ -83,7 +90,7 @@ fn a_message_goes_to_the_stream_where_it_belongs_and_to_no_other() {
 #[test]
 fn a_stream_goes_on_after_the_last_event_that_arrived() {
     let mut streams = Streams::new(1 << 20, true);
-    let stream = streams.open(&request(1, None)).unwrap();
+    let stream = open(&mut streams, &request(1, None)).unwrap();
     let reader = streams.attach(stream, None).unwrap();
     put(&mut streams, LOG);
     put(&mut streams, SAMPLING);
@@ -116,7 +123,7 @@ fn a_stream_goes_on_after_the_last_event_that_arrived() {
 #[test]
 fn what_waits_and_what_is_kept_is_bounded() {
     let mut streams = Streams::new(1000, true);
-    let stream = streams.open(&request(1, None)).unwrap();
+    let stream = open(&mut streams, &request(1, None)).unwrap();
     let reader = streams.attach(stream, None).unwrap();
     let mut waiting = 0;
     while matches!(put(&mut streams, LOG), Put::Done) {
@@ -136,7 +143,7 @@ fn what_waits_and_what_is_kept_is_bounded() {
     // An answer that nobody came back for makes room.
     assert!(matches!(put(&mut streams, &large), Put::Full));
     taken(&mut streams, stream, reader);
-    let gone = streams.open(&request(2, None)).unwrap();
+    let gone = open(&mut streams, &request(2, None)).unwrap();
     let answered = answer(2).replace("{}", &format!("\"{}\"", "x".repeat(900)));
     put(&mut streams, &answered);
     assert!(matches!(put(&mut streams, &large), Put::Done));
@@ -156,7 +163,7 @@ fn what_waits_and_what_is_kept_is_bounded() {
 #[test]
 fn what_there_is_no_memory_for_is_not_kept() {
     let mut streams = Streams::new(1000, true);
-    let stream = streams.open(&request(1, None)).unwrap();
+    let stream = open(&mut streams, &request(1, None)).unwrap();
     let reader = streams.attach(stream, None).unwrap();
     put(&mut streams, LOG);
     put(&mut streams, LOG);
@@ -175,7 +182,7 @@ fn what_there_is_no_memory_for_is_not_kept() {
 fn a_backend_of_many_clients_keeps_nothing_of_one() {
     let mut streams = Streams::new(1000, false);
     assert!(matches!(put(&mut streams, LOG), Put::Nowhere));
-    let stream = streams.open(&request(1, None)).unwrap();
+    let stream = open(&mut streams, &request(1, None)).unwrap();
     let reader = streams.attach(stream, None).unwrap();
     put(&mut streams, LOG);
     put(&mut streams, &answer(1));
@@ -183,4 +190,52 @@ fn a_backend_of_many_clients_keeps_nothing_of_one() {
     streams.detach(stream, reader);
     assert!(matches!(put(&mut streams, LOG), Put::Nowhere));
     assert!(streams.is_quiet() && streams.streams.len() == 1);
+}
+
+/// A message was charged until its last part was made, and not until that had left: what waits for its reader in the
+/// queue of a socket keeps all of it in memory.
+// MCPH-7
+#[test]
+fn what_is_sent_is_charged_until_the_last_part_of_it_has_left() {
+    let budget = breakbulk_link::Budget::new(1 << 20);
+    for is_resumable in [true, false] {
+        let mut streams = Streams::new(1 << 20, is_resumable);
+        let stream = open(&mut streams, &request(1, None)).unwrap();
+        let reader = streams.attach(stream, None).unwrap();
+        let bytes = Bytes::copy_from_slice(LOG.as_bytes());
+        let charge = || budget.charge(bytes.len());
+        streams.put(Instant::now(), Some(&read(LOG)), &bytes, charge);
+        assert_eq!(budget.used(), LOG.len());
+        let Taken::Event(mut event) = streams.take(stream, reader, |_| None) else {
+            panic!("no event")
+        };
+        let part = event.bytes.split_to(1);
+        drop((event, streams));
+        assert_eq!(budget.used(), LOG.len(), "a part of it is still there");
+        drop(part);
+        assert_eq!(budget.used(), 0);
+    }
+}
+
+/// Streams that had ended stayed for a minute each, and all of them were looked at for each message.
+#[test]
+fn a_stream_of_which_nothing_is_left_is_forgotten_at_once() {
+    let mut streams = Streams::new(1 << 20, true);
+    for id in 0..10_000 {
+        let stream = open(&mut streams, &request(id, Some(id))).unwrap();
+        let reader = streams.attach(stream, None).unwrap();
+        put(&mut streams, &answer(id));
+        assert_eq!(taken(&mut streams, stream, reader).len(), 1);
+        streams.detach(stream, reader);
+        // One whose client does not wait for the answer, and cancels it.
+        let stream = open(&mut streams, &request(id, None)).unwrap();
+        assert!(streams.cancel(Instant::now(), &id.to_string()));
+        assert!(streams.attach(stream, None).is_none());
+    }
+    assert!(
+        streams.streams.len() <= KEPT + 2,
+        "{}",
+        streams.streams.len()
+    );
+    assert!(streams.requests.is_empty() && streams.tokens.is_empty());
 }
