@@ -102,7 +102,9 @@ pub(super) struct AdminState {
     /// For what needs the token, and for what does not.
     guard: Guard,
     open: Guard,
+    /// How often is asked for what needs the token, and for the rest.
     rate: Rate,
+    open_rate: Rate,
     streams: Arc<Semaphore>,
     shared: events::Shared,
     over: watch::Receiver<bool>,
@@ -144,6 +146,7 @@ impl Admin {
             guard: guard(self.token.clone()),
             open: guard(None),
             rate: Rate::new(REQUESTS),
+            open_rate: Rate::new(REQUESTS),
             streams: Arc::new(Semaphore::new(STREAMS)),
             shared: events::Shared::default(),
             over: is_over,

@@ -4,7 +4,7 @@ mod fault;
 mod place;
 mod route;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -184,6 +184,19 @@ impl Routes {
             started: new.iter().map(|it| it.started.route.name.clone()).collect(),
             ..Changes::default()
         };
+        if let Some(any) = kept.iter().chain(&new).next() {
+            let names: BTreeSet<&str> = kept
+                .iter()
+                .chain(&new)
+                .map(|it| it.started.route.name.as_str())
+                .collect();
+            // Who watches is the same for all of them.
+            any.started
+                .route
+                .config
+                .watch
+                .forget_failed(|name| names.contains(name));
+        }
         let wanted: Vec<Place> = kept.iter().chain(&new).map(|it| it.place.clone()).collect();
         let is_wanted = |at| wanted.iter().any(|place| place.is_at(at));
         self.sockets.keep(is_wanted);

@@ -40,9 +40,6 @@ const CHECK: Duration = Duration::from_secs(5);
 /// The close code of a client's connection when the target cannot be reached: bad gateway.
 const NO_TARGET: u16 = 1014;
 
-/// The reason of a close when all sessions are in use.
-const TOO_MANY: &str = "too many sessions: try again later";
-
 /// The details are in the log: they may contain what clients should not know.
 const NO_TARGET_REASON: &str = "the gateway has no connection to its target; its log says why";
 
@@ -80,12 +77,25 @@ impl Plan {
         stop: &Stop,
         tell: impl Fn(Event) + Send + Sync,
     ) -> Result<(), RunError> {
+        let plan = Arc::new(self);
+        let outcome = Self::listen(plan.clone(), stop, tell).await;
+        if let Err(error) = &outcome {
+            plan.watched.failed(error);
+        }
+        outcome
+    }
+
+    async fn listen(
+        plan: Arc<Self>,
+        stop: &Stop,
+        tell: impl Fn(Event) + Send + Sync,
+    ) -> Result<(), RunError> {
         let wrong = |error| RunError::Open {
             side: Side::To,
             error,
         };
-        self.to.check_command().map_err(wrong)?;
-        for (side, end) in [(Side::Listen, &self.listen), (Side::To, &self.to)] {
+        plan.to.check_command().map_err(wrong)?;
+        for (side, end) in [(Side::Listen, &plan.listen), (Side::To, &plan.to)] {
             if let Some(overruled) = end.overruled {
                 tell(Event::Overruled(side, overruled));
             }
@@ -93,12 +103,11 @@ impl Plan {
                 tell(Event::Misspelt(side, misspelt.clone()));
             }
         }
-        for (side, end) in [(Side::Listen, &self.listen), (Side::To, &self.to)] {
+        for (side, end) in [(Side::Listen, &plan.listen), (Side::To, &plan.to)] {
             if end.shows_token() {
                 tell(Event::TokenInClear(side));
             }
         }
-        let plan = Arc::new(self);
         // Others find its sessions as long as there are any.
         #[cfg(feature = "nats")]
         let _joined = crate::fleet::join(&plan).await?;
@@ -239,7 +248,7 @@ pub(crate) type OpenArrival = Box<dyn FnOnce(&End) -> Result<Entered, OpenError>
 
 /// Turns a client away, with a close code and a reason, while its session has not begun.
 pub(crate) type Refuse =
-    Box<dyn FnOnce(u16, &'static str) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+    Box<dyn FnOnce(u16, &str) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// A session for each client that comes in by a door, which clients find at `heard_at`.
 pub(crate) async fn listen<D: Door>(
@@ -386,7 +395,7 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop, watched: &SessionWa
         Ok(entered) => entered,
         Err(error) => {
             watched.refused(Refused::NoStart, &error);
-            return tracing::error!(%error, "a client's connection cannot be used");
+            return tracing::error!(%error, "closed a client: its connection does not fit the options of --listen");
         }
     };
     let config = listen_end.tunnel_config();
@@ -405,7 +414,7 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop, watched: &SessionWa
                 }
                 Err(error) => {
                     watched.refused(Refused::NoStart, &error);
-                    return tracing::error!(%error, "closed a client: its session could not start");
+                    return tracing::error!(%error, "closed a client: it did not begin a session as a breakbulk gateway does");
                 }
             }
         }
@@ -418,12 +427,15 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop, watched: &SessionWa
         watched.refused(Refused::NotGateway, reason);
         return Box::pin(client.refuse(1002, reason)).await;
     }
-    let Some(_seat) = plan.lobby.seat(caller.address) else {
-        tracing::warn!(
-            "refused a client: too many sessions, counting those that wait for their client to connect again"
-        );
-        watched.refused(Refused::TooManySessions, TOO_MANY);
-        return Box::pin(client.refuse(1013, TOO_MANY)).await;
+    let _seat = match plan.lobby.seat(caller.address) {
+        Ok(seat) => seat,
+        Err(full) => {
+            tracing::warn!(
+                "refused a client: {full} (those that wait for their client to connect again count too)"
+            );
+            watched.refused(Refused::TooManySessions, full);
+            return Box::pin(client.refuse(1013, &full.to_string())).await;
+        }
     };
     let to = tokio::select! {
         to = Box::pin(open::target(&to_end)) => to,
@@ -437,7 +449,7 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop, watched: &SessionWa
         }
         Err(error) => {
             watched.refused(Refused::NoTarget, &error);
-            tracing::error!(%error, "closed a client: its session could not start");
+            tracing::error!(%error, "closed a client: the gateway got no connection to its target (--to)");
             return Box::pin(client.refuse(NO_TARGET, NO_TARGET_REASON)).await;
         }
     };
@@ -446,7 +458,7 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop, watched: &SessionWa
             Ok(opened) => opened,
             Err(error) => {
                 watched.refused(Refused::NoStart, &error);
-                return tracing::error!(%error, "closed a client: its session could not start");
+                return tracing::error!(%error, "closed a client: the first exchange of its protocol failed");
             }
         },
         // The hello of the tunnel is sent only once the target is connected.
@@ -454,7 +466,7 @@ async fn session(plan: &Plan, arrival: Arrival, stop: &Stop, watched: &SessionWa
             Ok(tunnelled) => Opened::tunnel(tunnelled),
             Err(error) => {
                 watched.refused(Refused::NoStart, &error);
-                return tracing::error!(%error, "closed a client: its session could not start");
+                return tracing::error!(%error, "closed a client: no tunnel could be set up with the gateway there");
             }
         },
     };
@@ -490,7 +502,7 @@ enum Client {
 }
 
 impl Client {
-    async fn refuse(self, code: u16, reason: &'static str) {
+    async fn refuse(self, code: u16, reason: &str) {
         match self {
             Self::Gateway(newcomer) => newcomer.refuse(code, reason).await,
             Self::Other(_, refuse) => refuse(code, reason).await,

@@ -30,8 +30,9 @@ pub use id::SessionId;
 pub use record::{MessageHead, RecordSink};
 pub use times::{BUCKETS, TimesView};
 pub use view::{
-    CapView, FaultView, FlowView, LaneView, MemoryView, MessageView, OwnerView, RouteSideView,
-    RouteState, RouteView, SessionDetail, SessionView, SideView, StateView, TransferView,
+    CapView, FaultView, FlowView, LaneView, MemoryView, MessageView, OwnerView, RecorderView,
+    RouteSideView, RouteState, RouteView, SessionDetail, SessionView, SideView, StateView,
+    TransferView,
 };
 
 pub(crate) use messages::{Head, Noted};
@@ -128,6 +129,15 @@ impl Watch {
     /// The records of all sessions from now on; `None` if there is no recorder that can be followed.
     pub fn follow(&self) -> Option<Follower> {
         self.0.as_ref()?.record.get()?.follow()
+    }
+
+    /// Shows failed routes no more, but for those that are still wanted.
+    pub(crate) fn forget_failed(&self, is_wanted: impl Fn(&str) -> bool) {
+        if let Some(inner) = &self.0 {
+            let stays =
+                |route: &Route| route.state() != RouteState::Failed || is_wanted(&route.name);
+            inner.registry().routes.retain(|_, route| stays(route));
+        }
     }
 
     /// Ends a session as the stop of the gateway would: what is queued is still sent, and open requests

@@ -72,13 +72,6 @@ pub(super) async fn answer(
 ) -> Response<Body> {
     let (head, _) = request.into_parts();
     let asked = Asked::at(head.uri.path());
-    if !state.rate.take(now()) {
-        let words = "too many requests: try again later";
-        let mut response = failed(StatusCode::TOO_MANY_REQUESTS, words);
-        let seconds = HeaderValue::from_static("1");
-        response.headers_mut().insert(RETRY_AFTER, seconds);
-        return response;
-    }
     if !is_same_origin(&head.headers) {
         let words = "the admin port takes no requests from web pages of other origins";
         return failed(StatusCode::FORBIDDEN, words);
@@ -90,6 +83,19 @@ pub(super) async fn answer(
     };
     if let Err(response) = guard.admit(&head) {
         return *response;
+    }
+    // What is refused above counts for nobody: a web page could keep others from asking.
+    let rate = if asked.is_open() {
+        &state.open_rate
+    } else {
+        &state.rate
+    };
+    if !rate.take(now()) {
+        let words = "too many requests: try again later";
+        let mut response = failed(StatusCode::TOO_MANY_REQUESTS, words);
+        let seconds = HeaderValue::from_static("1");
+        response.headers_mut().insert(RETRY_AFTER, seconds);
+        return response;
     }
     let method = asked.method();
     // What HEAD asks for is known without the body, which the server leaves out.

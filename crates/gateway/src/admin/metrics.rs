@@ -12,7 +12,7 @@ use std::fmt::Write;
 use metrics::{Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 
-use crate::watch::{BUCKETS, FlowView, RouteView, StateView, TimesView, Watch};
+use crate::watch::{BUCKETS, FlowView, RouteState, RouteView, StateView, TimesView, Watch};
 
 /// Where the recorder is told that metrics come from.
 const METADATA: Metadata<'static> = Metadata::new("breakbulk", Level::INFO, None);
@@ -84,6 +84,20 @@ impl Page {
             &[],
             state.memory.budget as f64,
         );
+        if let Some(recorder) = state.recorder {
+            self.gauge(
+                "breakbulk_recording",
+                "Whether the recorder (--record) still writes: an error of the disk ends it.",
+                &[],
+                f64::from(u8::from(recorder.records)),
+            );
+            self.counter(
+                "breakbulk_records_missed_total",
+                "Records that were not written, since they came faster than the disk took them.",
+                &[],
+                recorder.missed,
+            );
+        }
         for owner in &state.memory.owners {
             self.gauge(
                 "breakbulk_memory_bytes",
@@ -97,6 +111,12 @@ impl Page {
     /// What is about one route.
     fn route(&self, view: &RouteView) {
         let route = ("route", &*view.name);
+        self.gauge(
+            "breakbulk_route_up",
+            "Whether a route takes clients: 0 before it listens, while it drains, and once its listener has failed.",
+            &[route],
+            f64::from(u8::from(view.state == RouteState::Listening)),
+        );
         self.gauge(
             "breakbulk_sessions",
             "Sessions that are open.",

@@ -9,7 +9,7 @@ use breakbulk_link::Closed;
 use super::*;
 use crate::record::{By, Feed, Note, Point};
 use crate::tunnel::LearnedCaps;
-use crate::watch::{RouteWatch, WatchOptions};
+use crate::watch::{RouteState, RouteWatch, WatchOptions};
 
 /// An admin port that answers, until it is dropped.
 struct Scene {
@@ -137,7 +137,7 @@ async fn beyond_this_machine_it_needs_a_token() {
     }
 }
 
-// ADMIN-3
+// ADMIN-3 OPS-7
 #[tokio::test]
 async fn it_is_ready_while_all_routes_take_clients() {
     let scene = Scene::new(None).await;
@@ -158,6 +158,29 @@ async fn it_is_ready_while_all_routes_take_clients() {
     assert_eq!(ready().await, (200, "ready".to_owned()));
     one.stopping();
     assert_eq!(ready().await, not("the route gateway is draining"));
+    // A listener that failed is not forgotten with its task: nobody would notice but by the log.
+    let again = scene.route();
+    again.listening("ws://127.0.0.1:1");
+    again.failed(&"the socket\nbroke");
+    drop(again);
+    let broken = "the route gateway has failed: the socket broke";
+    assert_eq!(ready().await, not(broken));
+    let metrics = scene.ask("GET /metrics", "").await;
+    assert!(
+        metrics.contains("breakbulk_route_up{route=\"gateway\"} 0\n"),
+        "{metrics}"
+    );
+    // It is started again by a reload.
+    let after = scene.route();
+    after.listening("ws://127.0.0.1:1");
+    assert_eq!(ready().await, (200, "ready".to_owned()));
+    // Or nobody wants it any more.
+    after.failed(&"again");
+    drop(after);
+    assert_eq!(ready().await.0, 503);
+    scene.watch.forget_failed(|name| name != "gateway");
+    let left: Vec<_> = scene.watch.routes().iter().map(|it| it.state).collect();
+    assert!(!left.contains(&RouteState::Failed), "{left:?}");
     scene.stop.stop();
 }
 
@@ -204,6 +227,20 @@ async fn requests_sockets_and_streams_are_bounded_and_a_reader_that_is_behind_ha
     assert_eq!(refused + granted, asked);
     assert!(refused > 0, "{granted} of {asked} were answered");
     assert!(answers.contains("retry-after: 1"));
+    scene.stop.stop();
+}
+
+/// A page of another site could ask so often that a monitor got 429.
+// ADMIN-4
+#[tokio::test]
+async fn requests_of_web_pages_that_are_refused_keep_no_monitor_from_asking() {
+    let scene = Scene::new(None).await;
+    for _ in 0..3 * REQUESTS {
+        let refused = scene.ask("GET /healthz", "Sec-Fetch-Site: cross-site\r\n");
+        assert_eq!(status(&refused.await), 403);
+    }
+    assert_eq!(status(&scene.ask("GET /healthz", "").await), 200);
+    assert_eq!(status(&scene.ask("GET /metrics", "").await), 200);
     scene.stop.stop();
 }
 

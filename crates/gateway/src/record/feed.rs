@@ -117,6 +117,10 @@ impl Feed {
     }
 
     /// The sessions that a watch told of.
+    pub(super) fn recorder(&self) -> Option<&Recorder> {
+        self.0.recorder.as_ref()
+    }
+
     pub(super) fn sessions(&self) -> &Sessions {
         &self.0.sessions
     }

@@ -85,9 +85,8 @@ impl Segments {
         let room = self.segment.saturating_sub(AROUND);
         let body = &entry.body[..entry.body.len().min(room as usize)];
         let is_full = self.current.as_ref().is_some_and(|segment| {
-            let old = now.duration_since(segment.began).unwrap_or_default();
             segment.length + body.len() as u64 + AROUND > self.segment
-                || old > self.age / SEGMENTS as u32
+                || segment.is_old(now, self.age)
         });
         if is_full {
             self.flush()?;
@@ -110,6 +109,17 @@ impl Segments {
             Some(segment) => segment.flush(),
             None => Ok(()),
         }
+    }
+
+    /// Nothing was written for a while: what is too old goes nevertheless.
+    pub(super) fn idle(&mut self, now: SystemTime) -> io::Result<()> {
+        let is_old = |segment: &Segment| segment.is_old(now, self.age);
+        if self.current.as_ref().is_some_and(is_old) {
+            // The segment that is written is never deleted.
+            self.flush()?;
+            self.current = None;
+        }
+        self.prune(now)
     }
 
     /// Deletes segments that are too old, and the oldest ones until there is room for another.
@@ -167,6 +177,12 @@ impl Segment {
         pcapng::write_section(&mut segment.buffer, application);
         segment.length = segment.buffer.len() as u64;
         Ok(segment)
+    }
+
+    /// Whether it is time for another one, so that what is too old can go piece by piece.
+    fn is_old(&self, now: SystemTime, age: Duration) -> bool {
+        let lasted = now.duration_since(self.began).unwrap_or_default();
+        lasted > age / SEGMENTS as u32
     }
 
     fn add(&mut self, number: u64, point: &Point, entry: &Entry, body: &[u8]) -> io::Result<()> {

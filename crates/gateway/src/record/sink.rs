@@ -1,6 +1,6 @@
 //! A feed as the recorder of a watch: it is told of sessions, and taps their connections.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -12,25 +12,15 @@ use super::feed::{Feed, Follower, FrameTap};
 use super::head::short;
 use crate::error::SessionEnd;
 use crate::pump::Side;
-use crate::watch::{RecordSink, SessionId, SessionView};
+use crate::watch::{RecordSink, RecorderView, SessionId, SessionView};
 
-/// How many sessions are remembered. A line of a tunnel that goes on with another session is told as a
-/// session too, and its end is not.
-const SESSIONS: usize = 16_384;
-
-/// The sessions that were told and have not ended.
+/// The sessions that were told and are not forgotten, by their names. There are as many as the gateway has.
 #[derive(Debug, Default)]
-pub(super) struct Sessions(Mutex<Known>);
-
-#[derive(Debug, Default)]
-struct Known {
-    by_id: HashMap<String, Arc<Told>>,
-    order: VecDeque<String>,
-}
+pub(super) struct Sessions(Mutex<HashMap<String, Arc<Told>>>);
 
 /// What was told of a session.
 #[derive(Debug)]
-struct Told {
+pub(super) struct Told {
     point: Point,
     peer: String,
     /// For what is about the session.
@@ -41,22 +31,20 @@ struct Told {
 
 impl Sessions {
     fn add(&self, id: &str, told: Told) {
-        let mut known = lock(&self.0);
-        if known.order.len() >= SESSIONS
-            && let Some(oldest) = known.order.pop_front()
-        {
-            known.by_id.remove(&oldest);
-        }
-        known.order.push_back(id.to_owned());
-        known.by_id.insert(id.to_owned(), Arc::new(told));
+        lock(&self.0).insert(id.to_owned(), Arc::new(told));
     }
 
     fn get(&self, id: &str) -> Option<Arc<Told>> {
-        lock(&self.0).by_id.get(id).cloned()
+        lock(&self.0).get(id).cloned()
     }
 
     fn remove(&self, id: &str) -> Option<Arc<Told>> {
-        lock(&self.0).by_id.remove(id)
+        lock(&self.0).remove(id)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        lock(&self.0).len()
     }
 }
 
@@ -111,6 +99,15 @@ impl RecordSink for Feed {
             Some(end) => told.tap.tell(Note::Ended((&end.ended).into())),
             None => told.tap.tell(Note::Refused),
         }
+    }
+
+    fn forget(&self, id: &SessionId) {
+        self.sessions().remove(id.as_str());
+    }
+
+    fn health(&self) -> Option<RecorderView> {
+        self.recorder()
+            .map(|it| RecorderView::new(it.is_recording(), it.missed()))
     }
 
     fn not_carried(&self, id: &SessionId, what: NotCarried) {

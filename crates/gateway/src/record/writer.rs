@@ -39,8 +39,9 @@ struct Shared {
     queue: SyncSender<Item>,
     /// Bytes of frames in the queue.
     queued: AtomicUsize,
-    /// Records that did not fit.
+    /// Records that did not fit: since the last that was written, and in all.
     missed: AtomicU64,
+    missed_in_all: AtomicU64,
     /// The thread has ended: the disk is full, or the record is finished.
     stopped: AtomicBool,
     /// How much is kept of a frame.
@@ -79,6 +80,7 @@ impl Recorder {
             queue,
             queued: AtomicUsize::new(0),
             missed: AtomicU64::new(0),
+            missed_in_all: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             bodies: options.bodies,
             ended: Mutex::new(Some(ended)),
@@ -112,6 +114,11 @@ impl Recorder {
         !self.0.stopped.load(Ordering::Relaxed)
     }
 
+    /// How many records did not fit.
+    pub fn missed(&self) -> u64 {
+        self.0.missed_in_all.load(Ordering::Relaxed)
+    }
+
     /// What is kept of the bytes of a frame.
     pub(super) fn body(&self, bytes: &Bytes) -> Bytes {
         match self.0.bodies {
@@ -135,6 +142,7 @@ impl Recorder {
         if !fits || shared.queue.try_send(item).is_err() {
             shared.queued.fetch_sub(bytes, Ordering::Relaxed);
             shared.missed.fetch_add(1, Ordering::Relaxed);
+            shared.missed_in_all.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -188,7 +196,7 @@ impl Writer {
                     self.segments.flush()?;
                     match self.items.recv_timeout(IDLE) {
                         Err(RecvTimeoutError::Timeout) => {
-                            self.segments.prune(SystemTime::now())?;
+                            self.segments.idle(SystemTime::now())?;
                             continue;
                         }
                         item => item.ok(),

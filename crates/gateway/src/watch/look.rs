@@ -50,6 +50,10 @@ impl Watch {
             started: started.unwrap_or_default(),
             now: milliseconds(SystemTime::now()),
             memory: memory(&routes, &sessions),
+            recorder: self
+                .0
+                .as_ref()
+                .and_then(|inner| inner.record.get()?.health()),
             sessions: Vec::new(),
             more_sessions: sessions.len(),
             routes: self.routes(),
@@ -64,6 +68,10 @@ impl Watch {
     pub fn ready(&self) -> Result<(), String> {
         let (routes, ..) = self.parts();
         let of = |state| routes.iter().find(|route| route.state() == state);
+        if let Some(route) = of(RouteState::Failed) {
+            let (name, why) = (&route.name, route.failure());
+            return Err(format!("the route {name} has failed: {why}"));
+        }
         if let Some(route) = of(RouteState::Starting) {
             return Err(format!("the route {} does not listen yet", route.name));
         }
@@ -161,6 +169,7 @@ fn route_view(route: &Route, sessions: &[Arc<Session>]) -> RouteView {
     let refused = known.into_iter().chain(route.turned_away.counts());
     let caps = route.caps.all().into_iter();
     RouteView {
+        id: route.number,
         name: route.name.clone(),
         listen: lock(&route.listen).clone(),
         to: route.to.clone(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use breakbulk_net::Tap;
 
-use super::{SessionId, SessionView};
+use super::{RecorderView, SessionId, SessionView};
 use crate::error::SessionEnd;
 use crate::pump::Side;
 use crate::record::{Follower, NotCarried};
@@ -31,6 +31,14 @@ pub trait RecordSink: Send + Sync {
 
     /// A session has ended, or its client was refused (`end` is `None`).
     fn ended(&self, id: &SessionId, end: Option<&SessionEnd>, counts: &SessionView);
+
+    /// Nothing more is told of a client that came in: its session has ended, or it went on with another one.
+    fn forget(&self, _id: &SessionId) {}
+
+    /// How the recorder is.
+    fn health(&self) -> Option<RecorderView> {
+        None
+    }
 }
 
 /// What is known of a message without reading all of it.

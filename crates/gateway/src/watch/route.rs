@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use breakbulk_link::lock;
-use breakbulk_net::Refusals;
+use breakbulk_net::{Refusals, plain_text};
 
 use super::session::{Session, SessionWatch};
 use super::times::TimesView;
@@ -52,12 +52,14 @@ impl Refused {
 
 /// What is known of a route.
 pub(super) struct Route {
-    number: u64,
+    pub(super) number: u64,
     pub(super) name: String,
     pub(super) to: String,
     /// Where clients find it, once it listens.
     pub(super) listen: Mutex<String>,
     state: AtomicU8,
+    /// Why it failed, once it has.
+    failure: OnceLock<String>,
     pub(super) accepted: AtomicU64,
     pub(super) refused: [AtomicU64; Refused::ALL.len()],
     /// Those that the listener itself did not let in.
@@ -105,8 +107,14 @@ impl Route {
         match self.state.load(Relaxed) {
             0 => RouteState::Starting,
             1 => RouteState::Listening,
-            _ => RouteState::Stopping,
+            2 => RouteState::Stopping,
+            _ => RouteState::Failed,
         }
+    }
+
+    /// Why it failed, if it has.
+    pub(super) fn failure(&self) -> &str {
+        self.failure.get().map_or("", String::as_str)
     }
 
     /// Adds what a session counted.
@@ -131,7 +139,8 @@ impl Route {
     }
 }
 
-/// The handle of a gateway to what is watched of its route. Dropped, the route is not shown any more.
+/// The handle of a gateway to what is watched of its route. Dropped, the route is not shown any more, unless it
+/// failed: such a route is shown until one of its name takes its place, or nobody wants one.
 pub(crate) struct RouteWatch {
     watch: Watch,
     route: Option<Arc<Route>>,
@@ -151,12 +160,16 @@ impl RouteWatch {
         let route = watch.0.as_ref().map(|inner| {
             let mut registry = inner.registry();
             registry.next_route += 1;
+            let is_before =
+                |known: &Route| known.name == name && known.state() == RouteState::Failed;
+            registry.routes.retain(|_, known| !is_before(known));
             let route = Arc::new(Route {
                 number: registry.next_route,
                 name: name.to_owned(),
                 to,
                 listen: Mutex::new(listen),
                 state: AtomicU8::new(0),
+                failure: OnceLock::new(),
                 accepted: AtomicU64::new(0),
                 refused: Default::default(),
                 turned_away: turned_away.clone(),
@@ -199,6 +212,22 @@ impl RouteWatch {
         }
     }
 
+    /// It has ended by itself, and should not have.
+    pub(crate) fn failed(&self, why: &dyn std::fmt::Display) {
+        let Some((inner, route)) = self.inner().zip(self.route.as_ref()) else {
+            return;
+        };
+        // It fails once.
+        let _ = route.failure.set(plain_text(why));
+        route.state.store(3, Relaxed);
+        inner.fault(Fault {
+            route: &route.name,
+            session: None,
+            side: None,
+            what: why,
+        });
+    }
+
     /// Where a listener counts whom it does not let in.
     pub(crate) fn turned_away(&self) -> Refusals {
         self.turned_away.clone()
@@ -217,7 +246,9 @@ impl RouteWatch {
 
 impl Drop for RouteWatch {
     fn drop(&mut self) {
-        if let Some((inner, route)) = self.inner().zip(self.route.as_ref()) {
+        if let Some((inner, route)) = self.inner().zip(self.route.as_ref())
+            && route.state() != RouteState::Failed
+        {
             inner.registry().routes.remove(&route.number);
         }
     }

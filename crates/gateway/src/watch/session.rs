@@ -116,6 +116,14 @@ impl Session {
     }
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(record) = &self.record {
+            record.forget(&self.id);
+        }
+    }
+}
+
 /// The handle of a session to what is watched of it.
 #[derive(Clone)]
 pub(crate) struct SessionWatch {

@@ -27,6 +27,9 @@ pub struct StateView {
     pub now: u64,
     /// The memory.
     pub memory: MemoryView,
+    /// The recorder, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorder: Option<RecorderView>,
     /// The routes.
     pub routes: Vec<RouteView>,
     /// The sessions, oldest first.
@@ -35,6 +38,23 @@ pub struct StateView {
     pub more_sessions: usize,
     /// The last faults, oldest first.
     pub faults: Vec<FaultView>,
+}
+
+/// The recorder of frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RecorderView {
+    /// Whether it still writes: an error of the disk ends it.
+    pub records: bool,
+    /// How many records were not written, since they came faster than the disk took them.
+    pub missed: u64,
+}
+
+impl RecorderView {
+    /// A recorder that writes or has ended, and what it missed.
+    pub fn new(records: bool, missed: u64) -> Self {
+        Self { records, missed }
+    }
 }
 
 /// Who holds how much of the memory for messages.
@@ -113,12 +133,16 @@ pub enum RouteState {
     Listening,
     /// Not any more.
     Stopping,
+    /// It should, and its listener has failed: it needs a reload.
+    Failed,
 }
 
 /// A route.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RouteView {
+    /// Its number: a changed route and the one in its place that drains have one name.
+    pub id: u64,
     /// Its name.
     pub name: String,
     /// Where clients find it.

@@ -160,18 +160,19 @@ function makeMessage(message, now) {
   setText(method, message.method ?? "(response)");
   setText(id, message.id == null ? "" : String(message.id));
   setText(size, bytes(message.bytes));
-  setText(frames, count(message.frames));
   if (typeof message.body === "string") {
     const details = element("details");
     details.append(element("summary", "", "body"), element("pre", "", message.body));
     method.append(details);
   }
   row.append(...cells);
+  row.frames = frames;
   row.took = cells.at(-1);
   return row;
 }
 
-/** How long it took is known only once it is sent or answered. */
+/** How long it took, and in how many frames it left, is known only once it is sent. */
 function updateMessage(row, message) {
+  setText(row.frames, count(message.frames));
   setText(row.took, message.ms == null ? "" : duration(message.ms));
 }

@@ -61,13 +61,13 @@ function showMemory({ budget, used, owners }) {
 }
 
 export function showRoutes(routes, rates) {
-  showItems(at("routes"), routes, (route) => route.name, makeRoute, (item, route) => {
+  showItems(at("routes"), routes, (route) => String(route.id), makeRoute, (item, route) => {
     const { parts } = item;
     setText(parts.name, route.name);
     setText(parts.state, route.state);
     parts.state.dataset.state = route.state;
     setText(parts.ends, `${route.listen} → ${route.to}`);
-    const { in: into, out } = rates.route(route.name);
+    const { in: into, out } = rates.route(route.id);
     const refused = Object.entries(route.refused ?? {}).filter(([, times]) => times > 0);
     showItems(
       parts.facts,

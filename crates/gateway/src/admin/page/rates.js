@@ -19,7 +19,7 @@ export class Rates {
     const perSecond = new Map();
     // The counters of routes go on when sessions end.
     for (const [key, item] of [
-      ...state.routes.map((route) => [`route ${route.name}`, route]),
+      ...state.routes.map((route) => [`route ${route.id}`, route]),
       ...state.sessions.map((session) => [`session ${session.id}`, session]),
     ]) {
       const before = this.#before.get(key);
@@ -37,15 +37,15 @@ export class Rates {
     this.#at = state.now;
     if (isFirst) return;
     for (const direction of ["in", "out"]) {
-      const sum = state.routes.reduce((sum, route) => sum + this.route(route.name)[direction], 0);
+      const sum = state.routes.reduce((sum, route) => sum + this.route(route.id)[direction], 0);
       const points = this.history[direction];
       points.push(sum);
       if (points.length > POINTS) points.shift();
     }
   }
 
-  route(name) {
-    return this.#perSecond.get(`route ${name}`) ?? { in: 0, out: 0 };
+  route(id) {
+    return this.#perSecond.get(`route ${id}`) ?? { in: 0, out: 0 };
   }
 
   session(id) {

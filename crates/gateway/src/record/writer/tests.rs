@@ -5,6 +5,7 @@ use breakbulk_link::{Closed, Frame};
 
 use super::super::{By, Feed, Found, FrameTap, RecordReader, Way, files};
 use super::*;
+use crate::watch::{RouteWatch, Watch};
 
 fn options(folder: &Path) -> RecordOptions {
     RecordOptions::new(folder.to_owned())
@@ -198,6 +199,49 @@ fn what_is_too_old_goes_and_what_others_keep_there_stays() {
     assert!(error.starts_with("another gateway records in "), "{error}");
     recorder.finish();
     drop(recorder);
+}
+
+/// An idle gateway kept its last records for ever: the segment that is written is never deleted.
+// REC-3
+#[test]
+fn what_is_too_old_goes_although_nothing_more_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let now = SystemTime::now();
+    let options = options(folder.path());
+    let mut segments = Segments::open(&options, now).unwrap();
+    let entry = Entry {
+        micros: time::micros(now),
+        way: None,
+        note: Note::Refused,
+        body: Bytes::new(),
+    };
+    segments.write(now, (1, &point("s-1")), &entry).unwrap();
+    segments.idle(now).unwrap();
+    assert_eq!(files(folder.path()).unwrap().len(), 1);
+    segments.idle(now + options.age / 2).unwrap();
+    assert_eq!(read(folder.path()).len(), 1);
+    segments
+        .idle(now + options.age + Duration::from_secs(60))
+        .unwrap();
+    assert_eq!(files(folder.path()).unwrap().len(), 0);
+}
+
+/// Sessions were remembered by the thousands after their end, and pushed out those that were still there.
+#[test]
+fn a_long_session_is_remembered_however_many_come_and_go() {
+    let feed = Feed::new(None);
+    let watch = Watch::default();
+    watch.set_record(Arc::new(feed.clone()));
+    let ends = ("ws://0".to_owned(), "exec:cat".to_owned());
+    let route = RouteWatch::new(&watch, "gateway", ends, Arc::default());
+    let long = route.arrived("127.0.0.1:1");
+    for _ in 0..20_000 {
+        // One that begins and ends, and a line of a tunnel that goes on with another session: it has no end.
+        drop(route.arrived("127.0.0.1:2"));
+    }
+    assert_eq!(feed.sessions().len(), 1);
+    drop(long);
+    assert_eq!(feed.sessions().len(), 0);
 }
 
 // REC-4
