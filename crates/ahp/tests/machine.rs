@@ -163,6 +163,7 @@ fn nothing_follows_an_action_that_a_full_queue_did_not_take() {
     let full = SendError::QueueFull {
         queued: 1,
         limit: 1,
+        unit: breakbulk_link::Unit::Messages,
     };
     desk.host.handle_rejected(client, &message, &full);
     desk.publish(&mut pending);

@@ -154,7 +154,12 @@ impl Application for Notes {
 }
 
 async fn host(cluster: &NatsCluster) -> Host<Notes> {
-    Host::new(Notes::default(), open(cluster).await, HostConfig::default())
+    host_with(cluster, Limits::default()).await
+}
+
+async fn host_with(cluster: &NatsCluster, limits: Limits) -> Host<Notes> {
+    let log = NatsLog::open(&cluster.stream("LOG"), limits).await.unwrap();
+    Host::new(Notes::default(), log, HostConfig::default())
 }
 
 fn action(host: usize, number: usize) -> Box<RawValue> {
@@ -261,4 +266,35 @@ async fn a_client_goes_on_at_any_host() {
             .unwrap();
     }
     assert_eq!(seen, (1..=15).collect::<Vec<i64>>());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_was_away_for_longer_than_the_log_reaches_gets_a_snapshot() {
+    // JET-5
+    let cluster = NatsCluster::start(1, PAYLOAD).await;
+    let limits = Limits::default().with(|limits| limits.count = 4);
+    let hosts = [
+        host_with(&cluster, limits).await,
+        host_with(&cluster, limits).await,
+    ];
+    let client = Client::new(ClientConfig::new("c"));
+    let (mine, theirs) = memory::pair(8);
+    let serving = tokio::spawn(hosts[0].serve(theirs));
+    client.initialize(mine, &[CHANNEL]).await.unwrap();
+    client.close(1000, "");
+    serving.await.unwrap();
+    while client.next().await.is_some() {}
+    let mut last = 0;
+    for count in 0..9 {
+        last = hosts[0].publish(CHANNEL, &action(0, count), None).unwrap();
+    }
+    // The other host knows what was published by the stream alone.
+    timeout(PATIENCE, hosts[1].visible(last))
+        .await
+        .unwrap()
+        .unwrap();
+    let (mine, theirs) = memory::pair(8);
+    let _serving = tokio::spawn(hosts[1].serve(theirs));
+    let resumed = client.reconnect(mine).await.unwrap();
+    assert!(matches!(resumed, Resumed::Snapshot(_)), "{resumed:?}");
 }

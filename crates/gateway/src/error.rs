@@ -168,7 +168,7 @@ pub enum EndError {
     },
     /// Frames that are too small to hold anything.
     #[error(
-        "a frame of {max_frame} bytes has no room for a piece; max-frame must be at least {least}"
+        "a frame of {max_frame} bytes has no room for a piece; max-frame must be at least {least} bytes"
     )]
     FrameTooSmall {
         /// The largest frame.
@@ -177,7 +177,7 @@ pub enum EndError {
         least: usize,
     },
     /// WebSocket fragments that are too small.
-    #[error("a fragment of {fragment} bytes is too small; fragment must be at least {least}")]
+    #[error("a fragment of {fragment} bytes is too small; fragment must be at least {least} bytes")]
     FragmentTooSmall {
         /// The largest fragment.
         fragment: usize,
@@ -185,7 +185,7 @@ pub enum EndError {
         least: usize,
     },
     /// Messages that are too small.
-    #[error("max-message is {max_message} bytes; it must be at least {least}")]
+    #[error("max-message is {max_message} bytes; it must be at least {least} bytes")]
     MessageTooSmall {
         /// The largest message.
         max_message: usize,
@@ -264,7 +264,7 @@ pub enum OpenError {
     #[error(transparent)]
     Http(#[from] breakbulk_net::http::ConnectError),
     /// The server of loro-extended closed before it was ready.
-    #[error("the server closed with {} {} before it was ready", .0.code, .0.reason)]
+    #[error("before it was ready, the server {}", plain_text(.0))]
     LoroClosed(Closed),
     /// The server of loro-extended is not ready.
     #[error(
@@ -471,16 +471,21 @@ pub struct SessionEnd {
 impl fmt::Display for SessionEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (party, closed) = (self.party, &self.ended.closed);
-        match self.ended.by_peer {
-            true => write!(f, "{party} closed with {}", closed.code)?,
-            false => write!(
+        let (code, reason) = (closed.code, plain_text(&closed.reason));
+        let why = match reason.is_empty() {
+            true => String::new(),
+            false => format!(": {reason}"),
+        };
+        match (self.ended.by_peer, party) {
+            // A command exits: it sends no close, and the code says only whether all went well.
+            (true, Party::Command) if !reason.is_empty() => {
+                write!(f, "session ended: {reason} (closed with {code})")?;
+            }
+            (true, _) => write!(f, "{party} closed with {code}{why}")?,
+            (false, _) => write!(
                 f,
-                "this gateway closed its connection to {party} with {}",
-                closed.code
+                "this gateway closed its connection to {party} with {code}{why}"
             )?,
-        }
-        if !closed.reason.is_empty() {
-            write!(f, ": {}", plain_text(&closed.reason))?;
         }
         let ended = &self.ended;
         match &ended.refused {

@@ -21,7 +21,19 @@ pub fn nearest<'a>(word: &str, words: &[&'a str]) -> Option<&'a str> {
     let distance = |other: &str| damerau_levenshtein(&word, other);
     let nearest = words.iter().min_by_key(|other| distance(other))?;
     let (found, longest) = (distance(nearest), word.len().max(nearest.len()));
-    (found <= longest.div_ceil(3) && found < longest).then_some(*nearest)
+    // A parameter of one letter is a name of its own: `?a=1` does not mean `ca`.
+    let is_near = found <= longest.div_ceil(3) && found < word.len();
+    is_near.then_some(*nearest)
+}
+
+/// The same for a word that may be right as it is: at most one letter in four is wrong, or it is only the
+/// beginning.
+pub(crate) fn misspelt<'a>(word: &str, words: &[&'a str]) -> Option<&'a str> {
+    let found = nearest(word, words).filter(|_| word.len() <= LONGEST)?;
+    let word = word.to_ascii_lowercase();
+    let wrong = damerau_levenshtein(&word, found);
+    let is_near = wrong <= word.len().max(found.len()) / 4;
+    (is_near || found.starts_with(&word)).then_some(found)
 }
 
 /// `; did you mean …?`, or nothing.
@@ -48,6 +60,7 @@ mod tests {
             (options, "max-m", Some("max-message")),
             (options, "colour", None),
             (options, "x", None),
+            (options, "a", None),
             (options, "", None),
             (names, "aws-api-gatway", Some("aws-api-gateway")),
             (names, "AWS-API-Gateway", Some("aws-api-gateway")),

@@ -184,7 +184,7 @@ pub enum ProbeError {
     )]
     NoEcho,
     /// The other end closed the connection, or the path did, before anything was asked.
-    #[error("the connection was closed with {} {}", .0.code, plain_text(&.0.reason))]
+    #[error("the connection was closed with {}", with_reason(.0))]
     Closed(Closed),
     /// Not even a small request was answered.
     #[error("a small request was not answered: {0}")]
@@ -192,9 +192,18 @@ pub enum ProbeError {
     /// The token is missing or wrong.
     #[error("the other end answers 401: it does not accept this bearer token, or none was given")]
     Unauthorized,
-    /// Nothing came.
-    #[error("a connection was made, and nothing came over it")]
-    Silent,
+    /// Nothing came in this time.
+    #[error(
+        "a connection was made, and nothing arrived over it within {} s; is a gateway or breakbulk probe --listen at the other end?", .0.as_secs_f64()
+    )]
+    Silent(Duration),
+}
+
+fn with_reason(closed: &Closed) -> String {
+    match plain_text(&closed.reason) {
+        reason if reason.is_empty() => closed.code.to_string(),
+        reason => format!("{}: {reason}", closed.code),
+    }
 }
 
 impl ProbeError {
@@ -240,6 +249,11 @@ pub async fn run(
     let (gateway, budget) = (plan::Config::default(), Budget::unlimited());
     let mut end = End::new(endpoint, Some(&at), &gateway, Carried::Text, &budget)?;
     end.token = end.token.or_else(|| config.token.clone());
+    if end.shows_token() {
+        tracing::warn!(
+            "the token travels in clear text, and whoever sees it can use it; use wss:// or https://"
+        );
+    }
     let scope = Scope {
         most: config.most,
         frames: at.is_ws() && !is_http,
@@ -299,7 +313,7 @@ async fn measure(
         answered += 1;
     }
     // All questions are answered, so both directions are known.
-    let (up, down) = course.finish().ok_or(ProbeError::Silent)?;
+    let (up, down) = course.finish().ok_or(ProbeError::Silent(config.patience))?;
     Ok(Report {
         round_trip: pace.round_trip().unwrap_or_default(),
         up_rate: pace.bytes_per_second(Direction::Up),

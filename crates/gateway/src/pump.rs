@@ -64,6 +64,14 @@ impl Side {
             Self::To => Self::Listen,
         }
     }
+
+    /// The program at it, in words for a log.
+    pub(crate) fn program(self) -> &'static str {
+        match self {
+            Self::Listen => "the client",
+            Self::To => "the target",
+        }
+    }
 }
 
 impl fmt::Display for Side {

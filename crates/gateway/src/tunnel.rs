@@ -61,7 +61,7 @@ pub enum NoTunnel {
     #[error("the other gateway sent no breakbulk/hello within {} s", .0.as_secs())]
     Silent(Duration),
     /// The other end closed.
-    #[error("the other gateway closed with {} {}", .0.code, .0.reason)]
+    #[error("the other gateway {}", breakbulk_net::plain_text(.0))]
     Closed(Closed),
     /// One end carries text, the other one binary messages.
     #[error(

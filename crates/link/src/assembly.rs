@@ -11,7 +11,7 @@ use std::time::Instant;
 use crate::budget::{Charge, Exhausted, PIECE_CHARGE, TRANSFER_CHARGE};
 use crate::rules::{Duplicate, Numbering, Order, Rules};
 use crate::wire::{Assembled, Opening, Piece, RunningDigest, Wire};
-use crate::{Carries, FaultKind, Key};
+use crate::{Carries, FaultKind, Key, Unit};
 
 /// The most that any coding expands data by: JSON escapes a control character as six bytes.
 const MOST_ESCAPED: usize = 6;
@@ -369,7 +369,11 @@ impl Assembly {
                 if gap > ahead {
                     Err(FaultKind::BeyondWindow { gap, limit: ahead })
                 } else if self.stash.len() >= stashed {
-                    Err(FaultKind::StashFull)
+                    Err(FaultKind::StashFull {
+                        waiting: self.stash.len() + 1,
+                        limit: stashed,
+                        unit: Unit::Pieces,
+                    })
                 } else {
                     Ok(())
                 }
@@ -452,13 +456,16 @@ impl Assembly {
         self.check_room(context.scratch.len(), context.limit)?;
         let cost = context.scratch.len() + PIECE_CHARGE;
         let held = self.buffer.capacity() + self.stashed_bytes + self.stash.len() * PIECE_CHARGE;
-        if held + cost
-            > context
-                .limit
-                .saturating_add(context.limit / 4)
-                .saturating_add(STASH_SLACK)
-        {
-            return Err(FaultKind::StashFull);
+        let limit = context
+            .limit
+            .saturating_add(context.limit / 4)
+            .saturating_add(STASH_SLACK);
+        if held + cost > limit {
+            return Err(FaultKind::StashFull {
+                waiting: held + cost,
+                limit,
+                unit: Unit::Bytes,
+            });
         }
         self.add_charge(cost)?;
         self.stash

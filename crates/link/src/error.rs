@@ -65,10 +65,12 @@ pub enum SendError {
     },
     /// The send queue is full; wait for [`Event::Writable`](crate::Event::Writable).
     QueueFull {
-        /// Messages or bytes in the queue.
+        /// What is in the queue.
         queued: usize,
-        /// The limit, in the same unit (messages or bytes).
+        /// The limit.
         limit: usize,
+        /// What both count.
+        unit: Unit,
     },
     /// The peer did not accept the transfer in time.
     NotAccepted {
@@ -100,6 +102,30 @@ pub enum SendError {
     Closed,
 }
 
+/// What the numbers of an error count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Messages.
+    Messages,
+    /// Control words.
+    Words,
+    /// Pieces of a message.
+    Pieces,
+    /// Bytes.
+    Bytes,
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Messages => "messages",
+            Self::Words => "control words",
+            Self::Pieces => "pieces",
+            Self::Bytes => "bytes",
+        })
+    }
+}
+
 /// Why a message must not be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uncut {
@@ -122,7 +148,7 @@ impl fmt::Display for SendError {
         match self {
             Self::MessageTooLarge { size, limit } => write!(f, "message of {size} bytes exceeds the receiver's limit of {limit}; raise the receiver's maximum message size or send less"),
             Self::FrameTooLarge { size, limit, uncut } => write!(f, "frame of {size} bytes exceeds the cap of {limit} and cannot be cut: {uncut}"),
-            Self::CapTooSmall { cap, needed } => write!(f, "a frame cap of {cap} bytes leaves no room for data; it must be at least {needed}"),
+            Self::CapTooSmall { cap, needed } => write!(f, "a frame cap of {cap} bytes leaves no room for data; it must be at least {needed} bytes"),
             Self::FormatLimit { size, limit } => write!(
                 f,
                 "message of {size} bytes is over the {limit} that this format can count; use another wire"
@@ -132,7 +158,7 @@ impl fmt::Display for SendError {
             Self::NotUtf8 => f.write_str("the message is not UTF-8, and this wire carries text; use one that carries bytes"),
             Self::BadKey { expected } => write!(f, "the key must be {expected}"),
             Self::KeyInUse { key } => write!(f, "a transfer with the key {key} is still under way; use another key or wait for its end"),
-            Self::QueueFull { queued, limit } => write!(f, "the send queue is full ({queued} of {limit}); wait until it is writable again"),
+            Self::QueueFull { queued, limit, unit } => write!(f, "the send queue is full: {queued} {unit} wait, the limit is {limit}; wait until it is writable again"),
             Self::NotAccepted { waited } => write!(f, "the peer did not accept the transfer within {} s; it may not support oversized transfers", waited.as_secs()),
             Self::Aborted { reason } => write!(f, "the peer aborted the transfer: {reason}"),
             Self::TooSlow { size, sent, limit } => write!(f, "only {sent} of {size} bytes went out in the {} s that the peer allows a transfer; send less or raise the peer's timeout", limit.as_secs_f64()),
@@ -265,7 +291,14 @@ pub enum FaultKind {
         limit: u64,
     },
     /// Too many pieces wait for the first missing one.
-    StashFull,
+    StashFull {
+        /// What would wait.
+        waiting: usize,
+        /// The limit.
+        limit: usize,
+        /// What both count.
+        unit: Unit,
+    },
     /// More bytes than were declared.
     Overrun {
         /// Bytes received.
@@ -355,7 +388,7 @@ impl FaultKind {
             Self::OutOfOrder { .. } => "out-of-order",
             Self::BadIndex { .. } => "bad-index",
             Self::BeyondWindow { .. } => "beyond-window",
-            Self::StashFull => "stash-full",
+            Self::StashFull { .. } => "stash-full",
             Self::Overrun { .. } => "overrun",
             Self::Incomplete { .. } => "incomplete",
             Self::SizeMismatch { .. } => "size-mismatch",
@@ -407,7 +440,9 @@ impl fmt::Display for FaultKind {
             Self::UnknownKind => f.write_str("unknown kind of frame"),
             Self::WrongStream => f.write_str("frame of the other direction"),
             Self::UnknownMode => f.write_str("completionMode must be \"render\""),
-            Self::NotNegotiated => f.write_str("pieces were not negotiated"),
+            Self::NotNegotiated => {
+                f.write_str("this side has not announced that it takes pieces")
+            }
             Self::TooManyTransfers { limit } => write!(f, "more than {limit} transfers at once"),
             Self::TooManyPieces { pieces, limit } => {
                 write!(f, "{pieces} pieces are over the limit of {limit}")
@@ -423,9 +458,11 @@ impl fmt::Display for FaultKind {
             Self::Conflict { index } => {
                 write!(f, "piece {index} came twice with different content")
             }
-            Self::Reopened => f.write_str("opened again while under way"),
+            Self::Reopened => {
+                f.write_str("a second opening frame for a transfer that is under way")
+            }
             Self::OutOfOrder { index, expected } => {
-                write!(f, "piece {index} came where {expected} was due")
+                write!(f, "piece {index} is out of order, expected {expected}")
             }
             Self::BadIndex { index, count } => {
                 write!(f, "piece {index} is outside the {count} declared")
@@ -434,7 +471,14 @@ impl fmt::Display for FaultKind {
                 f,
                 "piece is {gap} ahead of the first missing one; the window is {limit}"
             ),
-            Self::StashFull => f.write_str("too much is waiting for a missing piece"),
+            Self::StashFull {
+                waiting,
+                limit,
+                unit,
+            } => write!(
+                f,
+                "{waiting} {unit} wait for a missing piece, the limit is {limit}"
+            ),
             Self::Overrun { size, declared } => {
                 write!(f, "{size} bytes received where {declared} were declared")
             }
@@ -442,7 +486,9 @@ impl fmt::Display for FaultKind {
             Self::SizeMismatch { size, declared } => {
                 write!(f, "{size} bytes assembled where {declared} were declared")
             }
-            Self::DigestMismatch => f.write_str("the digest does not match"),
+            Self::DigestMismatch => {
+                f.write_str("the digest of the assembled message is not the declared one")
+            }
             Self::NotJsonRpc => f.write_str("the assembled message is not JSON-RPC"),
             Self::Batch => f.write_str("the assembled message is a batch"),
             Self::Nested => f.write_str("the assembled message is itself a piece"),
@@ -478,6 +524,10 @@ pub struct Closed {
 
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "closed with {}: {}", self.code, self.reason)
+        write!(f, "closed with {}", self.code)?;
+        match self.reason.is_empty() {
+            true => Ok(()),
+            false => write!(f, ": {}", self.reason),
+        }
     }
 }

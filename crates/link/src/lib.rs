@@ -29,7 +29,7 @@ mod with;
 
 pub use budget::{Budget, Charge, Held, MESSAGE_CHARGE, PIECE_CHARGE, SubBudget, TRANSFER_CHARGE};
 pub use cap::{Cap, Count, Wrap};
-pub use error::{Closed, Fault, FaultKind, SendError, Uncut};
+pub use error::{Closed, Fault, FaultKind, SendError, Uncut, Unit};
 pub use event::{Event, Message, ProgressOf};
 pub use frame::{Carries, Frame, FrameId, FrameKind, Lane, MessageId, TransferId, Transmit};
 pub use key::Key;

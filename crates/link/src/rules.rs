@@ -174,7 +174,7 @@ impl Scopes {
             | F::Conflict { .. }
             | F::OutOfOrder { .. }
             | F::BeyondWindow { .. }
-            | F::StashFull
+            | F::StashFull { .. }
             | F::Overrun { .. }
             | F::Incomplete { .. }
             | F::SizeMismatch { .. }

@@ -35,7 +35,9 @@ pub use body::{BodyError, read_body};
 pub use client::{ClientOptions, ConnectError, HttpTarget, failure, read_answer, refused_post};
 pub use connection::HttpSource;
 pub use dialect::{Dialect, PostErrors};
-pub use guard::{Guard, GuardOptions, PageHeaders, Place, Visitor, secret_name, text_answer};
+pub use guard::{
+    Guard, GuardOptions, NoPlace, PageHeaders, Place, Visitor, secret_name, text_answer,
+};
 pub use listen::{Limits, LocalAddress, serve, serve_until};
 pub use options::ServeOptions;
 pub use server::{Server, router};

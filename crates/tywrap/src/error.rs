@@ -30,7 +30,7 @@ pub enum CallError {
     },
     /// The request is larger than the limit. It was not sent.
     #[error(
-        "a request of {size} bytes is over the limit of {limit}; raise limits.message, or send less"
+        "a request of {size} bytes is over the limit of {limit} bytes; raise limits.message of the configuration, or send less"
     )]
     RequestTooLarge {
         /// Bytes of the request.
@@ -99,7 +99,7 @@ pub enum StartError {
 pub enum PoolError {
     /// No bridge became free in time.
     #[error(
-        "none of {bridges} bridges was free within {} s; ask for more bridges or a longer queue timeout", .after.as_secs_f64()
+        "none of {bridges} bridges was free within {} s; give the pool more bridges, or its callers more time to wait", .after.as_secs_f64()
     )]
     TimedOut {
         /// Bridges of the pool.
@@ -108,7 +108,9 @@ pub enum PoolError {
         after: Duration,
     },
     /// Too many callers wait.
-    #[error("{limit} callers wait for a bridge already; raise the queue or call less")]
+    #[error(
+        "{limit} callers wait for a bridge already, which is the limit; let more callers wait, or call less at once"
+    )]
     Full {
         /// The limit.
         limit: usize,

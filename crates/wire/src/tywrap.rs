@@ -422,7 +422,9 @@ impl Wire for Tywrap {
             FaultKind::UnknownProtocol => "FRAME_UNKNOWN_PROTOCOL",
             FaultKind::WrongStream => "FRAME_WRONG_STREAM",
             FaultKind::TooManyTransfers { .. } => "FRAME_TOO_MANY_STREAMS",
-            FaultKind::MessageTooLarge { .. } | FaultKind::StashFull => "FRAME_PAYLOAD_TOO_LARGE",
+            FaultKind::MessageTooLarge { .. } | FaultKind::StashFull { .. } => {
+                "FRAME_PAYLOAD_TOO_LARGE"
+            }
             FaultKind::Inconsistent { .. } => "FRAME_INCONSISTENT",
             FaultKind::Duplicate { .. } => "FRAME_DUPLICATE_SEQ",
             FaultKind::Incomplete { .. } => "FRAME_SEQ_GAP",

@@ -104,7 +104,7 @@ const BROKEN: &[(&str, &[&str], &str)] = &[
         &[
             r#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":"g","index":1,"total":2,"data":"AAAA"}}"#,
         ],
-        "invalid messageSegment: piece 1 came where 0 was due",
+        "invalid messageSegment: piece 1 is out of order, expected 0",
     ),
     (
         "index is not the next one",
@@ -112,7 +112,7 @@ const BROKEN: &[(&str, &[&str], &str)] = &[
             r#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":"g","index":0,"total":3,"data":"AAAA"}}"#,
             r#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":"g","index":2,"total":3,"data":"AAAA"}}"#,
         ],
-        "invalid messageSegment: piece 2 came where 1 was due",
+        "invalid messageSegment: piece 2 is out of order, expected 1",
     ),
     (
         "index repeats",
@@ -279,7 +279,7 @@ async fn a_segment_before_the_handshake_closes_with_4400() {
     let segment = r#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{"groupId":"g","index":0,"total":2,"data":"AAAA"}}"#;
     let (mut source, mut sink) = host().await.split();
     let closed = say(&mut source, &mut sink, &[segment]).await;
-    let reason = "invalid messageSegment: pieces were not negotiated";
+    let reason = "invalid messageSegment: this side has not announced that it takes pieces";
     assert_eq!((closed.code, &*closed.reason), (4400, reason));
 }
 
@@ -307,7 +307,7 @@ async fn a_segment_to_who_advertised_nothing_closes_with_4400() {
     let (initialized, closed) =
         tokio::join!(client.initialize(websocket, &["ahp-root://"]), server);
     drop(initialized);
-    let reason = "invalid messageSegment: pieces were not negotiated";
+    let reason = "invalid messageSegment: this side has not announced that it takes pieces";
     assert_eq!((closed.code, &*closed.reason), (4400, reason));
 }
 

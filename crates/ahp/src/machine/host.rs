@@ -381,8 +381,8 @@ impl Host {
     }
 
     /// Disconnects a client that reads too slowly. It replays what it missed when it reconnects.
-    fn cut_off(&mut self, client: ClientId, limit: &str) {
-        tracing::warn!(client = ?self.name(client), limit, "disconnected a client that reads too slowly");
+    fn cut_off(&mut self, client: ClientId, waiting: &str) {
+        tracing::warn!(client = ?self.name(client), "disconnected a client that reads too slowly: {waiting}");
         self.close(client, close::TRY_LATER, TOO_SLOW, When::Now);
     }
 

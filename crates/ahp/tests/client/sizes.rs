@@ -63,7 +63,7 @@ async fn what_is_too_large_fails_at_once_and_says_what_to_do() {
             Some(tiny),
             9_000,
             Some(
-                "not sent: a frame cap of 100 bytes leaves no room for data; it must be at least 145",
+                "not sent: a frame cap of 100 bytes leaves no room for data; it must be at least 145 bytes",
             ),
         ),
         (

@@ -16,7 +16,7 @@ use super::NatsNames;
 use super::RelayOptions;
 use super::{EndpointError, OptionError, TunnelUse};
 use crate::caps::{self, preset};
-use crate::nearest::nearest;
+use crate::nearest::misspelt;
 use crate::size::Size;
 
 /// A parameter of a target's address that is probably meant for the gateway.
@@ -36,7 +36,7 @@ impl Misspelt {
     pub(super) fn among(pairs: &[&str], options: &'static [&'static str]) -> Option<Self> {
         pairs.iter().find_map(|pair| {
             let name = pair.split('=').next().unwrap_or_default();
-            let meant = nearest(name, options)?;
+            let meant = misspelt(name, options)?;
             Some(Self {
                 name: name.to_owned(),
                 meant,

@@ -233,7 +233,7 @@ fn secret_file(file: &Path, error: TokenError) -> FleetError {
             TokenError::Read { error, .. } => error.to_string(),
             TokenError::OpenToOthers { mode, .. } => {
                 format!(
-                    "others can read it (mode {mode:04o}); do: chmod 600 {}",
+                    "is open to others (mode {mode:04o}); do: chmod 600 {}",
                     file.display()
                 )
             }

@@ -130,8 +130,9 @@ fn options(plan: &Plan, at: &ListenAddress) -> ServeOptions {
     let _ = at;
     #[cfg(feature = "webrtc")]
     if let ListenAddress::Tcp(at) = at
-        && at.ip().is_loopback()
+        && !at.ip().is_unspecified()
     {
+        // Data channels are where the listener is.
         options.webrtc.bind = vec![SocketAddr::new(at.ip(), 0).to_string()];
     }
     match (&end.tokens, &end.token) {

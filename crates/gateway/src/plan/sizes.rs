@@ -124,7 +124,9 @@ mod tests {
             (
                 "ws://0?fragment=10",
                 None,
-                Err("listen: a fragment of 10 bytes is too small; fragment must be at least 256"),
+                Err(
+                    "listen: a fragment of 10 bytes is too small; fragment must be at least 256 bytes",
+                ),
             ),
         ] {
             let config = Config::default().with(|it| it.fragment = config);

@@ -102,7 +102,7 @@ impl<C: Connect> Connected<C> {
                 (wait, attempt) = (wait * 2, attempt + 1);
             };
         }
-        self.line.as_mut().ok_or(ProbeError::Silent)
+        self.line.as_mut().ok_or(ProbeError::Silent(HELLO))
     }
 }
 
@@ -128,7 +128,7 @@ async fn greeted<C: Connect>(connect: &C) -> Result<Line<C>, ProbeError> {
                 return Err(ProbeError::Closed(closed));
             }
             Ok(_) => {}
-            Err(_) => return Err(ProbeError::Silent),
+            Err(_) => return Err(ProbeError::Silent(HELLO)),
         }
     }
 }
@@ -144,7 +144,8 @@ impl<C: Connect> Ask for Connected<C> {
         let start = Instant::now();
         line.mark += 1;
         let mark = words::write(&Word::Mark(line.mark));
-        line.sink.send(mark).await.map_err(|_| ProbeError::Silent)?;
+        let sent = line.sink.send(mark).await;
+        sent.map_err(|_| ProbeError::Silent(patience))?;
         loop {
             match timeout_at(start + patience, line.source.next()).await {
                 Ok(Incoming::Frame(frame))
@@ -156,7 +157,7 @@ impl<C: Connect> Ask for Connected<C> {
                     return Err(ProbeError::Closed(closed));
                 }
                 Ok(_) => {}
-                Err(_) => return Err(ProbeError::Silent),
+                Err(_) => return Err(ProbeError::Silent(patience)),
             }
         }
     }

@@ -110,7 +110,7 @@ impl Posts {
                 Came::Response(429, ..) if attempt < ATTEMPTS => {}
                 Came::Response(401, ..) => return Err(ProbeError::Unauthorized),
                 Came::Response(..) => return Err(ProbeError::NoEcho),
-                Came::Nothing(Refusal::Silence) => return Err(ProbeError::Silent),
+                Came::Nothing(Refusal::Silence) => return Err(ProbeError::Silent(HELLO)),
                 Came::Nothing(refusal) => return Err(ProbeError::Broken(refusal)),
             }
             sleep(wait).await;

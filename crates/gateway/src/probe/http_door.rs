@@ -96,15 +96,15 @@ async fn question(echo: &Echo, body: Body) -> Response<Body> {
 
 /// A measured answer of this size, made as it is sent.
 fn measured(size: usize) -> Body {
-    static PAD: [u8; PART] = [b'x'; PART];
     let words::Parts {
         beginning,
         pad,
         end,
     } = words::measured_parts(size);
+    let filler = Bytes::from(vec![b'x'; pad.min(PART)]);
     let pads = (0..pad.div_ceil(PART)).map(move |at| {
         let left = pad - at * PART;
-        Bytes::from_static(&PAD[..left.min(PART)])
+        filler.slice(..left.min(PART))
     });
     let parts = std::iter::once(Bytes::from(beginning))
         .chain(pads)

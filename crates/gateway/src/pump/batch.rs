@@ -69,7 +69,7 @@ impl<'a> Ids<'a> {
         let words = match limit {
             0 => format!("the batch of {size} bytes cannot be sent: {error}"),
             limit => format!(
-                "batch too large: {size} bytes, a batch is not cut and one frame holds {limit}; send its messages one by one, or start both gateways with a larger max-frame"
+                "batch too large: {size} bytes, a batch is not cut and one frame holds {limit}; send its messages one by one, or start both gateways with a larger --max-frame"
             ),
         };
         let data = MessageTooLarge {
@@ -119,7 +119,7 @@ mod tests {
         let response = r#"{"jsonrpc":"2.0","id":7,"result":1}"#;
         let error = |id: &str, size: usize| {
             format!(
-                r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32011,"message":"batch too large: {size} bytes, a batch is not cut and one frame holds 50; send its messages one by one, or start both gateways with a larger max-frame","data":{{"reason":"messageTooLarge","messageBytes":{size},"maxFrameBytes":50,"chunking":false}}}}}}"#
+                r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32011,"message":"batch too large: {size} bytes, a batch is not cut and one frame holds 50; send its messages one by one, or start both gateways with a larger --max-frame","data":{{"reason":"messageTooLarge","messageBytes":{size},"maxFrameBytes":50,"chunking":false}}}}}}"#
             )
         };
         let batch = format!("[{},{notification},{}]", request("1"), request("\"a\""));

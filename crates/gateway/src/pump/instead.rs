@@ -27,7 +27,7 @@ impl<P: Passing> Pump<P> {
             Some(Missed::Oversized(oversized)) => self.skipped(from, &oversized),
             Some(Missed::Lost(words)) => {
                 self.end(from).lost += 1;
-                tracing::warn!(side = %from, "a message is lost: {words}");
+                tracing::warn!(side = %from, "1 message between this gateway and {} is lost: {words}", from.program());
                 self.end(from).watched.fault(words);
             }
         }
@@ -36,7 +36,8 @@ impl<P: Passing> Pump<P> {
     /// A message was too large to be received.
     fn skipped(&mut self, from: Side, oversized: &Oversized) {
         let &Oversized { size, limit, .. } = oversized;
-        let what = format_args!("a message of {size} bytes is over max-message {limit}");
+        let program = from.program();
+        let what = format_args!("a message of {size} bytes is over --max-message ({limit} bytes)");
         self.end(from).watched.fault(what);
         let instead = self.passing.oversized(from, oversized);
         self.end(from).watched.not_carried(|| NotCarried {
@@ -47,16 +48,16 @@ impl<P: Passing> Pump<P> {
             method: oversized.method.as_deref().map(unquoted),
             id: oversized.id.as_deref().map(short),
             instead: fate(&instead),
-            why: format!("it is over max-message {limit}"),
+            why: format!("it is over --max-message ({limit} bytes)"),
         });
         match instead {
             Replacement::Answer(answer) => {
-                tracing::warn!(side = %from, size, limit, "a request is too large and was answered with an error; raise max-message of this end or send less");
+                tracing::warn!(side = %from, size, limit, "a request from {program} is too large and was answered with an error; start this gateway with a larger --max-message (now {limit} bytes), or send less");
                 let answer = Outgoing::new(answer).tagged(SUBSTITUTE);
                 self.end(from).send(answer, Noted::Made);
             }
             Replacement::Replace(message) => {
-                tracing::warn!(side = %from, size, limit, "a response is too large and was replaced by an error; raise max-message of this end or send less");
+                tracing::warn!(side = %from, size, limit, "a response from {program} is too large and was replaced by an error; start this gateway with a larger --max-message (now {limit} bytes), or send less");
                 let bytes = message.bytes;
                 let shape = shape_of(std::str::from_utf8(&bytes).unwrap_or_default());
                 let message = Incoming {
@@ -76,7 +77,7 @@ impl<P: Passing> Pump<P> {
             }
             Replacement::Close(code, reason) => {
                 self.end(from.other()).lost += 1;
-                tracing::error!(side = %from, size, limit, reason, "closed both ends: a message is too large, and cannot be answered with an error; raise max-message of this end");
+                tracing::error!(side = %from, size, limit, reason, "closed both ends: a message from {program} is too large, and cannot be answered with an error; start this gateway with a larger --max-message (now {limit} bytes), or send less");
                 self.give_up(from.other(), code, reason);
             }
         }
@@ -141,7 +142,7 @@ impl<P: Passing> Pump<P> {
             }
             Replacement::Close(code, reason) => {
                 end.lost += 1;
-                tracing::error!(side = %to, size, %error, "closed both ends: a message could not be sent, and cannot be answered with an error");
+                tracing::error!(side = %to, size, %error, "closed both ends: a message could not be sent to {}, and cannot be answered with an error", to.program());
                 self.give_up(to, code, reason);
             }
         }

@@ -161,7 +161,7 @@ async fn a_message_that_did_not_arrive_whole_is_told() {
             sink.send(frame(segment(2))).await.unwrap();
             let told = Control::Close {
                 code: 4400,
-                reason: "invalid messageSegment: piece 2 came where 1 was due".to_owned(),
+                reason: "invalid messageSegment: piece 2 is out of order, expected 1".to_owned(),
             };
             let heard = source.next().await;
             assert_eq!(heard, Received::Frame(frame(told.to_json())));
@@ -273,7 +273,8 @@ async fn a_close_with_1009_tells_the_size_that_was_sent() {
         error.contains("too big, at most 65536 (1009); the largest frame"),
         "{error}"
     );
-    assert!(error.contains("a max-frame below 65536"), "{error}");
+    let remedy = "--max-frame SIZE (below 65536 bytes)";
+    assert!(error.contains(remedy), "{error}");
     let ended = setup.pump.await.unwrap();
     let refused = ended.refused.unwrap();
     assert!(refused.size > 100_000, "{refused:?}");

@@ -7,7 +7,7 @@ use breakbulk_message::ahp::MESSAGE_TOO_LARGE;
 use breakbulk_wire::Whole;
 use bytes::Bytes;
 
-use super::unsent::{instead, of_oversized};
+use super::unsent::{explained, instead, of_oversized};
 use super::{Incoming, Oversized, Pass, Passing, Replacement, Side, TOO_LARGE};
 
 /// For any JSON-RPC program: messages are not edited.
@@ -60,8 +60,8 @@ impl Passing for Raw {
         Pass::On(Box::new(Outgoing::new(message.bytes)))
     }
 
-    fn not_sent(&mut self, _to: Side, _bytes: &Bytes, error: &SendError) -> Replacement {
-        Replacement::Close(TOO_LARGE, error.to_string())
+    fn not_sent(&mut self, _to: Side, bytes: &Bytes, error: &SendError) -> Replacement {
+        Replacement::Close(TOO_LARGE, explained(bytes.len(), error))
     }
 }
 

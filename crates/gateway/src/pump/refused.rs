@@ -72,32 +72,21 @@ impl RefusedFrame {
         });
         words.collect()
     }
-}
-
-impl RefusedFrame {
-    /// Whether smaller frames of this gateway would help.
-    pub fn has_options(&self) -> bool {
-        match self.cutting {
-            Cutting::BothGateways => true,
-            Cutting::ThisGateway => self.is_ours(),
-            Cutting::Never => false,
-        }
-    }
 
     /// What to do about it.
     fn remedy(&self) -> String {
-        let limit = match (self.limit, self.is_ours()) {
-            (None, true) => format!("below {}", self.size),
-            (Some(limit), _) => format!("below {limit}"),
-            (None, false) => "that is smaller".to_owned(),
+        let frames = match (self.limit, self.is_ours()) {
+            (None, true) => format!("--max-frame SIZE (below {} bytes)", self.size),
+            (Some(limit), _) => format!("--max-frame SIZE (below {limit} bytes)"),
+            (None, false) => "a smaller --max-frame SIZE".to_owned(),
         };
         match (self.cutting, self.is_ours()) {
-            (Cutting::BothGateways, _) => format!(
-                "start both gateways with the preset of that path, or with a max-frame {limit}"
-            ),
-            (Cutting::ThisGateway, true) => format!(
-                "start this gateway with the preset of that path, or with a max-frame {limit}"
-            ),
+            (Cutting::BothGateways, _) => {
+                format!("start both gateways with --preset NAME (of that path) or with {frames}")
+            }
+            (Cutting::ThisGateway, true) => {
+                format!("start this gateway with --preset NAME (of that path) or with {frames}")
+            }
             (Cutting::ThisGateway, false) => {
                 "the program at the other end must send smaller frames, or needs a gateway of its own beside it".to_owned()
             }
@@ -144,31 +133,31 @@ mod tests {
                 2_000_000,
                 BothGateways,
                 "",
-                "the largest frame that was sent has 2000000 bytes, and the path or its other end takes less (kong takes 1048576, nats takes 1048576, azure-web-pubsub takes 1000000); start both gateways with the preset of that path, or with a max-frame below 2000000",
+                "the largest frame that was sent has 2000000 bytes, and the path or its other end takes less (kong takes 1048576, nats takes 1048576, azure-web-pubsub takes 1000000); start both gateways with --preset NAME (of that path) or with --max-frame SIZE (below 2000000 bytes)",
             ),
             (
                 900_000,
                 BothGateways,
                 "over size limit (900000 > 65536 bytes), 13",
-                "the largest frame that was sent has 900000 bytes, and the limit there seems to be 65536; start both gateways with the preset of that path, or with a max-frame below 65536",
+                "the largest frame that was sent has 900000 bytes, and the limit there seems to be 65536; start both gateways with --preset NAME (of that path) or with --max-frame SIZE (below 65536 bytes)",
             ),
             (
                 9000,
                 ThisGateway,
                 "too big",
-                "the largest frame that was sent has 9000 bytes, and the path or its other end takes less; start this gateway with the preset of that path, or with a max-frame below 9000",
+                "the largest frame that was sent has 9000 bytes, and the path or its other end takes less; start this gateway with --preset NAME (of that path) or with --max-frame SIZE (below 9000 bytes)",
             ),
             (
                 162,
                 BothGateways,
                 over,
-                "the largest frame that was sent has 162 bytes, so a frame of the other end was too large for the path, whose limit seems to be 32768; start both gateways with the preset of that path, or with a max-frame below 32768",
+                "the largest frame that was sent has 162 bytes, so a frame of the other end was too large for the path, whose limit seems to be 32768; start both gateways with --preset NAME (of that path) or with --max-frame SIZE (below 32768 bytes)",
             ),
             (
                 162,
                 BothGateways,
                 "",
-                "the largest frame that was sent has 162 bytes, so a frame of the other end was too large for the path; start both gateways with the preset of that path, or with a max-frame that is smaller",
+                "the largest frame that was sent has 162 bytes, so a frame of the other end was too large for the path; start both gateways with --preset NAME (of that path) or with a smaller --max-frame SIZE",
             ),
             (
                 162,

@@ -13,6 +13,7 @@ use super::end::{End, Leave};
 use super::instead::limit_of;
 use super::port::{Arrived, Channel, EndOutput, Heard, Outcome};
 use super::unanswered::unanswered_words;
+use super::unsent::explained;
 use super::{
     Ended, Incoming, Missed, Options, Pass, Passing, Port, RefusedFrame, Replacement, Side,
     Skipped, TOO_LARGE, is_normal,
@@ -143,7 +144,13 @@ pub(crate) async fn relay_watched(
     for (side, lost) in [(Side::Listen, listen), (Side::To, to)] {
         if lost > 0 {
             let why = pump.end(side).channel.why_unsent();
-            tracing::error!(%side, messages = lost, "closed with messages unsent: {}", plain_text(&why));
+            tracing::error!(
+                %side,
+                messages = lost,
+                "the connection to {} closed with messages unsent: {}",
+                side.program(),
+                plain_text(&why)
+            );
         }
     }
     let after = [pump.listen.after.take(), pump.to.after.take()];
@@ -314,12 +321,13 @@ impl<P: Passing> Pump<P> {
                 bytes,
             }) => {
                 self.end(from).unqueue(id);
+                let why = explained(bytes.len(), &error);
                 let instead = match tag {
-                    SUBSTITUTE => Replacement::Close(TOO_LARGE, error.to_string()),
+                    SUBSTITUTE => Replacement::Close(TOO_LARGE, why.clone()),
                     _ => self.passing.not_sent(from, &bytes, &error),
                 };
                 let limit = limit_of(&error);
-                self.not_sent(from, Some(id), &bytes, instead, (&error, limit));
+                self.not_sent(from, Some(id), &bytes, instead, (&why, limit));
             }
             Heard::Event(Event::Control(word))
                 if self.end(from).end_word.is_some_and(|end| word == end) =>
@@ -329,12 +337,14 @@ impl<P: Passing> Pump<P> {
             Heard::Event(event) => {
                 match &event {
                     Event::Fault(fault) => {
-                        tracing::warn!(side = %from, %fault, "received an invalid frame");
+                        let program = from.program();
+                        tracing::warn!(side = %from, %fault, "ignored an invalid frame from {program}");
                         self.end(from).watched.fault(fault);
                     }
                     Event::TransferFailed(fault) => {
                         self.end(from).incomplete += 1;
-                        tracing::warn!(side = %from, %fault, "a message did not arrive whole and is lost");
+                        let program = from.program();
+                        tracing::warn!(side = %from, %fault, "a message from {program} did not arrive whole and is lost");
                         let what = format_args!("a message did not arrive whole: {fault}");
                         self.end(from).watched.fault(what);
                     }
@@ -364,19 +374,20 @@ impl<P: Passing> Pump<P> {
         arrived: Option<(Option<Head>, u64)>,
     ) -> Option<(Outgoing, Noted)> {
         self.follow(from, &message.bytes, message.shape);
-        let size = message.bytes.len();
+        let bytes = message.bytes.len();
         let passed = self.passing.pass(from, message);
         let noted = match (&passed, arrived) {
             // A word between two gateways.
             (Pass::InputEnded, _) => Noted::Word,
             (_, None) => Noted::Made,
-            (_, Some((head, pieces))) => self.end(from).watched.received(head, size, pieces),
+            (_, Some((head, pieces))) => self.end(from).watched.received(head, bytes, pieces),
         };
         match passed {
             Pass::On(message) => return Some((*message, noted)),
             Pass::InputEnded => self.end(from).ended_input(),
             Pass::Refuse(code, reason) => {
-                tracing::error!(side = %from, code, reason, "closed both ends: a message cannot be carried");
+                let program = from.program();
+                tracing::error!(side = %from, bytes, code, reason, "closed both ends: a message from {program} cannot be carried");
                 self.give_up(from.other(), code, reason);
             }
         }
@@ -394,7 +405,7 @@ impl<P: Passing> Pump<P> {
         let (lost, is_private) = (end.lost, end.is_private);
         let by_peer = end.channel.closed_by_peer();
         if lost > 0 {
-            tracing::warn!(%side, messages = lost, "closed with messages unsent");
+            tracing::warn!(%side, messages = lost, "the connection to {} closed with messages unsent", side.program());
         }
         let refused = end.channel.refused_frame(&closed);
         let cutting = end.cutting;
@@ -455,7 +466,7 @@ impl<P: Passing> Pump<P> {
         };
         let grace = self.options.grace.as_secs();
         tracing::warn!(
-            "closed both ends: the queued messages were not sent within the grace time of {grace} s; raise the grace time"
+            "closed both ends: the queued messages were not sent within the grace time of {grace} s; raise --grace"
         );
         self.close(code, &reason);
     }

@@ -217,7 +217,7 @@ async fn a_response_that_is_too_large_becomes_an_error() {
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_answered_ends_both() {
     let large = "x".repeat(2000);
-    let limit = "frame of 2039 bytes exceeds the cap of 1000 and cannot be cut: this wire has no pieces; choose another wire or raise the";
+    let limit = "message too large: 2039 bytes, and the gateway at its receiver passes on 1000; send less, or start both gateways";
     for (text, reason) in [
         (
             format!(r#"{{"jsonrpc":"2.0","method":"n","params":["{large}"]}}"#).replacen(
@@ -229,7 +229,7 @@ async fn what_cannot_be_answered_ends_both() {
         ),
         (
             format!(r#"[{{"jsonrpc":"2.0","method":"{large}"}}]"#),
-            "a text that is no JSON-RPC message: frame of".to_owned(),
+            "a text that is no JSON-RPC message: message too large".to_owned(),
         ),
     ] {
         let setup = plain(1000);
@@ -452,7 +452,11 @@ async fn a_tunnel_does_not_carry_what_it_would_take_for_its_own() {
         while let Some(event) = setup.to.event().await {
             assert!(!matches!(event, Event::Message(_)), "{event:?}");
         }
-        let error = ["a message cannot be carried", "code=4400", &end.reason];
+        let error = [
+            "a message from the client cannot be carried",
+            "code=4400",
+            &end.reason,
+        ];
         log.assert_line(Level::ERROR, &error);
     }
 }

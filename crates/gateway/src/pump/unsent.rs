@@ -41,7 +41,8 @@ pub(super) fn instead(bytes: &Bytes, error: &SendError, too_large_code: i32) -> 
                 Some(method) => method.chars().take(NAME).collect(),
                 None => "a text that is no JSON-RPC message".to_owned(),
             };
-            Replacement::Close(TOO_LARGE, format!("{name}: {error}"))
+            let words = explained(bytes.len(), error);
+            Replacement::Close(TOO_LARGE, format!("{name}: {words}"))
         }
     }
 }
@@ -141,13 +142,29 @@ fn identifier(text: &str) -> Option<&RawValue> {
 }
 
 fn answer(id: &RawValue, size: usize, error: &SendError, too_large_code: i32) -> String {
+    match too_large(size, error) {
+        Some((data, words)) => data.response_with_text(id, too_large_code, &words),
+        None => jsonrpc::error(Some(id.get()), INTERNAL_ERROR, &error.to_string(), None),
+    }
+}
+
+/// Why a message of `size` bytes could not be sent, with the options of the gateways that help.
+pub(super) fn explained(size: usize, error: &SendError) -> String {
+    match too_large(size, error) {
+        Some((_, words)) => words,
+        None => error.to_string(),
+    }
+}
+
+/// The limits and the remedy, if the message was over a limit.
+fn too_large(size: usize, error: &SendError) -> Option<(MessageTooLarge, String)> {
     let too_large = |frame: usize, message: usize, chunking| MessageTooLarge {
         message_bytes: size as u64,
         max_frame_bytes: frame as u64,
         max_message_bytes: message as u64,
         chunking,
     };
-    let (data, words) = match *error {
+    Some(match *error {
         SendError::MessageTooLarge { limit, .. } => (
             too_large(0, limit, true),
             format!(
@@ -165,7 +182,7 @@ fn answer(id: &RawValue, size: usize, error: &SendError, too_large_code: i32) ->
                     "message too large: {size} bytes, and the gateway at its receiver passes on {limit}; send less, or start both gateways with a larger --max-message"
                 ),
                 _ => format!(
-                    "message too large: {size} bytes, one frame holds {limit} and the receiver takes no pieces; send less, put a gateway before the receiver, or raise max-frame if the path lets more through"
+                    "message too large: {size} bytes, one frame holds {limit} and the receiver takes no pieces; send less, put a gateway before the receiver, or start this gateway with a larger --max-frame if the path lets more through"
                 ),
             },
         ),
@@ -177,20 +194,17 @@ fn answer(id: &RawValue, size: usize, error: &SendError, too_large_code: i32) ->
         SendError::TooManyPieces { limit, cap, .. } => (
             too_large(cap, 0, true),
             format!(
-                "message too large: {size} bytes make more than {limit} pieces in frames of {cap} bytes; send less or start both gateways with a larger max-frame"
+                "message too large: {size} bytes make more than {limit} pieces in frames of {cap} bytes; send less, or start both gateways with a larger --max-frame"
             ),
         ),
         SendError::CapTooSmall { cap, needed } => (
             too_large(cap, 0, true),
             format!(
-                "frames of {cap} bytes leave no room for pieces; start both gateways with a max-frame of {needed} or more"
+                "frames of {cap} bytes leave no room for pieces; start both gateways with --max-frame {needed} or more"
             ),
         ),
-        _ => {
-            return jsonrpc::error(Some(id.get()), INTERNAL_ERROR, &error.to_string(), None);
-        }
-    };
-    data.response_with_text(id, too_large_code, &words)
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -232,7 +246,7 @@ mod tests {
                     limit: 65_536,
                     cap: 300,
                 },
-                "message too large: 65 bytes make more than 65536 pieces in frames of 300 bytes; send less or start both gateways with a larger max-frame",
+                "message too large: 65 bytes make more than 65536 pieces in frames of 300 bytes; send less, or start both gateways with a larger --max-frame",
                 r#""maxFrameBytes":300,"chunking":true"#,
             ),
             (
@@ -240,7 +254,7 @@ mod tests {
                     cap: 100,
                     needed: 200,
                 },
-                "frames of 100 bytes leave no room for pieces; start both gateways with a max-frame of 200 or more",
+                "frames of 100 bytes leave no room for pieces; start both gateways with --max-frame 200 or more",
                 r#""maxFrameBytes":100,"chunking":true"#,
             ),
             (
@@ -250,7 +264,7 @@ mod tests {
             ),
             (
                 large(50, Uncut::NotNegotiated),
-                "message too large: 65 bytes, one frame holds 50 and the receiver takes no pieces; send less, put a gateway before the receiver, or raise max-frame if the path lets more through",
+                "message too large: 65 bytes, one frame holds 50 and the receiver takes no pieces; send less, put a gateway before the receiver, or start this gateway with a larger --max-frame if the path lets more through",
                 r#""maxFrameBytes":50,"maxMessageBytes":50,"chunking":false"#,
             ),
         ] {

@@ -56,7 +56,7 @@ impl HeardFile {
                 tracing::error!(
                     file = %self.path.display(),
                     %error,
-                    "the file of received events cannot be written: until it can, a relay may repeat events after a restart; free disk space or correct its permissions"
+                    "the file of received events cannot be written: after a restart of this gateway a relay may deliver events a second time; free disk space or correct the file's permissions"
                 );
             }
             Err(_) => state.file = None,

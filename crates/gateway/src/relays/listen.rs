@@ -110,7 +110,7 @@ pub(crate) async fn listen(
     if timeout(end.grace, server.drained()).await.is_err() {
         tracing::error!(
             messages = server.stats().outgoing,
-            "messages did not reach a relay within the grace time of {} s; raise the grace time",
+            "messages did not reach a relay within the grace time of {} s; raise --grace",
             end.grace.as_secs()
         );
     }
@@ -161,9 +161,10 @@ impl RelayListener {
         }
         let Some(_place) = self.place(state.known).await else {
             self.tell_refused(state.known);
-            let why = "the server has no room for another client; try again later";
-            watched.refused(Refused::TooManySessions, why);
-            return self.answer_all(session, peer, state, "busy", why).await;
+            let share = self.share(state.known);
+            let why = format!("all {share} sessions are in use (--max-sessions): try again later");
+            watched.refused(Refused::TooManySessions, &why);
+            return self.answer_all(session, peer, state, "busy", &why).await;
         };
         let opened = tokio::select! {
             opened = self.target(session, peer, watched) => opened,
@@ -173,7 +174,7 @@ impl RelayListener {
             Ok(to) => to,
             Err(error) => {
                 watched.refused(refused(&error), &error);
-                tracing::error!(%error, "refused a client: its session could not start");
+                tracing::error!(%error, "refused a client: the gateway got no connection to its target (--to)");
                 let why = "the gateway has no connection to its server; its log says why";
                 return self.answer_all(session, peer, state, "noServer", why).await;
             }
@@ -202,6 +203,12 @@ impl RelayListener {
             .await;
     }
 
+    /// How many sessions clients of its kind may have.
+    fn share(&self, known: bool) -> usize {
+        let most = self.plan.max_sessions;
+        if known { most } else { strangers(most) }
+    }
+
     /// Logs that a client is refused, not for each of many: anybody can cause it.
     fn tell_refused(&self, known: bool) {
         let now = Instant::now();
@@ -211,9 +218,11 @@ impl RelayListener {
         }
         *told = Some(now);
         let most = self.plan.max_sessions;
-        let share = if known { most } else { strangers(most) };
+        let share = self.share(known);
         if share == most {
-            tracing::warn!("refused a client: all {most} sessions are in use");
+            tracing::warn!(
+                "refused a client: all {most} sessions are in use; raise --max-sessions"
+            );
         } else {
             tracing::warn!(
                 "refused an unknown client: all {share} sessions for unknown clients, of {most} in all, are in use; raise --max-sessions, or list the client's key with allow= or in the file of known clients"

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use breakbulk_ahp::host::close::PROTOCOL;
 use breakbulk_link::{Budget, lock};
 use breakbulk_message::tunnel::{Control, ControlError, Gone, Hello, SESSION_BYTES, SessionId};
+use breakbulk_net::AddressKey;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -18,6 +19,9 @@ use crate::watch::{SessionTap, SideWatch};
 
 /// How many bytes of a session's name are those of the process.
 const INSTANCE: usize = 8;
+
+/// The close reason of a line while another one of the same session is being taken.
+const COMING: &str = "another connection of this session is being taken up: try again later";
 
 /// The sessions of a listener, by their names. Clones share them.
 #[derive(Clone)]
@@ -36,7 +40,18 @@ struct Shared {
 #[derive(Default)]
 struct Seats {
     taken: usize,
-    of_address: HashMap<IpAddr, usize>,
+    of_address: HashMap<AddressKey, usize>,
+}
+
+/// Why a client gets no seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoSeat {
+    /// All are taken: so many.
+    #[error("all {0} sessions are in use (--max-sessions): try again later")]
+    All(usize),
+    /// Its address has as many as one address gets.
+    #[error("this address has {0} sessions, the most for one (--max-per-address): try again later")]
+    Address(usize),
 }
 
 /// How a session gets its next line.
@@ -65,22 +80,27 @@ impl Lobby {
         })))
     }
 
-    /// A seat for a session, of whatever kind; `None` if there are too many.
-    pub(crate) fn seat(&self, address: Option<IpAddr>) -> Option<Seat> {
-        // Who comes from this machine may stand for many others, as in the limits of listeners.
-        let address = address.filter(|address| !address.is_loopback());
+    /// A seat for a session, of whatever kind.
+    ///
+    /// # Errors
+    /// If there are too many.
+    pub(crate) fn seat(&self, address: Option<IpAddr>) -> Result<Seat, NoSeat> {
+        let address = address.and_then(AddressKey::of);
         let mut seats = lock(&self.0.seats);
         let of_address = address.map_or(0, |address| {
             seats.of_address.get(&address).copied().unwrap_or_default()
         });
-        if seats.taken >= self.0.most || of_address >= self.0.most_of_address {
-            return None;
+        if seats.taken >= self.0.most {
+            return Err(NoSeat::All(self.0.most));
+        }
+        if of_address >= self.0.most_of_address {
+            return Err(NoSeat::Address(self.0.most_of_address));
         }
         seats.taken += 1;
         if let Some(address) = address {
             *seats.of_address.entry(address).or_default() += 1;
         }
-        Some(Seat {
+        Ok(Seat {
             lobby: self.clone(),
             address,
         })
@@ -185,7 +205,7 @@ impl Lobby {
             }
             // Another line of the same session is on its way to it.
             Err(mpsc::error::TrySendError::Full(mut fresh)) => {
-                fresh.sink.close(1013, "try again later").await;
+                fresh.sink.close(1013, COMING).await;
             }
         }
     }
@@ -293,7 +313,7 @@ impl Drop for Registration {
 /// The place of one session among those that there may be.
 pub(crate) struct Seat {
     lobby: Lobby,
-    address: Option<IpAddr>,
+    address: Option<AddressKey>,
 }
 
 impl Drop for Seat {

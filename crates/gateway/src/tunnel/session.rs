@@ -511,7 +511,7 @@ impl Task {
         };
         if let Some(cap) = told {
             tracing::info!(
-                "larger frames of the other gateway do not pass the path: it sends at most {cap} bytes now; start both gateways with max-frame {cap} to begin with that"
+                "larger frames of the other gateway do not pass the path: it sends at most {cap} bytes now; start both gateways with --max-frame {cap} to begin with that"
             );
         }
         let Renewed {
@@ -539,7 +539,7 @@ impl Task {
         });
         if let Some(Learned { cap, refused }) = learned {
             tracing::warn!(
-                "a frame of {refused} bytes does not pass the path to the other gateway: from now on frames of at most {cap} bytes are sent; start this gateway with max-frame {cap} to begin with that"
+                "a frame of {refused} bytes does not pass the path to the other gateway: from now on frames of at most {cap} bytes are sent; start this gateway with --max-frame {cap} to begin with that"
             );
             self.watched.fault(format_args!(
                 "a frame of {refused} bytes does not pass the path: frames of at most {cap} bytes are sent now"

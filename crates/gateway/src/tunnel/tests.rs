@@ -12,6 +12,7 @@ use breakbulk_net::{Connection, Incoming, Lost, Sink, Source, Transport};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
+use super::lobby::{NoSeat, Seat};
 use super::{
     Boxed, Caller, Dial, Greeted, Line, Lobby, Newcomer, NoTunnel, TunnelConfig, Tunnelled, connect,
 };
@@ -520,16 +521,27 @@ fn seats_are_counted_in_all_and_by_address() {
     let lobby = Lobby::new(5, 2).unwrap();
     let [anna, bert] = [[192, 0, 2, 1], [192, 0, 2, 2]].map(|address| Some(address.into()));
     let seats = [lobby.seat(anna), lobby.seat(anna)];
-    assert!(seats.iter().all(Option::is_some));
-    assert!(lobby.seat(anna).is_none());
+    assert!(seats.iter().all(Result::is_ok));
+    let full = |seat: Result<Seat, NoSeat>| seat.err().unwrap().to_string();
+    let words =
+        "this address has 2 sessions, the most for one (--max-per-address): try again later";
+    assert_eq!(full(lobby.seat(anna)), words);
     let local = Some([127, 0, 0, 1].into());
     let more = [lobby.seat(bert), lobby.seat(local), lobby.seat(None)];
-    assert!(more.iter().all(Option::is_some));
-    assert!(lobby.seat(None).is_none());
+    assert!(more.iter().all(Result::is_ok));
+    let words = "all 5 sessions are in use (--max-sessions): try again later";
+    assert_eq!(full(lobby.seat(None)), words);
     drop(more);
-    assert!(lobby.seat(anna).is_none());
+    assert!(lobby.seat(anna).is_err());
     drop(seats);
-    assert!(lobby.seat(anna).is_some());
+    assert!(lobby.seat(anna).is_ok());
+    // All addresses of an IPv6 network count as one.
+    let lobby = Lobby::new(5, 2).unwrap();
+    let of = |text: &str| Some(text.parse().unwrap());
+    let seats = [lobby.seat(of("2001:db8::1")), lobby.seat(of("2001:db8::2"))];
+    assert!(seats.iter().all(Result::is_ok));
+    assert!(lobby.seat(of("2001:db8::3")).is_err());
+    assert!(lobby.seat(of("2001:db8:0:1::1")).is_ok());
 }
 
 // TUN-6

@@ -12,7 +12,7 @@ use crate::outbox::{Cursor, Entry, Outgoing, Rejected, Sending, State, Unconfirm
 use crate::rules::OnCancel;
 use crate::timers::Timer;
 use crate::wire::{Part, Plan, PlanOptions};
-use crate::{Key, SendError};
+use crate::{Key, SendError, Unit};
 
 /// The close code of a sender that cannot finish a message that it began.
 const GAVE_UP: u16 = 4413;
@@ -35,12 +35,14 @@ impl Link {
             Some(SendError::QueueFull {
                 queued: count,
                 limit: limits.queued,
+                unit: Unit::Messages,
             })
         } else if count > 0 && bytes.saturating_add(message.bytes.len()) > limits.queued_bytes {
             // A message that is larger than the limit is accepted into an empty queue.
             Some(SendError::QueueFull {
                 queued: bytes,
                 limit: limits.queued_bytes,
+                unit: Unit::Bytes,
             })
         } else {
             None
@@ -158,8 +160,11 @@ impl Link {
             return Ok(());
         }
         if waiting.len() >= CONTROLS {
-            let (queued, limit) = (waiting.len(), CONTROLS);
-            return Err(SendError::QueueFull { queued, limit });
+            return Err(SendError::QueueFull {
+                queued: waiting.len(),
+                limit: CONTROLS,
+                unit: Unit::Words,
+            });
         }
         waiting.push_back(text);
         Ok(())

@@ -205,7 +205,7 @@ impl Preset {
             10 * MIB,
         )
         .above("throws")
-        .note("the limit is that of a read buffer: the line break and what is read together with it count")
+        .note("the limit is that of a read buffer: the line break and what is read together with it count; a client of one's own can raise it (maxBufferSize of StdioClientTransport)")
         .packaged("npm: @modelcontextprotocol/sdk"),
         receiver(
             "mcp-http",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use breakbulk_link::{
     Budget, Cancelled, Cap, Config, Event, FrameKind, Key, Lane, Link, Outgoing, PeerLimits,
-    PeerSupport, SendError, TransferId, Wire,
+    PeerSupport, SendError, TransferId, Unit, Wire,
 };
 use breakbulk_wire::{Ahp, Cep22, Loro, Tywrap, Whole};
 use bytes::Bytes;
@@ -42,7 +42,7 @@ fn invariant_1_a_message_that_cannot_go_out_comes_back_with_limit_size_and_remed
             peer(100, 5000),
             Cap::frame(9999),
             Outgoing::new(message(101)),
-            "a frame cap of 100 bytes leaves no room for data; it must be at least 145",
+            "a frame cap of 100 bytes leaves no room for data; it must be at least 145 bytes",
         ),
         (
             Arc::new(Ahp),
@@ -70,7 +70,7 @@ fn invariant_1_a_message_that_cannot_go_out_comes_back_with_limit_size_and_remed
             PeerSupport::Unknown,
             Cap::frame(16),
             Outgoing::new(message(1001)),
-            "a frame cap of 16 bytes leaves no room for data; it must be at least 17",
+            "a frame cap of 16 bytes leaves no room for data; it must be at least 17 bytes",
         ),
         (
             Arc::new(Tywrap::default()),
@@ -127,7 +127,8 @@ fn invariant_1_a_rejected_message_comes_back_and_room_is_told_once() {
         rejected.error,
         SendError::QueueFull {
             queued: 4,
-            limit: 4
+            limit: 4,
+            unit: Unit::Messages,
         }
     );
     assert_eq!(rejected.message.bytes, message(100));
@@ -153,7 +154,8 @@ fn invariant_1_a_rejected_message_comes_back_and_room_is_told_once() {
         rejected.error,
         SendError::QueueFull {
             queued: 5000,
-            limit: 1000
+            limit: 1000,
+            unit: Unit::Bytes,
         }
     );
     bench.tags();

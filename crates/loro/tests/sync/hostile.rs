@@ -251,7 +251,7 @@ async fn a_cap_without_room_for_a_piece_ends_the_connection() {
     assert_eq!(code, 1009);
     assert_eq!(
         reason,
-        "a message does not fit: a frame cap of 10 bytes leaves no room for data; it must be at least 17"
+        "a message does not fit: a frame cap of 10 bytes leaves no room for data; it must be at least 17 bytes"
     );
     log.wait_for(
         Level::DEBUG,

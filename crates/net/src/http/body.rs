@@ -49,7 +49,8 @@ pub(crate) async fn read(
         BodyError::TooLarge { declared, .. } => too_large(declared, limit).closing(),
         BodyError::EndedEarly => Answer::bad("the body ended early").closing(),
         BodyError::Busy => {
-            Answer::busy("too much is being posted at once: try again later").closing()
+            let text = "the server has no memory left for this body: try again later";
+            Answer::busy(text).closing()
         }
     })
 }

@@ -62,6 +62,17 @@ pub struct Guard {
     warnings: Warnings,
 }
 
+/// Why there is no place for a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPlace {
+    /// All are taken: so many.
+    #[error("all {0} sessions are in use")]
+    All(usize),
+    /// Its address has as many as one address gets.
+    #[error("this address has {0} sessions, the most for one")]
+    Address(usize),
+}
+
 /// Who sent a request.
 #[derive(Clone, Debug)]
 pub struct Visitor {
@@ -149,29 +160,28 @@ impl Guard {
         }
     }
 
-    /// A place for something that a client keeps here; `None` if all are taken, which is logged. An idle
-    /// one may be given up for it.
-    pub fn place(&self, visitor: &Visitor) -> Option<Place> {
+    /// A place for something that a client keeps here. An idle one may be given up for it.
+    ///
+    /// # Errors
+    /// If all are taken, which is logged.
+    pub fn place(&self, visitor: &Visitor) -> Result<Place, NoPlace> {
         let key = visitor
             .address
             .and_then(|address| AddressKey::of(address.ip()));
         match self.places.take(key, false) {
-            Ok((place, _)) => Some(Place(place)),
+            Ok((place, _)) => Ok(Place(place)),
             Err(full) => {
                 let (all, of_address) = self.options.places;
-                match full {
-                    Full::All => {
-                        let why = format_args!("all {all} sessions are in use (max-sessions)");
-                        self.warn(Limit::Places, visitor.address, &why);
-                    }
-                    Full::Address => {
-                        let why = format_args!(
-                            "its address has {of_address} sessions, the most for one (max-per-address)"
-                        );
-                        self.warn(Limit::Address, visitor.address, &why);
-                    }
-                }
-                None
+                let (limit, why, option) = match full {
+                    Full::All => (Limit::Places, NoPlace::All(all), "max-sessions"),
+                    Full::Address => (
+                        Limit::Address,
+                        NoPlace::Address(of_address),
+                        "max-per-address",
+                    ),
+                };
+                self.warn(limit, visitor.address, &format_args!("{why} ({option})"));
+                Err(why)
             }
         }
     }

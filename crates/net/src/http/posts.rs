@@ -91,8 +91,8 @@ async fn handle(
             answer = work => answer,
             () = evicted => {
                 // A frame that waits for the link would keep its memory.
-                connection.end(closed(1013, "too many bytes of POSTs waited to be processed: send less at once"));
-                let error = "this connection posts more than others at once: try again later";
+                connection.end(closed(1013, "the bytes of waiting POSTs fill the memory for them, which others need: send less at once"));
+                let error = "the memory for POST bodies is needed for others, and this connection holds most of it: try again later";
                 Err(Answer::busy(error).closing())
             }
         }

@@ -268,7 +268,7 @@ impl Said {
                     self.denial.send_replace(Some(text));
                 }
             }
-            event => tracing::debug!(%event, "the NATS connection"),
+            event => tracing::debug!(%event, "the connection to the NATS server reports"),
         }
     }
 }

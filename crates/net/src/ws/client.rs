@@ -29,7 +29,7 @@ const TEXT_MAX: usize = 200;
 /// The options of [`connect`].
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// Sent as `Authorization: Bearer …`.
+    /// Sent as `Authorization: Bearer …`; over `ws://` it travels in clear text.
     pub bearer: Option<Bearer>,
     /// Connects to this Unix socket instead of the URL's host, which is only sent as `Host`.
     #[cfg(unix)]
@@ -204,10 +204,6 @@ impl Target {
         options: &ConnectOptions,
     ) -> Result<(Socket, SocketAddr), ConnectError> {
         let (socket, peer) = self.dial(deadline, options).await?;
-        if options.bearer.is_some() && !self.secure && !peer.ip().is_loopback() {
-            let address = &self.address;
-            tracing::warn!(address, "the bearer token is sent unencrypted: use wss://");
-        }
         let socket = timeout_at(deadline, self.secure(socket, options))
             .await
             .map_err(|_| self.late("the TLS handshake", options))??;

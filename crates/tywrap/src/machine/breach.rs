@@ -100,7 +100,7 @@ pub enum Breach {
 
 fn remedy(code: &str) -> &'static str {
     match code {
-        "FRAME_PAYLOAD_TOO_LARGE" => "; raise limits.message, or ask for less",
+        "FRAME_PAYLOAD_TOO_LARGE" => "; raise limits.message of the configuration, or ask for less",
         _ => "",
     }
 }

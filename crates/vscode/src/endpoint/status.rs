@@ -24,13 +24,13 @@ pub struct Status {
 #[non_exhaustive]
 pub enum Ended {
     /// This side ended it.
-    #[error("Canceled")]
+    #[error("this side ended the session")]
     Disposed,
     /// The peer disconnected: it sent a disconnect, or closed its stream between messages.
-    #[error("the peer has left")]
+    #[error("the other end disconnected")]
     Left,
     /// The peer asked this side to exit.
-    #[error("the peer asked to terminate")]
+    #[error("the other end asked this side to exit")]
     Terminated,
     /// The stream broke.
     #[error("the connection is lost: {0}")]

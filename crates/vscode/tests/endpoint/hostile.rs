@@ -22,7 +22,7 @@ async fn broken_streams_end_the_session_and_every_call() {
     let mut table: Vec<(Vec<u8>, &str)> = (1..whole.len())
         .map(|cut| (whole[..cut].to_vec(), "ended inside a message"))
         .collect();
-    table.push((Vec::new(), "the peer has left"));
+    table.push((Vec::new(), "the other end disconnected"));
     table.push((
         b"\x01\0\0\0\0\0\0\0\0\xff\xff\xff\xff".to_vec(),
         "over the limit of 104857600",

@@ -45,17 +45,15 @@ impl Host {
             if hold.push(config, name, message, tag) {
                 continue;
             }
+            let waiting = hold.full(config);
             if tag == tag::NOTIFICATION {
-                tracing::warn!(client = ?id, %channel, bytes = message.len(), "dropped a notification: too many messages wait behind an answer that is being written for this client");
+                tracing::warn!(client = ?id, %channel, bytes = message.len(), "dropped a notification: {waiting}");
             } else {
-                slow.push(*id);
+                slow.push((*id, waiting));
             }
         }
-        for id in slow {
-            self.cut_off(
-                id,
-                "too many actions wait behind an answer that is being written",
-            );
+        for (id, waiting) in slow {
+            self.cut_off(id, &waiting);
         }
     }
 
@@ -195,6 +193,17 @@ impl Hold {
         self.bytes = bytes;
         self.messages.push((channel.clone(), message.clone(), tag));
         true
+    }
+
+    /// Why there is no room, for the log.
+    fn full(&self, config: &Config) -> String {
+        format!(
+            "{} messages of {} bytes wait behind an answer that is being written for this client, the limits are {} messages and {} bytes",
+            self.messages.len(),
+            self.bytes,
+            config.limits.queued,
+            config.limits.queued_bytes
+        )
     }
 }
 

@@ -18,7 +18,7 @@ impl Host {
     pub fn handle_rejected(&mut self, client: ClientId, message: &Outgoing, error: &SendError) {
         match message.tag {
             tag::NOTIFICATION => {
-                tracing::warn!(client = ?self.name(client), bytes = message.bytes.len(), "dropped a notification: the client reads too slowly");
+                tracing::warn!(client = ?self.name(client), bytes = message.bytes.len(), "dropped a notification: the client reads too slowly: {}", waiting(error));
             }
             // An error is smaller, and tells the client that its request was answered.
             tag::RESPONSE => {
@@ -27,7 +27,7 @@ impl Host {
                 let refusal = Outgoing::text(text).in_lane(message.lane);
                 self.send(client, refusal.tagged(tag::REFUSAL));
             }
-            _ => self.cut_off(client, &error.to_string()),
+            _ => self.cut_off(client, &waiting(error)),
         }
     }
 
@@ -126,5 +126,17 @@ impl Host {
         if let Some(who) = who {
             self.sessions.update(&who.client_id, change);
         }
+    }
+}
+
+/// What waits for a client whose queue is full.
+fn waiting(error: &SendError) -> String {
+    match error {
+        SendError::QueueFull {
+            queued,
+            limit,
+            unit,
+        } => format!("{queued} {unit} wait for it, the limit is {limit} {unit}"),
+        error => error.to_string(),
     }
 }

@@ -118,7 +118,7 @@ impl<'a> Writing<'a> {
                     let _ = timeout(left, read.changed()).await;
                     continue;
                 }
-                tracing::warn!(topic, record = %unfinished.id, pieces = unfinished.messages.len(), "a record whose writer is gone is left out");
+                tracing::warn!(topic, record = %unfinished.id, pieces = unfinished.messages.len(), "a record was begun and not finished for {} s: readers skip it, since its writer has stopped", PATIENCE.as_secs());
             }
             let unfinished = known.unfinished.map(|unfinished| unfinished.messages);
             let mut leftovers = unfinished.unwrap_or_default();
